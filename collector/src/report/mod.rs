@@ -1,0 +1,2 @@
+//! The report: one model, and writers that are pure functions of it.
+pub mod model;

@@ -1,0 +1,353 @@
+//! What a report says, in base units (bytes, seconds, percent of one core). Writers convert; nothing here is rounded.
+//!
+//! `None` is "unknown": null in JSON and `n/a` in text, never 0; a warning or the coverage section says why.
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+/// Version of the JSON form.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// All that one run tells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// False in a report-so-far, written while the command still runs.
+    pub finished: bool,
+    /// The command and its arguments (bytes that aren't UTF-8 replaced).
+    pub command: Vec<String>,
+    /// When the command was started.
+    pub started_at: SystemTime,
+    /// Wall time from the command's start to its end (with `--wait-all`: to the end of the last process), seconds.
+    pub wall_s: f64,
+    /// Where it ran.
+    pub host: Host,
+    /// How it ended.
+    pub exit: Exit,
+    /// Largest RAM over time.
+    pub max_ram: MaxRam,
+    /// Time-weighted mean RAM.
+    pub mean_ram: MeanRam,
+    /// Largest GPU memory over time.
+    pub max_gpu_ram: MaxGpuRam,
+    /// CPU utilisation and threads.
+    pub cpu: Cpu,
+    /// GPU utilisation.
+    pub gpu: Gpu,
+    /// CPU time.
+    pub cpu_time: CpuTime,
+    /// Block I/O of the tree.
+    pub io: Io,
+    /// Page faults of the tree.
+    pub faults: Faults,
+    /// Context switches of the tree.
+    pub context_switches: ContextSwitches,
+    /// The processes.
+    pub processes: Processes,
+    /// When the tree's RAM peaked, and who held it; `None` if no process was ever seen in memory.
+    pub peak: Option<Peak>,
+    /// Where the figures come from.
+    pub coverage: Coverage,
+    /// What a reader should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// The machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Host {
+    /// Node name (uname).
+    pub hostname: Option<String>,
+    /// Kernel release (uname).
+    pub kernel: Option<String>,
+    /// Online processors.
+    pub cores: u32,
+    /// MemTotal, bytes.
+    pub ram_bytes: Option<u64>,
+}
+
+/// How a process ended: one of the two is known for an ended process, none for one that runs or was never reaped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Exit {
+    /// Exit code.
+    pub code: Option<i32>,
+    /// Signal number that ended it.
+    pub signal: Option<i32>,
+}
+
+/// RAM in bytes: private to the processes meant, and shared (with each other or with anybody).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rss {
+    /// Private and shared together at one time.
+    pub total_bytes: Option<u64>,
+    /// Largest private part over time.
+    pub private_bytes: Option<u64>,
+    /// Largest shared part over time.
+    pub shared_bytes: Option<u64>,
+}
+
+/// Largest RAM over time; each figure is a maximum of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MaxRam {
+    /// MemTotal, bytes.
+    pub system_capacity_bytes: Option<u64>,
+    /// Memory in use on the whole machine (MemTotal - MemAvailable), bytes.
+    pub system_bytes: Option<u64>,
+    /// The command's first process.
+    pub main: Rss,
+    /// All its descendants.
+    pub descendants: Rss,
+    /// The whole tree.
+    pub combined: Rss,
+}
+
+/// Time-weighted mean RAM over the run, bytes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeanRam {
+    /// The command's first process.
+    #[serde(rename = "main")]
+    pub main_bytes: Option<f64>,
+    /// All its descendants.
+    #[serde(rename = "descendants")]
+    pub descendants_bytes: Option<f64>,
+    /// The whole tree.
+    #[serde(rename = "combined")]
+    pub combined_bytes: Option<f64>,
+}
+
+/// Largest GPU memory over time, bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MaxGpuRam {
+    /// Of all GPUs tracked.
+    pub system_capacity_bytes: Option<u64>,
+    /// In use by anybody.
+    pub system_bytes: Option<u64>,
+    /// The command's first process.
+    pub main_bytes: Option<u64>,
+    /// All its descendants.
+    pub descendants_bytes: Option<u64>,
+    /// The whole tree.
+    pub combined_bytes: Option<u64>,
+}
+
+/// Utilisation in percent of one unit (core or GPU); `hardware` percentages are these over the unit count.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Percent {
+    /// Largest over any window.
+    pub max_sum: Option<f64>,
+    /// Over the whole run.
+    pub mean_sum: Option<f64>,
+}
+
+/// CPU utilisation and thread counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cpu {
+    /// Cores of the machine: what `system` is divided by for its hardware percentages.
+    pub system_core_count: u32,
+    /// Cores that the command was expected to use: what the others are divided by.
+    pub expected_cores: u32,
+    /// The whole machine.
+    pub system: Percent,
+    /// The command's first process.
+    pub main: Percent,
+    /// All its descendants.
+    pub descendants: Percent,
+    /// The whole tree.
+    pub combined: Percent,
+    /// Most threads at one time.
+    pub main_threads: Option<u64>,
+    /// Most threads at one time.
+    pub descendants_threads: Option<u64>,
+    /// Most threads at one time.
+    pub combined_threads: Option<u64>,
+}
+
+/// GPU utilisation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gpu {
+    /// GPUs of the machine.
+    pub system_gpu_count: u32,
+    /// GPUs tracked.
+    pub expected_gpus: u32,
+    /// Of the GPUs tracked.
+    pub percent: Percent,
+}
+
+/// CPU time of the tree, seconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CpuTime {
+    /// In user mode, as far as the split is known.
+    pub user_s: Option<f64>,
+    /// In the kernel, as far as the split is known.
+    pub system_s: Option<f64>,
+    /// Sum over the processes' own.
+    pub total_s: Option<f64>,
+    /// The kernel's own sum over everything that was waited for: a cross-check from another source.
+    pub kernel_s: Option<f64>,
+    /// Why `kernel_s` is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_s_reason: Option<String>,
+    /// CPU time that processes reported of their waited-for children beyond what those children's records hold.
+    pub unattributed_s: Option<f64>,
+}
+
+/// Block I/O, bytes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Io {
+    /// Read from storage.
+    pub read_bytes: Option<u64>,
+    /// Written to storage.
+    pub write_bytes: Option<u64>,
+}
+
+/// Page faults.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Faults {
+    /// Without I/O.
+    pub minor: Option<u64>,
+    /// With I/O.
+    pub major: Option<u64>,
+}
+
+/// Context switches.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ContextSwitches {
+    /// The process waited.
+    pub voluntary: Option<u64>,
+    /// The process was preempted.
+    pub involuntary: Option<u64>,
+}
+
+/// The processes of the tree.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Processes {
+    /// All that ever lived, the command's first process included.
+    pub total: u64,
+    /// Most alive at one time.
+    pub max_concurrent: u64,
+    /// How many were still alive at the end of the run.
+    pub still_running: u64,
+    /// Which those are (the first 100).
+    pub still_running_processes: Vec<Running>,
+    /// By command name, most CPU time first.
+    pub by_command: Vec<CommandUsage>,
+    /// Single processes, most CPU time first, and those with the largest peak RSS.
+    pub heaviest: Vec<ProcessUsage>,
+}
+
+/// A process that outlived the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Running {
+    /// Its pid as the launcher sees it.
+    pub pid: u32,
+    /// Its command name.
+    pub command: String,
+}
+
+/// All processes of one command name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CommandUsage {
+    /// Base name; for an interpreter with the base name of its script.
+    pub command: String,
+    /// How many processes ended under that name.
+    pub count: u64,
+    /// Their own CPU time, seconds.
+    pub cpu_s: Option<f64>,
+    /// Largest peak RSS of any one of them, bytes.
+    pub peak_rss_bytes: Option<u64>,
+    /// Their wall times added up, seconds.
+    pub wall_s: f64,
+}
+
+/// One process.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ProcessUsage {
+    /// Its pid as the launcher sees it; in a pid namespace of its own and never seen from outside: its own view.
+    pub pid: u32,
+    /// Its parent's pid.
+    pub ppid: Option<u32>,
+    /// Base name; for an interpreter with the base name of its script.
+    pub command: String,
+    /// Its arguments, where it lived long enough for them to be read.
+    pub args: Option<Vec<String>>,
+    /// Own CPU time, seconds.
+    pub cpu_s: Option<f64>,
+    /// Peak RSS, bytes.
+    pub peak_rss_bytes: Option<u64>,
+    /// From start to end, seconds.
+    pub wall_s: f64,
+    /// How it ended.
+    pub exit: Exit,
+}
+
+/// When the tree's RAM was largest.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Peak {
+    /// Seconds after the command's start.
+    pub at_s: f64,
+    /// The tree's RAM then, shared memory counted once, bytes.
+    pub combined_rss_bytes: u64,
+    /// Who held most of it.
+    pub processes: Vec<Holder>,
+}
+
+/// A process's part in the peak.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    /// Its pid.
+    pub pid: u32,
+    /// Its command name.
+    pub command: String,
+    /// Its share of the tree's RAM then, bytes.
+    pub rss_bytes: u64,
+}
+
+/// Where the figures come from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Coverage {
+    /// All processes.
+    pub processes: u64,
+    /// CPU time from the process's own end record or its reaper's.
+    pub exact: u64,
+    /// CPU time from the last sample only.
+    pub sampled: u64,
+    /// No CPU time at all.
+    pub unknown: u64,
+    /// Carried the session without being a known descendant.
+    pub joined: u64,
+    /// Children of posix_spawn that could not exec (counted in `processes`).
+    pub failed_spawns: u64,
+    /// By the layer that found a process first.
+    pub layers: Layers,
+    /// How the peak RSS of the processes is known.
+    pub peaks: Peaks,
+    /// Executables without a dynamic loader, which never carry the shim (paths).
+    pub static_executables: Vec<String>,
+    /// Event records that were lost because the ring was full.
+    pub dropped_events: u64,
+}
+
+/// Processes by the layer that found them first; `None`: the layer was off or not to be had.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Layers {
+    /// Said so itself when it started or forked.
+    pub preload: Option<u64>,
+    /// Its reaper said so.
+    pub wait: Option<u64>,
+    /// Was reparented to the launcher, which reaped it.
+    pub subreaper: Option<u64>,
+    /// Was found among the children of a known process.
+    pub scan: Option<u64>,
+    /// The kernel's process connector said so.
+    pub connector: Option<u64>,
+}
+
+/// How the peak RSS of the processes is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Peaks {
+    /// From the kernel's own high-water mark at the end.
+    pub exact: u64,
+    /// From the last sample.
+    pub sampled: u64,
+    /// An upper bound only.
+    pub bound: u64,
+}

@@ -1,0 +1,45 @@
+/* gpu-track: the contract, for C. The same facts as the Rust crate beside this file, which has the explanations;
+ * a test of that crate holds the two together. */
+#ifndef GPU_TRACK_H
+#define GPU_TRACK_H
+
+#include <stdint.h>
+
+#define GPU_TRACK_ENV_SESSION "GPU_TRACK_SESSION" /* colon-separated segment paths, outermost session first */
+#define GPU_TRACK_SHIM_PREFIX "libgpu_track_shim.v1."
+
+#define GPU_TRACK_MAGIC 0x6b63617274757067ull /* "gputrack", little-endian */
+#define GPU_TRACK_ABI_VERSION 1u
+#define GPU_TRACK_HEADER_SIZE 4096u
+#define GPU_TRACK_RECORD_WORDS 48u
+#define GPU_TRACK_RING_CAPACITY 2048u
+
+#define GPU_TRACK_FLAG_PIDFS 1u
+#define GPU_TRACK_FLAG_NO_ENV_REPAIR 2u
+#define GPU_TRACK_FLAG_NO_WAIT_RECORDS 4u
+
+#define GPU_TRACK_STATE_OPEN 1u
+#define GPU_TRACK_STATE_CLOSED 2u
+
+/* At offset 0 of a segment; all numbers in the machine's byte order. state and doorbell are 32-bit atomics,
+ * head, tail, dropped and samples 64-bit atomics, each on a cache line of its own. */
+struct gpu_track_header {
+    uint64_t magic;
+    uint32_t abi_version;
+    uint32_t record_words;
+    uint32_t ring_capacity;
+    uint32_t flags;
+    uint64_t session_id;
+    uint32_t launcher_pid;
+    uint32_t launcher_pid_ns;
+    uint64_t created_monotonic_ns;
+    uint64_t created_realtime_ns;
+    uint32_t state;
+    uint32_t doorbell;
+    uint64_t head, pad_head[7];
+    uint64_t tail, pad_tail[7];
+    uint64_t dropped, pad_dropped[7];
+    uint64_t samples, pad_samples[7];
+};
+
+#endif

@@ -1,0 +1,122 @@
+//! The segment: header page, event ring, sample ring, in one file of [`FILE_SIZE`] bytes.
+//!
+//! ```text
+//! 0          HEADER_SIZE              TRACKED_SIZE                FILE_SIZE
+//! | Header   | RING_CAPACITY slots    | SAMPLE_CAPACITY samples   |
+//! |<-- all that a tracked process maps -->|
+//! ```
+//!
+//! A tracked process maps header and event ring only: less than 1 MiB, so that an unprivileged `mlockall` in it
+//! still succeeds. An all-zero ring is a valid empty one.
+
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::record::RECORD_WORDS;
+use crate::sample::{SAMPLE_CAPACITY, SampleSlot};
+
+/// First eight bytes of a segment: "gputrack" as a little-endian number.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"gputrack");
+
+/// Version of this layout and of the records. A process that finds another one goes inert.
+pub const ABI_VERSION: u32 = 1;
+
+/// Bytes of the header page.
+pub const HEADER_SIZE: usize = 4096;
+
+/// Slots of the event ring (a power of two).
+pub const RING_CAPACITY: usize = 2048;
+
+/// Bytes of one slot: [`RECORD_WORDS`] words of 32 bits payload and 32 bits lap tag each.
+pub const SLOT_SIZE: usize = RECORD_WORDS * size_of::<u64>();
+
+/// Bytes of the event ring.
+pub const RING_SIZE: usize = RING_CAPACITY * SLOT_SIZE;
+
+/// Bytes that a tracked process maps.
+pub const TRACKED_SIZE: usize = HEADER_SIZE + RING_SIZE;
+
+/// Bytes of the whole segment file.
+pub const FILE_SIZE: usize = TRACKED_SIZE + SAMPLE_CAPACITY * size_of::<SampleSlot>();
+
+/// Header flag: the kernel has pidfs (Linux 6.9), so a pidfd's inode number names a process uniquely.
+pub const FLAG_PIDFS: u32 = 1;
+
+/// Header flag: leave the environments of exec'd programs alone (`--no-env-repair`).
+pub const FLAG_NO_ENV_REPAIR: u32 = 2;
+
+/// Header flag: the wait layer is off, write no REAPED records (`--layers`).
+pub const FLAG_NO_WAIT_RECORDS: u32 = 4;
+
+/// [`Header::state`]: the session takes records.
+pub const STATE_OPEN: u32 = 1;
+
+/// [`Header::state`]: the report is written; whoever still lives goes inert.
+pub const STATE_CLOSED: u32 = 2;
+
+/// A counter with a cache line of its own, so that writers and reader do not slow each other down.
+#[repr(C, align(64))]
+pub struct Line(pub AtomicU64);
+
+/// The first page of a segment. Written by the launcher before any process can see it; later only the atomics change.
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`ABI_VERSION`].
+    pub abi_version: u32,
+    /// [`RECORD_WORDS`].
+    pub record_words: u32,
+    /// [`RING_CAPACITY`].
+    pub ring_capacity: u32,
+    /// `FLAG_*`.
+    pub flags: u32,
+    /// Random, the same for all processes of the session.
+    pub session_id: u64,
+    /// The launcher, as it sees itself.
+    pub launcher_pid: u32,
+    /// Inode of the launcher's pid namespace.
+    pub launcher_pid_ns: u32,
+    /// CLOCK_MONOTONIC at creation, nanoseconds, in the launcher's time namespace.
+    pub created_monotonic_ns: u64,
+    /// CLOCK_REALTIME at creation, nanoseconds since the epoch.
+    pub created_realtime_ns: u64,
+    /// [`STATE_OPEN`] or [`STATE_CLOSED`].
+    pub state: AtomicU32,
+    /// Futex that the collector sleeps on: counted up and woken when the ring fills or the command ends.
+    pub doorbell: AtomicU32,
+    /// Tickets given to writers.
+    pub head: Line,
+    /// Records that the reader is done with.
+    pub tail: Line,
+    /// Records that found no room.
+    pub dropped: Line,
+    /// Samples written to the sample ring so far.
+    pub samples: Line,
+}
+
+const _: () = {
+    assert!(RING_CAPACITY.is_power_of_two());
+    assert!(size_of::<Header>() <= HEADER_SIZE);
+    assert!(TRACKED_SIZE <= 1 << 20);
+    assert!(SLOT_SIZE.is_multiple_of(64));
+    assert!(TRACKED_SIZE.is_multiple_of(64));
+    // gpu_track.h says the same.
+    assert!(offset_of!(Header, state) == 56);
+    assert!(offset_of!(Header, doorbell) == 60);
+    assert!(offset_of!(Header, head) == 64);
+    assert!(offset_of!(Header, tail) == 128);
+    assert!(offset_of!(Header, dropped) == 192);
+    assert!(offset_of!(Header, samples) == 256);
+};
+
+impl Header {
+    /// Whether a process built against this crate may use the segment.
+    #[must_use]
+    pub fn is_compatible(&self) -> bool {
+        self.magic == MAGIC
+            && self.abi_version == ABI_VERSION
+            && self.record_words as usize == RECORD_WORDS
+            && self.ring_capacity as usize == RING_CAPACITY
+    }
+}

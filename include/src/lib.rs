@@ -1,0 +1,65 @@
+//! The contract: all that two processes of a session must agree on, and nothing else.
+//!
+//! The shim (writer, in every tracked process), the collector (reader) and the launcher (creator, and writer of
+//! its own wait records) share one file-backed segment per session. Its layout is in [`layout`], the lock-free
+//! event ring in [`ring`], what a record says in [`record`], the live samples in [`sample`]. `gpu_track.h` beside
+//! this crate states the same for C.
+//!
+//! `no_std`, without dependencies: whatever is here also lives inside other people's programs.
+#![cfg_attr(not(any(test, loom)), no_std)]
+
+pub mod layout;
+pub mod record;
+pub mod ring;
+pub mod sample;
+mod sync;
+
+/// Environment variable that names the session: a colon-separated list of segment paths, outermost session first.
+/// Nested runs append theirs, so that each gets its own report.
+pub const ENV_SESSION: &str = "GPU_TRACK_SESSION";
+
+/// The dynamic linker's list of libraries to load first (ld.so(8)).
+pub const ENV_PRELOAD: &str = "LD_PRELOAD";
+
+/// Most sessions that one process takes part in; deeper nesting leaves the outermost ones their own processes only.
+pub const MAX_SESSIONS: usize = 4;
+
+/// Longest segment path in bytes, without its terminating NUL.
+pub const MAX_PATH: usize = 127;
+
+/// What the shim's file name starts with; the rest is its content hash. A preload entry whose base name starts so
+/// is a shim of this ABI, and is not added twice.
+pub const SHIM_PREFIX: &str = "libgpu_track_shim.v1.";
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The number or string behind `#define NAME` in the C header.
+    fn define(name: &str) -> String {
+        let header = include_str!("../gpu_track.h");
+        let line = header.lines().find(|l| l.split_whitespace().nth(1) == Some(name)).unwrap();
+        line.split_whitespace().nth(2).unwrap().trim_matches('"').to_owned()
+    }
+
+    #[test]
+    fn the_c_header_says_the_same() {
+        let number = |name: &str| {
+            let text = define(name);
+            let digits = text.trim_end_matches(['u', 'l']);
+            digits.strip_prefix("0x").map_or_else(|| digits.parse().unwrap(), |h| u64::from_str_radix(h, 16).unwrap())
+        };
+        assert_eq!(define("GPU_TRACK_ENV_SESSION"), ENV_SESSION);
+        assert_eq!(define("GPU_TRACK_SHIM_PREFIX"), SHIM_PREFIX);
+        assert_eq!(number("GPU_TRACK_MAGIC"), layout::MAGIC);
+        assert_eq!(number("GPU_TRACK_ABI_VERSION"), u64::from(layout::ABI_VERSION));
+        assert_eq!(number("GPU_TRACK_HEADER_SIZE"), layout::HEADER_SIZE as u64);
+        assert_eq!(number("GPU_TRACK_RECORD_WORDS"), record::RECORD_WORDS as u64);
+        assert_eq!(number("GPU_TRACK_RING_CAPACITY"), layout::RING_CAPACITY as u64);
+        assert_eq!(number("GPU_TRACK_FLAG_PIDFS"), u64::from(layout::FLAG_PIDFS));
+        assert_eq!(number("GPU_TRACK_FLAG_NO_ENV_REPAIR"), u64::from(layout::FLAG_NO_ENV_REPAIR));
+        assert_eq!(number("GPU_TRACK_FLAG_NO_WAIT_RECORDS"), u64::from(layout::FLAG_NO_WAIT_RECORDS));
+        assert_eq!(number("GPU_TRACK_STATE_OPEN"), u64::from(layout::STATE_OPEN));
+        assert_eq!(number("GPU_TRACK_STATE_CLOSED"), u64::from(layout::STATE_CLOSED));
+    }
+}

@@ -1,0 +1,402 @@
+//! The event ring: many writers, one reader, lock-free, bounded; safe against writers that die or stop anywhere.
+//!
+//! A slot is N words of 64 bits: lap tag in the upper 32 bits, payload in the lower. In lap L an empty word has tag
+//! 2L, a written one 2L+1, so an all-zero file is a valid empty ring.
+//!
+//! | who | does |
+//! |---|---|
+//! | writer | takes a ticket by CAS on `head`, only while `head - tail < capacity`; else counts a drop |
+//! | writer | CASes each word from (2L, 0) to (2L+1, payload), the last one with release; if one fails, the slot was retired under it: new ticket, at most [`TRIES`] times |
+//! | reader | when the last word is written: copies, checks all tags, stores tag 2L+2 everywhere, advances `tail` |
+//! | reader | a slot unpublished past a grace period: CAS of its *last* word to 2L+2 first (if that fails it was published just now: read it), then the other words, then `tail` |
+//!
+//! Tickets are unique, tags only grow, and `tail` moves only when all words carry the next lap: the CAS of a writer
+//! that was stopped and comes late can't succeed. Plain stores do not have that property.
+//!
+//! The reader keeps its own position: what a hostile writer does to `tail` cannot make it read a slot twice.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Tickets that a writer takes before it gives a record up as dropped.
+pub const TRIES: u32 = 4;
+
+/// The ring's memory: counters and slots, wherever they lie. `N` is the number of words of a record.
+#[derive(Clone, Copy)]
+pub struct Ring<'a, const N: usize> {
+    head: &'a AtomicU64,
+    tail: &'a AtomicU64,
+    dropped: &'a AtomicU64,
+    words: &'a [AtomicU64],
+}
+
+/// What became of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Push {
+    /// It is in the ring.
+    Stored,
+    /// It is in the ring, and this very record filled a quarter of it: wake the reader.
+    StoredWake,
+    /// No room, or retired [`TRIES`] times; counted in `dropped`.
+    Dropped,
+}
+
+/// What the reader found at its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pop<const N: usize> {
+    /// A record.
+    Record([u32; N]),
+    /// Nothing was asked for at this position yet.
+    Empty,
+    /// A writer has the ticket and has not finished.
+    Pending,
+    /// The slot or the counters are not what any writer of ours leaves.
+    Damaged,
+}
+
+const fn empty(lap: u32) -> u32 {
+    lap.wrapping_mul(2)
+}
+
+const fn word(tag: u32, payload: u32) -> u64 {
+    ((tag as u64) << 32) | payload as u64
+}
+
+const fn tag_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+impl<'a, const N: usize> Ring<'a, N> {
+    /// A ring over `words.len() / N` slots. `None` unless that is a power of two.
+    #[must_use]
+    pub fn new(
+        head: &'a AtomicU64,
+        tail: &'a AtomicU64,
+        dropped: &'a AtomicU64,
+        words: &'a [AtomicU64],
+    ) -> Option<Self> {
+        let capacity = words.len().checked_div(N)?;
+        if capacity == 0 || !capacity.is_power_of_two() || capacity.checked_mul(N)? != words.len() {
+            return None;
+        }
+        Some(Self { head, tail, dropped, words })
+    }
+
+    fn capacity(&self) -> u64 {
+        (self.words.len() / N) as u64
+    }
+
+    /// The slot's words and the lap of a ticket. `None` can't happen: the index is masked by the capacity.
+    fn slot(&self, ticket: u64) -> Option<(&'a [AtomicU64], u32)> {
+        let capacity = self.capacity();
+        let start = (ticket & (capacity - 1)) as usize * N;
+        let lap = (ticket / capacity) as u32;
+        self.words.get(start..start + N).map(|words| (words, lap))
+    }
+
+    /// Records that were given up so far.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Write one record. Never waits; async-signal-safe.
+    pub fn push(&self, record: &[u32; N]) -> Push {
+        for _ in 0..TRIES {
+            let Some((ticket, used)) = self.ticket() else { break };
+            let Some((slot, lap)) = self.slot(ticket) else { break };
+            if Self::write(slot, lap, record) {
+                return if used + 1 == self.capacity().div_ceil(4) { Push::StoredWake } else { Push::Stored };
+            }
+        }
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        Push::Dropped
+    }
+
+    /// A ticket and how many were outstanding, or `None` when the ring is full.
+    fn ticket(&self) -> Option<(u64, u64)> {
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            // Acquire: seeing the tail means seeing the emptied slots behind it.
+            let used = head.wrapping_sub(self.tail.load(Ordering::Acquire));
+            if used >= self.capacity() {
+                // `head` may just have been old; a tail ahead of it wraps to a huge number.
+                let now = self.head.load(Ordering::Relaxed);
+                if now == head {
+                    return None;
+                }
+                head = now;
+                continue;
+            }
+            match self.head.compare_exchange_weak(head, head + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some((head, used)),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    fn write(slot: &[AtomicU64], lap: u32, record: &[u32; N]) -> bool {
+        let (free, full) = (empty(lap), empty(lap).wrapping_add(1));
+        slot.iter().zip(record).enumerate().all(|(i, (cell, payload))| {
+            // SYNC POINT: the last word publishes the record; the reader loads it with acquire.
+            let order = if i + 1 == N { Ordering::Release } else { Ordering::Relaxed };
+            cell.compare_exchange(word(free, 0), word(full, *payload), order, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// Reader only: look at the record at `position`, which must be the value of `tail`.
+    #[must_use]
+    pub fn peek(&self, position: u64) -> Pop<N> {
+        let ahead = self.head.load(Ordering::Relaxed).wrapping_sub(position);
+        if ahead == 0 {
+            return Pop::Empty;
+        }
+        if ahead > self.capacity() {
+            return Pop::Damaged;
+        }
+        let Some((slot, lap)) = self.slot(position) else { return Pop::Damaged };
+        let Some(last) = slot.last() else { return Pop::Damaged };
+        let full = empty(lap).wrapping_add(1);
+        // SYNC POINT: pairs with the release of the last word in `write`.
+        match tag_of(last.load(Ordering::Acquire)) {
+            tag if tag == full => {}
+            tag if tag == empty(lap) => return Pop::Pending,
+            _ => return Pop::Damaged,
+        }
+        let mut record = [0u32; N];
+        for (out, cell) in record.iter_mut().zip(slot) {
+            let value = cell.load(Ordering::Relaxed);
+            if tag_of(value) != full {
+                return Pop::Damaged;
+            }
+            *out = value as u32;
+        }
+        Pop::Record(record)
+    }
+
+    /// Reader only: free the slot at `position` for the next lap and move `tail` behind it.
+    pub fn release(&self, position: u64) {
+        if let Some((slot, lap)) = self.slot(position) {
+            for cell in slot {
+                cell.store(word(empty(lap).wrapping_add(2), 0), Ordering::Relaxed);
+            }
+        }
+        // SYNC POINT: a writer that sees this tail sees the emptied words.
+        self.tail.store(position.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Reader only: give up on the writer at `position`. False if it published after all: read it then.
+    #[must_use]
+    pub fn retire(&self, position: u64) -> bool {
+        let Some((slot, lap)) = self.slot(position) else { return false };
+        let Some(last) = slot.last() else { return false };
+        let next = word(empty(lap).wrapping_add(2), 0);
+        // The last word first: from here on the late writer cannot publish.
+        if last.compare_exchange(word(empty(lap), 0), next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        self.release(position);
+        true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const N: usize = 4;
+
+    struct Memory {
+        head: AtomicU64,
+        tail: AtomicU64,
+        dropped: AtomicU64,
+        words: Vec<AtomicU64>,
+    }
+
+    impl Memory {
+        fn new(slots: usize) -> Self {
+            let zero = || AtomicU64::new(0);
+            Self { head: zero(), tail: zero(), dropped: zero(), words: (0..slots * N).map(|_| zero()).collect() }
+        }
+        fn ring(&self) -> Ring<'_, N> {
+            Ring::new(&self.head, &self.tail, &self.dropped, &self.words).unwrap()
+        }
+    }
+
+    #[test]
+    fn records_come_back_in_order_over_many_laps() {
+        let memory = Memory::new(4);
+        let ring = memory.ring();
+        let mut position = 0;
+        for i in 0..1000u32 {
+            assert_ne!(ring.push(&[i, i + 1, i + 2, !i]), Push::Dropped);
+            if i % 3 == 2 {
+                for j in i - 2..=i {
+                    assert_eq!(ring.peek(position), Pop::Record([j, j + 1, j + 2, !j]));
+                    ring.release(position);
+                    position += 1;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn full_ring_counts_drops_and_a_quarter_wakes() {
+        let memory = Memory::new(8);
+        let ring = memory.ring();
+        let pushes: Vec<_> = (0..10).map(|i| ring.push(&[i; N])).collect();
+        assert_eq!(pushes.iter().filter(|p| **p == Push::StoredWake).count(), 1);
+        assert_eq!(pushes[1], Push::StoredWake);
+        assert_eq!(pushes.iter().filter(|p| **p == Push::Dropped).count(), 2);
+        assert_eq!(ring.dropped(), 2);
+    }
+
+    #[test]
+    fn a_writer_that_died_after_its_ticket_is_retired() {
+        let memory = Memory::new(2);
+        let ring = memory.ring();
+        ring.ticket().unwrap();
+        ring.push(&[7; N]);
+        assert_eq!(ring.peek(0), Pop::Pending);
+        assert!(ring.retire(0));
+        assert_eq!(ring.peek(1), Pop::Record([7; N]));
+    }
+
+    #[test]
+    fn a_writer_that_comes_after_retirement_takes_a_new_slot() {
+        let memory = Memory::new(2);
+        let ring = memory.ring();
+        let (ticket, _) = ring.ticket().unwrap();
+        let (slot, lap) = ring.slot(ticket).unwrap();
+        // It wrote its first word, was stopped, and its slot was retired.
+        slot[0].store(word(1, 9), Ordering::Relaxed);
+        assert!(ring.retire(0));
+        assert!(!Ring::<N>::write(slot, lap, &[9; N]));
+        assert_eq!(ring.peek(1), Pop::Empty);
+        assert_ne!(ring.push(&[9; N]), Push::Dropped);
+        assert_eq!(ring.peek(1), Pop::Record([9; N]));
+    }
+
+    #[test]
+    fn garbage_is_called_damaged_and_never_panics() {
+        let memory = Memory::new(2);
+        let ring = memory.ring();
+        memory.head.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(ring.peek(0), Pop::Damaged);
+        memory.head.store(1, Ordering::Relaxed);
+        memory.words[3].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(ring.peek(0), Pop::Damaged);
+    }
+
+    #[test]
+    fn four_threads_lose_nothing_that_was_stored() {
+        let memory = Memory::new(64);
+        let ring = memory.ring();
+        let total = 4 * 20_000;
+        let (stored, read) = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4u32)
+                .map(|w| {
+                    scope.spawn(move || {
+                        (0..20_000u32).filter(|i| ring.push(&[w, *i, w ^ *i, 5]) != Push::Dropped).count()
+                    })
+                })
+                .collect();
+            let (mut position, mut read) = (0, 0usize);
+            let mut next = [0u32; 4];
+            loop {
+                let done = writers.iter().all(|w| w.is_finished());
+                match ring.peek(position) {
+                    Pop::Record([w, i, x, 5]) if x == w ^ i => {
+                        assert!(i >= next[w as usize], "records of one writer keep their order");
+                        next[w as usize] = i + 1;
+                        ring.release(position);
+                        position += 1;
+                        read += 1;
+                    }
+                    Pop::Empty if done => break,
+                    Pop::Empty | Pop::Pending => std::hint::spin_loop(),
+                    other => panic!("{other:?}"),
+                }
+            }
+            (writers.into_iter().map(|w| w.join().unwrap()).sum::<usize>(), read)
+        });
+        assert_eq!(stored, read);
+        assert_eq!(stored as u64 + ring.dropped(), total);
+    }
+}
+
+/// `RUSTFLAGS="--cfg loom" cargo test -p gpu-track-abi --release`
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::Arc;
+
+    const N: usize = 2;
+
+    struct Memory {
+        head: AtomicU64,
+        tail: AtomicU64,
+        dropped: AtomicU64,
+        words: Vec<AtomicU64>,
+    }
+
+    impl Memory {
+        fn new(slots: usize) -> Arc<Self> {
+            let zero = || AtomicU64::new(0);
+            Arc::new(Self {
+                head: zero(),
+                tail: zero(),
+                dropped: zero(),
+                words: (0..slots * N).map(|_| zero()).collect(),
+            })
+        }
+        fn ring(&self) -> Ring<'_, N> {
+            Ring::new(&self.head, &self.tail, &self.dropped, &self.words).unwrap()
+        }
+    }
+
+    fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(f);
+    }
+
+    /// Three writers, two slots, a reader that also retires what is pending: every record that a writer was told is
+    /// stored is read once and undamaged.
+    #[test]
+    fn three_writers_two_slots() {
+        model(2, || {
+            let memory = Memory::new(2);
+            let writers: Vec<_> = (1..=3u32)
+                .map(|w| {
+                    let memory = memory.clone();
+                    loom::thread::spawn(move || memory.ring().push(&[w, w + 100]) != Push::Dropped)
+                })
+                .collect();
+            let mut seen = [0u32; 4];
+            let mut position = 0;
+            let mut read = |retire: bool| {
+                let ring = memory.ring();
+                match ring.peek(position) {
+                    Pop::Record([w, x]) => {
+                        assert_eq!(x, w + 100, "torn record");
+                        seen[w as usize] += 1;
+                        ring.release(position);
+                        position += 1;
+                    }
+                    Pop::Pending if retire && ring.retire(position) => position += 1,
+                    Pop::Damaged => panic!("damaged"),
+                    _ => {}
+                }
+            };
+            read(true);
+            read(false);
+            let stored: Vec<bool> = writers.into_iter().map(|w| w.join().unwrap()).collect();
+            for _ in 0..4 {
+                read(false);
+            }
+            for (w, stored) in stored.into_iter().enumerate() {
+                assert_eq!(seen[w + 1], u32::from(stored), "writer {}", w + 1);
+            }
+        });
+    }
+}

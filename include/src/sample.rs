@@ -1,0 +1,121 @@
+//! The sample ring: the latest samples of the tree, for whoever wants to watch while the job runs.
+//!
+//! One writer (the collector), any number of readers that never slow it down: each slot is a sequence lock, odd
+//! while it is being written. Sample number `n` lies in slot `n % SAMPLE_CAPACITY`; the header's `samples` is the
+//! number written so far.
+
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Slots of the sample ring.
+pub const SAMPLE_CAPACITY: usize = 1024;
+
+/// One sample of the tree.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// CLOCK_MONOTONIC, nanoseconds, in the collector's time namespace.
+    pub monotonic_ns: u64,
+    /// RAM of the command's first process, bytes.
+    pub main_bytes: u64,
+    /// RAM of all its descendants, shared memory counted once, bytes.
+    pub descendants_bytes: u64,
+    /// RAM of the whole tree, shared memory counted once, bytes.
+    pub combined_bytes: u64,
+    /// CPU time of the whole tree so far, the dead included, nanoseconds.
+    pub cpu_ns: u64,
+    /// Live processes.
+    pub processes: u64,
+    /// Their threads.
+    pub threads: u64,
+}
+
+/// A slot of the sample ring.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct SampleSlot {
+    sequence: AtomicU64,
+    fields: [AtomicU64; 7],
+}
+
+const _: () = assert!(core::mem::size_of::<SampleSlot>() == 64);
+
+impl Sample {
+    fn to_fields(self) -> [u64; 7] {
+        [
+            self.monotonic_ns,
+            self.main_bytes,
+            self.descendants_bytes,
+            self.combined_bytes,
+            self.cpu_ns,
+            self.processes,
+            self.threads,
+        ]
+    }
+
+    fn from_fields(f: [u64; 7]) -> Self {
+        let [monotonic_ns, main_bytes, descendants_bytes, combined_bytes, cpu_ns, processes, threads] = f;
+        Self { monotonic_ns, main_bytes, descendants_bytes, combined_bytes, cpu_ns, processes, threads }
+    }
+}
+
+impl SampleSlot {
+    /// Collector only: store a sample.
+    pub fn write(&self, sample: Sample) {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        // SYNC POINT: the odd sequence is seen before any new field.
+        fence(Ordering::Release);
+        for (cell, value) in self.fields.iter().zip(sample.to_fields()) {
+            cell.store(value, Ordering::Relaxed);
+        }
+        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+    }
+
+    /// The sample, or `None` if the slot is empty or was being written during each of a few attempts.
+    #[must_use]
+    pub fn read(&self) -> Option<Sample> {
+        for _ in 0..8 {
+            let before = self.sequence.load(Ordering::Acquire);
+            if before == 0 {
+                return None;
+            }
+            let fields = core::array::from_fn(|i| self.fields.get(i).map_or(0, |f| f.load(Ordering::Relaxed)));
+            // SYNC POINT: all fields are read before the sequence is looked at again.
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {
+                return Some(Sample::from_fields(fields));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn sample(n: u64) -> Sample {
+        Sample::from_fields([n; 7])
+    }
+
+    #[test]
+    fn an_unwritten_slot_is_none() {
+        assert_eq!(SampleSlot::default().read(), None);
+    }
+
+    #[test]
+    fn readers_never_see_a_torn_sample() {
+        let slot = SampleSlot::default();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| (1..200_000).for_each(|n| slot.write(sample(n))));
+            let mut last = 0;
+            while !writer.is_finished() {
+                if let Some(seen) = slot.read() {
+                    assert_eq!(seen, sample(seen.monotonic_ns));
+                    assert!(seen.monotonic_ns >= last);
+                    last = seen.monotonic_ns;
+                }
+            }
+        });
+        assert_eq!(slot.read(), Some(sample(199_999)));
+    }
+}

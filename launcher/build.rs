@@ -1,0 +1,2 @@
+//! Builds the shim that the launcher carries.
+fn main() {}

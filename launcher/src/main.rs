@@ -1,0 +1,2 @@
+//! The `gpu-track-run` command.
+fn main() {}
