@@ -3,6 +3,20 @@
 //! The way of the data is one way, each room handing on to the next:
 //!
 //! ```text
-//! discovery -> tree -> sampler -> usage -> report
+//! discovery (who exists) -> tree (who is who, who ended how) -> sampler (what each uses now)
+//!     -> usage (maxima, means, sums) -> report (pure functions)
 //! ```
+//!
+//! `session` runs the rooms; `segment` is the shared memory, `proc_fs` and `pidfd` are the ways to the kernel.
+
+pub mod clock;
+pub mod config;
+pub mod discovery;
+pub mod pidfd;
+pub mod proc_fs;
 pub mod report;
+pub mod sampler;
+pub mod segment;
+pub mod session;
+pub mod tree;
+pub mod usage;

@@ -1,2 +1,167 @@
-//! The `gpu-track-run` command.
-fn main() {}
+//! `gpu-track-run`: runs a command and reports what its whole process tree used.
+//!
+//! Three processes: this launcher (parent of the command, subreaper, forwards signals, reaps, ends as the command
+//! ended), the collector (the same executable again, see [`tracking::COLLECTOR_NAME`]), and the command.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the program that talks to people")]
+
+mod cli;
+mod docs;
+mod early;
+mod reap;
+mod shim_file;
+mod signals;
+mod spawn;
+mod supervise;
+mod tracking;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+
+use gpu_track_collector::clock;
+
+use crate::cli::{Options, Refusal, Request};
+use crate::spawn::World;
+use crate::supervise::Supervisor;
+use crate::tracking::{COLLECTOR_NAME, Session};
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if let [name, fd] = args.as_slice()
+        && name == COLLECTOR_NAME
+        && let Some(fd) = fd.to_str().and_then(|fd| fd.parse().ok())
+    {
+        return collect(fd);
+    }
+    match cli::parse(args.into_iter()) {
+        Ok(Request::Print(text)) => print(&text),
+        // No GPU backend is built in yet, so no GPU is known.
+        Ok(Request::Run(options)) => options.check_gpus(&[]).map_or_else(refuse, |()| run(&options)),
+        Err(refusal) => refuse(refusal),
+    }
+}
+
+fn refuse(refusal: Refusal) -> ExitCode {
+    eprintln!("{refusal}");
+    ExitCode::from(Refusal::STATUS)
+}
+
+/// Whoever reads may stop reading (`--help | head`).
+fn print(text: &str) -> ExitCode {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+/// The collector's life.
+fn collect(pipe_fd: i32) -> ExitCode {
+    // It ends by itself when the command has ended. What a batch system or a user sends to all processes at the end
+    // of a job must not cost the report.
+    for signal in [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGPIPE,
+        libc::SIGALRM,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGXCPU,
+    ] {
+        signals::set_ignored(signal, true);
+    }
+    // SAFETY: the launcher opened this descriptor for us, and nobody else in this process uses it.
+    let pipe = unsafe { OwnedFd::from_raw_fd(pipe_fd) };
+    rustix::thread::set_name(c"gpu-track-coll").ok();
+    match gpu_track_collector::session::serve(pipe) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gpu-track-run: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> ExitCode {
+    let children_before = tracking::children_usage();
+    let sigchld_ignored = signals::is_ignored(libc::SIGCHLD);
+    let signals = signals::all();
+    let world = World { mask: signals::block(&signals), sigchld_ignored };
+    // With SIGCHLD ignored the kernel would reap the command before we can.
+    signals::set_ignored(libc::SIGCHLD, false);
+
+    let mut session = match Session::new(options) {
+        Ok(session) => session,
+        Err(error) => return untracked(options, &world, &error.into()),
+    };
+    let env = match session.environment() {
+        Ok(env) => env,
+        Err(error) => {
+            session.clean_up();
+            return untracked(options, &world, &error.into());
+        }
+    };
+    if options.layers.subreaper {
+        // Without it, orphans are found by the other layers.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok();
+    }
+    let started_ns = clock::monotonic_ns();
+    let main_pid = match spawn::spawn(&options.command, &env, &world) {
+        Ok(Ok(pid)) => pid,
+        Ok(Err(failed)) => {
+            session.clean_up();
+            return not_executed(options, &failed);
+        }
+        Err(error) => {
+            session.clean_up();
+            eprintln!("gpu-track-run: cannot make a process for the command: {error}");
+            return ExitCode::from(126);
+        }
+    };
+    let collector = match session.start_collector(main_pid, started_ns) {
+        Ok(collector) => Some(collector),
+        Err(error) => {
+            eprintln!("gpu-track-run: the command runs untracked: {error}");
+            None
+        }
+    };
+    let before_us = children_before.user_us + children_before.system_us;
+    let supervisor = Supervisor::new(
+        session,
+        collector,
+        main_pid,
+        options.wait_all,
+        signals,
+        before_us,
+        options.disable_logs,
+    );
+    match supervisor.run() {
+        Ok(status) => end_as(status),
+        Err(error) => {
+            eprintln!("gpu-track-run: cannot wait for signals: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tracking fails open: the command runs all the same.
+fn untracked(options: &Options, world: &World, error: &anyhow::Error) -> ExitCode {
+    eprintln!("gpu-track-run: the command runs untracked: {error}");
+    not_executed(options, &spawn::become_command(&options.command, world))
+}
+
+fn not_executed(options: &Options, failed: &spawn::ExecFailed) -> ExitCode {
+    let program = options.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+    eprintln!("gpu-track-run: cannot run '{program}': {}", failed.source);
+    ExitCode::from(u8::try_from(failed.status()).unwrap_or(126))
+}
+
+/// End as the command ended.
+fn end_as(status: ExitStatus) -> ExitCode {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        (None, Some(signal)) => signals::die_by(signal),
+        (None, None) => ExitCode::FAILURE,
+    }
+}

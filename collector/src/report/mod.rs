@@ -1,2 +1,11 @@
 //! The report: one model, and writers that are pure functions of it.
+pub mod build;
+pub mod json;
 pub mod model;
+pub mod quote;
+pub mod text;
+pub mod units;
+pub mod write;
+
+#[cfg(test)]
+mod golden;

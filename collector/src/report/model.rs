@@ -138,6 +138,25 @@ pub struct Percent {
     pub mean_sum: Option<f64>,
 }
 
+impl Percent {
+    /// [`Percent::max_sum`] as a share of all `units`.
+    #[must_use]
+    pub fn max_hardware(self, units: u32) -> Option<f64> {
+        self.max_sum.map(|sum| share(sum, units))
+    }
+
+    /// [`Percent::mean_sum`] as a share of all `units`.
+    #[must_use]
+    pub fn mean_hardware(self, units: u32) -> Option<f64> {
+        self.mean_sum.map(|sum| share(sum, units))
+    }
+}
+
+/// No units are used to 0 percent, as gpu_tracker has it for a machine without a GPU.
+fn share(sum: f64, units: u32) -> f64 {
+    if units == 0 { 0.0 } else { sum / f64::from(units) }
+}
+
 /// CPU utilisation and thread counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cpu {

@@ -1,0 +1,26 @@
+//! The clocks that records and samples are dated by.
+
+use rustix::time::{ClockId, clock_gettime};
+
+fn now_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// CLOCK_MONOTONIC, nanoseconds.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    now_ns(ClockId::Monotonic)
+}
+
+/// CLOCK_REALTIME, nanoseconds since the epoch.
+#[must_use]
+pub fn realtime_ns() -> u64 {
+    now_ns(ClockId::Realtime)
+}
+
+/// CLOCK_BOOTTIME - CLOCK_MONOTONIC, nanoseconds: the time that the machine was suspended.
+#[must_use]
+pub fn boot_offset_ns() -> i128 {
+    i128::from(now_ns(ClockId::Boottime)) - i128::from(monotonic_ns())
+}

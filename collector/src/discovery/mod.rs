@@ -1,0 +1,4 @@
+//! Who exists: the layers that find processes. What they find goes to the tree.
+
+pub mod records;
+pub mod scan;

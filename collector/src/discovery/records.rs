@@ -1,0 +1,139 @@
+//! The preload layer's reading end: event records out of the ring, in order, each once.
+
+use gpu_track_abi::layout::RING_CAPACITY;
+use gpu_track_abi::record::{Event, Origin};
+use gpu_track_abi::ring::Pop;
+
+use crate::segment::Segment;
+
+/// How long a writer may take between its ticket and its last word before its slot is retired. Alive it needs
+/// 0.4 us; it was killed or stopped, or the machine is badly overcommitted: then it takes a new ticket.
+const WRITER_GRACE_NS: u64 = 200_000_000;
+
+/// Reads the ring.
+#[derive(Debug, Default)]
+pub struct RecordReader {
+    position: u64,
+    pending_since_ns: Option<u64>,
+    damaged: u64,
+    untrusted: bool,
+}
+
+impl RecordReader {
+    /// Hand on all records that are there, at most a few rings full (a writer at full speed must not keep us here).
+    pub fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&Origin, &Event)) {
+        let ring = segment.ring();
+        for _ in 0..4 * RING_CAPACITY {
+            if self.untrusted {
+                return;
+            }
+            match ring.peek(self.position) {
+                Pop::Empty => break,
+                Pop::Record(record) => {
+                    match Event::decode(&record) {
+                        Some((origin, event)) => take(&origin, &event),
+                        None => self.damaged += 1,
+                    }
+                    ring.release(self.position);
+                    self.advance();
+                }
+                Pop::Pending => {
+                    let since = *self.pending_since_ns.get_or_insert(now_ns);
+                    if now_ns.saturating_sub(since) < WRITER_GRACE_NS {
+                        break;
+                    }
+                    if ring.retire(self.position) {
+                        self.advance();
+                    }
+                }
+                Pop::Damaged => self.skip_damaged(segment),
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        self.position = self.position.wrapping_add(1);
+        self.pending_since_ns = None;
+    }
+
+    /// No writer of ours leaves a slot like that. One slot is given up; impossible counters end the layer.
+    fn skip_damaged(&mut self, segment: &Segment) {
+        self.damaged += 1;
+        let ahead = segment.header().head.0.load(std::sync::atomic::Ordering::Relaxed).wrapping_sub(self.position);
+        if ahead > RING_CAPACITY as u64 {
+            self.untrusted = true;
+            return;
+        }
+        segment.ring().release(self.position);
+        self.advance();
+    }
+
+    /// Records that were not what any process of ours writes.
+    #[must_use]
+    pub fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// The ring's counters were overwritten: nothing more is read.
+    #[must_use]
+    pub fn is_untrusted(&self) -> bool {
+        self.untrusted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::NewSession;
+    use std::sync::atomic::Ordering;
+
+    fn segment(dir: &std::path::Path) -> Segment {
+        let session = NewSession {
+            flags: 0,
+            session_id: 1,
+            launcher_pid: 1,
+            launcher_pid_ns: 1,
+            monotonic_ns: 1,
+            realtime_ns: 1,
+        };
+        Segment::create(&dir.join("segment"), &session).unwrap()
+    }
+
+    fn push(segment: &Segment, error: i32) {
+        segment.push_event(&Origin::default(), &Event::SpawnFailed { error });
+    }
+
+    fn drain(reader: &mut RecordReader, segment: &Segment, now_ns: u64) -> Vec<i32> {
+        let mut seen = Vec::new();
+        reader.drain(segment, now_ns, |_, event| {
+            if let Event::SpawnFailed { error } = event {
+                seen.push(*error);
+            }
+        });
+        seen
+    }
+
+    #[test]
+    fn a_writer_that_never_finishes_is_passed_after_the_grace_period() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = segment(dir.path());
+        let mut reader = RecordReader::default();
+        segment.header().head.0.fetch_add(1, Ordering::Relaxed);
+        push(&segment, 5);
+        assert_eq!(drain(&mut reader, &segment, 1000), []);
+        assert_eq!(drain(&mut reader, &segment, 1000 + WRITER_GRACE_NS - 1), []);
+        assert_eq!(drain(&mut reader, &segment, 1000 + WRITER_GRACE_NS), [5]);
+    }
+
+    #[test]
+    fn random_words_end_in_a_count_and_never_in_a_hang() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = segment(dir.path());
+        let mut reader = RecordReader::default();
+        push(&segment, 1);
+        assert_eq!(drain(&mut reader, &segment, 1), [1]);
+        segment.header().head.0.store(u64::MAX / 2, Ordering::Relaxed);
+        assert_eq!(drain(&mut reader, &segment, 2), []);
+        assert!(reader.is_untrusted() && reader.damaged() > 0);
+    }
+}

@@ -1,0 +1,176 @@
+//! The scan layer: children of known processes in /proc, for those that never say anything themselves (static and
+//! setuid programs, other users' processes).
+//!
+//! Only done when a process was created anywhere since the last time (the last field of /proc/loadavg moves), and
+//! only for a bounded time per sample, going on where it stopped.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::pidfd;
+use crate::proc_fs::{ProcRoot, read_held};
+use crate::tree::command::command_of_args;
+use crate::tree::{FoundInProc, Key, ProcessId, Tree};
+
+/// Part of the sampling interval that a scan may take, as a divisor.
+const SHARE_OF_INTERVAL: u32 = 50;
+
+/// Looks for children.
+#[derive(Debug)]
+pub struct Scanner {
+    root: ProcRoot,
+    loadavg: Option<File>,
+    last_pid: Option<u64>,
+    queue: Vec<ProcessId>,
+    boot_offset_ns: i128,
+    ticks_per_second: u64,
+}
+
+impl Scanner {
+    /// A scanner over a /proc. `boot_offset_ns` is CLOCK_BOOTTIME - CLOCK_MONOTONIC: start times count from boot.
+    #[must_use]
+    pub fn new(root: ProcRoot, boot_offset_ns: i128, ticks_per_second: u64) -> Self {
+        let loadavg = File::open(root.file("loadavg")).ok();
+        Self { root, loadavg, last_pid: None, queue: Vec::new(), boot_offset_ns, ticks_per_second }
+    }
+
+    /// Whether a process was created since this was last asked (true where that can't be told).
+    fn is_news(&mut self) -> bool {
+        let mut buffer = [0; 128];
+        let text = self.loadavg.as_ref().and_then(|file| read_held(file, &mut buffer));
+        let last_pid = text.and_then(|text| {
+            let field = text.trim_ascii().rsplit(|b| *b == b' ').next()?;
+            str::from_utf8(field).ok()?.parse().ok()
+        });
+        let news = last_pid.is_none() || last_pid != self.last_pid;
+        self.last_pid = last_pid;
+        news
+    }
+
+    /// Look for children of the live processes, at most for a part of `interval`.
+    pub fn scan(&mut self, tree: &mut Tree, interval: Duration) {
+        if self.is_news() {
+            self.queue = tree.alive().to_vec();
+        }
+        let start = Instant::now();
+        let limit = (interval / SHARE_OF_INTERVAL).clamp(Duration::from_micros(20), Duration::from_millis(20));
+        while let Some(id) = self.queue.pop() {
+            self.look_at(tree, id);
+            if start.elapsed() > limit {
+                break;
+            }
+        }
+    }
+
+    fn look_at(&mut self, tree: &mut Tree, id: ProcessId) {
+        let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
+        let Some(pid) = process.host_pid else { return };
+        if !process.spoke {
+            self.name(tree, id, pid);
+        }
+        let threads = self.root.stat(pid).map_or(0, |stat| stat.threads);
+        for child in self.root.children(pid, threads) {
+            if let Some(found) = self.child(tree, id, child) {
+                // Its own children next.
+                self.queue.push(found);
+            }
+        }
+    }
+
+    /// What a process that never spoke runs; it may have exec'd since the last look.
+    fn name(&self, tree: &mut Tree, id: ProcessId, pid: u32) {
+        let args = self.root.args(pid, 4096);
+        let command = args.as_deref().and_then(command_of_args).or_else(|| self.root.comm(pid));
+        let exe = self.root.path(pid, "exe");
+        let static_executable = is_static(&exe).and_then(|is_static| {
+            let path = std::fs::read_link(&exe).ok().filter(|_| is_static)?;
+            Some(path.to_string_lossy().into_owned())
+        });
+        if let Some(process) = tree.get_mut(id) {
+            if let Some(command) = command {
+                process.command = command.into();
+            }
+            process.args = args;
+            process.static_executable = static_executable;
+        }
+    }
+
+    fn child(&self, tree: &mut Tree, parent: ProcessId, pid: u32) -> Option<ProcessId> {
+        let here = tree.frame().pid_ns;
+        let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
+        if tree.knows(Key { pid_ns: here, pid }, pidfd_inode) {
+            return None;
+        }
+        let stat = self.root.stat(pid)?;
+        let status = self.root.status(pid)?;
+        let key = match status.ns_pids.as_slice() {
+            [_, .., inner] => Key { pid_ns: self.root.pid_ns(pid)?, pid: *inner },
+            _ => Key { pid_ns: here, pid },
+        };
+        if key.pid_ns != here
+            && let Some(known) = tree.open_instance(key)
+        {
+            tree.set_host_pid(known, pid);
+            return Some(known);
+        }
+        let since_boot = i128::from(stat.start_ticks) * 1_000_000_000 / i128::from(self.ticks_per_second.max(1));
+        let start_ns = u64::try_from(since_boot - self.boot_offset_ns).unwrap_or(0);
+        let session = tree.frame().session_monotonic_ns;
+        let found = FoundInProc {
+            key,
+            host_pid: pid,
+            parent,
+            start_ns: start_ns.max(session),
+            pidfd_inode,
+        };
+        let id = tree.found_in_proc(&found);
+        self.name(tree, id, pid);
+        Some(id)
+    }
+}
+
+/// Whether an ELF file has no program interpreter, so no dynamic loader ever reads LD_PRELOAD for it. `None` if that
+/// can't be read.
+#[must_use]
+pub fn is_static(path: &Path) -> Option<bool> {
+    use std::os::unix::fs::FileExt;
+    const PT_INTERP: u32 = 3;
+    let file = File::open(path).ok()?;
+    let mut header = [0u8; 64];
+    file.read_exact_at(&mut header, 0).ok()?;
+    let number = |bytes: &[u8], at: usize, size: usize| {
+        let field = bytes.get(at..at + size)?;
+        Some(field.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte)))
+    };
+    // Little-endian only: so are the machines that this is built for.
+    if header.get(..4)? != b"\x7fELF" || header.get(5) != Some(&1) {
+        return None;
+    }
+    let is_64 = header.get(4) == Some(&2);
+    let (table, size, count) = if is_64 {
+        (number(&header, 32, 8)?, number(&header, 54, 2)?, number(&header, 56, 2)?)
+    } else {
+        (number(&header, 28, 4)?, number(&header, 42, 2)?, number(&header, 44, 2)?)
+    };
+    for entry in 0..count.min(256) {
+        let mut kind = [0u8; 4];
+        file.read_exact_at(&mut kind, table.checked_add(entry * size)?).ok()?;
+        if u32::from_le_bytes(kind) == PT_INTERP {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dynamic_program_is_told_from_what_is_none() {
+        assert_eq!(is_static(Path::new("/proc/self/exe")), Some(false));
+        assert_eq!(is_static(Path::new("/proc/self/status")), None);
+        assert_eq!(is_static(Path::new("/nonexistent")), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! Processes by number: is it still there, is it still the same one, how much CPU time has it used.
+
+use rustix::process::{Pid, PidfdFlags};
+
+/// Whether no process has this pid any more (a zombie still has it).
+#[must_use]
+pub fn is_gone(pid: u32) -> bool {
+    as_pid(pid).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+}
+
+/// Inode of a pidfd of a process: unique for the life of the system where the kernel has pidfs (Linux 6.9).
+#[must_use]
+pub fn inode(pid: u32) -> Option<u64> {
+    let fd = rustix::process::pidfd_open(as_pid(pid)?, PidfdFlags::empty()).ok()?;
+    Some(rustix::fs::fstat(&fd).ok()?.st_ino)
+}
+
+/// Whether the kernel has pidfs: only then do pidfds have inodes of their own.
+#[must_use]
+pub fn has_pidfs() -> bool {
+    const PID_FS_MAGIC: i64 = 0x5049_4446;
+    let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+    own.ok().and_then(|fd| rustix::fs::fstatfs(&fd).ok()).is_some_and(|fs| fs.f_type == PID_FS_MAGIC)
+}
+
+/// CPU time of a process with all its threads, the ended ones included, in nanoseconds: its CPU-time clock
+/// (clock_getcpuclockid(3)), which needs no permission.
+#[must_use]
+pub fn cpu_clock_ns(pid: u32) -> Option<u64> {
+    // CPUCLOCK_SCHED of a process, as glibc's clock_getcpuclockid makes it.
+    let clock = (!i32::try_from(pid).ok()? << 3) | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours and valid for the call to fill.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    if result != 0 {
+        return None;
+    }
+    u64::try_from(time.tv_sec).ok()?.checked_mul(1_000_000_000)?.checked_add(u64::try_from(time.tv_nsec).ok()?)
+}
+
+fn as_pid(pid: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(pid).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_clock_grows_with_our_work() {
+        let pid = std::process::id();
+        let before = cpu_clock_ns(pid).unwrap();
+        let mut after = before;
+        while after < before + 5_000_000 {
+            after = cpu_clock_ns(pid).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_reaped_child_is_gone_and_a_zombie_is_not() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        assert!(!is_gone(pid));
+        if has_pidfs() {
+            assert_ne!(inode(pid), inode(std::process::id()));
+        }
+        child.wait().unwrap();
+        assert!(is_gone(pid));
+        assert_eq!(cpu_clock_ns(pid), None);
+    }
+}

@@ -1,0 +1,377 @@
+//! Reading /proc: what is read at every sample, in few system calls and without allocating.
+//!
+//! Every reader takes the root to read below, so a test can hand in a tree of files. "Gone" (ENOENT, ESRCH) is an
+//! ordinary value: `None`. Numbers that do not parse are `None` too, never 0.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The fields of /proc/PID/stat that we use (proc_pid_stat(5)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// R, S, D, T, Z, X ...
+    pub state: u8,
+    /// Parent.
+    pub ppid: u32,
+    /// Minor faults of the process itself.
+    pub minor_faults: u64,
+    /// Major faults of the process itself.
+    pub major_faults: u64,
+    /// User CPU time, clock ticks.
+    pub user_ticks: u64,
+    /// System CPU time, clock ticks.
+    pub system_ticks: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Start, clock ticks after boot.
+    pub start_ticks: u64,
+}
+
+impl Stat {
+    /// Parse the file's one line. The command name is in parentheses and may hold any byte, so the fields are
+    /// counted from the last closing one.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let after = text.iter().rposition(|b| *b == b')')?;
+        let mut fields = text.get(after + 2..)?.split(|b| *b == b' ');
+        // Fields are numbered from 1 in proc_pid_stat(5); `state` is the third.
+        let state = *fields.next()?.first()?;
+        let mut number = 3;
+        let mut field = |wanted: u32| {
+            while number + 1 < wanted {
+                fields.next()?;
+                number += 1;
+            }
+            number += 1;
+            parse_u64(fields.next()?)
+        };
+        Some(Self {
+            state,
+            ppid: u32::try_from(field(4)?).ok()?,
+            minor_faults: field(10)?,
+            major_faults: field(12)?,
+            user_ticks: field(14)?,
+            system_ticks: field(15)?,
+            threads: field(20)?,
+            start_ticks: field(22)?,
+        })
+    }
+
+    /// Whether the process is dead and waits for its parent, or is being torn down.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+/// The fields of /proc/PID/statm that we use, in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statm {
+    /// Resident pages.
+    pub resident: u64,
+    /// Resident pages that belong to files or shared memory.
+    pub shared: u64,
+}
+
+impl Statm {
+    /// Parse the file's one line.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut fields = text.trim_ascii().split(|b| *b == b' ').skip(1);
+        Some(Self { resident: parse_u64(fields.next()?)?, shared: parse_u64(fields.next()?)? })
+    }
+}
+
+/// /proc/PID/smaps_rollup in bytes: how the resident memory is shared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rollup {
+    /// Resident set.
+    pub rss: u64,
+    /// Proportional set: a page that n processes map counts 1/n.
+    pub pss: u64,
+    /// Its anonymous part.
+    pub pss_anon: u64,
+    /// Mapped by this process only.
+    pub private: u64,
+}
+
+impl Rollup {
+    /// Parse the file. Kernels before 5.2 have no `Pss_Anon` line: it is then 0.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut rollup = Self { rss: kib(text, b"Rss:")?, pss: kib(text, b"Pss:")?, ..Self::default() };
+        rollup.pss_anon = kib(text, b"Pss_Anon:").unwrap_or(0);
+        rollup.private = kib(text, b"Private_Clean:")?.saturating_add(kib(text, b"Private_Dirty:")?);
+        Some(rollup)
+    }
+}
+
+/// The fields of /proc/PID/status that we use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// VmHWM, bytes; `None` for a process without memory (a zombie, a kernel thread).
+    pub hwm: Option<u64>,
+    /// HugetlbPages, bytes: neither RSS nor PSS holds them.
+    pub hugetlb: u64,
+    /// The pid in each pid namespace from the reader's down to the process's own.
+    pub ns_pids: Vec<u32>,
+}
+
+impl Status {
+    /// Parse the file.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Self {
+        let ns_pids = line(text, b"NSpid:").unwrap_or_default();
+        Self {
+            hwm: kib(text, b"VmHWM:"),
+            hugetlb: kib(text, b"HugetlbPages:").unwrap_or(0),
+            ns_pids: ns_pids
+                .split(u8::is_ascii_whitespace)
+                .filter_map(parse_u64)
+                .filter_map(|pid| pid.try_into().ok())
+                .collect(),
+        }
+    }
+}
+
+fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key))
+}
+
+/// The value of a "Key:   123 kB" line in bytes. The kernel's kB are 1024 bytes.
+fn kib(text: &[u8], key: &[u8]) -> Option<u64> {
+    let value = line(text, key)?.trim_ascii();
+    let digits = value.strip_suffix(b"kB").unwrap_or(value);
+    parse_u64(digits)?.checked_mul(1024)
+}
+
+fn parse_u64(text: &[u8]) -> Option<u64> {
+    str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
+}
+
+/// One line of numbers about the whole machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SystemCpu {
+    /// Busy time of all cores since boot, clock ticks (idle and iowait left out; guest time is in user time).
+    pub busy_ticks: u64,
+}
+
+impl SystemCpu {
+    /// Parse /proc/stat.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut fields = line(text, b"cpu ")?.trim_ascii().split(|b| *b == b' ').map(parse_u64);
+        let mut next = || fields.next().flatten();
+        let (user, nice, system) = (next()?, next()?, next()?);
+        let (_idle, _iowait) = (next()?, next()?);
+        let (irq, softirq, steal) = (next()?, next()?, next().unwrap_or(0));
+        // Steal is time that others had: not work of this machine's processes.
+        let _ = steal;
+        Some(Self { busy_ticks: user + nice + system + irq + softirq })
+    }
+}
+
+/// A /proc, real or made for a test.
+#[derive(Debug, Clone)]
+pub struct ProcRoot {
+    root: PathBuf,
+}
+
+impl Default for ProcRoot {
+    fn default() -> Self {
+        Self::new("/proc")
+    }
+}
+
+impl ProcRoot {
+    /// The tree below `root`.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The path of a file of a process.
+    #[must_use]
+    pub fn path(&self, pid: u32, file: &str) -> PathBuf {
+        self.root.join(pid.to_string()).join(file)
+    }
+
+    /// Open a file of a process, to be read again and again.
+    pub fn open(&self, pid: u32, file: &str) -> io::Result<File> {
+        File::open(self.path(pid, file))
+    }
+
+    /// A file of the machine.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// A whole file of a process, or `None` if the process is gone or the file may not be read.
+    #[must_use]
+    pub fn read(&self, pid: u32, file: &str) -> Option<Vec<u8>> {
+        read_all(&self.path(pid, file))
+    }
+
+    /// /proc/PID/stat.
+    #[must_use]
+    pub fn stat(&self, pid: u32) -> Option<Stat> {
+        Stat::parse(&self.read(pid, "stat")?)
+    }
+
+    /// /proc/PID/status.
+    #[must_use]
+    pub fn status(&self, pid: u32) -> Option<Status> {
+        Some(Status::parse(&self.read(pid, "status")?))
+    }
+
+    /// /proc/PID/smaps_rollup; `None` also for processes of other users.
+    #[must_use]
+    pub fn rollup(&self, pid: u32) -> Option<Rollup> {
+        Rollup::parse(&self.read(pid, "smaps_rollup")?)
+    }
+
+    /// /proc/PID/cmdline, at most `limit` bytes of it; `None` if it has none (zombies, kernel threads).
+    #[must_use]
+    pub fn args(&self, pid: u32, limit: usize) -> Option<Vec<String>> {
+        let mut bytes = Vec::new();
+        self.open(pid, "cmdline").ok()?.take(limit as u64).read_to_end(&mut bytes).ok()?;
+        let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+        if bytes.is_empty() {
+            return None;
+        }
+        Some(bytes.split(|b| *b == 0).map(|arg| String::from_utf8_lossy(arg).into_owned()).collect())
+    }
+
+    /// /proc/PID/comm without its newline.
+    #[must_use]
+    pub fn comm(&self, pid: u32) -> Option<String> {
+        Some(String::from_utf8_lossy(self.read(pid, "comm")?.trim_ascii_end()).into_owned())
+    }
+
+    /// Bytes that the process and the children that it waited for read from and wrote to storage (/proc/PID/io).
+    #[must_use]
+    pub fn io_bytes(&self, pid: u32) -> Option<(u64, u64)> {
+        let text = self.read(pid, "io")?;
+        let number = |key: &[u8]| parse_u64(line(&text, key)?);
+        Some((number(b"read_bytes:")?, number(b"write_bytes:")?))
+    }
+
+    /// Inode of a process's pid namespace.
+    #[must_use]
+    pub fn pid_ns(&self, pid: u32) -> Option<u32> {
+        let link = std::fs::read_link(self.path(pid, "ns/pid")).ok()?;
+        let text = link.to_str()?;
+        text.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+    }
+
+    /// The children of all threads of a process. Needs CONFIG_PROC_CHILDREN, which distributions set.
+    #[must_use]
+    pub fn children(&self, pid: u32, threads: u64) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut of_thread = |tid: &str| {
+            let text = self.read(pid, &format!("task/{tid}/children")).unwrap_or_default();
+            found.extend(text.split(|b| *b == b' ').filter_map(parse_u64).filter_map(|p| u32::try_from(p).ok()));
+        };
+        if threads <= 1 {
+            of_thread(&pid.to_string());
+        } else if let Ok(tasks) = std::fs::read_dir(self.path(pid, "task")) {
+            for task in tasks.flatten() {
+                of_thread(&task.file_name().to_string_lossy());
+            }
+        }
+        found
+    }
+
+    /// Busy CPU time of the machine.
+    #[must_use]
+    pub fn system_cpu(&self) -> Option<SystemCpu> {
+        SystemCpu::parse(&read_all(&self.file("stat"))?)
+    }
+
+    /// Memory in use on the machine and its capacity (MemTotal - MemAvailable, MemTotal), bytes.
+    #[must_use]
+    pub fn system_memory(&self) -> Option<(u64, u64)> {
+        let text = read_all(&self.file("meminfo"))?;
+        let total = kib(&text, b"MemTotal:")?;
+        Some((total.saturating_sub(kib(&text, b"MemAvailable:")?), total))
+    }
+}
+
+fn read_all(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Read a small file that is held open, from its start.
+#[must_use]
+pub fn read_held<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let length = file.read_at(buffer, 0).ok()?;
+    buffer.get(..length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_counts_its_fields_from_the_last_parenthesis() {
+        let text = b"12 (a) b (c) R) Z 7 12 12 0 -1 4194304 101 2 3 4 50 60 7 8 20 0 9 0 555 1000 200 18446744073709551615\n";
+        let stat = Stat::parse(text).unwrap();
+        let expected = Stat {
+            state: b'Z',
+            ppid: 7,
+            minor_faults: 101,
+            major_faults: 3,
+            user_ticks: 50,
+            system_ticks: 60,
+            threads: 9,
+            start_ticks: 555,
+        };
+        assert_eq!(stat, expected);
+        assert!(stat.is_dead());
+        assert_eq!(Stat::parse(b"12 (x) R 7"), None);
+        assert_eq!(Stat::parse(b""), None);
+    }
+
+    #[test]
+    fn our_own_files_parse() {
+        let root = ProcRoot::default();
+        let pid = std::process::id();
+        let stat = root.stat(pid).unwrap();
+        assert!(stat.threads >= 1 && !stat.is_dead());
+        let statm = Statm::parse(&root.read(pid, "statm").unwrap()).unwrap();
+        assert!(statm.resident > 0 && statm.shared <= statm.resident);
+        assert!(root.status(pid).unwrap().hwm.unwrap() > 0);
+        assert_eq!(root.status(pid).unwrap().ns_pids.first(), Some(&pid));
+        let rollup = root.rollup(pid).unwrap();
+        assert!(rollup.pss <= rollup.rss && rollup.private <= rollup.rss);
+        assert!(root.args(pid, 4096).is_some_and(|args| !args.is_empty()));
+        assert!(root.pid_ns(pid).is_some());
+        assert!(root.system_cpu().is_some());
+        let (used, total) = root.system_memory().unwrap();
+        assert!(used <= total);
+    }
+
+    #[test]
+    fn what_is_missing_is_none_and_not_zero() {
+        let root = ProcRoot::new("/nonexistent");
+        assert_eq!(root.stat(1), None);
+        assert_eq!(root.rollup(1), None);
+        assert_eq!(root.system_memory(), None);
+        assert_eq!(Status::parse(b"Name:\tx\nState:\tZ (zombie)\n").hwm, None);
+        assert_eq!(Statm::parse(b"12"), None);
+    }
+
+    #[test]
+    fn children_are_found() {
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        // The test harness has threads, so the child may belong to any of them.
+        assert!(ProcRoot::default().children(std::process::id(), 2).contains(&child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

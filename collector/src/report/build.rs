@@ -1,0 +1,312 @@
+//! From what was counted to the report: no measuring here, only naming, dividing, and saying what is not known.
+
+use std::time::{Duration, SystemTime};
+
+use crate::config::Config;
+use crate::proc_fs::ProcRoot;
+use crate::report::model::{
+    ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Gpu, Host, Io, Layers, MaxGpuRam, MaxRam, MeanRam, Peak,
+    Percent, Processes, Report, Rss,
+};
+use crate::tree::Tree;
+use crate::tree::process::{cpu_us, exit_of_wait_status};
+use crate::usage::{CpuUsage, MaxRss, RamUsage, Totals};
+
+/// Where it runs, and what the machine as a whole uses.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The machine.
+    pub host: Host,
+    /// Clock ticks a second.
+    pub ticks_per_second: u64,
+    /// Largest memory in use on the machine, bytes.
+    pub max_memory: Option<u64>,
+}
+
+impl Facts {
+    /// Ask the machine that we run on.
+    #[must_use]
+    pub fn of_this_machine(root: &ProcRoot) -> Self {
+        let uname = rustix::system::uname();
+        let text = |s: &std::ffi::CStr| Some(s.to_string_lossy().into_owned()).filter(|s| !s.is_empty());
+        // SAFETY: sysconf has no preconditions.
+        let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        Self {
+            host: Host {
+                hostname: text(uname.nodename()),
+                kernel: text(uname.release()),
+                cores: u32::try_from(cores).unwrap_or(1).max(1),
+                ram_bytes: root.system_memory().map(|(_, total)| total),
+            },
+            ticks_per_second: rustix::param::clock_ticks_per_second(),
+            max_memory: None,
+        }
+    }
+
+    /// Take in the machine's state now.
+    pub fn read_system(&mut self, root: &ProcRoot, now_ns: u64, cpu: &mut CpuUsage) {
+        if let Some((used, _)) = root.system_memory() {
+            self.max_memory = self.max_memory.max(Some(used));
+        }
+        if let Some(system) = root.system_cpu() {
+            cpu.add_system(now_ns, system.busy_ticks, self.ticks_per_second);
+        }
+    }
+}
+
+/// The launcher's last word.
+#[derive(Debug, Clone, Copy)]
+pub struct Ending {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// RUSAGE_CHILDREN of the launcher over the run, microseconds.
+    pub children_cpu_us: u64,
+}
+
+/// All that a report is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    /// What was asked for.
+    pub config: &'a Config,
+    /// The machine.
+    pub facts: &'a Facts,
+    /// The processes, all settled.
+    pub tree: &'a Tree,
+    /// Their sums.
+    pub totals: &'a Totals,
+    /// RAM over time.
+    pub ram: &'a RamUsage,
+    /// CPU over time.
+    pub cpu: &'a CpuUsage,
+    /// CLOCK_MONOTONIC of the command's start, nanoseconds.
+    pub start_ns: u64,
+    /// CLOCK_MONOTONIC of its end, or now.
+    pub at_ns: u64,
+    /// The command's wait status.
+    pub status: Option<i32>,
+    /// The launcher's last word; `None` if it never came.
+    pub ending: Option<Ending>,
+    /// The run is over.
+    pub is_finished: bool,
+    /// Records that found no room.
+    pub dropped_events: u64,
+    /// Records that made no sense.
+    pub damaged_events: u64,
+    /// The ring was overwritten.
+    pub is_untrusted: bool,
+}
+
+/// The report.
+#[must_use]
+pub fn report(inputs: &Inputs) -> Report {
+    let wall_s = inputs.at_ns.saturating_sub(inputs.start_ns) as f64 / 1e9;
+    let coverage = coverage(inputs);
+    let cpu_time = cpu_time(inputs, &coverage);
+    let own = &inputs.totals.own;
+    // Some processes are known by their samples only, which do not tell these; with no exact one nothing is known.
+    let counted = |n: u64| (coverage.exact > 0).then_some(n);
+    Report {
+        finished: inputs.is_finished,
+        command: inputs.config.command.clone(),
+        started_at: SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.started_realtime_ns),
+        wall_s,
+        host: inputs.facts.host.clone(),
+        exit: inputs.status.map_or_else(Exit::default, exit_of_wait_status),
+        max_ram: max_ram(inputs, &coverage),
+        mean_ram: mean_ram(inputs, wall_s),
+        // No GPU backend is built in yet: as far as this program can see there are none.
+        max_gpu_ram: MaxGpuRam {
+            system_capacity_bytes: Some(0),
+            system_bytes: Some(0),
+            main_bytes: Some(0),
+            descendants_bytes: Some(0),
+            combined_bytes: Some(0),
+        },
+        cpu: cpu(inputs, &cpu_time, wall_s),
+        gpu: Gpu {
+            system_gpu_count: 0,
+            expected_gpus: 0,
+            percent: Percent { max_sum: Some(0.0), mean_sum: Some(0.0) },
+        },
+        cpu_time,
+        io: Io {
+            read_bytes: counted(own.input_blocks.saturating_mul(512)),
+            write_bytes: counted(own.output_blocks.saturating_mul(512)),
+        },
+        faults: Faults { minor: counted(own.minor_faults), major: counted(own.major_faults) },
+        context_switches: ContextSwitches {
+            voluntary: counted(own.voluntary_switches),
+            involuntary: counted(own.involuntary_switches),
+        },
+        processes: Processes {
+            total: coverage.processes,
+            max_concurrent: inputs.ram.max_processes.max(u64::from(coverage.processes > 0)),
+            still_running: inputs.totals.still_running,
+            still_running_processes: inputs.totals.running.clone(),
+            by_command: inputs.totals.by_command(),
+            heaviest: inputs.totals.heaviest(),
+        },
+        peak: inputs.ram.peak.as_ref().map(|peak| Peak {
+            at_s: peak.at_ns.saturating_sub(inputs.start_ns) as f64 / 1e9,
+            combined_rss_bytes: peak.combined,
+            processes: peak.holders.clone(),
+        }),
+        warnings: warnings(inputs, &coverage),
+        coverage,
+    }
+}
+
+fn coverage(inputs: &Inputs) -> Coverage {
+    let layers = &inputs.config.layers;
+    let [preload, wait, subreaper, scan] = inputs.totals.found;
+    let failed_spawns = inputs.tree.failed_spawns();
+    let seen = &inputs.totals.coverage;
+    Coverage {
+        processes: seen.processes + failed_spawns,
+        unknown: seen.unknown + failed_spawns,
+        failed_spawns,
+        layers: Layers {
+            preload: layers.preload.then_some(preload),
+            wait: layers.wait.then_some(wait),
+            // The command itself is always the launcher's child, so a process may be found so without the layer.
+            subreaper: (layers.subreaper || subreaper > 0).then_some(subreaper),
+            scan: layers.scan.then_some(scan),
+            connector: None,
+        },
+        static_executables: inputs.totals.static_executables(),
+        dropped_events: inputs.dropped_events,
+        ..seen.clone()
+    }
+}
+
+fn rss(max: &MaxRss, is_known: bool) -> Rss {
+    let known = |bytes| is_known.then_some(bytes);
+    Rss { total_bytes: known(max.total), private_bytes: known(max.private), shared_bytes: known(max.shared) }
+}
+
+/// Memory that was never seen is unknown, unless there was nobody to have it.
+fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
+    let ram = inputs.ram;
+    let has_descendants = coverage.processes > 1;
+    let main = MaxRss { total: ram.main.total.max(inputs.totals.main_peak.unwrap_or(0)), ..ram.main };
+    MaxRam {
+        system_capacity_bytes: inputs.facts.host.ram_bytes,
+        system_bytes: inputs.facts.max_memory,
+        main: rss(&main, main.total > 0),
+        descendants: rss(&ram.descendants, ram.descendants.total > 0 || !has_descendants),
+        combined: rss(&ram.combined, ram.combined.total > 0),
+    }
+}
+
+fn mean_ram(inputs: &Inputs, wall_s: f64) -> MeanRam {
+    let means = inputs.ram.means(wall_s).filter(|_| inputs.ram.combined.total > 0);
+    MeanRam {
+        main_bytes: means.map(|(main, ..)| main),
+        descendants_bytes: means.map(|(_, descendants, _)| descendants),
+        combined_bytes: means.map(|(.., combined)| combined),
+    }
+}
+
+fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
+    let host = &inputs.facts.host;
+    let mean = |seconds: f64| Some(seconds / wall_s * 100.0).filter(|percent| percent.is_finite());
+    let main_s = cpu_us(&inputs.totals.main) as f64 / 1e6;
+    let [max_main, max_descendants, max_combined] = inputs.cpu.max_percent();
+    // A mean above every window's value means that the windows missed something: the mean is the exact one.
+    let percent = |max: Option<f64>, mean: Option<f64>| Percent { max_sum: max.max_by(mean), mean_sum: mean };
+    let (max_system, mean_system) = inputs.cpu.system_percent(inputs.facts.ticks_per_second);
+    let ram = inputs.ram;
+    Cpu {
+        system_core_count: host.cores,
+        expected_cores: inputs.config.expected_cores.unwrap_or(host.cores),
+        system: Percent { max_sum: max_system, mean_sum: mean_system },
+        main: percent(max_main, cpu_time.total_s.and_then(|_| mean(main_s))),
+        descendants: percent(max_descendants, cpu_time.total_s.and_then(|total| mean(total - main_s))),
+        combined: percent(max_combined, cpu_time.total_s.and_then(mean)),
+        main_threads: Some(ram.main_threads).filter(|n| *n > 0),
+        descendants_threads: Some(ram.descendants_threads),
+        combined_threads: Some(ram.combined_threads).filter(|n| *n > 0),
+    }
+}
+
+/// The larger of two values of which either may be unknown.
+trait MaxBy {
+    fn max_by(self, other: Self) -> Self;
+}
+
+impl MaxBy for Option<f64> {
+    fn max_by(self, other: Self) -> Self {
+        match (self, other) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+fn cpu_time(inputs: &Inputs, coverage: &Coverage) -> CpuTime {
+    let totals = inputs.totals;
+    let is_known = coverage.exact + coverage.sampled > 0;
+    let seconds = |us: u64| us as f64 / 1e6;
+    let kernel = kernel_time(inputs);
+    CpuTime {
+        user_s: is_known.then(|| seconds(totals.own.user_us)),
+        system_s: is_known.then(|| seconds(totals.own.system_us)),
+        total_s: is_known.then(|| seconds(cpu_us(&totals.own) + totals.unattributed_us)),
+        kernel_s: kernel.as_ref().ok().copied(),
+        kernel_s_reason: kernel.err(),
+        unattributed_s: is_known.then(|| seconds(totals.unattributed_us)),
+    }
+}
+
+/// What the kernel counted for the launcher's waited-for children, if that is the whole tree.
+fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
+    let Some(ending) = inputs.ending else {
+        let reason = if inputs.is_finished { "the launcher was killed" } else { "the command still runs" };
+        return Err(reason.into());
+    };
+    match (inputs.totals.still_running, inputs.tree.autoreaped()) {
+        (0, 0) => Ok(ending.children_cpu_us as f64 / 1e6),
+        (0, autoreaped) => Err(format!("{autoreaped} processes were reaped by the kernel (SIGCHLD ignored)")),
+        (running, _) => Err(format!("{running} processes still run")),
+    }
+}
+
+fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
+    let mut warnings = inputs.config.warnings.clone();
+    let mut warn = |text: String| warnings.push(text);
+    if inputs.is_finished && inputs.ending.is_none() {
+        warn("The launcher was killed; the report covers the tree until its last process ended.".into());
+    }
+    if !inputs.config.layers.preload {
+        warn(
+            "The preload layer is off: processes that live shorter than a sample are not counted, and their CPU time \
+             is added to the process that waited for them."
+                .into(),
+        );
+    }
+    if coverage.dropped_events > 0 {
+        warn(format!(
+            "{} event records were lost because the ring was full; processes may be missing.",
+            coverage.dropped_events
+        ));
+    }
+    if inputs.is_untrusted {
+        warn("The event ring was overwritten by a process of the tree; what came after is not counted.".into());
+    } else if inputs.damaged_events > 0 {
+        warn(format!("{} event records made no sense and were left out.", inputs.damaged_events));
+    }
+    if coverage.sampled > 0 {
+        warn(format!(
+            "The CPU time of {} processes is from their last sample; what they used after it is missing.",
+            coverage.sampled
+        ));
+    }
+    let silent = coverage.unknown - coverage.failed_spawns;
+    if silent > 0 {
+        warn(format!("The CPU time of {silent} processes is not known."));
+    }
+    for running in &inputs.totals.running {
+        warn(format!("Still running at the end: pid {} ({}).", running.pid, running.command));
+    }
+    warnings
+}

@@ -1,0 +1,394 @@
+//! Both forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test golden` rewrites those; read the
+//! difference before it is committed.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::model::*;
+use super::units::{Format, RamUnit, Style, TimeUnit};
+use super::write::render;
+
+fn rss(total: u64, private: u64, shared: u64) -> Rss {
+    Rss { total_bytes: Some(total), private_bytes: Some(private), shared_bytes: Some(shared) }
+}
+
+fn percent(max: f64, mean: f64) -> Percent {
+    Percent { max_sum: Some(max), mean_sum: Some(mean) }
+}
+
+/// A build on a machine without a GPU; every field is known.
+fn full() -> Report {
+    let ended = Exit { code: Some(0), signal: None };
+    Report {
+        finished: true,
+        command: ["make", "-j4", "CFLAGS=-O2 -g"].map(str::to_owned).to_vec(),
+        started_at: UNIX_EPOCH + Duration::from_millis(1_760_000_000_123),
+        wall_s: 83.25,
+        host: Host {
+            hostname: Some("node17".into()),
+            kernel: Some("6.18.0".into()),
+            cores: 8,
+            ram_bytes: Some(25_276_502_016),
+        },
+        exit: ended,
+        max_ram: MaxRam {
+            system_capacity_bytes: Some(25_276_502_016),
+            system_bytes: Some(1_391_843_840),
+            main: rss(3_211_264, 1_200_128, 2_011_136),
+            descendants: rss(201_326_592, 180_355_072, 31_457_280),
+            combined: rss(204_472_320, 181_403_648, 33_554_432),
+        },
+        mean_ram: MeanRam {
+            main_bytes: Some(3_100_000.5),
+            descendants_bytes: Some(92_000_000.25),
+            combined_bytes: Some(95_100_000.75),
+        },
+        max_gpu_ram: MaxGpuRam {
+            system_capacity_bytes: Some(0),
+            system_bytes: Some(0),
+            main_bytes: Some(0),
+            descendants_bytes: Some(0),
+            combined_bytes: Some(0),
+        },
+        cpu: Cpu {
+            system_core_count: 8,
+            expected_cores: 4,
+            system: percent(520.5, 390.25),
+            main: percent(3.125, 0.5),
+            descendants: percent(398.0, 380.75),
+            combined: percent(399.5, 381.25),
+            main_threads: Some(1),
+            descendants_threads: Some(12),
+            combined_threads: Some(13),
+        },
+        gpu: Gpu { system_gpu_count: 0, expected_gpus: 0, percent: percent(0.0, 0.0) },
+        cpu_time: CpuTime {
+            user_s: Some(280.5),
+            system_s: Some(36.890625),
+            total_s: Some(317.390625),
+            kernel_s: Some(317.5),
+            kernel_s_reason: None,
+            unattributed_s: Some(0.0),
+        },
+        io: Io { read_bytes: Some(4096), write_bytes: Some(52_428_800) },
+        faults: Faults { minor: Some(12_345_678), major: Some(9) },
+        context_switches: ContextSwitches { voluntary: Some(45_678), involuntary: Some(1234) },
+        processes: Processes {
+            total: 2021,
+            max_concurrent: 14,
+            still_running: 1,
+            still_running_processes: vec![Running { pid: 4711, command: "sccache".into() }],
+            by_command: (0..17)
+                .map(|i| CommandUsage {
+                    command: if i == 0 { "cc1".into() } else { format!("tool{i}") },
+                    count: 1700 / (i + 1),
+                    cpu_s: Some(300.0 / (i + 1) as f64),
+                    peak_rss_bytes: Some(88_080_384 / (i + 1)),
+                    wall_s: 310.0 / (i + 1) as f64,
+                })
+                .collect(),
+            heaviest: vec![
+                ProcessUsage {
+                    pid: 4242,
+                    ppid: Some(4241),
+                    command: "cc1".into(),
+                    args: Some(["cc1", "-quiet", "main program.c"].map(str::to_owned).to_vec()),
+                    cpu_s: Some(12.5),
+                    peak_rss_bytes: Some(88_080_384),
+                    wall_s: 12.75,
+                    exit: ended,
+                },
+                ProcessUsage {
+                    pid: 4711,
+                    ppid: Some(1),
+                    command: "sccache".into(),
+                    args: None,
+                    cpu_s: Some(0.5),
+                    peak_rss_bytes: Some(9_000_000),
+                    wall_s: 83.0,
+                    exit: Exit::default(),
+                },
+            ],
+        },
+        peak: Some(Peak {
+            at_s: 41.5,
+            combined_rss_bytes: 204_472_320,
+            processes: vec![
+                Holder { pid: 4242, command: "cc1".into(), rss_bytes: 80_000_000 },
+                Holder { pid: 4250, command: "cc1".into(), rss_bytes: 70_000_000 },
+            ],
+        }),
+        coverage: Coverage {
+            processes: 2021,
+            exact: 2019,
+            sampled: 2,
+            unknown: 0,
+            joined: 1,
+            failed_spawns: 3,
+            layers: Layers {
+                preload: Some(2018),
+                wait: Some(2),
+                subreaper: Some(0),
+                scan: Some(1),
+                connector: None,
+            },
+            peaks: Peaks { exact: 2018, sampled: 1, bound: 2 },
+            static_executables: vec!["/usr/bin/busybox".into()],
+            dropped_events: 0,
+        },
+        warnings: vec![
+            "1 process outlived the command: its figures are those of the last sample, taken 0.04 s before the end."
+                .into(),
+        ],
+    }
+}
+
+/// A report-so-far in which nothing could be read.
+fn unknown() -> Report {
+    let nothing = Percent::default();
+    Report {
+        finished: false,
+        command: vec!["./app".into()],
+        wall_s: 7384.4,
+        host: Host { hostname: None, kernel: None, cores: 8, ram_bytes: None },
+        exit: Exit::default(),
+        max_ram: MaxRam {
+            system_capacity_bytes: None,
+            system_bytes: None,
+            main: Rss::default(),
+            descendants: Rss::default(),
+            combined: Rss::default(),
+        },
+        mean_ram: MeanRam { main_bytes: None, descendants_bytes: None, combined_bytes: None },
+        max_gpu_ram: MaxGpuRam {
+            system_capacity_bytes: None,
+            system_bytes: None,
+            main_bytes: None,
+            descendants_bytes: None,
+            combined_bytes: None,
+        },
+        cpu: Cpu {
+            system: nothing,
+            main: nothing,
+            descendants: nothing,
+            combined: nothing,
+            main_threads: None,
+            descendants_threads: None,
+            combined_threads: None,
+            ..full().cpu
+        },
+        gpu: Gpu { system_gpu_count: 2, expected_gpus: 1, percent: nothing },
+        cpu_time: CpuTime {
+            user_s: None,
+            system_s: None,
+            total_s: None,
+            kernel_s: None,
+            kernel_s_reason: Some("a process still runs".into()),
+            unattributed_s: None,
+        },
+        io: Io { read_bytes: None, write_bytes: None },
+        faults: Faults { minor: None, major: None },
+        context_switches: ContextSwitches { voluntary: None, involuntary: None },
+        processes: Processes {
+            total: 1,
+            max_concurrent: 1,
+            still_running: 1,
+            still_running_processes: vec![],
+            by_command: vec![CommandUsage {
+                command: "app".into(),
+                count: 1,
+                cpu_s: None,
+                peak_rss_bytes: None,
+                wall_s: 7384.4,
+            }],
+            heaviest: vec![ProcessUsage {
+                pid: 77,
+                ppid: None,
+                command: "app".into(),
+                args: None,
+                cpu_s: None,
+                peak_rss_bytes: None,
+                wall_s: 7384.4,
+                exit: Exit::default(),
+            }],
+        },
+        peak: None,
+        coverage: Coverage { processes: 1, unknown: 1, ..Coverage::default() },
+        warnings: vec![],
+        ..full()
+    }
+}
+
+/// Killed by the out-of-memory killer, with a GPU.
+fn killed() -> Report {
+    let killed = Exit { code: None, signal: Some(9) };
+    let mut report = full();
+    report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
+    report.exit = killed;
+    report.wall_s = 7384.4;
+    report.max_ram.combined = rss(21_000_000_000, 20_900_000_000, 120_000_000);
+    report.max_gpu_ram = MaxGpuRam {
+        system_capacity_bytes: Some(85_899_345_920),
+        system_bytes: Some(12_345_678_901),
+        main_bytes: Some(12_000_000_000),
+        descendants_bytes: Some(0),
+        combined_bytes: Some(12_000_000_000),
+    };
+    report.gpu = Gpu { system_gpu_count: 4, expected_gpus: 2, percent: percent(187.5, 150.25) };
+    report.processes.by_command.truncate(1);
+    report.processes.heaviest.truncate(1);
+    report.processes.heaviest[0].exit = killed;
+    report.processes.still_running = 0;
+    report.processes.still_running_processes.clear();
+    report.warnings.clear();
+    report
+}
+
+/// Names that would play with the terminal, or with the table.
+fn hostile() -> Report {
+    let evil = "evil\x1b]0;title\x07\r\n\u{202e}gpj\u{9b}2J";
+    let mut report = full();
+    report.command = vec![
+        evil.into(),
+        String::new(),
+        "it's".into(),
+        "x".repeat(100_000),
+        "\u{fffd}not utf-8".into(),
+        "last".into(),
+    ];
+    report.host.hostname = Some("node\x1b[31m".into());
+    report.processes.still_running_processes[0].command = evil.into();
+    report.processes.by_command.truncate(2);
+    report.processes.by_command[0].command = evil.into();
+    report.processes.by_command[1].command = "数据 \"quoted\" ".repeat(12);
+    report.processes.heaviest[0].args = Some(vec![evil.into(), "tab\there".into(), "y".repeat(300)]);
+    report.processes.heaviest[1].command = evil.into();
+    report.coverage.static_executables = vec!["/tmp/new\nline: 7".into(), "/z".repeat(80)];
+    report.warnings = vec![evil.into(), "word ".repeat(60)];
+    report.peak.as_mut().unwrap().processes[0].command = evil.into();
+    report.cpu_time.kernel_s = None;
+    report.cpu_time.kernel_s_reason = Some(evil.into());
+    report
+}
+
+fn check(report: &Report, style: &Style, name: &str, golden: &str) {
+    let actual = render(report, style);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(format!("{}/../tests/golden/{name}", env!("CARGO_MANIFEST_DIR")), &actual).unwrap();
+        return;
+    }
+    for (number, (actual, golden)) in (1..).zip(actual.lines().zip(golden.lines())) {
+        assert_eq!(actual, golden, "{name} line {number}");
+    }
+    assert_eq!(actual, golden, "{name}");
+}
+
+/// `golden!(report, "name")` checks both forms of a report.
+macro_rules! golden {
+    ($report:expr, $name:literal, $style:expr) => {{
+        let (report, style): (Report, Style) = ($report, $style);
+        let text = concat!($name, ".txt");
+        check(&report, &style, text, include_str!(concat!("../../../tests/golden/", $name, ".txt")));
+        let style = Style { format: Format::Json, ..style };
+        let json = concat!($name, ".json");
+        check(&report, &style, json, include_str!(concat!("../../../tests/golden/", $name, ".json")));
+    }};
+}
+
+#[test]
+fn golden_full() {
+    golden!(full(), "full", Style::default());
+}
+
+#[test]
+fn golden_units_as_asked_for() {
+    let style = Style {
+        format: Format::Text,
+        ram_unit: Some(RamUnit::Kilobytes),
+        gpu_ram_unit: Some(RamUnit::Bytes),
+        time_unit: Some(TimeUnit::Minutes),
+    };
+    golden!(killed(), "units", style);
+}
+
+#[test]
+fn golden_unknown() {
+    golden!(unknown(), "unknown", Style::default());
+}
+
+#[test]
+fn golden_killed() {
+    golden!(killed(), "killed", Style::default());
+}
+
+#[test]
+fn golden_hostile() {
+    golden!(hostile(), "hostile", Style::default());
+}
+
+#[test]
+fn the_text_of_a_hostile_report_has_nothing_hidden_and_fits_the_page() {
+    let text = render(&hostile(), &Style::default());
+    for line in text.lines() {
+        assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+    }
+    // A path without a blank can't be broken.
+    let too_long = text.lines().find(|line| line.chars().count() > 100 && !line.contains("/z/z"));
+    assert_eq!(too_long, None);
+}
+
+/// gpu_tracker 5.0's own output, `gpu-tracker --execute "sleep 1.5" --format=json`.
+const GPU_TRACKER: &str = include_str!("../../../tests/golden/gpu_tracker.json");
+
+/// Likewise with `--format=text`.
+const GPU_TRACKER_TEXT: &str = include_str!("../../../tests/golden/gpu_tracker.txt");
+
+/// Every object's keys in order, as `(depth, key)`: what a line of indented JSON says before its colon.
+fn keys(json: &str) -> Vec<(usize, String)> {
+    let key_of = |line: &str| {
+        let depth = line.len() - line.trim_start().len();
+        let (key, _) = line.trim_start().strip_prefix('"')?.split_once("\": ")?;
+        Some((depth, key.to_owned()))
+    };
+    json.lines().filter_map(key_of).collect()
+}
+
+#[test]
+fn json_begins_with_the_keys_of_gpu_tracker_in_its_nesting_and_order() {
+    let theirs = keys(GPU_TRACKER);
+    assert_eq!(theirs.len(), 60);
+    for report in [full(), unknown()] {
+        let ours = keys(&render(&report, &Style { format: Format::Json, ..Style::default() }));
+        assert_eq!(ours[..theirs.len()], theirs);
+    }
+}
+
+#[test]
+fn json_has_values_of_the_same_types() {
+    fn same(theirs: &serde_json::Value, ours: &serde_json::Value, path: &str) {
+        use serde_json::Value::{Number, Object, String};
+        match (theirs, ours) {
+            (Object(theirs), Object(ours)) => {
+                theirs.iter().for_each(|(key, value)| same(value, &ours[key], &format!("{path}.{key}")));
+            }
+            (Number(theirs), Number(ours)) => assert_eq!(theirs.is_f64(), ours.is_f64(), "{path}"),
+            (String(_), String(_)) => {}
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+    let theirs = serde_json::from_str(GPU_TRACKER).unwrap();
+    let ours = render(&full(), &Style { format: Format::Json, ..Style::default() });
+    same(&theirs, &serde_json::from_str(&ours).unwrap(), "");
+}
+
+#[test]
+fn text_has_the_words_of_gpu_tracker_in_its_nesting_and_order() {
+    let labels = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split_once(':').unwrap_or((line, "")).0.to_owned()).collect()
+    };
+    let theirs = labels(GPU_TRACKER_TEXT);
+    assert_eq!(theirs.len(), 60);
+    for report in [full(), unknown()] {
+        let ours = labels(&render(&report, &Style::default()));
+        assert_eq!(ours[1..=theirs.len()], theirs);
+    }
+}

@@ -1,0 +1,211 @@
+//! The report as JSON. Its first five objects have gpu_tracker 5's names, nesting, units and meanings, so that
+//! whoever parses those can switch; ours follow. Unknown is null.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde_json::ser::{PrettyFormatter, Serializer};
+
+use super::model::{
+    ContextSwitches, Coverage, CpuTime, Exit, Faults, Host, Io, MeanRam, Peak, Percent, Processes, Report,
+    Rss, SCHEMA_VERSION,
+};
+use super::units::{RamUnit, Style, TimeUnit};
+
+/// The report in JSON, indented as gpu_tracker does, with a newline at its end.
+///
+/// # Panics
+/// Never: a report is made of numbers, strings and lists, and memory takes all that is written.
+#[must_use]
+pub fn json(report: &Report, style: &Style) -> String {
+    let mut bytes = Vec::with_capacity(16 * 1024);
+    let mut serializer = Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(b" "));
+    Document::new(report, style).serialize(&mut serializer).expect("plain data serializes");
+    bytes.push(b'\n');
+    String::from_utf8(bytes).expect("JSON is UTF-8")
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    max_ram: MaxRam,
+    max_gpu_ram: MaxGpuRam,
+    cpu_utilization: CpuUtilization,
+    gpu_utilization: GpuUtilization,
+    compute_time: ComputeTime,
+    schema_version: u32,
+    finished: bool,
+    command: &'a [String],
+    started_at: String,
+    host: &'a Host,
+    exit: Exit,
+    cpu_time: &'a CpuTime,
+    io: &'a Io,
+    faults: &'a Faults,
+    context_switches: &'a ContextSwitches,
+    mean_ram: &'a MeanRam,
+    processes: &'a Processes,
+    peak: &'a Option<Peak>,
+    coverage: &'a Coverage,
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct MaxRam {
+    unit: &'static str,
+    system_capacity: Option<f64>,
+    system: Option<f64>,
+    main: RssValues,
+    descendants: RssValues,
+    combined: RssValues,
+}
+
+#[derive(Serialize)]
+struct RssValues {
+    total_rss: Option<f64>,
+    private_rss: Option<f64>,
+    shared_rss: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct MaxGpuRam {
+    unit: &'static str,
+    system_capacity: Option<f64>,
+    system: Option<f64>,
+    main: Option<f64>,
+    descendants: Option<f64>,
+    combined: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct CpuUtilization {
+    system_core_count: u32,
+    n_expected_cores: u32,
+    system: Percentages,
+    main: Percentages,
+    descendants: Percentages,
+    combined: Percentages,
+    main_n_threads: Option<u64>,
+    descendants_n_threads: Option<u64>,
+    combined_n_threads: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct GpuUtilization {
+    system_gpu_count: u32,
+    n_expected_gpus: u32,
+    gpu_percentages: Percentages,
+}
+
+#[derive(Serialize)]
+struct Percentages {
+    max_sum_percent: Option<f64>,
+    max_hardware_percent: Option<f64>,
+    mean_sum_percent: Option<f64>,
+    mean_hardware_percent: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct ComputeTime {
+    unit: &'static str,
+    time: f64,
+}
+
+impl<'a> Document<'a> {
+    fn new(report: &'a Report, style: &Style) -> Self {
+        let ram_unit = style.ram_unit.unwrap_or(RamUnit::Gigabytes);
+        let gpu_ram_unit = style.gpu_ram_unit.unwrap_or(RamUnit::Gigabytes);
+        let time_unit = style.time_unit.unwrap_or(TimeUnit::Hours);
+        let ram = |bytes: Option<u64>| bytes.map(|b| ram_unit.convert(b as f64));
+        let gpu_ram = |bytes: Option<u64>| bytes.map(|b| gpu_ram_unit.convert(b as f64));
+        let rss = |rss: &Rss| RssValues {
+            total_rss: ram(rss.total_bytes),
+            private_rss: ram(rss.private_bytes),
+            shared_rss: ram(rss.shared_bytes),
+        };
+        let cpu = &report.cpu;
+        let of_expected = |percent| percentages(percent, cpu.expected_cores);
+        Self {
+            max_ram: MaxRam {
+                unit: ram_unit.name(),
+                system_capacity: ram(report.max_ram.system_capacity_bytes),
+                system: ram(report.max_ram.system_bytes),
+                main: rss(&report.max_ram.main),
+                descendants: rss(&report.max_ram.descendants),
+                combined: rss(&report.max_ram.combined),
+            },
+            max_gpu_ram: MaxGpuRam {
+                unit: gpu_ram_unit.name(),
+                system_capacity: gpu_ram(report.max_gpu_ram.system_capacity_bytes),
+                system: gpu_ram(report.max_gpu_ram.system_bytes),
+                main: gpu_ram(report.max_gpu_ram.main_bytes),
+                descendants: gpu_ram(report.max_gpu_ram.descendants_bytes),
+                combined: gpu_ram(report.max_gpu_ram.combined_bytes),
+            },
+            cpu_utilization: CpuUtilization {
+                system_core_count: cpu.system_core_count,
+                n_expected_cores: cpu.expected_cores,
+                system: percentages(cpu.system, cpu.system_core_count),
+                main: of_expected(cpu.main),
+                descendants: of_expected(cpu.descendants),
+                combined: of_expected(cpu.combined),
+                main_n_threads: cpu.main_threads,
+                descendants_n_threads: cpu.descendants_threads,
+                combined_n_threads: cpu.combined_threads,
+            },
+            gpu_utilization: GpuUtilization {
+                system_gpu_count: report.gpu.system_gpu_count,
+                n_expected_gpus: report.gpu.expected_gpus,
+                gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus),
+            },
+            compute_time: ComputeTime { unit: time_unit.name(), time: time_unit.convert(report.wall_s) },
+            schema_version: SCHEMA_VERSION,
+            finished: report.finished,
+            command: &report.command,
+            started_at: rfc3339(report.started_at),
+            host: &report.host,
+            exit: report.exit,
+            cpu_time: &report.cpu_time,
+            io: &report.io,
+            faults: &report.faults,
+            context_switches: &report.context_switches,
+            mean_ram: &report.mean_ram,
+            processes: &report.processes,
+            peak: &report.peak,
+            coverage: &report.coverage,
+            warnings: &report.warnings,
+        }
+    }
+}
+
+fn percentages(percent: Percent, units: u32) -> Percentages {
+    Percentages {
+        max_sum_percent: percent.max_sum,
+        max_hardware_percent: percent.max_hardware(units),
+        mean_sum_percent: percent.mean_sum,
+        mean_hardware_percent: percent.mean_hardware(units),
+    }
+}
+
+/// RFC 3339 in UTC, to the millisecond. The clock of a machine can stand anywhere, but humantime panics outside of
+/// 1970 to 9999, so the time is kept within.
+pub(super) fn rfc3339(time: SystemTime) -> String {
+    const LAST_S: u64 = 253_402_300_799;
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let kept = since_epoch.min(Duration::from_secs(LAST_S));
+    humantime::format_rfc3339_millis(UNIX_EPOCH + kept).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_clock_gives_a_time() {
+        assert_eq!(
+            rfc3339(UNIX_EPOCH + Duration::from_millis(1_760_000_000_123)),
+            "2025-10-09T08:53:20.123Z"
+        );
+        assert_eq!(rfc3339(UNIX_EPOCH - Duration::from_secs(1)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(1 << 60)), "9999-12-31T23:59:59.000Z");
+    }
+}

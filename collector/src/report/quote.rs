@@ -1,0 +1,122 @@
+//! Words that others chose (commands, paths, arguments) made fit for a terminal: nothing in them can move the cursor,
+//! break a line or turn the writing direction, and a command can be read, and pasted, as a shell would take it.
+
+use std::fmt::Write as _;
+
+/// Longest single word of a command shown, in characters.
+const WORD_CHARS: usize = 60;
+
+/// Whether a terminal would act on the character, or not show it.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The character as it is written in a shell's `$'...'`.
+fn push_escaped(out: &mut String, c: char) {
+    let code = u32::from(c);
+    let _infallible = match c {
+        '\n' => out.write_str("\\n"),
+        '\t' => out.write_str("\\t"),
+        '\r' => out.write_str("\\r"),
+        _ if code < 0x80 => write!(out, "\\x{code:02x}"),
+        _ if code < 0x1_0000 => write!(out, "\\u{code:04x}"),
+        _ => write!(out, "\\U{code:08x}"),
+    };
+}
+
+/// `text` with every hidden character escaped.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) { push_escaped(&mut out, c) } else { out.push(c) }
+    }
+    out
+}
+
+/// One word as a shell takes it.
+#[must_use]
+pub fn word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "%+,-./:=@_^".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else if word.contains(is_hidden) {
+        let mut out = String::from("$'");
+        for c in word.chars() {
+            match c {
+                '\\' | '\'' => out.extend(['\\', c]),
+                _ if is_hidden(c) => push_escaped(&mut out, c),
+                _ => out.push(c),
+            }
+        }
+        out + "'"
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// A command in about `max_chars` characters: huge words are cut, words that find no room are counted.
+#[must_use]
+pub fn command<S: AsRef<str>>(words: &[S], max_chars: usize) -> String {
+    let shown: Vec<String> = words.iter().map(|full| word(&cut(full.as_ref(), WORD_CHARS))).collect();
+    let whole = shown.join(" ");
+    if shown.len() < 2 || whole.chars().count() <= max_chars {
+        return whole;
+    }
+    let room = max_chars.saturating_sub(" ... (1000 more)".len());
+    let mut chars = 0;
+    let fits = |shown: &&String| {
+        chars += shown.chars().count() + 1;
+        chars <= room + 1
+    };
+    let kept = shown.iter().take_while(fits).count().max(1);
+    format!("{} ... ({} more)", shown[..kept].join(" "), shown.len() - kept)
+}
+
+/// `text`, cut to `max_chars` characters.
+#[must_use]
+pub fn cut(text: &str, max_chars: usize) -> String {
+    if text.chars().nth(max_chars).is_none() {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(max_chars.saturating_sub(3)).collect();
+    kept + "..."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_a_shell_takes_them() {
+        assert_eq!(word("--mode=fast"), "--mode=fast");
+        assert_eq!(word("Ünïcode.txt"), "Ünïcode.txt");
+        assert_eq!(word(""), "''");
+        assert_eq!(word("two words"), "'two words'");
+        assert_eq!(word("it's"), r"'it'\''s'");
+        assert_eq!(word("$HOME;~"), "'$HOME;~'");
+        assert_eq!(word("a\n'\x1b[31m"), r"$'a\n\'\x1b[31m'");
+        assert_eq!(word("x\u{202e}y"), r"$'x\u202ey'");
+    }
+
+    #[test]
+    fn nothing_hidden_reaches_the_terminal() {
+        assert_eq!(
+            escape("a\x1b]0;x\x07\u{9b}\u{2066}\u{e0041}\t é"),
+            r"a\x1b]0;x\x07\u009b\u2066\U000e0041\t é"
+        );
+    }
+
+    #[test]
+    fn a_huge_command_is_cut() {
+        assert_eq!(command(&["make", "-j4"], 80), "make -j4");
+        assert_eq!(command::<&str>(&[], 80), "");
+        let many: Vec<String> = (0..1000).map(|i| format!("file{i}")).collect();
+        assert_eq!(command(&many, 36), "file0 file1 file2 ... (997 more)");
+        let long = ["x".repeat(1 << 20), "y".into()];
+        assert_eq!(command(&long, 20), format!("{}... ... (1 more)", "x".repeat(57)));
+    }
+}

@@ -1,0 +1,298 @@
+//! Where a report goes, and how it gets there whole: a reader finds the old report or the new one, never a half.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::model::Report;
+use super::units::{Format, Style};
+
+/// Where the report goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Output {
+    /// The default: pipes of the command stay clean.
+    Stderr,
+    /// `-o -`.
+    Stdout,
+    /// `-o FILE`.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    File(PathBuf),
+}
+
+/// A path need not be UTF-8, a string of serde must.
+fn path_to_bytes<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_os_str().as_encoded_bytes().serialize(serializer)
+}
+
+fn path_from_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    Vec::deserialize(deserializer).map(|bytes| std::ffi::OsString::from_vec(bytes).into())
+}
+
+/// The report in the form that `style` asks for, with a newline at its end.
+#[must_use]
+pub fn render(report: &Report, style: &Style) -> String {
+    match style.format {
+        Format::Text => super::text::text(report, style),
+        Format::Json => super::json::json(report, style),
+    }
+}
+
+/// Writes `bytes` to `path` all at once: into a new file beside it, which then takes its name.
+///
+/// A symbolic link stays, its target is replaced; a replaced file's mode stays. What is no regular file (a terminal,
+/// a fifo, /dev/null) is written to. So is a file that may be written in a directory that may not.
+///
+/// # Errors
+/// Whatever opening, writing or renaming says. No new file is left behind then.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match destination(path)? {
+        Destination::Stream => OpenOptions::new().append(true).open(path)?.write_all(bytes),
+        Destination::File(target) => match replace(&target, |file| file.write_all(bytes)) {
+            Err(error) if is_denied(&error) && target.exists() => fs::write(&target, bytes),
+            result => result,
+        },
+    }
+}
+
+/// Whether [`write_atomically`] could write there now, as far as permissions tell.
+///
+/// # Errors
+/// What writing would say.
+pub fn check(path: &Path) -> io::Result<()> {
+    let may_write =
+        |path: &Path| accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from);
+    match destination(path)? {
+        Destination::Stream => may_write(path),
+        Destination::File(target) if target.exists() && may_write(&target).is_ok() => Ok(()),
+        Destination::File(target) => may_write(target.parent().unwrap_or(&target)),
+    }
+}
+
+enum Destination {
+    /// To be written to as it is.
+    Stream,
+    /// To be replaced; it need not exist. No symbolic link.
+    File(PathBuf),
+}
+
+fn destination(path: &Path) -> io::Result<Destination> {
+    // ELOOP for the kernel, too (path_resolution(7)).
+    const MOST_LINKS: usize = 40;
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        let parent = match path.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => return Err(io::ErrorKind::IsADirectory.into()),
+        };
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        let parent = parent.canonicalize()?;
+        let here = parent.join(name);
+        // /dev/stderr leads here. A link in /proc/PID/fd is an open file, not a name: who replaced the file that it
+        // names would take it away from under the process that has it open.
+        if parent.starts_with("/proc") {
+            return Ok(Destination::Stream);
+        }
+        match fs::symlink_metadata(&here) {
+            Ok(metadata) if metadata.is_symlink() => path = parent.join(fs::read_link(&here)?),
+            Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(metadata) if !metadata.is_file() => return Ok(Destination::Stream),
+            Ok(_) => return Ok(Destination::File(here)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Destination::File(here)),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(rustix::io::Errno::LOOP.into())
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// Not synced to the disk: a rename is atomic for readers without it, and a sync could stall the collector.
+fn replace(target: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let (temporary, mut file) = create_beside(target)?;
+    let result = fill(&mut file)
+        .and_then(|()| match fs::metadata(target) {
+            Ok(old) => file.set_permissions(Permissions::from_mode(old.permissions().mode() & 0o7777)),
+            Err(_) => Ok(()),
+        })
+        .and_then(|()| fs::rename(&temporary, target));
+    if result.is_err() {
+        // The first error is the one worth telling.
+        let _ = fs::remove_file(&temporary);
+    }
+    result
+}
+
+/// A new file in `target`'s directory. The name can be taken: pids repeat over hosts and after a crash.
+fn create_beside(target: &Path) -> io::Result<(PathBuf, File)> {
+    const TRIES: u32 = 1000;
+    for attempt in 0..TRIES {
+        let temporary = target.with_file_name(format!(".gpu-track.{}.{attempt}", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).mode(0o666).open(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            result => return result.map(|file| (temporary, file)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    fn names_in(directory: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_report_replaces_the_old_one_at_once_and_keeps_its_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report");
+        write_atomically(&path, b"old, and longer").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let mut reader = File::open(&path).unwrap();
+        write_atomically(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
+        assert_eq!(io::read_to_string(&mut reader).unwrap(), "old, and longer");
+        assert_eq!(names_in(directory.path()), ["report"]);
+    }
+
+    #[test]
+    fn a_new_file_has_the_mode_that_the_umask_leaves() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report");
+        write_atomically(&path, b"x").unwrap();
+        let ordinary = directory.path().join("ordinary");
+        fs::write(&ordinary, b"x").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode(), fs::metadata(&ordinary).unwrap().mode());
+    }
+
+    #[test]
+    fn a_link_stays_and_its_target_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("real")).unwrap();
+        let link = directory.path().join("link");
+        symlink("real/report", &link).unwrap();
+        for text in ["to a target that isn't there yet", "to one that is"] {
+            write_atomically(&link, text.as_bytes()).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert_eq!(fs::read_to_string(directory.path().join("real/report")).unwrap(), text);
+        }
+        assert_eq!(names_in(&directory.path().join("real")), ["report"]);
+        symlink("loop", directory.path().join("loop")).unwrap();
+        let error = write_atomically(&directory.path().join("loop"), b"x").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_written_to() {
+        write_atomically(Path::new("/dev/null"), b"x").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        let error = write_atomically(Path::new("/dev/full"), b"x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        let (reader, writer) = io::pipe().unwrap();
+        let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
+        write_atomically(Path::new(&path), b"through a pipe").unwrap();
+        drop(writer);
+        assert_eq!(io::read_to_string(reader).unwrap(), "through a pipe");
+    }
+
+    #[test]
+    fn a_file_that_a_process_has_open_is_appended_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        fs::write(&path, "what the command said\n").unwrap();
+        let open = OpenOptions::new().append(true).open(&path).unwrap();
+        let by_fd = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
+        write_atomically(Path::new(&by_fd), b"the report\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "what the command said\nthe report\n");
+        assert_eq!(open.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
+    }
+
+    #[test]
+    fn a_failure_leaves_the_old_report_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report");
+        fs::write(&path, "old").unwrap();
+        let full = |file: &mut File| {
+            file.write_all(b"half of it")?;
+            Err(io::ErrorKind::StorageFull.into())
+        };
+        assert_eq!(replace(&path, full).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        let sub = directory.path().join("sub");
+        fs::create_dir(&sub).unwrap();
+        assert_eq!(replace(&sub, |_| Ok(())).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(write_atomically(&sub, b"x").unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        let missing = directory.path().join("no/such");
+        assert_eq!(write_atomically(&missing, b"x").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(names_in(directory.path()), ["report", "sub"]);
+    }
+
+    /// Root may write anywhere, so the thread that tries becomes another user: credentials are a thread's own.
+    #[test]
+    fn in_a_directory_that_may_not_be_written_a_file_that_may_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report");
+        fs::write(&path, "old, and longer").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o555)).unwrap();
+        let other = directory.path().join("other");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                if rustix::process::geteuid().is_root() {
+                    let nobody = rustix::process::Uid::from_raw(65534);
+                    rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                }
+                check(&path).unwrap();
+                write_atomically(&path, b"new").unwrap();
+                assert_eq!(check(&other).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+                assert_eq!(
+                    write_atomically(&other, b"x").unwrap_err().kind(),
+                    io::ErrorKind::PermissionDenied
+                );
+            });
+        });
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(names_in(directory.path()), ["report"]);
+    }
+
+    #[test]
+    fn a_taken_temporary_name_is_no_obstacle() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report");
+        let taken = format!(".gpu-track.{}.0", std::process::id());
+        fs::write(directory.path().join(&taken), "someone else's").unwrap();
+        write_atomically(&path, b"mine").unwrap();
+        assert_eq!(fs::read_to_string(directory.path().join(&taken)).unwrap(), "someone else's");
+        assert_eq!(names_in(directory.path()), [taken.as_str(), "report"]);
+    }
+
+    #[test]
+    fn an_output_survives_its_way_to_the_collector() {
+        for output in [
+            Output::Stderr,
+            Output::Stdout,
+            Output::File(Path::new(OsStr::from_bytes(b"/tmp/\xff\n")).into()),
+        ] {
+            let sent = serde_json::to_string(&output).unwrap();
+            assert_eq!(serde_json::from_str::<Output>(&sent).unwrap(), output);
+        }
+    }
+}

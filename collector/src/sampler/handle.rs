@@ -1,0 +1,168 @@
+//! A live process's files, held open, and what they said last.
+
+use std::fs::File;
+use std::io::ErrorKind;
+
+use crate::pidfd;
+use crate::proc_fs::{ProcRoot, Rollup, Stat, Statm, read_held};
+
+/// What a reading found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// It runs.
+    Alive,
+    /// It is dead and not reaped.
+    Zombie,
+    /// It is not there any more.
+    Gone,
+}
+
+/// How its memory was shared when that was last read.
+#[derive(Debug, Clone, Copy)]
+pub struct Sharing {
+    /// smaps_rollup then.
+    pub rollup: Rollup,
+    /// `statm`'s shared part then, bytes.
+    pub shared: u64,
+    /// Minor faults then.
+    pub minor_faults: u64,
+    /// The image group's epoch then.
+    pub epoch: u64,
+}
+
+/// Files and figures of one process.
+#[derive(Debug)]
+pub struct Handle {
+    pid: u32,
+    /// Held open where the fd limit allows: stat, statm.
+    files: Option<(File, File)>,
+    /// RSS, bytes.
+    pub rss: u64,
+    /// The part of it that belongs to files or shared memory, bytes.
+    pub shared: u64,
+    /// CPU clock, nanoseconds.
+    pub cpu_ns: Option<u64>,
+    /// Threads.
+    pub threads: u64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// User part of the CPU time, clock ticks.
+    pub user_ticks: u64,
+    /// System part of the CPU time, clock ticks.
+    pub system_ticks: u64,
+    /// VmHWM when it was last read, bytes.
+    pub hwm: Option<u64>,
+    /// When that was, CLOCK_MONOTONIC nanoseconds; 0: never.
+    pub peak_at_ns: u64,
+    faults_at_peak: u64,
+    /// Memory in huge pages of hugetlbfs, which RSS and PSS leave out, bytes.
+    pub hugetlb: u64,
+    /// How the memory was shared.
+    pub sharing: Option<Sharing>,
+    /// smaps_rollup can't be read (another user's process).
+    pub sharing_denied: bool,
+}
+
+impl Handle {
+    /// Open a process's files. The error says whether the process is gone (it may also be hidden from us).
+    pub fn open(root: &ProcRoot, pid: u32, pidfd_inode: u64) -> Result<Self, bool> {
+        let files = match (root.open(pid, "stat"), root.open(pid, "statm")) {
+            (Ok(stat), Ok(statm)) => Some((stat, statm)),
+            // Out of fds: open and close at every reading.
+            (Err(error), _) | (_, Err(error)) if is_fd_limit(&error) => None,
+            (Err(error), _) | (_, Err(error)) => {
+                return Err(error.kind() == ErrorKind::NotFound && pidfd::is_gone(pid));
+            }
+        };
+        // The pid may be another process's by now.
+        if pidfd_inode != 0 && pidfd::inode(pid).is_some_and(|inode| inode != pidfd_inode) {
+            return Err(true);
+        }
+        Ok(Self {
+            pid,
+            files,
+            rss: 0,
+            shared: 0,
+            cpu_ns: None,
+            threads: 0,
+            minor_faults: 0,
+            major_faults: 0,
+            user_ticks: 0,
+            system_ticks: 0,
+            hwm: None,
+            peak_at_ns: 0,
+            faults_at_peak: 0,
+            hugetlb: 0,
+            sharing: None,
+            sharing_denied: false,
+        })
+    }
+
+    /// Read clock, stat and statm.
+    pub fn read(&mut self, root: &ProcRoot, page: u64) -> Seen {
+        let mut buffer = [0; 1024];
+        // The clock first: after reaping it would be another process's or nobody's.
+        let clock = pidfd::cpu_clock_ns(self.pid);
+        let stat = match &self.files {
+            Some((stat, _)) => read_held(stat, &mut buffer).and_then(Stat::parse),
+            None => root.stat(self.pid),
+        };
+        let Some(stat) = stat else { return Seen::Gone };
+        self.cpu_ns = clock.or(self.cpu_ns);
+        self.threads = stat.threads;
+        self.minor_faults = stat.minor_faults;
+        self.major_faults = stat.major_faults;
+        self.user_ticks = stat.user_ticks;
+        self.system_ticks = stat.system_ticks;
+        if stat.is_dead() && stat.threads <= 1 {
+            return Seen::Zombie;
+        }
+        let statm = match &self.files {
+            Some((_, statm)) => read_held(statm, &mut buffer).and_then(Statm::parse),
+            None => root.read(self.pid, "statm").as_deref().and_then(Statm::parse),
+        };
+        let Some(statm) = statm else { return Seen::Gone };
+        self.rss = statm.resident.saturating_mul(page);
+        self.shared = statm.shared.saturating_mul(page).min(self.rss);
+        Seen::Alive
+    }
+
+    /// A new image: what was known of the old one's memory is void.
+    pub fn forget_image(&mut self) {
+        self.sharing = None;
+        self.hwm = None;
+        self.hugetlb = 0;
+    }
+
+    /// Whether it touched new memory since its peak was last read.
+    pub fn faulted_since_peak(&self) -> bool {
+        self.minor_faults != self.faults_at_peak
+    }
+
+    /// Read its peak so far.
+    pub fn read_peak(&mut self, root: &ProcRoot, now_ns: u64) {
+        self.peak_at_ns = now_ns;
+        self.faults_at_peak = self.minor_faults;
+        if let Some(status) = root.status(self.pid) {
+            self.hwm = status.hwm.or(self.hwm);
+            self.hugetlb = status.hugetlb;
+        }
+    }
+
+    /// Read how its memory is shared.
+    pub fn read_rollup(&mut self, root: &ProcRoot, epoch: u64) {
+        match root.rollup(self.pid) {
+            Some(rollup) => {
+                self.sharing =
+                    Some(Sharing { rollup, shared: self.shared, minor_faults: self.minor_faults, epoch });
+            }
+            None => self.sharing_denied = true,
+        }
+    }
+}
+
+fn is_fd_limit(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}

@@ -1,0 +1,312 @@
+//! What each live process uses now: CPU clock, memory, threads, read in one pass over held files.
+//!
+//! | figure | source | cost |
+//! |---|---|---|
+//! | CPU time | the process's CPU clock (`clock_gettime`, ns; `stat`'s ticks are too coarse) | 0.3 us |
+//! | RSS | `statm` by `pread` on a held fd | 0.5 us |
+//! | threads, state, faults | `stat` by `pread` on a held fd | 1.5 us |
+//! | sharing | `smaps_rollup`, see [`memory`] | 20 us to many ms |
+//! | peak so far | `status`, at a process's first sample, then on the same budget | 10 us |
+//!
+//! A held file survives exec and gives ESRCH after reaping, so two processes of one pid are never mixed.
+
+mod handle;
+pub mod memory;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use handle::{Handle, Seen};
+use memory::{Estimate, Sums};
+
+use crate::proc_fs::ProcRoot;
+use crate::tree::process::Observed;
+use crate::tree::{Life, ProcessId, Tree};
+
+/// What is known of the tree at one time, and what happened since the time before.
+#[derive(Debug, Default)]
+pub struct Sample {
+    /// CLOCK_MONOTONIC of the sample before (or the start), nanoseconds.
+    pub from_ns: u64,
+    /// CLOCK_MONOTONIC of this sample, nanoseconds.
+    pub at_ns: u64,
+    /// Memory now.
+    pub now: Sums,
+    /// Memory of those that lived at both times, each with the smaller of its two shares.
+    pub steady: Sums,
+    /// Mean of the two for those, for time-weighted means.
+    pub steady_mean: Sums,
+    /// Whether the figures of `now` are certain enough to be a maximum; else only their certain part is.
+    pub verified: bool,
+    /// Who was there in part only.
+    pub lives: Vec<Life>,
+    /// CPU time of the first process since the sample before, nanoseconds (the living only).
+    pub main_cpu_ns: u64,
+    /// CPU time of the others since the sample before, nanoseconds (the living only).
+    pub descendants_cpu_ns: u64,
+    /// Who holds the memory now: share, process.
+    pub holders: Vec<(u64, ProcessId)>,
+}
+
+/// Reads the live processes.
+#[derive(Debug)]
+pub struct Sampler {
+    root: ProcRoot,
+    handles: HashMap<ProcessId, Handle>,
+    budget: Budget,
+    last_ns: u64,
+    /// Where the next round of peak reads begins.
+    cursor: usize,
+}
+
+/// CPU time for expensive reads: a share of the time that passes, saved up for a moment, with some credit.
+#[derive(Debug)]
+struct Budget {
+    nanoseconds: i64,
+    refilled_ns: u64,
+}
+
+/// Expensive reads take at most this part of one core.
+const BUDGET_PERCENT: u64 = 1;
+/// What can be saved up.
+const BUDGET_SAVED_NS: i64 = 20_000_000;
+/// What can be owed, for a sample that would set a new peak.
+const BUDGET_CREDIT_NS: i64 = 100_000_000;
+
+impl Budget {
+    fn refill(&mut self, now_ns: u64) {
+        let earned = now_ns.saturating_sub(self.refilled_ns) * BUDGET_PERCENT / 100;
+        self.refilled_ns = now_ns;
+        self.nanoseconds = (self.nanoseconds.saturating_add_unsigned(earned)).min(BUDGET_SAVED_NS);
+    }
+
+    fn spend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = work();
+        let spent = i64::try_from(start.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        self.nanoseconds = self.nanoseconds.saturating_sub(spent);
+        result
+    }
+
+    fn is_left(&self) -> bool {
+        self.nanoseconds > 0
+    }
+
+    fn has_credit(&self) -> bool {
+        self.nanoseconds > -BUDGET_CREDIT_NS
+    }
+}
+
+/// Largest values so far: a sample beyond them wants certainty.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Record {
+    /// Of the descendants, bytes.
+    pub descendants: u64,
+    /// Of the tree, bytes.
+    pub combined: u64,
+}
+
+impl Sampler {
+    /// A sampler over a /proc; `start_ns` is CLOCK_MONOTONIC at the session's start.
+    #[must_use]
+    pub fn new(root: ProcRoot, start_ns: u64) -> Self {
+        Self {
+            root,
+            handles: HashMap::new(),
+            budget: Budget { nanoseconds: BUDGET_SAVED_NS, refilled_ns: start_ns },
+            last_ns: start_ns,
+            cursor: 0,
+        }
+    }
+
+    /// The time since the last sample.
+    #[must_use]
+    pub fn age(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(now_ns.saturating_sub(self.last_ns))
+    }
+
+    /// Read all live processes.
+    pub fn sample(&mut self, tree: &mut Tree, now_ns: u64, record: Record) -> Sample {
+        self.budget.refill(now_ns);
+        let mut sample = Sample { from_ns: self.last_ns, at_ns: now_ns, ..Sample::default() };
+        let alive = self.read_all(tree, now_ns);
+        self.read_peaks(tree, &alive, now_ns);
+        let mut estimates = memory::estimate_all(tree, &self.handles, &alive);
+        self.spend_on_sharing(tree, &mut estimates, record);
+        sample.verified = memory::certain(&estimates);
+        self.take_in(tree, &alive, &estimates, &mut sample);
+        sample.lives.extend(tree.take_lives());
+        self.handles.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
+        self.last_ns = now_ns;
+        sample
+    }
+
+    /// One pass over the processes: clock, stat, statm. Returns those that live.
+    fn read_all(&mut self, tree: &mut Tree, now_ns: u64) -> Vec<ProcessId> {
+        let ids = tree.alive().to_vec();
+        let mut alive = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some(process) = tree.get(id) else { continue };
+            let Some(pid) = process.host_pid else { continue };
+            let handle = match self.handles.entry(id) {
+                std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::hash_map::Entry::Vacant(entry) => {
+                    match Handle::open(&self.root, pid, process.pidfd_inode) {
+                        Ok(handle) => entry.insert(handle),
+                        Err(gone) => {
+                            if gone {
+                                tree.observe_end(id, now_ns, true);
+                            }
+                            continue;
+                        }
+                    }
+                }
+            };
+            match handle.read(&self.root, tree.frame().page) {
+                Seen::Alive => alive.push(id),
+                Seen::Zombie => {
+                    note_clock(tree, id, handle);
+                    tree.observe_end(id, now_ns, false);
+                }
+                Seen::Gone => tree.observe_end(id, now_ns, true),
+            }
+        }
+        alive
+    }
+
+    /// Peaks so far: of each process at its first sample, of the others in turn while there is budget.
+    fn read_peaks(&mut self, tree: &Tree, alive: &[ProcessId], now_ns: u64) {
+        let interval_passed = |handle: &Handle| now_ns.saturating_sub(handle.peak_at_ns) >= 1_000_000_000;
+        let mut wanted: Vec<ProcessId> = Vec::new();
+        for id in alive {
+            let image = tree.get(*id).map(|process| process.image_start_ns);
+            if let Some(handle) = self.handles.get_mut(id)
+                && image.is_some_and(|image| image >= handle.peak_at_ns)
+            {
+                handle.forget_image();
+                wanted.push(*id);
+            }
+        }
+        let first_reads = wanted.len();
+        let start = if alive.is_empty() { 0 } else { self.cursor % alive.len() };
+        wanted.extend(alive.iter().cycle().skip(start).take(alive.len()));
+        for (number, id) in wanted.into_iter().enumerate() {
+            let first = number < first_reads;
+            if !(self.budget.is_left() || (first && self.budget.has_credit())) {
+                break;
+            }
+            self.cursor = self.cursor.wrapping_add(usize::from(!first));
+            let Some(handle) = self.handles.get_mut(&id) else { continue };
+            if first || (interval_passed(handle) && handle.faulted_since_peak()) {
+                self.budget.spend(|| handle.read_peak(&self.root, now_ns));
+            }
+        }
+    }
+
+    /// Read how memory is shared, most uncertain first: within the budget, and on credit where the sample would
+    /// otherwise set a new peak that it can't vouch for.
+    fn spend_on_sharing(
+        &mut self,
+        tree: &Tree,
+        estimates: &mut HashMap<ProcessId, Estimate>,
+        record: Record,
+    ) {
+        let mut units = memory::units_by_uncertainty(tree, estimates);
+        while let Some(unit) = units.pop() {
+            let sums = memory::total(tree, estimates);
+            let new_peak = sums.combined() > record.combined || sums.descendants > record.descendants;
+            let worth = unit.uncertain > memory::negligible(sums.combined()) / 4;
+            let on_credit = new_peak && !memory::certain(estimates) && self.budget.has_credit();
+            if !(worth && (self.budget.is_left() || on_credit)) {
+                break;
+            }
+            for id in &unit.members {
+                let epoch = memory::epoch(tree, *id);
+                if let Some(handle) = self.handles.get_mut(id) {
+                    self.budget.spend(|| handle.read_rollup(&self.root, epoch));
+                }
+            }
+            for id in &unit.members {
+                if estimates.contains_key(id)
+                    && let Some(handle) = self.handles.get(id)
+                    && let Some(estimate) = memory::estimate(tree, &self.handles, *id, handle)
+                {
+                    estimates.insert(*id, estimate);
+                }
+            }
+        }
+    }
+
+    /// Turn what was read into sums, and store it with the processes.
+    fn take_in(
+        &mut self,
+        tree: &mut Tree,
+        alive: &[ProcessId],
+        estimates: &HashMap<ProcessId, Estimate>,
+        sample: &mut Sample,
+    ) {
+        let (from_ns, now_ns) = (sample.from_ns, sample.at_ns);
+        for id in alive {
+            let (Some(handle), Some(estimate)) = (self.handles.get(id), estimates.get(id)) else { continue };
+            note_clock(tree, *id, handle);
+            let Some(process) = tree.get_mut(*id) else { continue };
+            let before = process.observed;
+            let peak = before.peak.max(handle.rss).max(handle.hwm.unwrap_or(0));
+            // A peak that no sample saw lies between the last two.
+            let spike = peak > before.peak.max(handle.rss);
+            let share_at_peak = estimate.share + if spike { peak - handle.rss } else { 0 };
+            let now = Sums::of(process.is_main, estimate, handle);
+            sample.now.add(&now);
+            if before.at_ns == from_ns && before.at_ns != 0 {
+                sample.steady.add(&now.smaller_share(before.share, before.threads));
+                sample.steady_mean.add(&now.mean_share(before.share));
+                if process.image_start_ns > from_ns || spike {
+                    let [_, memory] = process.lives_until(now_ns, share_at_peak.saturating_sub(before.share.min(estimate.share)));
+                    sample.lives.push(memory);
+                }
+            } else {
+                sample.lives.extend(process.lives_until(now_ns, share_at_peak));
+            }
+            sample.holders.push((estimate.share, *id));
+            process.observed = Observed {
+                at_ns: now_ns,
+                rss: handle.rss,
+                peak,
+                share: estimate.share,
+                private: estimate.private,
+                threads: handle.threads,
+                minor_faults: handle.minor_faults,
+                major_faults: handle.major_faults,
+                user_ticks: handle.user_ticks,
+                system_ticks: handle.system_ticks,
+                cpu_ns: handle.cpu_ns.or(before.cpu_ns),
+                blocks: None,
+            };
+            let counted = handle.cpu_ns.unwrap_or(0);
+            let spent = counted.saturating_sub(process.counted_cpu_ns);
+            process.counted_cpu_ns = process.counted_cpu_ns.max(counted);
+            process.counted_at_ns = now_ns;
+            if process.is_main {
+                sample.main_cpu_ns += spent;
+            } else {
+                sample.descendants_cpu_ns += spent;
+            }
+            if process.args.is_none()
+                && let Some(pid) = process.host_pid
+            {
+                process.args = self.root.args(pid, 4096);
+            }
+        }
+    }
+}
+
+/// The last reading of a process's CPU clock is the last word on it if nobody says more.
+fn note_clock(tree: &mut Tree, id: ProcessId, handle: &Handle) {
+    if let Some(process) = tree.get_mut(id)
+        && let Some(cpu_ns) = handle.cpu_ns
+    {
+        process.observed.cpu_ns = Some(cpu_ns);
+        process.observed.user_ticks = handle.user_ticks;
+        process.observed.system_ticks = handle.system_ticks;
+    }
+}

@@ -1,0 +1,341 @@
+//! The session's shared memory: creating it (launcher), mapping it (launcher and collector).
+//!
+//! A plain file in /dev/shm, mapped with `rustix`; the `shared_memory` crate would only `ftruncate` it (a full tmpfs
+//! then kills every user by SIGBUS) and unlink it in a `Drop`.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gpu_track_abi::layout::{
+    ABI_VERSION, FILE_SIZE, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, SLOT_SIZE, STATE_CLOSED,
+    STATE_OPEN, TRACKED_SIZE,
+};
+use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
+use gpu_track_abi::ring::{Push, Ring};
+use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample, SampleSlot};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::thread::futex;
+use thiserror::Error;
+
+/// Why a segment can't be had.
+#[derive(Debug, Error)]
+pub enum SegmentError {
+    /// No new file with that name.
+    #[error("cannot create {path}: {source}")]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Not enough room for it.
+    #[error("no room for {bytes} bytes of shared memory in {path}: {source}")]
+    Reserve {
+        /// The file.
+        path: PathBuf,
+        /// What is needed.
+        bytes: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// An existing one can't be opened or mapped.
+    #[error("cannot map {path}: {source}")]
+    Map {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It is no segment of this version.
+    #[error("{path} is not a session of this version")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// What the launcher states about a new session.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSession {
+    /// `FLAG_*` of the layout.
+    pub flags: u32,
+    /// Random.
+    pub session_id: u64,
+    /// The launcher's pid.
+    pub launcher_pid: u32,
+    /// Inode of the launcher's pid namespace.
+    pub launcher_pid_ns: u32,
+    /// CLOCK_MONOTONIC now, nanoseconds.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME now, nanoseconds since the epoch.
+    pub realtime_ns: u64,
+}
+
+/// A mapped segment. Dropping it unmaps it; the file stays until [`Segment::unlink`].
+#[derive(Debug)]
+pub struct Segment {
+    path: PathBuf,
+    base: NonNull<u8>,
+    /// Holds the shared lock that tells a segment in use from one that was left behind.
+    lock: OwnedFd,
+}
+
+// SAFETY: all shared state behind the pointer is atomic, and the rest is written before any other user exists.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// Create, reserve and map a new segment, and state the session in its header.
+    pub fn create(path: &Path, session: &NewSession) -> Result<Self, SegmentError> {
+        let create = |source: rustix::io::Errno| SegmentError::Create { path: path.into(), source: source.into() };
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(create)?;
+        let made = Self::reserve_and_map(path, file).inspect_err(|_| {
+            // A half-made one is of no use to anybody.
+            let _ = rustix::fs::unlink(path);
+        })?;
+        // SAFETY: the mapping is FILE_SIZE bytes, page-aligned, and nobody else knows of it yet.
+        let header = unsafe { made.base.cast::<Header>().as_mut() };
+        header.magic = MAGIC;
+        header.abi_version = ABI_VERSION;
+        header.record_words = RECORD_WORDS as u32;
+        header.ring_capacity = RING_CAPACITY as u32;
+        header.flags = session.flags;
+        header.session_id = session.session_id;
+        header.launcher_pid = session.launcher_pid;
+        header.launcher_pid_ns = session.launcher_pid_ns;
+        header.created_monotonic_ns = session.monotonic_ns;
+        header.created_realtime_ns = session.realtime_ns;
+        header.state.store(STATE_OPEN, Ordering::Release);
+        Ok(made)
+    }
+
+    fn reserve_and_map(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, FILE_SIZE as u64).map_err(|source| {
+            SegmentError::Reserve { path: path.into(), bytes: FILE_SIZE, source: source.into() }
+        })?;
+        Self::map(path, file)
+    }
+
+    fn map(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
+        let failed = |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(failed)?;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                FILE_SIZE,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        }
+        .map_err(failed)?;
+        let base = NonNull::new(base.cast()).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
+        Ok(Self { path: path.into(), base, lock: file })
+    }
+
+    /// Map an existing segment of this version.
+    pub fn open(path: &Path) -> Result<Self, SegmentError> {
+        let failed = |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
+        let file = rustix::fs::open(path, OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            .map_err(failed)?;
+        let size = rustix::fs::fstat(&file).map_err(failed)?.st_size;
+        if size != FILE_SIZE as i64 {
+            return Err(SegmentError::Foreign { path: path.into() });
+        }
+        let segment = Self::map(path, file)?;
+        if segment.header().is_compatible() { Ok(segment) } else { Err(SegmentError::Foreign { path: path.into() }) }
+    }
+
+    /// Its file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The header page.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        // SAFETY: the mapping starts with a Header, lives as long as self, and only its atomics change.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+
+    /// The event ring.
+    #[must_use]
+    pub fn ring(&self) -> Ring<'_, RECORD_WORDS> {
+        const WORDS: usize = RING_SIZE / size_of::<u64>();
+        const _: () = assert!(WORDS == RING_CAPACITY * RECORD_WORDS && SLOT_SIZE == RECORD_WORDS * 8);
+        let header = self.header();
+        // SAFETY: the ring lies behind the header page inside the mapping, aligned, and is only used atomically.
+        let words = unsafe {
+            std::slice::from_raw_parts(self.base.byte_add(HEADER_SIZE).cast::<AtomicU64>().as_ptr().cast_const(), WORDS)
+        };
+        match Ring::new(&header.head.0, &header.tail.0, &header.dropped.0, words) {
+            Some(ring) => ring,
+            None => unreachable!("the capacity is a power of two, asserted above"),
+        }
+    }
+
+    /// The sample ring.
+    fn samples(&self) -> &[SampleSlot] {
+        // SAFETY: it lies behind the event ring inside the mapping, aligned, and is only used atomically.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.base.byte_add(TRACKED_SIZE).cast::<SampleSlot>().as_ptr().cast_const(),
+                SAMPLE_CAPACITY,
+            )
+        }
+    }
+
+    /// Collector only: append a sample of the tree.
+    pub fn push_sample(&self, sample: Sample) {
+        let written = &self.header().samples.0;
+        let number = written.load(Ordering::Relaxed);
+        if let Some(slot) = self.samples().get(number as usize % SAMPLE_CAPACITY) {
+            slot.write(sample);
+        }
+        written.store(number.wrapping_add(1), Ordering::Release);
+    }
+
+    /// The latest sample, if there is one.
+    #[must_use]
+    pub fn latest_sample(&self) -> Option<Sample> {
+        let number = self.header().samples.0.load(Ordering::Acquire).checked_sub(1)?;
+        self.samples().get(number as usize % SAMPLE_CAPACITY)?.read()
+    }
+
+    /// Write an event as the shim does (the launcher's own wait records).
+    pub fn push_event(&self, origin: &Origin, event: &Event) {
+        if self.ring().push(&event.encode(origin)) == Push::StoredWake {
+            self.ring_doorbell();
+        }
+    }
+
+    /// Wake the collector.
+    pub fn ring_doorbell(&self) {
+        let doorbell = &self.header().doorbell;
+        doorbell.fetch_add(1, Ordering::Release);
+        // Nothing to do where it fails: the collector looks every 50 ms anyway.
+        let _ = futex::wake(doorbell, futex::Flags::empty(), 1);
+    }
+
+    /// Collector only: sleep until the doorbell is no longer `seen`, or the time is over.
+    pub fn wait_doorbell(&self, seen: u32, timeout: std::time::Duration) {
+        let timeout = futex::Timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // Every outcome (woken, timed out, changed before, interrupted) means: look.
+        let _ = futex::wait(&self.header().doorbell, futex::Flags::empty(), seen, Some(&timeout));
+    }
+
+    /// From now on nobody writes.
+    pub fn close(&self) {
+        self.header().state.store(STATE_CLOSED, Ordering::Release);
+    }
+
+    /// Remove the file; the mappings live on.
+    pub fn unlink(&self) -> io::Result<()> {
+        // Somebody may have removed it and made another under the name: leave that one alone.
+        let ours = rustix::fs::fstat(&self.lock)?;
+        let named = rustix::fs::stat(&self.path)?;
+        if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) {
+            rustix::fs::unlink(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the names of all segments start with.
+pub const FILE_PREFIX: &str = "gpu-track.";
+
+/// Remove segments of this user that nobody uses any more: launcher and collector were killed at once. They hold a
+/// shared lock while they live, in whatever pid namespace.
+pub fn remove_stale(dir: &Path, uid: u32) {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    let prefix = format!("{FILE_PREFIX}{uid}.");
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)) {
+        let path = entry.path();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let Ok(file) = rustix::fs::open(&path, flags, Mode::empty()).map(std::fs::File::from) else { continue };
+        let is_ours = file.metadata().is_ok_and(|meta| meta.is_file() && meta.uid() == uid);
+        if is_ours && rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // Nothing to do where it fails: another run of ours was faster.
+            let _ = rustix::fs::unlink(&path);
+        }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of which no reference outlives self.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), FILE_SIZE) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> NewSession {
+        NewSession {
+            flags: 1,
+            session_id: 42,
+            launcher_pid: 7,
+            launcher_pid_ns: 8,
+            monotonic_ns: 9,
+            realtime_ns: 10,
+        }
+    }
+
+    #[test]
+    fn what_one_process_writes_another_mapping_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("segment");
+        let mine = Segment::create(&path, &session()).unwrap();
+        let other = Segment::open(&path).unwrap();
+        assert_eq!(other.header().session_id, 42);
+        let event = Event::SpawnFailed { error: 2 };
+        mine.push_event(&Origin { pid: 5, ..Origin::default() }, &event);
+        let gpu_track_abi::ring::Pop::Record(record) = other.ring().peek(0) else { panic!("no record") };
+        assert_eq!(Event::decode(&record).unwrap().1, event);
+        assert_eq!(other.latest_sample(), None);
+        other.push_sample(Sample { combined_bytes: 99, ..Sample::default() });
+        assert_eq!(mine.latest_sample().unwrap().combined_bytes, 99);
+        mine.unlink().unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_segments_that_nobody_uses_are_stale() {
+        let dir = tempfile::tempdir().unwrap();
+        let uid = rustix::process::getuid().as_raw();
+        let path = |name: &str| dir.path().join(format!("{FILE_PREFIX}{uid}.{name}"));
+        let used = Segment::create(&path("used"), &session()).unwrap();
+        drop(Segment::create(&path("left"), &session()).unwrap());
+        std::fs::write(dir.path().join("other"), "").unwrap();
+        remove_stale(dir.path(), uid);
+        assert!(used.path().exists());
+        assert!(!path("left").exists());
+        assert!(dir.path().join("other").exists());
+    }
+
+    #[test]
+    fn an_existing_file_or_link_is_never_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("segment");
+        std::fs::write(&path, "mine").unwrap();
+        assert!(matches!(Segment::create(&path, &session()), Err(SegmentError::Create { .. })));
+        assert!(matches!(Segment::open(&path), Err(SegmentError::Foreign { .. })));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(matches!(Segment::open(&link), Err(SegmentError::Map { .. })));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+    }
+}

@@ -1,0 +1,341 @@
+//! The collector's life: take in what the layers find, sample, and at the end write the report.
+//!
+//! One loop, woken by the doorbell (ring filling up, command ended), by the sampling tick, and every 50 ms at the
+//! latest, whatever the interval: a ring that waits is a ring that fills.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use gpu_track_abi::sample::Sample as LiveSample;
+use rustix::process::{Resource, Rlimit};
+use thiserror::Error;
+
+use crate::clock;
+use crate::config::{Config, Message};
+use crate::discovery::records::RecordReader;
+use crate::discovery::scan::Scanner;
+use crate::pidfd;
+use crate::proc_fs::ProcRoot;
+use crate::report::build::{self, Ending, Facts};
+use crate::report::write::{Output, render, write_atomically};
+use crate::sampler::Sampler;
+use crate::segment::{Segment, SegmentError};
+use crate::tree::{Frame, Tree};
+use crate::usage::{CpuUsage, RamUsage, Totals};
+
+/// The ring is looked at this often at least.
+const DRAIN_NS: u64 = 50_000_000;
+/// The machine's own figures are read this often at most: /proc/stat is long on large machines.
+const SYSTEM_NS: u64 = 100_000_000;
+/// More lives than this waiting for a sample, and one is taken early.
+const MAX_LIVES: usize = 32_768;
+/// The report-so-far is written after this time, then each time the run is twice as old, or this much older.
+const FIRST_INTERIM_NS: u64 = 2_000_000_000;
+const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
+
+/// Why a collector can't work.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// No configuration came through the pipe.
+    #[error("no configuration from the launcher: {0}")]
+    Config(#[from] serde_json::Error),
+    /// The pipe broke.
+    #[error("cannot read from the launcher: {0}")]
+    Pipe(#[from] io::Error),
+    /// The segment can't be had.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The report could not be written.
+    #[error("cannot write the report to {output}: {source}")]
+    Output {
+        /// Where to.
+        output: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// The launcher's end of the conversation.
+struct Messages {
+    pipe: File,
+    buffer: Vec<u8>,
+    is_closed: bool,
+}
+
+impl Messages {
+    /// The next whole line, if there is one.
+    fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut chunk = [0; 4096];
+        loop {
+            if let Some(end) = self.buffer.iter().position(|b| *b == b'\n') {
+                let rest = self.buffer.split_off(end + 1);
+                return Ok(Some(std::mem::replace(&mut self.buffer, rest)));
+            }
+            match self.pipe.read(&mut chunk) {
+                Ok(0) => {
+                    self.is_closed = true;
+                    return Ok(None);
+                }
+                Ok(length) => self.buffer.extend_from_slice(chunk.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Serve one session: read the configuration from `pipe`, then work until the command has ended.
+///
+/// # Errors
+/// If there is no configuration or segment to work with, or the report can't be written.
+pub fn serve(pipe: OwnedFd) -> Result<(), SessionError> {
+    let mut messages = Messages { pipe: pipe.into(), buffer: Vec::new(), is_closed: false };
+    let Some(line) = messages.line()? else {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    };
+    let config: Config = serde_json::from_slice(&line)?;
+    rustix::io::ioctl_fionbio(&messages.pipe, true).map_err(io::Error::from)?;
+    raise_fd_limit();
+    let segment = Segment::open(&config.segment)?;
+    let mut session = Session::new(config, segment);
+    session.work(&mut messages)?;
+    session.finish()
+}
+
+/// Two files are held open per process.
+fn raise_fd_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // Where it fails the files are opened and closed at every reading.
+    let _ = rustix::process::setrlimit(Resource::Nofile, raised);
+}
+
+struct Session {
+    config: Config,
+    segment: Segment,
+    root: ProcRoot,
+    reader: RecordReader,
+    tree: Tree,
+    scanner: Scanner,
+    sampler: Sampler,
+    ram: RamUsage,
+    cpu: CpuUsage,
+    totals: Totals,
+    facts: Facts,
+    start_ns: u64,
+    next_tick_ns: u64,
+    system_at_ns: u64,
+    interim_at_ns: u64,
+    status: Option<i32>,
+    ending: Option<Ending>,
+}
+
+impl Session {
+    fn new(config: Config, segment: Segment) -> Self {
+        let root = ProcRoot::default();
+        let header = segment.header();
+        let ticks_per_second = rustix::param::clock_ticks_per_second();
+        let frame = Frame {
+            launcher_pid: config.launcher_pid,
+            pid_ns: header.launcher_pid_ns,
+            session_monotonic_ns: header.created_monotonic_ns,
+            session_realtime_ns: header.created_realtime_ns,
+            page: rustix::param::page_size() as u64,
+            tick_us: 1_000_000 / ticks_per_second.max(1),
+        };
+        let start_ns = header.created_monotonic_ns;
+        let facts = Facts::of_this_machine(&root);
+        Self {
+            scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), ticks_per_second),
+            sampler: Sampler::new(root.clone(), start_ns),
+            cpu: CpuUsage::new(config.interval_ns, facts.host.cores, start_ns),
+            tree: Tree::new(frame),
+            reader: RecordReader::default(),
+            ram: RamUsage::default(),
+            totals: Totals::default(),
+            next_tick_ns: start_ns,
+            system_at_ns: 0,
+            interim_at_ns: start_ns + FIRST_INTERIM_NS,
+            status: None,
+            ending: None,
+            root,
+            facts,
+            start_ns,
+            config,
+            segment,
+        }
+    }
+
+    fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
+        loop {
+            let doorbell = self.segment.header().doorbell.load(Ordering::Acquire);
+            self.listen(messages)?;
+            self.drain();
+            let now_ns = clock::monotonic_ns();
+            let is_tick = now_ns >= self.next_tick_ns;
+            if is_tick || self.tree.lives_waiting() > MAX_LIVES {
+                self.sample(now_ns);
+            }
+            self.settle(now_ns);
+            let launcher_is_gone = messages.is_closed && self.ending.is_none();
+            if self.ending.is_some() || (launcher_is_gone && is_tick && self.tree.alive().is_empty()) {
+                return Ok(());
+            }
+            if now_ns >= self.interim_at_ns {
+                self.write_interim(now_ns);
+            }
+            let next = self.next_tick_ns.min(now_ns + DRAIN_NS);
+            self.segment.wait_doorbell(doorbell, Duration::from_nanos(next.saturating_sub(clock::monotonic_ns())));
+        }
+    }
+
+    fn listen(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
+        while self.ending.is_none()
+            && let Some(line) = messages.line()?
+        {
+            match serde_json::from_slice(&line)? {
+                Message::Started { pid, monotonic_ns } => {
+                    let program = self.config.command.first().map_or("", String::as_str);
+                    let name = program.rsplit('/').next().unwrap_or(program).to_owned();
+                    self.start_ns = monotonic_ns;
+                    self.tree.set_main(pid, monotonic_ns, &name);
+                }
+                Message::Ended { status, monotonic_ns, children_cpu_us } => {
+                    self.status = Some(status);
+                    self.ending = Some(Ending { at_ns: monotonic_ns, children_cpu_us });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) {
+        let tree = &mut self.tree;
+        let now_ns = clock::monotonic_ns();
+        self.reader.drain(&self.segment, now_ns, |origin, event| {
+            // A record may be younger than the drain that reads it.
+            tree.apply(origin, event, clock::monotonic_ns());
+        });
+    }
+
+    fn sample(&mut self, now_ns: u64) {
+        if self.config.layers.scan {
+            self.scanner.scan(&mut self.tree, Duration::from_nanos(self.config.interval_ns));
+        }
+        let sample = self.sampler.sample(&mut self.tree, now_ns, self.ram.record());
+        self.ram.add(&self.tree, &sample);
+        self.cpu.add(&sample);
+        if now_ns.saturating_sub(self.system_at_ns) >= SYSTEM_NS || self.ending.is_some() {
+            self.system_at_ns = now_ns;
+            self.facts.read_system(&self.root, now_ns, &mut self.cpu);
+        }
+        let cpu_us = crate::tree::process::cpu_us(&self.totals.own);
+        self.segment.push_sample(LiveSample {
+            monotonic_ns: now_ns,
+            main_bytes: sample.now.main,
+            descendants_bytes: sample.now.descendants,
+            combined_bytes: sample.now.combined(),
+            cpu_ns: cpu_us * 1000 + self.tree.counted_cpu_ns(),
+            processes: sample.now.processes,
+            threads: sample.now.main_threads + sample.now.descendants_threads,
+        });
+        // Ticks keep their grid; those that were missed are left out.
+        let interval = self.config.interval_ns.max(1);
+        let missed = now_ns.saturating_sub(self.next_tick_ns) / interval;
+        self.next_tick_ns += (missed + 1) * interval;
+    }
+
+    fn settle(&mut self, now_ns: u64) {
+        self.tree.settle(now_ns, pidfd::is_gone);
+        for process in self.tree.take_settled() {
+            self.totals.add(&process);
+        }
+    }
+
+    /// The report as it would be if the run ended now, for the case that everything is killed at once.
+    fn write_interim(&mut self, now_ns: u64) {
+        let age = now_ns.saturating_sub(self.start_ns);
+        self.interim_at_ns = now_ns + age.min(LONGEST_INTERIM_NS);
+        let Output::File(path) = &self.config.output else { return };
+        let mut tree = self.tree.clone();
+        tree.settle_all(now_ns);
+        let mut totals = self.totals.clone();
+        for process in tree.take_settled() {
+            totals.add(&process);
+        }
+        let report = build::report(&build::Inputs { totals: &totals, at_ns: now_ns, ..self.inputs(&tree) });
+        // A report-so-far that can't be written is no trouble yet; the final one says so.
+        let _ = write_atomically(path, render(&report, &self.config.style).as_bytes());
+    }
+
+    fn inputs<'a>(&'a self, tree: &'a Tree) -> build::Inputs<'a> {
+        build::Inputs {
+            config: &self.config,
+            facts: &self.facts,
+            tree,
+            totals: &self.totals,
+            ram: &self.ram,
+            cpu: &self.cpu,
+            start_ns: self.start_ns,
+            at_ns: 0,
+            status: self.status,
+            ending: self.ending,
+            is_finished: false,
+            dropped_events: self.segment.ring().dropped(),
+            damaged_events: self.reader.damaged(),
+            is_untrusted: self.reader.is_untrusted(),
+        }
+    }
+
+    fn finish(mut self) -> Result<(), SessionError> {
+        self.drain();
+        let now_ns = clock::monotonic_ns();
+        self.sample(now_ns);
+        let end_ns = self.ending.map_or(now_ns, |ending| ending.at_ns);
+        self.cpu.finish(end_ns);
+        self.note_survivors();
+        self.segment.close();
+        // Nobody needs the name any more, and nothing may be left behind.
+        let _ = self.segment.unlink();
+        self.settle(now_ns);
+        self.tree.settle_all(now_ns);
+        for process in self.tree.take_settled() {
+            self.totals.add(&process);
+        }
+        if let Some(peak) = self.totals.main_peak {
+            self.ram.raise_main(peak);
+        }
+        let report = build::report(&build::Inputs { at_ns: end_ns, is_finished: true, ..self.inputs(&self.tree) });
+        self.write(&render(&report, &self.config.style))
+    }
+
+    /// Block I/O of those that live on; it can't be learnt later.
+    fn note_survivors(&mut self) {
+        for id in self.tree.alive().to_vec() {
+            let Some(pid) = self.tree.get(id).and_then(|process| process.host_pid) else { continue };
+            let blocks = self.root.io_bytes(pid).map(|(read, written)| (read / 512, written / 512));
+            if let Some(process) = self.tree.get_mut(id) {
+                process.observed.blocks = blocks;
+            }
+        }
+    }
+
+    fn write(&self, text: &str) -> Result<(), SessionError> {
+        let (output, result) = match &self.config.output {
+            Output::Stderr => ("stderr".to_owned(), io::stderr().write_all(text.as_bytes())),
+            Output::Stdout => ("stdout".to_owned(), io::stdout().write_all(text.as_bytes())),
+            Output::File(path) => (path.display().to_string(), write_atomically(path, text.as_bytes())),
+        };
+        result.map_err(|source| {
+            // The run may have taken days: show the report where somebody may still see it.
+            if !matches!(self.config.output, Output::Stderr) {
+                let _ = io::stderr().write_all(text.as_bytes());
+            }
+            SessionError::Output { output, source }
+        })
+    }
+}

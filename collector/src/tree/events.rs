@@ -1,0 +1,313 @@
+//! What each event record does to the tree.
+
+use std::sync::Arc;
+
+use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_TRACER, Origin, Usage};
+
+use super::command::command_of_record;
+use super::process::{ExitRecord, Process, ReapRecord, fork_share};
+use super::usage_math::plus;
+use super::{FoundBy, Image, Key, Life, Parent, ProcessId, Tree, image_life};
+
+const KIB: u64 = 1024;
+
+impl Tree {
+    /// Take in one event. `now_ns` is CLOCK_MONOTONIC.
+    pub fn apply(&mut self, origin: &Origin, event: &Event, now_ns: u64) {
+        let key = Key { pid_ns: origin.pid_ns, pid: origin.pid };
+        match *event {
+            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names } => {
+                let skew = self.clock_skew(origin.monotonic_ns, realtime_ns, now_ns);
+                let at = self.clamp_time(origin.monotonic_ns, skew, now_ns);
+                self.start(key, origin, pidfd_inode, max_rss_kib.saturating_mul(KIB), &command_of_record(names), skew, at);
+            }
+            Event::Fork { realtime_ns, pidfd_inode, max_rss_kib, parent_pid_ns } => {
+                let skew = self.clock_skew(origin.monotonic_ns, realtime_ns, now_ns);
+                let at = self.clamp_time(origin.monotonic_ns, skew, now_ns);
+                let parent = Key { pid_ns: parent_pid_ns, pid: origin.parent };
+                self.fork(key, parent, pidfd_inode, max_rss_kib.saturating_mul(KIB), skew, at);
+            }
+            Event::Exec { vm_hwm_kib } => {
+                if let Some(process) = self.open_instance(key).and_then(|id| self.processes.get_mut(&id)) {
+                    raise(&mut process.told_peak, vm_hwm_kib.saturating_mul(KIB));
+                }
+            }
+            Event::Exit { status, vm_hwm_kib, own, children } => {
+                let hwm = (vm_hwm_kib > 0).then_some(vm_hwm_kib.saturating_mul(KIB));
+                self.exit(key, origin, ExitRecord { status, hwm, own, children, flags: origin.flags }, now_ns);
+            }
+            Event::Reaped { child, status, reaper_max_rss_kib, usage } => {
+                let reaper_peak = reaper_max_rss_kib.saturating_mul(KIB);
+                self.reaped(key, origin, child, ReapRecord { status, usage, reaper_peak }, now_ns);
+            }
+            Event::SpawnFailed { .. } => {
+                self.born += 1;
+                self.failed_spawns += 1;
+            }
+        }
+    }
+
+    /// The difference of a process's clock to ours: 0 unless its time cannot be ours (a time namespace).
+    fn clock_skew(&self, monotonic_ns: u64, realtime_ns: u64, now_ns: u64) -> i64 {
+        let frame = &self.frame;
+        if (frame.session_monotonic_ns..=now_ns).contains(&monotonic_ns) {
+            return 0;
+        }
+        let since = i128::from(realtime_ns) - i128::from(frame.session_realtime_ns);
+        let ours = i128::from(frame.session_monotonic_ns) + since;
+        i64::try_from(ours - i128::from(monotonic_ns)).unwrap_or(0)
+    }
+
+    fn clamp_time(&self, monotonic_ns: u64, skew_ns: i64, now_ns: u64) -> u64 {
+        let start = self.frame.session_monotonic_ns.min(now_ns);
+        monotonic_ns.saturating_add_signed(skew_ns).clamp(start, now_ns)
+    }
+
+    fn time_of(&self, id: Option<ProcessId>, origin: &Origin, now_ns: u64) -> u64 {
+        let skew = id.and_then(|id| self.processes.get(&id)).map_or(0, |process| process.clock_skew_ns);
+        self.clamp_time(origin.monotonic_ns, skew, now_ns)
+    }
+
+    /// The parent that a process names by its pid.
+    fn parent_of(&self, parent: Key) -> Parent {
+        if parent == (Key { pid_ns: self.frame.pid_ns, pid: self.frame.launcher_pid }) {
+            return Parent::Launcher;
+        }
+        self.open_instance(parent).map_or(Parent::Unknown, Parent::Known)
+    }
+
+    /// The live instance that a record with this pid and pidfd inode is about.
+    fn same_instance(&self, key: Key, pidfd_inode: u64) -> Option<ProcessId> {
+        let id = self.open_instance(key)?;
+        let known = self.processes.get(&id)?.pidfd_inode;
+        (known == 0 || pidfd_inode == 0 || known == pidfd_inode).then_some(id)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one record")]
+    fn start(
+        &mut self,
+        key: Key,
+        origin: &Origin,
+        pidfd_inode: u64,
+        inherited: u64,
+        command: &str,
+        skew: i64,
+        at: u64,
+    ) {
+        let known = self.same_instance(key, pidfd_inode);
+        let id = known.unwrap_or_else(|| {
+            self.end_stale(key, at);
+            // In a pid namespace of its own the parent outside is 0.
+            let parent = self.parent_of(Key { pid_ns: key.pid_ns, pid: origin.parent });
+            self.insert(key, parent, FoundBy::Preload, at)
+        });
+        if self.main.is_none() && self.processes.get(&id).is_some_and(|p| p.parent == Parent::Launcher) {
+            self.main = Some(id);
+            if let Some(process) = self.processes.get_mut(&id) {
+                process.is_main = true;
+            }
+        }
+        let group = self.new_group();
+        self.join_group(id, group);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        // ru_maxrss survives exec: where it grew since the last image started, that image's own peak made it grow.
+        let (before, forked) = match process.image {
+            Image::Loaded { inherited } => (inherited, false),
+            Image::Forked { rss_at_fork } => (rss_at_fork, true),
+            Image::Unknown | Image::Borrowed => (u64::MAX, false),
+        };
+        let peak = if inherited > before { Some(inherited) } else { process.told_peak };
+        if known.is_some() {
+            let share = match peak {
+                Some(peak) if forked => fork_share(peak, before, 0),
+                peak => peak.unwrap_or(0),
+            };
+            let life = Life { bytes: process.observed.raised_to(share), ..image_life(process, at) };
+            self.lives.push(life);
+        }
+        if let Some(peak) = peak {
+            raise(&mut process.earlier_peak, peak);
+        }
+        process.image = Image::Loaded { inherited };
+        process.image_start_ns = at;
+        process.told_peak = None;
+        process.observed.peak = 0;
+        process.observed.share = 0;
+        process.observed.private = 0;
+        process.spoke = true;
+        process.pidfd_inode = pidfd_inode;
+        process.parent_pid = origin.parent;
+        process.clock_skew_ns = skew;
+        process.static_executable = None;
+        process.args = None;
+        process.command = Arc::from(command);
+    }
+
+    fn fork(&mut self, key: Key, parent: Key, pidfd_inode: u64, rss_at_fork: u64, skew: i64, at: u64) {
+        // The only instance that it can be is one that a scan found a moment ago.
+        let known = self.same_instance(key, pidfd_inode).filter(|id| {
+            self.processes.get(id).is_some_and(|p| !p.spoke && p.image == Image::Unknown && !p.is_main)
+        });
+        let maker = self.parent_of(parent);
+        let id = known.unwrap_or_else(|| {
+            self.end_stale(key, at);
+            self.insert(key, maker, FoundBy::Preload, at)
+        });
+        let of_parent = match maker {
+            Parent::Known(parent) => self.processes.get(&parent).map(|p| (p.group, p.command.clone())),
+            _ => None,
+        };
+        if let Some((group, _)) = of_parent {
+            self.join_group(id, group);
+        }
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.parent = maker;
+        process.parent_pid = parent.pid;
+        process.start_ns = process.start_ns.min(at);
+        process.image_start_ns = at;
+        process.image = Image::Forked { rss_at_fork };
+        process.spoke = true;
+        process.pidfd_inode = pidfd_inode;
+        process.clock_skew_ns = skew;
+        if let Some((_, command)) = of_parent {
+            process.command = command;
+        }
+    }
+
+    /// A new process has this pid: whoever had it before is over, whatever was heard of it.
+    fn end_stale(&mut self, key: Key, at: u64) {
+        if let Some(old) = self.open_instance(key) {
+            self.end(old, at);
+            if let Some(process) = self.processes.get_mut(&old) {
+                process.gone_ns = Some(at);
+            }
+        }
+    }
+
+    fn exit(&mut self, key: Key, origin: &Origin, record: ExitRecord, now_ns: u64) {
+        let borrowed = record.flags & FLAG_BORROWED_MEMORY != 0;
+        // A vfork child has written nothing before: an instance that has is another one's.
+        let known = self
+            .open_instance(key)
+            .filter(|id| !borrowed || self.processes.get(id).is_some_and(|process| !process.spoke));
+        let at = self.time_of(known, origin, now_ns);
+        let id = known.unwrap_or_else(|| {
+            self.end_stale(key, at);
+            let parent = self.parent_of(Key { pid_ns: key.pid_ns, pid: origin.parent });
+            let id = self.insert(key, parent, FoundBy::Preload, at);
+            let command = match parent {
+                Parent::Known(parent) => self.processes.get(&parent).map(|p| p.command.clone()),
+                _ => None,
+            };
+            if let (Some(process), Some(command)) = (self.processes.get_mut(&id), command) {
+                process.command = command;
+            }
+            id
+        });
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.spoke = true;
+        if borrowed && process.image == Image::Unknown {
+            process.image = Image::Borrowed;
+        }
+        process.exit = Some(record);
+        self.end(id, at);
+    }
+
+    fn reaped(&mut self, reaper_key: Key, origin: &Origin, child: u32, record: ReapRecord, now_ns: u64) {
+        let by_launcher = reaper_key == (Key { pid_ns: self.frame.pid_ns, pid: self.frame.launcher_pid });
+        let reaper = if by_launcher { None } else { self.open_instance(reaper_key) };
+        let tracer = origin.flags & FLAG_TRACER != 0;
+        let at = self.time_of(reaper, origin, now_ns);
+        let child_key = Key { pid_ns: reaper_key.pid_ns, pid: child };
+        let found = self.reaped_instance(child_key, reaper, by_launcher, tracer);
+        let id = match found {
+            Some(id) => id,
+            // A tracer is told of the ends of others' children too; a late record is of one that is settled.
+            None if tracer || self.forget_unreaped(child_key) => return,
+            None => {
+                let (parent, found_by) = match reaper {
+                    Some(reaper) => (Parent::Known(reaper), FoundBy::Wait),
+                    None if by_launcher => (Parent::Launcher, FoundBy::Subreaper),
+                    None => return,
+                };
+                let id = self.insert(child_key, parent, found_by, at);
+                self.adopt(child_key, id);
+                id
+            }
+        };
+        if let Some(reaper) = reaper.and_then(|reaper| self.processes.get_mut(&reaper)) {
+            reaper.reaped_children = plus(&reaper.reaped_children, &record.usage);
+        }
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.reaped = Some(record);
+        if process.host_pid.is_none() && reaper_key.pid_ns == self.frame.pid_ns {
+            process.host_pid = Some(child);
+        }
+        if process.is_alive() {
+            self.end(id, at);
+        }
+    }
+
+    /// The process that a reaper means: the oldest unreaped one of that pid whose parent it is, or whose parent can
+    /// no longer reap it; in another pid namespace the oldest child of that reaper whose pid here is not known.
+    fn reaped_instance(
+        &self,
+        key: Key,
+        reaper: Option<ProcessId>,
+        by_launcher: bool,
+        tracer: bool,
+    ) -> Option<ProcessId> {
+        let unreaped = |process: &&Process| process.reaped.is_none();
+        let may_be = |process: &&Process| match process.parent {
+            Parent::Known(parent) => {
+                Some(parent) == reaper
+                    || (!tracer && self.processes.get(&parent).is_none_or(|parent| !parent.is_alive()))
+            }
+            Parent::Launcher => by_launcher,
+            Parent::Unknown => !tracer,
+        };
+        let of_pid = self.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
+        if let Some(process) = of_pid.filter(unreaped).find(may_be) {
+            return Some(process.id);
+        }
+        let reaper = reaper?;
+        self.alive
+            .iter()
+            .chain(&self.ended)
+            .filter_map(|id| self.processes.get(id))
+            .filter(|process| process.parent == Parent::Known(reaper) && process.host_pid.is_none())
+            .filter(|process| process.key.pid_ns != key.pid_ns)
+            .find(unreaped)
+            .map(|process| process.id)
+    }
+
+    /// Processes that named a parent which nobody knew: it is known now.
+    fn adopt(&mut self, parent: Key, id: ProcessId) {
+        for other in self.alive.iter().chain(&self.ended) {
+            if let Some(process) = self.processes.get_mut(other)
+                && process.parent == Parent::Unknown
+                && process.parent_pid == parent.pid
+                && process.key.pid_ns == parent.pid_ns
+                && process.id != id
+            {
+                process.parent = Parent::Known(id);
+            }
+        }
+    }
+
+    /// Whether this pid was settled without a REAPED record; if so, one may come.
+    fn forget_unreaped(&mut self, key: Key) -> bool {
+        let Some(position) = self.unreaped.iter().position(|old| *old == key) else { return false };
+        self.unreaped.remove(position);
+        true
+    }
+}
+
+fn raise(peak: &mut Option<u64>, to: u64) {
+    *peak = Some(peak.map_or(to, |peak| peak.max(to)));
+}
+
+/// The sum that stands for a child of which nobody recorded the reaping.
+pub(super) fn total_of(own: &Usage, process: &Process) -> Usage {
+    process.exit.map_or(*own, |exit| plus(own, &exit.children))
+}

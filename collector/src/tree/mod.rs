@@ -1,0 +1,414 @@
+//! Who is who, who made whom, and who ended how: the processes of the run, from the events of all layers.
+//!
+//! Events come in ([`Tree::apply`], [`Tree::found_in_proc`], ...); out come ended lives ([`Life`], for the RAM over
+//! time) and settled processes ([`Settled`], with their final figures). A process is settled and forgotten as soon
+//! as nothing more can be learnt of it, so a run of a million processes needs no more memory than a run of ten.
+//!
+//! Whatever a record says is a claim: an impossible one may produce a wrong process, never a panic, a loop or
+//! memory without bound.
+
+pub mod command;
+mod events;
+pub mod process;
+mod settle;
+mod usage_math;
+
+pub(crate) use usage_math::plus;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+pub use process::{FoundBy, Image, ImageGroup, Key, Parent, Process, ProcessId, Quality};
+pub use settle::Settled;
+
+use process::Observed;
+
+/// The constants of the run that the tree needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame {
+    /// The launcher's pid.
+    pub launcher_pid: u32,
+    /// Inode of the launcher's (and the collector's) pid namespace.
+    pub pid_ns: u32,
+    /// CLOCK_MONOTONIC at the session's start, nanoseconds.
+    pub session_monotonic_ns: u64,
+    /// CLOCK_REALTIME at the session's start, nanoseconds.
+    pub session_realtime_ns: u64,
+    /// Bytes of a page.
+    pub page: u64,
+    /// Microseconds of a clock tick.
+    pub tick_us: u64,
+}
+
+/// What held memory, or counted as a process, for a time that no pair of samples spans.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Life {
+    /// A whole process, to be counted; else its memory, or that of one of its images.
+    pub is_process: bool,
+    /// The command's first process?
+    pub is_main: bool,
+    /// Who it was.
+    pub id: ProcessId,
+    /// Its pid.
+    pub pid: u32,
+    /// Its command name.
+    pub command: Arc<str>,
+    /// From when, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// To when.
+    pub end_ns: u64,
+    /// Its share of the tree's RAM at its largest since it was last sampled, bytes.
+    pub bytes: u64,
+    /// When its CPU time was last counted.
+    pub counted_at_ns: u64,
+    /// CPU time since then, nanoseconds.
+    pub cpu_ns: u64,
+    /// Threads, as far as known.
+    pub threads: u64,
+}
+
+/// Members of an image group, oldest first, and how often that changed.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    /// Live processes that share the image.
+    pub members: Vec<ProcessId>,
+    /// Counts changes: a proportional set size is only good for one epoch.
+    pub epoch: u64,
+}
+
+/// The processes of a run.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    frame: Frame,
+    processes: HashMap<ProcessId, Process>,
+    /// Instances that are not settled, oldest first.
+    index: HashMap<Key, Vec<ProcessId>>,
+    groups: HashMap<ImageGroup, Group>,
+    alive: Vec<ProcessId>,
+    ended: Vec<ProcessId>,
+    lives: Vec<Life>,
+    settled: Vec<Settled>,
+    /// Pids that were settled without a REAPED record, which may still come late.
+    unreaped: VecDeque<Key>,
+    next_id: u64,
+    next_group: u64,
+    main: Option<ProcessId>,
+    born: u64,
+    failed_spawns: u64,
+    autoreaped: u64,
+}
+
+/// How many pids are remembered that may still get a late REAPED record.
+const UNREAPED_KEPT: usize = 4096;
+
+impl Tree {
+    /// An empty tree.
+    #[must_use]
+    pub fn new(frame: Frame) -> Self {
+        Self {
+            frame,
+            processes: HashMap::new(),
+            index: HashMap::new(),
+            groups: HashMap::new(),
+            alive: Vec::new(),
+            ended: Vec::new(),
+            lives: Vec::new(),
+            settled: Vec::new(),
+            unreaped: VecDeque::new(),
+            next_id: 0,
+            next_group: 0,
+            main: None,
+            born: 0,
+            failed_spawns: 0,
+            autoreaped: 0,
+        }
+    }
+
+    /// The constants of the run.
+    #[must_use]
+    pub fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    /// A process that is not settled.
+    #[must_use]
+    pub fn get(&self, id: ProcessId) -> Option<&Process> {
+        self.processes.get(&id)
+    }
+
+    /// A process that is not settled.
+    pub fn get_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
+        self.processes.get_mut(&id)
+    }
+
+    /// The live processes, oldest first.
+    #[must_use]
+    pub fn alive(&self) -> &[ProcessId] {
+        &self.alive
+    }
+
+    /// A live image group.
+    #[must_use]
+    pub fn group(&self, group: ImageGroup) -> Option<&Group> {
+        self.groups.get(&group)
+    }
+
+    /// Processes that ever lived, as far as known.
+    #[must_use]
+    pub fn born(&self) -> u64 {
+        self.born
+    }
+
+    /// Children of posix_spawn that could not exec. They are in [`Tree::born`], and have no figures of their own.
+    #[must_use]
+    pub fn failed_spawns(&self) -> u64 {
+        self.failed_spawns
+    }
+
+    /// Processes that the kernel reaped because their parent ignores SIGCHLD.
+    #[must_use]
+    pub fn autoreaped(&self) -> u64 {
+        self.autoreaped
+    }
+
+    /// CPU time of the unsettled that was counted so far, nanoseconds.
+    #[must_use]
+    pub fn counted_cpu_ns(&self) -> u64 {
+        self.processes.values().map(|process| process.counted_cpu_ns).sum()
+    }
+
+    /// Lives that ended since this was last asked.
+    pub fn take_lives(&mut self) -> Vec<Life> {
+        std::mem::take(&mut self.lives)
+    }
+
+    /// How many are waiting to be taken.
+    #[must_use]
+    pub fn lives_waiting(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// Processes that were settled since this was last asked.
+    pub fn take_settled(&mut self) -> Vec<Settled> {
+        std::mem::take(&mut self.settled)
+    }
+
+    /// The launcher's word on the command's first process.
+    pub fn set_main(&mut self, pid: u32, start_ns: u64, command: &str) {
+        let key = Key { pid_ns: self.frame.pid_ns, pid };
+        let id = match self.main {
+            Some(id) => id,
+            None => match self.open_instance(key) {
+                Some(id) => id,
+                None => self.insert(key, Parent::Launcher, FoundBy::Subreaper, start_ns),
+            },
+        };
+        self.main = Some(id);
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.is_main = true;
+            process.start_ns = start_ns.min(process.start_ns);
+            process.counted_at_ns = process.counted_at_ns.max(start_ns);
+            if !process.spoke {
+                process.command = Arc::from(command);
+            }
+        }
+    }
+
+    /// A live process with this pid, the youngest if there are several claims.
+    #[must_use]
+    pub fn open_instance(&self, key: Key) -> Option<ProcessId> {
+        let of_pid = self.index.get(&key)?;
+        of_pid.iter().rev().copied().find(|id| self.processes.get(id).is_some_and(Process::is_alive))
+    }
+
+    /// Whether this pid and pidfd inode belong to a process that is not settled, be it dead.
+    #[must_use]
+    pub fn knows(&self, key: Key, pidfd_inode: u64) -> bool {
+        let of_pid = self.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
+        of_pid.rev().any(|process| {
+            let same = process.pidfd_inode == pidfd_inode;
+            same || (process.is_alive() && (process.pidfd_inode == 0 || pidfd_inode == 0))
+        })
+    }
+
+    /// A child that /proc shows below a known process.
+    pub fn found_in_proc(&mut self, child: &FoundInProc) -> ProcessId {
+        let parent = Parent::Known(child.parent);
+        let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.host_pid = Some(child.host_pid);
+            process.pidfd_inode = child.pidfd_inode;
+        }
+        if child.key.pid_ns != self.frame.pid_ns {
+            self.index.entry(Key { pid_ns: self.frame.pid_ns, pid: child.host_pid }).or_default().push(id);
+        }
+        id
+    }
+
+    /// /proc told which of our pids a process of another pid namespace has.
+    pub fn set_host_pid(&mut self, id: ProcessId, host_pid: u32) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if process.host_pid.is_none() {
+            process.host_pid = Some(host_pid);
+            self.index.entry(Key { pid_ns: self.frame.pid_ns, pid: host_pid }).or_default().push(id);
+        }
+    }
+
+    /// What a sample saw of a live process.
+    pub fn observe(&mut self, id: ProcessId, observed: Observed) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.observed = observed;
+        }
+    }
+
+    /// A sample found that a process no longer runs: it is a zombie, or not there at all.
+    pub fn observe_end(&mut self, id: ProcessId, now_ns: u64, gone: bool) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if gone && process.gone_ns.is_none() {
+            process.gone_ns = Some(now_ns);
+        }
+        if process.is_alive() {
+            self.end(id, now_ns);
+        }
+    }
+
+    fn insert(&mut self, key: Key, parent: Parent, found_by: FoundBy, start_ns: u64) -> ProcessId {
+        let id = ProcessId(self.next_id);
+        self.next_id += 1;
+        self.born += 1;
+        let group = self.new_group();
+        let process = Process {
+            id,
+            key,
+            host_pid: (key.pid_ns == self.frame.pid_ns).then_some(key.pid),
+            pidfd_inode: 0,
+            parent,
+            parent_pid: 0,
+            found_by,
+            spoke: false,
+            is_main: false,
+            start_ns,
+            end_ns: None,
+            gone_ns: None,
+            clock_skew_ns: 0,
+            command: Arc::from("(unseen)"),
+            args: None,
+            static_executable: None,
+            image: Image::Unknown,
+            group,
+            image_start_ns: start_ns,
+            told_peak: None,
+            earlier_peak: None,
+            exit: None,
+            reaped: None,
+            reaped_children: gpu_track_abi::record::Usage::default(),
+            unreaped_children: gpu_track_abi::record::Usage::default(),
+            unreaped_count: 0,
+            observed: Observed::default(),
+            counted_cpu_ns: 0,
+            counted_at_ns: start_ns,
+        };
+        self.processes.insert(id, process);
+        self.index.entry(key).or_default().push(id);
+        self.alive.push(id);
+        self.groups.entry(group).or_default().members.push(id);
+        id
+    }
+
+    fn new_group(&mut self) -> ImageGroup {
+        self.next_group += 1;
+        ImageGroup(self.next_group)
+    }
+
+    fn leave_group(&mut self, id: ProcessId, group: ImageGroup) {
+        if let Some(members) = self.groups.get_mut(&group) {
+            members.members.retain(|member| *member != id);
+            members.epoch += 1;
+            if members.members.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
+    }
+
+    fn join_group(&mut self, id: ProcessId, group: ImageGroup) {
+        let Some(old) = self.processes.get(&id).map(|process| process.group) else { return };
+        self.leave_group(id, old);
+        let members = self.groups.entry(group).or_default();
+        members.members.push(id);
+        members.epoch += 1;
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.group = group;
+        }
+    }
+
+    /// A process is over: its life goes to whoever adds up RAM and CPU over time.
+    fn end(&mut self, id: ProcessId, at_ns: u64) {
+        let tick_us = self.frame.tick_us;
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let end_ns = at_ns.max(process.start_ns);
+        process.end_ns = Some(end_ns);
+        let own = process.own(tick_us);
+        let cpu_ns = process::cpu_us(&own.usage).saturating_mul(1000);
+        let memory = Life { bytes: process.share_since_sample(self.frame.page), ..image_life(process, end_ns) };
+        self.lives.push(Life {
+            counted_at_ns: process.counted_at_ns,
+            cpu_ns: cpu_ns.saturating_sub(process.counted_cpu_ns),
+            ..process_life(process, end_ns)
+        });
+        self.lives.push(memory);
+        process.counted_cpu_ns = process.counted_cpu_ns.max(cpu_ns);
+        let group = process.group;
+        self.leave_group(id, group);
+        self.alive.retain(|alive| *alive != id);
+        self.ended.push(id);
+    }
+}
+
+/// The life of a process's image up to now, still without bytes.
+fn image_life(process: &Process, end_ns: u64) -> Life {
+    Life {
+        is_process: false,
+        start_ns: process.image_start_ns.max(process.observed.at_ns),
+        ..process_life(process, end_ns)
+    }
+}
+
+/// The life of a process up to now, still without CPU time.
+fn process_life(process: &Process, end_ns: u64) -> Life {
+    Life {
+        is_process: true,
+        is_main: process.is_main,
+        id: process.id,
+        pid: process.host_pid.unwrap_or(process.key.pid),
+        command: process.command.clone(),
+        start_ns: process.start_ns,
+        end_ns,
+        bytes: 0,
+        counted_at_ns: end_ns,
+        cpu_ns: 0,
+        threads: process.observed.threads.max(1),
+    }
+}
+
+impl Process {
+    /// What a process that started since the last sample adds to the time until now: itself, and its memory.
+    #[must_use]
+    pub fn lives_until(&self, now_ns: u64, bytes: u64) -> [Life; 2] {
+        [process_life(self, now_ns), Life { bytes, ..image_life(self, now_ns) }]
+    }
+}
+
+/// A process that was found by looking at /proc.
+#[derive(Debug, Clone)]
+pub struct FoundInProc {
+    /// Its pid as itself sees it.
+    pub key: Key,
+    /// Its pid as we see it.
+    pub host_pid: u32,
+    /// The known process whose child it is.
+    pub parent: ProcessId,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub start_ns: u64,
+    /// Inode of a pidfd of it, or 0.
+    pub pidfd_inode: u64,
+}

@@ -1,0 +1,381 @@
+//! One process: what is known of it so far, and what may be concluded when it is over.
+
+use std::sync::Arc;
+
+use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS, Usage};
+
+use super::usage_math::{minus, plus};
+use crate::report::model::Exit;
+
+/// A process of this run. Never used twice, unlike a pid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId(pub u64);
+
+/// Processes whose memory may be shared copy-on-write: an image and its fork children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ImageGroup(pub u64);
+
+/// A pid in a pid namespace (its inode).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Inode of the namespace.
+    pub pid_ns: u32,
+    /// The pid there.
+    pub pid: u32,
+}
+
+/// Who made a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parent {
+    /// The launcher: it is the command's first process, or was reparented before it could say more.
+    Launcher,
+    /// A process of the tree (which may be settled already).
+    Known(ProcessId),
+    /// Nobody that we know.
+    Unknown,
+}
+
+/// The layer that found a process first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoundBy {
+    /// Its own record.
+    Preload,
+    /// Its reaper's record.
+    Wait,
+    /// The launcher, as its parent or as subreaper.
+    Subreaper,
+    /// Looking at /proc.
+    Scan,
+}
+
+/// What a process runs, as far as its memory goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Image {
+    /// A copy of its parent's memory, of which it had this much at the fork.
+    Forked {
+        /// RSS at the fork, bytes.
+        rss_at_fork: u64,
+    },
+    /// A program that announced itself.
+    Loaded {
+        /// ru_maxrss that it inherited over exec, bytes.
+        inherited: u64,
+    },
+    /// It never said anything.
+    Unknown,
+    /// Its parent's memory itself (vfork).
+    Borrowed,
+}
+
+/// How a figure is known, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Quality {
+    /// The kernel's own figure at the end.
+    Exact,
+    /// The last sample.
+    Sampled,
+    /// Nothing, or an upper bound only.
+    Unknown,
+}
+
+/// An EXIT record.
+#[derive(Debug, Clone, Copy)]
+pub struct ExitRecord {
+    /// Argument of exit.
+    pub status: i32,
+    /// VmHWM, bytes, if it was read.
+    pub hwm: Option<u64>,
+    /// RUSAGE_SELF.
+    pub own: Usage,
+    /// RUSAGE_CHILDREN.
+    pub children: Usage,
+    /// `FLAG_*`.
+    pub flags: u8,
+}
+
+/// A REAPED record, seen from the child.
+#[derive(Debug, Clone, Copy)]
+pub struct ReapRecord {
+    /// Wait status.
+    pub status: i32,
+    /// The child and what it waited for.
+    pub usage: Usage,
+    /// The reaper's ru_maxrss, bytes.
+    pub reaper_peak: u64,
+}
+
+/// What sampling saw last.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Observed {
+    /// When, CLOCK_MONOTONIC nanoseconds; 0: never.
+    pub at_ns: u64,
+    /// CPU clock, nanoseconds.
+    pub cpu_ns: Option<u64>,
+    /// User part of it, clock ticks.
+    pub user_ticks: u64,
+    /// System part of it, clock ticks.
+    pub system_ticks: u64,
+    /// RSS, bytes.
+    pub rss: u64,
+    /// The largest RSS or VmHWM seen, bytes.
+    pub peak: u64,
+    /// Its share of the tree's RAM, bytes.
+    pub share: u64,
+    /// The part of it that no other process has, bytes.
+    pub private: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// Block input and output of the process and what it waited for, 512-byte units; read at the run's end only.
+    pub blocks: Option<(u64, u64)>,
+}
+
+/// A process.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// Its name in this run.
+    pub id: ProcessId,
+    /// Its pid as itself sees it.
+    pub key: Key,
+    /// Its pid as we see it; `None` in another pid namespace until /proc told.
+    pub host_pid: Option<u32>,
+    /// Inode of a pidfd of it; 0: unknown.
+    pub pidfd_inode: u64,
+    /// Who made it.
+    pub parent: Parent,
+    /// Its parent's pid as told when it started.
+    pub parent_pid: u32,
+    /// Who found it.
+    pub found_by: FoundBy,
+    /// It wrote a record itself.
+    pub spoke: bool,
+    /// It is the command's first process.
+    pub is_main: bool,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub start_ns: u64,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub end_ns: Option<u64>,
+    /// When it was first found to be no longer in /proc.
+    pub gone_ns: Option<u64>,
+    /// To be added to its clock to get ours (time namespaces).
+    pub clock_skew_ns: i64,
+    /// Base name, with the script's where it is an interpreter.
+    pub command: Arc<str>,
+    /// Arguments, if it lived long enough to be asked.
+    pub args: Option<Vec<String>>,
+    /// Its executable, if that has no dynamic loader.
+    pub static_executable: Option<String>,
+    /// What it runs.
+    pub image: Image,
+    /// Who shares its memory.
+    pub group: ImageGroup,
+    /// When that began, CLOCK_MONOTONIC nanoseconds.
+    pub image_start_ns: u64,
+    /// VmHWM that the image told before an exec, bytes.
+    pub told_peak: Option<u64>,
+    /// Peak RSS of earlier images, bytes.
+    pub earlier_peak: Option<u64>,
+    /// Its own word at its end.
+    pub exit: Option<ExitRecord>,
+    /// Its reaper's word.
+    pub reaped: Option<ReapRecord>,
+    /// Sum of what it reaped itself.
+    pub reaped_children: Usage,
+    /// Sum of what its children used that ended without anybody's record of their reaping.
+    pub unreaped_children: Usage,
+    /// How many those are.
+    pub unreaped_count: u64,
+    /// What sampling saw.
+    pub observed: Observed,
+    /// CPU time already counted into windows, nanoseconds.
+    pub counted_cpu_ns: u64,
+    /// When that was.
+    pub counted_at_ns: u64,
+}
+
+/// CPU time and the other sums of one process without its children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Own {
+    /// The figures; `max_rss_kib` has no meaning here.
+    pub usage: Usage,
+    /// How they are known.
+    pub quality: Quality,
+}
+
+impl Process {
+    /// Whether nothing says that it is over.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.end_ns.is_none()
+    }
+
+    /// What it used itself, its children taken off.
+    #[must_use]
+    pub fn own(&self, tick_us: u64) -> Own {
+        let exact = |usage| Own { usage, quality: Quality::Exact };
+        match (&self.reaped, &self.exit) {
+            // wait4 gives the child and all descendants that it waited for; at its end it said how much that was.
+            (Some(reaped), Some(exit)) => {
+                let own = minus(&reaped.usage, &exit.children);
+                // A record of another process under the same pid would give less than it said itself.
+                exact(if own.user_us + own.system_us < cpu_us(&exit.own) / 2 { exit.own } else { own })
+            }
+            (Some(reaped), None) => {
+                exact(minus(&minus(&reaped.usage, &self.reaped_children), &self.unreaped_children))
+            }
+            (None, Some(exit)) => exact(exit.own),
+            (None, None) => match self.observed.cpu_ns {
+                Some(ns) => Own { usage: self.observed_usage(ns, tick_us), quality: Quality::Sampled },
+                None => Own { usage: Usage::default(), quality: Quality::Unknown },
+            },
+        }
+    }
+
+    /// The last sample in the form of a usage. The clock is exact; the split into user and system follows the ticks.
+    fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Usage {
+        let observed = &self.observed;
+        let (user, system) = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);
+        let cpu_us = cpu_ns / 1000;
+        let user_us = match user + system {
+            0 => cpu_us,
+            ticks => (u128::from(cpu_us) * u128::from(user) / u128::from(ticks)) as u64,
+        };
+        // The kernel's counters hold the waited-for children too.
+        let (input, output) = observed.blocks.unwrap_or((0, 0));
+        Usage {
+            user_us,
+            system_us: cpu_us - user_us,
+            minor_faults: observed.minor_faults,
+            major_faults: observed.major_faults,
+            input_blocks: input.saturating_sub(self.reaped_children.input_blocks),
+            output_blocks: output.saturating_sub(self.reaped_children.output_blocks),
+            ..Usage::default()
+        }
+    }
+
+    /// What the process says of its waited-for children beyond what is known of those.
+    #[must_use]
+    pub fn unattributed_us(&self) -> u64 {
+        let Some(exit) = &self.exit else { return 0 };
+        let known = plus(&self.reaped_children, &self.unreaped_children);
+        cpu_us(&exit.children).saturating_sub(cpu_us(&known))
+    }
+
+    /// Whether children of it vanished without account: it ignores SIGCHLD, or says less of its children than those
+    /// say themselves.
+    #[must_use]
+    pub fn autoreaped(&self) -> bool {
+        const DOUBT_US: u64 = 20_000;
+        let Some(exit) = &self.exit else { return false };
+        let known = plus(&self.reaped_children, &self.unreaped_children);
+        self.unreaped_count > 0
+            && (exit.flags & FLAG_AUTOREAP != 0 || cpu_us(&known) > cpu_us(&exit.children) + DOUBT_US)
+    }
+
+    /// Its peak RSS over all its images, bytes, and how that is known. Never its parent's: ru_maxrss survives exec,
+    /// so it says something of the last image only where it grew beyond what that image inherited.
+    #[must_use]
+    pub fn peak(&self) -> (Option<u64>, Quality) {
+        let (last, quality) = self.peak_of_last_image();
+        (last.into_iter().chain(self.earlier_peak).max(), quality)
+    }
+
+    fn peak_of_last_image(&self) -> (Option<u64>, Quality) {
+        let observed = (self.observed.peak > 0).then_some(self.observed.peak);
+        let otherwise = || match observed {
+            Some(peak) => (Some(peak), Quality::Sampled),
+            None => (None, Quality::Unknown),
+        };
+        match (&self.exit, self.image) {
+            (Some(exit), _) if exit.flags & FLAG_BORROWED_MEMORY != 0 => (None, Quality::Exact),
+            (_, Image::Borrowed) => (None, Quality::Exact),
+            (Some(exit), image) => {
+                let max = exit.own.max_rss_kib.saturating_mul(1024);
+                match image {
+                    Image::Loaded { inherited } if exit.flags & FLAG_IMAGE != 0 && max <= inherited => {
+                        exit.hwm.map_or_else(otherwise, |hwm| (Some(hwm), Quality::Exact))
+                    }
+                    Image::Loaded { .. } | Image::Forked { .. } => (Some(max), Quality::Exact),
+                    Image::Unknown | Image::Borrowed => otherwise(),
+                }
+            }
+            (None, image) => {
+                let Some(reaped) = &self.reaped else { return otherwise() };
+                // A maximum over the child and all that it waited for.
+                let max = reaped.usage.max_rss_kib.saturating_mul(1024);
+                let of_children = self.reaped_children.max_rss_kib.max(self.unreaped_children.max_rss_kib) * 1024;
+                let own = max > of_children
+                    && match image {
+                        Image::Loaded { inherited } => max > inherited,
+                        Image::Forked { rss_at_fork } => max >= rss_at_fork,
+                        // Without a START: a spawned child inherits at most what its parent had.
+                        Image::Unknown => max > reaped.reaper_peak,
+                        Image::Borrowed => false,
+                    };
+                if own { (Some(max), Quality::Exact) } else { otherwise() }
+            }
+        }
+    }
+
+    /// How it ended.
+    #[must_use]
+    pub fn exit_status(&self) -> Exit {
+        match (&self.reaped, &self.exit) {
+            (Some(reaped), _) => exit_of_wait_status(reaped.status),
+            (None, Some(exit)) if exit.flags & FLAG_NO_STATUS == 0 => {
+                Exit { code: Some(exit.status & 0xff), signal: None }
+            }
+            _ => Exit::default(),
+        }
+    }
+
+    /// Its memory's part in the tree's RAM since it was last sampled, at most: the peak of its image if that is more
+    /// than was seen; for a fork child only what it does not share with its parent.
+    #[must_use]
+    pub fn share_since_sample(&self, page: u64) -> u64 {
+        let (peak, quality) = self.peak_of_last_image();
+        let peak = peak.filter(|_| quality == Quality::Exact).unwrap_or(0);
+        let faults = self.exit.map_or(0, |exit| exit.own.minor_faults);
+        self.observed.raised_to(match self.image {
+            Image::Forked { rss_at_fork } => fork_share(peak, rss_at_fork, faults.saturating_mul(page)),
+            _ => peak,
+        })
+    }
+}
+
+/// What a fork child does not share with its parent: the pages that it touched since (copied or new), or at least
+/// what it grew by (a huge page is one fault); never more than it has.
+#[must_use]
+pub fn fork_share(rss: u64, rss_at_fork: u64, faulted: u64) -> u64 {
+    rss.min(faulted.max(rss.saturating_sub(rss_at_fork)))
+}
+
+/// CPU time of a usage, microseconds.
+#[must_use]
+pub fn cpu_us(usage: &Usage) -> u64 {
+    usage.user_us.saturating_add(usage.system_us)
+}
+
+/// Exit code or signal of a wait status.
+#[must_use]
+pub fn exit_of_wait_status(status: i32) -> Exit {
+    if libc::WIFEXITED(status) {
+        Exit { code: Some(libc::WEXITSTATUS(status)), signal: None }
+    } else if libc::WIFSIGNALED(status) {
+        Exit { code: None, signal: Some(libc::WTERMSIG(status)) }
+    } else {
+        Exit::default()
+    }
+}
+
+impl Observed {
+    /// The share of the tree's RAM where the image's `share` turned out to be this at some time: more than what was
+    /// seen only if it is beyond the peak that was already known at the last sample.
+    #[must_use]
+    pub fn raised_to(&self, share: u64) -> u64 {
+        if share > self.peak { share.max(self.share) } else { self.share }
+    }
+}

@@ -1,0 +1,184 @@
+//! When nothing more can be learnt of a process: its final figures, and its way out of the tree.
+
+use std::sync::Arc;
+
+use gpu_track_abi::record::Usage;
+
+use super::events::total_of;
+use super::process::Own;
+use super::usage_math::plus;
+use super::{FoundBy, Parent, Process, ProcessId, Quality, Tree, UNREAPED_KEPT};
+use crate::report::model::Exit;
+
+/// How long after it left /proc a process may still get a REAPED record: its reaper writes it after the kernel let
+/// go of the pid.
+const GRACE_NS: u64 = 200_000_000;
+
+/// How long a process of another pid namespace that nobody reaps is kept after its end.
+const UNSEEN_GRACE_NS: u64 = 2_000_000_000;
+
+/// The final word on a process.
+#[derive(Debug, Clone)]
+pub struct Settled {
+    /// Its pid as the launcher sees it, else as itself saw it.
+    pub pid: u32,
+    /// Its parent's pid.
+    pub parent_pid: Option<u32>,
+    /// The command's first process?
+    pub is_main: bool,
+    /// Still alive at the end of the run.
+    pub still_running: bool,
+    /// Command name.
+    pub command: Arc<str>,
+    /// Arguments, where known.
+    pub args: Option<Vec<String>>,
+    /// What it used itself.
+    pub own: Usage,
+    /// How that is known.
+    pub quality: Quality,
+    /// Its peak RSS, bytes.
+    pub peak: Option<u64>,
+    /// How that is known.
+    pub peak_quality: Quality,
+    /// From start to end, nanoseconds.
+    pub wall_ns: u64,
+    /// How it ended.
+    pub exit: Exit,
+    /// It wrote a record itself.
+    pub spoke: bool,
+    /// Who found it first.
+    pub found_by: FoundBy,
+    /// It carried the session without being a known descendant.
+    pub joined: bool,
+    /// Its executable, if that has no dynamic loader.
+    pub static_executable: Option<String>,
+    /// CPU time that it reported of its children beyond what is known of those, microseconds.
+    pub unattributed_us: u64,
+}
+
+impl Tree {
+    /// Settle ended processes that nobody will say more of. `is_gone` tells whether /proc has no such pid any more.
+    pub fn settle(&mut self, now_ns: u64, mut is_gone: impl FnMut(u32) -> bool) {
+        let mut unreaped = Vec::new();
+        let mut reaped = Vec::new();
+        for id in &self.ended {
+            let Some(process) = self.processes.get_mut(id) else { continue };
+            if process.reaped.is_some() {
+                reaped.push(*id);
+                continue;
+            }
+            if process.gone_ns.is_none() && process.host_pid.is_some_and(&mut is_gone) {
+                process.gone_ns = Some(now_ns);
+            }
+            unreaped.push(*id);
+        }
+        // Children before parents: what nobody reaped is taken off its parent's sums.
+        unreaped.retain(|id| self.is_over(*id, now_ns));
+        for id in unreaped.into_iter().chain(reaped) {
+            self.settle_one(id, now_ns);
+        }
+        self.ended.retain(|id| self.processes.contains_key(id));
+    }
+
+    /// Whether an ended process without a REAPED record will never get one.
+    fn is_over(&self, id: ProcessId, now_ns: u64) -> bool {
+        let Some(process) = self.processes.get(&id) else { return false };
+        let parent_is_over = match process.parent {
+            Parent::Known(parent) => self.processes.get(&parent).is_none_or(|p| p.reaped.is_some()),
+            Parent::Launcher | Parent::Unknown => false,
+        };
+        match (process.gone_ns, process.end_ns, process.host_pid) {
+            (Some(gone), ..) => parent_is_over || now_ns.saturating_sub(gone) >= GRACE_NS,
+            (None, Some(end), None) => now_ns.saturating_sub(end) >= UNSEEN_GRACE_NS,
+            _ => false,
+        }
+    }
+
+    /// The end of the run: settle all, the living as they are.
+    pub fn settle_all(&mut self, now_ns: u64) {
+        // Children before parents: youngest first.
+        let mut ids: Vec<_> = self.processes.keys().copied().collect();
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        for id in ids {
+            self.settle_one(id, now_ns);
+        }
+        self.alive.clear();
+        self.ended.clear();
+    }
+
+    fn settle_one(&mut self, id: ProcessId, now_ns: u64) {
+        let Some(process) = self.processes.remove(&id) else { return };
+        let own = process.own(self.frame.tick_us);
+        self.charge_parent(&process, &own);
+        if process.autoreaped() {
+            self.autoreaped += process.unreaped_count;
+        }
+        self.drop_from_lists(&process);
+        let (peak, peak_quality) = process.peak();
+        let joined = process.parent == Parent::Unknown && !process.is_main;
+        let unattributed_us = process.unattributed_us();
+        self.settled.push(Settled {
+            pid: process.host_pid.unwrap_or(process.key.pid),
+            parent_pid: self.parent_pid(&process),
+            is_main: process.is_main,
+            still_running: process.end_ns.is_none(),
+            wall_ns: process.end_ns.unwrap_or(now_ns).saturating_sub(process.start_ns),
+            exit: process.exit_status(),
+            spoke: process.spoke,
+            found_by: process.found_by,
+            joined,
+            own: own.usage,
+            quality: own.quality,
+            peak,
+            peak_quality,
+            unattributed_us,
+            command: process.command,
+            args: process.args,
+            static_executable: process.static_executable,
+        });
+    }
+
+    /// Who ended without a record of its reaping was still waited for by somebody (inside libc, or by a raw system
+    /// call), unless its parent ignores SIGCHLD.
+    fn charge_parent(&mut self, process: &Process, own: &Own) {
+        if process.reaped.is_some() || process.end_ns.is_none() {
+            return;
+        }
+        if self.unreaped.len() >= UNREAPED_KEPT {
+            self.unreaped.pop_front();
+        }
+        self.unreaped.push_back(process.key);
+        let Parent::Known(parent) = process.parent else { return };
+        if let Some(parent) = self.processes.get_mut(&parent) {
+            parent.unreaped_children = plus(&parent.unreaped_children, &total_of(&own.usage, process));
+            parent.unreaped_count += 1;
+        }
+    }
+
+    fn parent_pid(&self, process: &Process) -> Option<u32> {
+        match process.parent {
+            Parent::Launcher => Some(self.frame.launcher_pid),
+            Parent::Known(id) => match self.processes.get(&id) {
+                Some(parent) => parent.host_pid,
+                None => Some(process.parent_pid).filter(|pid| *pid != 0),
+            },
+            Parent::Unknown => Some(process.parent_pid).filter(|pid| *pid != 0),
+        }
+    }
+
+    fn drop_from_lists(&mut self, process: &Process) {
+        let id = process.id;
+        if process.is_alive() {
+            self.leave_group(id, process.group);
+        }
+        let host_key = process.host_pid.map(|pid| super::Key { pid_ns: self.frame.pid_ns, pid });
+        for key in [Some(process.key), host_key].into_iter().flatten() {
+            if let Some(of_pid) = self.index.get_mut(&key) {
+                of_pid.retain(|other| *other != id);
+                if of_pid.is_empty() {
+                    self.index.remove(&key);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Maxima, means and sums: what the samples and the settled processes add up to.
+
+mod cpu;
+mod ram;
+mod totals;
+
+pub use cpu::CpuUsage;
+pub use ram::{MaxRss, PeakMoment, RamUsage};
+pub use totals::Totals;

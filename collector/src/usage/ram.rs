@@ -1,0 +1,266 @@
+//! RAM over time: the largest and the mean of the tree's RAM, processes and threads at once.
+//!
+//! Between two samples lies a window. Who lived at both ends counts with the smaller of its two shares all through
+//! it; who was there in part only counts for exactly that time, with its exact peak if it ended. So a process that
+//! no sample saw is not lost, and nothing is counted at a time when it did not exist.
+
+use crate::report::model::Holder;
+use crate::sampler::memory::Sums;
+use crate::sampler::{Record, Sample};
+use crate::tree::{Life, Tree};
+
+/// Most holders of a peak that are kept.
+const HOLDERS: usize = 10;
+
+/// The tree's RAM at its largest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeakMoment {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// Bytes.
+    pub combined: u64,
+    /// Who held most of it.
+    pub holders: Vec<Holder>,
+}
+
+/// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MaxRss {
+    /// Private and shared.
+    pub total: u64,
+    /// Private.
+    pub private: u64,
+    /// Shared.
+    pub shared: u64,
+}
+
+impl MaxRss {
+    fn raise(&mut self, total: u64, private: u64) {
+        self.total = self.total.max(total);
+        self.private = self.private.max(private.min(total));
+        self.shared = self.shared.max(total.saturating_sub(private));
+    }
+}
+
+/// RAM, processes and threads over time.
+#[derive(Debug, Clone, Default)]
+pub struct RamUsage {
+    /// The first process.
+    pub main: MaxRss,
+    /// The others.
+    pub descendants: MaxRss,
+    /// All.
+    pub combined: MaxRss,
+    /// Byte-seconds of the first process.
+    main_byte_s: f64,
+    /// Byte-seconds of the others.
+    descendants_byte_s: f64,
+    /// When it was most.
+    pub peak: Option<PeakMoment>,
+    /// Most processes at once.
+    pub max_processes: u64,
+    /// Most threads of the first process.
+    pub main_threads: u64,
+    /// Most threads of the others at once.
+    pub descendants_threads: u64,
+    /// Most threads of all at once.
+    pub combined_threads: u64,
+}
+
+/// Sums at one moment of a window.
+#[derive(Debug, Clone, Copy, Default)]
+struct Level {
+    main: i128,
+    descendants: i128,
+    processes: i64,
+    main_threads: i64,
+    descendants_threads: i64,
+}
+
+impl Level {
+    fn of_sums(sums: &Sums) -> Self {
+        let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        Self {
+            main: sums.main.into(),
+            descendants: sums.descendants.into(),
+            processes: count(sums.processes),
+            main_threads: count(sums.main_threads),
+            descendants_threads: count(sums.descendants_threads),
+        }
+    }
+
+    fn step(&mut self, life: &Life, sign: i8) {
+        let bytes = i128::from(life.bytes) * i128::from(sign);
+        let threads = i64::try_from(life.threads).unwrap_or(0) * i64::from(sign);
+        if life.is_main {
+            self.main += bytes;
+        } else {
+            self.descendants += bytes;
+        }
+        if life.is_process {
+            self.processes += i64::from(sign);
+            if life.is_main {
+                self.main_threads += threads;
+            } else {
+                self.descendants_threads += threads;
+            }
+        }
+    }
+}
+
+fn positive(n: impl TryInto<u64>) -> u64 {
+    n.try_into().unwrap_or(0)
+}
+
+impl RamUsage {
+    /// What a new peak must exceed.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        Record { descendants: self.descendants.total, combined: self.combined.total }
+    }
+
+    /// Mean RAM of the first process, the others and all, bytes, over a run of that length.
+    #[must_use]
+    pub fn means(&self, wall_s: f64) -> Option<(f64, f64, f64)> {
+        if wall_s <= 0.0 {
+            return None;
+        }
+        let (main, descendants) = (self.main_byte_s / wall_s, self.descendants_byte_s / wall_s);
+        Some((main, descendants, main + descendants))
+    }
+
+    /// The exact peak of the first process, which no sample need have seen.
+    pub fn raise_main(&mut self, peak: u64) {
+        self.main.total = self.main.total.max(peak);
+    }
+
+    /// Take in a window with the sample at its end.
+    pub fn add(&mut self, tree: &Tree, sample: &Sample) {
+        self.add_moment(tree, sample);
+        self.sweep(tree, sample);
+        self.add_means(sample);
+    }
+
+    /// The sample itself.
+    fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
+        let now = &sample.now;
+        self.main.raise(now.main_rss, now.main_private);
+        let (descendants, combined) = if sample.verified {
+            (now.descendants, now.combined())
+        } else {
+            // What nobody else can have, too.
+            (
+                now.descendants.saturating_sub(now.descendants_uncertain),
+                now.combined().saturating_sub(now.uncertain),
+            )
+        };
+        self.descendants.raise(descendants, now.descendants_private);
+        self.combined.raise(combined, now.combined_private());
+        self.max_processes = self.max_processes.max(now.processes);
+        self.main_threads = self.main_threads.max(now.main_threads);
+        self.descendants_threads = self.descendants_threads.max(now.descendants_threads);
+        self.combined_threads = self.combined_threads.max(now.main_threads + now.descendants_threads);
+        if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
+            let holders = holders_now(tree, sample);
+            self.peak = Some(PeakMoment { at_ns: sample.at_ns, combined, holders });
+        }
+    }
+
+    /// The time between the samples: steps up and down in the order of time, ends before starts.
+    fn sweep(&mut self, tree: &Tree, sample: &Sample) {
+        let mut steps: Vec<(u64, i8, usize)> = Vec::with_capacity(sample.lives.len() * 2);
+        for (number, life) in sample.lives.iter().enumerate() {
+            let start = life.start_ns.clamp(sample.from_ns, sample.at_ns);
+            let end = life.end_ns.clamp(start, sample.at_ns);
+            steps.push((start, 1, number));
+            // Who lived at all did so for a moment, also where the clock saw none.
+            steps.push((end.max(start + 1), -1, number));
+        }
+        steps.sort_unstable_by_key(|(at, sign, _)| (*at, *sign));
+        let mut level = Level::of_sums(&sample.steady);
+        for (at, sign, number) in steps {
+            let Some(life) = sample.lives.get(number) else { continue };
+            level.step(life, sign);
+            if sign > 0 {
+                self.take_level(tree, sample, &level, at);
+            }
+        }
+    }
+
+    fn take_level(&mut self, tree: &Tree, sample: &Sample, level: &Level, at_ns: u64) {
+        let (main, descendants) = (positive(level.main), positive(level.descendants));
+        let combined = main + descendants;
+        // The split of a memory that no sample saw is not known; what is certain of the steady part stays certain.
+        let steady = &sample.steady;
+        let shared = steady.descendants.saturating_sub(steady.descendants_private);
+        self.main.raise(main, main.min(steady.main_private + main.saturating_sub(steady.main)));
+        self.descendants.raise(descendants, descendants.saturating_sub(shared));
+        let all_shared = steady.combined().saturating_sub(steady.combined_private());
+        self.combined.raise(combined, combined.saturating_sub(all_shared));
+        let threads = positive(level.main_threads) + positive(level.descendants_threads);
+        self.max_processes = self.max_processes.max(positive(level.processes));
+        self.main_threads = self.main_threads.max(positive(level.main_threads));
+        self.descendants_threads = self.descendants_threads.max(positive(level.descendants_threads));
+        self.combined_threads = self.combined_threads.max(threads);
+        if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
+            let holders = holders_at(tree, sample, at_ns);
+            self.peak = Some(PeakMoment { at_ns, combined, holders });
+        }
+    }
+
+    fn add_means(&mut self, sample: &Sample) {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));
+        self.main_byte_s += sample.steady_mean.main as f64 * whole;
+        self.descendants_byte_s += sample.steady_mean.descendants as f64 * whole;
+        for life in &sample.lives {
+            let start = life.start_ns.max(sample.from_ns);
+            let byte_s = life.bytes as f64 * seconds(life.end_ns.min(sample.at_ns).saturating_sub(start));
+            if life.is_main {
+                self.main_byte_s += byte_s;
+            } else {
+                self.descendants_byte_s += byte_s;
+            }
+        }
+    }
+}
+
+fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
+    holders.retain(|holder| holder.rss_bytes > 0);
+    holders.sort_unstable_by_key(|holder| (std::cmp::Reverse(holder.rss_bytes), holder.pid));
+    holders.truncate(HOLDERS);
+    holders
+}
+
+fn live_holders(tree: &Tree, sample: &Sample) -> Vec<Holder> {
+    let mut shares = sample.holders.clone();
+    if shares.len() > HOLDERS {
+        shares.select_nth_unstable_by_key(HOLDERS, |(share, _)| std::cmp::Reverse(*share));
+        shares.truncate(HOLDERS);
+    }
+    let named = shares.into_iter().filter_map(|(share, id)| {
+        let process = tree.get(id)?;
+        let pid = process.host_pid.unwrap_or(process.key.pid);
+        Some(Holder { pid, command: process.command.to_string(), rss_bytes: share })
+    });
+    named.collect()
+}
+
+fn holders_now(tree: &Tree, sample: &Sample) -> Vec<Holder> {
+    largest(live_holders(tree, sample))
+}
+
+/// Those of the sample, less those that started later, and those that lived at that time.
+fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
+    let mut holders = live_holders(tree, sample);
+    for life in sample.lives.iter().filter(|life| life.bytes > 0) {
+        holders.retain(|holder| holder.pid != life.pid);
+    }
+    let there = sample.lives.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
+    holders.extend(there.map(|life| Holder {
+        pid: life.pid,
+        command: life.command.to_string(),
+        rss_bytes: life.bytes,
+    }));
+    largest(holders)
+}

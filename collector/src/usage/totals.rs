@@ -1,0 +1,204 @@
+//! Sums over settled processes: totals, by command, the heaviest, and where the figures come from.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use gpu_track_abi::record::Usage;
+
+use crate::report::model::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
+use crate::tree::process::cpu_us;
+use crate::tree::{FoundBy, Quality, Settled, plus};
+
+/// Most command names that are told apart; more are added up under one.
+const COMMANDS: usize = 10_000;
+/// Name of the rest.
+const OTHER: &str = "(other)";
+/// Most single processes of each kind (CPU time, peak RSS).
+const HEAVIEST: usize = 10;
+/// Most survivors that are listed.
+const RUNNING: usize = 100;
+/// Most static executables that are listed.
+const STATIC: usize = 100;
+
+/// What the processes used in all.
+#[derive(Debug, Default, Clone)]
+pub struct Totals {
+    /// Sum over all processes' own.
+    pub own: Usage,
+    /// The first process's own.
+    pub main: Usage,
+    /// Exact peak RSS of the first process, bytes.
+    pub main_peak: Option<u64>,
+    /// CPU time of nobody in particular, microseconds.
+    pub unattributed_us: u64,
+    /// Survivors.
+    pub still_running: u64,
+    /// Which those are.
+    pub running: Vec<Running>,
+    /// Where the figures come from.
+    pub coverage: Coverage,
+    /// By layer: preload, wait, subreaper, scan.
+    pub found: [u64; 4],
+    static_executables: BTreeSet<String>,
+    commands: HashMap<Arc<str>, Command>,
+    by_cpu: Vec<ProcessUsage>,
+    by_peak: Vec<ProcessUsage>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Command {
+    count: u64,
+    cpu_us: u64,
+    is_cpu_known: bool,
+    peak: Option<u64>,
+    wall_ns: u64,
+}
+
+impl Totals {
+    /// Take in a settled process.
+    pub fn add(&mut self, process: &Settled) {
+        self.own = plus(&self.own, &process.own);
+        self.unattributed_us = self.unattributed_us.saturating_add(process.unattributed_us);
+        if process.is_main {
+            self.main = process.own;
+            self.main_peak = process.peak.filter(|_| process.peak_quality == Quality::Exact);
+        }
+        if process.still_running {
+            self.still_running += 1;
+            if self.running.len() < RUNNING {
+                self.running.push(Running { pid: process.pid, command: process.command.to_string() });
+            }
+        }
+        self.add_coverage(process);
+        self.add_command(process);
+        self.add_heaviest(process);
+    }
+
+    fn add_coverage(&mut self, process: &Settled) {
+        let coverage = &mut self.coverage;
+        coverage.processes += 1;
+        match process.quality {
+            Quality::Exact => coverage.exact += 1,
+            Quality::Sampled => coverage.sampled += 1,
+            Quality::Unknown => coverage.unknown += 1,
+        }
+        let Peaks { exact, sampled, bound } = &mut coverage.peaks;
+        match process.peak_quality {
+            Quality::Exact => *exact += 1,
+            Quality::Sampled => *sampled += 1,
+            Quality::Unknown => *bound += 1,
+        }
+        coverage.joined += u64::from(process.joined);
+        let layer = match process.found_by {
+            _ if process.spoke => 0,
+            FoundBy::Preload => 0,
+            FoundBy::Wait => 1,
+            FoundBy::Subreaper => 2,
+            FoundBy::Scan => 3,
+        };
+        if let Some(found) = self.found.get_mut(layer) {
+            *found += 1;
+        }
+        if let Some(path) = &process.static_executable
+            && self.static_executables.len() < STATIC
+        {
+            self.static_executables.insert(path.clone());
+        }
+    }
+
+    fn add_command(&mut self, process: &Settled) {
+        let is_new = !self.commands.contains_key(&process.command);
+        let name = if is_new && self.commands.len() >= COMMANDS { OTHER.into() } else { process.command.clone() };
+        let command = self.commands.entry(name).or_default();
+        command.count += 1;
+        command.cpu_us = command.cpu_us.saturating_add(cpu_us(&process.own));
+        command.is_cpu_known |= process.quality != Quality::Unknown;
+        command.peak = command.peak.max(process.peak);
+        command.wall_ns = command.wall_ns.saturating_add(process.wall_ns);
+    }
+
+    fn add_heaviest(&mut self, process: &Settled) {
+        let cpu_s = (process.quality != Quality::Unknown).then(|| cpu_us(&process.own) as f64 / 1e6);
+        let wanted = |list: &[ProcessUsage], key: fn(&ProcessUsage) -> f64, value: f64| {
+            list.len() < HEAVIEST || list.last().is_some_and(|last| value > key(last))
+        };
+        let (cpu, peak) = (cpu_s.unwrap_or(0.0), process.peak.unwrap_or(0) as f64);
+        let (in_cpu, in_peak) = (wanted(&self.by_cpu, by_cpu, cpu), wanted(&self.by_peak, by_peak, peak));
+        if !(in_cpu || in_peak) {
+            return;
+        }
+        let usage = ProcessUsage {
+            pid: process.pid,
+            ppid: process.parent_pid,
+            command: process.command.to_string(),
+            args: process.args.clone(),
+            cpu_s,
+            peak_rss_bytes: process.peak,
+            wall_s: process.wall_ns as f64 / 1e9,
+            exit: process.exit,
+        };
+        if in_peak {
+            insert(&mut self.by_peak, usage.clone(), by_peak);
+        }
+        if in_cpu {
+            insert(&mut self.by_cpu, usage, by_cpu);
+        }
+    }
+
+    /// By command name, most CPU time first.
+    #[must_use]
+    pub fn by_command(&self) -> Vec<CommandUsage> {
+        let mut list: Vec<_> = self
+            .commands
+            .iter()
+            .map(|(name, command)| CommandUsage {
+                command: name.to_string(),
+                count: command.count,
+                cpu_s: command.is_cpu_known.then(|| command.cpu_us as f64 / 1e6),
+                peak_rss_bytes: command.peak,
+                wall_s: command.wall_ns as f64 / 1e9,
+            })
+            .collect();
+        list.sort_by(|a, b| {
+            let key = |c: &CommandUsage| c.cpu_s.unwrap_or(0.0);
+            key(b).total_cmp(&key(a)).then_with(|| a.command.cmp(&b.command))
+        });
+        list
+    }
+
+    /// Single processes: most CPU time first, then those of the largest peak RSS that are not among them.
+    #[must_use]
+    pub fn heaviest(&self) -> Vec<ProcessUsage> {
+        let mut list = self.by_cpu.clone();
+        list.extend(self.by_peak.iter().filter(|process| !self.by_cpu.contains(process)).cloned());
+        list
+    }
+
+    /// Executables without a dynamic loader.
+    #[must_use]
+    pub fn static_executables(&self) -> Vec<String> {
+        self.static_executables.iter().cloned().collect()
+    }
+}
+
+fn by_cpu(process: &ProcessUsage) -> f64 {
+    process.cpu_s.unwrap_or(0.0)
+}
+
+fn by_peak(process: &ProcessUsage) -> f64 {
+    process.peak_rss_bytes.unwrap_or(0) as f64
+}
+
+fn insert(list: &mut Vec<ProcessUsage>, process: ProcessUsage, key: fn(&ProcessUsage) -> f64) {
+    let value = key(&process);
+    let at = list.partition_point(|other| Reverse(ordered(key(other))) <= Reverse(ordered(value)));
+    list.insert(at, process);
+    list.truncate(HEAVIEST);
+}
+
+/// Order for values that are never negative or NaN.
+fn ordered(value: f64) -> u64 {
+    value.to_bits()
+}
+

@@ -1,0 +1,151 @@
+//! The command line: what the user asks for, checked before anything is started.
+
+mod args;
+mod output;
+mod refusal;
+mod tconfig;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{CommandFactory, Parser};
+use gpu_track_collector::config::Layers;
+use gpu_track_collector::report::units::Style;
+use gpu_track_collector::report::write::Output;
+
+use crate::docs;
+use args::Args;
+use output::Place;
+pub use refusal::Refusal;
+use values::Layer;
+
+/// Time between two samples if the user gives none.
+const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What the user asks for.
+#[derive(Debug)]
+pub enum Request {
+    /// Run a command.
+    Run(Box<Options>),
+    /// Print this to stdout and exit with 0.
+    Print(String),
+}
+
+/// How to run the command, and what to report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// The command and its arguments, at least one word.
+    pub command: Vec<OsString>,
+    /// Where the report goes.
+    pub output: Output,
+    /// How it is written.
+    pub style: Style,
+    /// Time between two samples.
+    pub interval: Duration,
+    /// Cores that the command is expected to use; none: all.
+    pub expected_cores: Option<u32>,
+    /// GPUs to track; none: all.
+    pub gpu_uuids: Option<Vec<String>>,
+    /// No warnings on stderr.
+    pub disable_logs: bool,
+    /// End with the last process of the tree.
+    pub wait_all: bool,
+    /// Put the shim back into environments that lack it.
+    pub env_repair: bool,
+    /// Discovery layers that may be used.
+    pub layers: Layers,
+}
+
+/// Reads a command line, whose first word is our own name.
+///
+/// # Errors
+/// The line to say and the status to exit with; nothing was started then.
+pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Request, Refusal> {
+    parse_at(args, &Place::here())
+}
+
+fn parse_at(args: impl Iterator<Item = OsString>, place: &Place) -> Result<Request, Refusal> {
+    let args = match Args::try_parse_from(args) {
+        Ok(args) => args,
+        // --help and --version come as errors.
+        Err(error) if !error.use_stderr() => return Ok(Request::Print(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(shell) = args.completions {
+        return Ok(Request::Print(docs::completions(Args::command(), shell)));
+    }
+    if args.man {
+        return Ok(Request::Print(docs::man(Args::command())));
+    }
+    let config = match &args.config {
+        Some(path) => {
+            tconfig::read(path).map_err(|error| Refusal::new(format_args!("--tconfig: {error}")))?
+        }
+        None => tconfig::Config::default(),
+    };
+    let output = match &args.output {
+        Some(path) => {
+            output::output(path, place).map_err(|error| Refusal::new(format_args!("--output: {error}")))?
+        }
+        None => Output::Stderr,
+    };
+    Ok(Request::Run(Box::new(Options {
+        command: command(args.command, args.execute)?,
+        output,
+        style: Style {
+            format: args.format.unwrap_or_default(),
+            ram_unit: args.ram_unit.or(config.ram_unit),
+            gpu_ram_unit: args.gpu_ram_unit.or(config.gpu_ram_unit),
+            time_unit: args.time_unit.or(config.time_unit),
+        },
+        interval: args.sleep_time.or(config.sleep_time).unwrap_or(DEFAULT_INTERVAL),
+        expected_cores: args.expected_cores.or(config.expected_cores),
+        gpu_uuids: args.gpu_uuids.or(config.gpu_uuids),
+        disable_logs: args.disable_logs || config.disable_logs,
+        wait_all: args.wait_all,
+        env_repair: !args.no_env_repair,
+        layers: Layer::set(&args.layers),
+    })))
+}
+
+/// The command's words, from one of the two forms.
+fn command(words: Vec<OsString>, execute: Option<String>) -> Result<Vec<OsString>, Refusal> {
+    let refuse = |message: String| Err(Refusal::new(message));
+    match (words.first(), execute) {
+        (Some(_), None) => Ok(words),
+        (None, None) => refuse("COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...".into()),
+        (Some(first), Some(line)) => refuse(format!(
+            "--execute: \"{line}\" and COMMAND \"{}\" are both given: give one of them",
+            first.display()
+        )),
+        (None, Some(line)) => match shell_words::split(&line) {
+            Ok(words) if words.is_empty() => {
+                refuse(format!("--execute: \"{line}\" has no command in it: COMMAND [ARG]..."))
+            }
+            Ok(words) => Ok(words.into_iter().map(Into::into).collect()),
+            Err(_) => refuse(format!(
+                "--execute: \"{line}\" has a quote that is not closed: each needs its other half"
+            )),
+        },
+    }
+}
+
+impl Options {
+    /// Checks the GPUs asked for against those `known` to be on this machine.
+    ///
+    /// # Errors
+    /// The line that names the one that isn't there, and those that are.
+    pub fn check_gpus(&self, known: &[String]) -> Result<(), Refusal> {
+        let Some(missing) = self.gpu_uuids.iter().flatten().find(|uuid| !known.contains(uuid)) else {
+            return Ok(());
+        };
+        let allowed = match known {
+            [] => "no GPU was found on this machine".to_owned(),
+            known => format!("one of {}", known.join(", ")),
+        };
+        Err(Refusal::new(format_args!("--guuids: \"{missing}\" is not a GPU of this machine: {allowed}")))
+    }
+}

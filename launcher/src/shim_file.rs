@@ -1,0 +1,254 @@
+//! The shim on disk: the launcher carries its bytes, and the dynamic linker wants a file.
+//!
+//! It is written once, under its content hash, to the first directory that is private to the user and may be mapped
+//! executable (a home or /tmp can be mounted noexec). A file that is there already is used only if nobody else could
+//! have written it and every byte is right.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use gpu_track_abi::SHIM_PREFIX;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// The built library (see build.rs).
+const BYTES: &[u8] = include_bytes!(env!("GPU_TRACK_SHIM_SO"));
+const HASH: &str = env!("GPU_TRACK_SHIM_HASH");
+
+/// Why there is no file for the dynamic linker.
+#[derive(Debug, thiserror::Error)]
+pub enum ShimFileError {
+    /// Every directory was tried.
+    #[error("no directory for the preloaded library: {0}; set XDG_CACHE_HOME to one that may be mapped executable")]
+    NoDirectory(String),
+}
+
+/// Why one directory won't do.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    #[error("its path has a colon or white space, which LD_PRELOAD can't carry")]
+    Path,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("it is no directory of ours that only we can write to")]
+    NotPrivate,
+    #[error("files in it may not be mapped executable")]
+    NoExec,
+}
+
+/// The path of the library, written if need be.
+///
+/// # Errors
+/// When no candidate directory will do; the message says why for each.
+pub fn install() -> Result<PathBuf, ShimFileError> {
+    let uid = rustix::process::geteuid().as_raw();
+    install_to(&candidates(|name| std::env::var_os(name), uid), BYTES, uid)
+}
+
+/// The directories to try, best first. Those from the environment count if they are absolute (XDG Base Directory).
+fn candidates(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<PathBuf> {
+    let below = |name: &str, rest: &str| {
+        let base = PathBuf::from(variable(name)?);
+        base.is_absolute().then(|| base.join(rest))
+    };
+    [
+        below("XDG_CACHE_HOME", "gpu-track"),
+        below("HOME", ".cache/gpu-track"),
+        below("XDG_RUNTIME_DIR", "gpu-track"),
+        Some(format!("/dev/shm/gpu-track-{uid}").into()),
+        Some(format!("/tmp/gpu-track-{uid}").into()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn install_to(directories: &[PathBuf], bytes: &[u8], uid: u32) -> Result<PathBuf, ShimFileError> {
+    let mut reasons = Vec::new();
+    for directory in directories {
+        match install_in(directory, bytes, uid) {
+            Ok(path) => return Ok(path),
+            Err(unfit) => reasons.push(format!("{}: {unfit}", directory.display())),
+        }
+    }
+    Err(ShimFileError::NoDirectory(reasons.join("; ")))
+}
+
+fn install_in(directory: &Path, bytes: &[u8], uid: u32) -> Result<PathBuf, Unfit> {
+    if directory.as_os_str().as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
+        return Err(Unfit::Path);
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    // Of the link itself: in /tmp anybody may have been there first.
+    let found = fs::symlink_metadata(directory)?;
+    if !found.is_dir() || found.uid() != uid || found.mode() & 0o022 != 0 {
+        return Err(Unfit::NotPrivate);
+    }
+    let path = directory.join(format!("{SHIM_PREFIX}{HASH}.so"));
+    if let Some(file) = usable(&path, bytes, uid) {
+        return if maps_executable(&file) { Ok(path) } else { Err(Unfit::NoExec) };
+    }
+    let part = directory.join(part_name(&path));
+    let written = write_new(&part, bytes).and_then(|file| {
+        if !maps_executable(&file) {
+            return Err(Unfit::NoExec);
+        }
+        // Atomic: who starts at the same moment sees all of it or nothing.
+        Ok(fs::rename(&part, &path)?)
+    });
+    if written.is_err() {
+        // The reason matters, not whether the rest of a failed write could be removed.
+        let _ = fs::remove_file(&part);
+    }
+    written.map(|()| path)
+}
+
+/// A name beside the final one that no other launcher uses, in any pid namespace that shares the directory.
+fn part_name(path: &Path) -> OsString {
+    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or(OsStr::new("shim")));
+    name.push(format!(".{}.{nanos}", std::process::id()));
+    name
+}
+
+/// The file at `path`, if nobody but us or root could have written it and it is the right one.
+fn usable(path: &Path, bytes: &[u8], uid: u32) -> Option<File> {
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+    let found = file.metadata().ok()?;
+    let trusted = found.is_file() && (found.uid() == uid || found.uid() == 0) && found.mode() & 0o022 == 0;
+    if !trusted || found.len() != bytes.len() as u64 {
+        return None;
+    }
+    let mut content = Vec::with_capacity(bytes.len());
+    file.read_to_end(&mut content).ok()?;
+    (content == bytes).then_some(file)
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> Result<File, Unfit> {
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).write(true).create_new(true).mode(0o755).open(path)?;
+    file.write_all(bytes)?;
+    // The umask may have taken the others' read permission: a command that runs as another user needs it.
+    rustix::fs::fchmod(file.as_fd(), 0o755.into()).map_err(io::Error::from)?;
+    Ok(file)
+}
+
+/// Whether the dynamic linker could map the file: a noexec mount says no, and so may a security module.
+fn maps_executable(file: &File) -> bool {
+    // SAFETY: a new mapping where the kernel likes, unmapped at once and never read.
+    unsafe {
+        let flags = ProtFlags::READ | ProtFlags::EXEC;
+        let Ok(page) = rustix::mm::mmap(ptr::null_mut(), 4096, flags, MapFlags::PRIVATE, file, 0) else {
+            return false;
+        };
+        rustix::mm::munmap(page, 4096).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn uid() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    fn dir() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn candidates_are_in_the_order_of_the_design() {
+        let all = candidates(
+            |name| match name {
+                "XDG_CACHE_HOME" => Some("/c".into()),
+                "HOME" => Some("/h".into()),
+                "XDG_RUNTIME_DIR" => Some("/run/user/7".into()),
+                _ => None,
+            },
+            7,
+        );
+        let wanted =
+            ["/c/gpu-track", "/h/.cache/gpu-track", "/run/user/7/gpu-track", "/dev/shm/gpu-track-7", "/tmp/gpu-track-7"];
+        assert_eq!(all, wanted.map(PathBuf::from));
+        let bare = candidates(|name| (name == "XDG_CACHE_HOME").then(|| "relative".into()), 7);
+        assert_eq!(bare, wanted[3..].iter().map(PathBuf::from).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn written_once_and_then_used_again() {
+        let top = dir();
+        let target = top.path().join("a/gpu-track");
+        let path = install_in(&target, BYTES, uid()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), BYTES);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o700);
+        let inode = fs::metadata(&path).unwrap().ino();
+        assert_eq!(install_in(&target, BYTES, uid()).unwrap(), path);
+        assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn a_file_that_others_could_have_changed_is_replaced() {
+        let top = dir();
+        let path = install_in(top.path(), BYTES, uid()).unwrap();
+        let inode = || fs::metadata(&path).unwrap().ino();
+        let first = inode();
+        set_mode(&path, 0o777);
+        install_in(top.path(), BYTES, uid()).unwrap();
+        let second = inode();
+        assert_ne!(first, second);
+        let mut wrong = BYTES.to_vec();
+        wrong[BYTES.len() / 2] ^= 1;
+        fs::write(&path, &wrong).unwrap();
+        install_in(top.path(), BYTES, uid()).unwrap();
+        assert_ne!(inode(), second);
+        assert_eq!(fs::read(&path).unwrap(), BYTES);
+    }
+
+    #[test]
+    fn a_link_in_the_files_place_is_replaced_and_its_target_untouched() {
+        let top = dir();
+        let path = install_in(top.path(), BYTES, uid()).unwrap();
+        let victim = top.path().join("victim");
+        fs::rename(&path, &victim).unwrap();
+        symlink(&victim, &path).unwrap();
+        install_in(top.path(), BYTES, uid()).unwrap();
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+        assert_eq!(fs::read(&victim).unwrap(), BYTES);
+    }
+
+    #[test]
+    fn unfit_directories_are_passed_over_with_their_reasons() {
+        let top = dir();
+        let colon = top.path().join("a:b");
+        let space = top.path().join("a b");
+        let open = top.path().join("open");
+        fs::create_dir(&open).unwrap();
+        set_mode(&open, 0o777);
+        let link = top.path().join("link");
+        symlink(top.path(), &link).unwrap();
+        let file = top.path().join("file");
+        fs::write(&file, "").unwrap();
+        let good = top.path().join("good");
+        let bad = vec![colon, space, open, link, file.join("below")];
+        let error = install_to(&bad, BYTES, uid()).unwrap_err().to_string();
+        for part in ["a:b: its path", "a b: its path", "open: it is no", "link: it is no", "below: "] {
+            assert!(error.contains(part), "{error}");
+        }
+        let all: Vec<_> = bad.into_iter().chain([good.clone()]).collect();
+        assert!(install_to(&all, BYTES, uid()).unwrap().starts_with(good));
+    }
+}

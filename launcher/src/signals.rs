@@ -1,0 +1,104 @@
+//! Signals: all are blocked in the launcher and taken one by one, so there is no handler and no race. The command
+//! starts with the mask and dispositions that the launcher was started with.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// A set of signals.
+pub type SignalSet = libc::sigset_t;
+
+/// A signal that arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrived {
+    /// Its number.
+    pub signal: i32,
+    /// Sent by a process (kill, sigqueue, tgkill), not by the kernel (terminal, alarm, child).
+    pub by_process: bool,
+}
+
+/// Whether a signal is ignored in this process.
+pub fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null new action only reads the old one into ours.
+    let result = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zeroed is a valid sigaction, and a successful call filled it in.
+    result == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Set a signal to its default action, or to be ignored.
+pub fn set_ignored(signal: i32, ignored: bool) {
+    let action = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: neither action runs code of ours.
+    unsafe { libc::signal(signal, action) };
+}
+
+/// All signals but those that a fault of our own raises: blocked, they would kill without a word.
+pub fn all() -> SignalSet {
+    let mut set = MaybeUninit::<SignalSet>::zeroed();
+    // SAFETY: sigfillset and sigdelset initialise and change the set that they are given.
+    unsafe {
+        libc::sigfillset(set.as_mut_ptr());
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT] {
+            libc::sigdelset(set.as_mut_ptr(), fault);
+        }
+        set.assume_init()
+    }
+}
+
+/// Block these; gives the mask before.
+pub fn block(set: &SignalSet) -> SignalSet {
+    let mut before = MaybeUninit::<SignalSet>::zeroed();
+    // SAFETY: both sets are ours; zeroed is a valid empty set.
+    unsafe {
+        libc::sigprocmask(libc::SIG_BLOCK, set, before.as_mut_ptr());
+        before.assume_init()
+    }
+}
+
+/// Put back a mask.
+pub fn restore(mask: &SignalSet) {
+    // SAFETY: a mask that `block` gave.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
+}
+
+/// Wait for one of these blocked signals.
+pub fn wait(set: &SignalSet) -> io::Result<Arrived> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    loop {
+        // SAFETY: both are ours and valid for the call.
+        let signal = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
+        if signal > 0 {
+            // SAFETY: the call filled it in.
+            let code = unsafe { info.assume_init() }.si_code;
+            // SI_USER, SI_QUEUE, SI_TKILL ... are 0 and below; what the kernel sends by itself is above.
+            return Ok(Arrived { signal, by_process: code <= 0 });
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Die by a signal, as the command did, without a core of our own.
+pub fn die_by(signal: i32) -> ! {
+    rustix::process::setrlimit(
+        rustix::process::Resource::Core,
+        rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
+    )
+    .ok();
+    // Where core_pattern is a pipe, the limit does not count.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).ok();
+    set_ignored(signal, false);
+    let mut set = MaybeUninit::<SignalSet>::zeroed();
+    // SAFETY: the set is initialised by sigemptyset before use; unblocking and raising a signal have no
+    // preconditions.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        libc::raise(signal);
+    }
+    // A signal that does not kill by default can't have ended the command.
+    std::process::exit(128 + signal)
+}

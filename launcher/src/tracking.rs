@@ -1,0 +1,211 @@
+//! A session's beginning: its segment, the shim, the command's environment, and the collector.
+
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS};
+use gpu_track_abi::record::{Event, Origin, Usage};
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS, SHIM_PREFIX};
+use gpu_track_collector::config::{Config, Message};
+use gpu_track_collector::report::write::Output;
+use gpu_track_collector::segment::{self, FILE_PREFIX, NewSession, Segment, SegmentError};
+use gpu_track_collector::{clock, pidfd};
+use thiserror::Error;
+
+use crate::cli::Options;
+use crate::reap::Reaped;
+use crate::shim_file::{self, ShimFileError};
+
+/// argv\[0\] of the launcher's executable when it is started as a collector; argv\[1\] is then the pipe's descriptor.
+pub const COLLECTOR_NAME: &str = "gpu-track-collector";
+
+/// Where segments lie.
+const SEGMENT_DIR: &str = "/dev/shm";
+
+/// Why the command can't be tracked.
+#[derive(Debug, Error)]
+pub enum TrackingError {
+    /// No shared memory.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// No shim to preload.
+    #[error(transparent)]
+    Shim(#[from] ShimFileError),
+    /// No collector.
+    #[error("cannot start the collector: {0}")]
+    Collector(io::Error),
+}
+
+/// A session: what the launcher holds of it.
+pub struct Session {
+    segment: Segment,
+    origin: Origin,
+    config: Config,
+    records_all: bool,
+}
+
+/// The collector process, and the pipe to it.
+pub struct Collector {
+    /// Its pid.
+    pub pid: u32,
+    pipe: std::fs::File,
+}
+
+impl Session {
+    /// Make the session's segment. Nothing of the command's world has changed yet.
+    pub fn new(options: &Options) -> Result<Self, TrackingError> {
+        let uid = rustix::process::getuid().as_raw();
+        let pid = std::process::id();
+        segment::remove_stale(Path::new(SEGMENT_DIR), uid);
+        let pid_ns = gpu_track_collector::proc_fs::ProcRoot::default().pid_ns(pid).unwrap_or(0);
+        let random = RandomState::new();
+        let mut flags = 0;
+        for (flag, on) in [
+            (FLAG_PIDFS, pidfd::has_pidfs()),
+            (FLAG_NO_ENV_REPAIR, !options.env_repair),
+            (FLAG_NO_WAIT_RECORDS, !options.layers.wait),
+        ] {
+            flags |= if on { flag } else { 0 };
+        }
+        let new = NewSession {
+            flags,
+            session_id: random.hash_one(0),
+            launcher_pid: pid,
+            launcher_pid_ns: pid_ns,
+            monotonic_ns: clock::monotonic_ns(),
+            realtime_ns: clock::realtime_ns(),
+        };
+        let path = PathBuf::from(format!("{SEGMENT_DIR}/{FILE_PREFIX}{uid}.{pid}.{:016x}", random.hash_one(1)));
+        let segment = Segment::create(&path, &new)?;
+        let config = Config {
+            segment: path,
+            launcher_pid: pid,
+            command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            started_realtime_ns: new.realtime_ns,
+            interval_ns: u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX),
+            expected_cores: options.expected_cores,
+            layers: options.layers,
+            output: options.output.clone(),
+            style: options.style,
+            disable_logs: options.disable_logs,
+            warnings: Vec::new(),
+        };
+        let origin = Origin { pid, pid_ns, ..Origin::default() };
+        Ok(Self { segment, origin, config, records_all: options.layers.wait })
+    }
+
+    /// The command's environment: ours, with the shim and the session added.
+    pub fn environment(&mut self) -> Result<Vec<(OsString, OsString)>, TrackingError> {
+        let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        if !self.config.layers.preload {
+            return Ok(env);
+        }
+        let value = |name: &str| std::env::var_os(name).unwrap_or_default();
+        let outer = value(ENV_SESSION);
+        if outer.as_bytes().split(|b| *b == b':').filter(|path| !path.is_empty()).count() >= MAX_SESSIONS {
+            self.config.warnings.push(format!(
+                "More than {MAX_SESSIONS} runs are nested: the processes of this one are found by looking at /proc only."
+            ));
+        }
+        let session = joined(&outer, self.segment.path().as_os_str());
+        let preload = value(ENV_PRELOAD);
+        let has_shim = preload
+            .as_bytes()
+            .split(|b| matches!(b, b':' | b' '))
+            .filter_map(|path| path.rsplit(|b| *b == b'/').next())
+            .any(|name| name.starts_with(SHIM_PREFIX.as_bytes()));
+        let preload = if has_shim { preload } else { joined(shim_file::install()?.as_os_str(), &preload) };
+        for (name, value) in [(ENV_SESSION, session), (ENV_PRELOAD, preload)] {
+            env.retain(|(other, _)| other != name);
+            env.push((name.into(), value));
+        }
+        Ok(env)
+    }
+
+    /// Start the collector and tell it what to do.
+    pub fn start_collector(&self, main_pid: u32, started_ns: u64) -> Result<Collector, TrackingError> {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|error| TrackingError::Collector(error.into()))?;
+        let pid = spawn_collector(reader, &self.config.output).map_err(TrackingError::Collector)?;
+        let mut collector = Collector { pid, pipe: writer.into() };
+        let config = serde_json::to_string(&self.config).map_err(|error| TrackingError::Collector(error.into()))?;
+        collector.send_line(&config).map_err(TrackingError::Collector)?;
+        collector
+            .send(&Message::Started { pid: main_pid, monotonic_ns: started_ns })
+            .map_err(TrackingError::Collector)?;
+        Ok(collector)
+    }
+
+    /// Tell of a child that was reaped.
+    pub fn record(&self, reaped: &Reaped, is_main: bool) {
+        if !(self.records_all || is_main) {
+            return;
+        }
+        let event = Event::Reaped {
+            child: reaped.pid,
+            status: reaped.status,
+            reaper_max_rss_kib: own_max_rss_kib(),
+            usage: reaped.usage,
+        };
+        self.segment.push_event(&Origin { monotonic_ns: clock::monotonic_ns(), ..self.origin }, &event);
+    }
+
+    /// Wake the collector.
+    pub fn wake_collector(&self) {
+        self.segment.ring_doorbell();
+    }
+
+    /// Remove what a collector that did its work has removed already.
+    pub fn clean_up(&self) {
+        let _ = self.segment.unlink();
+    }
+}
+
+impl Collector {
+    /// Send a message.
+    pub fn send(&mut self, message: &Message) -> io::Result<()> {
+        self.send_line(&serde_json::to_string(message)?)
+    }
+
+    fn send_line(&mut self, line: &str) -> io::Result<()> {
+        self.pipe.write_all(format!("{line}\n").as_bytes())
+    }
+}
+
+/// `a:b`, without empty parts.
+fn joined(a: &OsStr, b: &OsStr) -> OsString {
+    let parts: Vec<_> = [a, b].into_iter().map(OsStr::as_bytes).filter(|part| !part.is_empty()).collect();
+    OsString::from_vec(parts.join(&b':'))
+}
+
+/// The same executable again, in a session of its own, so that no signal to the command's group or terminal ends it.
+/// Only the descriptor that the report goes to stays open: a batch system waits for whoever holds a task's stdout.
+fn spawn_collector(pipe: OwnedFd, output: &Output) -> io::Result<u32> {
+    let fd = pipe.as_raw_fd();
+    let stdout = if matches!(output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(COLLECTOR_NAME).arg(fd.to_string()).stdin(Stdio::null()).stdout(stdout);
+    // SAFETY: both calls are async-signal-safe; the descriptor is open until the command is spawned.
+    unsafe {
+        command.pre_exec(move || {
+            libc::setsid();
+            if libc::fcntl(fd, libc::F_SETFD, 0) == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        });
+    }
+    Ok(command.spawn()?.id())
+}
+
+fn own_max_rss_kib() -> u64 {
+    crate::reap::usage_of(libc::RUSAGE_SELF).max_rss_kib
+}
+
+/// What all children used that were waited for.
+pub fn children_usage() -> Usage {
+    crate::reap::usage_of(libc::RUSAGE_CHILDREN)
+}

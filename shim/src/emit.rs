@@ -1,0 +1,64 @@
+//! From an event to a record in each session's ring.
+
+use core::slice;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use gpu_track_abi::layout::{HEADER_SIZE, Header, RING_SIZE, STATE_OPEN};
+use gpu_track_abi::record::{Event, Origin, RECORD_WORDS, Usage};
+use gpu_track_abi::ring::{Push, Ring};
+
+use crate::{next, state, sys};
+
+/// The origin of a record of `pid`, now.
+pub fn origin(pid: u32) -> Origin {
+    Origin {
+        pid,
+        pid_ns: state::PID_NAMESPACE.load(Relaxed),
+        parent: 0,
+        monotonic_ns: next::clock_ns(libc::CLOCK_MONOTONIC),
+        flags: 0,
+    }
+}
+
+/// Write `event` to every open session without one of the header flags in `unless`.
+pub fn emit(origin: &Origin, event: &Event, unless: u32) {
+    let record = event.encode(origin);
+    for header in state::sessions() {
+        // A closed session has its report; late records would only fill its memory.
+        if header.state.load(Relaxed) != STATE_OPEN || header.flags & unless != 0 {
+            continue;
+        }
+        if push(header, &record) == Some(Push::StoredWake) {
+            header.doorbell.fetch_add(1, Relaxed);
+            if state::may_call() {
+                sys::futex_wake(&header.doorbell);
+            }
+        }
+    }
+}
+
+fn push(header: &Header, record: &[u32; RECORD_WORDS]) -> Option<Push> {
+    // SAFETY: TRACKED_SIZE bytes from the header are mapped for good; the ring lies behind the header page and is
+    // made of atomics only.
+    let words = unsafe {
+        let start = core::ptr::from_ref(header).cast::<u8>().add(HEADER_SIZE).cast::<AtomicU64>();
+        slice::from_raw_parts(start, RING_SIZE / size_of::<AtomicU64>())
+    };
+    Ring::new(&header.head.0, &header.tail.0, &header.dropped.0, words).map(|ring| ring.push(record))
+}
+
+/// The kernel's rusage in the contract's words.
+pub fn usage(from: &libc::rusage) -> Usage {
+    let us = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
+    Usage {
+        user_us: us(from.ru_utime),
+        system_us: us(from.ru_stime),
+        max_rss_kib: from.ru_maxrss as u64,
+        minor_faults: from.ru_minflt as u64,
+        major_faults: from.ru_majflt as u64,
+        voluntary_switches: from.ru_nvcsw as u64,
+        involuntary_switches: from.ru_nivcsw as u64,
+        input_blocks: from.ru_inblock as u64,
+        output_blocks: from.ru_oublock as u64,
+    }
+}

@@ -1,0 +1,283 @@
+//! Environment repair: an exec'd program gets the shim and the session back, if its environment lost them (`env -i`,
+//! a hand-made envp). A foreign LD_PRELOAD is kept behind ours; every byte of the rest is kept.
+//!
+//! The new pointer array lies on the stack, up to 8 KiB. A larger one lies in a mapping that is kept and used again:
+//! a vfork child that execs leaves no chance to unmap, and would leak into its parent.
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS, SHIM_PREFIX};
+
+use crate::{state, sys};
+
+/// A NULL-terminated array of strings; a null array is an empty one, as for execve(2).
+#[derive(Clone, Copy)]
+pub struct Strings(*const *const c_char);
+
+impl Strings {
+    /// # Safety
+    /// `array` must be null or an array of strings that ends with null, and outlive every use.
+    pub unsafe fn new(array: *const *const c_char) -> Self {
+        Self(array)
+    }
+
+    fn iter(self) -> impl Iterator<Item = &'static [u8]> {
+        let mut next = self.0;
+        core::iter::from_fn(move || {
+            // SAFETY: promised to `new`; nothing is read behind the null.
+            unsafe {
+                let string = next.as_ref().copied().filter(|s| !s.is_null())?;
+                next = next.add(1);
+                Some(CStr::from_ptr(string).to_bytes())
+            }
+        })
+    }
+
+    /// The value of a variable; of several, the last one, as the dynamic linker does it.
+    pub fn value(self, name: &str) -> Option<&'static [u8]> {
+        self.iter().filter_map(|entry| value_of(entry, name)).last()
+    }
+}
+
+fn value_of<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+}
+
+/// The entry of LD_PRELOAD that is a shim. ld.so(8): separated by spaces or colons.
+fn shim_in(preload: &[u8]) -> Option<&[u8]> {
+    preload.split(|b| matches!(b, b':' | b' ')).find(|path| {
+        path.rsplit(|b| *b == b'/').next().is_some_and(|name| name.starts_with(SHIM_PREFIX.as_bytes()))
+    })
+}
+
+/// `NAME=value` with its NUL, written by the constructor; all zero if there is nothing to put back.
+struct Entry<const N: usize>(UnsafeCell<[u8; N]>);
+
+// SAFETY: written only by the constructor, before any other thread exists.
+unsafe impl<const N: usize> Sync for Entry<N> {}
+
+impl<const N: usize> Entry<N> {
+    const fn new() -> Self {
+        Self(UnsafeCell::new([0; N]))
+    }
+
+    fn bytes(&self) -> &'static [u8] {
+        // SAFETY: never written again after the constructor; zero-filled, so it ends within N.
+        unsafe { CStr::from_ptr(self.0.get().cast::<c_char>()) }.to_bytes()
+    }
+
+    fn pointer(&self) -> *const c_char {
+        self.0.get().cast::<c_char>()
+    }
+
+    fn set(&self, name: &str, value: &[u8]) {
+        if name.len() + 1 + value.len() + 1 > N {
+            return;
+        }
+        // SAFETY: the constructor is alone.
+        let room = unsafe { &mut *self.0.get() };
+        let from = name.as_bytes().iter().chain(b"=").chain(value);
+        room.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    }
+}
+
+static SESSION: Entry<{ ENV_SESSION.len() + 2 + MAX_SESSIONS * (MAX_PATH + 1) }> = Entry::new();
+static PRELOAD: Entry<{ ENV_PRELOAD.len() + 2 + 255 }> = Entry::new();
+
+/// Constructor only: what is to be put back.
+pub fn remember(sessions: &[u8], preload: &[u8]) {
+    SESSION.set(ENV_SESSION, sessions);
+    if let Some(shim) = shim_in(preload) {
+        PRELOAD.set(ENV_PRELOAD, shim);
+    }
+}
+
+/// What an environment lacks.
+struct Lack {
+    entries: usize,
+    session: bool,
+    preload: bool,
+    /// The LD_PRELOAD that counts and isn't ours: its place, and its value.
+    foreign: Option<(usize, &'static [u8])>,
+}
+
+impl Lack {
+    fn of(environment: Strings) -> Self {
+        let mut lack = Self {
+            entries: 0,
+            session: !SESSION.bytes().is_empty(),
+            preload: !PRELOAD.bytes().is_empty(),
+            foreign: None,
+        };
+        for entry in environment.iter() {
+            if value_of(entry, ENV_SESSION).is_some() {
+                lack.session = false;
+            } else if let Some(value) = value_of(entry, ENV_PRELOAD) {
+                lack.foreign = Some((lack.entries, value));
+            }
+            lack.entries += 1;
+        }
+        if lack.foreign.is_some_and(|(_, value)| shim_in(value).is_some()) {
+            lack.preload = false;
+        }
+        lack
+    }
+
+    /// Bytes of the new array, with room for the joined LD_PRELOAD behind it.
+    fn size(&self) -> usize {
+        let array = (self.entries + 3) * size_of::<usize>();
+        array + self.foreign.map_or(0, |(_, value)| PRELOAD.bytes().len() + 1 + value.len() + 1)
+    }
+
+    /// # Safety
+    /// `room` must have [`Lack::size`] bytes, and `old` be the environment that this is the lack of.
+    unsafe fn fill(&self, old: *const *const c_char, room: *mut *const c_char) {
+        // SAFETY: promised by the caller; `old` is not read where it has no entries.
+        unsafe {
+            for i in 0..self.entries {
+                room.add(i).write(old.add(i).read());
+            }
+            let mut end = room.add(self.entries);
+            if self.session {
+                end.write(SESSION.pointer());
+                end = end.add(1);
+            }
+            if self.preload {
+                match self.foreign {
+                    Some((place, value)) if !value.is_empty() => {
+                        let joined = room.add(self.entries + 3).cast::<u8>();
+                        let text = PRELOAD.bytes().iter().chain(b":").chain(value).chain(b"\0");
+                        text.enumerate().for_each(|(i, byte)| joined.add(i).write(*byte));
+                        room.add(place).write(joined.cast());
+                    }
+                    Some((place, _)) => room.add(place).write(PRELOAD.pointer()),
+                    None => {
+                        end.write(PRELOAD.pointer());
+                        end = end.add(1);
+                    }
+                }
+            }
+            end.write(ptr::null());
+        }
+    }
+}
+
+/// Call with `environment`, or with a repaired copy of it.
+///
+/// # Safety
+/// `environment` must be null or an array of strings that ends with null.
+#[inline]
+pub unsafe fn with_repaired<R>(
+    environment: *const *const c_char,
+    call: impl FnOnce(*const *const c_char) -> R,
+) -> R {
+    if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
+        return call(environment);
+    }
+    // SAFETY: promised by the caller.
+    let lack = Lack::of(unsafe { Strings::new(environment) });
+    if !lack.session && !lack.preload {
+        return call(environment);
+    }
+    // SAFETY: the lack of this environment.
+    unsafe {
+        if lack.size() <= STACK_BYTES {
+            on_stack(&lack, environment, call)
+        } else {
+            in_mapping(&lack, environment, call)
+        }
+    }
+}
+
+const STACK_BYTES: usize = 8192;
+
+#[inline(never)]
+unsafe fn on_stack<R>(
+    lack: &Lack,
+    old: *const *const c_char,
+    call: impl FnOnce(*const *const c_char) -> R,
+) -> R {
+    let mut room = MaybeUninit::<[*const c_char; STACK_BYTES / size_of::<usize>()]>::uninit();
+    let room = room.as_mut_ptr().cast::<*const c_char>();
+    // SAFETY: the caller looked at the size.
+    unsafe { lack.fill(old, room) };
+    call(room)
+}
+
+#[inline(never)]
+unsafe fn in_mapping<R>(
+    lack: &Lack,
+    old: *const *const c_char,
+    call: impl FnOnce(*const *const c_char) -> R,
+) -> R {
+    let Some(room) = Room::take(lack.size()) else { return call(old) };
+    // SAFETY: at least that large, page-aligned, and ours alone.
+    unsafe { lack.fill(old, room.address.cast()) };
+    let result = call(room.address.cast());
+    room.give_back();
+    result
+}
+
+/// The kept mapping, and whose it is: a value of pthread_self, which a vfork child has in common with the parent
+/// thread that waits for it. So what a vfork child left taken is free again for that thread and its next child.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+
+/// Fork child only: its parent's other threads are not here to give anything back.
+pub fn forget_owner() {
+    OWNER.store(0, Ordering::Relaxed);
+}
+
+struct Room {
+    address: *mut c_void,
+    bytes: usize,
+    kept: bool,
+}
+
+impl Room {
+    fn take(bytes: usize) -> Option<Self> {
+        if !state::may_call() {
+            return None;
+        }
+        // SAFETY: takes nothing.
+        let me = unsafe { libc::pthread_self() } as usize;
+        // Acquire: what the last owner stored about the mapping.
+        let kept = match OWNER.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(owner) => owner == me,
+        };
+        if !kept {
+            // Another thread is at it just now. Only a vfork child that execs successfully leaves this behind.
+            return sys::mmap(bytes, None).map(|address| Self { address, bytes, kept });
+        }
+        if KEPT_BYTES.load(Ordering::Relaxed) < bytes {
+            let old = KEPT.load(Ordering::Relaxed) as *mut c_void;
+            // SAFETY: ours alone.
+            unsafe { sys::munmap(old, KEPT_BYTES.load(Ordering::Relaxed)) };
+            KEPT_BYTES.store(0, Ordering::Relaxed);
+            let bytes = bytes.checked_next_multiple_of(1 << 16)?;
+            let Some(address) = sys::mmap(bytes, None) else {
+                OWNER.store(0, Ordering::Release);
+                return None;
+            };
+            KEPT.store(address as usize, Ordering::Relaxed);
+            KEPT_BYTES.store(bytes, Ordering::Relaxed);
+        }
+        Some(Self { address: KEPT.load(Ordering::Relaxed) as *mut c_void, bytes, kept })
+    }
+
+    fn give_back(self) {
+        if self.kept {
+            OWNER.store(0, Ordering::Release);
+        } else {
+            // SAFETY: the call that used it returned.
+            unsafe { sys::munmap(self.address, self.bytes) };
+        }
+    }
+}

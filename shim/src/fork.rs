@@ -1,0 +1,58 @@
+//! What a fork child does first: it has its parent's memory, and so its parent's idea of who it is.
+
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use gpu_track_abi::record::Event;
+
+use crate::start::Identity;
+use crate::{emit, envp, next, state, sys};
+
+/// Have libc's fork, and so daemon and forkpty, call [`in_child`].
+pub fn register() {
+    // pthread_atfork itself is no symbol of glibc's libc.so: each library has its own copy, with its own handle.
+    // SAFETY: the handler stays loaded (-z nodelete); a null handle is never unregistered.
+    unsafe {
+        if let Some(register) = next::REGISTER_ATFORK.get() {
+            register(None, None, Some(in_child), ptr::null_mut());
+        } else if let Some(register) = next::PTHREAD_ATFORK.get() {
+            register(None, None, Some(in_child));
+        }
+    }
+}
+
+/// Become a process of one's own, and write FORK.
+pub extern "C" fn in_child() {
+    if !state::is_active() {
+        return;
+    }
+    if !state::may_call() {
+        // Without a system call the child can't learn its pid; its parent's wait says the rest.
+        state::go_inert();
+        return;
+    }
+    let parent = state::PID.load(Relaxed);
+    let parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
+    let pid = sys::getpid();
+    state::PID.store(pid, Relaxed);
+    // A parent that can't be seen from here is in another pid namespace: this is the first process of a new one.
+    let is_elsewhere = sys::getppid() == 0;
+    let identity = Identity::of(pid, is_elsewhere);
+    if is_elsewhere {
+        state::PID_NAMESPACE.store(identity.pid_namespace, Relaxed);
+    }
+    state::IMAGE.store(false, Relaxed);
+    state::EXITED.store(false, Relaxed);
+    state::TRACER.store(false, Relaxed);
+    envp::forget_owner();
+    let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
+    state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);
+    let mut origin = emit::origin(pid);
+    origin.parent = parent;
+    let realtime_ns = next::clock_ns(libc::CLOCK_REALTIME);
+    emit::emit(
+        &origin,
+        &Event::Fork { realtime_ns, pidfd_inode: identity.pidfd_inode, max_rss_kib, parent_pid_ns },
+        0,
+    );
+}

@@ -1,0 +1,231 @@
+//! The exec family: each image's environment is repaired, and the old image's peak saved where it would be lost.
+//!
+//! Without a repair a call goes to the next definition of its own name. With one, the two that take no environment
+//! go to the ones that do; the search along PATH stays libc's. execl, execlp and execle are variadic, and stable Rust
+//! can't define such: a few instructions lay the register arguments down in front of those on the stack, which makes
+//! an argv of them.
+
+use core::arch::naked_asm;
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use gpu_track_abi::record::Event;
+
+use crate::envp::with_repaired;
+use crate::proc_status::vm_hwm_kib;
+use crate::{emit, next, state, sys};
+
+type Array = *const *const c_char;
+
+unsafe extern "C" {
+    static environ: Array;
+}
+
+/// `execve`.
+///
+/// # Safety
+/// As for libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
+    save_peak();
+    // SAFETY: the same promises.
+    unsafe { with_repaired(envp, |envp| next_execve(path, argv, envp)) }
+}
+
+/// `execv`.
+///
+/// # Safety
+/// As for libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
+    save_peak();
+    // SAFETY: the same promises.
+    unsafe {
+        with_repaired(environ, |envp| match next::EXECV.get() {
+            Some(next) if envp == environ => next(path, argv),
+            _ => next_execve(path, argv, envp),
+        })
+    }
+}
+
+/// `execvp`.
+///
+/// # Safety
+/// As for libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
+    save_peak();
+    // SAFETY: the same promises.
+    unsafe {
+        with_repaired(environ, |envp| match next::EXECVP.get() {
+            Some(next) if envp == environ => next(file, argv),
+            _ => next_execvpe(file, argv, envp),
+        })
+    }
+}
+
+/// `execvpe`.
+///
+/// # Safety
+/// As for libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
+    save_peak();
+    // SAFETY: the same promises.
+    unsafe { with_repaired(envp, |envp| next_execvpe(file, argv, envp)) }
+}
+
+/// `fexecve`.
+///
+/// # Safety
+/// As for libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
+    save_peak();
+    // SAFETY: the same promises.
+    unsafe {
+        with_repaired(envp, |envp| match next::FEXECVE.get() {
+            Some(next) => next(fd, argv, envp),
+            None => raw_execveat(fd, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH),
+        })
+    }
+}
+
+/// `execveat`.
+///
+/// # Safety
+/// As for libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execveat(
+    dir: c_int,
+    path: *const c_char,
+    argv: Array,
+    envp: Array,
+    flags: c_int,
+) -> c_int {
+    save_peak();
+    // SAFETY: the same promises.
+    unsafe {
+        with_repaired(envp, |envp| match next::EXECVEAT.get() {
+            Some(next) => next(dir, path, argv, envp, flags),
+            None => raw_execveat(dir, path, argv, envp, flags),
+        })
+    }
+}
+
+macro_rules! variadic {
+    ($(#[doc = $doc:literal] $name:ident => $inner:ident;)*) => {$(
+        #[doc = $doc]
+        ///
+        /// # Safety
+        /// As for libc's, whose further arguments follow in the same registers and on the stack.
+        #[cfg(target_arch = "x86_64")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(path: *const c_char, first: *const c_char) -> c_int {
+            // The return address makes room for rsi..r9, which so stand right below the arguments on the stack. Six
+            // pushes less one pop leave the stack aligned for the call.
+            naked_asm!(
+                "pop rax",
+                "push r9", "push r8", "push rcx", "push rdx", "push rsi",
+                "mov rsi, rsp",
+                "push rax",
+                "call {inner}",
+                "pop rdx",
+                "add rsp, 40",
+                "push rdx",
+                "ret",
+                inner = sym $inner)
+        }
+
+        #[doc = $doc]
+        ///
+        /// # Safety
+        /// As for libc's, whose further arguments follow in the same registers and on the stack.
+        #[cfg(target_arch = "aarch64")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(path: *const c_char, first: *const c_char) -> c_int {
+            // x1..x7 right below the arguments on the stack; the frame stays a multiple of 16.
+            naked_asm!(
+                "stp x29, x30, [sp, #-80]!",
+                "mov x29, sp",
+                "str x1, [sp, #24]",
+                "stp x2, x3, [sp, #32]",
+                "stp x4, x5, [sp, #48]",
+                "stp x6, x7, [sp, #64]",
+                "add x1, sp, #24",
+                "bl {inner}",
+                "ldp x29, x30, [sp], #80",
+                "ret",
+                inner = sym $inner)
+        }
+    )*};
+}
+
+variadic! {
+    /// `execl`.
+    execl => execv;
+    /// `execlp`.
+    execlp => execvp;
+    /// `execle`.
+    execle => execle_array;
+}
+
+/// execle's environment follows the null that ends its arguments.
+unsafe extern "C" fn execle_array(path: *const c_char, argv: Array) -> c_int {
+    // SAFETY: the caller's arguments end with null, and then comes the environment.
+    unsafe {
+        let mut end = argv;
+        while !end.read().is_null() {
+            end = end.add(1);
+        }
+        execve(path, argv, end.add(1).cast::<Array>().read())
+    }
+}
+
+unsafe fn next_execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
+    // SAFETY: the caller's promises to execve.
+    unsafe {
+        match next::EXECVE.get() {
+            Some(next) => next(path, argv, envp),
+            None => {
+                let args = [path as usize, argv as usize, envp as usize, 0, 0, 0];
+                sys::into_errno(sys::call(libc::SYS_execve, args)) as c_int
+            }
+        }
+    }
+}
+
+unsafe fn next_execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
+    match next::EXECVPE.get() {
+        // SAFETY: the caller's promises to execvpe.
+        Some(next) => unsafe { next(file, argv, envp) },
+        None => sys::into_errno(-(libc::ENOSYS as isize)) as c_int,
+    }
+}
+
+unsafe fn raw_execveat(dir: c_int, path: *const c_char, argv: Array, envp: Array, flags: c_int) -> c_int {
+    let args = [dir as usize, path as usize, argv as usize, envp as usize, flags as usize, 0];
+    // SAFETY: the caller's promises to execveat.
+    sys::into_errno(unsafe { sys::call(libc::SYS_execveat, args) }) as c_int
+}
+
+/// What the last EXEC said: a search along PATH tries exec often.
+static SAVED_KIB: AtomicU64 = AtomicU64::new(0);
+
+/// EXEC, where this image's peak stayed below what it inherited: the next image's START won't tell it.
+fn save_peak() {
+    if !state::is_active() || !state::may_call() || !state::IMAGE.load(Relaxed) {
+        return;
+    }
+    let pid = sys::getpid();
+    let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
+    if pid != state::PID.load(Relaxed) || max_rss_kib > state::MAX_RSS_KIB.load(Relaxed) {
+        return;
+    }
+    let vm_hwm_kib = vm_hwm_kib();
+    if SAVED_KIB.swap(vm_hwm_kib, Relaxed) != vm_hwm_kib {
+        emit::emit(&emit::origin(pid), &Event::Exec { vm_hwm_kib }, 0);
+    }
+}

@@ -1,0 +1,339 @@
+//! The next definition of each function that is hooked, and libc functions that not every libc has.
+//!
+//! `dlsym` is not async-signal-safe, may allocate, and links as GLIBC_2.34. So the constructor walks the loaded
+//! objects behind this one once, by their own hash tables (System V gABI "Hash Table"; DT_GNU_HASH as in glibc's
+//! dl-lookup.c).
+
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use core::marker::PhantomData;
+use core::mem::{MaybeUninit, transmute_copy};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use crate::{state, sys};
+
+/// A function to be found; its address comes first, for the assembly that jumps through it.
+#[repr(C)]
+pub struct Symbol<F> {
+    entry: Entry,
+    signature: PhantomData<F>,
+}
+
+#[repr(C)]
+struct Entry {
+    address: AtomicUsize,
+    gnu_hash: u32,
+    name: &'static CStr,
+}
+
+impl<F: Copy> Symbol<F> {
+    const fn new(name: &'static CStr) -> Self {
+        let entry = Entry { address: AtomicUsize::new(0), gnu_hash: gnu_hash(name), name };
+        Self { entry, signature: PhantomData }
+    }
+
+    /// The function, or `None` if nothing behind this library defines it.
+    #[inline]
+    pub fn get(&self) -> Option<F> {
+        const { assert!(size_of::<Option<F>>() == size_of::<usize>()) };
+        // Constructors of other libraries may run before ours and call a hook.
+        if !RESOLVED.load(Relaxed) {
+            resolve();
+        }
+        let address = self.entry.address.load(Relaxed);
+        // SAFETY: F is a function pointer, so None is the null address; the type is what the name's libc says.
+        unsafe { transmute_copy::<usize, Option<F>>(&address) }
+    }
+}
+
+type Argv = *const *const c_char;
+type Spawn<Out> =
+    unsafe extern "C" fn(*mut Out, *const c_char, *const c_void, *const c_void, Argv, Argv) -> c_int;
+
+macro_rules! symbols {
+    ($($symbol:ident = $name:literal: $signature:ty;)*) => {
+        $(#[doc = concat!("The next `", stringify!($name), "`.")]
+        pub static $symbol: Symbol<$signature> = Symbol::new($name);)*
+        static ALL: &[&Entry] = &[$(&$symbol.entry),*];
+    };
+}
+
+symbols! {
+    WAIT4 = c"wait4": unsafe extern "C" fn(c_int, *mut c_int, c_int, *mut libc::rusage) -> c_int;
+    WAITID = c"waitid": unsafe extern "C" fn(libc::idtype_t, libc::id_t, *mut libc::siginfo_t, c_int) -> c_int;
+    UNDERSCORE_EXIT = c"_exit": unsafe extern "C" fn(c_int) -> !;
+    QUICK_EXIT = c"quick_exit": unsafe extern "C" fn(c_int) -> !;
+    UNDERSCORE_FORK = c"_Fork": unsafe extern "C" fn() -> c_int;
+    EXECV = c"execv": unsafe extern "C" fn(*const c_char, Argv) -> c_int;
+    EXECVE = c"execve": unsafe extern "C" fn(*const c_char, Argv, Argv) -> c_int;
+    EXECVP = c"execvp": unsafe extern "C" fn(*const c_char, Argv) -> c_int;
+    EXECVPE = c"execvpe": unsafe extern "C" fn(*const c_char, Argv, Argv) -> c_int;
+    FEXECVE = c"fexecve": unsafe extern "C" fn(c_int, Argv, Argv) -> c_int;
+    EXECVEAT = c"execveat": unsafe extern "C" fn(c_int, *const c_char, Argv, Argv, c_int) -> c_int;
+    POSIX_SPAWN = c"posix_spawn": Spawn<libc::pid_t>;
+    POSIX_SPAWNP = c"posix_spawnp": Spawn<libc::pid_t>;
+    PIDFD_SPAWN = c"pidfd_spawn": Spawn<c_int>;
+    PIDFD_SPAWNP = c"pidfd_spawnp": Spawn<c_int>;
+    PRCTL = c"prctl": unsafe extern "C" fn(c_int, usize, usize, usize, usize) -> c_int;
+    SYSCALL = c"syscall":
+        unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+    ON_EXIT = c"on_exit": unsafe extern "C" fn(extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
+    AT_QUICK_EXIT = c"__cxa_at_quick_exit": unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
+    REGISTER_ATFORK = c"__register_atfork": unsafe extern "C" fn(
+        Option<extern "C" fn()>, Option<extern "C" fn()>, Option<extern "C" fn()>, *mut c_void) -> c_int;
+    PTHREAD_ATFORK = c"pthread_atfork": unsafe extern "C" fn(
+        Option<extern "C" fn()>, Option<extern "C" fn()>, Option<extern "C" fn()>) -> c_int;
+    GLIBC_VERSION = c"gnu_get_libc_version": unsafe extern "C" fn() -> *const c_char;
+}
+
+/// The kernel's own clock_gettime: no system call, and no faketime library in between.
+static VDSO_CLOCK: Symbol<unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int> =
+    Symbol::new(if cfg!(target_arch = "aarch64") {
+        c"__kernel_clock_gettime"
+    } else {
+        c"__vdso_clock_gettime"
+    });
+
+static RESOLVED: AtomicBool = AtomicBool::new(false);
+
+/// Find all of them. May be done twice; the second time changes nothing.
+pub fn resolve() {
+    let mut seen_self = false;
+    // SAFETY: the callback has the signature that dl_iterate_phdr wants and outlives no call.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut seen_self).cast()) };
+    RESOLVED.store(true, Relaxed);
+}
+
+/// The clock in nanoseconds; 0 where it can't be asked.
+pub fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both write one timespec.
+    unsafe {
+        if let Some(clock_gettime) = VDSO_CLOCK.get() {
+            clock_gettime(clock, &raw mut time);
+        } else if state::may_call() {
+            sys::call(libc::SYS_clock_gettime, [clock as usize, (&raw mut time) as usize, 0, 0, 0, 0]);
+        }
+    }
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+const fn gnu_hash(name: &CStr) -> u32 {
+    let bytes = name.to_bytes();
+    let (mut hash, mut i) = (5381u32, 0);
+    while i < bytes.len() {
+        hash = hash.wrapping_mul(33).wrapping_add(bytes[i] as u32);
+        i += 1;
+    }
+    hash
+}
+
+fn sysv_hash(name: &CStr) -> u32 {
+    name.to_bytes().iter().fold(0u32, |hash, byte| {
+        let hash = (hash << 4).wrapping_add(u32::from(*byte));
+        let high = hash & 0xf000_0000;
+        (hash ^ (high >> 24)) & !high
+    })
+}
+
+/// One loaded object: this library itself, the vDSO, or one that may hold the next definitions.
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, seen_self: *mut c_void) -> c_int {
+    // SAFETY: the loader hands in a valid info; `resolve` hands in a bool.
+    let (info, seen_self) = unsafe { (&*info, &mut *seen_self.cast::<bool>()) };
+    // SAFETY: the loader's program headers.
+    let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+    let base = info.dlpi_addr as usize;
+    let own = ptr::from_ref(&RESOLVED) as usize;
+    let is_self = headers.iter().any(|h| {
+        let start = base.wrapping_add(h.p_vaddr as usize);
+        h.p_type == libc::PT_LOAD && (start..start.wrapping_add(h.p_memsz as usize)).contains(&own)
+    });
+    if is_self {
+        *seen_self = true;
+        return 0;
+    }
+    let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) else { return 0 };
+    // SAFETY: a loaded object's dynamic section is mapped and ends with DT_NULL.
+    let Some(tables) = (unsafe { Tables::new(base, dynamic.p_vaddr as usize) }) else { return 0 };
+    // The vDSO stands before preloaded libraries, and no other object has its names.
+    tables.fill(&VDSO_CLOCK.entry);
+    if *seen_self {
+        ALL.iter().for_each(|entry| tables.fill(entry));
+    }
+    0
+}
+
+/// A symbol table of the ELF file of a loaded object (elf(5)).
+struct Tables {
+    base: usize,
+    symbols: *const Elf64Sym,
+    strings: *const c_char,
+    versions: *const u16,
+    gnu_hash: *const u32,
+    sysv_hash: *const u32,
+}
+
+#[repr(C)]
+struct Elf64Sym {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: u64,
+    size: u64,
+}
+
+const DT_HASH: usize = 4;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_GNU_HASH: usize = 0x6fff_fef5;
+const DT_VERSYM: usize = 0x6fff_fff0;
+const STT_FUNC: u8 = 2;
+/// In DT_VERSYM: an old version of a symbol, for programs linked long ago.
+const VERSION_HIDDEN: u16 = 0x8000;
+
+impl Tables {
+    /// # Safety
+    /// `base + dynamic` must be the dynamic section of a loaded object.
+    unsafe fn new(base: usize, dynamic: usize) -> Option<Self> {
+        let mut tables = Self {
+            base,
+            symbols: ptr::null(),
+            strings: ptr::null(),
+            versions: ptr::null(),
+            gnu_hash: ptr::null(),
+            sysv_hash: ptr::null(),
+        };
+        let mut entry = base.wrapping_add(dynamic) as *const [usize; 2];
+        loop {
+            // SAFETY: promised by the caller; the section ends with a zero tag.
+            let [tag, value] = unsafe { entry.read() };
+            // glibc relocates these addresses in place; musl, and anybody in the read-only vDSO, does not.
+            let address = if value < base { base.wrapping_add(value) } else { value };
+            match tag {
+                0 => break,
+                DT_SYMTAB => tables.symbols = address as *const Elf64Sym,
+                DT_STRTAB => tables.strings = address as *const c_char,
+                DT_VERSYM => tables.versions = address as *const u16,
+                DT_GNU_HASH => tables.gnu_hash = address as *const u32,
+                DT_HASH => tables.sysv_hash = address as *const u32,
+                _ => {}
+            }
+            entry = entry.wrapping_add(1);
+        }
+        (!tables.symbols.is_null() && !tables.strings.is_null()).then_some(tables)
+    }
+
+    /// Store the address of the entry's symbol, if it is defined here and was not found before.
+    fn fill(&self, entry: &Entry) {
+        if entry.address.load(Relaxed) != 0 {
+            return;
+        }
+        // SAFETY: the tables of a loaded object are consistent: the loader itself relies on them.
+        let found = unsafe {
+            if self.gnu_hash.is_null() {
+                self.find_sysv(entry.name)
+            } else {
+                self.find_gnu(entry.name, entry.gnu_hash)
+            }
+        };
+        if let Some(address) = found {
+            entry.address.store(address, Relaxed);
+        }
+    }
+
+    /// # Safety
+    /// The object's tables must be consistent, and DT_GNU_HASH there.
+    unsafe fn find_gnu(&self, name: &CStr, hash: u32) -> Option<usize> {
+        // SAFETY: header of four words, bloom filter of 64-bit words, buckets, then chains ended by an odd hash.
+        unsafe {
+            let [buckets, first, bloom_words, bloom_shift] = self.gnu_hash.cast::<[u32; 4]>().read();
+            let bloom = self.gnu_hash.add(4).cast::<u64>();
+            let word = bloom.add(((hash / 64) & bloom_words.wrapping_sub(1)) as usize).read_unaligned();
+            let both = (1u64 << (hash % 64)) | (1u64 << (hash.wrapping_shr(bloom_shift) % 64));
+            if word & both != both {
+                return None;
+            }
+            let bucket = bloom.add(bloom_words as usize).cast::<u32>();
+            let mut index = bucket.add(hash.checked_rem(buckets)? as usize).read();
+            let chain = bucket.add(buckets as usize);
+            if index < first {
+                return None;
+            }
+            loop {
+                let other = chain.add((index - first) as usize).read();
+                if other | 1 == hash | 1
+                    && let Some(address) = self.define(index, name)
+                {
+                    return Some(address);
+                }
+                if other & 1 == 1 {
+                    return None;
+                }
+                index = index.wrapping_add(1);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The object's tables must be consistent.
+    unsafe fn find_sysv(&self, name: &CStr) -> Option<usize> {
+        if self.sysv_hash.is_null() {
+            return None;
+        }
+        // SAFETY: two counts, then buckets, then chains ended by 0.
+        unsafe {
+            let [buckets, _] = self.sysv_hash.cast::<[u32; 2]>().read();
+            let bucket = self.sysv_hash.add(2);
+            let chain = bucket.add(buckets as usize);
+            let mut index = bucket.add(sysv_hash(name).checked_rem(buckets)? as usize).read();
+            while index != 0 {
+                if let Some(address) = self.define(index, name) {
+                    return Some(address);
+                }
+                index = chain.add(index as usize).read();
+            }
+            None
+        }
+    }
+
+    /// The address of symbol `index` if it is the default version of a function called `name`.
+    ///
+    /// # Safety
+    /// `index` must be in the symbol table.
+    unsafe fn define(&self, index: u32, name: &CStr) -> Option<usize> {
+        // SAFETY: promised by the caller; names are NUL-terminated strings of the string table.
+        unsafe {
+            let symbol = &*self.symbols.add(index as usize);
+            let hidden =
+                !self.versions.is_null() && self.versions.add(index as usize).read() & VERSION_HIDDEN != 0;
+            let defined = symbol.section != 0 && symbol.value != 0 && symbol.info & 0xf == STT_FUNC;
+            if hidden || !defined || CStr::from_ptr(self.strings.add(symbol.name as usize)) != name {
+                return None;
+            }
+            Some(self.base.wrapping_add(symbol.value as usize))
+        }
+    }
+}
+
+/// Whether the libc is a glibc of at least this minor version (2.`minor`).
+pub fn glibc_at_least(minor: u32) -> bool {
+    let Some(version) = GLIBC_VERSION.get() else { return false };
+    // SAFETY: a static string such as "2.36".
+    let version = unsafe { CStr::from_ptr(version()) }.to_bytes();
+    let digits = version.strip_prefix(b"2.").unwrap_or_default();
+    digits
+        .iter()
+        .take_while(|b| b.is_ascii_digit())
+        .fold(0u32, |n, b| n.wrapping_mul(10) + u32::from(b - b'0'))
+        >= minor
+}
+
+/// All-zero memory of a C struct.
+///
+/// # Safety
+/// All-zero must be a valid value of T.
+pub unsafe fn zeroed<T>() -> T {
+    // SAFETY: promised by the caller.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}

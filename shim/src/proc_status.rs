@@ -1,0 +1,22 @@
+//! VmHWM: the peak RSS of this image, where ru_maxrss still shows an earlier one's (it survives exec).
+
+use crate::sys;
+
+/// VmHWM in KiB; 0 if /proc does not say.
+pub fn vm_hwm_kib() -> u64 {
+    // The line is within the first kilobyte: only Groups, long for some users, stands before it and may push it out.
+    let mut buffer = [0u8; 4096];
+    let Some(fd) = sys::open(c"/proc/self/status", libc::O_RDONLY) else { return 0 };
+    let length = sys::read(fd, &mut buffer);
+    sys::close(fd);
+    buffer.get(..length).map_or(0, parse)
+}
+
+fn parse(text: &[u8]) -> u64 {
+    let Some(line) = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"VmHWM:")) else {
+        return 0;
+    };
+    line.iter()
+        .filter(|b| b.is_ascii_digit())
+        .fold(0u64, |n, digit| n.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+}

@@ -1,0 +1,47 @@
+//! The sessions that the environment names: each segment is opened, checked, mapped, and its descriptor closed.
+
+use core::ffi::CStr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use gpu_track_abi::layout::{Header, STATE_OPEN, TRACKED_SIZE};
+use gpu_track_abi::{MAX_PATH, MAX_SESSIONS};
+
+use crate::{state, sys};
+
+/// Map the segments of a colon-separated list. One that can't be used is passed over.
+pub fn map_all(list: &[u8]) {
+    let mut free = state::SESSIONS.iter();
+    for path in list.split(|b| *b == b':').take(MAX_SESSIONS) {
+        if let Some(header) = map(path)
+            && let Some(slot) = free.next()
+        {
+            slot.store(core::ptr::from_ref(header).cast_mut(), Relaxed);
+        }
+    }
+}
+
+fn map(path: &[u8]) -> Option<&'static Header> {
+    let mut buffer = [0u8; MAX_PATH + 1];
+    buffer
+        .get_mut(..path.len().min(MAX_PATH + 1))?
+        .copy_from_slice(path.get(..path.len().min(MAX_PATH + 1))?);
+    // Fails for a path that leaves no room for its NUL.
+    let path = CStr::from_bytes_until_nul(&buffer).ok()?;
+    let fd = sys::open(path, libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK)?;
+    // Touching a page behind the end of a file is a SIGBUS.
+    let fits = sys::fstat(fd).is_some_and(|s| {
+        s.st_mode & libc::S_IFMT == libc::S_IFREG && s.st_size >= TRACKED_SIZE as libc::off_t
+    });
+    let address = if fits { sys::mmap(TRACKED_SIZE, Some(fd)) } else { None };
+    sys::close(fd);
+    let address = address?;
+    // SAFETY: the mapping is page-aligned, larger than a Header, and any bytes are a valid one.
+    let header = unsafe { &*address.cast::<Header>() };
+    if header.is_compatible() && header.state.load(Relaxed) == STATE_OPEN {
+        sys::dont_dump(address, TRACKED_SIZE);
+        return Some(header);
+    }
+    // SAFETY: the reference is not used again.
+    unsafe { sys::munmap(address, TRACKED_SIZE) };
+    None
+}

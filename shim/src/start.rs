@@ -1,0 +1,190 @@
+//! The constructor: find the next definitions, join the sessions, write START.
+//!
+//! It looks at nothing in /proc if it can: the kernel makes inodes for each process that is looked at.
+
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::Ordering::Relaxed;
+
+use gpu_track_abi::layout::FLAG_PIDFS;
+use gpu_track_abi::record::{Event, NAME_BYTES};
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
+
+use crate::hooks::exit;
+use crate::{emit, envp, fork, next, session, state, sys};
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+// In .init_array, and not by way of a crate: glibc hands argc and argv to these functions.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char) = constructor;
+
+unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
+    next::resolve();
+    // SAFETY: libc's environment, set up before any constructor runs.
+    let environment = unsafe { envp::Strings::new(environ) };
+    let Some(list) = environment.value(ENV_SESSION) else { return };
+    session::map_all(list);
+    if !state::is_active() {
+        return;
+    }
+    envp::remember(list, environment.value(ENV_PRELOAD).unwrap_or_default());
+    let pid = sys::getpid();
+    state::PID.store(pid, Relaxed);
+    let identity = Identity::of(pid, true);
+    state::PID_NAMESPACE.store(identity.pid_namespace, Relaxed);
+    exit::register();
+    fork::register();
+
+    let names = if next::GLIBC_VERSION.get().is_some() {
+        // SAFETY: glibc gives the constructor main's arguments.
+        unsafe { argument_names(argc, argv) }
+    } else {
+        cmdline_names()
+    };
+    let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
+    state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);
+    state::IMAGE.store(true, Relaxed);
+    let mut origin = emit::origin(pid);
+    origin.parent = sys::getppid();
+    let realtime_ns = next::clock_ns(libc::CLOCK_REALTIME);
+    emit::emit(
+        &origin,
+        &Event::Start { realtime_ns, pidfd_inode: identity.pidfd_inode, max_rss_kib, names },
+        0,
+    );
+}
+
+/// What names the process beyond its pid.
+pub struct Identity {
+    /// Inode of a pidfd: under pidfs it is never used twice in one boot. 0 where no session says that there is pidfs.
+    pub pidfd_inode: u64,
+    /// Inode of the pid namespace; 0 if it was not asked for, or is not known.
+    pub pid_namespace: u32,
+}
+
+impl Identity {
+    /// Of the caller. A pidfd also tells the namespace, at a tenth of the price of /proc.
+    pub fn of(pid: u32, with_namespace: bool) -> Self {
+        let mut identity = Self { pidfd_inode: 0, pid_namespace: 0 };
+        if state::sessions().any(|header| header.flags & FLAG_PIDFS != 0)
+            && let Some(pidfd) = sys::pidfd_open(pid)
+        {
+            identity.pidfd_inode = sys::fstat(pidfd).map_or(0, |s| s.st_ino);
+            if with_namespace {
+                identity.pid_namespace = sys::pid_namespace_of(pidfd);
+            }
+            sys::close(pidfd);
+        }
+        if with_namespace && identity.pid_namespace == 0 {
+            identity.pid_namespace = sys::pid_namespace();
+        }
+        identity
+    }
+}
+
+/// # Safety
+/// `argv` must be an array of at least `argc` strings, as main gets it.
+unsafe fn argument_names(argc: c_int, argv: *const *const c_char) -> [u8; NAME_BYTES] {
+    let mut names = Names::default();
+    if !argv.is_null() {
+        for i in 0..usize::try_from(argc).unwrap_or(0) {
+            // SAFETY: promised by the caller.
+            let argument = unsafe { argv.add(i).read() };
+            // SAFETY: a string of main's argv; the kernel allows null for argv[0] only as the array's end.
+            if argument.is_null() || names.add(unsafe { CStr::from_ptr(argument) }.to_bytes()) {
+                break;
+            }
+        }
+    }
+    names.text
+}
+
+/// musl hands nothing to constructors, and what argv is nobody says: ask the kernel.
+fn cmdline_names() -> [u8; NAME_BYTES] {
+    let mut buffer = [0u8; 1024];
+    let mut names = Names::default();
+    if let Some(fd) = sys::open(c"/proc/self/cmdline", libc::O_RDONLY) {
+        let length = sys::read(fd, &mut buffer);
+        sys::close(fd);
+        let text = buffer.get(..length).unwrap_or_default();
+        let text = text.strip_suffix(b"\0").unwrap_or(text);
+        let _ = text.split(|b| *b == 0).any(|argument| names.add(argument));
+    }
+    names.text
+}
+
+/// Base name of argv\[0\], NUL, and what the command works on: a script, a module (`-m NAME`), a file.
+struct Names {
+    text: [u8; NAME_BYTES],
+    used: usize,
+    state: Argument,
+    options: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Argument {
+    Program,
+    Script,
+    Module,
+}
+
+/// So that a long program name leaves room for the script's.
+const PROGRAM_BYTES: usize = 31;
+/// Options that may stand before the script.
+const MAX_OPTIONS: u32 = 8;
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { text: [0; NAME_BYTES], used: 0, state: Argument::Program, options: 0 }
+    }
+}
+
+impl Names {
+    /// Take the next argument; true when no further one is wanted.
+    fn add(&mut self, argument: &[u8]) -> bool {
+        match self.state {
+            Argument::Program => {
+                self.put(base_name(argument), PROGRAM_BYTES);
+                self.used += 1;
+                self.state = Argument::Script;
+                false
+            }
+            Argument::Module => {
+                self.put(b"-m ", NAME_BYTES);
+                self.put(argument, NAME_BYTES);
+                true
+            }
+            Argument::Script => match argument {
+                b"-c" | b"-e" => true,
+                b"-m" => {
+                    self.state = Argument::Module;
+                    false
+                }
+                [b'-', ..] => {
+                    self.options += 1;
+                    self.options > MAX_OPTIONS
+                }
+                _ => {
+                    self.put(base_name(argument), NAME_BYTES);
+                    true
+                }
+            },
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8], most: usize) {
+        let room = self.text.get_mut(self.used..).unwrap_or_default();
+        for (to, from) in room.iter_mut().zip(bytes.iter().take(most)) {
+            *to = *from;
+            self.used += 1;
+        }
+    }
+}
+
+/// What stands behind the last slash.
+fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|b| *b == b'/').next().unwrap_or_default()
+}

@@ -1,0 +1,261 @@
+//! A session without a launcher: a segment file, the built shim, and C programs that run under it.
+// Each test file uses some of it; clippy knows #[test] functions, not their helpers.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use gpu_track_abi::layout::{
+    ABI_VERSION, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, STATE_OPEN, TRACKED_SIZE,
+};
+use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS};
+use gpu_track_abi::ring::{Pop, Ring};
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, SHIM_PREFIX};
+use tempfile::TempDir;
+
+/// Longer than any of the programs could need: a hang fails the test instead of stopping it.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// The built library, under the name that the launcher gives it.
+pub static SHIM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shim");
+    let mut cargo = Command::new(env!("CARGO"));
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_BUILD_DIR"] {
+        cargo.env_remove(name);
+    }
+    cargo.args(["build", "--offline", "--quiet", "--profile", "shim", "--package", "gpu-track-shim"]);
+    cargo.arg("--target-dir").arg(&target).current_dir(env!("CARGO_MANIFEST_DIR"));
+    assert!(cargo.status().unwrap().success(), "{cargo:?}");
+    let named = target.join(format!("{SHIM_PREFIX}test.so"));
+    install(&target.join("shim/libgpu_track_shim.so"), &named);
+    named
+});
+
+/// Another test process may be using the old file.
+fn install(from: &Path, to: &Path) {
+    let part = to.with_extension(std::process::id().to_string());
+    fs::copy(from, &part).unwrap();
+    fs::rename(&part, to).unwrap();
+}
+
+/// `tests/programs/NAME.c`, compiled; `flags` make variants of it.
+pub fn program(name: &str, flags: &[&str]) -> PathBuf {
+    compile("cc", name, flags)
+}
+
+pub fn compile(compiler: &str, name: &str, flags: &[&str]) -> PathBuf {
+    static DONE: LazyLock<Mutex<HashMap<String, PathBuf>>> = LazyLock::new(Mutex::default);
+    let key = format!("{compiler} {name} {}", flags.join(" "));
+    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = done.len();
+    done.entry(key)
+        .or_insert_with(|| {
+            static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
+                let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+                    .join(format!("programs.{}", env!("CARGO_CRATE_NAME")));
+                fs::create_dir_all(&dir).unwrap();
+                dir
+            });
+            let source =
+                Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
+            let built = DIR.join(format!("{name}.{next}"));
+            let mut cc = Command::new(compiler);
+            cc.args(["-O1", "-Wall", "-pthread", "-o"]).arg(&built).arg(&source).args(flags);
+            assert!(cc.status().unwrap().success(), "{cc:?}");
+            built
+        })
+        .clone()
+}
+
+/// A segment, as the launcher would make it.
+pub struct Session {
+    dir: TempDir,
+    pub path: PathBuf,
+    map: *mut u8,
+}
+
+impl Session {
+    pub fn new() -> Self {
+        Self::with_flags(0)
+    }
+
+    pub fn with_flags(flags: u32) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("segment");
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(TRACKED_SIZE as u64).unwrap();
+        let map = map(&file);
+        let session = Self { dir, path, map };
+        // SAFETY: mapped for as long as the session lives; nobody else knows of it yet.
+        let header = unsafe { &mut *session.map.cast::<Header>() };
+        header.magic = MAGIC;
+        header.abi_version = ABI_VERSION;
+        header.record_words = RECORD_WORDS as u32;
+        header.ring_capacity = RING_CAPACITY as u32;
+        header.flags = flags;
+        header.state.store(STATE_OPEN, Ordering::Relaxed);
+        session
+    }
+
+    pub fn header(&self) -> &Header {
+        // SAFETY: mapped and large enough; processes change only its atomics.
+        unsafe { &*self.map.cast::<Header>() }
+    }
+
+    pub fn header_mut(&mut self) -> &mut Header {
+        // SAFETY: as above; tests change it before they start a process.
+        unsafe { &mut *self.map.cast::<Header>() }
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn ring(&self) -> Ring<'_, RECORD_WORDS> {
+        // SAFETY: the ring lies behind the header page of the mapping.
+        let words = unsafe {
+            std::slice::from_raw_parts(
+                self.map.add(HEADER_SIZE).cast::<AtomicU64>(),
+                RING_SIZE / size_of::<u64>(),
+            )
+        };
+        let header = self.header();
+        Ring::new(&header.head.0, &header.tail.0, &header.dropped.0, words).unwrap()
+    }
+
+    /// Take all records out of the ring.
+    pub fn events(&self) -> Vec<(Origin, Event)> {
+        let mut events = Vec::new();
+        let mut position = self.header().tail.0.load(Ordering::Relaxed);
+        loop {
+            match self.ring().peek(position) {
+                Pop::Record(record) => events.push(Event::decode(&record).expect("a known kind")),
+                Pop::Empty => return events,
+                other => panic!("{other:?} at {position}"),
+            }
+            self.ring().release(position);
+            position += 1;
+        }
+    }
+
+    /// A command that is tracked.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env(ENV_PRELOAD, &*SHIM).env(ENV_SESSION, &self.path);
+        command
+    }
+
+    /// Run a case of a C program; its events and how it ended.
+    pub fn case(&self, program: &Path, args: &[&str]) -> (Vec<(Origin, Event)>, Output) {
+        let output = run(self.command(program).args(args));
+        (self.events(), output)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // SAFETY: no reference into it outlives the session.
+        unsafe { libc::munmap(self.map.cast(), TRACKED_SIZE) };
+    }
+}
+
+fn map(file: &File) -> *mut u8 {
+    use std::os::fd::AsRawFd;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping of an open file.
+    let map = unsafe {
+        libc::mmap(std::ptr::null_mut(), TRACKED_SIZE, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+    };
+    assert_ne!(map, libc::MAP_FAILED);
+    map.cast()
+}
+
+/// Run to the end, whatever the program does.
+pub fn run(command: &mut Command) -> Output {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().cast_signed();
+    let (done, ended) = mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        if ended.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
+            // SAFETY: our own child, not reaped yet.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+    });
+    let output = child.wait_with_output().unwrap();
+    drop(done);
+    watchdog.join().unwrap();
+    output
+}
+
+/// Status 0, and nothing on stderr.
+pub fn assert_clean(output: &Output) {
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{:?}\nstdout: {}\nstderr: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+pub fn status_of(code: i32) -> ExitStatus {
+    ExitStatus::from_raw(code << 8)
+}
+
+/// A START's names, as text.
+pub fn names(names: &[u8; NAME_BYTES]) -> String {
+    String::from_utf8_lossy(names).trim_end_matches('\0').replace('\0', "|")
+}
+
+/// The kinds of a run's events, one letter each: Start, Fork, Exec (x), Exit (E), Reaped, spawn Failed (f).
+pub fn kinds(events: &[(Origin, Event)]) -> String {
+    events
+        .iter()
+        .map(|(_, event)| match event {
+            Event::Start { .. } => 'S',
+            Event::Fork { .. } => 'F',
+            Event::Exec { .. } => 'x',
+            Event::Exit { .. } => 'E',
+            Event::Reaped { .. } => 'R',
+            Event::SpawnFailed { .. } => 'f',
+        })
+        .collect()
+}
+
+pub fn count(events: &[(Origin, Event)], kind: char) -> usize {
+    kinds(events).matches(kind).count()
+}
+
+/// (reaper, child, status) of each REAPED.
+pub fn reaped(events: &[(Origin, Event)]) -> Vec<(u32, u32, i32)> {
+    let of = |(origin, event): &(Origin, Event)| match event {
+        Event::Reaped { child, status, .. } => Some((origin.pid, *child, *status)),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+/// (pid, status, flags) of each EXIT.
+pub fn exits(events: &[(Origin, Event)]) -> Vec<(u32, i32, u8)> {
+    let of = |(origin, event): &(Origin, Event)| match event {
+        Event::Exit { status, .. } => Some((origin.pid, *status, origin.flags)),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+/// The names of each START.
+pub fn starts(events: &[(Origin, Event)]) -> Vec<String> {
+    let of = |(_, event): &(Origin, Event)| match event {
+        Event::Start { names: n, .. } => Some(names(n)),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}

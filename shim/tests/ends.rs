@@ -1,0 +1,190 @@
+//! START, FORK and EXIT: one test per way to begin and to end a process.
+
+mod common;
+use common::*;
+
+use std::os::unix::process::ExitStatusExt;
+
+use gpu_track_abi::layout::FLAG_PIDFS;
+use gpu_track_abi::record::{Event, FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS, Origin};
+
+fn ends(how: &str) -> (Vec<(Origin, Event)>, std::process::Output) {
+    Session::new().case(&program("ends", &[]), &[how])
+}
+
+/// A process that ends by `how` with `code` writes START, EXIT, and nothing else.
+fn ends_with(how: &str, code: i32) {
+    let (events, output) = ends(how);
+    assert_eq!(output.status, status_of(code));
+    assert_eq!(kinds(&events), "SE");
+    let pid = events[0].0.pid;
+    assert_eq!(exits(&events), [(pid, code, FLAG_IMAGE)]);
+    assert!(events[0].0.monotonic_ns <= events[1].0.monotonic_ns);
+}
+
+#[test]
+fn return_from_main() {
+    ends_with("return", 3);
+}
+#[test]
+fn exit() {
+    ends_with("exit", 4);
+}
+#[test]
+fn underscore_exit() {
+    ends_with("_exit", 5);
+}
+#[test]
+fn underscore_exit_of_c99() {
+    ends_with("_Exit", 6);
+}
+#[test]
+fn quick_exit() {
+    ends_with("quick_exit", 7);
+}
+#[test]
+fn exit_in_a_thread_after_main_ended() {
+    ends_with("thread", 5);
+}
+
+#[test]
+fn abort_and_kill_leave_no_exit() {
+    for (how, signal) in [("abort", libc::SIGABRT), ("kill", libc::SIGKILL)] {
+        let (events, output) = ends(how);
+        assert_eq!(output.status.signal(), Some(signal));
+        assert_eq!(kinds(&events), "S");
+    }
+}
+
+#[test]
+fn ignoring_sigchld_is_told() {
+    let (events, _) = ends("autoreap");
+    assert_eq!(exits(&events)[0].2, FLAG_IMAGE | FLAG_AUTOREAP);
+}
+
+/// A child made by `how` that ends with `code`; the kinds of the run's events.
+fn child_of(how: &str, code: i32) -> (Vec<(Origin, Event)>, Origin, Event) {
+    let (events, output) = ends(how);
+    assert_clean(&output);
+    let parent = events[0].0.pid;
+    let (child, exit) = *events.iter().find(|(o, _)| o.pid != parent).expect("the child's record");
+    assert_eq!(reaped(&events), [(parent, child.pid, code << 8)]);
+    let (_, status, flags) = exits(&events)[0];
+    assert_eq!(status, code);
+    assert_eq!(flags & (FLAG_IMAGE | FLAG_NO_STATUS), 0);
+    (events, child, exit)
+}
+
+fn forked(how: &str, code: i32) {
+    let (events, origin, event) = child_of(how, code);
+    assert_eq!(kinds(&events), "SFERE");
+    let Event::Fork { parent_pid_ns, max_rss_kib, .. } = event else { panic!("{event:?}") };
+    assert_eq!(origin.parent, events[0].0.pid);
+    assert_eq!(parent_pid_ns, events[0].0.pid_ns);
+    assert!(max_rss_kib > 60_000, "the 64 MiB that it shares with its parent: {max_rss_kib}");
+}
+
+#[test]
+fn fork() {
+    forked("fork", 11);
+}
+#[test]
+fn underscore_fork() {
+    forked("_Fork", 12);
+}
+#[test]
+fn forkpty() {
+    forked("forkpty", 14);
+}
+
+#[test]
+fn vfork_child_says_that_its_memory_is_not_its_own() {
+    let (events, ..) = child_of("vfork", 13);
+    assert_eq!(kinds(&events), "SERE");
+    let [(child, _, flags), (parent, 0, FLAG_IMAGE)] = exits(&events)[..] else { panic!("{events:?}") };
+    assert_ne!(child, parent);
+    assert_eq!(flags, FLAG_BORROWED_MEMORY);
+    assert_eq!(events[1].0.parent, parent);
+}
+
+#[test]
+fn daemon() {
+    let (events, output) = ends("daemon");
+    assert_clean(&output);
+    assert_eq!(count(&events, 'F'), 2, "the child, and the daemon");
+    assert!(exits(&events).iter().any(|(_, status, _)| *status == 15));
+}
+
+#[test]
+fn system_and_popen() {
+    for (how, code) in [("system", 16), ("popen", 17)] {
+        let (events, output) = ends(how);
+        assert_eq!(output.status, status_of(code));
+        assert_eq!(starts(&events).len(), 2);
+        assert!(starts(&events)[1].starts_with("sh"), "{:?}", starts(&events));
+        assert_eq!(exits(&events).iter().filter(|(_, status, _)| *status == code).count(), 2);
+    }
+}
+
+#[test]
+fn start_says_who_and_when() {
+    let session = Session::with_flags(FLAG_PIDFS);
+    let before =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let (events, _) = session.case(&program("ends", &[]), &["return"]);
+    let after = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let (origin, Event::Start { realtime_ns, pidfd_inode, max_rss_kib, .. }) = events[0] else { panic!() };
+    assert_eq!(origin.parent, std::process::id());
+    let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap();
+    assert_eq!(u64::from(origin.pid_ns), std::os::unix::fs::MetadataExt::ino(&namespace));
+    assert!((before..=after).contains(&realtime_ns));
+    assert!(pidfd_inode > 0 && max_rss_kib > 0);
+}
+
+#[test]
+fn start_names_the_script() {
+    for (args, wanted) in [
+        (&["return"][..], "prog|return"),
+        (&["-u", "-W", "/a/b/run.py", "x"], "prog|run.py"),
+        (&["-c", "print()"], "prog"),
+        (&["-m", "pkg.tool", "x"], "prog|-m pkg.tool"),
+        (&["-1", "-2", "-3", "-4", "-5", "-6", "-7", "-8", "-9", "late"], "prog"),
+        (&[], "prog"),
+    ] {
+        let session = Session::new();
+        let mut command = session.command(program("ends", &[]));
+        std::os::unix::process::CommandExt::arg0(command.args(args), "/usr/x/prog");
+        run(&mut command);
+        assert_eq!(starts(&session.events()), [wanted], "{args:?}");
+    }
+    let session = Session::new();
+    let mut command = session.command(program("ends", &[]));
+    std::os::unix::process::CommandExt::arg0(command.arg("s".repeat(40)), "p".repeat(40));
+    run(&mut command);
+    assert_eq!(starts(&session.events()), [format!("{}|{}", "p".repeat(31), "s".repeat(16))]);
+}
+
+/// The parent holds 300 MB: what it forks and execs inherits its ru_maxrss, and says its own peak all the same.
+#[test]
+fn peak_is_the_images_own() {
+    let session = Session::new();
+    let (events, output) = session.case(&program("execs", &[]), &["big-parent"]);
+    assert_clean(&output);
+    let image = events.iter().find_map(|(_, e)| match e {
+        Event::Exit { own, vm_hwm_kib, .. } if *vm_hwm_kib > 0 => Some((own.max_rss_kib, *vm_hwm_kib)),
+        _ => None,
+    });
+    let (inherited, own) = image.expect("an EXIT with VmHWM");
+    assert!(inherited > 250_000 && own < 50_000, "{inherited} {own}");
+}
+
+/// 300 MB, then exec of a small program: START shows the old peak; then a chain whose middle would be lost.
+#[test]
+fn exec_saves_a_peak_that_would_be_lost() {
+    let session = Session::new();
+    let (events, output) = session.case(&program("execs", &[]), &["chain"]);
+    assert_clean(&output);
+    assert_eq!(kinds(&events), "SSxSE", "only the middle image's peak needs an EXEC");
+    let Event::Exec { vm_hwm_kib } = events[2].1 else { panic!() };
+    assert!(vm_hwm_kib > 0 && vm_hwm_kib < 50_000, "{vm_hwm_kib}");
+}

@@ -1,0 +1,152 @@
+//! Environment repair, one test per exec and spawn function; EXEC is tested with the peaks in `ends`.
+
+mod common;
+use common::*;
+
+use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
+use gpu_track_abi::record::Event;
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
+
+/// The environment, one entry an element, that /bin/sh got from the case.
+fn environment(session: &Session, args: &[&str]) -> Vec<Vec<u8>> {
+    let (events, output) = session.case(&program("execs", &[]), args);
+    assert_clean(&output);
+    if session.header().flags & FLAG_NO_ENV_REPAIR == 0 {
+        assert!(starts(&events).iter().any(|name| name == "sh"), "{args:?}: {:?}", starts(&events));
+    }
+    output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+fn repairs(how: &str) {
+    for entries in ["0", "400", "3000"] {
+        let session = Session::new();
+        let got = environment(&session, &[how, entries]);
+        let mut wanted = vec![b"KEEP=\xff".to_vec()];
+        for i in 0..entries.parse::<usize>().unwrap() {
+            wanted.push(format!("E{i}={i:0100}").into_bytes());
+        }
+        wanted.push(format!("{ENV_SESSION}={}", session.path.display()).into_bytes());
+        wanted.push(format!("{ENV_PRELOAD}={}", SHIM.display()).into_bytes());
+        assert_eq!(got, wanted, "{how} with {entries} entries");
+    }
+}
+
+#[test]
+fn execve() {
+    repairs("execve");
+}
+#[test]
+fn execvpe() {
+    repairs("execvpe");
+}
+#[test]
+fn execle() {
+    repairs("execle");
+    repairs("execle-long");
+}
+#[test]
+fn fexecve() {
+    repairs("fexecve");
+}
+#[test]
+fn execveat() {
+    repairs("execveat");
+}
+#[test]
+fn execv() {
+    repairs("environ-execv");
+}
+#[test]
+fn execvp() {
+    repairs("environ-execvp");
+}
+#[test]
+fn execl() {
+    repairs("environ-execl");
+    repairs("environ-execl-long");
+}
+#[test]
+fn execlp() {
+    repairs("environ-execlp");
+}
+#[test]
+fn posix_spawn() {
+    repairs("posix_spawn");
+}
+#[test]
+fn posix_spawnp() {
+    repairs("posix_spawnp");
+}
+#[test]
+fn vfork_and_execve() {
+    repairs("vfork");
+}
+
+#[test]
+fn a_null_environment_is_an_empty_one() {
+    let session = Session::new();
+    let got = environment(&session, &["execve-null"]);
+    assert_eq!(got.len(), 2, "session and shim: {got:?}");
+}
+
+#[test]
+fn a_foreign_preload_is_kept_behind_ours() {
+    for (foreign, wanted) in [
+        ("libm.so.6", format!("{}:libm.so.6", SHIM.display())),
+        ("", SHIM.display().to_string()),
+        // Another copy of the shim is one already.
+        (&*format!("libm.so.6 {}", SHIM.display()), format!("libm.so.6 {}", SHIM.display())),
+    ] {
+        for entries in ["0", "3000"] {
+            let session = Session::new();
+            let mut command = session.command(program("execs", &[]));
+            let output = run(command.args(["execve", entries]).env("CASE_PRELOAD", foreign));
+            assert_clean(&output);
+            let entry = output.stdout.split(|b| *b == b'\n').find(|l| l.starts_with(b"LD_PRELOAD=")).unwrap();
+            assert_eq!(String::from_utf8_lossy(entry), format!("LD_PRELOAD={wanted}"));
+        }
+    }
+}
+
+#[test]
+fn env_minus_i() {
+    let session = Session::new();
+    let output = run(session.command("env").args(["-i", "sh", "-c", "env -i true; exit 3"]));
+    assert_eq!(output.status, status_of(3));
+    let starts = starts(&session.events());
+    assert_eq!(starts.len(), 4, "{starts:?}");
+    assert!(starts[3].starts_with("true"), "{starts:?}");
+}
+
+#[test]
+fn an_option_leaves_environments_alone() {
+    let session = Session::with_flags(FLAG_NO_ENV_REPAIR);
+    assert_eq!(environment(&session, &["execve"]), [b"KEEP=\xff".to_vec()]);
+    assert_eq!(environment(&session, &["posix_spawn"]), [b"KEEP=\xff".to_vec()]);
+}
+
+#[test]
+fn what_fails_fails_as_before() {
+    let (_, output) = Session::new().case(&program("execs", &[]), &["errors"]);
+    assert_clean(&output);
+}
+
+#[test]
+fn a_spawn_whose_child_could_not_exec_is_told() {
+    let (events, output) = Session::new().case(&program("execs", &[]), &["spawn-errors"]);
+    assert_clean(&output);
+    let errors: Vec<_> = events
+        .iter()
+        .filter_map(|(_, e)| if let Event::SpawnFailed { error } = e { Some(*error) } else { None })
+        .collect();
+    assert_eq!(errors, [libc::ENOENT, libc::ENOENT, libc::EACCES, libc::ENOENT]);
+}
+
+/// With an environment that does not fit on the stack, so that each child uses the kept mapping.
+#[test]
+fn ten_thousand_vforks_leak_nothing() {
+    for entries in ["0", "2000"] {
+        let (_, output) = Session::new().case(&program("execs", &[]), &["vforks", entries]);
+        assert_clean(&output);
+    }
+}

@@ -1,0 +1,141 @@
+// The exec and spawn families: `execs CASE [ENV-ENTRIES]` starts /bin/sh with a hand-made environment.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static char *touch(size_t bytes) {
+    char *memory = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(memory, 1, bytes);
+    return memory;
+}
+
+static long vm_size(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld", &pages) != 1) exit(90);
+    fclose(file);
+    return pages;
+}
+
+static int reap(pid_t pid) {
+    int status = -1;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) exit(91);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 92;
+}
+
+#define SCRIPT "tr '\\0' '\\n' </proc/$$/environ"
+
+int main(int argc, char **argv) {
+    const char *how = argc > 1 ? argv[1] : "";
+    int entries = argc > 2 ? atoi(argv[2]) : 0;
+    // KEEP=\xff isn't UTF-8.
+    char **env = calloc(entries + 4, sizeof *env);
+    int n = 0;
+    env[n++] = "KEEP=\xff";
+    if (getenv("CASE_PRELOAD")) {
+        if (asprintf(&env[n++], "LD_PRELOAD=%s", getenv("CASE_PRELOAD")) < 0) return 93;
+    }
+    for (int i = 0; i < entries; i++)
+        if (asprintf(&env[n++], "E%d=%0100d", i, i) < 0) return 93;
+    char *sh[] = {"sh", "-c", SCRIPT, 0};
+    pid_t pid = -1;
+
+    if (!strcmp(how, "execve")) execve("/bin/sh", sh, env);
+    if (!strcmp(how, "execve-null")) execve("/bin/sh", sh, 0);
+    if (!strcmp(how, "execvpe")) execvpe("sh", sh, env);
+    if (!strcmp(how, "execle")) execle("/bin/sh", "sh", "-c", SCRIPT, (char *)0, env);
+    // More arguments than there are registers.
+    if (!strcmp(how, "execle-long"))
+        execle("/bin/sh", "sh", "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0, env);
+    if (!strcmp(how, "fexecve")) fexecve(open("/bin/sh", O_RDONLY | O_CLOEXEC), sh, env);
+#ifdef __GLIBC__
+    if (!strcmp(how, "execveat")) execveat(open("/bin", O_PATH | O_CLOEXEC), "sh", sh, env, 0);
+#endif
+    if (!strcmp(how, "posix_spawn") && !posix_spawn(&pid, "/bin/sh", 0, 0, sh, env)) return reap(pid);
+    if (!strcmp(how, "posix_spawnp") && !posix_spawnp(&pid, "sh", 0, 0, sh, env)) return reap(pid);
+    if (!strcmp(how, "vfork")) {
+        if (!(pid = vfork())) {
+            execve("/bin/sh", sh, env);
+            _exit(94);
+        }
+        return reap(pid);
+    }
+    if (!strncmp(how, "environ-", 8)) {
+        environ = env;
+        how += 8;
+        if (!strcmp(how, "execv")) execv("/bin/sh", sh);
+        if (!strcmp(how, "execvp")) execvp("sh", sh);
+        if (!strcmp(how, "execl")) execl("/bin/sh", "sh", "-c", SCRIPT, (char *)0);
+        if (!strcmp(how, "execl-long"))
+            execl("/bin/sh", "sh", "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0);
+        if (!strcmp(how, "execlp")) execlp("sh", "sh", "-c", SCRIPT, (char *)0);
+    }
+
+    if (!strcmp(how, "errors")) {
+        // Each fails with its own error, in the environment that needs a repair.
+        char *args[] = {"x", 0};
+        int bad = 0;
+        errno = 0;
+        bad += execve("/no/such", args, env) != -1 || errno != ENOENT;
+        bad += execle("/etc/passwd", "x", (char *)0, env) != -1 || errno != EACCES;
+        bad += execvpe("no-such-program", args, env) != -1 || errno != ENOENT;
+        bad += fexecve(-1, args, env) != -1 || errno != EINVAL;
+        bad += execl("/no/such", "x", (char *)0) != -1 || errno != ENOENT;
+        bad += execlp("/no/such", "x", (char *)0) != -1 || errno != ENOENT;
+        return bad;
+    }
+    if (!strcmp(how, "spawn-errors")) {
+        char *args[] = {"x", 0};
+        int bad = posix_spawn(&pid, "/no/such", 0, 0, args, env) != ENOENT;
+        bad += posix_spawnp(&pid, "no-such-program", 0, 0, args, env) != ENOENT;
+        bad += posix_spawn(&pid, "/etc/passwd", 0, 0, args, env) != EACCES;
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_addopen(&actions, 0, "/no/such", O_RDONLY, 0);
+        bad += posix_spawn(&pid, "/bin/true", &actions, 0, args, env) != ENOENT;
+        // No child was left to reap.
+        bad += waitpid(-1, 0, 0) != -1 || errno != ECHILD;
+        return bad;
+    }
+    if (!strcmp(how, "vforks")) {
+        char *args[] = {"true", 0};
+        long before = 0;
+        for (int i = 0; i < 10000; i++) {
+            if (!(pid = vfork())) {
+                // Every other one fails first.
+                if (i & 1) execve("/no/such", args, env);
+                execve("/bin/true", args, env);
+                _exit(94);
+            }
+            if (reap(pid)) return 95;
+            if (i == 10) before = vm_size();
+        }
+        long grown = vm_size() - before;
+        if (grown) fprintf(stderr, "grew by %ld pages\n", grown);
+        return grown != 0;
+    }
+    if (!strcmp(how, "big-parent")) {
+        touch(300 << 20);
+        if (!(pid = fork())) {
+            execl("/bin/true", "true", (char *)0);
+            _exit(94);
+        }
+        return reap(pid);
+    }
+    if (!strcmp(how, "chain")) {
+        touch(300 << 20);
+        execl(argv[0], argv[0], "chain-middle", (char *)0);
+    }
+    if (!strcmp(how, "chain-middle")) execl("/bin/true", "true", (char *)0);
+    perror(how);
+    return 94;
+}

@@ -1,0 +1,124 @@
+//! Which segments are used: good ones, and no others; whatever is wrong, the program runs.
+
+mod common;
+use common::*;
+
+use std::fs::OpenOptions;
+use std::sync::atomic::Ordering;
+
+use gpu_track_abi::ENV_SESSION;
+use gpu_track_abi::layout::{RING_CAPACITY, STATE_CLOSED, TRACKED_SIZE};
+
+/// A process of this session runs as it should, and writes nothing.
+fn inert(session: &Session) {
+    let (events, output) = session.case(&program("waits", &[]), &["waitpid"]);
+    assert_clean(&output);
+    assert_eq!(kinds(&events), "");
+    assert_eq!(session.header().dropped.0.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn another_version_of_the_contract() {
+    for change in [
+        |s: &mut Session| s.header_mut().abi_version += 1,
+        |s: &mut Session| s.header_mut().magic ^= 1,
+        |s: &mut Session| s.header_mut().record_words -= 1,
+        |s: &mut Session| s.header_mut().ring_capacity *= 2,
+    ] {
+        let mut session = Session::new();
+        change(&mut session);
+        inert(&session);
+    }
+}
+
+#[test]
+fn a_closed_session() {
+    let session = Session::new();
+    session.header().state.store(STATE_CLOSED, Ordering::Relaxed);
+    inert(&session);
+}
+
+/// Touching what lies behind a file's end is a SIGBUS.
+#[test]
+fn a_truncated_file() {
+    for length in [0, 1, 4096, TRACKED_SIZE as u64 - 1] {
+        let session = Session::new();
+        let path = session.dir().join("short");
+        std::fs::copy(&session.path, &path).unwrap();
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+        let output = run(session.command(program("waits", &[])).arg("waitpid").env(ENV_SESSION, &path));
+        assert_clean(&output);
+        assert_eq!(kinds(&session.events()), "");
+    }
+}
+
+#[test]
+fn what_is_no_file_of_ours() {
+    let session = Session::new();
+    let link = session.dir().join("link");
+    std::os::unix::fs::symlink(&session.path, &link).unwrap();
+    let fifo = session.dir().join("fifo");
+    let c_path = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
+    // SAFETY: a NUL-terminated path.
+    assert_eq!(unsafe { libc::mkfifo(c_path.as_ptr(), 0o600) }, 0);
+    let long = format!("/tmp/{}", "x".repeat(200));
+    let here = session.dir().to_str().unwrap();
+    for path in
+        [link.to_str().unwrap(), fifo.to_str().unwrap(), here, "/no/such", "/dev/zero", "", ":::", &long]
+    {
+        let output = run(session.command(program("waits", &[])).arg("waitpid").env(ENV_SESSION, path));
+        assert_clean(&output);
+        assert_eq!(kinds(&session.events()), "", "{path}");
+    }
+}
+
+#[test]
+fn each_of_several_sessions_gets_all_records() {
+    let sessions: [Session; 6] = std::array::from_fn(|_| Session::new());
+    let paths: Vec<_> = sessions.iter().map(|s| s.path.to_str().unwrap()).collect();
+    // One of them is gone: the others are used all the same.
+    let list = format!("{}:/no/such:{}:{}", paths[0], paths[1], paths[2]);
+    let output = run(sessions[0].command(program("waits", &[])).arg("waitpid").env(ENV_SESSION, list));
+    assert_clean(&output);
+    for session in &sessions[..3] {
+        assert_eq!(kinds(&session.events()), "SFERE");
+    }
+    // Deeper nesting leaves the outermost four.
+    let output =
+        run(sessions[0].command(program("waits", &[])).arg("waitpid").env(ENV_SESSION, paths.join(":")));
+    assert_clean(&output);
+    let got: Vec<_> = sessions.iter().map(|s| kinds(&s.events())).collect();
+    assert_eq!(got, ["SFERE", "SFERE", "SFERE", "SFERE", "", ""]);
+}
+
+#[test]
+fn a_session_that_closes_under_a_process_takes_nothing_more() {
+    let session = Session::new();
+    let inner = "printf go; read line; true";
+    let mut command = session.command("sh");
+    command.args(["-c", inner]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut go = [0; 2];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut go).unwrap();
+    assert_eq!(kinds(&session.events()), "S");
+    session.header().state.store(STATE_CLOSED, Ordering::Relaxed);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert_eq!(kinds(&session.events()), "");
+}
+
+/// Nobody reads: writers count what they drop, and never wait. The quarter rings the doorbell.
+#[test]
+fn a_full_ring() {
+    let session = Session::new();
+    let children = RING_CAPACITY / 2;
+    let script = format!("i=0; while [ $i -lt {children} ]; do (exit 3); i=$((i+1)); done");
+    let output = run(session.command("sh").args(["-c", &script]));
+    assert_clean(&output);
+    // START and EXIT of the shell; FORK, EXIT and REAPED of each child.
+    let stored = session.events().len();
+    let dropped = session.header().dropped.0.load(Ordering::Relaxed);
+    assert_eq!(stored, RING_CAPACITY);
+    assert_eq!(stored as u64 + dropped, 2 + 3 * children as u64);
+    assert_eq!(session.header().doorbell.load(Ordering::Relaxed), 1);
+}

@@ -1,0 +1,126 @@
+//! REAPED: one test per wait function, and what is no reaping.
+
+mod common;
+use common::*;
+
+use gpu_track_abi::layout::FLAG_NO_WAIT_RECORDS;
+use gpu_track_abi::record::{Event, FLAG_TRACER, Origin};
+
+fn waits(how: &str) -> Vec<(Origin, Event)> {
+    let (events, output) = Session::new().case(&program("waits", &[]), &[how]);
+    assert_clean(&output);
+    events
+}
+
+/// The case reaps one child that ended with `status`, and only that is told.
+fn reaps(how: &str, status: i32) {
+    let events = waits(how);
+    let parent = events[0].0.pid;
+    let [(reaper, child, told)] = reaped(&events)[..] else { panic!("{how}: {events:?}") };
+    assert_eq!((reaper, told), (parent, status), "{how}");
+    assert!(events.iter().any(|(o, e)| o.pid == child && matches!(e, Event::Fork { .. })));
+}
+
+#[test]
+fn wait() {
+    reaps("wait", 21 << 8);
+}
+#[test]
+fn waitpid() {
+    reaps("waitpid", 21 << 8);
+    reaps("waitpid-any", 21 << 8);
+    reaps("waitpid-group", 21 << 8);
+}
+#[test]
+fn wait3() {
+    reaps("wait3", 21 << 8);
+    reaps("wait3-null", 21 << 8);
+}
+#[test]
+fn wait4() {
+    reaps("wait4", 21 << 8);
+}
+#[test]
+fn waitid() {
+    reaps("waitid", 21 << 8);
+    reaps("waitid-null", 21 << 8);
+}
+#[test]
+fn without_a_status_pointer() {
+    reaps("null-status", 21 << 8);
+}
+#[test]
+fn killed_children() {
+    reaps("killed", libc::SIGKILL);
+    reaps("killed-waitid", libc::SIGKILL);
+}
+#[test]
+fn looking_without_reaping_is_nothing() {
+    reaps("nowait", 21 << 8);
+}
+#[test]
+fn a_child_that_still_lives_is_nothing() {
+    reaps("nohang", 21 << 8);
+}
+#[test]
+fn stopped_and_continued_is_nothing() {
+    reaps("stopped", 21 << 8);
+}
+
+#[test]
+fn errors_pass_through() {
+    assert_eq!(kinds(&waits("nobody")), "SE");
+}
+
+#[test]
+fn a_tracer_says_so() {
+    let events = waits("traced");
+    let reaped: Vec<_> = events.iter().filter(|(_, e)| matches!(e, Event::Reaped { .. })).collect();
+    assert_eq!(reaped.len(), 1);
+    assert_eq!(reaped[0].0.flags, FLAG_TRACER);
+}
+
+/// A killed child's figures come from its reaper alone.
+#[test]
+fn usage_is_the_childs() {
+    let events = waits("burn");
+    let found = events.iter().find_map(|(_, e)| match e {
+        Event::Reaped { usage, reaper_max_rss_kib, .. } => {
+            Some((usage.user_us + usage.system_us, *reaper_max_rss_kib))
+        }
+        _ => None,
+    });
+    let (cpu_us, reaper_max_rss_kib) = found.unwrap();
+    assert!(cpu_us >= 245_000, "it burnt 250 ms: {cpu_us}");
+    assert!(reaper_max_rss_kib > 0);
+}
+
+#[test]
+fn a_thread_cancelled_in_waitpid_unwinds() {
+    reaps("cancel", 21 << 8);
+}
+#[test]
+fn a_thread_cancelled_in_waitid_unwinds() {
+    reaps("cancel-waitid", 21 << 8);
+}
+
+#[test]
+fn threads_that_race_for_children_reap_each_once() {
+    for how in ["race", "race-waitid"] {
+        let events = waits(how);
+        let mut children: Vec<_> = reaped(&events).into_iter().map(|(_, child, _)| child).collect();
+        children.sort_unstable();
+        children.dedup();
+        assert_eq!((children.len(), reaped(&events).len()), (200, 200), "{how}");
+    }
+}
+
+#[test]
+fn no_records_where_the_wait_layer_is_off() {
+    let session = Session::with_flags(FLAG_NO_WAIT_RECORDS);
+    for how in ["wait", "waitid", "cancel-waitid"] {
+        let (events, output) = session.case(&program("waits", &[]), &[how]);
+        assert_clean(&output);
+        assert_eq!(kinds(&events), "SFEE", "{how}");
+    }
+}
