@@ -38,6 +38,15 @@ pub fn cpu_clock_ns(pid: u32) -> Option<u64> {
     u64::try_from(time.tv_sec).ok()?.checked_mul(1_000_000_000)?.checked_add(u64::try_from(time.tv_nsec).ok()?)
 }
 
+/// Whether two processes run in the same memory (vfork, CLONE_VM): kcmp(2). False where that can't be asked (other
+/// users' processes, kernels without CONFIG_KCMP).
+#[must_use]
+pub fn shares_memory(a: u32, b: u32) -> bool {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: the call takes plain numbers.
+    unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0 }
+}
+
 fn as_pid(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }

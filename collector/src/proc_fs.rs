@@ -227,10 +227,23 @@ impl ProcRoot {
         Some(Status::parse(&self.read(pid, "status")?))
     }
 
-    /// /proc/PID/smaps_rollup; `None` also for processes of other users.
+    /// /proc/PID/smaps_rollup; an error of its own kind for processes that may not be looked into (other users').
+    pub fn rollup(&self, pid: u32) -> io::Result<Option<Rollup>> {
+        // The file opens for whoever owns it; permission is asked for at open and at read.
+        let mut bytes = Vec::new();
+        match self.open(pid, "smaps_rollup").and_then(|mut file| file.read_to_end(&mut bytes)) {
+            Ok(_) => Ok(Rollup::parse(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Device and inode of a process's executable.
     #[must_use]
-    pub fn rollup(&self, pid: u32) -> Option<Rollup> {
-        Rollup::parse(&self.read(pid, "smaps_rollup")?)
+    pub fn executable(&self, pid: u32) -> Option<(u64, u64)> {
+        use std::os::unix::fs::MetadataExt;
+        let file = std::fs::metadata(self.path(pid, "exe")).ok()?;
+        Some((file.dev(), file.ino()))
     }
 
     /// /proc/PID/cmdline, at most `limit` bytes of it; `None` if it has none (zombies, kernel threads).
@@ -347,7 +360,7 @@ mod tests {
         assert!(statm.resident > 0 && statm.shared <= statm.resident);
         assert!(root.status(pid).unwrap().hwm.unwrap() > 0);
         assert_eq!(root.status(pid).unwrap().ns_pids.first(), Some(&pid));
-        let rollup = root.rollup(pid).unwrap();
+        let rollup = root.rollup(pid).unwrap().unwrap();
         assert!(rollup.pss <= rollup.rss && rollup.private <= rollup.rss);
         assert!(root.args(pid, 4096).is_some_and(|args| !args.is_empty()));
         assert!(root.pid_ns(pid).is_some());
@@ -360,7 +373,7 @@ mod tests {
     fn what_is_missing_is_none_and_not_zero() {
         let root = ProcRoot::new("/nonexistent");
         assert_eq!(root.stat(1), None);
-        assert_eq!(root.rollup(1), None);
+        assert_eq!(root.rollup(1).unwrap(), None);
         assert_eq!(root.system_memory(), None);
         assert_eq!(Status::parse(b"Name:\tx\nState:\tZ (zombie)\n").hwm, None);
         assert_eq!(Statm::parse(b"12"), None);

@@ -176,11 +176,11 @@ impl Session {
             self.listen(messages)?;
             self.drain();
             let now_ns = clock::monotonic_ns();
+            self.settle(now_ns);
             let is_tick = now_ns >= self.next_tick_ns;
             if is_tick || self.tree.lives_waiting() > MAX_LIVES {
                 self.sample(now_ns);
             }
-            self.settle(now_ns);
             let launcher_is_gone = messages.is_closed && self.ending.is_none();
             if self.ending.is_some() || (launcher_is_gone && is_tick && self.tree.alive().is_empty()) {
                 return Ok(());
@@ -301,6 +301,8 @@ impl Session {
         self.segment.close();
         // Nobody needs the name any more, and nothing may be left behind.
         let _ = self.segment.unlink();
+        // The last words of those that the sample found dead.
+        self.drain();
         self.settle(now_ns);
         self.tree.settle_all(now_ns);
         for process in self.tree.take_settled() {

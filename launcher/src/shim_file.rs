@@ -24,7 +24,9 @@ const HASH: &str = env!("GPU_TRACK_SHIM_HASH");
 #[derive(Debug, thiserror::Error)]
 pub enum ShimFileError {
     /// Every directory was tried.
-    #[error("no directory for the preloaded library: {0}; set XDG_CACHE_HOME to one that may be mapped executable")]
+    #[error(
+        "no directory for the preloaded library: {0}; set XDG_CACHE_HOME to one that may be mapped executable"
+    )]
     NoDirectory(String),
 }
 
@@ -110,7 +112,8 @@ fn install_in(directory: &Path, bytes: &[u8], uid: u32) -> Result<PathBuf, Unfit
 
 /// A name beside the final one that no other launcher uses, in any pid namespace that shares the directory.
 fn part_name(path: &Path) -> OsString {
-    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    let nanos =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or(OsStr::new("shim")));
     name.push(format!(".{}.{nanos}", std::process::id()));
@@ -119,7 +122,8 @@ fn part_name(path: &Path) -> OsString {
 
 /// The file at `path`, if nobody but us or root could have written it and it is the right one.
 fn usable(path: &Path, bytes: &[u8], uid: u32) -> Option<File> {
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+    let mut file =
+        OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
     let found = file.metadata().ok()?;
     let trusted = found.is_file() && (found.uid() == uid || found.uid() == 0) && found.mode() & 0o022 == 0;
     if !trusted || found.len() != bytes.len() as u64 {
@@ -179,8 +183,13 @@ mod tests {
             },
             7,
         );
-        let wanted =
-            ["/c/gpu-track", "/h/.cache/gpu-track", "/run/user/7/gpu-track", "/dev/shm/gpu-track-7", "/tmp/gpu-track-7"];
+        let wanted = [
+            "/c/gpu-track",
+            "/h/.cache/gpu-track",
+            "/run/user/7/gpu-track",
+            "/dev/shm/gpu-track-7",
+            "/tmp/gpu-track-7",
+        ];
         assert_eq!(all, wanted.map(PathBuf::from));
         let bare = candidates(|name| (name == "XDG_CACHE_HOME").then(|| "relative".into()), 7);
         assert_eq!(bare, wanted[3..].iter().map(PathBuf::from).collect::<Vec<_>>());
@@ -250,5 +259,36 @@ mod tests {
         }
         let all: Vec<_> = bad.into_iter().chain([good.clone()]).collect();
         assert!(install_to(&all, BYTES, uid()).unwrap().starts_with(good));
+    }
+
+    #[test]
+    fn a_noexec_mount_is_passed_over() {
+        if uid() != 0 {
+            println!("skipped: needs root, to mount");
+            return;
+        }
+        let top = dir();
+        let (mount, good) = (top.path().join("noexec"), top.path().join("good"));
+        fs::create_dir(&mount).unwrap();
+        let target = std::ffi::CString::new(mount.as_os_str().as_bytes()).unwrap();
+        // A thread with a mount namespace of its own: the mount is gone with it.
+        let found = std::thread::spawn(move || {
+            let (none, private) = (ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
+            // SAFETY: NUL-terminated strings; only this thread's namespace is changed.
+            unsafe {
+                assert_eq!(libc::unshare(libc::CLONE_NEWNS), 0);
+                assert_eq!(libc::mount(none, c"/".as_ptr(), none, private, ptr::null()), 0);
+                let tmpfs = c"tmpfs".as_ptr();
+                assert_eq!(
+                    libc::mount(tmpfs, target.as_ptr(), tmpfs, libc::MS_NOEXEC, c"mode=700".as_ptr().cast()),
+                    0
+                );
+            }
+            let error = install_to(&[mount.join("gpu-track")], BYTES, uid()).unwrap_err().to_string();
+            assert!(error.contains("may not be mapped executable"), "{error}");
+            assert_eq!(fs::read_dir(mount.join("gpu-track")).unwrap().count(), 0, "nothing stays there");
+            install_to(&[mount.join("gpu-track"), good.clone()], BYTES, uid()).unwrap().starts_with(good)
+        });
+        assert!(found.join().unwrap());
     }
 }

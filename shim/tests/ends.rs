@@ -141,6 +141,29 @@ fn start_says_who_and_when() {
     assert!(pidfd_inode > 0 && max_rss_kib > 0);
 }
 
+/// The first process of a new pid namespace has a parent that it can't see: it names both namespaces.
+#[test]
+fn fork_into_another_pid_namespace() {
+    // SAFETY: takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("skipped: needs root, to make a pid namespace");
+        return;
+    }
+    for flags in [0, FLAG_PIDFS] {
+        let session = Session::with_flags(flags);
+        let output = run(session.command("unshare").args(["--fork", "--pid", "sh", "-c", "exit 3"]));
+        assert_eq!(output.status, status_of(3));
+        let events = session.events();
+        assert_eq!(kinds(&events), "SFSERE");
+        let (outer, inner) = (events[0].0, events[1].0);
+        let Event::Fork { parent_pid_ns, .. } = events[1].1 else { panic!() };
+        assert_eq!((inner.pid, inner.parent, parent_pid_ns), (1, outer.pid, outer.pid_ns));
+        assert!(inner.pid_ns != 0 && inner.pid_ns != outer.pid_ns);
+        assert_eq!(events[2].0.pid_ns, inner.pid_ns, "START of sh agrees");
+        assert_eq!(events[2].0.parent, 0);
+    }
+}
+
 #[test]
 fn start_names_the_script() {
     for (args, wanted) in [

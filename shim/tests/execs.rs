@@ -18,11 +18,11 @@ fn environment(session: &Session, args: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn repairs(how: &str) {
-    for entries in ["0", "400", "3000"] {
+    for entries in [0, 400, 3000] {
         let session = Session::new();
-        let got = environment(&session, &[how, entries]);
+        let got = environment(&session, &[how, &entries.to_string()]);
         let mut wanted = vec![b"KEEP=\xff".to_vec()];
-        for i in 0..entries.parse::<usize>().unwrap() {
+        for i in 0..entries {
             wanted.push(format!("E{i}={i:0100}").into_bytes());
         }
         wanted.push(format!("{ENV_SESSION}={}", session.path.display()).into_bytes());

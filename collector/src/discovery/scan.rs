@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::pidfd;
 use crate::proc_fs::{ProcRoot, read_held};
 use crate::tree::command::command_of_args;
-use crate::tree::{FoundInProc, Key, ProcessId, Tree};
+use crate::tree::{FoundInProc, Key, Parent, ProcessId, SilentMemory, Tree};
 
 /// Part of the sampling interval that a scan may take, as a divisor.
 const SHARE_OF_INTERVAL: u32 = 50;
@@ -67,7 +67,7 @@ impl Scanner {
         let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
         let Some(pid) = process.host_pid else { return };
         if !process.spoke {
-            self.name(tree, id, pid);
+            self.look_at_image(tree, id, pid);
         }
         let threads = self.root.stat(pid).map_or(0, |stat| stat.threads);
         for child in self.root.children(pid, threads) {
@@ -79,7 +79,19 @@ impl Scanner {
     }
 
     /// What a process that never spoke runs; it may have exec'd since the last look.
-    fn name(&self, tree: &mut Tree, id: ProcessId, pid: u32) {
+    fn look_at_image(&self, tree: &mut Tree, id: ProcessId, pid: u32) {
+        let parent = match tree.get(id).map(|process| process.parent) {
+            Some(Parent::Known(parent)) => tree.get(parent).and_then(|parent| parent.host_pid),
+            _ => None,
+        };
+        tree.set_silent_image(
+            id,
+            match parent {
+                Some(parent) if pidfd::shares_memory(parent, pid) => SilentMemory::Parents,
+                Some(parent) if self.root.executable(parent) == self.root.executable(pid) => SilentMemory::Copy,
+                _ => SilentMemory::Own,
+            },
+        );
         let args = self.root.args(pid, 4096);
         let command = args.as_deref().and_then(command_of_args).or_else(|| self.root.comm(pid));
         let exe = self.root.path(pid, "exe");
@@ -125,7 +137,7 @@ impl Scanner {
             pidfd_inode,
         };
         let id = tree.found_in_proc(&found);
-        self.name(tree, id, pid);
+        self.look_at_image(tree, id, pid);
         Some(id)
     }
 }

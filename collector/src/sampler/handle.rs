@@ -22,6 +22,8 @@ pub enum Seen {
 pub struct Sharing {
     /// smaps_rollup then.
     pub rollup: Rollup,
+    /// `statm`'s RSS then, bytes.
+    pub rss: u64,
     /// `statm`'s shared part then, bytes.
     pub shared: u64,
     /// Minor faults then.
@@ -119,14 +121,19 @@ impl Handle {
         if stat.is_dead() && stat.threads <= 1 {
             return Seen::Zombie;
         }
+        if self.read_statm(root, page) { Seen::Alive } else { Seen::Gone }
+    }
+
+    fn read_statm(&mut self, root: &ProcRoot, page: u64) -> bool {
+        let mut buffer = [0; 256];
         let statm = match &self.files {
             Some((_, statm)) => read_held(statm, &mut buffer).and_then(Statm::parse),
             None => root.read(self.pid, "statm").as_deref().and_then(Statm::parse),
         };
-        let Some(statm) = statm else { return Seen::Gone };
+        let Some(statm) = statm else { return false };
         self.rss = statm.resident.saturating_mul(page);
         self.shared = statm.shared.saturating_mul(page).min(self.rss);
-        Seen::Alive
+        true
     }
 
     /// A new image: what was known of the old one's memory is void.
@@ -152,13 +159,17 @@ impl Handle {
     }
 
     /// Read how its memory is shared.
-    pub fn read_rollup(&mut self, root: &ProcRoot, epoch: u64) {
+    pub fn read_rollup(&mut self, root: &ProcRoot, epoch: u64, page: u64) {
         match root.rollup(self.pid) {
-            Some(rollup) => {
-                self.sharing =
-                    Some(Sharing { rollup, shared: self.shared, minor_faults: self.minor_faults, epoch });
+            Ok(Some(rollup)) => {
+                // It may have exec'd or begun to end since it was last looked at: both figures must be of one time.
+                self.read_statm(root, page);
+                let (rss, shared, minor_faults) = (self.rss, self.shared, self.minor_faults);
+                self.sharing = Some(Sharing { rollup, rss, shared, minor_faults, epoch });
             }
-            None => self.sharing_denied = true,
+            // It is about to end: its memory is gone already.
+            Ok(None) => {}
+            Err(_) => self.sharing_denied = true,
         }
     }
 }

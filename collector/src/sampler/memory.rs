@@ -203,9 +203,11 @@ pub fn estimate(
 ) -> Option<Estimate> {
     let process = tree.get(id)?;
     let group = tree.group(process.group)?;
-    let mut estimate = if group.members.len() <= 1 {
+    let mut estimate = if process.image == Image::Borrowed {
+        return Some(Estimate::default());
+    } else if group.members.len() <= 1 {
         alone(handle, matches!(process.image, Image::Unknown))
-    } else if group.members.iter().all(|id| is_current(handles.get(id), group.epoch)) {
+    } else if group.members.iter().all(|id| is_borrowed(tree, *id) || is_current(handles.get(id), group.epoch)) {
         read_together(handle, tree.frame().page)
     } else if group.members.first() == Some(&id) {
         alone(handle, false)
@@ -217,6 +219,10 @@ pub fn estimate(
         estimate.uncertain = 0;
     }
     Some(estimate)
+}
+
+fn is_borrowed(tree: &Tree, id: ProcessId) -> bool {
+    tree.get(id).is_some_and(|process| process.image == Image::Borrowed)
 }
 
 fn is_current(handle: Option<&Handle>, epoch: u64) -> bool {
@@ -250,8 +256,8 @@ fn alone(handle: &Handle, unknown_image: bool) -> Estimate {
 fn read_together(handle: &Handle, page: u64) -> Estimate {
     let Some(sharing) = &handle.sharing else { return Estimate::default() };
     let rollup = &sharing.rollup;
-    let grown = handle.rss.saturating_sub(rollup.rss);
-    let shrunk = rollup.rss.saturating_sub(handle.rss);
+    let grown = handle.rss.saturating_sub(sharing.rss);
+    let shrunk = sharing.rss.saturating_sub(handle.rss);
     // A page that is copied on write is a fault and no growth.
     let faulted = handle.minor_faults.saturating_sub(sharing.minor_faults).saturating_mul(page);
     let copied = faulted.saturating_sub(grown).min(rollup.rss.saturating_sub(rollup.pss));

@@ -211,6 +211,7 @@ impl Sampler {
         estimates: &mut HashMap<ProcessId, Estimate>,
         record: Record,
     ) {
+        let page = tree.frame().page;
         let mut units = memory::units_by_uncertainty(tree, estimates);
         while let Some(unit) = units.pop() {
             let sums = memory::total(tree, estimates);
@@ -223,7 +224,7 @@ impl Sampler {
             for id in &unit.members {
                 let epoch = memory::epoch(tree, *id);
                 if let Some(handle) = self.handles.get_mut(id) {
-                    self.budget.spend(|| handle.read_rollup(&self.root, epoch));
+                    self.budget.spend(|| handle.read_rollup(&self.root, epoch, page));
                 }
             }
             for id in &unit.members {
@@ -254,7 +255,9 @@ impl Sampler {
             let peak = before.peak.max(handle.rss).max(handle.hwm.unwrap_or(0));
             // A peak that no sample saw lies between the last two.
             let spike = peak > before.peak.max(handle.rss);
-            let share_at_peak = estimate.share + if spike { peak - handle.rss } else { 0 };
+            // What may be another's too counts in the sums only, where it is vouched for.
+            let certain = estimate.share - estimate.uncertain.min(estimate.share);
+            let share_at_peak = certain + if spike { peak - handle.rss } else { 0 };
             let now = Sums::of(process.is_main, estimate, handle);
             sample.now.add(&now);
             if before.at_ns == from_ns && before.at_ns != 0 {

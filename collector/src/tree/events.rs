@@ -118,11 +118,12 @@ impl Tree {
         };
         let peak = if inherited > before { Some(inherited) } else { process.told_peak };
         if known.is_some() {
-            let share = match peak {
+            let bytes = match peak {
+                _ if process.observed.at_ns >= process.image_start_ns => process.observed.share_at(peak.unwrap_or(0)),
                 Some(peak) if forked => fork_share(peak, before, 0),
                 peak => peak.unwrap_or(0),
             };
-            let life = Life { bytes: process.observed.raised_to(share), ..image_life(process, at) };
+            let life = Life { bytes, ..image_life(process, at) };
             self.lives.push(life);
         }
         if let Some(peak) = peak {
@@ -131,9 +132,7 @@ impl Tree {
         process.image = Image::Loaded { inherited };
         process.image_start_ns = at;
         process.told_peak = None;
-        process.observed.peak = 0;
-        process.observed.share = 0;
-        process.observed.private = 0;
+        process.observed.forget_memory();
         process.spoke = true;
         process.pidfd_inode = pidfd_inode;
         process.parent_pid = origin.parent;

@@ -239,6 +239,10 @@ impl Tree {
             process.host_pid = Some(child.host_pid);
             process.pidfd_inode = child.pidfd_inode;
         }
+        // Until it is known to run something else, it may share its parent's memory.
+        if let Some(group) = self.processes.get(&child.parent).map(|parent| parent.group) {
+            self.join_group(id, group);
+        }
         if child.key.pid_ns != self.frame.pid_ns {
             self.index.entry(Key { pid_ns: self.frame.pid_ns, pid: child.host_pid }).or_default().push(id);
         }
@@ -254,21 +258,25 @@ impl Tree {
         }
     }
 
-    /// What a sample saw of a live process.
-    pub fn observe(&mut self, id: ProcessId, observed: Observed) {
-        if let Some(process) = self.processes.get_mut(&id) {
-            process.observed = observed;
+    /// What /proc tells of the memory of a live process that never said anything itself.
+    pub fn set_silent_image(&mut self, id: ProcessId, memory: SilentMemory) {
+        let Some(process) = self.processes.get_mut(&id).filter(|process| !process.spoke) else { return };
+        process.image = if memory == SilentMemory::Parents { Image::Borrowed } else { Image::Unknown };
+        let group = process.group;
+        if memory == SilentMemory::Own && self.groups.get(&group).is_some_and(|group| group.members.len() > 1) {
+            let own = self.new_group();
+            self.join_group(id, own);
         }
     }
 
-    /// A sample found that a process no longer runs: it is a zombie, or not there at all.
+    /// A sample found that a process no longer runs: it is a zombie, or not there at all. Its own last words may
+    /// still be on their way: this counts at the next [`Tree::settle`], which is to follow a drain.
     pub fn observe_end(&mut self, id: ProcessId, now_ns: u64, gone: bool) {
-        let Some(process) = self.processes.get_mut(&id) else { return };
-        if gone && process.gone_ns.is_none() {
-            process.gone_ns = Some(now_ns);
-        }
-        if process.is_alive() {
-            self.end(id, now_ns);
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.seen_dead_ns.get_or_insert(now_ns);
+            if gone {
+                process.gone_ns.get_or_insert(now_ns);
+            }
         }
     }
 
@@ -289,6 +297,7 @@ impl Tree {
             is_main: false,
             start_ns,
             end_ns: None,
+            seen_dead_ns: None,
             gone_ns: None,
             clock_skew_ns: 0,
             command: Arc::from("(unseen)"),
@@ -396,6 +405,17 @@ impl Process {
     pub fn lives_until(&self, now_ns: u64, bytes: u64) -> [Life; 2] {
         [process_life(self, now_ns), Life { bytes, ..image_life(self, now_ns) }]
     }
+}
+
+/// Whose memory a process has that never said anything itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SilentMemory {
+    /// Its parent's itself: vfork, not yet exec'd.
+    Parents,
+    /// Perhaps a copy of its parent's, shared until written to.
+    Copy,
+    /// A program of its own.
+    Own,
 }
 
 /// A process that was found by looking at /proc.

@@ -158,6 +158,8 @@ pub struct Process {
     pub start_ns: u64,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub end_ns: Option<u64>,
+    /// When a sample first found it dead.
+    pub seen_dead_ns: Option<u64>,
     /// When it was first found to be no longer in /proc.
     pub gone_ns: Option<u64>,
     /// To be added to its clock to get ours (time namespaces).
@@ -339,10 +341,11 @@ impl Process {
         let (peak, quality) = self.peak_of_last_image();
         let peak = peak.filter(|_| quality == Quality::Exact).unwrap_or(0);
         let faults = self.exit.map_or(0, |exit| exit.own.minor_faults);
-        self.observed.raised_to(match self.image {
+        match self.image {
+            _ if self.observed.at_ns >= self.image_start_ns => self.observed.share_at(peak),
             Image::Forked { rss_at_fork } => fork_share(peak, rss_at_fork, faults.saturating_mul(page)),
             _ => peak,
-        })
+        }
     }
 }
 
@@ -372,10 +375,15 @@ pub fn exit_of_wait_status(status: i32) -> Exit {
 }
 
 impl Observed {
-    /// The share of the tree's RAM where the image's `share` turned out to be this at some time: more than what was
-    /// seen only if it is beyond the peak that was already known at the last sample.
+    /// A new image: what was seen of the old one's memory is void.
+    pub fn forget_memory(&mut self) {
+        (self.rss, self.peak, self.share, self.private) = (0, 0, 0, 0);
+    }
+
+    /// The share of the tree's RAM when the RSS was at this peak, if that is one that no sample knew of: what the
+    /// process grew by since is its own.
     #[must_use]
-    pub fn raised_to(&self, share: u64) -> u64 {
-        if share > self.peak { share.max(self.share) } else { self.share }
+    pub fn share_at(&self, peak: u64) -> u64 {
+        if peak > self.peak { self.share + (peak - self.rss) } else { self.share }
     }
 }

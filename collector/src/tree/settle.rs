@@ -58,7 +58,13 @@ pub struct Settled {
 
 impl Tree {
     /// Settle ended processes that nobody will say more of. `is_gone` tells whether /proc has no such pid any more.
+    /// To be called when all records that were written are applied.
     pub fn settle(&mut self, now_ns: u64, mut is_gone: impl FnMut(u32) -> bool) {
+        for id in self.alive.clone() {
+            if let Some(dead_ns) = self.processes.get(&id).and_then(|process| process.seen_dead_ns) {
+                self.end(id, dead_ns);
+            }
+        }
         let mut unreaped = Vec::new();
         let mut reaped = Vec::new();
         for id in &self.ended {

@@ -8,7 +8,7 @@
 //! - waitid: libc's has no rusage argument. The next `waitid` with WNOWAIT blocks, and the raw call, which has one,
 //!   reaps without blocking. If another thread reaped in between, it blocks again, as it would have in the kernel.
 //!   Making cancellation asynchronous around the raw call instead would lose a child that was reaped just then.
-//!   The second call costs 0.2 us.
+//!   Reaping costs no more than before within 0.5 us; the record of it costs 2.5 us, as for waitpid.
 
 use core::ffi::c_int;
 use core::ptr;
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, u
 pub unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
     // SAFETY: the same promises; the pointers of our own are to locals.
     unsafe {
-        if options & libc::WNOWAIT != 0 || !state::is_active() || !state::may_call() {
+        if options & libc::WNOWAIT != 0 || !records_wanted() || !state::may_call() {
             return next_waitid(id_type, id, info, options);
         }
         loop {
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_
 }
 
 unsafe fn reap(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
-    let (mut own_status, mut own_usage) = (0, next_rusage());
+    let (mut own_status, mut own_usage) = (0, zero_usage());
     let status = if status.is_null() { &raw mut own_status } else { status };
     let usage = if usage.is_null() { &raw mut own_usage } else { usage };
     // SAFETY: the caller's pointers, or locals; the kernel wrote both when a pid came back.
@@ -186,7 +186,11 @@ fn wait4_is_cancellable() -> bool {
     }
 }
 
-fn next_rusage() -> rusage {
+fn records_wanted() -> bool {
+    state::sessions().any(|header| header.flags & FLAG_NO_WAIT_RECORDS == 0)
+}
+
+fn zero_usage() -> rusage {
     // SAFETY: all-zero is a valid rusage.
     unsafe { next::zeroed() }
 }
@@ -199,7 +203,7 @@ fn saw_trace_stop() {
 }
 
 fn reaped(child: pid_t, status: c_int, usage: &rusage) {
-    if !state::is_active() {
+    if !records_wanted() {
         return;
     }
     let (pid, reaper_max_rss_kib) = if state::may_call() {

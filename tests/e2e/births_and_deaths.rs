@@ -1,0 +1,143 @@
+//! How processes come and go: each way with the right count, CPU time and peak.
+
+use crate::support::{assert_within, kill, program, skip, static_program, tracked, wait_until};
+
+/// CPU time of process start-ups and the shell beside the known work, at most.
+const OVERHEAD_S: f64 = 0.1;
+
+#[test]
+fn a_child_that_is_killed_half_way() {
+    let run = tracked([program("killed"), "1".into(), "100000000".into()]).options(&["--st", "10"]).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(2);
+    let child_s: f64 = run.stdout.trim().parse().unwrap();
+    let heaviest = &report.array("processes.heaviest")[0];
+    assert_within("cpu_s of the child", heaviest["cpu_s"].as_f64().unwrap(), child_s, 1.0);
+    assert_eq!(heaviest["exit"]["signal"], 9);
+    assert!(heaviest["exit"]["code"].is_null());
+    assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 100e6, 3.0);
+}
+
+#[test]
+fn a_statically_linked_child() {
+    let burn = static_program("burn");
+    let run = tracked(["sh", "-c", &format!("{burn} 0.5; exit 0")]).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(2);
+    report.assert_cpu_between(0.5, OVERHEAD_S);
+    let listed = report.array("coverage.static_executables");
+    assert!(listed.iter().any(|path| *path == burn.as_str()), "static_executables is {listed:?}");
+}
+
+#[test]
+fn a_statically_linked_command() {
+    let run = tracked([static_program("burn"), "0.5".into()]).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(1);
+    report.assert_cpu(0.5, 1.0);
+}
+
+#[test]
+fn children_that_the_kernel_reaps_itself() {
+    let run = tracked([program("ignored_sigchld"), "10".into(), "0.1".into()]).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(11);
+    report.assert_cpu_between(1.0, OVERHEAD_S);
+    assert!(report.at("cpu_time.kernel_s").is_null(), "wait accounting cannot know of them");
+    assert!(report.at("cpu_time.kernel_s_reason").is_string());
+}
+
+#[test]
+fn a_thread_that_is_cancelled_in_a_wait() {
+    for function in ["waitpid", "waitid"] {
+        let run = tracked([program("cancelled_wait"), function.into(), "0.2".into()]).run();
+        let report = run.assert_clean(0);
+        report.assert_all_exact(2);
+        report.assert_cpu_between(0.2, OVERHEAD_S);
+    }
+}
+
+#[test]
+fn a_seccomp_regime_that_kills_sees_no_call_of_ours() {
+    for how in ["prctl", "syscall", "strict"] {
+        let run = tracked([program("seccomp"), how.into()]).run();
+        let report = run.assert_clean(0);
+        report.assert_all_exact(2);
+        report.assert_cpu_between(0.05, OVERHEAD_S);
+    }
+}
+
+#[test]
+fn a_failing_posix_spawn() {
+    let run = tracked([program("births"), "posix_spawn_fails".into(), "0".into()]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.u64("coverage.failed_spawns"), 1);
+    assert_eq!(report.u64("processes.total"), 2, "its child did exist");
+}
+
+fn leaves_a_daemon(how: &str) {
+    let pid_file = tempfile::tempdir().unwrap();
+    let path = pid_file.path().join("pid");
+    let words = [program("daemon"), how.into(), path.to_str().unwrap().into()];
+    let run = tracked(words).leaves_processes().run();
+    wait_until("the daemon's pid", || path.exists());
+    let pid: u32 = std::fs::read_to_string(&path).unwrap().trim().parse().unwrap();
+    let listed = run.report().array("processes.still_running_processes").to_vec();
+    kill(pid, libc::SIGTERM);
+    wait_until("the daemon's end", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.rsplit(')').next().unwrap().starts_with(" Z")
+    });
+    let report = run.assert_clean(0);
+    assert_eq!(report.u64("processes.total"), 3);
+    assert_eq!(report.u64("processes.still_running"), 1);
+    assert_eq!(listed.len(), 1);
+    assert_eq!((&listed[0]["pid"], &listed[0]["command"]), (&pid.into(), &"daemon".into()));
+}
+
+#[test]
+fn a_daemon_that_outlives_its_parent() {
+    leaves_a_daemon("libc");
+}
+
+#[test]
+fn a_daemon_by_double_fork_and_setsid() {
+    leaves_a_daemon("double");
+}
+
+#[test]
+fn wait_all_ends_with_the_last_daemon() {
+    let pid_file = tempfile::tempdir().unwrap();
+    let path = pid_file.path().join("pid");
+    let words = [program("daemon"), "double".into(), path.to_str().unwrap().into()];
+    let running = tracked(words).options(&["--wait-all"]).start();
+    wait_until("the daemon's pid", || path.exists());
+    kill(std::fs::read_to_string(&path).unwrap().trim().parse().unwrap(), libc::SIGTERM);
+    let run = running.wait();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(3);
+    assert_eq!(report.u64("processes.still_running"), 0);
+}
+
+#[test]
+fn background_children_of_a_shell_that_did_not_wait() {
+    let burn = program("burn");
+    let run = tracked(["sh", "-c", &format!("({burn} 0.3 & exec {burn} 0.3) & exit 0")])
+        .options(&["--wait-all"])
+        .run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(3);
+    report.assert_cpu_between(0.6, OVERHEAD_S);
+}
+
+#[test]
+fn musl_programs_run_untouched() {
+    if crate::support::installed("musl-gcc").is_none() {
+        skip!("musl-gcc is not installed");
+    }
+    let burn = crate::support::programs::compiled("burn", "musl-gcc", &[]);
+    let run = tracked(["sh", "-c", &format!("{burn} 0.3; exit 0")]).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(2);
+    report.assert_cpu_between(0.3, OVERHEAD_S);
+}

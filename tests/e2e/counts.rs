@@ -1,0 +1,91 @@
+//! Every process is counted: by the kernel's own count, or because the number is known.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::support::truth::KernelAccount;
+use crate::support::{assert_within, program, skip, tracked};
+
+/// GNU hello's source, as scripts/test fetched it.
+fn unpack_hello(into: &Path) -> Result<(), String> {
+    let archive =
+        std::env::var("GPU_TRACK_TEST_HELLO").map_err(|_| "GPU_TRACK_TEST_HELLO names no archive")?;
+    let tar = Command::new("tar").args(["-xzf", &archive, "--strip-components=1", "-C"]).arg(into).status();
+    match tar {
+        Ok(status) if status.success() => Ok(()),
+        other => Err(format!("cannot unpack {archive}: {other:?}")),
+    }
+}
+
+#[test]
+fn configure_and_make_of_gnu_hello() {
+    let source = tempfile::tempdir().unwrap();
+    if let Err(reason) = unpack_hello(source.path()) {
+        skip!("{reason}");
+    }
+    let account = match KernelAccount::open() {
+        Ok(account) => account,
+        Err(reason) => skip!("{reason}"),
+    };
+    let directory = source.path().to_owned();
+    // configure refuses to run as root without being told.
+    let build = account.wrap(["sh", "-c", "FORCE_UNSAFE_CONFIGURE=1 ./configure && make -j4"]);
+    let run = tracked(build)
+        .options(&["--layers", "preload,wait,subreaper,scan"])
+        .with(move |command| command.current_dir(directory))
+        .watchdog(Duration::from_secs(300))
+        .run();
+    let truth = account.close();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    assert!(source.path().join("hello").is_file());
+    let report = run.report();
+    assert!(
+        truth.family.processes > 3000,
+        "configure has thousands of processes, not {}",
+        truth.family.processes
+    );
+    assert_eq!(report.u64("processes.total"), truth.family.processes);
+    assert_eq!(report.u64("coverage.dropped_events"), 0);
+    assert_within("cpu_time.total_s", report.f64("cpu_time.total_s"), truth.cpu_s, 1.0);
+    assert_within("cpu_time.kernel_s", report.f64("cpu_time.kernel_s"), truth.cpu_s, 1.0);
+}
+
+#[test]
+fn ten_thousand_children_of_a_shell_loop() {
+    let run = tracked(["sh", "-c", "i=0; while [ $i -lt 10000 ]; do /bin/true; i=$((i+1)); done"])
+        .watchdog(Duration::from_secs(180))
+        .run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(10_001);
+    assert_eq!(report.command("true").unwrap()["count"], 10_000);
+}
+
+#[test]
+fn a_fork_bomb_of_five_thousand() {
+    let run = tracked([program("fork_bomb"), "5000".into()]).watchdog(Duration::from_secs(180)).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(5000);
+    assert!(report.u64("processes.max_concurrent") <= 5000);
+}
+
+#[test]
+fn a_single_process() {
+    let run = tracked(["/bin/true"]).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(1);
+    assert_eq!(report.u64("processes.still_running"), 0);
+    assert_eq!(report.command("true").unwrap()["count"], 1);
+}
+
+#[test]
+fn the_kernels_count_of_a_pipeline_of_shells() {
+    let account = match KernelAccount::open() {
+        Ok(account) => account,
+        Err(reason) => skip!("{reason}"),
+    };
+    let script = "for i in 1 2 3; do seq 100 | sort | (cat; (true); /bin/true) | wc -l; done; x=$(echo $(date)); exit 0";
+    let run = tracked(account.wrap(["sh", "-c", script])).run();
+    let truth = account.close();
+    run.assert_clean(0).assert_all_exact(truth.family.processes);
+}

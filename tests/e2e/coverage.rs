@@ -1,0 +1,57 @@
+//! The report says where its figures come from, and what it could not see.
+
+use crate::support::{program, tracked};
+
+#[test]
+fn without_the_shim_the_report_says_what_it_did_not_see() {
+    let burn = program("burn");
+    let script = format!("i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done; {burn} 1; exit 0");
+    let run = tracked(["sh", "-c", &script]).options(&["--layers", "scan"]).run();
+    let report = run.assert_clean(0);
+    for layer in ["preload", "wait", "subreaper"] {
+        assert!(report.at(&format!("coverage.layers.{layer}")).is_null(), "{layer} was off");
+    }
+    // The long one is found by looking; the short ones mostly not, and the report must not pretend.
+    assert!(report.command("burn").is_some(), "a process of one second is there to be seen");
+    assert!(report.u64("coverage.processes") >= 2);
+    assert!(report.u64("coverage.exact") <= 1, "only the launcher's own child was waited for");
+    // What a child used is in its parent's wait accounting too: it must not be added to it.
+    report.assert_cpu(report.f64("cpu_time.kernel_s"), 3.0);
+    let warnings = report.warnings();
+    assert!(warnings.contains("preload"), "no warning names the layers that were off: {warnings:?}");
+}
+
+#[test]
+fn each_process_is_credited_to_the_layer_that_found_it() {
+    let run = tracked(["sh", "-c", "/bin/true; (exit 0); /bin/true; exit 0"]).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(4);
+    let layers = ["preload", "wait", "subreaper", "scan", "connector"];
+    let found = layers.map(|layer| report.at(&format!("coverage.layers.{layer}")).as_u64().unwrap_or(0));
+    assert_eq!(found.iter().sum::<u64>(), 4, "{found:?}");
+    let peaks = ["exact", "sampled", "bound"].map(|how| report.u64(&format!("coverage.peaks.{how}")));
+    assert!(peaks.iter().sum::<u64>() <= 4, "{peaks:?}");
+}
+
+#[test]
+fn preload_and_wait_alone_are_enough_for_dynamic_programs() {
+    let run = tracked(["sh", "-c", "/bin/true; (exit 0); /bin/true; exit 0"])
+        .options(&["--layers", "preload,wait"])
+        .run();
+    run.assert_clean(0).assert_all_exact(4);
+}
+
+#[test]
+fn processes_are_named_by_their_command_and_their_script() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("analyse.pl");
+    std::fs::write(&script, "system('/bin/true');").unwrap();
+    if crate::support::installed("perl").is_none() {
+        crate::support::skip!("perl is not installed");
+    }
+    let run = tracked(["/usr/bin/perl", script.to_str().unwrap()]).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(2);
+    let names: Vec<_> = report.array("processes.by_command").iter().map(|entry| &entry["command"]).collect();
+    assert!(names.iter().any(|name| name.as_str().unwrap().contains("analyse.pl")), "{names:?}");
+}

@@ -1,0 +1,77 @@
+//! CPU time against work that is known, and against the kernel's sum.
+
+use crate::support::truth::KernelAccount;
+use crate::support::{assert_within, program, skip, static_program, tracked};
+
+#[test]
+fn three_children_of_two_seconds() {
+    let run = tracked([program("burn"), "2".into(), "children".into(), "3".into()]).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(4);
+    report.assert_cpu(6.0, 1.0);
+    assert_within("kernel_s", report.f64("cpu_time.kernel_s"), 6.0, 1.0);
+    let heaviest = report.array("processes.heaviest");
+    for process in &heaviest[..3] {
+        assert_within("cpu_s of a child", process["cpu_s"].as_f64().unwrap(), 2.0, 1.0);
+    }
+}
+
+#[test]
+fn eight_threads() {
+    let run = tracked([program("burn"), "0.5".into(), "threads".into(), "8".into()]).run();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(1);
+    report.assert_cpu(4.0, 1.0);
+    assert_eq!(report.u64("cpu_utilization.main_n_threads"), 9);
+    assert_eq!(report.u64("cpu_utilization.combined_n_threads"), 9);
+}
+
+#[test]
+fn a_mixed_tree_against_a_cgroup() {
+    let account = match KernelAccount::open() {
+        Ok(account) => account,
+        Err(reason) => skip!("{reason}"),
+    };
+    let (burn, fixed, touch) = (program("burn"), static_program("burn"), program("touch"));
+    let script = format!(
+        "{burn} 0.5 children 2 & {fixed} 0.7; {burn} 0.3 threads 3 | cat; {touch} forks 3 100000000 1;
+         i=0; while [ $i -lt 500 ]; do /bin/true; i=$((i+1)); done; wait"
+    );
+    let run = tracked(account.wrap(["sh", "-c", &script])).run();
+    let truth = account.close();
+    let report = run.assert_clean(0);
+    report.assert_all_exact(truth.family.processes);
+    assert!(truth.cpu_s > 2.6, "the known work alone is 2.6 s, not {}", truth.cpu_s);
+    assert_within("cpu_time.total_s", report.f64("cpu_time.total_s"), truth.cpu_s, 1.0);
+}
+
+#[test]
+fn percentages_are_of_one_core_and_of_the_expected_cores() {
+    let run = tracked([program("burn"), "1".into()]).options(&["--nec", "4"]).run();
+    let report = run.assert_clean(0);
+    let (time, total) = (report.f64("compute_time.time"), report.f64("cpu_time.total_s"));
+    let mean = report.f64("cpu_utilization.main.mean_sum_percent");
+    assert_within("mean_sum_percent", mean, total / time * 100.0, 1.0);
+    assert_within("hardware", report.f64("cpu_utilization.main.mean_hardware_percent"), mean / 4.0, 0.1);
+    let max = report.f64("cpu_utilization.main.max_sum_percent");
+    assert!((mean * 0.99..=102.0).contains(&max), "one thread's max_sum_percent is {max}, its mean {mean}");
+    assert_eq!(report.u64("cpu_utilization.n_expected_cores"), 4);
+}
+
+#[test]
+fn one_thread_stays_below_a_core_at_one_millisecond() {
+    let run = tracked([program("burn"), "0.5".into()]).options(&["--st", "0.001"]).run();
+    let max = run.assert_clean(0).f64("cpu_utilization.combined.max_sum_percent");
+    assert!((1.0..=105.0).contains(&max), "max_sum_percent of one thread is {max}");
+}
+
+#[test]
+fn a_short_command_has_its_true_time() {
+    let start = std::time::Instant::now();
+    let run = tracked([program("burn"), "0.02".into()]).run();
+    let outside = start.elapsed().as_secs_f64();
+    let report = run.assert_clean(0);
+    let time = report.f64("compute_time.time");
+    assert!((0.02..=outside).contains(&time), "compute_time is {time}, the whole run {outside}");
+    report.assert_cpu_between(0.02, 0.01);
+}

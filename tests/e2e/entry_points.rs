@@ -1,0 +1,98 @@
+//! One test per libc entry point by which processes are made, replaced, ended and waited for; each again with an
+//! environment that `env -i` emptied, which has to be repaired on the way.
+
+use crate::support::{program, skip, tracked};
+
+/// Without the scan layer, which would find long-lived processes in any case.
+const LAYERS: &[&str] = &["--layers", "preload,wait,subreaper"];
+
+/// `program HOW [ARG]` plainly and behind `env -i`: so many processes, all of them exact, and so much CPU.
+fn both_ways(name: &str, words: &[&str], processes: u64, work_s: f64) {
+    for prefix in [&[][..], &["env", "-i"]] {
+        let mut command: Vec<String> = prefix.iter().map(|word| (*word).to_owned()).collect();
+        command.push(program(name));
+        command.extend(words.iter().map(|word| (*word).to_owned()));
+        let run = tracked(command).options(LAYERS).run();
+        if run.status.code() == Some(77) {
+            skip!("this libc has no {}", words[0]);
+        }
+        let report = run.assert_clean(0);
+        report.assert_all_exact(processes);
+        report.assert_cpu_between(work_s, 0.1);
+    }
+}
+
+/// A test for each name: the program is run with the C function's name as its first argument.
+macro_rules! entry_points {
+    ($program:literal, $words:expr, $processes:expr, $work_s:expr; $($function:ident)*) => {
+        $(
+            #[test]
+            fn $function() {
+                let mut words = vec![stringify!($function)];
+                words.extend::<&[&str]>($words);
+                super::both_ways($program, &words, $processes, $work_s);
+            }
+        )*
+    };
+}
+
+#[expect(non_snake_case, reason = "named as in libc")]
+mod births {
+    entry_points!("births", &["0.2"], 2, 0.2;
+        fork _Fork clone raw_fork forkpty vfork posix_spawn posix_spawnp system popen);
+    entry_points!("births", &["0.2"], 3, 0.2; daemon);
+}
+
+#[expect(non_snake_case, reason = "named as in libc")]
+mod deaths {
+    entry_points!("deaths", &["0.2"], 2, 0.2;
+        exit _exit _Exit quick_exit exit_group pthread_exit abort);
+
+    #[test]
+    fn return_from_main() {
+        super::both_ways("deaths", &["return", "0.2"], 2, 0.2);
+    }
+
+    #[test]
+    fn signals() {
+        for signal in ["1", "9", "11", "15"] {
+            super::both_ways("deaths", &[signal, "0.2"], 2, 0.2);
+        }
+    }
+}
+
+mod waits {
+    entry_points!("waits", &["0.2"], 2, 0.2;
+        wait wait3 wait3_null wait4 wait4_null waitpid waitid_pid waitid_all waitid_pidfd peek);
+}
+
+/// The image that gets the hand-made environment is a shell with two children.
+mod execs {
+    entry_points!("execs", &[], 3, 0.0; execv execve execvp execvpe execl execlp execle fexecve execveat);
+}
+
+mod spawns {
+    entry_points!("execs", &[], 4, 0.0; posix_spawn posix_spawnp pidfd_spawn pidfd_spawnp);
+}
+
+#[test]
+fn env_i_in_the_middle_of_a_script() {
+    let script = "env -i sh -c '/bin/true; env -i sh -c \"/bin/true; exit 0\"; exit 0'; exit 0";
+    let run = tracked(["sh", "-c", script]).options(LAYERS).run();
+    run.assert_clean(0).assert_all_exact(5);
+}
+
+#[test]
+fn environments_are_left_alone_when_asked() {
+    let run = tracked(["env", "-i", "/usr/bin/env"]).options(&["--no-env-repair"]).run();
+    assert_eq!(run.stdout, "");
+    assert_eq!(run.status.code(), Some(0));
+}
+
+#[test]
+fn a_foreign_preload_is_kept() {
+    let script = "LD_PRELOAD=libpthread.so.0 sh -c 'echo $LD_PRELOAD; /bin/true; exit 0'; exit 0";
+    let run = tracked(["sh", "-c", script]).options(LAYERS).run();
+    run.assert_clean(0).assert_all_exact(3);
+    assert!(run.stdout.contains("libpthread.so.0"), "LD_PRELOAD became {}", run.stdout);
+}

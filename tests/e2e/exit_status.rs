@@ -1,0 +1,68 @@
+//! The exit status is the command's.
+
+use std::os::unix::process::ExitStatusExt;
+
+use crate::support::tracked;
+
+#[test]
+fn exit_codes_pass_through() {
+    for code in [0, 1, 2, 42, 125, 126, 127, 255] {
+        tracked(["sh", "-c", &format!("exit {code}")]).run().assert_clean(code);
+    }
+}
+
+#[test]
+fn a_signal_that_ended_the_command_ends_the_launcher_too() {
+    // Core dumps are off in the launcher, so SEGV and QUIT leave no second core.
+    for signal in [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGKILL,
+        libc::SIGSEGV,
+        libc::SIGPIPE,
+        libc::SIGTERM,
+        40,
+    ] {
+        let run = tracked(["sh", "-c", &format!("kill -{signal} $$")]).run();
+        assert_eq!(run.status.signal(), Some(signal), "{}", run.status);
+        assert!(!run.status.core_dumped());
+        let report = run.report();
+        assert_eq!(report.at("exit.signal"), signal);
+        assert!(report.at("exit.code").is_null());
+        report.assert_all_exact(1);
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there_is_127() {
+    for command in ["/nonexistent/program", "no-such-program-on-path"] {
+        let run = tracked([command]).run();
+        assert_eq!(run.status.code(), Some(127));
+        assert!(run.stderr.contains(command), "stderr names the command: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_is_126() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for command in [file.path().to_str().unwrap(), "/etc"] {
+        let run = tracked([command]).run();
+        assert_eq!(run.status.code(), Some(126));
+        assert!(run.stderr.contains(command), "stderr names the command: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_script_without_an_interpreter_line_runs_as_execvp_runs_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("script");
+    std::fs::write(&script, "echo from a script; exit 3\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let run = tracked([script.to_str().unwrap()]).run();
+    assert_eq!(run.stdout, "from a script\n");
+    run.assert_clean(3);
+}

@@ -1,0 +1,25 @@
+//! End-to-end tests: real commands under the built gpu-track-run, judged by its JSON report, by work that is known
+//! exactly, and by the kernel's own account of the same tree.
+//!
+//! A test that needs what the machine doesn't have says so on a line `SKIPPED test: reason`, which scripts/test
+//! counts.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
+
+mod births_and_deaths;
+mod counts;
+mod coverage;
+mod cpu;
+mod entry_points;
+mod exit_status;
+mod input;
+mod languages;
+mod memory;
+mod mpi;
+mod nested;
+mod output;
+mod resilience;
+mod signals;
+mod streams;
+mod support;
+mod terminal;
+mod users;

@@ -1,0 +1,100 @@
+//! Peaks of RAM: never missed between two samples, never counted twice.
+
+use crate::support::{assert_within, program, tracked};
+
+const MIB: u64 = 1 << 20;
+
+fn run(words: &[&str], options: &[&str]) -> crate::support::Run {
+    let mut command = vec![program(words[0])];
+    command.extend(words[1..].iter().map(|word| (*word).to_owned()));
+    tracked(command).options(options).run()
+}
+
+#[test]
+fn forty_fork_children_of_200_mb_one_after_another() {
+    let run = run(&["touch", "forks", "40", "200000000", "30"], &[]);
+    let report = run.assert_clean(0);
+    report.assert_all_exact(41);
+    assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 200e6, 2.0);
+}
+
+#[test]
+fn forty_children_of_200_mb_between_two_samples() {
+    let run = run(&["touch", "execs", "40", "200000000", "30"], &["--st", "1"]);
+    let report = run.assert_clean(0);
+    report.assert_all_exact(41);
+    assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 200e6, 2.0);
+}
+
+#[test]
+fn forty_fork_children_of_200_mb_between_two_samples() {
+    let run = run(&["touch", "forks", "40", "200000000", "30"], &["--st", "1"]);
+    let report = run.assert_clean(0);
+    assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 200e6, 2.0);
+    let peak = report.command("touch").unwrap()["peak_rss_bytes"].as_f64().unwrap();
+    assert_within("peak of the largest", peak, 200e6, 2.0);
+}
+
+#[test]
+fn eight_children_of_200_mb_at_once() {
+    for interval in ["0.1", "1"] {
+        let run = run(&["touch", "together", "8", "200000000", "30"], &["--st", interval]);
+        let report = run.assert_clean(0);
+        report.assert_all_exact(9);
+        assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 1.6e9, 2.0);
+        assert_within("combined", report.f64("max_ram.combined.total_rss"), 1.6e9, 2.0);
+        assert_within("peak", report.f64("peak.combined_rss_bytes"), 1.6e9, 2.0);
+        assert!(report.u64("processes.max_concurrent") == 9);
+    }
+}
+
+#[test]
+fn a_large_parent_with_a_thousand_short_children() {
+    let bytes = 400 * MIB;
+    let run = run(&["big_parent", &bytes.to_string(), "1000"], &[]);
+    let report = run.assert_clean(0);
+    report.assert_all_exact(1001);
+    assert_within("combined", report.f64("max_ram.combined.total_rss"), bytes as f64, 2.0);
+    assert_within("main", report.f64("max_ram.main.total_rss"), bytes as f64, 2.0);
+    // What /bin/true holds, not what ru_maxrss inherited.
+    let peak = report.command("true").unwrap()["peak_rss_bytes"].as_u64().unwrap();
+    assert!(peak < 10_000_000, "peak RSS of /bin/true is {peak}");
+}
+
+#[test]
+fn memory_shared_copy_on_write_counts_once() {
+    let (parent, child) = ((400 * MIB).to_string(), (100 * MIB).to_string());
+    let run = run(&["share", "private", &parent, "3", &child, "10"], &[]);
+    let report = run.assert_clean(0);
+    report.assert_all_exact(4);
+    assert_within("combined", report.f64("max_ram.combined.total_rss"), (700 * MIB) as f64, 3.0);
+}
+
+#[test]
+fn shared_maps_count_once() {
+    let run = run(&["share", "maps", "5", &(100 * MIB).to_string(), "4", "10"], &[]);
+    let report = run.assert_clean(0);
+    report.assert_all_exact(5);
+    assert_within("combined", report.f64("max_ram.combined.total_rss"), (500 * MIB) as f64, 3.0);
+}
+
+#[test]
+fn the_peak_of_an_exec_chain_is_that_of_its_largest_image() {
+    for interval in ["0.1", "10"] {
+        let run = run(&["exec_chain", "300000000"], &["--st", interval]);
+        let report = run.assert_clean(0);
+        report.assert_all_exact(1);
+        assert_within("main", report.f64("max_ram.main.total_rss"), 300e6, 2.0);
+        let peak = report.f64("processes.heaviest.0.peak_rss_bytes");
+        assert_within("peak of the process", peak, 300e6, 2.0);
+    }
+}
+
+#[test]
+fn a_long_process_with_steady_memory_has_its_mean_near_its_peak() {
+    let run = run(&["touch", "hold", "100000000", "2000"], &["--st", "0.01"]);
+    let report = run.assert_clean(0);
+    assert_within("main", report.f64("max_ram.main.total_rss"), 100e6, 3.0);
+    assert_within("private", report.f64("max_ram.main.private_rss"), 100e6, 3.0);
+    assert_within("mean", report.f64("mean_ram.main"), 100e6, 10.0);
+}

@@ -1,0 +1,45 @@
+//! MPI launchers on one machine: mpirun, its daemons and its ranks.
+
+use crate::support::programs::compiled;
+use crate::support::truth::KernelAccount;
+use crate::support::{assert_within, installed, skip, tracked};
+
+fn four_ranks(compiler: &str, launcher: &str, options: &[&str]) {
+    for name in [compiler, launcher] {
+        if installed(name).is_none() {
+            skip!("{name} is not installed");
+        }
+    }
+    let account = match KernelAccount::open() {
+        Ok(account) => account,
+        Err(reason) => skip!("{reason}"),
+    };
+    let ranks = compiled("mpi_sum", compiler, &[]);
+    let mut words = vec![launcher];
+    words.extend(options);
+    words.extend(["-n", "4", &ranks, "0.5", "100000000"]);
+    let run = tracked(account.wrap(words)).run();
+    let truth = account.close();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    assert_eq!(run.stdout.trim(), "ranks 4");
+    let report = run.report();
+    report.assert_all_exact(truth.family.processes);
+    assert_within("cpu_time.total_s", report.f64("cpu_time.total_s"), truth.cpu_s, 1.0);
+    let sum = report.command("mpi_sum").or_else(|| {
+        let entries = report.array("processes.by_command");
+        entries.iter().find(|entry| entry["command"].as_str().unwrap().starts_with("mpi_sum"))
+    });
+    let sum = sum.expect("the ranks are listed by their name");
+    assert_eq!(sum["count"], 4);
+    assert!(sum["peak_rss_bytes"].as_u64().unwrap() >= 100_000_000);
+}
+
+#[test]
+fn open_mpi() {
+    four_ranks("mpicc.openmpi", "mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe"]);
+}
+
+#[test]
+fn mpich() {
+    four_ranks("mpicc.mpich", "mpirun.mpich", &[]);
+}

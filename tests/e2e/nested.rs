@@ -1,0 +1,32 @@
+//! gpu-track-run under gpu-track-run: two reports, each right for its own tree.
+
+use crate::support::report::Report;
+use crate::support::run::BINARY;
+use crate::support::truth::KernelAccount;
+use crate::support::{program, tracked};
+
+#[test]
+fn nested_runs_give_two_right_reports() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner_file = directory.path().join("inner.json");
+    let script = format!("{} 0.5; /bin/true; exit 4", program("burn"));
+    let inner = [BINARY, "-f", "json", "-o", inner_file.to_str().unwrap(), "--", "sh", "-c", &script];
+    let account = KernelAccount::open();
+    let run = match &account {
+        Ok(account) => tracked(account.wrap(inner)).run(),
+        Err(_) => tracked(inner).run(),
+    };
+    let outer = run.assert_clean(4);
+    let inner = Report(serde_json::from_slice(&std::fs::read(&inner_file).unwrap()).unwrap());
+    inner.assert_all_exact(3);
+    inner.assert_cpu_between(0.5, 0.1);
+    assert_eq!(inner.at("exit.code"), 4);
+    // The inner launcher is a process of the outer tree too, and so is its collector.
+    let total = outer.u64("processes.total");
+    match account {
+        Ok(account) => assert_eq!(total, account.close().family.processes),
+        Err(_) => assert!(total >= 4, "the inner launcher and its three, not {total}"),
+    }
+    outer.assert_cpu_between(0.5, 0.3);
+    assert_eq!(outer.command("burn").unwrap()["count"], 1);
+}

@@ -1,0 +1,98 @@
+//! Where the report goes, and what it looks like from outside.
+
+use crate::support::tracked;
+
+#[test]
+fn json_on_stdout_parses() {
+    let run = tracked(["/bin/true"]).only_options(&["-f", "json", "-o", "-"]).run();
+    assert_eq!(run.status.code(), Some(0));
+    assert_eq!(run.stderr, "");
+    let report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let keys: Vec<_> = run.stdout.lines().filter(|line| line.starts_with(" \"")).collect();
+    for (line, key) in
+        keys.iter().zip(["max_ram", "max_gpu_ram", "cpu_utilization", "gpu_utilization", "compute_time"])
+    {
+        assert!(line.starts_with(&format!(" \"{key}\"")), "{line} where {key} should be");
+    }
+    assert_eq!(report["schema_version"], 1);
+    assert_eq!(report["max_ram"]["unit"], "gigabytes");
+    assert_eq!(report["compute_time"]["unit"], "hours");
+    assert_eq!(report["command"], serde_json::json!(["/bin/true"]));
+}
+
+#[test]
+fn the_text_report_goes_to_stderr_and_stdout_stays_the_commands() {
+    let run = tracked(["echo", "data"]).only_options(&[]).run();
+    assert_eq!(run.status.code(), Some(0));
+    assert_eq!(run.stdout, "data\n");
+    assert!(run.stderr.lines().next().unwrap().contains("echo data"), "{}", run.stderr);
+    for heading in ["Max RAM:", "Max GPU RAM:", "CPU utilization:", "GPU utilization:", "Compute time:"] {
+        assert!(run.stderr.lines().any(|line| line == heading), "no {heading} in {}", run.stderr);
+    }
+}
+
+#[test]
+fn output_patterns_are_filled_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let pattern = directory.path().join("%p-%j-100%%.json");
+    let run = tracked(["/bin/true"])
+        .only_options(&["-f", "json", "-o", pattern.to_str().unwrap()])
+        .with(|command| command.env("SLURM_JOB_ID", "4711"))
+        .run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let expected = directory.path().join(format!("{}-4711-100%.json", run.launcher));
+    let text = std::fs::read(&expected).unwrap();
+    serde_json::from_slice::<serde_json::Value>(&text).unwrap();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "a temporary file is left");
+}
+
+#[test]
+fn a_configuration_file_is_used_and_options_override_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    std::fs::write(&path, r#"{"sleep_time": 0.5, "ram_unit": "kilobytes", "time_unit": "days"}"#).unwrap();
+    let run = tracked(["/bin/true"])
+        .only_options(&["-f", "json", "-o", "-", "--tconfig", path.to_str().unwrap(), "--tu", "minutes"])
+        .run();
+    let report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(report["max_ram"]["unit"], "kilobytes");
+    assert_eq!(report["compute_time"]["unit"], "minutes");
+}
+
+#[test]
+fn the_report_names_host_command_and_start() {
+    let run = tracked(["sh", "-c", "exit 0"]).run();
+    let report = run.assert_clean(0);
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(report.at("host.hostname"), hostname.trim());
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert_eq!(report.at("host.kernel"), kernel.trim());
+    assert_eq!(report.at("command"), &serde_json::json!(["sh", "-c", "exit 0"]));
+    assert!(report.at("started_at").as_str().unwrap().ends_with('Z'));
+    assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 0);
+}
+
+#[test]
+fn written_blocks_are_counted() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let target = format!("of={}/file", directory.path().display());
+    let run =
+        tracked(["dd", "if=/dev/zero", &target, "bs=1M", "count=20", "conv=fsync", "status=none"]).run();
+    let report = run.assert_clean(0);
+    let written = report.u64("io.write_bytes");
+    assert!((20 << 20..22 << 20).contains(&written), "20 MiB were written, io.write_bytes is {written}");
+}
+
+#[test]
+fn help_version_manual_and_completions() {
+    for (options, expected) in [
+        (&["--help"][..], "--sleep-time"),
+        (&["--version"], env!("CARGO_PKG_VERSION")),
+        (&["--man"], ".TH"),
+        (&["--completions", "bash"], "gpu-track-run"),
+    ] {
+        let run = tracked::<String>([]).only_options(options).run();
+        assert_eq!(run.status.code(), Some(0), "{options:?}: {}", run.stderr);
+        assert!(run.stdout.contains(expected), "{options:?}: {}", run.stdout);
+    }
+}

@@ -1,0 +1,123 @@
+//! When our own parts fail, the command runs all the same, and the report is still written.
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+
+use crate::support::run::BINARY;
+use crate::support::{kill, leftovers, program, skip, tracked, wait_until};
+
+/// The collector of a run: the same executable, and not the launcher.
+fn collector(mark: &str, launcher: u32) -> Option<u32> {
+    let binary = std::fs::canonicalize(BINARY).unwrap();
+    leftovers::processes(mark).into_iter().map(|(pid, _)| pid).find(|pid| {
+        *pid != launcher && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary)
+    })
+}
+
+#[test]
+fn a_collector_that_is_killed_is_replaced() {
+    let burn = program("burn");
+    let script = format!("{burn} 0.5; /bin/true; echo ready; read x; {burn} 0.3; exit 0");
+    let mut running =
+        tracked(["sh", "-c", &script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
+    running.wait_for_output("ready");
+    let first = collector(running.mark(), running.pid()).expect("a collector runs");
+    kill(first, libc::SIGKILL);
+    let (mark, launcher) = (running.mark().to_owned(), running.pid());
+    wait_until("another collector", || collector(&mark, launcher).is_some_and(|pid| pid != first));
+    running.stdin().write_all(b"go\n").unwrap();
+    let run = running.wait();
+    let report = run.report();
+    assert_eq!(run.status.code(), Some(0));
+    report.assert_all_exact(4);
+    report.assert_cpu_between(0.8, 0.1);
+}
+
+#[test]
+fn a_launcher_that_is_killed_leaves_a_report_all_the_same() {
+    let script = format!("echo ready; read x; {} 0.3; exit 0", program("burn"));
+    let mut running = tracked(["sh", "-c", &script])
+        .with(|command| command.stdin(std::process::Stdio::piped()))
+        .leaves_processes()
+        .start();
+    running.wait_for_output("ready");
+    let collector = collector(running.mark(), running.pid()).expect("a collector runs");
+    let mut stdin = running.stdin();
+    kill(running.pid(), libc::SIGKILL);
+    stdin.write_all(b"go\n").unwrap();
+    wait_until("the collector's end", || !std::path::Path::new(&format!("/proc/{collector}")).exists());
+    let run = running.wait();
+    assert_eq!(run.status.signal(), Some(libc::SIGKILL));
+    assert_eq!(leftovers::segments(run.launcher), [""; 0]);
+    let report = run.report();
+    assert_eq!(report.u64("processes.total"), 2);
+    report.assert_cpu_between(0.3, 0.1);
+}
+
+/// Runs in a mount namespace of its own, where `mounts` was done first.
+fn with_mounts(mounts: &str) -> crate::support::Run {
+    let script = format!("{mounts}; exec \"$@\"");
+    tracked(["sh", "-c", "echo ran; exit 3"]).through(&["unshare", "-m", "sh", "-c", &script, "sh"]).run()
+}
+
+#[test]
+fn no_room_in_dev_shm() {
+    if !crate::support::is_root() {
+        skip!("needs root (a mount namespace)");
+    }
+    let run = with_mounts("mount -t tmpfs -o size=8k tmpfs /dev/shm");
+    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+    assert_eq!(run.stdout, "ran\n");
+    assert_eq!(run.stderr.lines().count(), 1, "one line on stderr, not {:?}", run.stderr);
+}
+
+#[test]
+fn no_dev_shm_at_all() {
+    if !crate::support::is_root() {
+        skip!("needs root (a mount namespace)");
+    }
+    let run = with_mounts("mount -t tmpfs -o ro tmpfs /dev/shm");
+    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+    assert_eq!(run.stdout, "ran\n");
+    assert_eq!(run.stderr.lines().count(), 1, "one line on stderr, not {:?}", run.stderr);
+}
+
+#[test]
+fn no_directory_that_may_be_mapped_executable() {
+    if !crate::support::is_root() {
+        skip!("needs root (a mount namespace)");
+    }
+    // The binary is started through a descriptor, since its own directory may lie below /tmp.
+    let script = "exec 9< \"$1\"; shift
+        for d in /tmp /dev/shm; do mount -t tmpfs -o noexec tmpfs $d; done
+        unset HOME XDG_RUNTIME_DIR; export XDG_CACHE_HOME=/dev/null
+        exec /proc/self/fd/9 \"$@\"";
+    let run = tracked(["sh", "-c", "echo ran; exit 3"])
+        .only_options(&[])
+        .through(&["unshare", "-m", "sh", "-c", script, "sh"])
+        .run();
+    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+    assert_eq!(run.stdout, "ran\n");
+    assert_eq!(run.stderr.lines().count(), 1, "one line on stderr, not {:?}", run.stderr);
+}
+
+#[test]
+fn a_segment_that_is_unlinked_or_truncated_ends_in_a_report() {
+    for spoil in ["rm -f", "truncate -s 0"] {
+        let script =
+            format!("IFS=:; for f in $GPU_TRACK_SESSION; do {spoil} $f; done; /bin/true; /bin/true; exit 5");
+        let run = tracked(["sh", "-c", &script]).run();
+        assert_eq!(run.status.code(), Some(5), "{spoil}: {}", run.stderr);
+        let report = run.report();
+        assert_eq!(report.at("exit.code"), 5);
+        assert!(report.u64("processes.total") >= 1);
+    }
+}
+
+#[test]
+fn garbage_in_the_segment_neither_crashes_nor_changes_the_end() {
+    let script = "dd if=/dev/urandom of=\"$GPU_TRACK_SESSION\" bs=4096 seek=1 count=64 conv=notrunc status=none; exit 6";
+    let run = tracked(["sh", "-c", script]).run();
+    assert_eq!(run.status.code(), Some(6), "{}", run.stderr);
+    assert_eq!(run.report().at("exit.code"), 6);
+}

@@ -1,0 +1,117 @@
+//! Signals: what the command is born with, and what the launcher passes on.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+
+use crate::support::{kill, program, tracked};
+
+/// What tests/programs/signals.c prints first: the signal state that it was born with.
+fn born_with(through: &[&str]) -> String {
+    let running = tracked([program("signals")]).through(through).start();
+    running.wait_for_output("ready");
+    kill(running.pid(), libc::SIGTERM);
+    let run = running.wait();
+    run.assert_clean(0);
+    run.stdout.clone()
+}
+
+/// The same without gpu-track-run.
+fn born_without(through: &[&str]) -> String {
+    let signals = program("signals");
+    let words = [through, &[signals.as_str()]].concat();
+    let mut child = Command::new(words[0])
+        .args(&words[1..])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut seen = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    while !seen.contains("ready") && stdout.read_line(&mut seen).unwrap() > 0 {}
+    kill(child.id(), libc::SIGTERM);
+    stdout.read_to_string(&mut seen).unwrap();
+    child.wait().unwrap();
+    seen
+}
+
+#[test]
+fn the_command_is_born_with_the_signals_that_it_has_without_us() {
+    for traps in ["", "trap '' PIPE;", "trap '' HUP USR2 TSTP;"] {
+        let script = format!("{traps} exec \"$@\"");
+        let through = ["sh", "-c", &script, "sh"];
+        assert_eq!(born_with(&through), born_without(&through), "behind {script}");
+    }
+}
+
+#[test]
+fn nohup() {
+    let running = tracked([program("signals")]).through(&["nohup"]).start();
+    running.wait_for_output("ready");
+    // The launcher must live on, too.
+    kill(running.pid(), libc::SIGHUP);
+    kill(running.pid(), libc::SIGTERM);
+    let run = running.wait();
+    assert_eq!(run.status.code(), Some(0), "{}", run.status);
+    assert_eq!(run.stdout, born_without(&["nohup"]));
+    run.report().assert_all_exact(1);
+}
+
+#[test]
+fn a_blocked_mask_is_handed_on() {
+    let running = tracked([program("signals")])
+        .with(|command| {
+            // SAFETY: sigemptyset, sigaddset and sigprocmask are async-signal-safe.
+            unsafe {
+                command.pre_exec(|| {
+                    let mut set = std::mem::zeroed();
+                    libc::sigemptyset(&mut set);
+                    libc::sigaddset(&mut set, libc::SIGUSR1);
+                    libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+                    Ok(())
+                })
+            }
+        })
+        .start();
+    running.wait_for_output("ready");
+    kill(running.pid(), libc::SIGTERM);
+    let run = running.wait();
+    run.assert_clean(0);
+    assert!(run.stdout.contains("SigBlk:\t0000000000000200"), "{}", run.stdout);
+}
+
+#[test]
+fn what_is_sent_to_the_launcher_alone_reaches_the_command() {
+    let signals = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGCONT,
+    ];
+    let running = tracked([program("signals")]).start();
+    running.wait_for_output("ready");
+    for signal in signals {
+        kill(running.pid(), signal);
+        running.wait_for_output(&format!("got {signal}\n"));
+    }
+    kill(running.pid(), libc::SIGTERM);
+    let run = running.wait();
+    run.assert_clean(0).assert_all_exact(1);
+}
+
+#[test]
+fn interrupt_and_terminate_end_the_command_and_write_the_report() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let running = tracked(["sh", "-c", "echo ready; exec sleep 100000"]).start();
+        running.wait_for_output("ready");
+        kill(running.pid(), signal);
+        let run = running.wait();
+        assert_eq!(run.status.signal(), Some(signal), "{}", run.status);
+        let report = run.report();
+        assert_eq!(report.at("exit.signal"), signal);
+        assert_eq!(report.at("finished"), true);
+    }
+}

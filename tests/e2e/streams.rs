@@ -1,0 +1,57 @@
+//! stdin, stdout and stderr are the command's own.
+
+use std::process::{Command, Output, Stdio};
+
+use crate::support::run::{BINARY, cache_home};
+use crate::support::{program, tracked};
+
+/// A shell line with gpu-track-run in it.
+fn shell(line: &str) -> Output {
+    let line = line.replace("gpu-track-run", &format!("{BINARY} -o /dev/null"));
+    let mut command = Command::new("timeout");
+    command.args(["60", "sh", "-c", &line]).stdin(Stdio::null()).env("XDG_CACHE_HOME", cache_home());
+    command.output().unwrap()
+}
+
+#[test]
+fn in_the_middle_of_a_pipeline() {
+    let output = shell("echo x | gpu-track-run -- cat | wc");
+    let words: Vec<_> = str::from_utf8(&output.stdout).unwrap().split_whitespace().collect();
+    assert_eq!(words, ["1", "1", "2"]);
+    assert_eq!(output.stderr, b"");
+}
+
+#[test]
+fn a_reader_that_leaves_early_ends_the_command_by_sigpipe() {
+    let output = shell("(gpu-track-run -- yes; echo $? >&2) | head -n 1");
+    assert_eq!(output.stdout, b"y\n");
+    assert_eq!(output.stderr, b"141\n");
+}
+
+#[test]
+fn binary_data_passes_unchanged() {
+    let output =
+        shell("head -c 10000000 /dev/urandom | tee /dev/fd/3 3>&1 >/dev/null | gpu-track-run -- cat | wc -c");
+    assert_eq!(str::from_utf8(&output.stdout).unwrap().trim(), "10000000");
+}
+
+#[test]
+fn descriptors_are_the_ones_that_the_command_has_without_us() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (with, without) = (list("with"), list("without"));
+    for redirection in ["", "<&-", ">&-", "2>&-", "<&- >&- 2>&-", "7</dev/null"] {
+        let script = format!("exec \"$@\" {redirection}");
+        let prefix = ["sh", "-c", &script, "sh"];
+        tracked([program("open_fds"), with.clone()])
+            .through(&prefix)
+            .run()
+            .assert_clean(0)
+            .assert_all_exact(1);
+        let untracked = [&prefix[..], &[&program("open_fds"), &without]].concat();
+        let status = Command::new(untracked[0]).args(&untracked[1..]).stdin(Stdio::null()).status().unwrap();
+        assert!(status.success());
+        let read = |file: &str| std::fs::read_to_string(file).unwrap();
+        assert_eq!(read(&with), read(&without), "with {redirection}");
+    }
+}

@@ -1,0 +1,42 @@
+//! What a run must not leave behind: processes and files in /dev/shm.
+//!
+//! Each run has a variable of its own in its environment, which its collector and its tree inherit, so leftovers are
+//! found whoever their parent has become, and other tests' processes are not mistaken for them.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Name of the variable that marks a run.
+pub const VARIABLE: &str = "GPU_TRACK_TEST_RUN";
+
+/// A value for [`VARIABLE`] that no other run has.
+pub fn new_mark() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{}.{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Live processes of a run: pid and command line.
+pub fn processes(mark: &str) -> Vec<(u32, String)> {
+    let variable = format!("{VARIABLE}={mark}");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A zombie's environment is empty, a foreign one's unreadable: both are none of ours.
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()) {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push((pid, String::from_utf8_lossy(&line).replace('\0', " ")));
+        }
+    }
+    found
+}
+
+/// Files in /dev/shm of the launcher with this pid.
+pub fn segments(launcher: u32) -> Vec<String> {
+    // SAFETY: geteuid has no preconditions.
+    let prefix = format!("gpu-track.{}.{launcher}.", unsafe { libc::geteuid() });
+    let entries = std::fs::read_dir("/dev/shm").unwrap().flatten();
+    entries
+        .filter_map(|e| e.file_name().into_string().ok())
+        .filter(|name| name.starts_with(&prefix))
+        .collect()
+}

@@ -1,0 +1,68 @@
+//! What the tests share: runs under gpu-track-run, compiled programs, the kernel's own truth.
+
+pub mod cgroup;
+pub mod connector;
+pub mod leftovers;
+pub mod programs;
+pub mod pty;
+pub mod report;
+pub mod run;
+pub mod truth;
+
+use std::time::{Duration, Instant};
+
+pub use programs::{program, static_program};
+pub use report::assert_within;
+pub use run::{Run, tracked};
+
+/// Ends the test as skipped: the line is counted by scripts/test, and never looks like a pass to a reader.
+macro_rules! skip {
+    ($($reason:tt)*) => {{
+        $crate::support::skipped(&format!($($reason)*));
+        return;
+    }};
+}
+pub(crate) use skip;
+
+/// Writes to the descriptor itself, since cargo hides what a passing test prints.
+pub fn skipped(reason: &str) {
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    drop(std::io::Write::write_all(&mut std::io::stderr(), format!("SKIPPED {name}: {reason}\n").as_bytes()));
+}
+
+/// How long anything may take before a test gives up on it.
+pub const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Waits for a condition; panics when the watchdog ends.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < WATCHDOG, "gave up waiting for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether the tests run as root.
+pub fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Where a program lies on PATH, the system's directories first (a version manager's wrappers have children of
+/// their own).
+pub fn installed(name: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+        .into_iter()
+        .map(std::path::PathBuf::from)
+        .chain(std::env::split_paths(&path))
+        .map(|directory| directory.join(name))
+        .find(|file| file.is_file())
+}
+
+/// Sends a signal to a process that the test started.
+pub fn kill(pid: u32, signal: i32) {
+    // SAFETY: kill has no memory preconditions.
+    let result = unsafe { libc::kill(pid.cast_signed(), signal) };
+    assert_eq!(result, 0, "kill({pid}, {signal}): {}", std::io::Error::last_os_error());
+}

@@ -1,0 +1,112 @@
+//! A command on a terminal of its own, driven as a person would: type, and wait for what appears.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+
+use super::{leftovers, wait_until};
+
+/// A terminal and the leader of its session.
+pub struct Terminal {
+    master: File,
+    child: Child,
+    mark: String,
+    seen: String,
+    reaped: bool,
+}
+
+impl Terminal {
+    /// Starts a command as the leader of a new session with a new terminal.
+    pub fn start(mut command: Command) -> Self {
+        let (mut master, mut slave) = (-1, -1);
+        // SAFETY: two ints to write to; name, modes and size may be null.
+        let result = unsafe {
+            libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), std::ptr::null())
+        };
+        assert_eq!(result, 0, "openpty: {}", std::io::Error::last_os_error());
+        // SAFETY: both were just opened and belong to nobody else.
+        let (master, slave) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        for fd in [&master, &slave] {
+            // SAFETY: an own descriptor; only its flag changes.
+            unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+        // SAFETY: an own descriptor; only its flag changes.
+        unsafe { libc::fcntl(master.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        let mark = leftovers::new_mark();
+        command
+            .env(leftovers::VARIABLE, &mark)
+            .env("TERM", "dumb")
+            .env("XDG_CACHE_HOME", super::run::cache_home());
+        command.stdin(slave.try_clone().unwrap());
+        command.stdout(slave.try_clone().unwrap());
+        command.stderr(slave.try_clone().unwrap());
+        // SAFETY: setsid and ioctl are async-signal-safe; nothing else is called.
+        unsafe {
+            command.pre_exec(|| {
+                if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let child = command.spawn().unwrap();
+        Self { master: master.into(), child, mark, seen: String::new(), reaped: false }
+    }
+
+    /// Types text; `\x03` is Ctrl-C, `\x1a` Ctrl-Z, `\x04` end of file.
+    pub fn write(&mut self, text: &str) {
+        self.master.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn read(&mut self) {
+        let mut buffer = [0; 4096];
+        // EAGAIN: nothing now; EIO: the last holder of the other side has gone.
+        while let Ok(n @ 1..) = self.master.read(&mut buffer) {
+            self.seen += &String::from_utf8_lossy(&buffer[..n]);
+        }
+    }
+
+    /// Waits until `text` appears behind what was waited for before.
+    pub fn expect(&mut self, text: &str) {
+        let start = std::time::Instant::now();
+        loop {
+            self.read();
+            if let Some(at) = self.seen.find(text) {
+                self.seen.drain(..at + text.len());
+                return;
+            }
+            assert!(start.elapsed() < super::WATCHDOG, "no {text:?} on the terminal, only {:?}", self.seen);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    /// Waits for the leader's end: how it ended, and what else was on the terminal.
+    pub fn finish(mut self) -> (ExitStatus, String) {
+        let mut status = None;
+        wait_until("the end of the terminal's session", || {
+            self.read();
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        self.read();
+        self.reaped = true;
+        assert_eq!(leftovers::processes(&self.mark), [], "left running");
+        (status.unwrap(), std::mem::take(&mut self.seen))
+    }
+}
+
+impl Drop for Terminal {
+    /// After a failed test nothing of it lives on.
+    fn drop(&mut self) {
+        if !self.reaped {
+            for (pid, _) in leftovers::processes(&self.mark) {
+                // SAFETY: kill has no memory preconditions; one that ended meanwhile is no error here.
+                unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+            }
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+    }
+}

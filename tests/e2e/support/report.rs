@@ -1,0 +1,76 @@
+//! A JSON report, asked by dotted paths.
+
+use serde_json::Value;
+
+/// A parsed report.
+pub struct Report(pub Value);
+
+impl Report {
+    /// What lies at `path`, such as `max_ram.combined.total_rss`.
+    pub fn at(&self, path: &str) -> &Value {
+        path.split('.').fold(&self.0, |value, key| {
+            let next = match key.parse::<usize>() {
+                Ok(index) => value.get(index),
+                Err(_) => value.get(key),
+            };
+            next.unwrap_or_else(|| panic!("the report has no {path} (at {key})"))
+        })
+    }
+
+    /// The number at `path`; null is a failure.
+    pub fn f64(&self, path: &str) -> f64 {
+        self.at(path).as_f64().unwrap_or_else(|| panic!("{path} is {}, no number", self.at(path)))
+    }
+
+    /// The whole number at `path`; null is a failure.
+    pub fn u64(&self, path: &str) -> u64 {
+        self.at(path).as_u64().unwrap_or_else(|| panic!("{path} is {}, no whole number", self.at(path)))
+    }
+
+    /// The elements of the array at `path`.
+    pub fn array(&self, path: &str) -> &[Value] {
+        self.at(path).as_array().unwrap_or_else(|| panic!("{path} is {}, no array", self.at(path)))
+    }
+
+    /// The warnings, one per line.
+    pub fn warnings(&self) -> String {
+        self.array("warnings").iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The entry of `processes.by_command` for a command name.
+    pub fn command(&self, name: &str) -> Option<&Value> {
+        self.array("processes.by_command").iter().find(|entry| entry["command"] == name)
+    }
+
+    /// Every process is counted, each with exact figures, and nothing was lost on the way.
+    pub fn assert_all_exact(&self, processes: u64) {
+        assert_eq!(self.u64("processes.total"), processes, "processes.total");
+        assert_eq!(self.u64("coverage.processes"), processes, "coverage.processes");
+        assert_eq!(self.u64("coverage.exact"), processes, "coverage.exact");
+        assert_eq!(self.u64("coverage.dropped_events"), 0, "coverage.dropped_events");
+        let counts = self.array("processes.by_command").iter().map(|entry| entry["count"].as_u64().unwrap());
+        assert_eq!(counts.sum::<u64>(), processes, "sum over processes.by_command");
+    }
+
+    /// The CPU time of the tree is `seconds` within `percent`.
+    pub fn assert_cpu(&self, seconds: f64, percent: f64) {
+        assert_within("cpu_time.total_s", self.f64("cpu_time.total_s"), seconds, percent);
+    }
+
+    /// At least `work_s` of known work, at most `overhead_s` more: for short work, where a start-up is more than 1%.
+    pub fn assert_cpu_between(&self, work_s: f64, overhead_s: f64) {
+        let total = self.f64("cpu_time.total_s");
+        assert!(
+            total >= work_s * 0.99 && total <= work_s + overhead_s,
+            "cpu_time.total_s is {total}, not {work_s}..{}",
+            work_s + overhead_s
+        );
+    }
+}
+
+/// `actual` is `expected` within `percent`.
+#[track_caller]
+pub fn assert_within(what: &str, actual: f64, expected: f64, percent: f64) {
+    let off = (actual / expected - 1.0) * 100.0;
+    assert!(off.abs() <= percent, "{what} is {actual}, {off:+.2}% off {expected} (allowed {percent}%)");
+}

@@ -1,0 +1,281 @@
+//! One run of gpu-track-run: started, watched, waited for, and looked after for what it left behind.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::report::Report;
+use super::{WATCHDOG, leftovers, wait_until};
+
+/// The binary under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_gpu-track-run");
+
+/// A run to be: COMMAND under gpu-track-run, with a JSON report in bytes and seconds.
+pub fn tracked<S: Into<OsString>>(command: impl IntoIterator<Item = S>) -> Tracked {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report.json");
+    let mut options: Vec<OsString> =
+        "-f json --ru bytes --gru bytes --tu seconds -o".split(' ').map(OsString::from).collect();
+    options.push(report.into());
+    Tracked {
+        prefix: Vec::new(),
+        options,
+        command: command.into_iter().map(Into::into).collect(),
+        setup: Box::new(|command| command),
+        directory,
+        watchdog: WATCHDOG,
+        leaves_processes: false,
+    }
+}
+
+type Setup = Box<dyn FnOnce(&mut Command) -> &mut Command>;
+
+/// See [`tracked`].
+pub struct Tracked {
+    prefix: Vec<OsString>,
+    options: Vec<OsString>,
+    command: Vec<OsString>,
+    setup: Setup,
+    directory: TempDir,
+    watchdog: Duration,
+    leaves_processes: bool,
+}
+
+impl Tracked {
+    /// More options for gpu-track-run.
+    pub fn options(mut self, options: &[&str]) -> Self {
+        self.options.extend(options.iter().map(OsString::from));
+        self
+    }
+
+    /// These options instead of the usual ones.
+    pub fn only_options(mut self, options: &[&str]) -> Self {
+        self.options.clear();
+        self.options(options)
+    }
+
+    /// Starts gpu-track-run through another command, which must exec it.
+    pub fn through(mut self, prefix: &[&str]) -> Self {
+        self.prefix = prefix.iter().map(OsString::from).collect();
+        self
+    }
+
+    /// Changes the launcher's world: environment, stdin, directory.
+    pub fn with(mut self, setup: impl FnOnce(&mut Command) -> &mut Command + 'static) -> Self {
+        let before = self.setup;
+        self.setup = Box::new(move |command| setup(before(command)));
+        self
+    }
+
+    /// A run that takes long.
+    pub fn watchdog(mut self, limit: Duration) -> Self {
+        self.watchdog = limit;
+        self
+    }
+
+    /// Processes of the tree outlive the run: the test ends them.
+    pub fn leaves_processes(mut self) -> Self {
+        self.leaves_processes = true;
+        self
+    }
+
+    /// A directory of the run's own.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Starts it; stdout and stderr go to files, which nobody has to read for it to go on.
+    pub fn start(self) -> Running {
+        let mut words = self.prefix;
+        words.push(BINARY.into());
+        words.extend(self.options);
+        if !self.command.is_empty() {
+            words.push("--".into());
+            words.extend(self.command);
+        }
+        let mark = leftovers::new_mark();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env(leftovers::VARIABLE, &mark).env("XDG_CACHE_HOME", cache_home());
+        command.stdin(Stdio::null());
+        command.stdout(File::create(self.directory.path().join("stdout")).unwrap());
+        command.stderr(File::create(self.directory.path().join("stderr")).unwrap());
+        command.process_group(0);
+        (self.setup)(&mut command);
+        Running {
+            child: command.spawn().unwrap_or_else(|error| panic!("{words:?}: {error}")),
+            directory: Some(self.directory),
+            mark,
+            deadline: Instant::now() + self.watchdog,
+            leaves_processes: self.leaves_processes,
+        }
+    }
+
+    /// Starts it and waits for its end.
+    pub fn run(self) -> Run {
+        self.start().wait()
+    }
+}
+
+/// Where gpu-track-run keeps its shim during tests: not in the home directory of whoever runs them.
+pub fn cache_home() -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// A run that has been started.
+pub struct Running {
+    child: Child,
+    directory: Option<TempDir>,
+    mark: String,
+    deadline: Instant,
+    leaves_processes: bool,
+}
+
+impl Running {
+    /// The launcher's pid.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its standard input, where the test made it a pipe.
+    pub fn stdin(&mut self) -> std::process::ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+
+    /// Path of a file in the run's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.as_ref().unwrap().path().join(name)
+    }
+
+    /// The value that marks the run's processes.
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// Waits until the command has written `text` to its stdout.
+    pub fn wait_for_output(&self, text: &str) {
+        let path = self.path("stdout");
+        wait_until(&format!("{text:?} on stdout"), || {
+            String::from_utf8_lossy(&std::fs::read(&path).unwrap()).contains(text)
+        });
+    }
+
+    /// Waits for the end, and checks that nothing is left.
+    pub fn wait(mut self) -> Run {
+        let launcher = self.child.id();
+        let status = self.wait_with_watchdog();
+        let directory = self.directory.take().unwrap();
+        let read = |name: &str| {
+            String::from_utf8_lossy(&std::fs::read(directory.path().join(name)).unwrap_or_default())
+                .into_owned()
+        };
+        let (stdout, stderr, json) = (read("stdout"), read("stderr"), read("report.json"));
+        let run =
+            Run { status, launcher, stdout, stderr, report: serde_json::from_str(&json).ok().map(Report) };
+        assert_eq!(leftovers::segments(launcher), [""; 0], "left in /dev/shm");
+        if !self.leaves_processes {
+            assert_eq!(leftovers::processes(&self.mark), [], "left running");
+        }
+        run
+    }
+
+    fn wait_with_watchdog(&mut self) -> ExitStatus {
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || !ends_within(self.child.id(), left) {
+                let live = leftovers::processes(&self.mark);
+                panic!("the run did not end in time; alive: {live:?}");
+            }
+        }
+    }
+}
+
+/// Waits for the end of a child through a pidfd, which leaves the reaping to whoever owns it.
+fn ends_within(pid: u32, limit: Duration) -> bool {
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    // SAFETY: pidfd_open takes no memory; the result is checked and owned here alone.
+    let fd = unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid.cast_signed(), 0);
+        assert!(fd >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(i32::try_from(fd).unwrap())
+    };
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd that lives through the call.
+    unsafe { libc::poll(&mut poll, 1, i32::try_from(limit.as_millis()).unwrap_or(i32::MAX)) > 0 }
+}
+
+impl Drop for Running {
+    /// After a failed test nothing of it lives on.
+    fn drop(&mut self) {
+        if self.directory.is_some() {
+            let launcher = self.child.id();
+            for (pid, _) in leftovers::processes(&self.mark) {
+                // SAFETY: kill has no memory preconditions; one that ended meanwhile is no error here.
+                unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+            }
+            drop(self.child.kill());
+            drop(self.child.wait());
+            for name in leftovers::segments(launcher) {
+                drop(std::fs::remove_file(Path::new("/dev/shm").join(name)));
+            }
+        }
+    }
+}
+
+/// A run that has ended.
+pub struct Run {
+    /// How the launcher ended.
+    pub status: ExitStatus,
+    /// The launcher's pid.
+    pub launcher: u32,
+    /// What came out on stdout.
+    pub stdout: String,
+    /// What came out on stderr.
+    pub stderr: String,
+    report: Option<Report>,
+}
+
+impl Run {
+    /// The report.
+    pub fn report(&self) -> &Report {
+        self.report.as_ref().expect("the run wrote no report that parses")
+    }
+
+    /// The command ended with this status, and neither it nor gpu-track-run had anything to say on stderr.
+    #[track_caller]
+    pub fn assert_clean(&self, code: i32) -> &Report {
+        assert_eq!(self.status.code(), Some(code), "exit status ({}); stderr: {}", self.status, self.stderr);
+        assert_eq!(self.stderr, "", "stderr");
+        let report = self.report();
+        assert_eq!(report.at("exit.code").as_i64(), Some(i64::from(code)), "exit.code");
+        assert!(report.at("exit.signal").is_null(), "exit.signal");
+        report
+    }
+}
+
+impl Drop for Run {
+    /// A failed test shows what it was about.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let report = self.report.as_ref().map_or_else(
+                || "none".to_owned(),
+                |report| serde_json::to_string_pretty(&report.0).unwrap_or_default(),
+            );
+            println!(
+                "status: {}\nstdout: {}\nstderr: {}\nreport: {report}",
+                self.status,
+                self.stdout.chars().take(2000).collect::<String>(),
+                self.stderr.chars().take(2000).collect::<String>()
+            );
+        }
+    }
+}

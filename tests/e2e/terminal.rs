@@ -1,0 +1,135 @@
+//! On a terminal: Ctrl-C, Ctrl-Z, fg, and a tty that is the command's own.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use crate::support::pty::Terminal;
+use crate::support::report::Report;
+use crate::support::run::BINARY;
+
+/// bash with this line as its script.
+fn script(line: &str) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-c", line]);
+    command
+}
+
+/// An interactive bash that has shown its first prompt.
+fn interactive() -> Terminal {
+    let mut command = Command::new("bash");
+    // Job control is as a person has it; line editing only blurs what appears.
+    command.args(["--norc", "--noprofile", "--noediting", "-i"]).env("PS1", "prompt> ");
+    let mut terminal = Terminal::start(command);
+    terminal.expect("prompt> ");
+    terminal.write("stty -echo\n");
+    terminal.expect("prompt> ");
+    terminal
+}
+
+fn report(file: &std::path::Path) -> Report {
+    Report(serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap())
+}
+
+#[test]
+fn ctrl_c_stops_a_shell_loop_around_us() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report");
+    let line = format!(
+        "for i in 1 2 3; do {BINARY} -f json -o {} -- sh -c 'echo ready $0; exec sleep 100000' $i; echo after $i; done",
+        file.display()
+    );
+    let mut terminal = Terminal::start(script(&line));
+    terminal.expect("ready 1");
+    terminal.write("\x03");
+    let (status, rest) = terminal.finish();
+    assert_eq!(status.signal(), Some(libc::SIGINT), "{status}");
+    assert!(!rest.contains("after"), "the loop went on: {rest:?}");
+    assert_eq!(report(&file).at("exit.signal"), libc::SIGINT);
+}
+
+#[test]
+fn ctrl_c_that_the_command_handles_lets_the_loop_go_on() {
+    let line = format!(
+        "for i in 1 2; do {BINARY} -o /dev/null -- bash -c 'trap \"exit 0\" INT; echo ready $0; while :; do sleep 0.01; done' $i; \
+         echo after $i; done"
+    );
+    let mut terminal = Terminal::start(script(&line));
+    for i in 1..=2 {
+        terminal.expect(&format!("ready {i}"));
+        terminal.write("\x03");
+        terminal.expect(&format!("after {i}"));
+    }
+    let (status, _) = terminal.finish();
+    assert_eq!(status.code(), Some(0), "{status}");
+}
+
+#[test]
+fn ctrl_backslash_ends_the_command_and_the_report_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report");
+    let line =
+        format!("{BINARY} -f json -o {} -- sh -c 'echo ready; exec sleep 100000'; exit 9", file.display());
+    let mut terminal = Terminal::start(script(&line));
+    terminal.expect("ready");
+    terminal.write("\x1c");
+    let (status, _) = terminal.finish();
+    assert_eq!(status.code(), Some(9), "{status}");
+    assert_eq!(report(&file).at("exit.signal"), libc::SIGQUIT);
+}
+
+#[test]
+fn ctrl_z_stops_the_job_and_fg_brings_it_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report");
+    let mut terminal = interactive();
+    terminal.write(&format!("{BINARY} -f json -o {} -- sed -u s/^/got:/\n", file.display()));
+    terminal.write("one\n");
+    terminal.expect("got:one");
+    for word in ["two", "three"] {
+        terminal.write("\x1a");
+        terminal.expect("Stopped");
+        terminal.expect("prompt> ");
+        terminal.write("fg\n");
+        terminal.expect("sed -u");
+        terminal.write(&format!("{word}\n"));
+        terminal.expect(&format!("got:{word}"));
+    }
+    terminal.write("\x04");
+    terminal.expect("prompt> ");
+    terminal.write("echo status=$?\n");
+    terminal.expect("status=0");
+    terminal.write("exit\n");
+    let (status, _) = terminal.finish();
+    assert_eq!(status.code(), Some(0), "{status}");
+    report(&file).assert_all_exact(1);
+}
+
+#[test]
+fn a_stopped_job_can_go_on_in_the_background() {
+    let mut terminal = interactive();
+    terminal.write(&format!("{BINARY} -o /dev/null -- sh -c 'echo ready; kill -STOP $$; echo went on'\n"));
+    terminal.expect("ready");
+    terminal.expect("Stopped");
+    terminal.expect("prompt> ");
+    terminal.write("bg\n");
+    terminal.expect("went on");
+    terminal.write("wait\n");
+    terminal.write("echo all=$(jobs | wc -l)\n");
+    terminal.expect("all=0");
+    terminal.write("exit\n");
+    terminal.finish();
+}
+
+#[test]
+fn the_terminal_is_the_commands_own() {
+    // A full-screen program reads keys and size from its controlling terminal, in the foreground.
+    let line = format!(
+        "{BINARY} -o /dev/null -- sh -c 'test -t 0 && test -t 1 && tty && stty -a </dev/tty && echo end'"
+    );
+    let mut terminal = Terminal::start(script(&line));
+    terminal.expect("/dev/pts/");
+    terminal.expect("speed");
+    terminal.expect("end");
+    let (status, _) = terminal.finish();
+    assert_eq!(status.code(), Some(0), "{status}");
+}

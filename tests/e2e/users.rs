@@ -1,0 +1,88 @@
+//! Descendants under another user, or in a pid namespace of their own, break nothing.
+
+use crate::support::{is_root, program, skip, tracked};
+
+/// gpu-track-run as a user installs it: its shim in the home directory, which other users may not enter.
+fn as_installed(command: &mut std::process::Command) -> &mut std::process::Command {
+    command.env_remove("XDG_CACHE_HOME")
+}
+
+#[test]
+fn a_descendant_that_runs_as_another_user() {
+    if !is_root() {
+        skip!("needs root (setpriv)");
+    }
+    let script = "setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '/bin/true; id -u; exit 0'; /bin/true; exit 7";
+    let run = tracked(["sh", "-c", script]).with(as_installed).run();
+    assert_eq!(run.stdout, "65534\n");
+    assert_eq!(run.stderr, "", "the dynamic loader complains when it cannot open what it is to preload");
+    let report = run.assert_clean(7);
+    // The shell, setpriv's process and true are there whatever the other user's processes could say.
+    assert!(report.u64("processes.total") >= 3);
+}
+
+#[test]
+fn the_command_itself_as_another_user() {
+    if !is_root() {
+        skip!("needs root (setpriv)");
+    }
+    let burn = program("burn");
+    let run = tracked(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", &burn, "0.3"])
+        .with(as_installed)
+        .run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.u64("processes.total"), 1);
+    assert_eq!(report.u64("coverage.exact"), 1, "the launcher itself reaped it");
+    report.assert_cpu_between(0.3, 0.1);
+}
+
+#[test]
+fn a_pid_namespace() {
+    let unshare = if is_root() { "unshare -fp --mount-proc" } else { "unshare -Ufpr --mount-proc" };
+    if !std::process::Command::new("sh").args(["-c", &format!("{unshare} true")]).status().unwrap().success()
+    {
+        skip!("no pid namespaces here");
+    }
+    let script = format!("{unshare} sh -c '{} 0.3; /bin/true; echo pid $$; exit 0'; exit 5", program("burn"));
+    let run = tracked(["sh", "-c", &script]).run();
+    assert_eq!(run.stdout, "pid 1\n");
+    let report = run.assert_clean(5);
+    // sh, unshare, the namespace's sh, burn, true.
+    report.assert_all_exact(5);
+    report.assert_cpu_between(0.3, 0.1);
+}
+
+#[test]
+fn gpu_track_run_inside_a_pid_namespace() {
+    if !is_root() {
+        skip!("needs root (unshare)");
+    }
+    let run = tracked(["sh", "-c", "/bin/true; /bin/true; exit 0"])
+        .through(&["unshare", "-fp", "--mount-proc"])
+        .run();
+    run.assert_clean(0).assert_all_exact(3);
+}
+
+#[test]
+fn an_ordinary_user() {
+    if !is_root() {
+        skip!("needs root, to become an ordinary user");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(directory.path(), Some(65534), Some(65534)).unwrap();
+    let file = directory.path().join("report.json");
+    let home = directory.path().to_str().unwrap().to_owned();
+    let run = tracked(["sh", "-c", "/bin/true; (exit 0); exit 2"])
+        .only_options(&["-f", "json", "-o", file.to_str().unwrap()])
+        .through(&["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .with(move |command| command.env_remove("XDG_CACHE_HOME").env("HOME", home))
+        .run();
+    assert_eq!(run.status.code(), Some(2), "{}", run.stderr);
+    assert_eq!(run.stderr, "");
+    let report =
+        crate::support::report::Report(serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap());
+    report.assert_all_exact(3);
+    let left = std::fs::read_dir("/dev/shm").unwrap().flatten().map(|e| e.file_name().into_string().unwrap());
+    let prefix = format!("gpu-track.65534.{}.", run.launcher);
+    assert_eq!(left.filter(|name| name.starts_with(&prefix)).count(), 0);
+}

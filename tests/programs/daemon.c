@@ -1,0 +1,38 @@
+/* daemon libc|double PIDFILE
+ *
+ * Leaves a daemon behind (daemon(3), or fork + setsid + fork by hand) that waits for a signal to end it. The daemon
+ * writes its pid into PIDFILE under another name and renames it, so whoever sees the file can read it. */
+#include "common.h"
+
+static void live(const char *pid_file) {
+    char name[4096];
+    snprintf(name, sizeof name, "%s.new", pid_file);
+    FILE *file = fopen(name, "w");
+    if (!file || fprintf(file, "%d\n", getpid()) < 0 || fclose(file) || rename(name, pid_file)) die("pid file");
+    for (;;) pause();
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3) return 97;
+    int ready[2];
+    if (pipe(ready)) die("pipe");
+    pid_t child = fork();
+    if (child < 0) die("fork");
+    if (!child) {
+        if (!strcmp(argv[1], "libc")) {
+            if (daemon(1, 0)) die("daemon");
+        } else {
+            if (setsid() < 0) die("setsid");
+            pid_t second = fork();
+            if (second < 0) die("fork");
+            if (second) _exit(0);
+        }
+        if (write(ready[1], "", 1) != 1) die("write");
+        close(ready[0]);
+        close(ready[1]);
+        live(argv[2]);
+    }
+    reap(child);
+    char byte;
+    return read(ready[0], &byte, 1) == 1 ? 0 : 98;
+}

@@ -1,0 +1,55 @@
+/* share private PARENT_BYTES FORKS FORK_BYTES SECONDS
+ *     A parent's PARENT_BYTES shared copy-on-write by FORKS children, each of which touches FORK_BYTES of its own.
+ * share maps MAPS MAP_BYTES FORKS SECONDS
+ *     MAPS separate shared anonymous maps that the parent and FORKS children all have touched.
+ *
+ * All processes hold what they have for SECONDS after the last of them is ready. */
+#include "common.h"
+
+static char *maps[64];
+static size_t map_count, map_bytes, own_bytes;
+
+static void child_touches(void) {
+    if (own_bytes) map_touched(own_bytes, MAP_PRIVATE);
+    for (size_t i = 0; i < map_count; i++) touch_pages(maps[i], map_bytes);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 6) return 97;
+    int forks;
+    if (!strcmp(argv[1], "private")) {
+        map_touched(strtoul(argv[2], NULL, 10), MAP_PRIVATE);
+        forks = atoi(argv[3]);
+        own_bytes = strtoul(argv[4], NULL, 10);
+    } else if (!strcmp(argv[1], "maps")) {
+        map_count = strtoul(argv[2], NULL, 10);
+        map_bytes = strtoul(argv[3], NULL, 10);
+        forks = atoi(argv[4]);
+        if (map_count > 64) return 97;
+        for (size_t i = 0; i < map_count; i++) maps[i] = map_touched(map_bytes, MAP_SHARED);
+    } else {
+        return 97;
+    }
+    int ready[2], release[2];
+    if (forks > 64 || pipe(ready) || pipe(release)) die("pipe");
+    pid_t children[64];
+    for (int i = 0; i < forks; i++) {
+        if ((children[i] = fork()) < 0) die("fork");
+        if (!children[i]) {
+            char byte = 1;
+            close(release[1]);
+            child_touches();
+            if (write(ready[1], &byte, 1) != 1) die("write");
+            if (read(release[0], &byte, 1) != 0) die("read");
+            exit(0);
+        }
+    }
+    for (int i = 0; i < forks; i++) {
+        char byte;
+        if (read(ready[0], &byte, 1) != 1) die("read");
+    }
+    hold_ms((long)(atof(argv[5]) * 1000));
+    close(release[1]);
+    for (int i = 0; i < forks; i++) reap(children[i]);
+    return 0;
+}

@@ -1,0 +1,26 @@
+/* signals
+ *
+ * Prints the signal state that it was born with (the lines SigBlk and SigIgn of /proc/self/status) and `ready`; then
+ * prints `got N` for each signal sent to it, and ends on SIGTERM. */
+#include "common.h"
+
+int main(void) {
+    sigset_t all;
+    char line[256];
+    FILE *status = fopen("/proc/self/status", "r");
+    if (!status) die("status");
+    while (fgets(line, sizeof line, status))
+        if (!strncmp(line, "SigBlk", 6) || !strncmp(line, "SigIgn", 6)) fputs(line, stdout);
+    fclose(status);
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    puts("ready");
+    fflush(stdout);
+    for (;;) {
+        int number;
+        if (sigwait(&all, &number)) die("sigwait");
+        printf("got %d\n", number);
+        fflush(stdout);
+        if (number == SIGTERM) return 0;
+    }
+}

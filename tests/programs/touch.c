@@ -1,0 +1,65 @@
+/* touch hold BYTES MS                      touches BYTES and keeps them for MS milliseconds
+ * touch forks|execs COUNT BYTES MS         COUNT children that do so, one after another (fork; fork + exec)
+ * touch together COUNT BYTES MS            COUNT fork children at once: all hold theirs before any lets go */
+#include "common.h"
+
+static void hold(size_t bytes, long ms) {
+    map_touched(bytes, MAP_PRIVATE);
+    hold_ms(ms);
+}
+
+static void together(int count, size_t bytes, long ms) {
+    int ready[2], release[2];
+    if (pipe(ready) || pipe(release)) die("pipe");
+    pid_t children[64];
+    if (count > 64) _exit(97);
+    for (int i = 0; i < count; i++) {
+        if ((children[i] = fork()) < 0) die("fork");
+        if (!children[i]) {
+            char byte = 1;
+            close(release[1]);
+            map_touched(bytes, MAP_PRIVATE);
+            if (write(ready[1], &byte, 1) != 1) die("write");
+            if (read(release[0], &byte, 1) != 0) die("read");
+            exit(0);
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        char byte;
+        if (read(ready[0], &byte, 1) != 1) die("read");
+    }
+    hold_ms(ms);
+    close(release[1]);
+    for (int i = 0; i < count; i++) reap(children[i]);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 4 && !strcmp(argv[1], "hold")) {
+        hold(strtoul(argv[2], NULL, 10), atol(argv[3]));
+        return 0;
+    }
+    if (argc != 5) return 97;
+    int count = atoi(argv[2]);
+    size_t bytes = strtoul(argv[3], NULL, 10);
+    long ms = atol(argv[4]);
+    if (!strcmp(argv[1], "together")) {
+        together(count, bytes, ms);
+        return 0;
+    }
+    int execs = !strcmp(argv[1], "execs");
+    if (!execs && strcmp(argv[1], "forks")) return 97;
+    for (int i = 0; i < count; i++) {
+        pid_t child = fork();
+        if (child < 0) die("fork");
+        if (!child && execs) {
+            execl("/proc/self/exe", "touch", "hold", argv[3], argv[4], (char *)NULL);
+            die("execl");
+        }
+        if (!child) {
+            hold(bytes, ms);
+            exit(0);
+        }
+        reap(child);
+    }
+    return 0;
+}
