@@ -26,7 +26,15 @@ const NOT_INHERITED: [&str; 11] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("..");
-    for source in ["shim", "include", "Cargo.toml", "Cargo.lock"] {
+    for source in [
+        "shim/src",
+        "shim/build.rs",
+        "shim/Cargo.toml",
+        "include/src",
+        "include/Cargo.toml",
+        "Cargo.toml",
+        "Cargo.lock",
+    ] {
         println!("cargo:rerun-if-changed={}", root.join(source).display());
     }
     println!("cargo:rerun-if-changed=build.rs");

@@ -73,9 +73,14 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<Path
 fn install_to(directories: &[PathBuf], bytes: &[u8], uid: u32) -> Result<PathBuf, ShimFileError> {
     let mut reasons = Vec::new();
     for directory in directories {
+        let is_new = !directory.exists();
         match install_in(directory, bytes, uid) {
             Ok(path) => return Ok(path),
             Err(unfit) => reasons.push(format!("{}: {unfit}", directory.display())),
+        }
+        if is_new {
+            // Leave nothing where nothing could be used; it fails if somebody else found a use for it.
+            let _ = fs::remove_dir(directory);
         }
     }
     Err(ShimFileError::NoDirectory(reasons.join("; ")))
@@ -286,7 +291,7 @@ mod tests {
             }
             let error = install_to(&[mount.join("gpu-track")], BYTES, uid()).unwrap_err().to_string();
             assert!(error.contains("may not be mapped executable"), "{error}");
-            assert_eq!(fs::read_dir(mount.join("gpu-track")).unwrap().count(), 0, "nothing stays there");
+            assert_eq!(fs::read_dir(&mount).unwrap().count(), 0, "nothing stays there");
             install_to(&[mount.join("gpu-track"), good.clone()], BYTES, uid()).unwrap().starts_with(good)
         });
         assert!(found.join().unwrap());

@@ -48,7 +48,8 @@ fn descriptors_are_the_ones_that_the_command_has_without_us() {
             .run()
             .assert_clean(0)
             .assert_all_exact(1);
-        let untracked = [&prefix[..], &[&program("open_fds"), &without]].concat();
+        let open_fds = program("open_fds");
+        let untracked = [&prefix[..], &[&open_fds, &without]].concat();
         let status = Command::new(untracked[0]).args(&untracked[1..]).stdin(Stdio::null()).status().unwrap();
         assert!(status.success());
         let read = |file: &str| std::fs::read_to_string(file).unwrap();

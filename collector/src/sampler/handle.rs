@@ -172,6 +172,12 @@ impl Handle {
             Err(_) => self.sharing_denied = true,
         }
     }
+
+    /// Whether its memory is not what it was when its sharing was read.
+    pub fn has_moved(&mut self, root: &ProcRoot, page: u64) -> bool {
+        let alive = self.read_statm(root, page);
+        !alive || self.sharing.is_none_or(|sharing| self.rss.abs_diff(sharing.rss) > sharing.rss / 100)
+    }
 }
 
 fn is_fd_limit(error: &std::io::Error) -> bool {

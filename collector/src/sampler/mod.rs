@@ -227,12 +227,31 @@ impl Sampler {
                     self.budget.spend(|| handle.read_rollup(&self.root, epoch, page));
                 }
             }
+            self.discard_if_moved(&unit.members, page);
             for id in &unit.members {
                 if estimates.contains_key(id)
                     && let Some(handle) = self.handles.get(id)
                     && let Some(estimate) = memory::estimate(tree, &self.handles, *id, handle)
                 {
                     estimates.insert(*id, estimate);
+                }
+            }
+        }
+    }
+
+    /// While the members of a group were read one after another, one may have exec'd or ended: then their proportional
+    /// sizes are of different times and don't add up.
+    fn discard_if_moved(&mut self, members: &[ProcessId], page: u64) {
+        if members.len() < 2 {
+            return;
+        }
+        let moved = members
+            .iter()
+            .any(|id| self.handles.get_mut(id).is_none_or(|handle| handle.has_moved(&self.root, page)));
+        if moved {
+            for id in members {
+                if let Some(handle) = self.handles.get_mut(id) {
+                    handle.sharing = None;
                 }
             }
         }
@@ -255,7 +274,7 @@ impl Sampler {
             let peak = before.peak.max(handle.rss).max(handle.hwm.unwrap_or(0));
             // A peak that no sample saw lies between the last two.
             let spike = peak > before.peak.max(handle.rss);
-            // What may be another's too counts in the sums only, where it is vouched for.
+            // What may be another's too counts in the sums only, where those are vouched for.
             let certain = estimate.share - estimate.uncertain.min(estimate.share);
             let share_at_peak = certain + if spike { peak - handle.rss } else { 0 };
             let now = Sums::of(process.is_main, estimate, handle);
@@ -275,7 +294,7 @@ impl Sampler {
                 at_ns: now_ns,
                 rss: handle.rss,
                 peak,
-                share: estimate.share,
+                share: certain,
                 private: estimate.private,
                 threads: handle.threads,
                 minor_faults: handle.minor_faults,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_TRACER, Origin, Usage};
 
 use super::command::command_of_record;
-use super::process::{ExitRecord, Process, ReapRecord, fork_share};
+use super::process::{ExitRecord, Process, ReapRecord, fork_share, rss_noise};
 use super::usage_math::plus;
 use super::{FoundBy, Image, Key, Life, Parent, ProcessId, Tree, image_life};
 
@@ -116,11 +116,16 @@ impl Tree {
             Image::Forked { rss_at_fork } => (rss_at_fork, true),
             Image::Unknown | Image::Borrowed => (u64::MAX, false),
         };
-        let peak = if inherited > before { Some(inherited) } else { process.told_peak };
+        // A fork child's RSS before its exec is its parent's, but for what it grew by.
+        let grown = inherited > if forked { before.saturating_add(rss_noise(before)) } else { before };
+        let peak = if grown { Some(inherited) } else { process.told_peak };
         if known.is_some() {
             let bytes = match peak {
-                _ if process.observed.at_ns >= process.image_start_ns => process.observed.share_at(peak.unwrap_or(0)),
-                Some(peak) if forked => fork_share(peak, before, 0),
+                // A sample may have read the new image already: what a fork child had of its own is what it grew by.
+                Some(peak) if forked => process.observed.share.max(fork_share(peak, before, 0)),
+                _ if process.observed.at_ns >= process.image_start_ns => {
+                    process.observed.share_at(peak.unwrap_or(0))
+                }
                 peak => peak.unwrap_or(0),
             };
             let life = Life { bytes, ..image_life(process, at) };

@@ -356,6 +356,12 @@ pub fn fork_share(rss: u64, rss_at_fork: u64, faulted: u64) -> u64 {
     rss.min(faulted.max(rss.saturating_sub(rss_at_fork)))
 }
 
+/// How far two readings of the same RSS may differ: the kernel's counters are batched per CPU.
+#[must_use]
+pub fn rss_noise(rss: u64) -> u64 {
+    (rss / 100).max(1 << 20)
+}
+
 /// CPU time of a usage, microseconds.
 #[must_use]
 pub fn cpu_us(usage: &Usage) -> u64 {
@@ -384,6 +390,7 @@ impl Observed {
     /// process grew by since is its own.
     #[must_use]
     pub fn share_at(&self, peak: u64) -> u64 {
-        if peak > self.peak { self.share + (peak - self.rss) } else { self.share }
+        let is_new = peak > self.peak.saturating_add(rss_noise(self.peak));
+        if is_new { self.share + (peak - self.rss) } else { self.share }
     }
 }
