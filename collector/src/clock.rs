@@ -19,6 +19,12 @@ pub fn realtime_ns() -> u64 {
     now_ns(ClockId::Realtime)
 }
 
+/// CPU time of this thread, nanoseconds.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    now_ns(ClockId::ThreadCPUTime)
+}
+
 /// CLOCK_BOOTTIME - CLOCK_MONOTONIC, nanoseconds: the time that the machine was suspended.
 #[must_use]
 pub fn boot_offset_ns() -> i128 {

@@ -47,6 +47,25 @@ fn ctrl_c_stops_a_shell_loop_around_us() {
     assert_eq!(report(&file).at("exit.signal"), libc::SIGINT);
 }
 
+/// What ended the command must not be taken for impatience with the report: whether the launcher hears of its own
+/// SIGINT before or after the command's end is a matter of chance, so it is tried again and again.
+#[test]
+fn the_key_that_ended_the_command_does_not_cost_the_report() {
+    for key in ["\x03", "\x1c"].repeat(10) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("report");
+        let line = format!(
+            "{BINARY} -f json -o {} -- sh -c 'echo ready; exec sleep 100000'; exit 0",
+            file.display()
+        );
+        let mut terminal = Terminal::start(script(&line));
+        terminal.expect("ready");
+        terminal.write(key);
+        terminal.finish();
+        assert!(report(&file).at("exit.signal").is_number());
+    }
+}
+
 #[test]
 fn ctrl_c_that_the_command_handles_lets_the_loop_go_on() {
     let line = format!(

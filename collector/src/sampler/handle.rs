@@ -121,7 +121,12 @@ impl Handle {
         if stat.is_dead() && stat.threads <= 1 {
             return Seen::Zombie;
         }
-        if self.read_statm(root, page) { Seen::Alive } else { Seen::Gone }
+        match self.read_statm(root, page) {
+            false => Seen::Gone,
+            // It is ending: its memory is gone, it is not yet a zombie.
+            true if self.rss == 0 => Seen::Zombie,
+            true => Seen::Alive,
+        }
     }
 
     fn read_statm(&mut self, root: &ProcRoot, page: u64) -> bool {

@@ -14,11 +14,12 @@ mod handle;
 pub mod memory;
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use handle::{Handle, Seen};
 use memory::{Estimate, Sums};
 
+use crate::clock;
 use crate::proc_fs::ProcRoot;
 use crate::tree::process::Observed;
 use crate::tree::{Life, ProcessId, Tree};
@@ -81,10 +82,9 @@ impl Budget {
     }
 
     fn spend<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
+        let start = clock::thread_cpu_ns();
         let result = work();
-        let spent = i64::try_from(start.elapsed().as_nanos()).unwrap_or(i64::MAX);
-        self.nanoseconds = self.nanoseconds.saturating_sub(spent);
+        self.nanoseconds = self.nanoseconds.saturating_sub_unsigned(clock::thread_cpu_ns().saturating_sub(start));
         result
     }
 

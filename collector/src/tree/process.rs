@@ -341,11 +341,14 @@ impl Process {
         let (peak, quality) = self.peak_of_last_image();
         let peak = peak.filter(|_| quality == Quality::Exact).unwrap_or(0);
         let faults = self.exit.map_or(0, |exit| exit.own.minor_faults);
-        match self.image {
-            _ if self.observed.at_ns >= self.image_start_ns => self.observed.share_at(peak),
+        let unsampled = match self.image {
             Image::Forked { rss_at_fork } => fork_share(peak, rss_at_fork, faults.saturating_mul(page)),
             _ => peak,
+        };
+        if self.observed.at_ns < self.image_start_ns {
+            return unsampled;
         }
+        self.observed.share_at(peak).min(unsampled.max(self.observed.share))
     }
 }
 
