@@ -35,7 +35,10 @@ pub fn cpu_clock_ns(pid: u32) -> Option<u64> {
     if result != 0 {
         return None;
     }
-    u64::try_from(time.tv_sec).ok()?.checked_mul(1_000_000_000)?.checked_add(u64::try_from(time.tv_nsec).ok()?)
+    u64::try_from(time.tv_sec)
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(u64::try_from(time.tv_nsec).ok()?)
 }
 
 /// Whether two processes run in the same memory (vfork, CLONE_VM): kcmp(2). False where that can't be asked (other

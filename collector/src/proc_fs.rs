@@ -286,7 +286,9 @@ impl ProcRoot {
         let mut found = Vec::new();
         let mut of_thread = |tid: &str| {
             let text = self.read(pid, &format!("task/{tid}/children")).unwrap_or_default();
-            found.extend(text.split(|b| *b == b' ').filter_map(parse_u64).filter_map(|p| u32::try_from(p).ok()));
+            found.extend(
+                text.split(|b| *b == b' ').filter_map(parse_u64).filter_map(|p| u32::try_from(p).ok()),
+            );
         };
         if threads <= 1 {
             of_thread(&pid.to_string());
@@ -381,7 +383,8 @@ mod tests {
 
     #[test]
     fn children_are_found() {
-        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         // The test harness has threads, so the child may belong to any of them.
         assert!(ProcRoot::default().children(std::process::id(), 2).contains(&child.id()));
         drop(child.stdin.take());

@@ -90,7 +90,8 @@ unsafe impl Send for Segment {}
 impl Segment {
     /// Create, reserve and map a new segment, and state the session in its header.
     pub fn create(path: &Path, session: &NewSession) -> Result<Self, SegmentError> {
-        let create = |source: rustix::io::Errno| SegmentError::Create { path: path.into(), source: source.into() };
+        let create =
+            |source: rustix::io::Errno| SegmentError::Create { path: path.into(), source: source.into() };
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(create)?;
         let made = Self::reserve_and_map(path, file).inspect_err(|_| {
@@ -121,7 +122,8 @@ impl Segment {
     }
 
     fn map(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
-        let failed = |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
+        let failed =
+            |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(failed)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
@@ -141,7 +143,8 @@ impl Segment {
 
     /// Map an existing segment of this version.
     pub fn open(path: &Path) -> Result<Self, SegmentError> {
-        let failed = |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
+        let failed =
+            |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
         let file = rustix::fs::open(path, OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
             .map_err(failed)?;
         let size = rustix::fs::fstat(&file).map_err(failed)?.st_size;
@@ -149,7 +152,11 @@ impl Segment {
             return Err(SegmentError::Foreign { path: path.into() });
         }
         let segment = Self::map(path, file)?;
-        if segment.header().is_compatible() { Ok(segment) } else { Err(SegmentError::Foreign { path: path.into() }) }
+        if segment.header().is_compatible() {
+            Ok(segment)
+        } else {
+            Err(SegmentError::Foreign { path: path.into() })
+        }
     }
 
     /// Its file.
@@ -173,7 +180,10 @@ impl Segment {
         let header = self.header();
         // SAFETY: the ring lies behind the header page inside the mapping, aligned, and is only used atomically.
         let words = unsafe {
-            std::slice::from_raw_parts(self.base.byte_add(HEADER_SIZE).cast::<AtomicU64>().as_ptr().cast_const(), WORDS)
+            std::slice::from_raw_parts(
+                self.base.byte_add(HEADER_SIZE).cast::<AtomicU64>().as_ptr().cast_const(),
+                WORDS,
+            )
         };
         match Ring::new(&header.head.0, &header.tail.0, &header.dropped.0, words) {
             Some(ring) => ring,
@@ -263,7 +273,9 @@ pub fn remove_stale(dir: &Path, uid: u32) {
     for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)) {
         let path = entry.path();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let Ok(file) = rustix::fs::open(&path, flags, Mode::empty()).map(std::fs::File::from) else { continue };
+        let Ok(file) = rustix::fs::open(&path, flags, Mode::empty()).map(std::fs::File::from) else {
+            continue;
+        };
         let is_ours = file.metadata().is_ok_and(|meta| meta.is_file() && meta.uid() == uid);
         if is_ours && rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             // Nothing to do where it fails: another run of ours was faster.

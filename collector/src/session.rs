@@ -189,7 +189,8 @@ impl Session {
                 self.write_interim(now_ns);
             }
             let next = self.next_tick_ns.min(now_ns + DRAIN_NS);
-            self.segment.wait_doorbell(doorbell, Duration::from_nanos(next.saturating_sub(clock::monotonic_ns())));
+            self.segment
+                .wait_doorbell(doorbell, Duration::from_nanos(next.saturating_sub(clock::monotonic_ns())));
         }
     }
 
@@ -311,7 +312,8 @@ impl Session {
         if let Some(peak) = self.totals.main_peak {
             self.ram.raise_main(peak);
         }
-        let report = build::report(&build::Inputs { at_ns: end_ns, is_finished: true, ..self.inputs(&self.tree) });
+        let report =
+            build::report(&build::Inputs { at_ns: end_ns, is_finished: true, ..self.inputs(&self.tree) });
         self.write(&render(&report, &self.config.style))
     }
 

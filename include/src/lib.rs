@@ -47,7 +47,9 @@ mod tests {
         let number = |name: &str| {
             let text = define(name);
             let digits = text.trim_end_matches(['u', 'l']);
-            digits.strip_prefix("0x").map_or_else(|| digits.parse().unwrap(), |h| u64::from_str_radix(h, 16).unwrap())
+            digits
+                .strip_prefix("0x")
+                .map_or_else(|| digits.parse().unwrap(), |h| u64::from_str_radix(h, 16).unwrap())
         };
         assert_eq!(define("GPU_TRACK_ENV_SESSION"), ENV_SESSION);
         assert_eq!(define("GPU_TRACK_SHIM_PREFIX"), SHIM_PREFIX);

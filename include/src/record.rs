@@ -318,7 +318,8 @@ mod tests {
 
     #[test]
     fn every_kind_survives_the_way_through_a_record() {
-        let origin = Origin { pid: 7, pid_ns: 0xEFFF_FFFC, parent: 3, monotonic_ns: u64::MAX - 9, flags: 0xA5 };
+        let origin =
+            Origin { pid: 7, pid_ns: 0xEFFF_FFFC, parent: 3, monotonic_ns: u64::MAX - 9, flags: 0xA5 };
         let mut names = [0; NAME_BYTES];
         names[..14].copy_from_slice(b"python3\0run.py");
         names[NAME_BYTES - 1] = 0xFF;

@@ -215,7 +215,12 @@ mod tests {
     impl Memory {
         fn new(slots: usize) -> Self {
             let zero = || AtomicU64::new(0);
-            Self { head: zero(), tail: zero(), dropped: zero(), words: (0..slots * N).map(|_| zero()).collect() }
+            Self {
+                head: zero(),
+                tail: zero(),
+                dropped: zero(),
+                words: (0..slots * N).map(|_| zero()).collect(),
+            }
         }
         fn ring(&self) -> Ring<'_, N> {
             Ring::new(&self.head, &self.tail, &self.dropped, &self.words).unwrap()

@@ -78,7 +78,8 @@ impl SampleSlot {
             if before == 0 {
                 return None;
             }
-            let fields = core::array::from_fn(|i| self.fields.get(i).map_or(0, |f| f.load(Ordering::Relaxed)));
+            let fields =
+                core::array::from_fn(|i| self.fields.get(i).map_or(0, |f| f.load(Ordering::Relaxed)));
             // SYNC POINT: all fields are read before the sequence is looked at again.
             fence(Ordering::Acquire);
             if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {

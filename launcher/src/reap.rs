@@ -21,7 +21,8 @@ pub fn next() -> Option<Reaped> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     loop {
         // SAFETY: both are ours and valid for the call.
-        let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED, usage.as_mut_ptr()) };
+        let pid =
+            unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED, usage.as_mut_ptr()) };
         if pid > 0 {
             // SAFETY: zeroed is a valid rusage, and the call filled it in.
             let usage = from_rusage(&unsafe { usage.assume_init() });

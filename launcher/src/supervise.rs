@@ -160,7 +160,8 @@ impl Supervisor {
 
 /// Whether we belong to the foreground job of a terminal.
 fn is_foreground() -> bool {
-    let Ok(terminal) = rustix::fs::open("/dev/tty", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()) else {
+    let Ok(terminal) = rustix::fs::open("/dev/tty", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty())
+    else {
         return false;
     };
     rustix::termios::tcgetpgrp(&terminal).is_ok_and(|group| group == rustix::process::getpgrp())

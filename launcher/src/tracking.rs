@@ -81,7 +81,8 @@ impl Session {
             monotonic_ns: clock::monotonic_ns(),
             realtime_ns: clock::realtime_ns(),
         };
-        let path = PathBuf::from(format!("{SEGMENT_DIR}/{FILE_PREFIX}{uid}.{pid}.{:016x}", random.hash_one(1)));
+        let path =
+            PathBuf::from(format!("{SEGMENT_DIR}/{FILE_PREFIX}{uid}.{pid}.{:016x}", random.hash_one(1)));
         let segment = Segment::create(&path, &new)?;
         let config = Config {
             segment: path,
@@ -134,7 +135,8 @@ impl Session {
             .map_err(|error| TrackingError::Collector(error.into()))?;
         let pid = spawn_collector(reader, &self.config.output).map_err(TrackingError::Collector)?;
         let mut collector = Collector { pid, pipe: writer.into() };
-        let config = serde_json::to_string(&self.config).map_err(|error| TrackingError::Collector(error.into()))?;
+        let config =
+            serde_json::to_string(&self.config).map_err(|error| TrackingError::Collector(error.into()))?;
         collector.send_line(&config).map_err(TrackingError::Collector)?;
         collector
             .send(&Message::Started { pid: main_pid, monotonic_ns: started_ns })

@@ -148,3 +148,11 @@ fn garbage_in_the_segment_neither_crashes_nor_changes_the_end() {
     assert_eq!(run.status.code(), Some(6), "{}", run.stderr);
     assert_eq!(run.report().at("exit.code"), 6);
 }
+
+#[test]
+fn runs_that_start_at_the_same_time_leave_each_others_segments_alone() {
+    let runs: Vec<_> = (0..30).map(|_| tracked(["/bin/true"]).start()).collect();
+    for running in runs {
+        running.wait().assert_clean(0).assert_all_exact(1);
+    }
+}

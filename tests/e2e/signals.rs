@@ -8,7 +8,7 @@ use crate::support::{kill, program, tracked};
 
 /// What tests/programs/signals.c prints first: the signal state that it was born with.
 fn born_with(through: &[&str]) -> String {
-    let running = tracked([program("signals")]).through(through).start();
+    let running = tracked([program("signals"), "15".into()]).through(through).start();
     running.wait_for_output("ready");
     kill(running.pid(), libc::SIGTERM);
     let run = running.wait();
@@ -19,7 +19,7 @@ fn born_with(through: &[&str]) -> String {
 /// The same without gpu-track-run.
 fn born_without(through: &[&str]) -> String {
     let signals = program("signals");
-    let words = [through, &[signals.as_str()]].concat();
+    let words = [through, &[signals.as_str(), "15"]].concat();
     let mut child = Command::new(words[0])
         .args(&words[1..])
         .stdout(Stdio::piped())
@@ -46,7 +46,7 @@ fn the_command_is_born_with_the_signals_that_it_has_without_us() {
 
 #[test]
 fn nohup() {
-    let running = tracked([program("signals")]).through(&["nohup"]).start();
+    let running = tracked([program("signals"), "15".into()]).through(&["nohup"]).start();
     running.wait_for_output("ready");
     // The launcher must live on, too.
     kill(running.pid(), libc::SIGHUP);
@@ -60,7 +60,7 @@ fn nohup() {
 
 #[test]
 fn a_blocked_mask_is_handed_on() {
-    let running = tracked([program("signals")])
+    let running = tracked([program("signals"), "15".into()])
         .with(|command| {
             // SAFETY: sigemptyset, sigaddset and sigprocmask are async-signal-safe.
             unsafe {
@@ -92,7 +92,7 @@ fn what_is_sent_to_the_launcher_alone_reaches_the_command() {
         libc::SIGALRM,
         libc::SIGCONT,
     ];
-    let running = tracked([program("signals")]).start();
+    let running = tracked([program("signals"), "15".into()]).start();
     running.wait_for_output("ready");
     for signal in signals {
         kill(running.pid(), signal);

@@ -59,7 +59,8 @@ impl RecordReader {
     /// No writer of ours leaves a slot like that. One slot is given up; impossible counters end the layer.
     fn skip_damaged(&mut self, segment: &Segment) {
         self.damaged += 1;
-        let ahead = segment.header().head.0.load(std::sync::atomic::Ordering::Relaxed).wrapping_sub(self.position);
+        let ahead =
+            segment.header().head.0.load(std::sync::atomic::Ordering::Relaxed).wrapping_sub(self.position);
         if ahead > RING_CAPACITY as u64 {
             self.untrusted = true;
             return;

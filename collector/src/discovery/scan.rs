@@ -54,7 +54,8 @@ impl Scanner {
             self.queue = tree.alive().to_vec();
         }
         let start = Instant::now();
-        let limit = (interval / SHARE_OF_INTERVAL).clamp(Duration::from_micros(20), Duration::from_millis(20));
+        let limit =
+            (interval / SHARE_OF_INTERVAL).clamp(Duration::from_micros(20), Duration::from_millis(20));
         while let Some(id) = self.queue.pop() {
             self.look_at(tree, id);
             if start.elapsed() > limit {
@@ -88,7 +89,9 @@ impl Scanner {
             id,
             match parent {
                 Some(parent) if pidfd::shares_memory(parent, pid) => SilentMemory::Parents,
-                Some(parent) if self.root.executable(parent) == self.root.executable(pid) => SilentMemory::Copy,
+                Some(parent) if self.root.executable(parent) == self.root.executable(pid) => {
+                    SilentMemory::Copy
+                }
                 _ => SilentMemory::Own,
             },
         );
@@ -126,16 +129,11 @@ impl Scanner {
             tree.set_host_pid(known, pid);
             return Some(known);
         }
-        let since_boot = i128::from(stat.start_ticks) * 1_000_000_000 / i128::from(self.ticks_per_second.max(1));
+        let since_boot =
+            i128::from(stat.start_ticks) * 1_000_000_000 / i128::from(self.ticks_per_second.max(1));
         let start_ns = u64::try_from(since_boot - self.boot_offset_ns).unwrap_or(0);
         let session = tree.frame().session_monotonic_ns;
-        let found = FoundInProc {
-            key,
-            host_pid: pid,
-            parent,
-            start_ns: start_ns.max(session),
-            pidfd_inode,
-        };
+        let found = FoundInProc { key, host_pid: pid, parent, start_ns: start_ns.max(session), pidfd_inode };
         let id = tree.found_in_proc(&found);
         self.look_at_image(tree, id, pid);
         Some(id)

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use crate::config::Config;
 use crate::proc_fs::ProcRoot;
 use crate::report::model::{
-    ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Gpu, Host, Io, Layers, MaxGpuRam, MaxRam, MeanRam, Peak,
-    Percent, Processes, Report, Rss,
+    ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Gpu, Host, Io, Layers, MaxGpuRam, MaxRam, MeanRam,
+    Peak, Percent, Processes, Report, Rss,
 };
 use crate::tree::Tree;
 use crate::tree::process::{cpu_us, exit_of_wait_status};
@@ -291,7 +291,9 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
         ));
     }
     if inputs.is_untrusted {
-        warn("The event ring was overwritten by a process of the tree; what came after is not counted.".into());
+        warn(
+            "The event ring was overwritten by a process of the tree; what came after is not counted.".into(),
+        );
     } else if inputs.damaged_events > 0 {
         warn(format!("{} event records made no sense and were left out.", inputs.damaged_events));
     }

@@ -138,9 +138,9 @@ pub fn negligible(combined: u64) -> u64 {
 /// Whether the uncertain part of the estimates is negligible.
 #[must_use]
 pub fn certain(estimates: &HashMap<ProcessId, Estimate>) -> bool {
-    let (share, uncertain) = estimates
-        .values()
-        .fold((0, 0), |(share, uncertain), estimate| (share + estimate.share, uncertain + estimate.uncertain));
+    let (share, uncertain) = estimates.values().fold((0, 0), |(share, uncertain), estimate| {
+        (share + estimate.share, uncertain + estimate.uncertain)
+    });
     uncertain <= negligible(share)
 }
 
@@ -187,10 +187,7 @@ pub fn estimate_all(
     handles: &HashMap<ProcessId, Handle>,
     alive: &[ProcessId],
 ) -> HashMap<ProcessId, Estimate> {
-    alive
-        .iter()
-        .filter_map(|id| Some((*id, estimate(tree, handles, *id, handles.get(id)?)?)))
-        .collect()
+    alive.iter().filter_map(|id| Some((*id, estimate(tree, handles, *id, handles.get(id)?)?))).collect()
 }
 
 /// The estimate for one process.
@@ -207,7 +204,11 @@ pub fn estimate(
         return Some(Estimate::default());
     } else if group.members.len() <= 1 {
         alone(handle, matches!(process.image, Image::Unknown))
-    } else if group.members.iter().all(|id| is_borrowed(tree, *id) || is_current(handles.get(id), group.epoch)) {
+    } else if group
+        .members
+        .iter()
+        .all(|id| is_borrowed(tree, *id) || is_current(handles.get(id), group.epoch))
+    {
         read_together(handle, tree.frame().page)
     } else if group.members.first() == Some(&id) {
         alone(handle, false)

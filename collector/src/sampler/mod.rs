@@ -22,7 +22,7 @@ use memory::{Estimate, Sums};
 use crate::clock;
 use crate::proc_fs::ProcRoot;
 use crate::tree::process::Observed;
-use crate::tree::{Life, ProcessId, Tree};
+use crate::tree::{Image, Life, ProcessId, Tree};
 
 /// What is known of the tree at one time, and what happened since the time before.
 #[derive(Debug, Default)]
@@ -84,7 +84,8 @@ impl Budget {
     fn spend<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let start = clock::thread_cpu_ns();
         let result = work();
-        self.nanoseconds = self.nanoseconds.saturating_sub_unsigned(clock::thread_cpu_ns().saturating_sub(start));
+        self.nanoseconds =
+            self.nanoseconds.saturating_sub_unsigned(clock::thread_cpu_ns().saturating_sub(start));
         result
     }
 
@@ -271,19 +272,23 @@ impl Sampler {
             note_clock(tree, *id, handle);
             let Some(process) = tree.get_mut(*id) else { continue };
             let before = process.observed;
-            let peak = before.peak.max(handle.rss).max(handle.hwm.unwrap_or(0));
+            // The high-water mark of what may be a copy of the parent is the parent's.
+            let hwm = handle.hwm.filter(|_| process.image != Image::Unknown).unwrap_or(0);
+            let peak = before.peak.max(handle.rss).max(hwm);
             // A peak that no sample saw lies between the last two.
-            let spike = peak > before.peak.max(handle.rss);
+            let is_spike = peak > before.peak.max(handle.rss);
+            let spike = if is_spike { process.image.own_part(peak, handle.rss) } else { 0 };
             // What may be another's too counts in the sums only, where those are vouched for.
             let certain = estimate.share - estimate.uncertain.min(estimate.share);
-            let share_at_peak = certain + if spike { peak - handle.rss } else { 0 };
+            let share_at_peak = certain + spike;
             let now = Sums::of(process.is_main, estimate, handle);
             sample.now.add(&now);
             if before.at_ns == from_ns && before.at_ns != 0 {
                 sample.steady.add(&now.smaller_share(before.share, before.threads));
                 sample.steady_mean.add(&now.mean_share(before.share));
-                if process.image_start_ns > from_ns || spike {
-                    let [_, memory] = process.lives_until(now_ns, share_at_peak.saturating_sub(before.share.min(estimate.share)));
+                if process.image_start_ns > from_ns || spike > 0 {
+                    let [_, memory] = process
+                        .lives_until(now_ns, share_at_peak.saturating_sub(before.share.min(estimate.share)));
                     sample.lives.push(memory);
                 }
             } else {

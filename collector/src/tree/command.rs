@@ -5,8 +5,8 @@ use gpu_track_abi::record::NAME_BYTES;
 /// Programs that are told apart by what they run.
 fn is_interpreter(name: &str) -> bool {
     const NAMES: [&str; 19] = [
-        "sh", "bash", "dash", "ksh", "zsh", "fish", "busybox", "python", "pypy", "perl", "ruby", "node", "nodejs",
-        "Rscript", "R", "julia", "lua", "php", "tclsh",
+        "sh", "bash", "dash", "ksh", "zsh", "fish", "busybox", "python", "pypy", "perl", "ruby", "node",
+        "nodejs", "Rscript", "R", "julia", "lua", "php", "tclsh",
     ];
     let stem = name.trim_start_matches('-').trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     NAMES.contains(&stem)
@@ -55,7 +55,10 @@ mod tests {
     #[test]
     fn interpreters_are_named_with_their_scripts() {
         let of = |args: &[&str]| command_of_args(args).unwrap();
-        assert_eq!(of(&["/usr/bin/python3.11", "-u", "/home/x/train.py", "--lr", "1"]), "python3.11 train.py");
+        assert_eq!(
+            of(&["/usr/bin/python3.11", "-u", "/home/x/train.py", "--lr", "1"]),
+            "python3.11 train.py"
+        );
         assert_eq!(of(&["python3", "-m", "http.server"]), "python3 -m http.server");
         assert_eq!(of(&["/bin/sh", "-c", "x"]), "sh");
         assert_eq!(of(&["-bash", "configure"]), "-bash configure");

@@ -19,7 +19,15 @@ impl Tree {
             Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names } => {
                 let skew = self.clock_skew(origin.monotonic_ns, realtime_ns, now_ns);
                 let at = self.clamp_time(origin.monotonic_ns, skew, now_ns);
-                self.start(key, origin, pidfd_inode, max_rss_kib.saturating_mul(KIB), &command_of_record(names), skew, at);
+                self.start(
+                    key,
+                    origin,
+                    pidfd_inode,
+                    max_rss_kib.saturating_mul(KIB),
+                    &command_of_record(names),
+                    skew,
+                    at,
+                );
             }
             Event::Fork { realtime_ns, pidfd_inode, max_rss_kib, parent_pid_ns } => {
                 let skew = self.clock_skew(origin.monotonic_ns, realtime_ns, now_ns);
@@ -34,7 +42,12 @@ impl Tree {
             }
             Event::Exit { status, vm_hwm_kib, own, children } => {
                 let hwm = (vm_hwm_kib > 0).then_some(vm_hwm_kib.saturating_mul(KIB));
-                self.exit(key, origin, ExitRecord { status, hwm, own, children, flags: origin.flags }, now_ns);
+                self.exit(
+                    key,
+                    origin,
+                    ExitRecord { status, hwm, own, children, flags: origin.flags },
+                    now_ns,
+                );
             }
             Event::Reaped { child, status, reaper_max_rss_kib, usage } => {
                 let reaper_peak = reaper_max_rss_kib.saturating_mul(KIB);
@@ -114,7 +127,7 @@ impl Tree {
         let (before, forked) = match process.image {
             Image::Loaded { inherited } => (inherited, false),
             Image::Forked { rss_at_fork } => (rss_at_fork, true),
-            Image::Unknown | Image::Borrowed => (u64::MAX, false),
+            Image::Silent | Image::Unknown | Image::Borrowed => (u64::MAX, false),
         };
         // A fork child's RSS before its exec is its parent's, but for what it grew by.
         let grown = inherited > if forked { before.saturating_add(rss_noise(before)) } else { before };
@@ -149,9 +162,9 @@ impl Tree {
 
     fn fork(&mut self, key: Key, parent: Key, pidfd_inode: u64, rss_at_fork: u64, skew: i64, at: u64) {
         // The only instance that it can be is one that a scan found a moment ago.
-        let known = self.same_instance(key, pidfd_inode).filter(|id| {
-            self.processes.get(id).is_some_and(|p| !p.spoke && p.image == Image::Unknown && !p.is_main)
-        });
+        let known = self
+            .same_instance(key, pidfd_inode)
+            .filter(|id| self.processes.get(id).is_some_and(|p| !p.spoke && !p.is_main));
         let maker = self.parent_of(parent);
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at);
@@ -210,7 +223,7 @@ impl Tree {
         });
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.spoke = true;
-        if borrowed && process.image == Image::Unknown {
+        if borrowed && matches!(process.image, Image::Silent | Image::Unknown) {
             process.image = Image::Borrowed;
         }
         process.exit = Some(record);

@@ -261,9 +261,14 @@ impl Tree {
     /// What /proc tells of the memory of a live process that never said anything itself.
     pub fn set_silent_image(&mut self, id: ProcessId, memory: SilentMemory) {
         let Some(process) = self.processes.get_mut(&id).filter(|process| !process.spoke) else { return };
-        process.image = if memory == SilentMemory::Parents { Image::Borrowed } else { Image::Unknown };
+        process.image = match memory {
+            SilentMemory::Parents => Image::Borrowed,
+            SilentMemory::Copy => Image::Unknown,
+            SilentMemory::Own => Image::Silent,
+        };
         let group = process.group;
-        if memory == SilentMemory::Own && self.groups.get(&group).is_some_and(|group| group.members.len() > 1) {
+        if memory == SilentMemory::Own && self.groups.get(&group).is_some_and(|group| group.members.len() > 1)
+        {
             let own = self.new_group();
             self.join_group(id, own);
         }
@@ -358,7 +363,8 @@ impl Tree {
         process.end_ns = Some(end_ns);
         let own = process.own(tick_us);
         let cpu_ns = process::cpu_us(&own.usage).saturating_mul(1000);
-        let memory = Life { bytes: process.share_since_sample(self.frame.page), ..image_life(process, end_ns) };
+        let memory =
+            Life { bytes: process.share_since_sample(self.frame.page), ..image_life(process, end_ns) };
         self.lives.push(Life {
             counted_at_ns: process.counted_at_ns,
             cpu_ns: cpu_ns.saturating_sub(process.counted_cpu_ns),

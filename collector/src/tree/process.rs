@@ -61,7 +61,9 @@ pub enum Image {
         /// ru_maxrss that it inherited over exec, bytes.
         inherited: u64,
     },
-    /// It never said anything.
+    /// A program of its own that never said anything.
+    Silent,
+    /// It never said anything, and may still be a copy of its parent.
     Unknown,
     /// Its parent's memory itself (vfork).
     Borrowed,
@@ -301,20 +303,21 @@ impl Process {
                         exit.hwm.map_or_else(otherwise, |hwm| (Some(hwm), Quality::Exact))
                     }
                     Image::Loaded { .. } | Image::Forked { .. } => (Some(max), Quality::Exact),
-                    Image::Unknown | Image::Borrowed => otherwise(),
+                    Image::Silent | Image::Unknown | Image::Borrowed => otherwise(),
                 }
             }
             (None, image) => {
                 let Some(reaped) = &self.reaped else { return otherwise() };
                 // A maximum over the child and all that it waited for.
                 let max = reaped.usage.max_rss_kib.saturating_mul(1024);
-                let of_children = self.reaped_children.max_rss_kib.max(self.unreaped_children.max_rss_kib) * 1024;
+                let of_children =
+                    self.reaped_children.max_rss_kib.max(self.unreaped_children.max_rss_kib) * 1024;
                 let own = max > of_children
                     && match image {
                         Image::Loaded { inherited } => max > inherited,
                         Image::Forked { rss_at_fork } => max >= rss_at_fork,
                         // Without a START: a spawned child inherits at most what its parent had.
-                        Image::Unknown => max > reaped.reaper_peak,
+                        Image::Silent | Image::Unknown => max > reaped.reaper_peak,
                         Image::Borrowed => false,
                     };
                 if own { (Some(max), Quality::Exact) } else { otherwise() }
@@ -357,6 +360,18 @@ impl Process {
 #[must_use]
 pub fn fork_share(rss: u64, rss_at_fork: u64, faulted: u64) -> u64 {
     rss.min(faulted.max(rss.saturating_sub(rss_at_fork)))
+}
+
+impl Image {
+    /// How much of an RSS peak is the image's own: what a fork child had of its parent's is not.
+    #[must_use]
+    pub fn own_part(&self, peak: u64, rss: u64) -> u64 {
+        match self {
+            Image::Loaded { .. } | Image::Silent => peak.saturating_sub(rss),
+            Image::Forked { rss_at_fork } => peak.saturating_sub(rss.max(*rss_at_fork)),
+            Image::Unknown | Image::Borrowed => 0,
+        }
+    }
 }
 
 /// How far two readings of the same RSS may differ: the kernel's counters are batched per CPU.

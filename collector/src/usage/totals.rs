@@ -109,7 +109,8 @@ impl Totals {
 
     fn add_command(&mut self, process: &Settled) {
         let is_new = !self.commands.contains_key(&process.command);
-        let name = if is_new && self.commands.len() >= COMMANDS { OTHER.into() } else { process.command.clone() };
+        let name =
+            if is_new && self.commands.len() >= COMMANDS { OTHER.into() } else { process.command.clone() };
         let command = self.commands.entry(name).or_default();
         command.count += 1;
         command.cpu_us = command.cpu_us.saturating_add(cpu_us(&process.own));
@@ -201,4 +202,3 @@ fn insert(list: &mut Vec<ProcessUsage>, process: ProcessUsage, key: fn(&ProcessU
 fn ordered(value: f64) -> u64 {
     value.to_bits()
 }
-
