@@ -1,7 +1,7 @@
 //! The shim on disk: the launcher carries its bytes, and the dynamic linker wants a file.
 //!
-//! It is written once, under its content hash, to the first directory that is private to the user and may be mapped
-//! executable (a home or /tmp can be mounted noexec). A file that is there already is used only if nobody else could
+//! It is written once, under its content hash, to the first directory that only the user can write to and that may be
+//! mapped executable (a home or /tmp can be mounted noexec). A file that is there already is used only if nobody else could
 //! have written it and every byte is right.
 
 use std::ffi::{OsStr, OsString};
@@ -53,12 +53,18 @@ pub fn install() -> Result<PathBuf, ShimFileError> {
 }
 
 /// The directories to try, best first. Those from the environment count if they are absolute (XDG Base Directory).
+///
+/// Processes of root's tree may become other users, and the dynamic linker complains loudly in each that can't read
+/// the library: root's comes to a place that all can reach.
 fn candidates(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<PathBuf> {
     let below = |name: &str, rest: &str| {
         let base = PathBuf::from(variable(name)?);
         base.is_absolute().then(|| base.join(rest))
     };
+    let for_all = |path: &str| (uid == 0).then(|| path.into());
     [
+        for_all("/var/cache/gpu-track"),
+        for_all("/run/gpu-track"),
         below("XDG_CACHE_HOME", "gpu-track"),
         below("HOME", ".cache/gpu-track"),
         below("XDG_RUNTIME_DIR", "gpu-track"),
@@ -90,7 +96,8 @@ fn install_in(directory: &Path, bytes: &[u8], uid: u32) -> Result<PathBuf, Unfit
     if directory.as_os_str().as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
         return Err(Unfit::Path);
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let mode = if uid == 0 { 0o755 } else { 0o700 };
+    DirBuilder::new().recursive(true).mode(mode).create(directory)?;
     // Of the link itself: in /tmp anybody may have been there first.
     let found = fs::symlink_metadata(directory)?;
     if !found.is_dir() || found.uid() != uid || found.mode() & 0o022 != 0 {
@@ -207,7 +214,8 @@ mod tests {
         let path = install_in(&target, BYTES, uid()).unwrap();
         assert_eq!(fs::read(&path).unwrap(), BYTES);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
-        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o700);
+        let mode = if uid() == 0 { 0o755 } else { 0o700 };
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, mode);
         let inode = fs::metadata(&path).unwrap().ino();
         assert_eq!(install_in(&target, BYTES, uid()).unwrap(), path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), inode);

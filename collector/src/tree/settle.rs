@@ -61,7 +61,14 @@ impl Tree {
     /// To be called when all records that were written are applied.
     pub fn settle(&mut self, now_ns: u64, mut is_gone: impl FnMut(u32) -> bool) {
         for id in self.alive.clone() {
-            if let Some(dead_ns) = self.processes.get(&id).and_then(|process| process.seen_dead_ns) {
+            let Some(process) = self.processes.get(&id) else { continue };
+            // A silent child that its parent waited for ended before that did, whenever the next sample would see it.
+            let is_orphan = !process.spoke && self.is_reaped(process.parent);
+            let dead_ns = process.seen_dead_ns.or_else(|| {
+                let is_gone = is_orphan && process.host_pid.is_some_and(&mut is_gone);
+                is_gone.then_some(now_ns)
+            });
+            if let Some(dead_ns) = dead_ns {
                 self.end(id, dead_ns);
             }
         }
@@ -86,15 +93,18 @@ impl Tree {
         self.ended.retain(|id| self.processes.contains_key(id));
     }
 
+    fn is_reaped(&self, parent: Parent) -> bool {
+        match parent {
+            Parent::Known(parent) => self.processes.get(&parent).is_none_or(|parent| parent.reaped.is_some()),
+            Parent::Launcher | Parent::Unknown => false,
+        }
+    }
+
     /// Whether an ended process without a REAPED record will never get one.
     fn is_over(&self, id: ProcessId, now_ns: u64) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
-        let parent_is_over = match process.parent {
-            Parent::Known(parent) => self.processes.get(&parent).is_none_or(|p| p.reaped.is_some()),
-            Parent::Launcher | Parent::Unknown => false,
-        };
         match (process.gone_ns, process.end_ns, process.host_pid) {
-            (Some(gone), ..) => parent_is_over || now_ns.saturating_sub(gone) >= GRACE_NS,
+            (Some(gone), ..) => self.is_reaped(process.parent) || now_ns.saturating_sub(gone) >= GRACE_NS,
             (None, Some(end), None) => now_ns.saturating_sub(end) >= UNSEEN_GRACE_NS,
             _ => false,
         }

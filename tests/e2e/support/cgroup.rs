@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::wait_until;
+use super::WATCHDOG;
 
 /// A cgroup of one run; removed when dropped.
 pub struct Cgroup {
@@ -54,11 +54,10 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // After a failed test its processes may still be on their way out.
-        if std::thread::panicking() {
-            drop(std::fs::remove_dir(&self.directory));
-        } else {
-            wait_until("an empty cgroup", || std::fs::remove_dir(&self.directory).is_ok());
+        // After a failed test its processes may still be on their way out; a second panic would hide the first.
+        let start = std::time::Instant::now();
+        while std::fs::remove_dir(&self.directory).is_err() && start.elapsed() < WATCHDOG {
+            std::thread::sleep(std::time::Duration::from_millis(2));
         }
     }
 }
