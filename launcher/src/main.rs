@@ -29,11 +29,12 @@ use crate::tracking::{COLLECTOR_NAME, Session};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
-    if let [name, fd] = args.as_slice()
+    let fd = |arg: &OsString| arg.to_str().and_then(|fd| fd.parse().ok());
+    if let [name, pipe, segment] = args.as_slice()
         && name == COLLECTOR_NAME
-        && let Some(fd) = fd.to_str().and_then(|fd| fd.parse().ok())
+        && let (Some(pipe), Some(segment)) = (fd(pipe), fd(segment))
     {
-        return collect(fd);
+        return collect(pipe, segment);
     }
     match cli::parse(args.into_iter()) {
         Ok(Request::Print(text)) => print(&text),
@@ -55,7 +56,7 @@ fn print(text: &str) -> ExitCode {
 }
 
 /// The collector's life.
-fn collect(pipe_fd: i32) -> ExitCode {
+fn collect(pipe: i32, segment: i32) -> ExitCode {
     // It ends by itself when the command has ended. What a batch system or a user sends to all processes at the end
     // of a job must not cost the report.
     for signal in [
@@ -71,10 +72,10 @@ fn collect(pipe_fd: i32) -> ExitCode {
     ] {
         signals::set_ignored(signal, true);
     }
-    // SAFETY: the launcher opened this descriptor for us, and nobody else in this process uses it.
-    let pipe = unsafe { OwnedFd::from_raw_fd(pipe_fd) };
+    // SAFETY: the launcher opened these descriptors for us, and nobody else in this process uses them.
+    let (pipe, segment) = unsafe { (OwnedFd::from_raw_fd(pipe), OwnedFd::from_raw_fd(segment)) };
     rustix::thread::set_name(c"gpu-track-coll").ok();
-    match gpu_track_collector::session::serve(pipe) {
+    match gpu_track_collector::session::serve(pipe, segment) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gpu-track-run: {error}");

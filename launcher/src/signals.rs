@@ -12,8 +12,8 @@ pub type SignalSet = libc::sigset_t;
 pub struct Arrived {
     /// Its number.
     pub signal: i32,
-    /// Sent by a process (kill, sigqueue, tgkill), not by the kernel (terminal, alarm, child).
-    pub by_process: bool,
+    /// Sent by another process (kill, sigqueue, tgkill), not by the kernel (terminal, alarm, child) or ourselves.
+    pub by_other: bool,
 }
 
 /// Whether a signal is ignored in this process.
@@ -68,16 +68,25 @@ pub fn wait(set: &SignalSet) -> io::Result<Arrived> {
         // SAFETY: both are ours and valid for the call.
         let signal = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
         if signal > 0 {
-            // SAFETY: the call filled it in.
-            let code = unsafe { info.assume_init() }.si_code;
-            // SI_USER, SI_QUEUE, SI_TKILL ... are 0 and below; what the kernel sends by itself is above.
-            return Ok(Arrived { signal, by_process: code <= 0 });
+            // SAFETY: the call filled it in, and si_pid is there for every signal that a process sent.
+            let (code, sender) = unsafe { (info.assume_init().si_code, info.assume_init().si_pid()) };
+            // SI_USER, SI_QUEUE, SI_TKILL ... are 0 and below; what the kernel sends by itself is above. Our own
+            // SIGPIPE (the collector is gone) looks as if we had sent it.
+            let is_own = sender.cast_unsigned() == std::process::id();
+            return Ok(Arrived { signal, by_other: code <= 0 && !is_own });
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
     }
+}
+
+/// Forget what is pending of these blocked signals.
+pub fn discard_pending(set: &SignalSet) {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the set and the time are ours; no information is asked for.
+    while unsafe { libc::sigtimedwait(set, std::ptr::null_mut(), &raw const now) } > 0 {}
 }
 
 /// Die by a signal, as the command did, without a core of our own.

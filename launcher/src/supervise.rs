@@ -93,7 +93,7 @@ impl Supervisor {
 
     /// What a process sent to us alone is meant for the command. What the terminal sent, it got itself.
     fn signal_arrived(&self, arrived: Arrived) {
-        if arrived.signal != libc::SIGCHLD && arrived.by_process {
+        if arrived.signal != libc::SIGCHLD && arrived.by_other {
             self.forward(arrived.signal);
         }
     }
@@ -131,6 +131,9 @@ impl Supervisor {
     }
 
     fn wait_for_report(&self, pid: u32) -> io::Result<()> {
+        // What ended the command was sent to us too (Ctrl-C): it is not meant for the report.
+        signals::discard_pending(&self.signals);
+        let mut impatient = 0;
         loop {
             while let Some(reaped) = reap::next() {
                 if reaped.pid == pid {
@@ -144,8 +147,9 @@ impl Supervisor {
                 }
             }
             let arrived = signals::wait(&self.signals)?;
-            // The user has waited long enough; the collector goes on by itself.
-            if matches!(arrived.signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
+            // Who asks twice has waited long enough; the collector goes on by itself.
+            impatient += i32::from(matches!(arrived.signal, libc::SIGINT | libc::SIGTERM | libc::SIGQUIT));
+            if impatient >= 2 {
                 return Ok(());
             }
         }

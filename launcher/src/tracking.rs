@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,8 @@ use crate::cli::Options;
 use crate::reap::Reaped;
 use crate::shim_file::{self, ShimFileError};
 
-/// argv\[0\] of the launcher's executable when it is started as a collector; argv\[1\] is then the pipe's descriptor.
+/// argv\[0\] of the launcher's executable when it is started as a collector; the arguments are then the descriptors of
+/// the pipe and of the segment.
 pub const COLLECTOR_NAME: &str = "gpu-track-collector";
 
 /// Where segments lie.
@@ -133,7 +134,8 @@ impl Session {
     pub fn start_collector(&self, main_pid: u32, started_ns: u64) -> Result<Collector, TrackingError> {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| TrackingError::Collector(error.into()))?;
-        let pid = spawn_collector(reader, &self.config.output).map_err(TrackingError::Collector)?;
+        let pid =
+            spawn_collector(&reader, self.segment.file(), &self.config.output).map_err(TrackingError::Collector)?;
         let mut collector = Collector { pid, pipe: writer.into() };
         let config =
             serde_json::to_string(&self.config).map_err(|error| TrackingError::Collector(error.into()))?;
@@ -188,16 +190,21 @@ fn joined(a: &OsStr, b: &OsStr) -> OsString {
 
 /// The same executable again, in a session of its own, so that no signal to the command's group or terminal ends it.
 /// Only the descriptor that the report goes to stays open: a batch system waits for whoever holds a task's stdout.
-fn spawn_collector(pipe: OwnedFd, output: &Output) -> io::Result<u32> {
-    let fd = pipe.as_raw_fd();
+fn spawn_collector(pipe: &OwnedFd, segment: BorrowedFd<'_>, output: &Output) -> io::Result<u32> {
+    let fds = [pipe.as_raw_fd(), segment.as_raw_fd()];
     let stdout = if matches!(output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
     let mut command = Command::new("/proc/self/exe");
-    command.arg0(COLLECTOR_NAME).arg(fd.to_string()).stdin(Stdio::null()).stdout(stdout);
-    // SAFETY: both calls are async-signal-safe; the descriptor is open until the command is spawned.
+    command.arg0(COLLECTOR_NAME).args(fds.map(|fd| fd.to_string())).stdin(Stdio::null()).stdout(stdout);
+    // SAFETY: both calls are async-signal-safe; the descriptors are open until the command is spawned.
     unsafe {
         command.pre_exec(move || {
             libc::setsid();
-            if libc::fcntl(fd, libc::F_SETFD, 0) == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+            for fd in fds {
+                if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Ok(())
         });
     }
     Ok(command.spawn()?.id())

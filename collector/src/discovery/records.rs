@@ -6,9 +6,10 @@ use gpu_track_abi::ring::Pop;
 
 use crate::segment::Segment;
 
-/// How long a writer may take between its ticket and its last word before its slot is retired. Alive it needs
-/// 0.4 us; it was killed or stopped, or the machine is badly overcommitted: then it takes a new ticket.
-const WRITER_GRACE_NS: u64 = 200_000_000;
+/// How long a writer may take between its ticket and its last word before its slot is retired. Running it needs 0.4 us.
+/// If it was killed, there is nothing to wait for; if it was stopped or lost the CPU, it takes a new ticket when it
+/// goes on, and whatever follows from its record can only come after that. Waiting longer would only fill the ring.
+const WRITER_GRACE_NS: u64 = 2_000_000;
 
 /// Reads the ring.
 #[derive(Debug, Default)]
@@ -21,14 +22,15 @@ pub struct RecordReader {
 
 impl RecordReader {
     /// Hand on all records that are there, at most a few rings full (a writer at full speed must not keep us here).
-    pub fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&Origin, &Event)) {
+    /// Tells whether all that were there were read: one writer that is not done yet hides those behind it.
+    pub fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&Origin, &Event)) -> bool {
         let ring = segment.ring();
         for _ in 0..4 * RING_CAPACITY {
             if self.untrusted {
-                return;
+                return true;
             }
             match ring.peek(self.position) {
-                Pop::Empty => break,
+                Pop::Empty => return true,
                 Pop::Record(record) => {
                     match Event::decode(&record) {
                         Some((origin, event)) => take(&origin, &event),
@@ -40,7 +42,7 @@ impl RecordReader {
                 Pop::Pending => {
                     let since = *self.pending_since_ns.get_or_insert(now_ns);
                     if now_ns.saturating_sub(since) < WRITER_GRACE_NS {
-                        break;
+                        return false;
                     }
                     if ring.retire(self.position) {
                         self.advance();
@@ -49,6 +51,7 @@ impl RecordReader {
                 Pop::Damaged => self.skip_damaged(segment),
             }
         }
+        false
     }
 
     fn advance(&mut self) {

@@ -67,6 +67,10 @@ impl Scanner {
     fn look_at(&mut self, tree: &mut Tree, id: ProcessId) {
         let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
         let Some(pid) = process.host_pid else { return };
+        // The pid may be a stranger's by now.
+        if process.pidfd_inode != 0 && pidfd::inode(pid) != Some(process.pidfd_inode) {
+            return;
+        }
         if !process.spoke {
             self.look_at_image(tree, id, pid);
         }

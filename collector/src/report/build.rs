@@ -88,12 +88,23 @@ pub struct Inputs<'a> {
     pub ending: Option<Ending>,
     /// The run is over.
     pub is_finished: bool,
+    /// What went wrong with the records.
+    pub trouble: Trouble,
+}
+
+/// What went wrong with the session's shared memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Trouble {
     /// Records that found no room.
     pub dropped_events: u64,
     /// Records that made no sense.
     pub damaged_events: u64,
     /// The ring was overwritten.
     pub is_untrusted: bool,
+    /// The file was truncated.
+    pub is_cut_short: bool,
+    /// The file's name was removed.
+    pub is_unlinked: bool,
 }
 
 /// The report.
@@ -168,13 +179,13 @@ fn coverage(inputs: &Inputs) -> Coverage {
         layers: Layers {
             preload: layers.preload.then_some(preload),
             wait: layers.wait.then_some(wait),
-            // The command itself is always the launcher's child, so a process may be found so without the layer.
-            subreaper: (layers.subreaper || subreaper > 0).then_some(subreaper),
-            scan: layers.scan.then_some(scan),
+            subreaper: layers.subreaper.then_some(subreaper),
+            // The launcher always knows the command itself.
+            scan: layers.scan.then_some(if layers.subreaper { scan } else { scan + subreaper }),
             connector: None,
         },
         static_executables: inputs.totals.static_executables(),
-        dropped_events: inputs.dropped_events,
+        dropped_events: inputs.trouble.dropped_events,
         ..seen.clone()
     }
 }
@@ -290,12 +301,20 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
             coverage.dropped_events
         ));
     }
-    if inputs.is_untrusted {
+    let trouble = &inputs.trouble;
+    if trouble.is_cut_short {
+        warn("The session's shared memory was truncated; what was not read by then is lost.".into());
+    } else if trouble.is_untrusted {
+        warn("The event ring was overwritten by a process of the tree; what came after is not counted.".into());
+    } else if trouble.damaged_events > 0 {
+        warn(format!("{} event records made no sense and were left out.", trouble.damaged_events));
+    }
+    if trouble.is_unlinked {
         warn(
-            "The event ring was overwritten by a process of the tree; what came after is not counted.".into(),
+            "The session's shared memory was unlinked during the run (by a logout with RemoveIPC?); programs that \
+             started afterwards are known from /proc and their parents only."
+                .into(),
         );
-    } else if inputs.damaged_events > 0 {
-        warn(format!("{} event records made no sense and were left out.", inputs.damaged_events));
     }
     if coverage.sampled > 0 {
         warn(format!(

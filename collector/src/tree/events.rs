@@ -7,7 +7,7 @@ use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_TRACER, Origin, Us
 use super::command::command_of_record;
 use super::process::{ExitRecord, Process, ReapRecord, fork_share, rss_noise};
 use super::usage_math::plus;
-use super::{FoundBy, Image, Key, Life, Parent, ProcessId, Tree, image_life};
+use super::{Departed, FoundBy, Image, Key, Life, Parent, ProcessId, Tree, image_life};
 
 const KIB: u64 = 1024;
 
@@ -86,7 +86,25 @@ impl Tree {
         if parent == (Key { pid_ns: self.frame.pid_ns, pid: self.frame.launcher_pid }) {
             return Parent::Launcher;
         }
-        self.open_instance(parent).map_or(Parent::Unknown, Parent::Known)
+        if let Some(id) = self.open_instance(parent) {
+            return Parent::Known(id);
+        }
+        // It may have ended before its child could speak (daemon(3)): the last one of that pid is meant.
+        let ended = self.index.get(&parent).and_then(|of_pid| of_pid.last().copied());
+        ended.or_else(|| self.departed(parent).map(|departed| departed.id)).map_or(Parent::Unknown, Parent::Known)
+    }
+
+    fn departed(&self, key: Key) -> Option<&Departed> {
+        self.departed.iter().rev().find(|departed| departed.key == key)
+    }
+
+    /// The command that a child of this parent runs until it execs.
+    fn command_of_parent(&self, parent: Parent) -> Option<Arc<str>> {
+        let Parent::Known(id) = parent else { return None };
+        match self.processes.get(&id) {
+            Some(process) => Some(process.command.clone()),
+            None => self.departed.iter().rev().find(|d| d.id == id).map(|departed| departed.command.clone()),
+        }
     }
 
     /// The live instance that a record with this pid and pidfd inode is about.
@@ -170,12 +188,11 @@ impl Tree {
             self.end_stale(key, at);
             self.insert(key, maker, FoundBy::Preload, at)
         });
-        let of_parent = match maker {
-            Parent::Known(parent) => self.processes.get(&parent).map(|p| (p.group, p.command.clone())),
-            _ => None,
-        };
-        if let Some((group, _)) = of_parent {
-            self.join_group(id, group);
+        let command = self.command_of_parent(maker);
+        if let Parent::Known(parent) = maker
+            && let Some(parent) = self.processes.get(&parent).filter(|parent| parent.is_alive())
+        {
+            self.join_group(id, parent.group);
         }
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.parent = maker;
@@ -186,7 +203,7 @@ impl Tree {
         process.spoke = true;
         process.pidfd_inode = pidfd_inode;
         process.clock_skew_ns = skew;
-        if let Some((_, command)) = of_parent {
+        if let Some(command) = command {
             process.command = command;
         }
     }
@@ -212,10 +229,7 @@ impl Tree {
             self.end_stale(key, at);
             let parent = self.parent_of(Key { pid_ns: key.pid_ns, pid: origin.parent });
             let id = self.insert(key, parent, FoundBy::Preload, at);
-            let command = match parent {
-                Parent::Known(parent) => self.processes.get(&parent).map(|p| p.command.clone()),
-                _ => None,
-            };
+            let command = self.command_of_parent(parent);
             if let (Some(process), Some(command)) = (self.processes.get_mut(&id), command) {
                 process.command = command;
             }
@@ -312,11 +326,10 @@ impl Tree {
         }
     }
 
-    /// Whether this pid was settled without a REAPED record; if so, one may come.
+    /// Whether this pid was settled without a REAPED record; if so, this is it.
     fn forget_unreaped(&mut self, key: Key) -> bool {
-        let Some(position) = self.unreaped.iter().position(|old| *old == key) else { return false };
-        self.unreaped.remove(position);
-        true
+        let waiting = self.departed.iter_mut().find(|departed| departed.key == key && departed.awaits_reaping);
+        waiting.is_some_and(|departed| std::mem::replace(&mut departed.awaits_reaping, false))
     }
 }
 
@@ -324,7 +337,11 @@ fn raise(peak: &mut Option<u64>, to: u64) {
     *peak = Some(peak.map_or(to, |peak| peak.max(to)));
 }
 
-/// The sum that stands for a child of which nobody recorded the reaping.
+/// The sum that stands for a child of which nobody recorded the reaping: itself and what it waited for.
 pub(super) fn total_of(own: &Usage, process: &Process) -> Usage {
-    process.exit.map_or(*own, |exit| plus(own, &exit.children))
+    let waited_for = match &process.exit {
+        Some(exit) => exit.children,
+        None => plus(&process.reaped_children, &process.unreaped_children),
+    };
+    plus(own, &waited_for)
 }

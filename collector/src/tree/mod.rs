@@ -88,8 +88,8 @@ pub struct Tree {
     ended: Vec<ProcessId>,
     lives: Vec<Life>,
     settled: Vec<Settled>,
-    /// Pids that were settled without a REAPED record, which may still come late.
-    unreaped: VecDeque<Key>,
+    /// Those settled last.
+    departed: VecDeque<Departed>,
     next_id: u64,
     next_group: u64,
     main: Option<ProcessId>,
@@ -98,8 +98,17 @@ pub struct Tree {
     autoreaped: u64,
 }
 
-/// How many pids are remembered that may still get a late REAPED record.
-const UNREAPED_KEPT: usize = 4096;
+/// A settled process, as far as records that come late may still be about it.
+#[derive(Debug, Clone)]
+struct Departed {
+    key: Key,
+    id: ProcessId,
+    command: Arc<str>,
+    awaits_reaping: bool,
+}
+
+/// How many of those are kept.
+const DEPARTED_KEPT: usize = 4096;
 
 impl Tree {
     /// An empty tree.
@@ -114,7 +123,7 @@ impl Tree {
             ended: Vec::new(),
             lives: Vec::new(),
             settled: Vec::new(),
-            unreaped: VecDeque::new(),
+            departed: VecDeque::new(),
             next_id: 0,
             next_group: 0,
             main: None,

@@ -7,7 +7,7 @@ use gpu_track_abi::record::Usage;
 use super::events::total_of;
 use super::process::Own;
 use super::usage_math::plus;
-use super::{FoundBy, Parent, Process, ProcessId, Quality, Tree, UNREAPED_KEPT};
+use super::{DEPARTED_KEPT, Departed, FoundBy, Parent, Process, ProcessId, Quality, Tree};
 use crate::report::model::Exit;
 
 /// How long after it left /proc a process may still get a REAPED record: its reaper writes it after the kernel let
@@ -58,7 +58,8 @@ pub struct Settled {
 
 impl Tree {
     /// Settle ended processes that nobody will say more of. `is_gone` tells whether /proc has no such pid any more.
-    /// To be called when all records that were written are applied.
+    ///
+    /// To be called when all records that were written are applied: what was seen dead may have said so itself.
     pub fn settle(&mut self, now_ns: u64, mut is_gone: impl FnMut(u32) -> bool) {
         for id in self.alive.clone() {
             let Some(process) = self.processes.get(&id) else { continue };
@@ -125,6 +126,7 @@ impl Tree {
     fn settle_one(&mut self, id: ProcessId, now_ns: u64) {
         let Some(process) = self.processes.remove(&id) else { return };
         let own = process.own(self.frame.tick_us);
+        self.remember(&process);
         self.charge_parent(&process, &own);
         if process.autoreaped() {
             self.autoreaped += process.unreaped_count;
@@ -154,16 +156,25 @@ impl Tree {
         });
     }
 
+    /// Its children may still name it, and its reaper may still tell of it.
+    fn remember(&mut self, process: &Process) {
+        if self.departed.len() >= DEPARTED_KEPT {
+            self.departed.pop_front();
+        }
+        self.departed.push_back(Departed {
+            key: process.key,
+            id: process.id,
+            command: process.command.clone(),
+            awaits_reaping: process.reaped.is_none(),
+        });
+    }
+
     /// Who ended without a record of its reaping was still waited for by somebody (inside libc, or by a raw system
     /// call), unless its parent ignores SIGCHLD.
     fn charge_parent(&mut self, process: &Process, own: &Own) {
         if process.reaped.is_some() || process.end_ns.is_none() {
             return;
         }
-        if self.unreaped.len() >= UNREAPED_KEPT {
-            self.unreaped.pop_front();
-        }
-        self.unreaped.push_back(process.key);
         let Parent::Known(parent) = process.parent else { return };
         if let Some(parent) = self.processes.get_mut(&parent) {
             parent.unreaped_children = plus(&parent.unreaped_children, &total_of(&own.usage, process));

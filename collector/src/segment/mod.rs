@@ -4,7 +4,7 @@
 //! then kills every user by SIGBUS) and unlink it in a `Drop`.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +16,12 @@ use gpu_track_abi::layout::{
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample, SampleSlot};
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 use thiserror::Error;
+
+mod guard;
 
 /// Why a segment can't be had.
 #[derive(Debug, Error)]
@@ -81,7 +83,7 @@ pub struct Segment {
     path: PathBuf,
     base: NonNull<u8>,
     /// Holds the shared lock that tells a segment in use from one that was left behind.
-    lock: OwnedFd,
+    file: OwnedFd,
 }
 
 // SAFETY: all shared state behind the pointer is atomic, and the rest is written before any other user exists.
@@ -89,15 +91,17 @@ unsafe impl Send for Segment {}
 
 impl Segment {
     /// Create, reserve and map a new segment, and state the session in its header.
+    ///
+    /// It gets its name last: nobody ever sees a half-made one, nor one without its lock.
     pub fn create(path: &Path, session: &NewSession) -> Result<Self, SegmentError> {
-        let create =
-            |source: rustix::io::Errno| SegmentError::Create { path: path.into(), source: source.into() };
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(create)?;
-        let made = Self::reserve_and_map(path, file).inspect_err(|_| {
-            // A half-made one is of no use to anybody.
-            let _ = rustix::fs::unlink(path);
+        let create = |source: rustix::io::Errno| SegmentError::Create { path: path.into(), source: source.into() };
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let file = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR).map_err(create)?;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, FILE_SIZE as u64).map_err(|source| {
+            SegmentError::Reserve { path: path.into(), bytes: FILE_SIZE, source: source.into() }
         })?;
+        let made = Self::map(path.into(), file)?;
         // SAFETY: the mapping is FILE_SIZE bytes, page-aligned, and nobody else knows of it yet.
         let header = unsafe { made.base.cast::<Header>().as_mut() };
         header.magic = MAGIC;
@@ -111,19 +115,14 @@ impl Segment {
         header.created_monotonic_ns = session.monotonic_ns;
         header.created_realtime_ns = session.realtime_ns;
         header.state.store(STATE_OPEN, Ordering::Release);
+        // linkat never replaces what is there, be it a link. /proc is the way that needs no privilege.
+        let unnamed = format!("/proc/self/fd/{}", made.file.as_raw_fd());
+        rustix::fs::linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(create)?;
         Ok(made)
     }
 
-    fn reserve_and_map(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, FILE_SIZE as u64).map_err(|source| {
-            SegmentError::Reserve { path: path.into(), bytes: FILE_SIZE, source: source.into() }
-        })?;
-        Self::map(path, file)
-    }
-
-    fn map(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
-        let failed =
-            |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
+    fn map(path: PathBuf, file: OwnedFd) -> Result<Self, SegmentError> {
+        let failed = |source: rustix::io::Errno| SegmentError::Map { path: path.clone(), source: source.into() };
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(failed)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
@@ -138,25 +137,40 @@ impl Segment {
         }
         .map_err(failed)?;
         let base = NonNull::new(base.cast()).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
-        Ok(Self { path: path.into(), base, lock: file })
+        guard::protect(base.as_ptr() as usize, FILE_SIZE);
+        Ok(Self { path, base, file })
     }
 
-    /// Map an existing segment of this version.
-    pub fn open(path: &Path) -> Result<Self, SegmentError> {
-        let failed =
-            |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
-        let file = rustix::fs::open(path, OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-            .map_err(failed)?;
+    /// Map the segment that `file` is open on, of this version, which was created at `path`.
+    pub fn from_file(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
+        let failed = |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
         let size = rustix::fs::fstat(&file).map_err(failed)?.st_size;
         if size != FILE_SIZE as i64 {
             return Err(SegmentError::Foreign { path: path.into() });
         }
-        let segment = Self::map(path, file)?;
-        if segment.header().is_compatible() {
-            Ok(segment)
-        } else {
-            Err(SegmentError::Foreign { path: path.into() })
-        }
+        let segment = Self::map(path.into(), file)?;
+        if segment.header().is_compatible() { Ok(segment) } else { Err(SegmentError::Foreign { path: path.into() }) }
+    }
+
+    /// Its open file, to be handed to a collector: a name can be taken away.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Whether the file was cut short by somebody: what was in it is lost, and nothing more comes.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        guard::is_lost()
+    }
+
+    /// Whether its name still leads to it; without, new processes can't join.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        let (Ok(ours), Ok(named)) = (rustix::fs::fstat(&self.file), rustix::fs::stat(&self.path)) else {
+            return false;
+        };
+        (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino)
     }
 
     /// Its file.
@@ -252,9 +266,7 @@ impl Segment {
     /// Remove the file; the mappings live on.
     pub fn unlink(&self) -> io::Result<()> {
         // Somebody may have removed it and made another under the name: leave that one alone.
-        let ours = rustix::fs::fstat(&self.lock)?;
-        let named = rustix::fs::stat(&self.path)?;
-        if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) {
+        if self.is_linked() {
             rustix::fs::unlink(&self.path)?;
         }
         Ok(())
@@ -311,7 +323,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         let mine = Segment::create(&path, &session()).unwrap();
-        let other = Segment::open(&path).unwrap();
+        let other = Segment::from_file(&path, std::fs::File::options().read(true).write(true).open(&path).unwrap().into()).unwrap();
         assert_eq!(other.header().session_id, 42);
         let event = Event::SpawnFailed { error: 2 };
         mine.push_event(&Origin { pid: 5, ..Origin::default() }, &event);
@@ -322,6 +334,19 @@ mod tests {
         assert_eq!(mine.latest_sample().unwrap().combined_bytes, 99);
         mine.unlink().unwrap();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_removed_name_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("segment");
+        let segment = Segment::create(&path, &session()).unwrap();
+        assert!(segment.is_linked());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!segment.is_linked());
+        std::fs::write(&path, "another's").unwrap();
+        segment.unlink().unwrap();
+        assert!(path.exists());
     }
 
     #[test]
@@ -344,10 +369,12 @@ mod tests {
         let path = dir.path().join("segment");
         std::fs::write(&path, "mine").unwrap();
         assert!(matches!(Segment::create(&path, &session()), Err(SegmentError::Create { .. })));
-        assert!(matches!(Segment::open(&path), Err(SegmentError::Foreign { .. })));
+        let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        assert!(matches!(Segment::from_file(&path, file.into()), Err(SegmentError::Foreign { .. })));
         let link = dir.path().join("link");
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(matches!(Segment::open(&link), Err(SegmentError::Map { .. })));
+        std::os::unix::fs::symlink(dir.path().join("elsewhere"), &link).unwrap();
+        assert!(matches!(Segment::create(&link, &session()), Err(SegmentError::Create { .. })));
+        assert!(!dir.path().join("elsewhere").exists());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
     }
 }
