@@ -1,12 +1,12 @@
 //! The collector's life: take in what the layers find, sample, and at the end write the report.
 //!
 //! One loop, woken by the doorbell (ring filling up, command ended), by the sampling tick, and every 50 ms at the
-//! latest, whatever the interval: a ring that waits is a ring that fills.
+//! latest, whatever the interval.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpu_track_abi::sample::Sample as LiveSample;
@@ -15,9 +15,10 @@ use thiserror::Error;
 
 use crate::clock;
 use crate::config::{Config, Message};
-use crate::discovery::records::RecordReader;
+use crate::discovery::pump::Pump;
 use crate::discovery::scan::Scanner;
 use crate::pidfd;
+use crate::priority;
 use crate::proc_fs::ProcRoot;
 use crate::report::build::{self, Ending, Facts, Trouble};
 use crate::report::write::{Output, render, write_atomically};
@@ -26,10 +27,8 @@ use crate::segment::{Segment, SegmentError};
 use crate::tree::{Frame, Tree};
 use crate::usage::{CpuUsage, RamUsage, Totals};
 
-/// The ring is looked at this often at least.
-const DRAIN_NS: u64 = 50_000_000;
-/// It is looked at again this soon where a writer was not done.
-const PENDING_NS: u64 = 1_000_000;
+/// Records and messages are looked at this often at least.
+const LOOK_NS: u64 = 50_000_000;
 /// The machine's own figures are read this often at most: /proc/stat is long on large machines.
 const SYSTEM_NS: u64 = 100_000_000;
 /// More lives than this waiting for a sample, and one is taken early.
@@ -111,9 +110,10 @@ pub fn serve(pipe: OwnedFd, segment: OwnedFd) -> Result<(), SessionError> {
     let config: Config = serde_json::from_slice(&line)?;
     rustix::io::ioctl_fionbio(&messages.pipe, true).map_err(io::Error::from)?;
     raise_fd_limit();
-    prefer_short_slices();
-    let segment = Segment::from_file(&config.segment, segment)?;
-    let mut session = Session::new(config, segment);
+    priority::prefer_short_slices();
+    let segment = Arc::new(Segment::from_file(&config.segment, segment)?);
+    let pump = Pump::start(Arc::clone(&segment), std::thread::current())?;
+    let mut session = Session::new(config, segment, pump);
     session.work(&mut messages)?;
     session.finish()
 }
@@ -126,48 +126,11 @@ fn raise_fd_limit() {
     let _ = rustix::process::setrlimit(Resource::Nofile, raised);
 }
 
-/// On a machine with more runnable processes than cores the ring fills while we wait for our turn. A short slice makes
-/// the turn come early (EEVDF, Linux 6.12) at no cost to anybody: the share of the CPU stays the same. Root may ask for
-/// a larger share, too.
-fn prefer_short_slices() {
-    #[repr(C)]
-    struct SchedAttr {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime_ns: u64,
-        deadline_ns: u64,
-        period_ns: u64,
-    }
-    const SHORTEST_SLICE_NS: u64 = 100_000;
-    const NICE: i32 = -10;
-    let mut attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: libc::SCHED_OTHER.cast_unsigned(),
-        flags: 0,
-        nice: NICE,
-        priority: 0,
-        runtime_ns: SHORTEST_SLICE_NS,
-        deadline_ns: 0,
-        period_ns: 0,
-    };
-    for nice in [NICE, 0] {
-        attr.nice = nice;
-        // SAFETY: the kernel reads `size` bytes of a structure that is laid out as sched_setattr(2) says. Where it
-        // refuses, nothing has changed.
-        if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
-            return;
-        }
-    }
-}
-
 struct Session {
     config: Config,
-    segment: Segment,
+    segment: Arc<Segment>,
     root: ProcRoot,
-    reader: RecordReader,
+    pump: Pump,
     tree: Tree,
     scanner: Scanner,
     sampler: Sampler,
@@ -185,7 +148,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(config: Config, segment: Segment) -> Self {
+    fn new(config: Config, segment: Arc<Segment>, pump: Pump) -> Self {
         let root = ProcRoot::default();
         let header = segment.header();
         let ticks_per_second = rustix::param::clock_ticks_per_second();
@@ -204,7 +167,7 @@ impl Session {
             sampler: Sampler::new(root.clone(), start_ns),
             cpu: CpuUsage::new(config.interval_ns, facts.host.cores, start_ns),
             tree: Tree::new(frame),
-            reader: RecordReader::default(),
+            pump,
             ram: RamUsage::default(),
             totals: Totals::default(),
             next_tick_ns: start_ns,
@@ -223,13 +186,10 @@ impl Session {
 
     fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
         loop {
-            let doorbell = self.segment.header().doorbell.load(Ordering::Acquire);
             self.listen(messages)?;
-            let is_drained = self.drain();
+            let complete_ns = self.drain();
+            self.settle(complete_ns);
             let now_ns = clock::monotonic_ns();
-            if is_drained {
-                self.settle(now_ns);
-            }
             let is_tick = now_ns >= self.next_tick_ns;
             if is_tick || self.tree.lives_waiting() > MAX_LIVES {
                 self.sample(now_ns);
@@ -241,9 +201,9 @@ impl Session {
             if now_ns >= self.interim_at_ns {
                 self.write_interim(now_ns);
             }
-            let next = self.next_tick_ns.min(now_ns + if is_drained { DRAIN_NS } else { PENDING_NS });
-            self.segment
-                .wait_doorbell(doorbell, Duration::from_nanos(next.saturating_sub(clock::monotonic_ns())));
+            let next = self.next_tick_ns.min(now_ns + LOOK_NS);
+            // The pump's doorbell ends the nap.
+            std::thread::park_timeout(Duration::from_nanos(next.saturating_sub(clock::monotonic_ns())));
         }
     }
 
@@ -267,13 +227,14 @@ impl Session {
         Ok(())
     }
 
-    fn drain(&mut self) -> bool {
-        let tree = &mut self.tree;
+    /// Take in what the pump has read. Gives the time up to which that is all that was written.
+    fn drain(&mut self) -> u64 {
+        let (records, complete_ns) = self.pump.take();
         let now_ns = clock::monotonic_ns();
-        self.reader.drain(&self.segment, now_ns, |origin, event| {
-            // A record may be younger than the drain that reads it.
-            tree.apply(origin, event, clock::monotonic_ns());
-        })
+        for (origin, event) in &records {
+            self.tree.apply(origin, event, now_ns);
+        }
+        complete_ns
     }
 
     fn sample(&mut self, now_ns: u64) {
@@ -304,8 +265,8 @@ impl Session {
         self.next_tick_ns += (missed + 1) * interval;
     }
 
-    fn settle(&mut self, now_ns: u64) {
-        self.tree.settle(now_ns, pidfd::is_gone);
+    fn settle(&mut self, complete_ns: u64) {
+        self.tree.settle(clock::monotonic_ns(), complete_ns, pidfd::is_gone);
         for process in self.tree.take_settled() {
             self.totals.add(&process);
         }
@@ -328,6 +289,7 @@ impl Session {
     }
 
     fn inputs<'a>(&'a self, tree: &'a Tree) -> build::Inputs<'a> {
+        let (damaged_events, is_untrusted) = self.pump.damage();
         build::Inputs {
             config: &self.config,
             facts: &self.facts,
@@ -342,8 +304,8 @@ impl Session {
             is_finished: false,
             trouble: Trouble {
                 dropped_events: self.segment.ring().dropped(),
-                damaged_events: self.reader.damaged(),
-                is_untrusted: self.reader.is_untrusted(),
+                damaged_events,
+                is_untrusted,
                 is_cut_short: self.segment.is_lost(),
                 is_unlinked: self.is_unlinked,
             },
@@ -351,6 +313,7 @@ impl Session {
     }
 
     fn finish(mut self) -> Result<(), SessionError> {
+        self.pump.flush();
         self.drain();
         let now_ns = clock::monotonic_ns();
         self.sample(now_ns);
@@ -361,8 +324,9 @@ impl Session {
         // Nobody needs the name any more, and nothing may be left behind.
         let _ = self.segment.unlink();
         // The last words of those that the sample found dead.
-        self.drain();
-        self.settle(now_ns);
+        self.pump.flush();
+        let complete_ns = self.drain();
+        self.settle(complete_ns);
         self.tree.settle_all(now_ns);
         for process in self.tree.take_settled() {
             self.totals.add(&process);

@@ -134,8 +134,8 @@ impl Session {
     pub fn start_collector(&self, main_pid: u32, started_ns: u64) -> Result<Collector, TrackingError> {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| TrackingError::Collector(error.into()))?;
-        let pid =
-            spawn_collector(&reader, self.segment.file(), &self.config.output).map_err(TrackingError::Collector)?;
+        let pid = spawn_collector(&reader, self.segment.file(), &self.config.output)
+            .map_err(TrackingError::Collector)?;
         let mut collector = Collector { pid, pipe: writer.into() };
         let config =
             serde_json::to_string(&self.config).map_err(|error| TrackingError::Collector(error.into()))?;

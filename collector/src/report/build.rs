@@ -305,7 +305,9 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
     if trouble.is_cut_short {
         warn("The session's shared memory was truncated; what was not read by then is lost.".into());
     } else if trouble.is_untrusted {
-        warn("The event ring was overwritten by a process of the tree; what came after is not counted.".into());
+        warn(
+            "The event ring was overwritten by a process of the tree; what came after is not counted.".into(),
+        );
     } else if trouble.damaged_events > 0 {
         warn(format!("{} event records made no sense and were left out.", trouble.damaged_events));
     }

@@ -39,7 +39,8 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
     // async-signal-safe (on Linux a plain system call). Any other fault happens again, with its default action.
     unsafe {
         let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let zeros = |at: usize| libc::mmap(at as *mut _, length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        let zeros =
+            |at: usize| libc::mmap(at as *mut _, length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
         if is_ours && zeros(base) != libc::MAP_FAILED {
             LOST.store(true, Ordering::Relaxed);
         } else {

@@ -88,13 +88,16 @@ pub struct Segment {
 
 // SAFETY: all shared state behind the pointer is atomic, and the rest is written before any other user exists.
 unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
 
 impl Segment {
     /// Create, reserve and map a new segment, and state the session in its header.
     ///
     /// It gets its name last: nobody ever sees a half-made one, nor one without its lock.
     pub fn create(path: &Path, session: &NewSession) -> Result<Self, SegmentError> {
-        let create = |source: rustix::io::Errno| SegmentError::Create { path: path.into(), source: source.into() };
+        let create =
+            |source: rustix::io::Errno| SegmentError::Create { path: path.into(), source: source.into() };
         let dir = path.parent().unwrap_or(Path::new("/"));
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let file = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR).map_err(create)?;
@@ -122,7 +125,8 @@ impl Segment {
     }
 
     fn map(path: PathBuf, file: OwnedFd) -> Result<Self, SegmentError> {
-        let failed = |source: rustix::io::Errno| SegmentError::Map { path: path.clone(), source: source.into() };
+        let failed =
+            |source: rustix::io::Errno| SegmentError::Map { path: path.clone(), source: source.into() };
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(failed)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
@@ -143,13 +147,18 @@ impl Segment {
 
     /// Map the segment that `file` is open on, of this version, which was created at `path`.
     pub fn from_file(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
-        let failed = |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
+        let failed =
+            |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
         let size = rustix::fs::fstat(&file).map_err(failed)?.st_size;
         if size != FILE_SIZE as i64 {
             return Err(SegmentError::Foreign { path: path.into() });
         }
         let segment = Self::map(path.into(), file)?;
-        if segment.header().is_compatible() { Ok(segment) } else { Err(SegmentError::Foreign { path: path.into() }) }
+        if segment.header().is_compatible() {
+            Ok(segment)
+        } else {
+            Err(SegmentError::Foreign { path: path.into() })
+        }
     }
 
     /// Its open file, to be handed to a collector: a name can be taken away.
@@ -248,6 +257,12 @@ impl Segment {
         let _ = futex::wake(doorbell, futex::Flags::empty(), 1);
     }
 
+    /// How often it was rung.
+    #[must_use]
+    pub fn doorbell(&self) -> u32 {
+        self.header().doorbell.load(Ordering::Acquire)
+    }
+
     /// Collector only: sleep until the doorbell is no longer `seen`, or the time is over.
     pub fn wait_doorbell(&self, seen: u32, timeout: std::time::Duration) {
         let timeout = futex::Timespec {
@@ -323,7 +338,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         let mine = Segment::create(&path, &session()).unwrap();
-        let other = Segment::from_file(&path, std::fs::File::options().read(true).write(true).open(&path).unwrap().into()).unwrap();
+        let other = Segment::from_file(
+            &path,
+            std::fs::File::options().read(true).write(true).open(&path).unwrap().into(),
+        )
+        .unwrap();
         assert_eq!(other.header().session_id, 42);
         let event = Event::SpawnFailed { error: 2 };
         mine.push_event(&Origin { pid: 5, ..Origin::default() }, &event);

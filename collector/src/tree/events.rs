@@ -91,7 +91,9 @@ impl Tree {
         }
         // It may have ended before its child could speak (daemon(3)): the last one of that pid is meant.
         let ended = self.index.get(&parent).and_then(|of_pid| of_pid.last().copied());
-        ended.or_else(|| self.departed(parent).map(|departed| departed.id)).map_or(Parent::Unknown, Parent::Known)
+        ended
+            .or_else(|| self.departed(parent).map(|departed| departed.id))
+            .map_or(Parent::Unknown, Parent::Known)
     }
 
     fn departed(&self, key: Key) -> Option<&Departed> {
@@ -328,7 +330,8 @@ impl Tree {
 
     /// Whether this pid was settled without a REAPED record; if so, this is it.
     fn forget_unreaped(&mut self, key: Key) -> bool {
-        let waiting = self.departed.iter_mut().find(|departed| departed.key == key && departed.awaits_reaping);
+        let waiting =
+            self.departed.iter_mut().find(|departed| departed.key == key && departed.awaits_reaping);
         waiting.is_some_and(|departed| std::mem::replace(&mut departed.awaits_reaping, false))
     }
 }

@@ -11,6 +11,8 @@ pub mod command;
 mod events;
 pub mod process;
 mod settle;
+#[cfg(test)]
+mod tests;
 mod usage_math;
 
 pub(crate) use usage_math::plus;

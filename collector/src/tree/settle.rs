@@ -59,17 +59,18 @@ pub struct Settled {
 impl Tree {
     /// Settle ended processes that nobody will say more of. `is_gone` tells whether /proc has no such pid any more.
     ///
-    /// To be called when all records that were written are applied: what was seen dead may have said so itself.
-    pub fn settle(&mut self, now_ns: u64, mut is_gone: impl FnMut(u32) -> bool) {
+    /// All records that were written before `complete_ns` are applied: until then, what was seen dead may have said so
+    /// itself.
+    pub fn settle(&mut self, now_ns: u64, complete_ns: u64, mut is_gone: impl FnMut(u32) -> bool) {
         for id in self.alive.clone() {
             let Some(process) = self.processes.get(&id) else { continue };
             // A silent child that its parent waited for ended before that did, whenever the next sample would see it.
             let is_orphan = !process.spoke && self.is_reaped(process.parent);
             let dead_ns = process.seen_dead_ns.or_else(|| {
                 let is_gone = is_orphan && process.host_pid.is_some_and(&mut is_gone);
-                is_gone.then_some(now_ns)
+                is_gone.then_some(complete_ns)
             });
-            if let Some(dead_ns) = dead_ns {
+            if let Some(dead_ns) = dead_ns.filter(|dead_ns| *dead_ns <= complete_ns) {
                 self.end(id, dead_ns);
             }
         }
@@ -87,7 +88,7 @@ impl Tree {
             unreaped.push(*id);
         }
         // Children before parents: what nobody reaped is taken off its parent's sums.
-        unreaped.retain(|id| self.is_over(*id, now_ns));
+        unreaped.retain(|id| self.is_over(*id, complete_ns));
         for id in unreaped.into_iter().chain(reaped) {
             self.settle_one(id, now_ns);
         }

@@ -2,6 +2,8 @@
 
 mod cpu;
 mod ram;
+#[cfg(test)]
+mod tests;
 mod totals;
 
 pub use cpu::CpuUsage;
