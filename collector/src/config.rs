@@ -3,8 +3,6 @@
 //! All of it goes through one pipe, a JSON object a line. The end of the pipe without [`Message::Ended`] means that
 //! the launcher is gone.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 
 use crate::report::units::Style;
@@ -28,8 +26,6 @@ pub struct Layers {
 /// All that a collector needs to know; the first line of the pipe.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Config {
-    /// The session's segment.
-    pub segment: PathBuf,
     /// The launcher's pid, in the collector's pid namespace.
     pub launcher_pid: u32,
     /// The command and its arguments (bytes that aren't UTF-8 replaced).

@@ -5,7 +5,8 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,12 +90,12 @@ impl Messages {
     }
 }
 
-/// Serve one session on the segment that `segment` is open on: read the configuration from `pipe`, then work until the
-/// command has ended.
+/// Serve one session on the segment that `segment` is open on and that was created at `path`: read the configuration
+/// from `pipe`, then work until the command has ended.
 ///
 /// # Errors
 /// If there is no configuration or segment to work with, or the report can't be written.
-pub fn serve(pipe: OwnedFd, segment: OwnedFd) -> Result<(), SessionError> {
+pub fn serve(pipe: OwnedFd, segment: OwnedFd, path: &Path) -> Result<(), SessionError> {
     // Neither is for children; there are none, but a library may one day think otherwise.
     for fd in [&pipe, &segment] {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
@@ -102,16 +103,14 @@ pub fn serve(pipe: OwnedFd, segment: OwnedFd) -> Result<(), SessionError> {
     let mut messages = Messages { pipe: pipe.into(), buffer: Vec::new(), is_closed: false };
     let Some(line) = messages.line()? else {
         // The launcher was killed before it could say anything: leave nothing behind.
-        if let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", segment.as_raw_fd())) {
-            let _ = std::fs::remove_file(path);
-        }
+        let _ = std::fs::remove_file(path);
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     };
     let config: Config = serde_json::from_slice(&line)?;
     rustix::io::ioctl_fionbio(&messages.pipe, true).map_err(io::Error::from)?;
     raise_fd_limit();
     priority::prefer_short_slices();
-    let segment = Arc::new(Segment::from_file(&config.segment, segment)?);
+    let segment = Arc::new(Segment::from_file(path, segment)?);
     let pump = Pump::start(Arc::clone(&segment), std::thread::current())?;
     let mut session = Session::new(config, segment, pump);
     session.work(&mut messages)?;
@@ -187,10 +186,13 @@ impl Session {
     fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
         loop {
             self.listen(messages)?;
+            let is_tick = clock::monotonic_ns() >= self.next_tick_ns;
+            if is_tick {
+                self.pump.freshen();
+            }
             let complete_ns = self.drain();
             self.settle(complete_ns);
             let now_ns = clock::monotonic_ns();
-            let is_tick = now_ns >= self.next_tick_ns;
             if is_tick || self.tree.lives_waiting() > MAX_LIVES {
                 self.sample(now_ns);
             }

@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use gpu_track_collector::clock;
@@ -30,11 +31,11 @@ use crate::tracking::{COLLECTOR_NAME, Session};
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let fd = |arg: &OsString| arg.to_str().and_then(|fd| fd.parse().ok());
-    if let [name, pipe, segment] = args.as_slice()
+    if let [name, pipe, segment, path] = args.as_slice()
         && name == COLLECTOR_NAME
         && let (Some(pipe), Some(segment)) = (fd(pipe), fd(segment))
     {
-        return collect(pipe, segment);
+        return collect(pipe, segment, path.as_ref());
     }
     match cli::parse(args.into_iter()) {
         Ok(Request::Print(text)) => print(&text),
@@ -56,7 +57,7 @@ fn print(text: &str) -> ExitCode {
 }
 
 /// The collector's life.
-fn collect(pipe: i32, segment: i32) -> ExitCode {
+fn collect(pipe: i32, segment: i32, path: &Path) -> ExitCode {
     // It ends by itself when the command has ended. What a batch system or a user sends to all processes at the end
     // of a job must not cost the report.
     for signal in [
@@ -75,7 +76,7 @@ fn collect(pipe: i32, segment: i32) -> ExitCode {
     // SAFETY: the launcher opened these descriptors for us, and nobody else in this process uses them.
     let (pipe, segment) = unsafe { (OwnedFd::from_raw_fd(pipe), OwnedFd::from_raw_fd(segment)) };
     rustix::thread::set_name(c"gpu-track-coll").ok();
-    match gpu_track_collector::session::serve(pipe, segment) {
+    match gpu_track_collector::session::serve(pipe, segment, path) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gpu-track-run: {error}");

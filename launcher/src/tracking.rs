@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::reap::Reaped;
 use crate::shim_file::{self, ShimFileError};
 
 /// argv\[0\] of the launcher's executable when it is started as a collector; the arguments are then the descriptors of
-/// the pipe and of the segment.
+/// the pipe and of the segment, and the segment's path.
 pub const COLLECTOR_NAME: &str = "gpu-track-collector";
 
 /// Where segments lie.
@@ -86,7 +86,6 @@ impl Session {
             PathBuf::from(format!("{SEGMENT_DIR}/{FILE_PREFIX}{uid}.{pid}.{:016x}", random.hash_one(1)));
         let segment = Segment::create(&path, &new)?;
         let config = Config {
-            segment: path,
             launcher_pid: pid,
             command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
             started_realtime_ns: new.realtime_ns,
@@ -134,8 +133,8 @@ impl Session {
     pub fn start_collector(&self, main_pid: u32, started_ns: u64) -> Result<Collector, TrackingError> {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| TrackingError::Collector(error.into()))?;
-        let pid = spawn_collector(&reader, self.segment.file(), &self.config.output)
-            .map_err(TrackingError::Collector)?;
+        let pid =
+            spawn_collector(&reader, &self.segment, &self.config.output).map_err(TrackingError::Collector)?;
         let mut collector = Collector { pid, pipe: writer.into() };
         let config =
             serde_json::to_string(&self.config).map_err(|error| TrackingError::Collector(error.into()))?;
@@ -190,11 +189,12 @@ fn joined(a: &OsStr, b: &OsStr) -> OsString {
 
 /// The same executable again, in a session of its own, so that no signal to the command's group or terminal ends it.
 /// Only the descriptor that the report goes to stays open: a batch system waits for whoever holds a task's stdout.
-fn spawn_collector(pipe: &OwnedFd, segment: BorrowedFd<'_>, output: &Output) -> io::Result<u32> {
-    let fds = [pipe.as_raw_fd(), segment.as_raw_fd()];
+fn spawn_collector(pipe: &OwnedFd, segment: &Segment, output: &Output) -> io::Result<u32> {
+    let fds = [pipe.as_raw_fd(), segment.file().as_raw_fd()];
     let stdout = if matches!(output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
     let mut command = Command::new("/proc/self/exe");
-    command.arg0(COLLECTOR_NAME).args(fds.map(|fd| fd.to_string())).stdin(Stdio::null()).stdout(stdout);
+    command.arg0(COLLECTOR_NAME).args(fds.map(|fd| fd.to_string())).arg(segment.path());
+    command.stdin(Stdio::null()).stdout(stdout);
     // SAFETY: both calls are async-signal-safe; the descriptors are open until the command is spawned.
     unsafe {
         command.pre_exec(move || {

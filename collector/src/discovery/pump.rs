@@ -1,8 +1,9 @@
 //! Keeps the ring from filling up while the collector is busy: a thread that only moves records from the ring into
 //! memory, woken by the doorbell, whatever the sampling of thousands of processes takes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
@@ -16,111 +17,122 @@ use crate::{clock, priority};
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 /// It is looked at again this soon where a writer was not done.
 const PENDING_NAP: Duration = Duration::from_millis(1);
+/// How long a sample waits for records that are in the ring.
+const FRESHEN_WAIT: Duration = Duration::from_millis(2);
+/// How long the end of a run waits for them.
+const LONGEST_FLUSH_NS: u64 = 1_000_000_000;
 /// Records that may wait in memory; beyond it they stay in the ring, which counts what it drops.
 const MOST_WAITING: usize = 1 << 18;
 
 /// A record that was read.
 pub type Stored = (Origin, Event);
 
-#[derive(Debug, Default)]
-struct State {
-    waiting: Vec<Stored>,
-    complete_ns: u64,
-    damaged: u64,
-    is_untrusted: bool,
-}
-
+/// What both threads see. Nothing here can be held: the pump must never wait for a collector that lost its CPU.
 #[derive(Debug)]
 struct Shared {
     segment: Arc<Segment>,
-    state: Mutex<State>,
+    /// Records that were sent and not taken yet.
+    waiting: AtomicUsize,
+    /// All that was written before this time was sent.
+    complete_ns: AtomicU64,
+    damaged: AtomicU64,
+    is_untrusted: AtomicBool,
     is_over: AtomicBool,
-    /// The doorbell rang: when all is read, the collector is woken.
-    rung: AtomicBool,
 }
 
 /// The thread, and what it has read.
 #[derive(Debug)]
 pub struct Pump {
     shared: Arc<Shared>,
+    batches: Receiver<Vec<Stored>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked with it left whole values.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn run(&self, main: &Thread) {
+    fn run(&self, batches: &Sender<Vec<Stored>>, main: &Thread) {
         priority::prefer_at_once();
         let mut reader = RecordReader::default();
-        let mut read = Vec::new();
+        let mut rang = false;
         while !self.is_over.load(Ordering::Acquire) {
             let doorbell = self.segment.doorbell();
             let now_ns = clock::monotonic_ns();
-            let is_drained = self.lock().waiting.len() < MOST_WAITING
-                && reader.drain(&self.segment, now_ns, |origin, event| read.push((*origin, *event)));
-            {
-                let mut state = self.lock();
-                state.waiting.append(&mut read);
-                state.damaged = reader.damaged();
-                state.is_untrusted = reader.is_untrusted();
+            let mut is_drained = false;
+            if self.waiting.load(Ordering::Relaxed) < MOST_WAITING {
+                let mut batch = Vec::new();
+                is_drained =
+                    reader.drain(&self.segment, now_ns, |origin, event| batch.push((*origin, *event)));
+                self.waiting.fetch_add(batch.len(), Ordering::Relaxed);
+                // The collector outlives this thread.
+                let _ = batches.send(batch);
+                self.damaged.store(reader.damaged(), Ordering::Relaxed);
+                self.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
                 if is_drained {
-                    state.complete_ns = now_ns;
+                    self.complete_ns.store(now_ns, Ordering::Release);
                 }
             }
-            if self.rung.swap(false, Ordering::AcqRel) {
+            if std::mem::take(&mut rang) {
                 main.unpark();
             }
             self.segment.wait_doorbell(doorbell, if is_drained { LONGEST_NAP } else { PENDING_NAP });
-            if self.segment.doorbell() != doorbell {
-                self.rung.store(true, Ordering::Release);
-            }
+            rang = self.segment.doorbell() != doorbell;
         }
     }
 }
 
 impl Pump {
-    /// Start reading; `main` is unparked whenever the doorbell rings.
+    /// Start reading; `main` is unparked whenever the doorbell rang and all is read.
     pub fn start(segment: Arc<Segment>, main: Thread) -> std::io::Result<Self> {
+        let (sender, batches) = std::sync::mpsc::channel();
         let shared = Arc::new(Shared {
             segment,
-            state: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            complete_ns: AtomicU64::new(0),
+            damaged: AtomicU64::new(0),
+            is_untrusted: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            rung: AtomicBool::new(false),
         });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("gpu-track-pump".into())
             // It needs little, and the collector is small.
             .stack_size(64 * 1024)
-            .spawn(move || of_thread.run(&main))?;
-        Ok(Self { shared, thread: Some(thread) })
+            .spawn(move || of_thread.run(&sender, &main))?;
+        Ok(Self { shared, batches, thread: Some(thread) })
     }
 
     /// All records that were read since the last time, in order, and the time (CLOCK_MONOTONIC, nanoseconds) up to
     /// which those and the ones before are all that were written.
     pub fn take(&self) -> (Vec<Stored>, u64) {
-        // The lock is held for moments only: the thread that keeps the ring from filling must never wait for us.
-        let mut state = self.shared.lock();
-        (std::mem::take(&mut state.waiting), state.complete_ns)
+        // The time first: what is complete up to it was sent before it was stored.
+        let complete_ns = self.shared.complete_ns.load(Ordering::Acquire);
+        let records: Vec<Stored> = self.batches.try_iter().flatten().collect();
+        self.shared.waiting.fetch_sub(records.len(), Ordering::Relaxed);
+        (records, complete_ns)
+    }
+
+    /// If there is something in the ring, have it read now: what a sample sees should find its process known.
+    pub fn freshen(&self) {
+        let header = self.shared.segment.header();
+        if header.head.0.load(Ordering::Relaxed) != header.tail.0.load(Ordering::Relaxed) {
+            self.shared.segment.ring_doorbell();
+            std::thread::park_timeout(FRESHEN_WAIT);
+        }
     }
 
     /// Wait until all that was written up to now has been read, at most for a second.
     pub fn flush(&self) {
         let start_ns = clock::monotonic_ns();
-        while self.shared.lock().complete_ns < start_ns && clock::monotonic_ns() < start_ns + 1_000_000_000 {
+        let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= start_ns;
+        while !is_complete() && clock::monotonic_ns() < start_ns + LONGEST_FLUSH_NS {
             self.shared.segment.ring_doorbell();
-            std::thread::park_timeout(Duration::from_millis(2));
+            std::thread::park_timeout(FRESHEN_WAIT);
         }
     }
 
     /// Records that made no sense, and whether the ring can no longer be read at all.
     #[must_use]
     pub fn damage(&self) -> (u64, bool) {
-        let state = self.shared.lock();
-        (state.damaged, state.is_untrusted)
+        (self.shared.damaged.load(Ordering::Relaxed), self.shared.is_untrusted.load(Ordering::Relaxed))
     }
 }
 

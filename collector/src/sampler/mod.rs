@@ -12,6 +12,8 @@
 
 mod handle;
 pub mod memory;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -152,7 +152,9 @@ impl Tree {
         // A fork child's RSS before its exec is its parent's, but for what it grew by.
         let grown = inherited > if forked { before.saturating_add(rss_noise(before)) } else { before };
         let peak = if grown { Some(inherited) } else { process.told_peak };
-        if known.is_some() {
+        // A sample that is younger than the image is of the image already.
+        let is_sampled = process.observed.at_ns > at;
+        if known.is_some() && !is_sampled {
             let bytes = match peak {
                 // A sample may have read the new image already: what a fork child had of its own is what it grew by.
                 Some(peak) if forked => process.observed.share.max(fork_share(peak, before, 0)),
@@ -170,7 +172,9 @@ impl Tree {
         process.image = Image::Loaded { inherited };
         process.image_start_ns = at;
         process.told_peak = None;
-        process.observed.forget_memory();
+        if !is_sampled {
+            process.observed.forget_memory();
+        }
         process.spoke = true;
         process.pidfd_inode = pidfd_inode;
         process.parent_pid = origin.parent;

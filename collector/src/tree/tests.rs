@@ -381,6 +381,15 @@ fn orphans_are_reaped_by_the_subreaper_and_an_unknown_one_is_found_by_it() {
 }
 
 #[test]
+#[ignore = "is_over takes an orphan whose reaper has not yet written for one that its parent waited for"]
+fn an_orphan_that_just_left_proc_is_not_settled_before_its_reaper_could_tell() {
+    let mut run = Run::new();
+    run.start(102, MAIN).start(103, 102).exit(102, 1, 0).reaped(MAIN, 102, 1).settle(&[102]);
+    run.exit(103, 40, 0).settle(&[103]).reaped(LAUNCHER, 103, 44);
+    assert_eq!(cpu_us(&of(&run.end(), 103).own), 44);
+}
+
+#[test]
 fn a_process_that_its_live_parent_has_to_reap_is_not_reaped_by_another() {
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).reaped(LAUNCHER, 103, 5);
@@ -774,7 +783,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
             }
         }
         if step % 50 == 0 {
-            tree.settle(now_ns, |pid| pid % 2 == 0);
+            tree.settle(now_ns, now_ns, |pid| pid % 2 == 0);
             let _ = tree.counted_cpu_ns();
             tree.take_lives();
             settled.extend(tree.take_settled());

@@ -1,0 +1,334 @@
+//! Samples over a made /proc as examples: whose memory counts how much, who is dead, and what a sample may cost.
+
+use std::path::Path;
+
+use gpu_track_abi::record::{Event, NAME_BYTES, Origin};
+
+use super::*;
+use crate::tree::{Frame, Key, SilentMemory};
+use crate::usage::RamUsage;
+
+const S: u64 = 1_000_000_000;
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+/// Above the kernel's largest pid (PID_MAX_LIMIT): no real process is ever asked.
+const MAIN: u32 = 5_000_001;
+const CHILD: u32 = 5_000_002;
+
+/// What a made process says of itself; sizes in MiB.
+#[derive(Clone, Copy)]
+struct Made {
+    state: char,
+    rss: u64,
+    shared: u64,
+    faults: u64,
+    threads: u64,
+    hwm: u64,
+    pss: u64,
+    private: u64,
+    hugetlb: u64,
+}
+
+impl Made {
+    fn with(rss: u64) -> Self {
+        Self {
+            state: 'R',
+            rss,
+            shared: 0,
+            faults: 0,
+            threads: 1,
+            hwm: rss,
+            pss: rss,
+            private: rss,
+            hugetlb: 0,
+        }
+    }
+}
+
+struct Run {
+    proc: tempfile::TempDir,
+    tree: Tree,
+    sampler: Sampler,
+    ram: RamUsage,
+    now_ns: u64,
+}
+
+fn write(dir: &Path, made: &Made) {
+    let Made { state, rss, shared, faults, threads, hwm, pss, private, hugetlb } = *made;
+    std::fs::create_dir_all(dir).unwrap();
+    let put = |name: &str, text: String| std::fs::write(dir.join(name), text).unwrap();
+    put("stat", format!("7 (x) {state} 1 1 1 0 -1 0 {faults} 0 0 0 0 0 0 0 20 0 {threads} 0 100 1 1\n"));
+    put("statm", format!("{} {} {} 1 0 1 0\n", rss * 256 + 100, rss * 256, shared * 256));
+    put("status", format!("VmHWM:\t{} kB\nHugetlbPages:\t{} kB\n", hwm * 1024, hugetlb * 1024));
+    let anon = (rss - shared).min(private);
+    let kb = |mib: u64| mib * 1024;
+    put(
+        "smaps_rollup",
+        format!(
+            "Rss: {} kB\nPss: {} kB\nPss_Anon: {} kB\nPrivate_Clean: 0 kB\nPrivate_Dirty: {} kB\n",
+            kb(rss),
+            kb(pss),
+            kb(anon),
+            kb(private)
+        ),
+    );
+}
+
+impl Run {
+    /// A first process with this much memory, started at second 1.
+    fn new(main: Made) -> Self {
+        let frame = Frame {
+            launcher_pid: 100,
+            pid_ns: 1,
+            session_monotonic_ns: S,
+            session_realtime_ns: S,
+            page: PAGE,
+            tick_us: 10_000,
+        };
+        let proc = tempfile::tempdir().unwrap();
+        let sampler = Sampler::new(ProcRoot::new(proc.path()), S);
+        let mut run = Self { proc, tree: Tree::new(frame), sampler, ram: RamUsage::default(), now_ns: S };
+        run.tree.set_main(MAIN, S, "main");
+        run.start(MAIN);
+        run.is(MAIN, main);
+        run
+    }
+
+    fn tell(&mut self, pid: u32, event: Event) {
+        let origin = Origin { pid, pid_ns: 1, parent: MAIN, monotonic_ns: self.now_ns, flags: 0 };
+        self.tree.apply(&origin, &event, self.now_ns);
+    }
+
+    fn start(&mut self, pid: u32) {
+        let (realtime_ns, names) = (self.now_ns, [0; NAME_BYTES]);
+        self.tell(pid, Event::Start { realtime_ns, pidfd_inode: 0, max_rss_kib: 0, names });
+    }
+
+    fn fork(&mut self, pid: u32, rss: u64) {
+        let (realtime_ns, max_rss_kib) = (self.now_ns, rss * 1024);
+        self.tell(pid, Event::Fork { realtime_ns, pidfd_inode: 0, max_rss_kib, parent_pid_ns: 1 });
+    }
+
+    fn is(&mut self, pid: u32, made: Made) {
+        write(&self.proc.path().join(pid.to_string()), &made);
+    }
+
+    /// A sample some seconds later.
+    fn sample(&mut self, seconds: u64) -> Sample {
+        self.now_ns += seconds * S;
+        let sample = self.sampler.sample(&mut self.tree, self.now_ns, self.ram.record());
+        self.ram.add(&self.tree, &sample);
+        sample
+    }
+
+    /// From now on there is no time for expensive readings.
+    fn broke(&mut self) {
+        self.sampler.budget = Budget { nanoseconds: i64::MIN / 2, refilled_ns: 0 };
+    }
+
+    fn settle(&mut self) {
+        self.tree.settle(self.now_ns, self.now_ns, |_| false);
+    }
+}
+
+#[test]
+fn memory_of_its_own_needs_no_expensive_reading() {
+    let mut run = Run::new(Made { threads: 5, ..Made::with(100) });
+    run.start(CHILD);
+    run.is(CHILD, Made::with(50));
+    run.broke();
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.now.descendants), (100 * MIB, 50 * MIB));
+    assert_eq!((sample.now.main_threads, sample.now.descendants_threads, sample.verified), (5, 1, true));
+    assert_eq!(sample.holders.iter().map(|(share, _)| share / MIB).max(), Some(100));
+}
+
+#[test]
+fn memory_of_files_counts_with_its_proportional_part_once_that_is_read() {
+    let files = Made { shared: 60, pss: 55, private: 40, ..Made::with(100) };
+    let mut run = Run::new(files);
+    run.broke();
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.now.uncertain, sample.verified), (100 * MIB, 60 * MIB, false));
+    assert_eq!(run.ram.combined.total, 40 * MIB, "what is nobody else's counts all the same");
+    let mut run = Run::new(files);
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.now.uncertain, sample.verified), (55 * MIB, 0, true));
+}
+
+#[test]
+fn a_fork_child_counts_what_it_touched_and_its_parent_the_rest() {
+    let mut run = Run::new(Made::with(400));
+    run.sample(1);
+    run.fork(CHILD, 400);
+    run.is(CHILD, Made { faults: 256, ..Made::with(400) });
+    run.broke();
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.now.descendants), (400 * MIB, MIB));
+    // What it grew by is certain, what it touched may be its parent's old page.
+    run.is(CHILD, Made { faults: 256, ..Made::with(450) });
+    let sample = run.sample(1);
+    assert_eq!((sample.now.descendants, sample.now.descendants_uncertain), (50 * MIB, 0));
+}
+
+#[test]
+fn an_image_group_that_was_read_counts_with_its_proportional_sizes() {
+    let mut run = Run::new(Made { pss: 200, private: 0, ..Made::with(400) });
+    run.fork(CHILD, 400);
+    run.is(CHILD, Made { pss: 230, private: 30, faults: 51_200, ..Made::with(430) });
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.now.descendants, sample.verified), (200 * MIB, 230 * MIB, true));
+    assert_eq!(sample.now.descendants_private, 30 * MIB);
+    // Carried forward by what statm says, without another reading.
+    run.broke();
+    run.is(CHILD, Made { faults: 51_200, ..Made::with(440) });
+    assert_eq!(run.sample(1).now.descendants, 240 * MIB);
+    // A new member: the proportional sizes are those of another group.
+    run.fork(CHILD + 1, 440);
+    run.is(CHILD + 1, Made::with(440));
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.now.descendants), (400 * MIB, 200 * MIB));
+}
+
+#[test]
+fn a_process_in_its_parents_memory_counts_nothing() {
+    let mut run = Run::new(Made::with(400));
+    let parent = run.tree.alive()[0];
+    let key = Key { pid_ns: 1, pid: CHILD };
+    let found =
+        crate::tree::FoundInProc { key, host_pid: CHILD, parent, start_ns: run.now_ns, pidfd_inode: 0 };
+    let id = run.tree.found_in_proc(&found);
+    run.tree.set_silent_image(id, SilentMemory::Parents);
+    run.is(CHILD, Made::with(400));
+    let sample = run.sample(1);
+    assert_eq!((sample.now.combined(), sample.now.processes), (400 * MIB, 2));
+    run.tree.set_silent_image(id, SilentMemory::Own);
+    run.is(CHILD, Made::with(3));
+    assert_eq!(run.sample(1).now.combined(), 403 * MIB);
+}
+
+#[test]
+fn huge_pages_count_on_top() {
+    let mut run = Run::new(Made { hugetlb: 64, ..Made::with(10) });
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.now.main_rss), (74 * MIB, 74 * MIB));
+}
+
+#[test]
+fn a_zombie_and_a_process_without_files_are_over() {
+    let mut run = Run::new(Made::with(400));
+    for pid in [CHILD, CHILD + 1, CHILD + 2] {
+        run.start(pid);
+    }
+    run.is(CHILD, Made { state: 'Z', ..Made::with(0) });
+    run.is(CHILD + 1, Made::with(10));
+    assert_eq!(run.sample(1).now.processes, 2);
+    run.settle();
+    assert_eq!(run.tree.alive().len(), 2);
+    // Its held stat says nothing any more, as after reaping.
+    std::fs::write(run.proc.path().join((CHILD + 1).to_string()).join("stat"), "").unwrap();
+    run.sample(1);
+    run.settle();
+    assert_eq!(run.tree.alive().len(), 1);
+    assert_eq!(run.sampler.handles.len(), 2, "until the next sample");
+    run.sample(1);
+    assert_eq!(run.sampler.handles.len(), 1);
+}
+
+#[test]
+fn a_leader_that_ended_before_its_threads_still_lives() {
+    let mut run = Run::new(Made { state: 'Z', threads: 3, ..Made::with(10) });
+    assert_eq!(run.sample(1).now.processes, 1);
+}
+
+#[test]
+#[ignore = "Handle::read takes a resident size of 0 for the end; a small process may have that on Linux 6.2 to 6.15"]
+fn a_resident_size_of_nothing_is_no_end_while_there_is_an_address_space() {
+    // The kernel's counters are batched per CPU: up to 31 pages of each kind may not show yet.
+    let mut run = Run::new(Made::with(0));
+    run.sample(1);
+    run.settle();
+    assert_eq!(run.tree.alive().len(), 1);
+}
+
+#[test]
+fn the_first_sample_of_a_process_is_a_life_from_its_start_and_later_ones_are_steady() {
+    let mut run = Run::new(Made::with(100));
+    let first = run.sample(10);
+    let main: Vec<_> = first.lives.iter().filter(|life| life.is_process || life.bytes > 0).collect();
+    assert_eq!((main.len(), main[0].is_process, main[0].start_ns), (2, true, S));
+    assert_eq!((main[1].start_ns, main[1].bytes), (S, 100 * MIB));
+    assert_eq!(first.steady, Sums::default());
+    run.is(MAIN, Made::with(300));
+    let second = run.sample(10);
+    assert!(second.lives.is_empty());
+    assert_eq!(
+        (second.steady.main, second.steady_mean.main, second.now.main),
+        (100 * MIB, 200 * MIB, 300 * MIB)
+    );
+    // 100 MiB for ten seconds, then 200 in the mean.
+    let (main, ..) = run.ram.means(20.0).unwrap();
+    assert_eq!(main, 150.0 * MIB as f64);
+}
+
+#[test]
+fn a_peak_between_two_samples_is_seen() {
+    let mut run = Run::new(Made::with(100));
+    run.sample(10);
+    run.is(MAIN, Made { hwm: 900, faults: 9, ..Made::with(100) });
+    run.sample(10);
+    assert_eq!(run.ram.combined.total, 900 * MIB);
+}
+
+#[test]
+#[ignore = "take_in counts the memory of an image that started in the window in steady_mean and as a life"]
+fn an_exec_counts_once_in_the_mean() {
+    let mut run = Run::new(Made::with(100));
+    run.sample(10);
+    run.now_ns += S;
+    run.start(MAIN);
+    run.sample(9);
+    let (main, ..) = run.ram.means(20.0).unwrap();
+    assert_eq!(main, 100.0 * MIB as f64);
+}
+
+#[test]
+fn a_sample_in_debt_reads_nothing_expensive_and_counts_only_what_is_certain() {
+    let mut run = Run::new(Made::with(400));
+    run.fork(CHILD, 400);
+    run.is(CHILD, Made { faults: 25_600, ..Made::with(400) });
+    run.broke();
+    let sample = run.sample(1);
+    assert!(run.sampler.handles.values().all(|handle| handle.sharing.is_none() && handle.hwm.is_none()));
+    assert_eq!((sample.verified, sample.now.uncertain), (false, 100 * MIB));
+    assert_eq!((run.ram.combined.total, run.ram.descendants.total), (400 * MIB, 0));
+}
+
+#[test]
+fn the_budget_is_a_hundredth_of_the_time_saved_up_to_a_limit() {
+    let mut budget = Budget { nanoseconds: -5_000_000, refilled_ns: 10 * S };
+    budget.refill(11 * S);
+    assert_eq!(budget.nanoseconds, 5_000_000);
+    budget.refill(10 * S);
+    assert_eq!(budget.nanoseconds, 5_000_000, "time never goes back");
+    budget.refill(1000 * S);
+    assert_eq!(budget.nanoseconds, BUDGET_SAVED_NS);
+    let before = clock::thread_cpu_ns();
+    budget.spend(|| while clock::thread_cpu_ns() < before + 30_000_000 {});
+    assert!(!budget.is_left() && budget.has_credit());
+}
+
+#[test]
+fn the_cpu_clock_counts_by_what_it_grew() {
+    // The one real process that may be asked is this one.
+    let mut run = Run::new(Made::with(10));
+    let pid = std::process::id();
+    run.start(pid);
+    run.is(pid, Made::with(10));
+    let first = run.sample(1).descendants_cpu_ns;
+    let before = crate::pidfd::cpu_clock_ns(pid).unwrap();
+    while crate::pidfd::cpu_clock_ns(pid).unwrap() < before + 5_000_000 {}
+    let second = run.sample(1).descendants_cpu_ns;
+    assert!(second >= 5_000_000);
+    assert_eq!(run.tree.counted_cpu_ns(), first + second);
+}
