@@ -58,6 +58,8 @@ pub enum Message {
         /// CLOCK_MONOTONIC before its fork, nanoseconds.
         monotonic_ns: u64,
     },
+    /// There is no command: it could not be executed.
+    Cancelled,
     /// The command (with `--wait-all`: the whole tree) ended.
     Ended {
         /// The command's wait status.

@@ -13,7 +13,7 @@ pub mod clock;
 pub mod config;
 pub mod discovery;
 pub mod pidfd;
-mod priority;
+pub mod priority;
 pub mod proc_fs;
 pub mod report;
 pub mod sampler;

@@ -35,9 +35,14 @@ pub fn prefer_short_slices() {
             return;
         }
     }
+    // At least not before all others, should we have been started so.
+    let ordinary = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameter is ours.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary) };
 }
 
-/// For this thread alone, which does very little at a time: before all ordinary processes, where root lets us.
+/// For this thread, which must do very little at a time: before all ordinary processes, where root lets us. A plain
+/// system call.
 pub fn prefer_at_once() {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter is ours; where it is refused nothing has changed.

@@ -109,12 +109,12 @@ pub fn serve(pipe: OwnedFd, segment: OwnedFd, path: &Path) -> Result<(), Session
     let config: Config = serde_json::from_slice(&line)?;
     rustix::io::ioctl_fionbio(&messages.pipe, true).map_err(io::Error::from)?;
     raise_fd_limit();
-    priority::prefer_short_slices();
     let segment = Arc::new(Segment::from_file(path, segment)?);
     let pump = Pump::start(Arc::clone(&segment), std::thread::current())?;
+    priority::prefer_short_slices();
     let mut session = Session::new(config, segment, pump);
     session.work(&mut messages)?;
-    session.finish()
+    if session.is_cancelled { Ok(()) } else { session.finish() }
 }
 
 /// Two files are held open per process.
@@ -144,6 +144,7 @@ struct Session {
     status: Option<i32>,
     ending: Option<Ending>,
     is_unlinked: bool,
+    is_cancelled: bool,
 }
 
 impl Session {
@@ -175,6 +176,7 @@ impl Session {
             status: None,
             ending: None,
             is_unlinked: false,
+            is_cancelled: false,
             root,
             facts,
             start_ns,
@@ -197,7 +199,10 @@ impl Session {
                 self.sample(now_ns);
             }
             let launcher_is_gone = messages.is_closed && self.ending.is_none();
-            if self.ending.is_some() || (launcher_is_gone && is_tick && self.tree.alive().is_empty()) {
+            if self.ending.is_some()
+                || self.is_cancelled
+                || (launcher_is_gone && is_tick && self.tree.alive().is_empty())
+            {
                 return Ok(());
             }
             if now_ns >= self.interim_at_ns {
@@ -220,6 +225,7 @@ impl Session {
                     self.start_ns = monotonic_ns;
                     self.tree.set_main(pid, monotonic_ns, &name);
                 }
+                Message::Cancelled => self.is_cancelled = true,
                 Message::Ended { status, monotonic_ns, children_cpu_us } => {
                     self.status = Some(status);
                     self.ending = Some(Ending { at_ns: monotonic_ns, children_cpu_us });

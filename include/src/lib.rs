@@ -7,6 +7,7 @@
 //!
 //! `no_std`, without dependencies: whatever is here also lives inside other people's programs.
 #![cfg_attr(not(any(test, loom)), no_std)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do"))]
 
 pub mod layout;
 pub mod record;

@@ -22,6 +22,7 @@ use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use gpu_track_collector::clock;
+use gpu_track_collector::config::Message;
 
 use crate::cli::{Options, Refusal, Request};
 use crate::spawn::World;
@@ -108,30 +109,39 @@ fn run(options: &Options) -> ExitCode {
         // Without it, orphans are found by the other layers.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok();
     }
+    // Before the command, but nobody waits for it to be ready.
+    let mut collector = match session.start_collector() {
+        Ok(collector) => collector,
+        Err(error) => {
+            session.clean_up();
+            return untracked(options, &world, &error.into());
+        }
+    };
     let started_ns = clock::monotonic_ns();
     let main_pid = match spawn::spawn(&options.command, &env, &world) {
         Ok(Ok(pid)) => pid,
-        Ok(Err(failed)) => {
+        failed => {
+            // Where it is gone already, there is nobody to tell.
+            let _ = collector.send(&Message::Cancelled);
+            session.wake_collector();
+            reap::wait_for(collector.pid);
             session.clean_up();
-            return not_executed(options, &failed);
-        }
-        Err(error) => {
-            session.clean_up();
-            eprintln!("gpu-track-run: cannot make a process for the command: {error}");
-            return ExitCode::from(126);
+            return match failed {
+                Ok(Err(failed)) => not_executed(options, &failed),
+                Err(error) => {
+                    eprintln!("gpu-track-run: cannot make a process for the command: {error}");
+                    ExitCode::from(126)
+                }
+                Ok(Ok(_)) => ExitCode::FAILURE,
+            };
         }
     };
-    let collector = match session.start_collector(main_pid, started_ns) {
-        Ok(collector) => Some(collector),
-        Err(error) => {
-            eprintln!("gpu-track-run: the command runs untracked: {error}");
-            None
-        }
-    };
+    // A collector that is gone already shows as a child that ended.
+    let _ = collector.send(&Message::Started { pid: main_pid, monotonic_ns: started_ns });
     let before_us = children_before.user_us + children_before.system_us;
     let supervisor = Supervisor::new(
         session,
-        collector,
+        Some(collector),
         main_pid,
         options.wait_all,
         signals,

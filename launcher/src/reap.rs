@@ -34,6 +34,12 @@ pub fn next() -> Option<Reaped> {
     }
 }
 
+/// Wait for a child whose end has no more meaning.
+pub fn wait_for(pid: u32) {
+    // SAFETY: a child of ours; nothing is asked for.
+    unsafe { libc::waitpid(pid.cast_signed(), std::ptr::null_mut(), 0) };
+}
+
 /// getrusage(2).
 pub fn usage_of(who: i32) -> Usage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();

@@ -118,8 +118,7 @@ pub fn spawn(
             match exec_error(reader) {
                 None => Ok(Ok(pid)),
                 Some(source) => {
-                    // SAFETY: our own child, which is about to exit.
-                    unsafe { libc::waitpid(pid.cast_signed(), std::ptr::null_mut(), 0) };
+                    crate::reap::wait_for(pid);
                     Ok(Err(ExecFailed { source }))
                 }
             }

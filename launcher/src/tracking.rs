@@ -130,7 +130,7 @@ impl Session {
     }
 
     /// Start the collector and tell it what to do.
-    pub fn start_collector(&self, main_pid: u32, started_ns: u64) -> Result<Collector, TrackingError> {
+    pub fn start_collector(&self) -> Result<Collector, TrackingError> {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| TrackingError::Collector(error.into()))?;
         let pid =
@@ -139,9 +139,6 @@ impl Session {
         let config =
             serde_json::to_string(&self.config).map_err(|error| TrackingError::Collector(error.into()))?;
         collector.send_line(&config).map_err(TrackingError::Collector)?;
-        collector
-            .send(&Message::Started { pid: main_pid, monotonic_ns: started_ns })
-            .map_err(TrackingError::Collector)?;
         Ok(collector)
     }
 
@@ -195,10 +192,12 @@ fn spawn_collector(pipe: &OwnedFd, segment: &Segment, output: &Output) -> io::Re
     let mut command = Command::new("/proc/self/exe");
     command.arg0(COLLECTOR_NAME).args(fds.map(|fd| fd.to_string())).arg(segment.path());
     command.stdin(Stdio::null()).stdout(stdout);
-    // SAFETY: both calls are async-signal-safe; the descriptors are open until the command is spawned.
+    // SAFETY: all calls are plain system calls; the descriptors are open until the command is spawned.
     unsafe {
         command.pre_exec(move || {
             libc::setsid();
+            // The command starts at the same time, and may take all the CPU there is.
+            gpu_track_collector::priority::prefer_at_once();
             for fd in fds {
                 if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
                     return Err(io::Error::last_os_error());

@@ -40,7 +40,7 @@ fn memory(from_s: u64, to_s: u64, megabytes: u64) -> Life {
         is_process: false,
         is_main: false,
         id: ProcessId(1000 + from_s),
-        pid: 200,
+        pid: 200 + from_s as u32,
         command: Arc::from("child"),
         start_ns: from_s * S,
         end_ns: to_s * S,
