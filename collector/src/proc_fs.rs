@@ -69,6 +69,8 @@ impl Stat {
 /// The fields of /proc/PID/statm that we use, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statm {
+    /// Pages of address space; none once the process has let go of its memory.
+    pub size: u64,
     /// Resident pages.
     pub resident: u64,
     /// Resident pages that belong to files or shared memory.
@@ -79,8 +81,12 @@ impl Statm {
     /// Parse the file's one line.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let mut fields = text.trim_ascii().split(|b| *b == b' ').skip(1);
-        Some(Self { resident: parse_u64(fields.next()?)?, shared: parse_u64(fields.next()?)? })
+        let mut fields = text.trim_ascii().split(|b| *b == b' ');
+        Some(Self {
+            size: parse_u64(fields.next()?)?,
+            resident: parse_u64(fields.next()?)?,
+            shared: parse_u64(fields.next()?)?,
+        })
     }
 }
 

@@ -263,14 +263,17 @@ impl Session {
             main_bytes: sample.now.main,
             descendants_bytes: sample.now.descendants,
             combined_bytes: sample.now.combined(),
-            cpu_ns: cpu_us * 1000 + self.tree.counted_cpu_ns(),
+            cpu_ns: cpu_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns()),
             processes: sample.now.processes,
             threads: sample.now.main_threads + sample.now.descendants_threads,
         });
         // Ticks keep their grid; those that were missed are left out.
         let interval = self.config.interval_ns.max(1);
-        let missed = now_ns.saturating_sub(self.next_tick_ns) / interval;
-        self.next_tick_ns += (missed + 1) * interval;
+        // A sample that was taken early, for many lives, leaves the next tick where it is.
+        if let Some(late) = now_ns.checked_sub(self.next_tick_ns) {
+            let next = (late / interval + 1).saturating_mul(interval);
+            self.next_tick_ns = self.next_tick_ns.saturating_add(next);
+        }
     }
 
     fn settle(&mut self, complete_ns: u64) {

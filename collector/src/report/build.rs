@@ -262,7 +262,7 @@ fn cpu_time(inputs: &Inputs, coverage: &Coverage) -> CpuTime {
     CpuTime {
         user_s: is_known.then(|| seconds(totals.own.user_us)),
         system_s: is_known.then(|| seconds(totals.own.system_us)),
-        total_s: is_known.then(|| seconds(cpu_us(&totals.own) + totals.unattributed_us)),
+        total_s: is_known.then(|| seconds(cpu_us(&totals.own).saturating_add(totals.unattributed_us))),
         kernel_s: kernel.as_ref().ok().copied(),
         kernel_s_reason: kernel.err(),
         unattributed_s: is_known.then(|| seconds(totals.unattributed_us)),

@@ -38,6 +38,8 @@ pub struct Handle {
     pid: u32,
     /// Held open where the fd limit allows: stat, statm.
     files: Option<(File, File)>,
+    /// Its address space is not gone yet.
+    has_memory: bool,
     /// RSS, bytes.
     pub rss: u64,
     /// The part of it that belongs to files or shared memory, bytes.
@@ -85,6 +87,7 @@ impl Handle {
         Ok(Self {
             pid,
             files,
+            has_memory: true,
             rss: 0,
             shared: 0,
             cpu_ns: None,
@@ -124,7 +127,7 @@ impl Handle {
         match self.read_statm(root, page) {
             false => Seen::Gone,
             // It is ending: its memory is gone, it is not yet a zombie.
-            true if self.rss == 0 => Seen::Zombie,
+            true if !self.has_memory => Seen::Zombie,
             true => Seen::Alive,
         }
     }
@@ -136,6 +139,7 @@ impl Handle {
             None => root.read(self.pid, "statm").as_deref().and_then(Statm::parse),
         };
         let Some(statm) = statm else { return false };
+        self.has_memory = statm.size > 0;
         self.rss = statm.resident.saturating_mul(page);
         self.shared = statm.shared.saturating_mul(page).min(self.rss);
         true

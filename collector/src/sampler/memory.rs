@@ -11,7 +11,7 @@
 //!
 //! So each process has an [`Estimate`]: its share, and how much of that is uncertain.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::handle::Handle;
 use crate::tree::process::fork_share;
@@ -187,28 +187,40 @@ pub fn estimate_all(
     handles: &HashMap<ProcessId, Handle>,
     alive: &[ProcessId],
 ) -> HashMap<ProcessId, Estimate> {
-    alive.iter().filter_map(|id| Some((*id, estimate(tree, handles, *id, handles.get(id)?)?))).collect()
+    let read = groups_read(tree, handles, alive);
+    alive.iter().filter_map(|id| Some((*id, estimate(tree, &read, *id, handles.get(id)?)?))).collect()
+}
+
+/// The image groups of several processes of which all were read since they last changed.
+#[must_use]
+pub fn groups_read(
+    tree: &Tree,
+    handles: &HashMap<ProcessId, Handle>,
+    of: &[ProcessId],
+) -> HashSet<ImageGroup> {
+    let groups: HashSet<ImageGroup> = of.iter().filter_map(|id| Some(tree.get(*id)?.group)).collect();
+    let is_read = |group: &ImageGroup| {
+        tree.group(*group).is_some_and(|group| {
+            group.members.len() > 1
+                && group
+                    .members
+                    .iter()
+                    .all(|id| is_borrowed(tree, *id) || is_current(handles.get(id), group.epoch))
+        })
+    };
+    groups.into_iter().filter(is_read).collect()
 }
 
 /// The estimate for one process.
 #[must_use]
-pub fn estimate(
-    tree: &Tree,
-    handles: &HashMap<ProcessId, Handle>,
-    id: ProcessId,
-    handle: &Handle,
-) -> Option<Estimate> {
+pub fn estimate(tree: &Tree, read: &HashSet<ImageGroup>, id: ProcessId, handle: &Handle) -> Option<Estimate> {
     let process = tree.get(id)?;
     let group = tree.group(process.group)?;
     let mut estimate = if process.image == Image::Borrowed {
         return Some(Estimate::default());
     } else if group.members.len() <= 1 {
         alone(handle, matches!(process.image, Image::Unknown))
-    } else if group
-        .members
-        .iter()
-        .all(|id| is_borrowed(tree, *id) || is_current(handles.get(id), group.epoch))
-    {
+    } else if read.contains(&process.group) {
         read_together(handle, tree.frame().page)
     } else if group.members.first() == Some(&id) {
         alone(handle, false)

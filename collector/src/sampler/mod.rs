@@ -231,10 +231,11 @@ impl Sampler {
                 }
             }
             self.discard_if_moved(&unit.members, page);
+            let read = memory::groups_read(tree, &self.handles, &unit.members);
             for id in &unit.members {
                 if estimates.contains_key(id)
                     && let Some(handle) = self.handles.get(id)
-                    && let Some(estimate) = memory::estimate(tree, &self.handles, *id, handle)
+                    && let Some(estimate) = memory::estimate(tree, &read, *id, handle)
                 {
                     estimates.insert(*id, estimate);
                 }
@@ -287,8 +288,11 @@ impl Sampler {
             sample.now.add(&now);
             if before.at_ns == from_ns && before.at_ns != 0 {
                 sample.steady.add(&now.smaller_share(before.share, before.threads));
-                sample.steady_mean.add(&now.mean_share(before.share));
-                if process.image_start_ns > from_ns || spike > 0 {
+                let is_new_image = process.image_start_ns >= from_ns;
+                if !is_new_image {
+                    sample.steady_mean.add(&now.mean_share(before.share));
+                }
+                if is_new_image || spike > 0 {
                     let [_, memory] = process
                         .lives_until(now_ns, share_at_peak.saturating_sub(before.share.min(estimate.share)));
                     sample.lives.push(memory);

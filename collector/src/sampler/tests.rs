@@ -242,7 +242,6 @@ fn a_leader_that_ended_before_its_threads_still_lives() {
 }
 
 #[test]
-#[ignore = "Handle::read takes a resident size of 0 for the end; a small process may have that on Linux 6.2 to 6.15"]
 fn a_resident_size_of_nothing_is_no_end_while_there_is_an_address_space() {
     // The kernel's counters are batched per CPU: up to 31 pages of each kind may not show yet.
     let mut run = Run::new(Made::with(0));
@@ -281,7 +280,6 @@ fn a_peak_between_two_samples_is_seen() {
 }
 
 #[test]
-#[ignore = "take_in counts the memory of an image that started in the window in steady_mean and as a life"]
 fn an_exec_counts_once_in_the_mean() {
     let mut run = Run::new(Made::with(100));
     run.sample(10);

@@ -11,6 +11,9 @@ use super::{Departed, FoundBy, Image, Key, Life, Parent, ProcessId, Tree, image_
 
 const KIB: u64 = 1024;
 
+/// How late a REAPED record may come after its process was settled; after that the pid is another one's.
+const LATEST_REAPING_NS: u64 = 10_000_000_000;
+
 impl Tree {
     /// Take in one event. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply(&mut self, origin: &Origin, event: &Event, now_ns: u64) {
@@ -260,7 +263,7 @@ impl Tree {
         let id = match found {
             Some(id) => id,
             // A tracer is told of the ends of others' children too; a late record is of one that is settled.
-            None if tracer || self.forget_unreaped(child_key) => return,
+            None if tracer || self.forget_unreaped(child_key, now_ns) => return,
             None => {
                 let (parent, found_by) = match reaper {
                     Some(reaper) => (Parent::Known(reaper), FoundBy::Wait),
@@ -268,6 +271,13 @@ impl Tree {
                     None => return,
                 };
                 let id = self.insert(child_key, parent, found_by, at);
+                if by_launcher && self.main.is_none() {
+                    // The command itself, before the launcher's word on it was read.
+                    self.main = Some(id);
+                    if let Some(process) = self.processes.get_mut(&id) {
+                        process.is_main = true;
+                    }
+                }
                 self.adopt(child_key, id);
                 id
             }
@@ -280,8 +290,21 @@ impl Tree {
         if process.host_pid.is_none() && reaper_key.pid_ns == self.frame.pid_ns {
             process.host_pid = Some(child);
         }
+        let key = process.key;
         if process.is_alive() {
             self.end(id, at);
+        }
+        if key.pid == 1 && key.pid_ns != self.frame.pid_ns {
+            self.end_namespace(key.pid_ns, at);
+        }
+    }
+
+    /// A pid namespace's init was reaped: before that the kernel killed all others in it (pid_namespaces(7)).
+    fn end_namespace(&mut self, pid_ns: u32, at: u64) {
+        for id in self.alive.clone() {
+            if self.processes.get(&id).is_some_and(|process| process.key.pid_ns == pid_ns) {
+                self.end(id, at);
+            }
         }
     }
 
@@ -319,7 +342,7 @@ impl Tree {
     }
 
     /// Processes that named a parent which nobody knew: it is known now.
-    fn adopt(&mut self, parent: Key, id: ProcessId) {
+    pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
         for other in self.alive.iter().chain(&self.ended) {
             if let Some(process) = self.processes.get_mut(other)
                 && process.parent == Parent::Unknown
@@ -333,9 +356,12 @@ impl Tree {
     }
 
     /// Whether this pid was settled without a REAPED record; if so, this is it.
-    fn forget_unreaped(&mut self, key: Key) -> bool {
-        let waiting =
-            self.departed.iter_mut().find(|departed| departed.key == key && departed.awaits_reaping);
+    fn forget_unreaped(&mut self, key: Key, now_ns: u64) -> bool {
+        let waiting = self.departed.iter_mut().find(|departed| {
+            departed.key == key
+                && departed.awaits_reaping
+                && now_ns.saturating_sub(departed.settled_ns) < LATEST_REAPING_NS
+        });
         waiting.is_some_and(|departed| std::mem::replace(&mut departed.awaits_reaping, false))
     }
 }

@@ -107,6 +107,7 @@ struct Departed {
     id: ProcessId,
     command: Arc<str>,
     awaits_reaping: bool,
+    settled_ns: u64,
 }
 
 /// How many of those are kept.
@@ -185,7 +186,7 @@ impl Tree {
     /// CPU time of the unsettled that was counted so far, nanoseconds.
     #[must_use]
     pub fn counted_cpu_ns(&self) -> u64 {
-        self.processes.values().map(|process| process.counted_cpu_ns).sum()
+        self.processes.values().fold(0, |sum: u64, process| sum.saturating_add(process.counted_cpu_ns))
     }
 
     /// Lives that ended since this was last asked.
@@ -257,6 +258,7 @@ impl Tree {
         if child.key.pid_ns != self.frame.pid_ns {
             self.index.entry(Key { pid_ns: self.frame.pid_ns, pid: child.host_pid }).or_default().push(id);
         }
+        self.adopt(child.key, id);
         id
     }
 

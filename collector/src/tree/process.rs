@@ -228,7 +228,11 @@ impl Process {
                 exact(if own.user_us + own.system_us < cpu_us(&exit.own) / 2 { exit.own } else { own })
             }
             (Some(reaped), None) => {
-                exact(minus(&minus(&reaped.usage, &self.reaped_children), &self.unreaped_children))
+                let own = minus(&reaped.usage, &self.reaped_children);
+                let less = minus(&own, &self.unreaped_children);
+                // Children that were autoreaped (SIGCHLD ignored) are not in it: its own clock tells.
+                let is_in_it = cpu_us(&less).saturating_mul(1000) >= self.observed.cpu_ns.unwrap_or(0);
+                exact(if is_in_it { less } else { own })
             }
             (None, Some(exit)) => exact(exit.own),
             (None, None) => match self.observed.cpu_ns {
@@ -276,7 +280,8 @@ impl Process {
         let Some(exit) = &self.exit else { return false };
         let known = plus(&self.reaped_children, &self.unreaped_children);
         self.unreaped_count > 0
-            && (exit.flags & FLAG_AUTOREAP != 0 || cpu_us(&known) > cpu_us(&exit.children) + DOUBT_US)
+            && (exit.flags & FLAG_AUTOREAP != 0
+                || cpu_us(&known) > cpu_us(&exit.children).saturating_add(DOUBT_US))
     }
 
     /// Its peak RSS over all its images, bytes, and how that is known. Never its parent's: ru_maxrss survives exec,
@@ -310,12 +315,17 @@ impl Process {
                 let Some(reaped) = &self.reaped else { return otherwise() };
                 // A maximum over the child and all that it waited for.
                 let max = reaped.usage.max_rss_kib.saturating_mul(1024);
-                let of_children =
-                    self.reaped_children.max_rss_kib.max(self.unreaped_children.max_rss_kib) * 1024;
+                let of_children = self
+                    .reaped_children
+                    .max_rss_kib
+                    .max(self.unreaped_children.max_rss_kib)
+                    .saturating_mul(1024);
                 let own = max > of_children
                     && match image {
                         Image::Loaded { inherited } => max > inherited,
-                        Image::Forked { rss_at_fork } => max >= rss_at_fork,
+                        Image::Forked { rss_at_fork } => {
+                            max > rss_at_fork.saturating_add(rss_noise(rss_at_fork))
+                        }
                         // Without a START: a spawned child inherits at most what its parent had.
                         Image::Silent | Image::Unknown => max > reaped.reaper_peak,
                         Image::Borrowed => false,
@@ -409,6 +419,6 @@ impl Observed {
     #[must_use]
     pub fn share_at(&self, peak: u64) -> u64 {
         let is_new = peak > self.peak.saturating_add(rss_noise(self.peak));
-        if is_new { self.share + (peak - self.rss) } else { self.share }
+        if is_new { self.share.saturating_add(peak.saturating_sub(self.rss)) } else { self.share }
     }
 }

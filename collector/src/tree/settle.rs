@@ -105,9 +105,16 @@ impl Tree {
     /// Whether an ended process without a REAPED record will never get one.
     fn is_over(&self, id: ProcessId, now_ns: u64) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
+        // An orphan's reaper is another one, who may still write.
+        let ended_first = match process.parent {
+            Parent::Known(parent) => {
+                self.processes.get(&parent).is_some_and(|p| p.reaped.is_some() && process.end_ns <= p.end_ns)
+            }
+            Parent::Launcher | Parent::Unknown => false,
+        };
         match (process.gone_ns, process.end_ns, process.host_pid) {
-            (Some(gone), ..) => self.is_reaped(process.parent) || now_ns.saturating_sub(gone) >= GRACE_NS,
-            (None, Some(end), None) => now_ns.saturating_sub(end) >= UNSEEN_GRACE_NS,
+            (Some(gone), ..) => ended_first || now_ns.saturating_sub(gone) >= GRACE_NS,
+            (None, Some(end), None) => ended_first || now_ns.saturating_sub(end) >= UNSEEN_GRACE_NS,
             _ => false,
         }
     }
@@ -127,7 +134,7 @@ impl Tree {
     fn settle_one(&mut self, id: ProcessId, now_ns: u64) {
         let Some(process) = self.processes.remove(&id) else { return };
         let own = process.own(self.frame.tick_us);
-        self.remember(&process);
+        self.remember(&process, now_ns);
         self.charge_parent(&process, &own);
         if process.autoreaped() {
             self.autoreaped += process.unreaped_count;
@@ -158,7 +165,7 @@ impl Tree {
     }
 
     /// Its children may still name it, and its reaper may still tell of it.
-    fn remember(&mut self, process: &Process) {
+    fn remember(&mut self, process: &Process, now_ns: u64) {
         if self.departed.len() >= DEPARTED_KEPT {
             self.departed.pop_front();
         }
@@ -167,6 +174,7 @@ impl Tree {
             id: process.id,
             command: process.command.clone(),
             awaits_reaping: process.reaped.is_none(),
+            settled_ns: now_ns,
         });
     }
 

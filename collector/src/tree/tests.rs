@@ -251,7 +251,6 @@ fn ignored_sigchld_is_told_and_charges_nobody() {
 }
 
 #[test]
-#[ignore = "Process::own takes the autoreaped off a REAPED that never held them"]
 fn a_killed_parent_that_ignored_sigchld_keeps_what_its_clock_said() {
     // The autoreaped never enter any wait accounting: there is nothing to take off.
     let mut run = Run::new();
@@ -381,7 +380,6 @@ fn orphans_are_reaped_by_the_subreaper_and_an_unknown_one_is_found_by_it() {
 }
 
 #[test]
-#[ignore = "is_over takes an orphan whose reaper has not yet written for one that its parent waited for"]
 fn an_orphan_that_just_left_proc_is_not_settled_before_its_reaper_could_tell() {
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(102, 1, 0).reaped(MAIN, 102, 1).settle(&[102]);
@@ -419,7 +417,6 @@ fn a_silent_parent_adopts_those_that_named_it() {
 }
 
 #[test]
-#[ignore = "found_in_proc does not adopt"]
 fn a_silent_parent_that_a_scan_finds_adopts_those_that_named_it() {
     // A static program (102) starts a dynamic one at once, and a scan finds it a moment later.
     let mut run = Run::new();
@@ -483,7 +480,6 @@ fn a_scan_tells_the_pid_outside_of_a_process_inside() {
 }
 
 #[test]
-#[ignore = "is_over waits 2 s where its parent is settled at once"]
 fn the_child_of_system_in_a_pid_namespace_is_counted_once() {
     let mut run = Run::new();
     run.start(102, MAIN).inside(INSIDE, |run| {
@@ -494,7 +490,6 @@ fn the_child_of_system_in_a_pid_namespace_is_counted_once() {
 }
 
 #[test]
-#[ignore = "nothing ends the others of the namespace"]
 fn a_pid_namespace_ends_with_its_init() {
     // The kernel kills all that is left in it; nobody says so.
     let mut run = Run::new();
@@ -518,7 +513,6 @@ fn the_launchers_word_makes_the_first_process_main() {
 }
 
 #[test]
-#[ignore = "set_main makes a second one"]
 fn a_silent_main_that_was_reaped_before_the_launchers_word_is_one_process() {
     let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 5 * MS, pid_ns: HERE };
     run.reaped(LAUNCHER, MAIN, 5).settle(&[MAIN]).tree.set_main(MAIN, T0 + MS, "static");
@@ -534,7 +528,6 @@ fn a_late_reaping_is_of_the_one_that_was_settled() {
 }
 
 #[test]
-#[ignore = "forget_unreaped never forgets by time"]
 fn a_pid_that_comes_again_much_later_is_another_process() {
     let mut run = Run::new();
     run.start(102, MAIN).exit(102, 5, 0).settle(&[102]).later(200).settle(&[102]);
@@ -619,7 +612,6 @@ fn a_silent_childs_peak_is_exact_only_above_its_parents() {
 }
 
 #[test]
-#[ignore = "peak_of_last_image: a REAPED that equals the baseline counts as exact"]
 fn a_fork_child_that_became_a_static_program_does_not_have_its_parents_peak() {
     // ru_maxrss survives exec: it is what the fork child had of its parent's, and says nothing of the program.
     let mut run = Run::new();
@@ -807,7 +799,6 @@ fn garbage_in_any_order_is_counted_and_bounded() {
 }
 
 #[test]
-#[ignore = "sums of hostile numbers overflow: Process::autoreaped, peak_of_last_image, Tree::counted_cpu_ns"]
 fn numbers_of_any_size_saturate() {
     for seed in 1..=4 {
         assert!(garbage(seed, true).len() > 1000);

@@ -4,6 +4,8 @@
 //! it; who was there in part only counts for exactly that time, with its exact peak if it ended. So a process that
 //! no sample saw is not lost, and nothing is counted at a time when it did not exist.
 
+use std::collections::HashSet;
+
 use crate::report::model::Holder;
 use crate::sampler::memory::Sums;
 use crate::sampler::{Record, Sample};
@@ -108,8 +110,8 @@ impl Level {
     }
 }
 
-fn positive(n: impl TryInto<u64>) -> u64 {
-    n.try_into().unwrap_or(0)
+fn positive(n: impl Into<i128>) -> u64 {
+    n.into().clamp(0, u64::MAX.into()) as u64
 }
 
 impl RamUsage {
@@ -182,18 +184,22 @@ impl RamUsage {
             let Some(life) = sample.lives.get(number) else { continue };
             level.step(life, sign);
             if sign > 0 {
-                self.take_level(tree, sample, &level, at);
+                self.take_level(sample, &level, at);
             }
+        }
+        // Who held it is asked once: a storm of starting processes sets a new peak with each of them.
+        if let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) {
+            peak.holders = holders_at(tree, sample, peak.at_ns);
         }
     }
 
-    fn take_level(&mut self, tree: &Tree, sample: &Sample, level: &Level, at_ns: u64) {
+    fn take_level(&mut self, sample: &Sample, level: &Level, at_ns: u64) {
         let (main, descendants) = (positive(level.main), positive(level.descendants));
-        let combined = main + descendants;
+        let combined = main.saturating_add(descendants);
         // The split of a memory that no sample saw is not known; what is certain of the steady part stays certain.
         let steady = &sample.steady;
         let shared = steady.descendants.saturating_sub(steady.descendants_private);
-        self.main.raise(main, main.min(steady.main_private + main.saturating_sub(steady.main)));
+        self.main.raise(main, main.min(steady.main_private.saturating_add(main.saturating_sub(steady.main))));
         self.descendants.raise(descendants, descendants.saturating_sub(shared));
         let all_shared = steady.combined().saturating_sub(steady.combined_private());
         self.combined.raise(combined, combined.saturating_sub(all_shared));
@@ -203,8 +209,7 @@ impl RamUsage {
         self.descendants_threads = self.descendants_threads.max(positive(level.descendants_threads));
         self.combined_threads = self.combined_threads.max(threads);
         if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
-            let holders = holders_at(tree, sample, at_ns);
-            self.peak = Some(PeakMoment { at_ns, combined, holders });
+            self.peak = Some(PeakMoment { at_ns, combined, holders: Vec::new() });
         }
     }
 
@@ -253,14 +258,21 @@ fn holders_now(tree: &Tree, sample: &Sample) -> Vec<Holder> {
 /// Those of the sample, less those that started later, and those that lived at that time.
 fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
     let mut holders = live_holders(tree, sample);
-    for life in sample.lives.iter().filter(|life| life.bytes > 0) {
-        holders.retain(|holder| holder.pid != life.pid);
-    }
+    // Whoever lived all through the window keeps its share; what it had on top is a life.
+    let in_part: HashSet<u32> = sample.lives.iter().filter(|l| l.is_process).map(|l| l.pid).collect();
+    holders.retain(|holder| !in_part.contains(&holder.pid));
     let there = sample.lives.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
-    holders.extend(there.map(|life| Holder {
-        pid: life.pid,
-        command: life.command.to_string(),
-        rss_bytes: life.bytes,
-    }));
+    let mut there: Vec<&Life> = there.filter(|life| life.bytes > 0).collect();
+    there.sort_unstable_by_key(|life| std::cmp::Reverse(life.bytes));
+    for life in there.into_iter().take(HOLDERS) {
+        match holders.iter_mut().find(|holder| holder.pid == life.pid) {
+            Some(holder) => holder.rss_bytes = holder.rss_bytes.saturating_add(life.bytes),
+            None => holders.push(Holder {
+                pid: life.pid,
+                command: life.command.to_string(),
+                rss_bytes: life.bytes,
+            }),
+        }
+    }
     largest(holders)
 }

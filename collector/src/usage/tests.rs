@@ -175,7 +175,6 @@ fn a_peak_names_those_who_held_it_and_the_largest_only() {
 }
 
 #[test]
-#[ignore = "holders_at replaces the steady share of a process by its spike alone"]
 fn a_spike_of_a_steady_process_is_held_on_top_of_its_share() {
     let tree = tree();
     let mut sample = Sample { holders: vec![(400 * MB, main_id(&tree))], ..window() };
@@ -190,7 +189,6 @@ fn a_spike_of_a_steady_process_is_held_on_top_of_its_share() {
 }
 
 #[test]
-#[ignore = "take_level adds hostile sizes without saturating, and takes what is too large for 0"]
 fn claimed_sizes_saturate() {
     let huge = |pid| {
         let life = memory(11, 12, 0);
