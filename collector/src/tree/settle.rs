@@ -68,7 +68,7 @@ impl Tree {
             let is_orphan = !process.spoke && self.is_reaped(process.parent);
             let dead_ns = process.seen_dead_ns.or_else(|| {
                 let is_gone = is_orphan && process.host_pid.is_some_and(&mut is_gone);
-                is_gone.then_some(complete_ns)
+                is_gone.then_some(self.end_of(process.parent).unwrap_or(complete_ns).min(complete_ns))
             });
             if let Some(dead_ns) = dead_ns.filter(|dead_ns| *dead_ns <= complete_ns) {
                 self.end(id, dead_ns);
@@ -93,6 +93,11 @@ impl Tree {
             self.settle_one(id, now_ns);
         }
         self.ended.retain(|id| self.processes.contains_key(id));
+    }
+
+    fn end_of(&self, parent: Parent) -> Option<u64> {
+        let Parent::Known(parent) = parent else { return None };
+        self.processes.get(&parent)?.end_ns
     }
 
     fn is_reaped(&self, parent: Parent) -> bool {
