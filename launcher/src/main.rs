@@ -160,6 +160,8 @@ fn run(options: &Options) -> ExitCode {
 /// Tracking fails open: the command runs all the same.
 fn untracked(options: &Options, world: &World, error: &anyhow::Error) -> ExitCode {
     eprintln!("gpu-track-run: the command runs untracked: {error}");
+    // What our own attempt raised (SIGXFSZ under a file size limit) is not the command's.
+    signals::discard_pending(&signals::all());
     not_executed(options, &spawn::become_command(&options.command, world))
 }
 
