@@ -28,9 +28,15 @@ pub struct Layers {
 pub struct Config {
     /// The launcher's pid, in the collector's pid namespace.
     pub launcher_pid: u32,
+    /// Inode of the launcher's (and the collector's) pid namespace.
+    pub pid_ns: u32,
+    /// How many collectors of this run were killed before this one.
+    pub restarts: u32,
     /// The command and its arguments (bytes that aren't UTF-8 replaced).
     pub command: Vec<String>,
-    /// When the session began, nanoseconds since the epoch.
+    /// When the session began, CLOCK_MONOTONIC, nanoseconds.
+    pub started_monotonic_ns: u64,
+    /// When that was, nanoseconds since the epoch.
     pub started_realtime_ns: u64,
     /// Sampling interval, nanoseconds.
     pub interval_ns: u64,

@@ -7,11 +7,14 @@
 //!     -> usage (maxima, means, sums) -> report (pure functions)
 //! ```
 //!
-//! `session` runs the rooms; `segment` is the shared memory, `proc_fs` and `pidfd` are the ways to the kernel.
+//! `session` runs the rooms; `account` is what the run has come to so far, `state` keeps it for the next collector should
+//! this one be killed. `segment` is the shared memory, `proc_fs` and `pidfd` are the ways to the kernel.
 
+pub mod account;
 pub mod clock;
 pub mod config;
 pub mod discovery;
+pub mod keeper;
 pub mod pidfd;
 pub mod priority;
 pub mod proc_fs;
@@ -19,5 +22,6 @@ pub mod report;
 pub mod sampler;
 pub mod segment;
 pub mod session;
+pub mod state;
 pub mod tree;
 pub mod usage;

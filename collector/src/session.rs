@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,19 +14,21 @@ use gpu_track_abi::sample::Sample as LiveSample;
 use rustix::process::{Resource, Rlimit};
 use thiserror::Error;
 
+use crate::account::{Account, Damage};
 use crate::clock;
 use crate::config::{Config, Message};
 use crate::discovery::pump::Pump;
 use crate::discovery::scan::Scanner;
-use crate::pidfd;
+use crate::keeper::Keeper;
 use crate::priority;
 use crate::proc_fs::ProcRoot;
-use crate::report::build::{self, Ending, Facts, Trouble};
+use crate::report::build::{self, Ending, Facts};
 use crate::report::write::{Output, render, write_atomically};
 use crate::sampler::Sampler;
 use crate::segment::{Segment, SegmentError};
-use crate::tree::{Frame, Tree};
-use crate::usage::{CpuUsage, RamUsage, Totals};
+use crate::state::StateFile;
+use crate::tree::Frame;
+use crate::usage::CpuUsage;
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
@@ -90,29 +92,44 @@ impl Messages {
     }
 }
 
-/// Serve one session on the segment that `segment` is open on and that was created at `path`: read the configuration
-/// from `pipe`, then work until the command has ended.
+/// What the launcher hands to every collector of a run.
+#[derive(Debug)]
+pub struct Inheritance {
+    /// Where the configuration and the messages come from.
+    pub pipe: OwnedFd,
+    /// The segment's file.
+    pub segment: OwnedFd,
+    /// The state file.
+    pub state: OwnedFd,
+    /// The segment's name.
+    pub segment_path: PathBuf,
+    /// The state file's name.
+    pub state_path: PathBuf,
+}
+
+/// Serve one session: read the configuration, go on from what an earlier collector left, and work until the command
+/// has ended.
 ///
 /// # Errors
 /// If there is no configuration or segment to work with, or the report can't be written.
-pub fn serve(pipe: OwnedFd, segment: OwnedFd, path: &Path) -> Result<(), SessionError> {
-    // Neither is for children; there are none, but a library may one day think otherwise.
-    for fd in [&pipe, &segment] {
+pub fn serve(from: Inheritance) -> Result<(), SessionError> {
+    // They are not for children; there are none, but a library may one day think otherwise.
+    for fd in [&from.pipe, &from.segment, &from.state] {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
     }
-    let mut messages = Messages { pipe: pipe.into(), buffer: Vec::new(), is_closed: false };
+    let mut messages = Messages { pipe: from.pipe.into(), buffer: Vec::new(), is_closed: false };
     let Some(line) = messages.line()? else {
         // The launcher was killed before it could say anything: leave nothing behind.
-        let _ = std::fs::remove_file(path);
+        let _ = std::fs::remove_file(from.segment_path);
+        let _ = std::fs::remove_file(from.state_path);
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     };
     let config: Config = serde_json::from_slice(&line)?;
     rustix::io::ioctl_fionbio(&messages.pipe, true).map_err(io::Error::from)?;
     raise_fd_limit();
-    let segment = Arc::new(Segment::from_file(path, segment)?);
-    let pump = Pump::start(Arc::clone(&segment), std::thread::current())?;
-    priority::prefer_short_slices();
-    let mut session = Session::new(config, segment, pump);
+    let segment = Arc::new(Segment::from_file(&from.segment_path, from.segment)?);
+    let state = Arc::new(StateFile::from_file(&from.state_path, from.state)?);
+    let mut session = Session::new(config, segment, state)?;
     session.work(&mut messages)?;
     if session.is_cancelled { Ok(()) } else { session.finish() }
 }
@@ -130,59 +147,61 @@ struct Session {
     segment: Arc<Segment>,
     root: ProcRoot,
     pump: Pump,
-    tree: Tree,
     scanner: Scanner,
     sampler: Sampler,
-    ram: RamUsage,
-    cpu: CpuUsage,
-    totals: Totals,
+    account: Account,
+    keeper: Keeper,
     facts: Facts,
-    start_ns: u64,
+    /// What was wrong with the records that earlier collectors read.
+    damage_before: Damage,
     next_tick_ns: u64,
     system_at_ns: u64,
     interim_at_ns: u64,
     status: Option<i32>,
     ending: Option<Ending>,
-    is_unlinked: bool,
     is_cancelled: bool,
 }
 
 impl Session {
-    fn new(config: Config, segment: Arc<Segment>, pump: Pump) -> Self {
+    fn new(config: Config, segment: Arc<Segment>, state: Arc<StateFile>) -> io::Result<Self> {
         let root = ProcRoot::default();
-        let header = segment.header();
         let ticks_per_second = rustix::param::clock_ticks_per_second();
-        let frame = Frame {
-            launcher_pid: config.launcher_pid,
-            pid_ns: header.launcher_pid_ns,
-            session_monotonic_ns: header.created_monotonic_ns,
-            session_realtime_ns: header.created_realtime_ns,
-            page: rustix::param::page_size() as u64,
-            tick_us: 1_000_000 / ticks_per_second.max(1),
-        };
-        let start_ns = header.created_monotonic_ns;
         let facts = Facts::of_this_machine(&root);
-        Self {
+        let start_ns = config.started_monotonic_ns;
+        let new = || {
+            let frame = Frame {
+                launcher_pid: config.launcher_pid,
+                pid_ns: config.pid_ns,
+                session_monotonic_ns: start_ns,
+                session_realtime_ns: config.started_realtime_ns,
+                page: rustix::param::page_size() as u64,
+                tick_us: 1_000_000 / ticks_per_second.max(1),
+            };
+            Account::new(frame, CpuUsage::new(config.interval_ns, facts.host.cores, start_ns))
+        };
+        let now_ns = clock::monotonic_ns();
+        let (keeper, account) = Keeper::resume(state, &segment, config.restarts > 0, now_ns, new);
+        let pump =
+            Pump::start(Arc::clone(&segment), keeper.state(), account.records, std::thread::current())?;
+        priority::prefer_short_slices();
+        Ok(Self {
             scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), ticks_per_second),
-            sampler: Sampler::new(root.clone(), start_ns),
-            cpu: CpuUsage::new(config.interval_ns, facts.host.cores, start_ns),
-            tree: Tree::new(frame),
+            sampler: Sampler::new(root.clone(), account.sampled_ns),
+            damage_before: account.damage,
+            account,
+            keeper,
             pump,
-            ram: RamUsage::default(),
-            totals: Totals::default(),
             next_tick_ns: start_ns,
             system_at_ns: 0,
-            interim_at_ns: start_ns + FIRST_INTERIM_NS,
+            interim_at_ns: start_ns.saturating_add(FIRST_INTERIM_NS),
             status: None,
             ending: None,
-            is_unlinked: false,
             is_cancelled: false,
             root,
             facts,
-            start_ns,
             config,
             segment,
-        }
+        })
     }
 
     fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
@@ -193,15 +212,16 @@ impl Session {
                 self.pump.freshen();
             }
             let complete_ns = self.drain();
-            self.settle(complete_ns);
+            self.account.settle(clock::monotonic_ns(), complete_ns);
             let now_ns = clock::monotonic_ns();
-            if is_tick || self.tree.lives_waiting() > MAX_LIVES {
+            if is_tick || self.account.tree.lives_waiting() > MAX_LIVES {
                 self.sample(now_ns);
             }
+            self.keeper.keep(&self.account, is_tick);
             let launcher_is_gone = messages.is_closed && self.ending.is_none();
             if self.ending.is_some()
                 || self.is_cancelled
-                || (launcher_is_gone && is_tick && self.tree.alive().is_empty())
+                || (launcher_is_gone && is_tick && self.account.tree.alive().is_empty())
             {
                 return Ok(());
             }
@@ -222,8 +242,8 @@ impl Session {
                 Message::Started { pid, monotonic_ns } => {
                     let program = self.config.command.first().map_or("", String::as_str);
                     let name = program.rsplit('/').next().unwrap_or(program).to_owned();
-                    self.start_ns = monotonic_ns;
-                    self.tree.set_main(pid, monotonic_ns, &name);
+                    self.account.start_ns = monotonic_ns;
+                    self.account.tree.set_main(pid, monotonic_ns, &name);
                 }
                 Message::Cancelled => self.is_cancelled = true,
                 Message::Ended { status, monotonic_ns, children_cpu_us } => {
@@ -238,32 +258,28 @@ impl Session {
     /// Take in what the pump has read. Gives the time up to which that is all that was written.
     fn drain(&mut self) -> u64 {
         let (records, complete_ns) = self.pump.take();
-        let now_ns = clock::monotonic_ns();
-        for (origin, event) in &records {
-            self.tree.apply(origin, event, now_ns);
-        }
+        self.account.apply(&records, clock::monotonic_ns());
+        self.account.damage = self.damage_before.plus(self.pump.damage());
         complete_ns
     }
 
     fn sample(&mut self, now_ns: u64) {
         if self.config.layers.scan {
-            self.scanner.scan(&mut self.tree, Duration::from_nanos(self.config.interval_ns));
+            self.scanner.scan(&mut self.account.tree, Duration::from_nanos(self.config.interval_ns));
         }
-        let sample = self.sampler.sample(&mut self.tree, now_ns, self.ram.record());
-        self.ram.add(&self.tree, &sample);
-        self.cpu.add(&sample);
+        let account = &mut self.account;
+        let sample = self.sampler.sample(&mut account.tree, now_ns, account.ram.record());
+        account.add(&sample);
         if now_ns.saturating_sub(self.system_at_ns) >= SYSTEM_NS || self.ending.is_some() {
             self.system_at_ns = now_ns;
-            self.facts.read_system(&self.root, now_ns, &mut self.cpu);
-            self.is_unlinked |= !self.segment.is_linked();
+            self.read_system(now_ns);
         }
-        let cpu_us = crate::tree::process::cpu_us(&self.totals.own);
         self.segment.push_sample(LiveSample {
             monotonic_ns: now_ns,
             main_bytes: sample.now.main,
             descendants_bytes: sample.now.descendants,
             combined_bytes: sample.now.combined(),
-            cpu_ns: cpu_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns()),
+            cpu_ns: self.account.cpu_ns(),
             processes: sample.now.processes,
             threads: sample.now.main_threads + sample.now.descendants_threads,
         });
@@ -276,50 +292,42 @@ impl Session {
         }
     }
 
-    fn settle(&mut self, complete_ns: u64) {
-        self.tree.settle(clock::monotonic_ns(), complete_ns, pidfd::is_gone);
-        for process in self.tree.take_settled() {
-            self.totals.add(&process);
+    /// The machine's own figures, and the state of the segment's name.
+    fn read_system(&mut self, now_ns: u64) {
+        let account = &mut self.account;
+        if let Some((used, _)) = self.root.system_memory() {
+            account.ram.system = account.ram.system.max(Some(used));
         }
+        if let Some(system) = self.root.system_cpu() {
+            account.cpu.add_system(now_ns, system.busy_ticks, self.facts.ticks_per_second);
+        }
+        // An earlier collector that had begun to finish took the name away itself.
+        account.is_unlinked |= self.segment.is_open() && !self.segment.named().is_linked();
     }
 
     /// The report as it would be if the run ended now, for the case that everything is killed at once.
     fn write_interim(&mut self, now_ns: u64) {
-        let age = now_ns.saturating_sub(self.start_ns);
+        let age = now_ns.saturating_sub(self.account.start_ns);
         self.interim_at_ns = now_ns + age.min(LONGEST_INTERIM_NS);
         let Output::File(path) = &self.config.output else { return };
-        let mut tree = self.tree.clone();
-        tree.settle_all(now_ns);
-        let mut totals = self.totals.clone();
-        for process in tree.take_settled() {
-            totals.add(&process);
-        }
-        let report = build::report(&build::Inputs { totals: &totals, at_ns: now_ns, ..self.inputs(&tree) });
+        let mut account = self.account.clone();
+        account.settle_all(now_ns);
+        let report = build::report(&build::Inputs { at_ns: now_ns, ..self.inputs(&account) });
         // A report-so-far that can't be written is no trouble yet; the final one says so.
         let _ = write_atomically(path, render(&report, &self.config.style).as_bytes());
     }
 
-    fn inputs<'a>(&'a self, tree: &'a Tree) -> build::Inputs<'a> {
-        let (damaged_events, is_untrusted) = self.pump.damage();
+    fn inputs<'a>(&'a self, account: &'a Account) -> build::Inputs<'a> {
         build::Inputs {
             config: &self.config,
             facts: &self.facts,
-            tree,
-            totals: &self.totals,
-            ram: &self.ram,
-            cpu: &self.cpu,
-            start_ns: self.start_ns,
+            account,
             at_ns: 0,
             status: self.status,
             ending: self.ending,
             is_finished: false,
-            trouble: Trouble {
-                dropped_events: self.segment.ring().dropped(),
-                damaged_events,
-                is_untrusted,
-                is_cut_short: self.segment.is_lost(),
-                is_unlinked: self.is_unlinked,
-            },
+            dropped_events: self.segment.ring().dropped(),
+            is_cut_short: self.segment.is_lost(),
         }
     }
 
@@ -329,33 +337,32 @@ impl Session {
         let now_ns = clock::monotonic_ns();
         self.sample(now_ns);
         let end_ns = self.ending.map_or(now_ns, |ending| ending.at_ns);
-        self.cpu.finish(end_ns);
+        self.account.cpu.finish(end_ns);
         self.note_survivors();
         self.segment.close();
         // Nobody needs the name any more, and nothing may be left behind.
-        let _ = self.segment.unlink();
+        let _ = self.segment.named().unlink();
         // The last words of those that the sample found dead.
         self.pump.flush();
         let complete_ns = self.drain();
-        self.settle(complete_ns);
-        self.tree.settle_all(now_ns);
-        for process in self.tree.take_settled() {
-            self.totals.add(&process);
+        self.account.settle(clock::monotonic_ns(), complete_ns);
+        self.account.settle_all(now_ns);
+        if let Some(peak) = self.account.totals.main_peak {
+            self.account.ram.raise_main(peak);
         }
-        if let Some(peak) = self.totals.main_peak {
-            self.ram.raise_main(peak);
-        }
-        let report =
-            build::report(&build::Inputs { at_ns: end_ns, is_finished: true, ..self.inputs(&self.tree) });
-        self.write(&render(&report, &self.config.style))
+        let inputs = self.inputs(&self.account);
+        let report = build::report(&build::Inputs { at_ns: end_ns, is_finished: true, ..inputs });
+        let written = self.write(&render(&report, &self.config.style));
+        let _ = self.keeper.state().named().unlink();
+        written
     }
 
     /// Block I/O of those that live on; it can't be learnt later.
     fn note_survivors(&mut self) {
-        for id in self.tree.alive().to_vec() {
-            let Some(pid) = self.tree.get(id).and_then(|process| process.host_pid) else { continue };
+        for id in self.account.tree.alive().to_vec() {
+            let Some(pid) = self.account.tree.get(id).and_then(|process| process.host_pid) else { continue };
             let blocks = self.root.io_bytes(pid).map(|(read, written)| (read / 512, written / 512));
-            if let Some(process) = self.tree.get_mut(id) {
+            if let Some(process) = self.account.tree.get_mut(id) {
                 process.observed.blocks = blocks;
             }
         }

@@ -31,6 +31,7 @@ pub const FLAG_IMAGE: u8 = 16;
 
 /// What getrusage(2) and wait4(2) say of a process, or of its waited-for children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Usage {
     /// User CPU time, microseconds.
     pub user_us: u64,

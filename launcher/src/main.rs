@@ -18,11 +18,11 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use gpu_track_collector::clock;
 use gpu_track_collector::config::Message;
+use gpu_track_collector::session::Inheritance;
 
 use crate::cli::{Options, Refusal, Request};
 use crate::spawn::World;
@@ -32,11 +32,14 @@ use crate::tracking::{COLLECTOR_NAME, Session};
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let fd = |arg: &OsString| arg.to_str().and_then(|fd| fd.parse().ok());
-    if let [name, pipe, segment, path] = args.as_slice()
+    if let [name, pipe, segment, state, segment_path, state_path] = args.as_slice()
         && name == COLLECTOR_NAME
-        && let (Some(pipe), Some(segment)) = (fd(pipe), fd(segment))
+        && let (Some(pipe), Some(segment), Some(state)) = (fd(pipe), fd(segment), fd(state))
     {
-        return collect(pipe, segment, path.as_ref());
+        // SAFETY: the launcher opened these descriptors for us, and nobody else in this process uses them.
+        let [pipe, segment, state] = unsafe { [pipe, segment, state].map(|fd| OwnedFd::from_raw_fd(fd)) };
+        let (segment_path, state_path) = (segment_path.into(), state_path.into());
+        return collect(Inheritance { pipe, segment, state, segment_path, state_path });
     }
     match cli::parse(args.into_iter()) {
         Ok(Request::Print(text)) => print(&text),
@@ -58,7 +61,7 @@ fn print(text: &str) -> ExitCode {
 }
 
 /// The collector's life.
-fn collect(pipe: i32, segment: i32, path: &Path) -> ExitCode {
+fn collect(inheritance: Inheritance) -> ExitCode {
     // It ends by itself when the command has ended. What a batch system or a user sends to all processes at the end
     // of a job must not cost the report.
     for signal in [
@@ -71,13 +74,12 @@ fn collect(pipe: i32, segment: i32, path: &Path) -> ExitCode {
         libc::SIGUSR1,
         libc::SIGUSR2,
         libc::SIGXCPU,
+        libc::SIGXFSZ,
     ] {
         signals::set_ignored(signal, true);
     }
-    // SAFETY: the launcher opened these descriptors for us, and nobody else in this process uses them.
-    let (pipe, segment) = unsafe { (OwnedFd::from_raw_fd(pipe), OwnedFd::from_raw_fd(segment)) };
     rustix::thread::set_name(c"gpu-track-coll").ok();
-    match gpu_track_collector::session::serve(pipe, segment, path) {
+    match gpu_track_collector::session::serve(inheritance) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gpu-track-run: {error}");
@@ -136,18 +138,8 @@ fn run(options: &Options) -> ExitCode {
             };
         }
     };
-    // A collector that is gone already shows as a child that ended.
-    let _ = collector.send(&Message::Started { pid: main_pid, monotonic_ns: started_ns });
-    let before_us = children_before.user_us + children_before.system_us;
-    let supervisor = Supervisor::new(
-        session,
-        Some(collector),
-        main_pid,
-        options.wait_all,
-        signals,
-        before_us,
-        options.disable_logs,
-    );
+    let supervisor =
+        Supervisor::new(session, collector, main_pid, started_ns, options, signals, children_before);
     match supervisor.run() {
         Ok(status) => end_as(status),
         Err(error) => {

@@ -4,19 +4,29 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use gpu_track_abi::record::Usage;
 use gpu_track_collector::clock;
 use gpu_track_collector::config::Message;
 use gpu_track_collector::proc_fs::ProcRoot;
 
+use crate::cli::Options;
 use crate::reap::{self, Reaped};
 use crate::signals::{self, Arrived, SignalSet};
 use crate::tracking::{Collector, Session, children_usage};
+
+/// A collector that lives shorter than this was not killed by chance.
+const SHORT_LIFE_NS: u64 = 20_000_000;
+/// So many of those in a row, and there is no other.
+const MOST_SHORT_LIVES: u32 = 100;
 
 /// A running command and those who watch it.
 pub struct Supervisor {
     session: Session,
     collector: Option<Collector>,
+    short_lives: u32,
     main_pid: u32,
+    /// What a collector is to know, besides its configuration.
+    told: Vec<Message>,
     wait_all: bool,
     signals: SignalSet,
     /// CPU time of children that we had before the run (it survives exec) or that are not the command's.
@@ -24,22 +34,42 @@ pub struct Supervisor {
     is_quiet: bool,
 }
 
-fn cpu_us(usage: &gpu_track_abi::record::Usage) -> u64 {
+fn cpu_us(usage: &Usage) -> u64 {
     usage.user_us + usage.system_us
 }
 
 impl Supervisor {
-    /// Watch over a command that was just started.
+    /// Watch over a command that was started just after `started_ns` (CLOCK_MONOTONIC, nanoseconds).
     pub fn new(
         session: Session,
-        collector: Option<Collector>,
+        collector: Collector,
         main_pid: u32,
-        wait_all: bool,
+        started_ns: u64,
+        options: &Options,
         signals: SignalSet,
-        children_before_us: u64,
-        is_quiet: bool,
+        children_before: Usage,
     ) -> Self {
-        Self { session, collector, main_pid, wait_all, signals, foreign_cpu_us: children_before_us, is_quiet }
+        let mut supervisor = Self {
+            session,
+            collector: Some(collector),
+            short_lives: 0,
+            main_pid,
+            told: Vec::new(),
+            wait_all: options.wait_all,
+            signals,
+            foreign_cpu_us: cpu_us(&children_before),
+            is_quiet: options.disable_logs,
+        };
+        supervisor.tell(Message::Started { pid: main_pid, monotonic_ns: started_ns });
+        supervisor
+    }
+
+    /// Tell the collector, and any that comes after it. One that is gone already shows as a child that ended.
+    fn tell(&mut self, message: Message) {
+        self.told.push(message);
+        if let Some(collector) = &mut self.collector {
+            let _ = collector.send(&message);
+        }
     }
 
     /// Until the command has ended; gives its wait status.
@@ -67,15 +97,44 @@ impl Supervisor {
             }
             return;
         }
-        if self.collector.as_ref().is_some_and(|collector| collector.pid == reaped.pid) {
+        if self.is_collector(reaped) {
             self.foreign_cpu_us += cpu_us(&reaped.usage);
-            self.collector = None;
-            self.say("the collector ended before the command did; there will be no report");
+            self.collector_ended(reaped.status);
             return;
         }
         self.session.record(reaped, is_main);
         if is_main {
             *status = Some(reaped.status);
+        }
+    }
+
+    fn is_collector(&self, reaped: &Reaped) -> bool {
+        self.collector.as_ref().is_some_and(|collector| collector.pid == reaped.pid)
+    }
+
+    /// Who was killed is replaced. Who ended without that has done its work, or has said why it can't.
+    fn collector_ended(&mut self, status: i32) {
+        let Some(ended) = self.collector.take() else { return };
+        if !libc::WIFSIGNALED(status) {
+            return;
+        }
+        let is_short = clock::monotonic_ns().saturating_sub(ended.started_ns) < SHORT_LIFE_NS;
+        self.short_lives = if is_short { self.short_lives + 1 } else { 0 };
+        if self.short_lives >= MOST_SHORT_LIVES {
+            let signal = libc::WTERMSIG(status);
+            self.say(&format!(
+                "the collector is ended by signal {signal} again and again; there is no report"
+            ));
+            return;
+        }
+        match self.session.replace_collector() {
+            Ok(mut another) => {
+                for message in &self.told {
+                    let _ = another.send(message);
+                }
+                self.collector = Some(another);
+            }
+            Err(error) => self.say(&format!("the collector was killed; there is no report: {error}")),
         }
     }
 
@@ -112,46 +171,33 @@ impl Supervisor {
 
     /// Tell the collector, and wait for the report.
     fn finish(&mut self, status: i32) -> io::Result<()> {
-        let ended = Message::Ended {
+        self.tell(Message::Ended {
             status,
             monotonic_ns: clock::monotonic_ns(),
             children_cpu_us: cpu_us(&children_usage()).saturating_sub(self.foreign_cpu_us),
-        };
-        if let Some(collector) = &mut self.collector {
-            let sent = collector.send(&ended);
-            let pid = collector.pid;
-            self.session.wake_collector();
-            if let Err(error) = sent {
-                self.say(&format!("the collector does not listen: {error}"));
-            }
-            self.wait_for_report(pid)?;
-        }
+        });
+        self.session.wake_collector();
+        self.wait_for_report()?;
         self.session.clean_up();
         Ok(())
     }
 
-    fn wait_for_report(&self, pid: u32) -> io::Result<()> {
+    fn wait_for_report(&mut self) -> io::Result<()> {
         // What ended the command was sent to us too (Ctrl-C): it is not meant for the report.
         signals::discard_pending(&self.signals);
         let mut impatient = 0;
         loop {
             while let Some(reaped) = reap::next() {
-                if reaped.pid == pid {
-                    if libc::WIFSIGNALED(reaped.status) {
-                        self.say(&format!(
-                            "the collector was ended by signal {}; there is no report",
-                            libc::WTERMSIG(reaped.status)
-                        ));
-                    }
-                    return Ok(());
+                if self.is_collector(&reaped) {
+                    self.collector_ended(reaped.status);
                 }
             }
-            let arrived = signals::wait(&self.signals)?;
             // Who asks twice has waited long enough; the collector goes on by itself.
-            impatient += i32::from(matches!(arrived.signal, libc::SIGINT | libc::SIGTERM | libc::SIGQUIT));
-            if impatient >= 2 {
+            if self.collector.is_none() || impatient >= 2 {
                 return Ok(());
             }
+            let arrived = signals::wait(&self.signals)?;
+            impatient += i32::from(matches!(arrived.signal, libc::SIGINT | libc::SIGTERM | libc::SIGQUIT));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,9 @@ use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS, SHIM_PREFIX};
 use gpu_track_collector::config::{Config, Message};
 use gpu_track_collector::report::write::Output;
+use gpu_track_collector::segment::named::NamedFile;
 use gpu_track_collector::segment::{self, FILE_PREFIX, NewSession, Segment, SegmentError};
+use gpu_track_collector::state::StateFile;
 use gpu_track_collector::{clock, pidfd};
 use thiserror::Error;
 
@@ -23,7 +25,7 @@ use crate::reap::Reaped;
 use crate::shim_file::{self, ShimFileError};
 
 /// argv\[0\] of the launcher's executable when it is started as a collector; the arguments are then the descriptors of
-/// the pipe and of the segment, and the segment's path.
+/// the pipe, the segment and the state file, and the names of these two files.
 pub const COLLECTOR_NAME: &str = "gpu-track-collector";
 
 /// Where segments lie.
@@ -35,6 +37,14 @@ pub enum TrackingError {
     /// No shared memory.
     #[error(transparent)]
     Segment(#[from] SegmentError),
+    /// No file for the collector's state.
+    #[error("cannot create {path}: {source}")]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// No shim to preload.
     #[error(transparent)]
     Shim(#[from] ShimFileError),
@@ -46,6 +56,7 @@ pub enum TrackingError {
 /// A session: what the launcher holds of it.
 pub struct Session {
     segment: Segment,
+    state: StateFile,
     origin: Origin,
     config: Config,
     records_all: bool,
@@ -55,6 +66,8 @@ pub struct Session {
 pub struct Collector {
     /// Its pid.
     pub pid: u32,
+    /// CLOCK_MONOTONIC of its start, nanoseconds.
+    pub started_ns: u64,
     pipe: std::fs::File,
 }
 
@@ -82,11 +95,18 @@ impl Session {
             monotonic_ns: clock::monotonic_ns(),
             realtime_ns: clock::realtime_ns(),
         };
-        let path =
-            PathBuf::from(format!("{SEGMENT_DIR}/{FILE_PREFIX}{uid}.{pid}.{:016x}", random.hash_one(1)));
+        let name = format!("{SEGMENT_DIR}/{FILE_PREFIX}{uid}.{pid}.{:016x}", random.hash_one(1));
+        let (path, state_path) = (PathBuf::from(&name), PathBuf::from(name + ".state"));
         let segment = Segment::create(&path, &new)?;
+        let state = StateFile::create(&state_path).map_err(|source| {
+            let _ = segment.named().unlink();
+            TrackingError::State { path: state_path, source }
+        })?;
         let config = Config {
             launcher_pid: pid,
+            pid_ns,
+            restarts: 0,
+            started_monotonic_ns: new.monotonic_ns,
             command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
             started_realtime_ns: new.realtime_ns,
             interval_ns: u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX),
@@ -98,7 +118,7 @@ impl Session {
             warnings: Vec::new(),
         };
         let origin = Origin { pid, pid_ns, ..Origin::default() };
-        Ok(Self { segment, origin, config, records_all: options.layers.wait })
+        Ok(Self { segment, state, origin, config, records_all: options.layers.wait })
     }
 
     /// The command's environment: ours, with the shim and the session added.
@@ -114,7 +134,7 @@ impl Session {
                 "More than {MAX_SESSIONS} runs are nested: the processes of this one are found by looking at /proc only."
             ));
         }
-        let session = joined(&outer, self.segment.path().as_os_str());
+        let session = joined(&outer, self.segment.named().path().as_os_str());
         let preload = value(ENV_PRELOAD);
         let has_shim = preload
             .as_bytes()
@@ -131,14 +151,22 @@ impl Session {
 
     /// Start the collector and tell it what to do.
     pub fn start_collector(&self) -> Result<Collector, TrackingError> {
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .map_err(|error| TrackingError::Collector(error.into()))?;
-        let pid =
-            spawn_collector(&reader, &self.segment, &self.config.output).map_err(TrackingError::Collector)?;
-        let mut collector = Collector { pid, pipe: writer.into() };
-        let config =
-            serde_json::to_string(&self.config).map_err(|error| TrackingError::Collector(error.into()))?;
-        collector.send_line(&config).map_err(TrackingError::Collector)?;
+        self.spawn_collector().map_err(TrackingError::Collector)
+    }
+
+    /// Start another collector, which goes on where the killed one stopped.
+    pub fn replace_collector(&mut self) -> Result<Collector, TrackingError> {
+        self.config.restarts += 1;
+        self.start_collector()
+    }
+
+    fn spawn_collector(&self) -> io::Result<Collector> {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let names = [self.segment.named(), self.state.named()];
+        let fds = [reader.as_raw_fd(), names[0].file().as_raw_fd(), names[1].file().as_raw_fd()];
+        let pid = spawn_collector(fds, names.map(NamedFile::path), &self.config.output)?;
+        let mut collector = Collector { pid, started_ns: clock::monotonic_ns(), pipe: writer.into() };
+        collector.send_line(&serde_json::to_string(&self.config)?)?;
         Ok(collector)
     }
 
@@ -163,7 +191,10 @@ impl Session {
 
     /// Remove what a collector that did its work has removed already.
     pub fn clean_up(&self) {
-        let _ = self.segment.unlink();
+        for file in [self.segment.named(), self.state.named()] {
+            // It is gone, or somebody else's.
+            let _ = file.unlink();
+        }
     }
 }
 
@@ -186,11 +217,10 @@ fn joined(a: &OsStr, b: &OsStr) -> OsString {
 
 /// The same executable again, in a session of its own, so that no signal to the command's group or terminal ends it.
 /// Only the descriptor that the report goes to stays open: a batch system waits for whoever holds a task's stdout.
-fn spawn_collector(pipe: &OwnedFd, segment: &Segment, output: &Output) -> io::Result<u32> {
-    let fds = [pipe.as_raw_fd(), segment.file().as_raw_fd()];
+fn spawn_collector(fds: [RawFd; 3], names: [&Path; 2], output: &Output) -> io::Result<u32> {
     let stdout = if matches!(output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
     let mut command = Command::new("/proc/self/exe");
-    command.arg0(COLLECTOR_NAME).args(fds.map(|fd| fd.to_string())).arg(segment.path());
+    command.arg0(COLLECTOR_NAME).args(fds.map(|fd| fd.to_string())).args(names);
     command.stdin(Stdio::null()).stdout(stdout);
     // SAFETY: all calls are plain system calls; the descriptors are open until the command is spawned.
     unsafe {

@@ -15,7 +15,6 @@ fn collector(mark: &str, launcher: u32) -> Option<u32> {
 }
 
 #[test]
-#[ignore = "not built yet: a killed collector is not replaced (docs/LIMITS.md)"]
 fn a_collector_that_is_killed_is_replaced() {
     let burn = program("burn");
     let script = format!("{burn} 0.5; /bin/true; echo ready; read x; {burn} 0.3; exit 0");
@@ -32,6 +31,31 @@ fn a_collector_that_is_killed_is_replaced() {
     assert_eq!(run.status.code(), Some(0));
     report.assert_all_exact(4);
     report.assert_cpu_between(0.8, 0.1);
+}
+
+#[test]
+fn a_collector_that_is_killed_again_and_again_loses_no_process() {
+    let script = "while read x; do for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; done; exit 0";
+    let mut running =
+        tracked(["sh", "-c", script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
+    let (mark, launcher) = (running.mark().to_owned(), running.pid());
+    let mut stdin = running.stdin();
+    let mut last = 0;
+    for _ in 0..20 {
+        let mut next = None;
+        wait_until("another collector", || {
+            next = collector(&mark, launcher).filter(|pid| *pid != last);
+            next.is_some()
+        });
+        last = next.unwrap();
+        // It dies somewhere in these ten.
+        stdin.write_all(b"go\n").unwrap();
+        kill(last, libc::SIGKILL);
+    }
+    drop(stdin);
+    let run = running.wait();
+    run.assert_clean(0).assert_all_exact(201);
+    assert!(run.report().warnings().contains("killed 20 times"), "{}", run.report().warnings());
 }
 
 #[test]

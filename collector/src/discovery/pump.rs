@@ -7,10 +7,12 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-use gpu_track_abi::record::{Event, Origin};
+use gpu_track_abi::record::RECORD_WORDS;
 
-use super::records::RecordReader;
+use super::records::{RecordReader, Stored};
+use crate::account::Damage;
 use crate::segment::Segment;
+use crate::state::{ReadUpTo, StateFile};
 use crate::{clock, priority};
 
 /// The ring is looked at this often at least.
@@ -24,13 +26,14 @@ const LONGEST_FLUSH_NS: u64 = 1_000_000_000;
 /// Records that may wait in memory; beyond it they stay in the ring, which counts what it drops.
 const MOST_WAITING: usize = 1 << 18;
 
-/// A record that was read.
-pub type Stored = (Origin, Event);
-
 /// What both threads see. Nothing here can be held: the pump must never wait for a collector that lost its CPU.
 #[derive(Debug)]
 struct Shared {
     segment: Arc<Segment>,
+    /// Takes down what is read, for the next collector.
+    state: Arc<StateFile>,
+    /// What an earlier collector has read.
+    begin: ReadUpTo,
     /// Records that were sent and not taken yet.
     waiting: AtomicUsize,
     /// All that was written before this time was sent.
@@ -51,7 +54,8 @@ pub struct Pump {
 impl Shared {
     fn run(&self, batches: &Sender<Vec<Stored>>, main: &Thread) {
         priority::prefer_at_once();
-        let mut reader = RecordReader::default();
+        let mut reader = RecordReader::resume(&self.segment, self.begin.position);
+        let mut journal = Journal { state: Some(&self.state), entries: self.begin.count };
         let mut rang = false;
         while !self.is_over.load(Ordering::Acquire) {
             let doorbell = self.segment.doorbell();
@@ -59,8 +63,10 @@ impl Shared {
             let mut is_drained = false;
             if self.waiting.load(Ordering::Relaxed) < MOST_WAITING {
                 let mut batch = Vec::new();
-                is_drained =
-                    reader.drain(&self.segment, now_ns, |origin, event| batch.push((*origin, *event)));
+                is_drained = reader.drain(&self.segment, now_ns, |record, words| {
+                    journal.append(record.position, words);
+                    batch.push(record);
+                });
                 self.waiting.fetch_add(batch.len(), Ordering::Relaxed);
                 // The collector outlives this thread.
                 let _ = batches.send(batch);
@@ -79,12 +85,42 @@ impl Shared {
     }
 }
 
+/// What was read, for the next collector.
+struct Journal<'a> {
+    state: Option<&'a StateFile>,
+    entries: u64,
+}
+
+impl Journal<'_> {
+    fn append(&mut self, position: u64, words: &[u32; RECORD_WORDS]) {
+        let Some(state) = self.state else { return };
+        // A journal with a gap would be taken for the truth.
+        if state.is_discarded() {
+            self.state = None;
+        } else if state.append(self.entries, position, words).is_err() {
+            state.discard();
+        }
+        self.entries += 1;
+    }
+}
+
 impl Pump {
-    /// Start reading; `main` is unparked whenever the doorbell rang and all is read.
-    pub fn start(segment: Arc<Segment>, main: Thread) -> std::io::Result<Self> {
+    /// Start reading behind what was read before, taking it down in `state`; `main` is unparked whenever the doorbell
+    /// rang and all is read.
+    ///
+    /// # Errors
+    /// If there can't be another thread.
+    pub fn start(
+        segment: Arc<Segment>,
+        state: Arc<StateFile>,
+        begin: ReadUpTo,
+        main: Thread,
+    ) -> std::io::Result<Self> {
         let (sender, batches) = std::sync::mpsc::channel();
         let shared = Arc::new(Shared {
             segment,
+            state,
+            begin,
             waiting: AtomicUsize::new(0),
             complete_ns: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
@@ -129,10 +165,13 @@ impl Pump {
         }
     }
 
-    /// Records that made no sense, and whether the ring can no longer be read at all.
+    /// What was wrong with what this thread has read.
     #[must_use]
-    pub fn damage(&self) -> (u64, bool) {
-        (self.shared.damaged.load(Ordering::Relaxed), self.shared.is_untrusted.load(Ordering::Relaxed))
+    pub fn damage(&self) -> Damage {
+        Damage {
+            events: self.shared.damaged.load(Ordering::Relaxed),
+            is_untrusted: self.shared.is_untrusted.load(Ordering::Relaxed),
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The preload layer's reading end: event records out of the ring, in order, each once.
 
+use std::sync::atomic::Ordering;
+
 use gpu_track_abi::layout::RING_CAPACITY;
-use gpu_track_abi::record::{Event, Origin};
+use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::Pop;
 
 use crate::segment::Segment;
@@ -10,6 +12,17 @@ use crate::segment::Segment;
 /// If it was killed, there is nothing to wait for; if it was stopped or lost the CPU, it takes a new ticket when it
 /// goes on, and whatever follows from its record can only come after that. Waiting longer would only fill the ring.
 const WRITER_GRACE_NS: u64 = 2_000_000;
+
+/// A record that was read.
+#[derive(Debug, Clone, Copy)]
+pub struct Stored {
+    /// Its position in the ring.
+    pub position: u64,
+    /// Who wrote it.
+    pub origin: Origin,
+    /// What it says.
+    pub event: Event,
+}
 
 /// Reads the ring.
 #[derive(Debug, Default)]
@@ -21,9 +34,31 @@ pub struct RecordReader {
 }
 
 impl RecordReader {
+    /// A reader that goes on behind the records before `position`, which another has read.
+    #[must_use]
+    pub fn resume(segment: &Segment, position: u64) -> Self {
+        let freed = segment.header().tail.0.load(Ordering::Relaxed);
+        let capacity = RING_CAPACITY as u64;
+        // It may have died before it freed the last one, or after it passed slots that held no record. Any other
+        // tail was written by no collector.
+        if position.wrapping_sub(freed) <= capacity {
+            (freed..position).for_each(|position| segment.ring().release(position));
+            Self { position, ..Self::default() }
+        } else if freed.wrapping_sub(position) <= capacity {
+            Self { position: freed, ..Self::default() }
+        } else {
+            Self { position, untrusted: true, damaged: 1, ..Self::default() }
+        }
+    }
+
     /// Hand on all records that are there, at most a few rings full (a writer at full speed must not keep us here).
     /// Tells whether all that were there were read: one writer that is not done yet hides those behind it.
-    pub fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&Origin, &Event)) -> bool {
+    pub fn drain(
+        &mut self,
+        segment: &Segment,
+        now_ns: u64,
+        mut take: impl FnMut(Stored, &[u32; RECORD_WORDS]),
+    ) -> bool {
         let ring = segment.ring();
         for _ in 0..4 * RING_CAPACITY {
             if self.untrusted {
@@ -33,7 +68,9 @@ impl RecordReader {
                 Pop::Empty => return true,
                 Pop::Record(record) => {
                     match Event::decode(&record) {
-                        Some((origin, event)) => take(&origin, &event),
+                        Some((origin, event)) => {
+                            take(Stored { position: self.position, origin, event }, &record);
+                        }
                         None => self.damaged += 1,
                     }
                     ring.release(self.position);
@@ -62,8 +99,7 @@ impl RecordReader {
     /// No writer of ours leaves a slot like that. One slot is given up; impossible counters end the layer.
     fn skip_damaged(&mut self, segment: &Segment) {
         self.damaged += 1;
-        let ahead =
-            segment.header().head.0.load(std::sync::atomic::Ordering::Relaxed).wrapping_sub(self.position);
+        let ahead = segment.header().head.0.load(Ordering::Relaxed).wrapping_sub(self.position);
         if ahead > RING_CAPACITY as u64 {
             self.untrusted = true;
             return;
@@ -89,7 +125,6 @@ impl RecordReader {
 mod tests {
     use super::*;
     use crate::segment::NewSession;
-    use std::sync::atomic::Ordering;
 
     fn segment(dir: &std::path::Path) -> Segment {
         let session = NewSession {
@@ -109,9 +144,9 @@ mod tests {
 
     fn drain(reader: &mut RecordReader, segment: &Segment, now_ns: u64) -> Vec<i32> {
         let mut seen = Vec::new();
-        reader.drain(segment, now_ns, |_, event| {
-            if let Event::SpawnFailed { error } = event {
-                seen.push(*error);
+        reader.drain(segment, now_ns, |record, _| {
+            if let Event::SpawnFailed { error } = record.event {
+                seen.push(error);
             }
         });
         seen
@@ -127,6 +162,27 @@ mod tests {
         assert!(drain(&mut reader, &segment, 1000).is_empty());
         assert!(drain(&mut reader, &segment, 1000 + WRITER_GRACE_NS - 1).is_empty());
         assert_eq!(drain(&mut reader, &segment, 1000 + WRITER_GRACE_NS), [5]);
+    }
+
+    #[test]
+    fn another_reader_goes_on_where_the_first_one_died() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = segment(dir.path());
+        for error in 0..3 {
+            push(&segment, error);
+        }
+        // The first one took down two records, and died before it freed the second one's slot.
+        segment.ring().release(0);
+        let mut reader = RecordReader::resume(&segment, 2);
+        assert_eq!(drain(&mut reader, &segment, 1), [2]);
+        // It took down three, and passed a dead writer's slot.
+        segment.header().head.0.fetch_add(1, Ordering::Relaxed);
+        assert!(segment.ring().retire(3));
+        push(&segment, 4);
+        let mut reader = RecordReader::resume(&segment, 3);
+        assert_eq!(drain(&mut reader, &segment, 1), [4]);
+        segment.header().tail.0.store(u64::MAX / 2, Ordering::Relaxed);
+        assert!(RecordReader::resume(&segment, 5).is_untrusted());
     }
 
     #[test]

@@ -2,25 +2,23 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::account::Account;
 use crate::config::Config;
 use crate::proc_fs::ProcRoot;
 use crate::report::model::{
     ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Gpu, Host, Io, Layers, MaxGpuRam, MaxRam, MeanRam,
     Peak, Percent, Processes, Report, Rss,
 };
-use crate::tree::Tree;
 use crate::tree::process::{cpu_us, exit_of_wait_status};
-use crate::usage::{CpuUsage, MaxRss, RamUsage, Totals};
+use crate::usage::MaxRss;
 
-/// Where it runs, and what the machine as a whole uses.
+/// Where it runs.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// The machine.
     pub host: Host,
     /// Clock ticks a second.
     pub ticks_per_second: u64,
-    /// Largest memory in use on the machine, bytes.
-    pub max_memory: Option<u64>,
 }
 
 impl Facts {
@@ -39,17 +37,6 @@ impl Facts {
                 ram_bytes: root.system_memory().map(|(_, total)| total),
             },
             ticks_per_second: rustix::param::clock_ticks_per_second(),
-            max_memory: None,
-        }
-    }
-
-    /// Take in the machine's state now.
-    pub fn read_system(&mut self, root: &ProcRoot, now_ns: u64, cpu: &mut CpuUsage) {
-        if let Some((used, _)) = root.system_memory() {
-            self.max_memory = self.max_memory.max(Some(used));
-        }
-        if let Some(system) = root.system_cpu() {
-            cpu.add_system(now_ns, system.busy_ticks, self.ticks_per_second);
         }
     }
 }
@@ -70,16 +57,8 @@ pub struct Inputs<'a> {
     pub config: &'a Config,
     /// The machine.
     pub facts: &'a Facts,
-    /// The processes, all settled.
-    pub tree: &'a Tree,
-    /// Their sums.
-    pub totals: &'a Totals,
-    /// RAM over time.
-    pub ram: &'a RamUsage,
-    /// CPU over time.
-    pub cpu: &'a CpuUsage,
-    /// CLOCK_MONOTONIC of the command's start, nanoseconds.
-    pub start_ns: u64,
+    /// What the run came to, all processes settled.
+    pub account: &'a Account,
     /// CLOCK_MONOTONIC of its end, or now.
     pub at_ns: u64,
     /// The command's wait status.
@@ -88,32 +67,19 @@ pub struct Inputs<'a> {
     pub ending: Option<Ending>,
     /// The run is over.
     pub is_finished: bool,
-    /// What went wrong with the records.
-    pub trouble: Trouble,
-}
-
-/// What went wrong with the session's shared memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Trouble {
     /// Records that found no room.
     pub dropped_events: u64,
-    /// Records that made no sense.
-    pub damaged_events: u64,
-    /// The ring was overwritten.
-    pub is_untrusted: bool,
-    /// The file was truncated.
+    /// The segment's file was truncated.
     pub is_cut_short: bool,
-    /// The file's name was removed.
-    pub is_unlinked: bool,
 }
 
 /// The report.
 #[must_use]
 pub fn report(inputs: &Inputs) -> Report {
-    let wall_s = inputs.at_ns.saturating_sub(inputs.start_ns) as f64 / 1e9;
+    let wall_s = inputs.at_ns.saturating_sub(inputs.account.start_ns) as f64 / 1e9;
     let coverage = coverage(inputs);
     let cpu_time = cpu_time(inputs, &coverage);
-    let own = &inputs.totals.own;
+    let own = &inputs.account.totals.own;
     // Some processes are known by their samples only, which do not tell these; with no exact one nothing is known.
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
     Report {
@@ -151,14 +117,14 @@ pub fn report(inputs: &Inputs) -> Report {
         },
         processes: Processes {
             total: coverage.processes,
-            max_concurrent: inputs.ram.max_processes.max(u64::from(coverage.processes > 0)),
-            still_running: inputs.totals.still_running,
-            still_running_processes: inputs.totals.running.clone(),
-            by_command: inputs.totals.by_command(),
-            heaviest: inputs.totals.heaviest(),
+            max_concurrent: inputs.account.ram.max_processes.max(u64::from(coverage.processes > 0)),
+            still_running: inputs.account.totals.still_running,
+            still_running_processes: inputs.account.totals.running.clone(),
+            by_command: inputs.account.totals.by_command(),
+            heaviest: inputs.account.totals.heaviest(),
         },
-        peak: inputs.ram.peak.as_ref().map(|peak| Peak {
-            at_s: peak.at_ns.saturating_sub(inputs.start_ns) as f64 / 1e9,
+        peak: inputs.account.ram.peak.as_ref().map(|peak| Peak {
+            at_s: peak.at_ns.saturating_sub(inputs.account.start_ns) as f64 / 1e9,
             combined_rss_bytes: peak.combined,
             processes: peak.holders.clone(),
         }),
@@ -169,9 +135,9 @@ pub fn report(inputs: &Inputs) -> Report {
 
 fn coverage(inputs: &Inputs) -> Coverage {
     let layers = &inputs.config.layers;
-    let [preload, wait, subreaper, scan] = inputs.totals.found;
-    let failed_spawns = inputs.tree.failed_spawns();
-    let seen = &inputs.totals.coverage;
+    let [preload, wait, subreaper, scan] = inputs.account.totals.found;
+    let failed_spawns = inputs.account.tree.failed_spawns();
+    let seen = &inputs.account.totals.coverage;
     Coverage {
         processes: seen.processes + failed_spawns,
         unknown: seen.unknown + failed_spawns,
@@ -184,8 +150,8 @@ fn coverage(inputs: &Inputs) -> Coverage {
             scan: layers.scan.then_some(if layers.subreaper { scan } else { scan + subreaper }),
             connector: None,
         },
-        static_executables: inputs.totals.static_executables(),
-        dropped_events: inputs.trouble.dropped_events,
+        static_executables: inputs.account.totals.static_executables(),
+        dropped_events: inputs.dropped_events,
         ..seen.clone()
     }
 }
@@ -197,12 +163,12 @@ fn rss(max: &MaxRss, is_known: bool) -> Rss {
 
 /// Memory that was never seen is unknown, unless there was nobody to have it.
 fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
-    let ram = inputs.ram;
+    let ram = &inputs.account.ram;
     let has_descendants = coverage.processes > 1;
-    let main = MaxRss { total: ram.main.total.max(inputs.totals.main_peak.unwrap_or(0)), ..ram.main };
+    let main = MaxRss { total: ram.main.total.max(inputs.account.totals.main_peak.unwrap_or(0)), ..ram.main };
     MaxRam {
         system_capacity_bytes: inputs.facts.host.ram_bytes,
-        system_bytes: inputs.facts.max_memory,
+        system_bytes: inputs.account.ram.system,
         main: rss(&main, main.total > 0),
         descendants: rss(&ram.descendants, ram.descendants.total > 0 || !has_descendants),
         combined: rss(&ram.combined, ram.combined.total > 0),
@@ -210,7 +176,7 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
 }
 
 fn mean_ram(inputs: &Inputs, wall_s: f64) -> MeanRam {
-    let means = inputs.ram.means(wall_s).filter(|_| inputs.ram.combined.total > 0);
+    let means = inputs.account.ram.means(wall_s).filter(|_| inputs.account.ram.combined.total > 0);
     MeanRam {
         main_bytes: means.map(|(main, ..)| main),
         descendants_bytes: means.map(|(_, descendants, _)| descendants),
@@ -221,12 +187,12 @@ fn mean_ram(inputs: &Inputs, wall_s: f64) -> MeanRam {
 fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let host = &inputs.facts.host;
     let mean = |seconds: f64| Some(seconds / wall_s * 100.0).filter(|percent| percent.is_finite());
-    let main_s = cpu_us(&inputs.totals.main) as f64 / 1e6;
-    let [max_main, max_descendants, max_combined] = inputs.cpu.max_percent();
+    let main_s = cpu_us(&inputs.account.totals.main) as f64 / 1e6;
+    let [max_main, max_descendants, max_combined] = inputs.account.cpu.max_percent();
     // A mean above every window's value means that the windows missed something: the mean is the exact one.
     let percent = |max: Option<f64>, mean: Option<f64>| Percent { max_sum: max.max_by(mean), mean_sum: mean };
-    let (max_system, mean_system) = inputs.cpu.system_percent(inputs.facts.ticks_per_second);
-    let ram = inputs.ram;
+    let (max_system, mean_system) = inputs.account.cpu.system_percent(inputs.facts.ticks_per_second);
+    let ram = &inputs.account.ram;
     Cpu {
         system_core_count: host.cores,
         expected_cores: inputs.config.expected_cores.unwrap_or(host.cores),
@@ -255,7 +221,7 @@ impl MaxBy for Option<f64> {
 }
 
 fn cpu_time(inputs: &Inputs, coverage: &Coverage) -> CpuTime {
-    let totals = inputs.totals;
+    let totals = &inputs.account.totals;
     let is_known = coverage.exact + coverage.sampled > 0;
     let seconds = |us: u64| us as f64 / 1e6;
     let kernel = kernel_time(inputs);
@@ -275,7 +241,7 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         let reason = if inputs.is_finished { "the launcher was killed" } else { "the command still runs" };
         return Err(reason.into());
     };
-    match (inputs.totals.still_running, inputs.tree.autoreaped()) {
+    match (inputs.account.totals.still_running, inputs.account.tree.autoreaped()) {
         (0, 0) => Ok(ending.children_cpu_us as f64 / 1e6),
         (0, autoreaped) => Err(format!("{autoreaped} processes were reaped by the kernel (SIGCHLD ignored)")),
         (running, _) => Err(format!("{running} processes still run")),
@@ -301,17 +267,27 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
             coverage.dropped_events
         ));
     }
-    let trouble = &inputs.trouble;
-    if trouble.is_cut_short {
+    let damage = inputs.account.damage;
+    if inputs.is_cut_short {
         warn("The session's shared memory was truncated; what was not read by then is lost.".into());
-    } else if trouble.is_untrusted {
+    } else if damage.is_untrusted {
         warn(
             "The event ring was overwritten by a process of the tree; what came after is not counted.".into(),
         );
-    } else if trouble.damaged_events > 0 {
-        warn(format!("{} event records made no sense and were left out.", trouble.damaged_events));
+    } else if damage.events > 0 {
+        warn(format!("{} event records made no sense and were left out.", damage.events));
     }
-    if trouble.is_unlinked {
+    if inputs.config.restarts > 0 {
+        warn(format!(
+            "The collector was killed {} and replaced; for {:.3} s in all nothing was sampled.",
+            times(inputs.config.restarts),
+            inputs.account.unsampled_ns as f64 / 1e9
+        ));
+    }
+    if inputs.account.is_state_lost {
+        warn("What the killed collector knew is lost: processes that ended before are missing.".into());
+    }
+    if inputs.account.is_unlinked {
         warn(
             "The session's shared memory was unlinked during the run (by a logout with RemoveIPC?); programs that \
              started afterwards are known from /proc and their parents only."
@@ -328,8 +304,12 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
     if silent > 0 {
         warn(format!("The CPU time of {silent} processes is not known."));
     }
-    for running in &inputs.totals.running {
+    for running in &inputs.account.totals.running {
         warn(format!("Still running at the end: pid {} ({}).", running.pid, running.command));
     }
     warnings
+}
+
+fn times(count: u32) -> String {
+    if count == 1 { "once".into() } else { format!("{count} times") }
 }

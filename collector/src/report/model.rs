@@ -4,7 +4,7 @@
 
 use std::time::SystemTime;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Version of the JSON form.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -66,7 +66,7 @@ pub struct Host {
 }
 
 /// How a process ended: one of the two is known for an ended process, none for one that runs or was never reaped.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// Exit code.
     pub code: Option<i32>,
@@ -254,7 +254,7 @@ pub struct Processes {
 }
 
 /// A process that outlived the run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
     /// Its pid as the launcher sees it.
     pub pid: u32,
@@ -263,7 +263,7 @@ pub struct Running {
 }
 
 /// All processes of one command name.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandUsage {
     /// Base name; for an interpreter with the base name of its script.
     pub command: String,
@@ -278,7 +278,7 @@ pub struct CommandUsage {
 }
 
 /// One process.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUsage {
     /// Its pid as the launcher sees it; in a pid namespace of its own and never seen from outside: its own view.
     pub pid: u32,
@@ -310,7 +310,7 @@ pub struct Peak {
 }
 
 /// A process's part in the peak.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// Its pid.
     pub pid: u32,
@@ -321,7 +321,7 @@ pub struct Holder {
 }
 
 /// Where the figures come from.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
     /// All processes.
     pub processes: u64,
@@ -346,7 +346,7 @@ pub struct Coverage {
 }
 
 /// Processes by the layer that found them first; `None`: the layer was off or not to be had.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layers {
     /// Said so itself when it started or forked.
     pub preload: Option<u64>,
@@ -361,7 +361,7 @@ pub struct Layers {
 }
 
 /// How the peak RSS of the processes is known.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peaks {
     /// From the kernel's own high-water mark at the end.
     pub exact: u64,

@@ -4,7 +4,7 @@
 //! then kills every user by SIGBUS) and unlink it in a `Drop`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,12 +16,15 @@ use gpu_track_abi::layout::{
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample, SampleSlot};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 use thiserror::Error;
 
 mod guard;
+pub mod named;
+
+use named::NamedFile;
 
 /// Why a segment can't be had.
 #[derive(Debug, Error)]
@@ -77,13 +80,11 @@ pub struct NewSession {
     pub realtime_ns: u64,
 }
 
-/// A mapped segment. Dropping it unmaps it; the file stays until [`Segment::unlink`].
+/// A mapped segment. Dropping it unmaps it; the file stays until it is unlinked.
 #[derive(Debug)]
 pub struct Segment {
-    path: PathBuf,
+    named: NamedFile,
     base: NonNull<u8>,
-    /// Holds the shared lock that tells a segment in use from one that was left behind.
-    file: OwnedFd,
 }
 
 // SAFETY: all shared state behind the pointer is atomic, and the rest is written before any other user exists.
@@ -96,15 +97,12 @@ impl Segment {
     ///
     /// It gets its name last: nobody ever sees a half-made one, nor one without its lock.
     pub fn create(path: &Path, session: &NewSession) -> Result<Self, SegmentError> {
-        let create =
-            |source: rustix::io::Errno| SegmentError::Create { path: path.into(), source: source.into() };
-        let dir = path.parent().unwrap_or(Path::new("/"));
-        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-        let file = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR).map_err(create)?;
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, FILE_SIZE as u64).map_err(|source| {
-            SegmentError::Reserve { path: path.into(), bytes: FILE_SIZE, source: source.into() }
-        })?;
-        let made = Self::map(path.into(), file)?;
+        let create = |source: io::Error| SegmentError::Create { path: path.into(), source };
+        let named = NamedFile::unnamed(path).map_err(create)?;
+        rustix::fs::fallocate(named.file(), FallocateFlags::empty(), 0, FILE_SIZE as u64).map_err(
+            |source| SegmentError::Reserve { path: path.into(), bytes: FILE_SIZE, source: source.into() },
+        )?;
+        let made = Self::map(named)?;
         // SAFETY: the mapping is FILE_SIZE bytes, page-aligned, and nobody else knows of it yet.
         let header = unsafe { made.base.cast::<Header>().as_mut() };
         header.magic = MAGIC;
@@ -118,16 +116,15 @@ impl Segment {
         header.created_monotonic_ns = session.monotonic_ns;
         header.created_realtime_ns = session.realtime_ns;
         header.state.store(STATE_OPEN, Ordering::Release);
-        // linkat never replaces what is there, be it a link. /proc is the way that needs no privilege.
-        let unnamed = format!("/proc/self/fd/{}", made.file.as_raw_fd());
-        rustix::fs::linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(create)?;
+        made.named.link().map_err(create)?;
         Ok(made)
     }
 
-    fn map(path: PathBuf, file: OwnedFd) -> Result<Self, SegmentError> {
-        let failed =
-            |source: rustix::io::Errno| SegmentError::Map { path: path.clone(), source: source.into() };
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(failed)?;
+    fn map(named: NamedFile) -> Result<Self, SegmentError> {
+        let failed = |source: rustix::io::Errno| SegmentError::Map {
+            path: named.path().into(),
+            source: source.into(),
+        };
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
             rustix::mm::mmap(
@@ -135,25 +132,25 @@ impl Segment {
                 FILE_SIZE,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED,
-                &file,
+                named.file(),
                 0,
             )
         }
         .map_err(failed)?;
         let base = NonNull::new(base.cast()).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
         guard::protect(base.as_ptr() as usize, FILE_SIZE);
-        Ok(Self { path, base, file })
+        Ok(Self { named, base })
     }
 
     /// Map the segment that `file` is open on, of this version, which was created at `path`.
     pub fn from_file(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
-        let failed =
-            |source: rustix::io::Errno| SegmentError::Map { path: path.into(), source: source.into() };
-        let size = rustix::fs::fstat(&file).map_err(failed)?.st_size;
+        let failed = |source: io::Error| SegmentError::Map { path: path.into(), source };
+        let named = NamedFile::opened(path, file).map_err(failed)?;
+        let size = rustix::fs::fstat(named.file()).map_err(|error| failed(error.into()))?.st_size;
         if size != FILE_SIZE as i64 {
             return Err(SegmentError::Foreign { path: path.into() });
         }
-        let segment = Self::map(path.into(), file)?;
+        let segment = Self::map(named)?;
         if segment.header().is_compatible() {
             Ok(segment)
         } else {
@@ -161,31 +158,17 @@ impl Segment {
         }
     }
 
-    /// Its open file, to be handed to a collector: a name can be taken away.
+    /// Its file. The descriptor is handed to a collector: a name can be taken away, and without it new processes can't
+    /// join.
     #[must_use]
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    pub fn named(&self) -> &NamedFile {
+        &self.named
     }
 
     /// Whether the file was cut short by somebody: what was in it is lost, and nothing more comes.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         guard::is_lost()
-    }
-
-    /// Whether its name still leads to it; without, new processes can't join.
-    #[must_use]
-    pub fn is_linked(&self) -> bool {
-        let (Ok(ours), Ok(named)) = (rustix::fs::fstat(&self.file), rustix::fs::stat(&self.path)) else {
-            return false;
-        };
-        (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino)
-    }
-
-    /// Its file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The header page.
@@ -273,25 +256,22 @@ impl Segment {
         let _ = futex::wait(&self.header().doorbell, futex::Flags::empty(), seen, Some(&timeout));
     }
 
+    /// Whether writers may still write.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.header().state.load(Ordering::Acquire) == STATE_OPEN
+    }
+
     /// From now on nobody writes.
     pub fn close(&self) {
         self.header().state.store(STATE_CLOSED, Ordering::Release);
     }
-
-    /// Remove the file; the mappings live on.
-    pub fn unlink(&self) -> io::Result<()> {
-        // Somebody may have removed it and made another under the name: leave that one alone.
-        if self.is_linked() {
-            rustix::fs::unlink(&self.path)?;
-        }
-        Ok(())
-    }
 }
 
-/// What the names of all segments start with.
+/// What the names of all segments and state files start with.
 pub const FILE_PREFIX: &str = "gpu-track.";
 
-/// Remove segments of this user that nobody uses any more: launcher and collector were killed at once. They hold a
+/// Remove files of this user's runs that nobody uses any more: launcher and collector were killed at once. They hold a
 /// shared lock while they live, in whatever pid namespace.
 pub fn remove_stale(dir: &Path, uid: u32) {
     use std::os::unix::fs::MetadataExt;
@@ -351,7 +331,7 @@ mod tests {
         assert_eq!(other.latest_sample(), None);
         other.push_sample(Sample { combined_bytes: 99, ..Sample::default() });
         assert_eq!(mine.latest_sample().unwrap().combined_bytes, 99);
-        mine.unlink().unwrap();
+        mine.named().unlink().unwrap();
         assert!(!path.exists());
     }
 
@@ -360,11 +340,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         let segment = Segment::create(&path, &session()).unwrap();
-        assert!(segment.is_linked());
+        assert!(segment.named().is_linked());
         std::fs::remove_file(&path).unwrap();
-        assert!(!segment.is_linked());
+        assert!(!segment.named().is_linked());
         std::fs::write(&path, "another's").unwrap();
-        segment.unlink().unwrap();
+        segment.named().unlink().unwrap();
         assert!(path.exists());
     }
 
@@ -377,7 +357,7 @@ mod tests {
         drop(Segment::create(&path("left"), &session()).unwrap());
         std::fs::write(dir.path().join("other"), "").unwrap();
         remove_stale(dir.path(), uid);
-        assert!(used.path().exists());
+        assert!(used.named().path().exists());
         assert!(!path("left").exists());
         assert!(dir.path().join("other").exists());
     }

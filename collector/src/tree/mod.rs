@@ -20,13 +20,15 @@ pub(crate) use usage_math::plus;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 pub use process::{FoundBy, Image, ImageGroup, Key, Parent, Process, ProcessId, Quality};
 pub use settle::Settled;
 
 use process::Observed;
 
 /// The constants of the run that the tree needs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Frame {
     /// The launcher's pid.
     pub launcher_pid: u32,
@@ -43,7 +45,7 @@ pub struct Frame {
 }
 
 /// What held memory, or counted as a process, for a time that no pair of samples spans.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Life {
     /// A whole process, to be counted; else its memory, or that of one of its images.
     pub is_process: bool,
@@ -70,7 +72,7 @@ pub struct Life {
 }
 
 /// Members of an image group, oldest first, and how often that changed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Group {
     /// Live processes that share the image.
     pub members: Vec<ProcessId>,
@@ -79,7 +81,7 @@ pub struct Group {
 }
 
 /// The processes of a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tree {
     frame: Frame,
     processes: HashMap<ProcessId, Process>,
@@ -101,7 +103,7 @@ pub struct Tree {
 }
 
 /// A settled process, as far as records that come late may still be about it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Departed {
     key: Key,
     id: ProcessId,

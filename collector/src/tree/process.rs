@@ -3,20 +3,21 @@
 use std::sync::Arc;
 
 use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS, Usage};
+use serde::{Deserialize, Serialize};
 
 use super::usage_math::{minus, plus};
 use crate::report::model::Exit;
 
 /// A process of this run. Never used twice, unlike a pid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId(pub u64);
 
 /// Processes whose memory may be shared copy-on-write: an image and its fork children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageGroup(pub u64);
 
 /// A pid in a pid namespace (its inode).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key {
     /// Inode of the namespace.
     pub pid_ns: u32,
@@ -25,7 +26,7 @@ pub struct Key {
 }
 
 /// Who made a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Parent {
     /// The launcher: it is the command's first process, or was reparented before it could say more.
     Launcher,
@@ -36,7 +37,7 @@ pub enum Parent {
 }
 
 /// The layer that found a process first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FoundBy {
     /// Its own record.
     Preload,
@@ -49,7 +50,7 @@ pub enum FoundBy {
 }
 
 /// What a process runs, as far as its memory goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Image {
     /// A copy of its parent's memory, of which it had this much at the fork.
     Forked {
@@ -70,7 +71,7 @@ pub enum Image {
 }
 
 /// How a figure is known, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Quality {
     /// The kernel's own figure at the end.
     Exact,
@@ -81,7 +82,7 @@ pub enum Quality {
 }
 
 /// An EXIT record.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct ExitRecord {
     /// Argument of exit.
     pub status: i32,
@@ -96,7 +97,7 @@ pub struct ExitRecord {
 }
 
 /// A REAPED record, seen from the child.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct ReapRecord {
     /// Wait status.
     pub status: i32,
@@ -107,7 +108,7 @@ pub struct ReapRecord {
 }
 
 /// What sampling saw last.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Observed {
     /// When, CLOCK_MONOTONIC nanoseconds; 0: never.
     pub at_ns: u64,
@@ -136,7 +137,7 @@ pub struct Observed {
 }
 
 /// A process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Process {
     /// Its name in this run.
     pub id: ProcessId,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gpu_track_abi::record::Usage;
+use serde::{Deserialize, Serialize};
 
 use super::events::total_of;
 use super::process::Own;
@@ -18,7 +19,7 @@ const GRACE_NS: u64 = 200_000_000;
 const UNSEEN_GRACE_NS: u64 = 2_000_000_000;
 
 /// The final word on a process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Settled {
     /// Its pid as the launcher sees it, else as itself saw it.
     pub pid: u32,

@@ -363,6 +363,8 @@ fn a_tracer_makes_no_process_and_ends_none_that_is_not_its_child() {
     run.reaped_with(102, 104, FLAG_TRACER, 0, used(5, 0)).reaped_with(102, 999, FLAG_TRACER, 0, used(5, 0));
     assert_eq!((run.tree.born(), run.tree.alive().len()), (4, 4));
     run.reaped_with(102, 103, FLAG_TRACER, 0, used(8, 0)).reaped_with(102, 103, FLAG_TRACER, 0, used(8, 0));
+    // An orphan is its subreaper's to reap, not the tracer's.
+    run.reaped_with(102, 104, FLAG_TRACER, 0, used(5, 0));
     assert_eq!((run.tree.born(), run.tree.alive().len()), (4, 3));
     run.exit(102, 1, 8).reaped(MAIN, 102, 9);
     let settled = run.end();

@@ -1,12 +1,14 @@
 //! CPU utilisation: CPU time over the length of a window, the dead included.
 
+use serde::{Deserialize, Serialize};
+
 use crate::sampler::Sample;
 
 /// Shortest window of a maximum: below it the figure would say more of the clock than of the program.
 pub const SHORTEST_WINDOW_NS: u64 = 100_000_000;
 
 /// CPU time by window.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CpuUsage {
     window_ns: u64,
     cores: u32,
@@ -17,7 +19,7 @@ pub struct CpuUsage {
     max_system_percent: Option<f64>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct SystemSpan {
     first: (u64, u64),
     last: (u64, u64),

@@ -6,6 +6,8 @@
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::report::model::Holder;
 use crate::sampler::memory::Sums;
 use crate::sampler::{Record, Sample};
@@ -15,7 +17,7 @@ use crate::tree::{Life, Tree};
 const HOLDERS: usize = 10;
 
 /// The tree's RAM at its largest.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakMoment {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
@@ -26,7 +28,7 @@ pub struct PeakMoment {
 }
 
 /// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaxRss {
     /// Private and shared.
     pub total: u64,
@@ -45,7 +47,7 @@ impl MaxRss {
 }
 
 /// RAM, processes and threads over time.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RamUsage {
     /// The first process.
     pub main: MaxRss,
@@ -67,6 +69,8 @@ pub struct RamUsage {
     pub descendants_threads: u64,
     /// Most threads of all at once.
     pub combined_threads: u64,
+    /// Largest memory in use on the machine, bytes.
+    pub system: Option<u64>,
 }
 
 /// Sums at one moment of a window.

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use gpu_track_abi::record::Usage;
+use serde::{Deserialize, Serialize};
 
 use crate::report::model::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
 use crate::tree::process::cpu_us;
@@ -22,7 +23,7 @@ const RUNNING: usize = 100;
 const STATIC: usize = 100;
 
 /// What the processes used in all.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Totals {
     /// Sum over all processes' own.
     pub own: Usage,
@@ -46,7 +47,7 @@ pub struct Totals {
     by_peak: Vec<ProcessUsage>,
 }
 
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 struct Command {
     count: u64,
     cpu_us: u64,
