@@ -8,6 +8,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use procfs::{FromRead, Meminfo};
+
 /// The fields of /proc/PID/stat that we use (proc_pid_stat(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
@@ -315,9 +317,8 @@ impl ProcRoot {
     /// Memory in use on the machine and its capacity (MemTotal - MemAvailable, MemTotal), bytes.
     #[must_use]
     pub fn system_memory(&self) -> Option<(u64, u64)> {
-        let text = read_all(&self.file("meminfo"))?;
-        let total = kib(&text, b"MemTotal:")?;
-        Some((total.saturating_sub(kib(&text, b"MemAvailable:")?), total))
+        let memory = Meminfo::from_file(self.file("meminfo")).ok()?;
+        Some((memory.mem_total.saturating_sub(memory.mem_available?), memory.mem_total))
     }
 }
 

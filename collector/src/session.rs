@@ -346,6 +346,9 @@ impl Session {
         self.pump.flush();
         let complete_ns = self.drain();
         self.account.settle(clock::monotonic_ns(), complete_ns);
+        if self.account.tree.lives_waiting() > 0 {
+            self.sample(clock::monotonic_ns());
+        }
         self.account.settle_all(now_ns);
         if let Some(peak) = self.account.totals.main_peak {
             self.account.ram.raise_main(peak);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::pidfd;
 use crate::proc_fs::{ProcRoot, read_held};
 use crate::tree::command::command_of_args;
-use crate::tree::{FoundInProc, Key, Parent, ProcessId, SilentMemory, Tree};
+use crate::tree::{FoundInProc, Image, Key, Parent, Process, ProcessId, SilentMemory, Tree};
 
 /// Part of the sampling interval that a scan may take, as a divisor.
 const SHARE_OF_INTERVAL: u32 = 50;
@@ -50,28 +50,29 @@ impl Scanner {
 
     /// Look for children of the live processes, at most for a part of `interval`.
     pub fn scan(&mut self, tree: &mut Tree, interval: Duration) {
-        if self.is_news() {
+        if self.queue.is_empty() && self.is_news() {
             self.queue = tree.alive().to_vec();
         }
         let start = Instant::now();
         let limit =
             (interval / SHARE_OF_INTERVAL).clamp(Duration::from_micros(20), Duration::from_millis(20));
+        let is_late = || start.elapsed() > limit;
         while let Some(id) = self.queue.pop() {
-            self.look_at(tree, id);
-            if start.elapsed() > limit {
+            self.look_at(tree, id, is_late);
+            if is_late() {
                 break;
             }
         }
     }
 
-    fn look_at(&mut self, tree: &mut Tree, id: ProcessId) {
+    fn look_at(&mut self, tree: &mut Tree, id: ProcessId, is_late: impl Fn() -> bool) {
         let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
         let Some(pid) = process.host_pid else { return };
         // The pid may be a stranger's by now.
         if process.pidfd_inode != 0 && pidfd::inode(pid) != Some(process.pidfd_inode) {
             return;
         }
-        if !process.spoke {
+        if !process.spoke || self.ran_silent(tree, process, pid) {
             self.look_at_image(tree, id, pid);
         }
         let threads = self.root.stat(pid).map_or(0, |stat| stat.threads);
@@ -79,8 +80,25 @@ impl Scanner {
             if let Some(found) = self.child(tree, id, child) {
                 // Its own children next.
                 self.queue.push(found);
+                if is_late() {
+                    // The rest of the children another time.
+                    self.queue.insert(0, id);
+                    return;
+                }
             }
         }
+    }
+
+    /// Whether a fork child, which said so itself, runs another program by now that says nothing.
+    fn ran_silent(&self, tree: &Tree, process: &Process, pid: u32) -> bool {
+        let Parent::Known(parent) = process.parent else { return false };
+        let Some(parent) = tree.get(parent).filter(|parent| parent.is_alive()) else { return false };
+        let executable = |pid| self.root.executable(pid);
+        matches!(process.image, Image::Forked { .. })
+            && matches!(
+                (executable(pid), parent.host_pid.and_then(executable)),
+                (Some(own), Some(parents)) if own != parents
+            )
     }
 
     /// What a process that never spoke runs; it may have exec'd since the last look.

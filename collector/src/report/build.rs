@@ -176,11 +176,14 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
 }
 
 fn mean_ram(inputs: &Inputs, wall_s: f64) -> MeanRam {
-    let means = inputs.account.ram.means(wall_s).filter(|_| inputs.account.ram.combined.total > 0);
+    let ram = &inputs.account.ram;
+    let means = ram.means(wall_s).filter(|_| ram.combined.total > 0);
+    // How memory is shared may not have been read in every sample: those enter a mean in full, a maximum in part.
+    let at_most = |mean: f64, max: &MaxRss| mean.min(max.total as f64);
     MeanRam {
-        main_bytes: means.map(|(main, ..)| main),
-        descendants_bytes: means.map(|(_, descendants, _)| descendants),
-        combined_bytes: means.map(|(.., combined)| combined),
+        main_bytes: means.map(|(main, ..)| at_most(main, &ram.main)),
+        descendants_bytes: means.map(|(_, descendants, _)| at_most(descendants, &ram.descendants)),
+        combined_bytes: means.map(|(.., combined)| at_most(combined, &ram.combined)),
     }
 }
 
@@ -261,6 +264,13 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
                 .into(),
         );
     }
+    let silent = inputs.account.totals.silent();
+    if inputs.config.layers.preload && silent > 0 {
+        warn(format!(
+            "{silent} processes could not say anything themselves (static programs, other users' or another root's); \
+             children of theirs that no sample saw are not counted, and their CPU time is added to who waited for them."
+        ));
+    }
     if coverage.dropped_events > 0 {
         warn(format!(
             "{} event records were lost because the ring was full; processes may be missing.",
@@ -300,9 +310,9 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
             coverage.sampled
         ));
     }
-    let silent = coverage.unknown - coverage.failed_spawns;
-    if silent > 0 {
-        warn(format!("The CPU time of {silent} processes is not known."));
+    let unknown = coverage.unknown - coverage.failed_spawns;
+    if unknown > 0 {
+        warn(format!("The CPU time of {unknown} processes is not known."));
     }
     for running in &inputs.account.totals.running {
         warn(format!("Still running at the end: pid {} ({}).", running.pid, running.command));

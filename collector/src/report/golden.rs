@@ -1,5 +1,5 @@
-//! Both forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test golden` rewrites those; read the
-//! difference before it is committed.
+//! Both forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test -p gpu-track-collector golden`
+//! rewrites those; read the difference before it is committed.
 
 use std::time::{Duration, UNIX_EPOCH};
 

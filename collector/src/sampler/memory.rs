@@ -180,6 +180,25 @@ pub fn units_by_uncertainty(tree: &Tree, estimates: &HashMap<ProcessId, Estimate
     units
 }
 
+/// In which order to read the members of a unit: those that were not read since the group last changed; once all
+/// were, the most uncertain first.
+#[must_use]
+pub fn reading_order(
+    tree: &Tree,
+    handles: &HashMap<ProcessId, Handle>,
+    estimates: &HashMap<ProcessId, Estimate>,
+    members: &[ProcessId],
+) -> Vec<ProcessId> {
+    let is_read = |id: &ProcessId| is_borrowed(tree, *id) || is_current(handles.get(id), epoch(tree, *id));
+    let unread: Vec<_> = members.iter().copied().filter(|id| !is_read(id)).collect();
+    if !unread.is_empty() {
+        return unread;
+    }
+    let mut order = members.to_vec();
+    order.sort_by_key(|id| std::cmp::Reverse(estimates.get(id).map_or(0, |estimate| estimate.uncertain)));
+    order
+}
+
 /// Estimates for all live processes.
 #[must_use]
 pub fn estimate_all(

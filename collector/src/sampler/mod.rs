@@ -75,6 +75,8 @@ const BUDGET_PERCENT: u64 = 1;
 const BUDGET_SAVED_NS: i64 = 20_000_000;
 /// What can be owed, for a sample that would set a new peak.
 const BUDGET_CREDIT_NS: i64 = 100_000_000;
+/// What of that can be owed for memory that still grows: the next sample would ask for it again.
+const GROWING_CREDIT_NS: i64 = BUDGET_CREDIT_NS / 2;
 
 impl Budget {
     fn refill(&mut self, now_ns: u64) {
@@ -95,8 +97,9 @@ impl Budget {
         self.nanoseconds > 0
     }
 
-    fn has_credit(&self) -> bool {
-        self.nanoseconds > -BUDGET_CREDIT_NS
+    /// Whether so much more may be owed.
+    fn has_credit(&self, credit_ns: i64) -> bool {
+        self.nanoseconds > -credit_ns
     }
 }
 
@@ -195,7 +198,7 @@ impl Sampler {
         wanted.extend(alive.iter().cycle().skip(start).take(alive.len()));
         for (number, id) in wanted.into_iter().enumerate() {
             let first = number < first_reads;
-            if !(self.budget.is_left() || (first && self.budget.has_credit())) {
+            if !(self.budget.is_left() || (first && self.budget.has_credit(BUDGET_CREDIT_NS))) {
                 break;
             }
             self.cursor = self.cursor.wrapping_add(usize::from(!first));
@@ -220,13 +223,19 @@ impl Sampler {
             let sums = memory::total(tree, estimates);
             let new_peak = sums.combined() > record.combined || sums.descendants > record.descendants;
             let worth = unit.uncertain > memory::negligible(sums.combined()) / 4;
-            let on_credit = new_peak && !memory::certain(estimates) && self.budget.has_credit();
-            if !(worth && (self.budget.is_left() || on_credit)) {
+            let credit_ns =
+                if self.is_growing(tree, &unit.members) { GROWING_CREDIT_NS } else { BUDGET_CREDIT_NS };
+            let credit_ns = if new_peak && !memory::certain(estimates) { credit_ns } else { 0 };
+            if !(worth && self.budget.has_credit(credit_ns)) {
                 break;
             }
-            for id in &unit.members {
-                let epoch = memory::epoch(tree, *id);
-                if let Some(handle) = self.handles.get_mut(id) {
+            for id in memory::reading_order(tree, &self.handles, estimates, &unit.members) {
+                // What is left of a large group is read with the next samples.
+                if !self.budget.has_credit(credit_ns) {
+                    break;
+                }
+                let epoch = memory::epoch(tree, id);
+                if let Some(handle) = self.handles.get_mut(&id) {
                     self.budget.spend(|| handle.read_rollup(&self.root, epoch, page));
                 }
             }
@@ -241,6 +250,14 @@ impl Sampler {
                 }
             }
         }
+    }
+
+    /// Whether the memory of any of them is more than 5% larger than at the last sample.
+    fn is_growing(&self, tree: &Tree, members: &[ProcessId]) -> bool {
+        members.iter().any(|id| {
+            let before = tree.get(*id).map_or(0, |process| process.observed.rss);
+            self.handles.get(id).is_some_and(|handle| handle.rss > before.saturating_add(before / 20))
+        })
     }
 
     /// While the members of a group were read one after another, one may have exec'd or ended: then their proportional

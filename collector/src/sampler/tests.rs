@@ -313,7 +313,7 @@ fn the_budget_is_a_hundredth_of_the_time_saved_up_to_a_limit() {
     assert_eq!(budget.nanoseconds, BUDGET_SAVED_NS);
     let before = clock::thread_cpu_ns();
     budget.spend(|| while clock::thread_cpu_ns() < before + 30_000_000 {});
-    assert!(!budget.is_left() && budget.has_credit());
+    assert!(!budget.is_left() && budget.has_credit(BUDGET_CREDIT_NS));
 }
 
 #[test]

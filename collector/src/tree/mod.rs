@@ -273,9 +273,10 @@ impl Tree {
         }
     }
 
-    /// What /proc tells of the memory of a live process that never said anything itself.
+    /// What /proc tells of the memory of a live process of which this image never said anything itself.
     pub fn set_silent_image(&mut self, id: ProcessId, memory: SilentMemory) {
-        let Some(process) = self.processes.get_mut(&id).filter(|process| !process.spoke) else { return };
+        let said = |process: &Process| process.spoke && !matches!(process.image, Image::Forked { .. });
+        let Some(process) = self.processes.get_mut(&id).filter(|process| !said(process)) else { return };
         process.image = match memory {
             SilentMemory::Parents => Image::Borrowed,
             SilentMemory::Copy => Image::Unknown,

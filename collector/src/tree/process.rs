@@ -354,7 +354,11 @@ impl Process {
     pub fn share_since_sample(&self, page: u64) -> u64 {
         let (peak, quality) = self.peak_of_last_image();
         let peak = peak.filter(|_| quality == Quality::Exact).unwrap_or(0);
-        let faults = self.exit.map_or(0, |exit| exit.own.minor_faults);
+        let faults = match (&self.exit, &self.reaped) {
+            (Some(exit), _) => exit.own.minor_faults,
+            (None, Some(reaped)) => minus(&reaped.usage, &self.reaped_children).minor_faults,
+            (None, None) => 0,
+        };
         let unsampled = match self.image {
             Image::Forked { rss_at_fork } => fork_share(peak, rss_at_fork, faults.saturating_mul(page)),
             _ => peak,

@@ -1,5 +1,7 @@
 //! When nothing more can be learnt of a process: its final figures, and its way out of the tree.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpu_track_abi::record::Usage;
@@ -127,14 +129,37 @@ impl Tree {
 
     /// The end of the run: settle all, the living as they are.
     pub fn settle_all(&mut self, now_ns: u64) {
-        // Children before parents: youngest first.
-        let mut ids: Vec<_> = self.processes.keys().copied().collect();
-        ids.sort_unstable_by(|a, b| b.cmp(a));
-        for id in ids {
+        for id in self.children_first() {
             self.settle_one(id, now_ns);
         }
         self.alive.clear();
         self.ended.clear();
+    }
+
+    /// All that are not settled, each before its parent: what a child used is taken off its parent's sums.
+    fn children_first(&self) -> Vec<ProcessId> {
+        let mut depths: HashMap<ProcessId, u32> = HashMap::with_capacity(self.processes.len());
+        for id in self.processes.keys() {
+            let mut path = Vec::new();
+            let mut at = Some(*id);
+            // Records can claim a circle: a process that is on the path already ends it.
+            while let Some(id) = at.filter(|id| !depths.contains_key(id)) {
+                depths.insert(id, 0);
+                path.push(id);
+                at = match self.processes.get(&id).map(|process| process.parent) {
+                    Some(Parent::Known(parent)) if self.processes.contains_key(&parent) => Some(parent),
+                    _ => None,
+                };
+            }
+            let mut depth = at.and_then(|id| depths.get(&id).copied()).unwrap_or(0);
+            for id in path.into_iter().rev() {
+                depth += 1;
+                depths.insert(id, depth);
+            }
+        }
+        let mut ids: Vec<_> = depths.into_iter().collect();
+        ids.sort_unstable_by_key(|(id, depth)| (Reverse(*depth), *id));
+        ids.into_iter().map(|(id, _)| id).collect()
     }
 
     fn settle_one(&mut self, id: ProcessId, now_ns: u64) {

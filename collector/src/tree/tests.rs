@@ -430,6 +430,17 @@ fn a_silent_parent_that_a_scan_finds_adopts_those_that_named_it() {
 }
 
 #[test]
+fn an_adopted_child_settles_before_its_younger_parent() {
+    let mut run = Run::new();
+    // 301 named a parent that nobody knew; it is found, as a younger entry, when it is reaped.
+    run.start(301, 300).exit(301, 4, 0);
+    run.reaped(MAIN, 300, 10).exit(MAIN, 1, 10).reaped(LAUNCHER, MAIN, 11);
+    let settled = run.end();
+    let own = |pid: u32| cpu_us(&settled.iter().find(|process| process.pid == pid).unwrap().own);
+    assert_eq!((own(301), own(300), own(MAIN)), (4, 6, 1));
+}
+
+#[test]
 fn a_double_fork_daemon_is_a_descendant() {
     let mut run = Run::new();
     run.fork(102, MAIN, MIB_KIB).fork(103, 102, MIB_KIB).exit(102, 1, 0).reaped(MAIN, 102, 1).settle(&[102]);

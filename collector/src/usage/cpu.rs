@@ -119,8 +119,9 @@ impl CpuUsage {
     }
 }
 
+/// `None` where the time is too short for the kernel's ticks to say anything.
 fn percent_between(from: (u64, u64), to: (u64, u64), ticks_per_second: u64) -> Option<f64> {
-    let seconds = to.0.checked_sub(from.0).filter(|ns| *ns > 0)? as f64 / 1e9;
+    let seconds = to.0.checked_sub(from.0).filter(|ns| *ns >= SHORTEST_WINDOW_NS)? as f64 / 1e9;
     let busy = to.1.saturating_sub(from.1) as f64 / ticks_per_second as f64;
     Some(busy / seconds * 100.0)
 }
@@ -164,5 +165,13 @@ mod tests {
             cpu.add_system(at, ticks, 100);
         }
         assert_eq!(cpu.system_percent(100), (Some(200.0), Some(100.0)));
+    }
+
+    #[test]
+    fn a_time_of_few_ticks_says_nothing_of_the_machine() {
+        let mut cpu = CpuUsage::new(SECOND, 2, 0);
+        cpu.add_system(0, 0, 100);
+        cpu.add_system(SECOND / 20, 5, 100);
+        assert_eq!(cpu.system_percent(100), (None, None));
     }
 }

@@ -148,6 +148,13 @@ impl Totals {
         }
     }
 
+    /// Processes that never wrote a record.
+    #[must_use]
+    pub fn silent(&self) -> u64 {
+        let [_, others @ ..] = self.found;
+        others.iter().sum()
+    }
+
     /// By command name, most CPU time first.
     #[must_use]
     pub fn by_command(&self) -> Vec<CommandUsage> {
