@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::discovery::records::Stored;
+use crate::discovery::Finding;
+use crate::discovery::kernel_side::ConnectorState;
 use crate::pidfd;
 use crate::sampler::Sample;
 use crate::state::ReadUpTo;
@@ -29,10 +30,12 @@ pub struct Account {
     pub unsampled_ns: u64,
     /// The segment's name was removed during the run.
     pub is_unlinked: bool,
-    /// Which records are in here.
-    pub records: ReadUpTo,
+    /// Which findings are in here.
+    pub found: ReadUpTo,
     /// What was wrong with others.
     pub damage: Damage,
+    /// How the process connector fared.
+    pub connector: ConnectorState,
     /// A killed collector left nothing behind: what it knew is not in here.
     pub is_state_lost: bool,
 }
@@ -71,17 +74,24 @@ impl Account {
             sampled_ns: start_ns,
             unsampled_ns: 0,
             is_unlinked: false,
-            records: ReadUpTo::default(),
+            found: ReadUpTo::default(),
             damage: Damage::default(),
+            connector: ConnectorState::default(),
             is_state_lost: false,
         }
     }
 
-    /// Take in records, in their order.
-    pub fn apply(&mut self, records: &[Stored], now_ns: u64) {
-        for record in records {
-            self.tree.apply(&record.origin, &record.event, now_ns);
-            self.records.take(record.position);
+    /// Take in findings, in their order.
+    pub fn apply(&mut self, findings: &[Finding], now_ns: u64) {
+        for finding in findings {
+            self.found.count += 1;
+            match finding {
+                Finding::Record(record) => {
+                    self.tree.apply(&record.origin, &record.event, now_ns);
+                    self.found.position = record.position.wrapping_add(1);
+                }
+                Finding::Kernel(event) => self.tree.apply_kernel(event, now_ns),
+            }
         }
     }
 

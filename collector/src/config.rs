@@ -44,6 +44,8 @@ pub struct Config {
     pub expected_cores: Option<u32>,
     /// Layers in use.
     pub layers: Layers,
+    /// Why there is no process connector, where there is none.
+    pub connector_absent: Option<String>,
     /// Where the report goes.
     pub output: Output,
     /// How it is written.

@@ -3,30 +3,23 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gpu_track_abi::record::Event;
-
 use crate::account::Account;
 use crate::clock;
-use crate::discovery::records::Stored;
+use crate::discovery::Finding;
 use crate::segment::Segment;
-use crate::state::{Entry, ReadUpTo, StateFile};
+use crate::state::{ReadUpTo, StateFile};
 
 /// Keeping takes at most one part in this many of a core.
 const SHARE: u64 = 200;
 /// So many records that are in the journal only are kept early: they need room.
 const MOST_IN_JOURNAL: u64 = 16_384;
 
-fn stored((position, words): &Entry) -> Option<Stored> {
-    let (origin, event) = Event::decode(words)?;
-    Some(Stored { position: *position, origin, event })
-}
-
 /// Keeps the account in the state file.
 #[derive(Debug)]
 pub struct Keeper {
     state: Arc<StateFile>,
     sequence: u64,
-    kept_records: u64,
+    kept: u64,
     next_ns: u64,
 }
 
@@ -42,19 +35,19 @@ impl Keeper {
     ) -> (Self, Account) {
         let (sequence, mut account) = state.load().unwrap_or_else(|| (0, new()));
         if is_replacement {
-            let journal = state.journal(account.records.count).unwrap_or_default();
-            let records: Vec<_> = journal.iter().map_while(stored).collect();
+            let journal = state.journal(account.found.count).unwrap_or_default();
+            let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
             let freed = segment.header().tail.0.load(Ordering::Relaxed);
-            account.is_state_lost |= sequence == 0 && records.is_empty() && freed > 0;
+            account.is_state_lost |= sequence == 0 && findings.is_empty() && freed > 0;
             if account.is_state_lost {
-                account.records = ReadUpTo { count: 0, position: freed };
+                account.found = ReadUpTo { count: 0, position: freed };
             } else {
-                account.apply(&records, now_ns);
+                account.apply(&findings, now_ns);
             }
             account.unsampled_ns += now_ns.saturating_sub(account.sampled_ns);
         }
-        let kept_records = account.records.count;
-        let keeper = Self { state, sequence, kept_records, next_ns: 0 };
+        let kept = account.found.count;
+        let keeper = Self { state, sequence, kept, next_ns: 0 };
         (keeper, account)
     }
 
@@ -67,16 +60,16 @@ impl Keeper {
     /// Keep the account as it is now, if that is due: after a sample, as often as is cheap.
     pub fn keep(&mut self, account: &Account, is_sampled: bool) {
         let is_due = is_sampled && clock::monotonic_ns() >= self.next_ns;
-        let in_journal = account.records.count.saturating_sub(self.kept_records);
+        let in_journal = account.found.count.saturating_sub(self.kept);
         if self.state.is_discarded() || !(is_due || in_journal > MOST_IN_JOURNAL) {
             return;
         }
         let start = clock::thread_cpu_ns();
         self.sequence += 1;
-        if self.state.save(self.sequence, account.records.count, account).is_err() {
+        if self.state.save(self.sequence, account.found.count, account).is_err() {
             self.state.discard();
         }
-        self.kept_records = account.records.count;
+        self.kept = account.found.count;
         let cost = clock::thread_cpu_ns().saturating_sub(start);
         self.next_ns = clock::monotonic_ns().saturating_add(cost.saturating_mul(SHARE));
     }

@@ -3,6 +3,7 @@
 //! One loop, woken by the doorbell (ring filling up, command ended), by the sampling tick, and every 50 ms at the
 //! latest, whatever the interval.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -17,9 +18,11 @@ use thiserror::Error;
 use crate::account::{Account, Damage};
 use crate::clock;
 use crate::config::{Config, Message};
-use crate::discovery::pump::Pump;
+use crate::discovery::kernel_side::ConnectorState;
+use crate::discovery::pump::{Pump, Sources};
 use crate::discovery::scan::Scanner;
 use crate::keeper::Keeper;
+use crate::pidfd;
 use crate::priority;
 use crate::proc_fs::ProcRoot;
 use crate::report::build::{self, Ending, Facts};
@@ -27,7 +30,7 @@ use crate::report::write::{Output, render, write_atomically};
 use crate::sampler::Sampler;
 use crate::segment::{Segment, SegmentError};
 use crate::state::StateFile;
-use crate::tree::Frame;
+use crate::tree::{Frame, ProcessId};
 use crate::usage::CpuUsage;
 
 /// Records and messages are looked at this often at least.
@@ -36,6 +39,10 @@ const LOOK_NS: u64 = 50_000_000;
 const SYSTEM_NS: u64 = 100_000_000;
 /// More lives than this waiting for a sample, and one is taken early.
 const MAX_LIVES: usize = 32_768;
+/// A program that has not spoken so long after its exec won't.
+const TIME_TO_SPEAK_NS: u64 = 50_000_000;
+/// After a program that did not speak, the kernel's events are looked at at once for so long.
+const EAGER_NS: u64 = 200_000_000;
 /// The report-so-far is written after this time, then each time the run is twice as old, or this much older.
 const FIRST_INTERIM_NS: u64 = 2_000_000_000;
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
@@ -101,6 +108,8 @@ pub struct Inheritance {
     pub segment: OwnedFd,
     /// The state file.
     pub state: OwnedFd,
+    /// The process connector's socket.
+    pub connector: Option<OwnedFd>,
     /// The segment's name.
     pub segment_path: PathBuf,
     /// The state file's name.
@@ -114,7 +123,7 @@ pub struct Inheritance {
 /// If there is no configuration or segment to work with, or the report can't be written.
 pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     // They are not for children; there are none, but a library may one day think otherwise.
-    for fd in [&from.pipe, &from.segment, &from.state] {
+    for fd in [&from.pipe, &from.segment, &from.state].into_iter().chain(&from.connector) {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
     }
     let mut messages = Messages { pipe: from.pipe.into(), buffer: Vec::new(), is_closed: false };
@@ -129,7 +138,7 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     raise_fd_limit();
     let segment = Arc::new(Segment::from_file(&from.segment_path, from.segment)?);
     let state = Arc::new(StateFile::from_file(&from.state_path, from.state)?);
-    let mut session = Session::new(config, segment, state)?;
+    let mut session = Session::new(config, segment, state, from.connector)?;
     session.work(&mut messages)?;
     if session.is_cancelled { Ok(()) } else { session.finish() }
 }
@@ -154,6 +163,12 @@ struct Session {
     facts: Facts,
     /// What was wrong with the records that earlier collectors read.
     damage_before: Damage,
+    /// How often they lost events of the kernel.
+    overruns_before: u64,
+    /// Processes that were not heard of since they exec'd.
+    silent: VecDeque<ProcessId>,
+    silent_programs: u64,
+    eager_until_ns: u64,
     next_tick_ns: u64,
     system_at_ns: u64,
     interim_at_ns: u64,
@@ -163,7 +178,12 @@ struct Session {
 }
 
 impl Session {
-    fn new(config: Config, segment: Arc<Segment>, state: Arc<StateFile>) -> io::Result<Self> {
+    fn new(
+        config: Config,
+        segment: Arc<Segment>,
+        state: Arc<StateFile>,
+        connector: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         let root = ProcRoot::default();
         let ticks_per_second = rustix::param::clock_ticks_per_second();
         let facts = Facts::of_this_machine(&root);
@@ -181,13 +201,35 @@ impl Session {
         };
         let now_ns = clock::monotonic_ns();
         let (keeper, account) = Keeper::resume(state, &segment, config.restarts > 0, now_ns, new);
-        let pump =
-            Pump::start(Arc::clone(&segment), keeper.state(), account.records, std::thread::current())?;
+        // Given up once, it stays so.
+        let absent = account.connector.absent.clone().or_else(|| config.connector_absent.clone());
+        let connector = match (connector, absent) {
+            (Some(connector), None) => Ok(connector),
+            (_, absent) => Err(absent.unwrap_or_else(|| "no socket".into())),
+        };
+        let sources = Sources {
+            segment: Arc::clone(&segment),
+            state: keeper.state(),
+            begin: account.found,
+            connector,
+            launcher: config.launcher_pid,
+            pid_ns: config.pid_ns,
+        };
+        let pump = Pump::start(sources, std::thread::current())?;
+        for id in account.tree.alive() {
+            if let Some(pid) = account.tree.get(*id).and_then(|process| process.host_pid) {
+                pump.add_member(pid);
+            }
+        }
         priority::prefer_short_slices();
         Ok(Self {
             scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), ticks_per_second),
             sampler: Sampler::new(root.clone(), account.sampled_ns),
             damage_before: account.damage,
+            overruns_before: account.connector.overruns,
+            silent: VecDeque::new(),
+            silent_programs: 0,
+            eager_until_ns: 0,
             account,
             keeper,
             pump,
@@ -257,15 +299,64 @@ impl Session {
 
     /// Take in what the pump has read. Gives the time up to which that is all that was written.
     fn drain(&mut self) -> u64 {
-        let (records, complete_ns) = self.pump.take();
-        self.account.apply(&records, clock::monotonic_ns());
+        let (findings, complete_ns) = self.pump.take();
+        let now_ns = clock::monotonic_ns();
+        self.account.apply(&findings, now_ns);
         self.account.damage = self.damage_before.plus(self.pump.damage());
+        let overruns = self.overruns_before + self.pump.connector().overruns;
+        if overruns > self.account.connector.overruns {
+            self.scanner.look_again();
+        }
+        let absent = self.pump.connector().absent.clone();
+        self.account.connector = ConnectorState { absent, overruns };
+        self.look_at_silent(now_ns);
         complete_ns
+    }
+
+    /// What the kernel told of processes that don't speak must be looked at while it is there.
+    fn look_at_silent(&mut self, now_ns: u64) {
+        let tree = &mut self.account.tree;
+        for id in tree.take_silent() {
+            self.scanner.look_at_silent(tree, id);
+            self.silent.push_back(id);
+        }
+        for id in tree.take_kernel_ends() {
+            let Some((pid, exit)) =
+                tree.get(id).and_then(|process| Some((process.host_pid?, process.kernel_exit?)))
+            else {
+                continue;
+            };
+            let stat = self.root.stat(pid);
+            // The first thread may end before others.
+            if stat.is_none_or(|stat| stat.is_dead() && stat.threads <= 1) {
+                tree.note_last_clock(id, stat.and_then(|_| pidfd::cpu_clock_ns(pid)));
+                tree.observe_end(id, exit.at_ns, stat.is_none());
+            }
+        }
+        while let Some(id) = self.silent.front().copied() {
+            let exec = tree.get(id).filter(|process| process.is_alive()).and_then(|p| p.silent_exec.as_ref());
+            if exec.is_some_and(|exec| now_ns.saturating_sub(exec.at_ns) < TIME_TO_SPEAK_NS) {
+                break;
+            }
+            if exec.is_some() {
+                self.scanner.look_at_silent(tree, id);
+                tree.confirm_silent(id);
+            }
+            self.silent.pop_front();
+        }
+        if tree.silent_programs() != self.silent_programs {
+            self.silent_programs = tree.silent_programs();
+            self.eager_until_ns = now_ns.saturating_add(EAGER_NS);
+        }
+        self.pump.be_eager(now_ns < self.eager_until_ns);
     }
 
     fn sample(&mut self, now_ns: u64) {
         if self.config.layers.scan {
-            self.scanner.scan(&mut self.account.tree, Duration::from_nanos(self.config.interval_ns));
+            let interval = Duration::from_nanos(self.config.interval_ns);
+            for pid in self.scanner.scan(&mut self.account.tree, interval) {
+                self.pump.add_member(pid);
+            }
         }
         let account = &mut self.account;
         let sample = self.sampler.sample(&mut account.tree, now_ns, account.ram.record());

@@ -3,7 +3,7 @@
 //! ```text
 //! 0        | snapshot A: sequence, length, the collector's account of the run
 //! 1 << 40  | snapshot B: the same; the two are written in turn
-//! 2 << 40  | journal: every record read from the ring, before its slot is freed
+//! 2 << 40  | journal: every finding; a record of the ring before its slot is freed
 //! ```
 //!
 //! A snapshot says up to which journal entry it holds all; the next collector takes the newer snapshot, applies the
@@ -33,24 +33,16 @@ const HEAD: usize = 16;
 /// Position in the ring, then the record.
 const ENTRY: usize = 8 + RECORD_WORDS * 4;
 
-/// A record of the journal: its position in the ring, and its words.
+/// An entry of the journal: a record's position in the ring and its words, or what stands for them.
 pub type Entry = (u64, [u32; RECORD_WORDS]);
 
-/// Which records were read.
+/// Which findings are in an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadUpTo {
     /// How many: as many journal entries there are.
     pub count: u64,
-    /// Position in the ring behind the last one.
+    /// Position in the ring behind the last record.
     pub position: u64,
-}
-
-impl ReadUpTo {
-    /// The record at this position was read too.
-    pub fn take(&mut self, position: u64) {
-        self.count += 1;
-        self.position = position.wrapping_add(1);
-    }
 }
 
 /// The file.

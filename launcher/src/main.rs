@@ -32,14 +32,16 @@ use crate::tracking::{COLLECTOR_NAME, Session};
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let fd = |arg: &OsString| arg.to_str().and_then(|fd| fd.parse().ok());
-    if let [name, pipe, segment, state, segment_path, state_path] = args.as_slice()
+    if let [name, pipe, segment, state, connector, segment_path, state_path] = args.as_slice()
         && name == COLLECTOR_NAME
         && let (Some(pipe), Some(segment), Some(state)) = (fd(pipe), fd(segment), fd(state))
     {
         // SAFETY: the launcher opened these descriptors for us, and nobody else in this process uses them.
-        let [pipe, segment, state] = unsafe { [pipe, segment, state].map(|fd| OwnedFd::from_raw_fd(fd)) };
+        let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
+        let [pipe, segment, state] = [pipe, segment, state].map(owned);
+        let connector = fd(connector).map(owned);
         let (segment_path, state_path) = (segment_path.into(), state_path.into());
-        return collect(Inheritance { pipe, segment, state, segment_path, state_path });
+        return collect(Inheritance { pipe, segment, state, connector, segment_path, state_path });
     }
     match cli::parse(args.into_iter()) {
         Ok(Request::Print(text)) => print(&text),

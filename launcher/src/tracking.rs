@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS
 use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS, SHIM_PREFIX};
 use gpu_track_collector::config::{Config, Message};
+use gpu_track_collector::discovery::connector;
 use gpu_track_collector::report::write::Output;
 use gpu_track_collector::segment::named::NamedFile;
 use gpu_track_collector::segment::{self, FILE_PREFIX, NewSession, Segment, SegmentError};
@@ -25,7 +26,7 @@ use crate::reap::Reaped;
 use crate::shim_file::{self, ShimFileError};
 
 /// argv\[0\] of the launcher's executable when it is started as a collector; the arguments are then the descriptors of
-/// the pipe, the segment and the state file, and the names of these two files.
+/// the pipe, the segment, the state file and the process connector ("-" without), and the names of the two files.
 pub const COLLECTOR_NAME: &str = "gpu-track-collector";
 
 /// Where segments lie.
@@ -57,6 +58,7 @@ pub enum TrackingError {
 pub struct Session {
     segment: Segment,
     state: StateFile,
+    connector: Option<OwnedFd>,
     origin: Origin,
     config: Config,
     records_all: bool,
@@ -102,6 +104,11 @@ impl Session {
             let _ = segment.named().unlink();
             TrackingError::State { path: state_path, source }
         })?;
+        let (connector, connector_absent) = match options.layers.connector.then(connector::subscribe) {
+            Some(Ok(socket)) => (Some(socket), None),
+            Some(Err(error)) => (None, Some(error.to_string())),
+            None => (None, None),
+        };
         let config = Config {
             launcher_pid: pid,
             pid_ns,
@@ -112,13 +119,14 @@ impl Session {
             interval_ns: u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX),
             expected_cores: options.expected_cores,
             layers: options.layers,
+            connector_absent,
             output: options.output.clone(),
             style: options.style,
             disable_logs: options.disable_logs,
             warnings: Vec::new(),
         };
         let origin = Origin { pid, pid_ns, ..Origin::default() };
-        Ok(Self { segment, state, origin, config, records_all: options.layers.wait })
+        Ok(Self { segment, state, connector, origin, config, records_all: options.layers.wait })
     }
 
     /// The command's environment: ours, with the shim and the session added.
@@ -163,7 +171,9 @@ impl Session {
     fn spawn_collector(&self) -> io::Result<Collector> {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let names = [self.segment.named(), self.state.named()];
-        let fds = [reader.as_raw_fd(), names[0].file().as_raw_fd(), names[1].file().as_raw_fd()];
+        let files = names.map(|named| named.file().as_raw_fd());
+        let connector = self.connector.as_ref().map(AsRawFd::as_raw_fd);
+        let fds = [Some(reader.as_raw_fd()), Some(files[0]), Some(files[1]), connector];
         let pid = spawn_collector(fds, names.map(NamedFile::path), &self.config.output)?;
         let mut collector = Collector { pid, started_ns: clock::monotonic_ns(), pipe: writer.into() };
         collector.send_line(&serde_json::to_string(&self.config)?)?;
@@ -217,10 +227,10 @@ fn joined(a: &OsStr, b: &OsStr) -> OsString {
 
 /// The same executable again, in a session of its own, so that no signal to the command's group or terminal ends it.
 /// Only the descriptor that the report goes to stays open: a batch system waits for whoever holds a task's stdout.
-fn spawn_collector(fds: [RawFd; 3], names: [&Path; 2], output: &Output) -> io::Result<u32> {
+fn spawn_collector(fds: [Option<RawFd>; 4], names: [&Path; 2], output: &Output) -> io::Result<u32> {
     let stdout = if matches!(output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
     let mut command = Command::new("/proc/self/exe");
-    command.arg0(COLLECTOR_NAME).args(fds.map(|fd| fd.to_string())).args(names);
+    command.arg0(COLLECTOR_NAME).args(fds.map(|fd| fd.map_or("-".into(), |fd| fd.to_string()))).args(names);
     command.stdin(Stdio::null()).stdout(stdout);
     // SAFETY: all calls are plain system calls; the descriptors are open until the command is spawned.
     unsafe {
@@ -228,7 +238,7 @@ fn spawn_collector(fds: [RawFd; 3], names: [&Path; 2], output: &Output) -> io::R
             libc::setsid();
             // The command starts at the same time, and may take all the CPU there is.
             gpu_track_collector::priority::prefer_at_once();
-            for fd in fds {
+            for fd in fds.into_iter().flatten() {
                 if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
                     return Err(io::Error::last_os_error());
                 }

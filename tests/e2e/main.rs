@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
 
 mod births_and_deaths;
+mod connector;
 mod counts;
 mod coverage;
 mod cpu;

@@ -7,7 +7,7 @@ use crate::support::run::BINARY;
 use crate::support::{kill, leftovers, program, skip, tracked, wait_until};
 
 /// The collector of a run: the same executable, and not the launcher.
-fn collector(mark: &str, launcher: u32) -> Option<u32> {
+pub fn collector(mark: &str, launcher: u32) -> Option<u32> {
     let binary = std::fs::canonicalize(BINARY).unwrap();
     leftovers::processes(mark).into_iter().map(|(pid, _)| pid).find(|pid| {
         *pid != launcher && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary)

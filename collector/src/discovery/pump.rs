@@ -1,6 +1,8 @@
-//! Keeps the ring from filling up while the collector is busy: a thread that only moves records from the ring into
-//! memory, woken by the doorbell, whatever the sampling of thousands of processes takes.
+//! Keeps the ring and the process connector's socket from filling up while the collector is busy: a thread that only
+//! moves what comes into memory, in the order of time, woken by the doorbell, whatever the sampling of thousands of
+//! processes takes.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -9,7 +11,9 @@ use std::time::Duration;
 
 use gpu_track_abi::record::RECORD_WORDS;
 
-use super::records::{RecordReader, Stored};
+use super::Finding;
+use super::kernel_side::{ConnectorState, KernelSide};
+use super::records::RecordReader;
 use crate::account::Damage;
 use crate::segment::Segment;
 use crate::state::{ReadUpTo, StateFile};
@@ -17,9 +21,12 @@ use crate::{clock, priority};
 
 /// The ring is looked at this often at least.
 const LONGEST_NAP: Duration = Duration::from_millis(50);
-/// It is looked at again this soon where a writer was not done.
-const PENDING_NAP: Duration = Duration::from_millis(1);
-/// How long a sample waits for records that are in the ring.
+/// And the process connector: what an unprivileged user may have as buffer holds some 500 events.
+const CONNECTOR_NAP: Duration = Duration::from_millis(10);
+/// They are looked at again this soon where a writer was not done, or where what the kernel tells must be looked at
+/// while it is there.
+const SHORT_NAP: Duration = Duration::from_millis(1);
+/// How long a sample waits for what is there to be read.
 const FRESHEN_WAIT: Duration = Duration::from_millis(2);
 /// How long the end of a run waits for them.
 const LONGEST_FLUSH_NS: u64 = 1_000_000_000;
@@ -40,19 +47,47 @@ struct Shared {
     complete_ns: AtomicU64,
     damaged: AtomicU64,
     is_untrusted: AtomicBool,
+    has_connector: AtomicBool,
+    is_eager: AtomicBool,
     is_over: AtomicBool,
+}
+
+/// What was found at one time.
+#[derive(Debug, Default)]
+struct Batch {
+    findings: Vec<Finding>,
+    connector: ConnectorState,
 }
 
 /// The thread, and what it has read.
 #[derive(Debug)]
 pub struct Pump {
     shared: Arc<Shared>,
-    batches: Receiver<Vec<Stored>>,
+    batches: Receiver<Batch>,
+    newcomers: Sender<u32>,
     thread: Option<JoinHandle<()>>,
+    connector: ConnectorState,
+}
+
+/// Where findings come from.
+#[derive(Debug)]
+pub struct Sources {
+    /// The ring.
+    pub segment: Arc<Segment>,
+    /// Takes down what is found.
+    pub state: Arc<StateFile>,
+    /// What an earlier collector has read.
+    pub begin: ReadUpTo,
+    /// The process connector's socket, or why there is none.
+    pub connector: Result<OwnedFd, String>,
+    /// The launcher's pid.
+    pub launcher: u32,
+    /// Inode of its pid namespace.
+    pub pid_ns: u32,
 }
 
 impl Shared {
-    fn run(&self, batches: &Sender<Vec<Stored>>, main: &Thread) {
+    fn run(&self, mut kernel: KernelSide, batches: &Sender<Batch>, main: &Thread) {
         priority::prefer_at_once();
         let mut reader = RecordReader::resume(&self.segment, self.begin.position);
         let mut journal = Journal { state: Some(&self.state), entries: self.begin.count };
@@ -60,27 +95,53 @@ impl Shared {
         while !self.is_over.load(Ordering::Acquire) {
             let doorbell = self.segment.doorbell();
             let now_ns = clock::monotonic_ns();
+            // After the clock: what the kernel told by then is there, and what it told later is held back.
+            kernel.read();
+            self.has_connector.store(kernel.is_active(), Ordering::Relaxed);
             let mut is_drained = false;
             if self.waiting.load(Ordering::Relaxed) < MOST_WAITING {
-                let mut batch = Vec::new();
+                let mut findings = Vec::new();
+                let mut hand_on = |finding: Finding, words: &[u32; RECORD_WORDS]| {
+                    journal.append(&finding, words);
+                    findings.push(finding);
+                };
                 is_drained = reader.drain(&self.segment, now_ns, |record, words| {
-                    journal.append(record.position, words);
-                    batch.push(record);
+                    while let Some(event) = kernel.next_before(record.origin.monotonic_ns) {
+                        hand_on(Finding::Kernel(event), &[0; RECORD_WORDS]);
+                    }
+                    kernel.hear(&record);
+                    hand_on(Finding::Record(record), words);
                 });
-                self.waiting.fetch_add(batch.len(), Ordering::Relaxed);
+                if is_drained {
+                    while let Some(event) = kernel.next_before(now_ns) {
+                        hand_on(Finding::Kernel(event), &[0; RECORD_WORDS]);
+                    }
+                }
+                self.waiting.fetch_add(findings.len(), Ordering::Relaxed);
                 // The collector outlives this thread.
-                let _ = batches.send(batch);
+                let _ = batches.send(Batch { findings, connector: kernel.state().clone() });
                 self.damaged.store(reader.damaged(), Ordering::Relaxed);
                 self.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
                 if is_drained {
                     self.complete_ns.store(now_ns, Ordering::Release);
                 }
             }
-            if std::mem::take(&mut rang) {
+            if std::mem::take(&mut rang) || kernel.take_unheard() {
                 main.unpark();
             }
-            self.segment.wait_doorbell(doorbell, if is_drained { LONGEST_NAP } else { PENDING_NAP });
+            self.segment.wait_doorbell(doorbell, self.nap(is_drained));
             rang = self.segment.doorbell() != doorbell;
+        }
+        kernel.end();
+    }
+
+    fn nap(&self, is_drained: bool) -> Duration {
+        if !is_drained || self.is_eager.load(Ordering::Relaxed) {
+            SHORT_NAP
+        } else if self.has_connector.load(Ordering::Relaxed) {
+            CONNECTOR_NAP
+        } else {
+            LONGEST_NAP
         }
     }
 }
@@ -92,12 +153,13 @@ struct Journal<'a> {
 }
 
 impl Journal<'_> {
-    fn append(&mut self, position: u64, words: &[u32; RECORD_WORDS]) {
+    fn append(&mut self, finding: &Finding, words: &[u32; RECORD_WORDS]) {
         let Some(state) = self.state else { return };
+        let (position, words) = finding.entry(words);
         // A journal with a gap would be taken for the truth.
         if state.is_discarded() {
             self.state = None;
-        } else if state.append(self.entries, position, words).is_err() {
+        } else if state.append(self.entries, position, &words).is_err() {
             state.discard();
         }
         self.entries += 1;
@@ -105,18 +167,16 @@ impl Journal<'_> {
 }
 
 impl Pump {
-    /// Start reading behind what was read before, taking it down in `state`; `main` is unparked whenever the doorbell
-    /// rang and all is read.
+    /// Start reading behind what was read before; `main` is unparked whenever the doorbell rang and all is
+    /// read, and when the kernel told of a program that has not spoken.
     ///
     /// # Errors
     /// If there can't be another thread.
-    pub fn start(
-        segment: Arc<Segment>,
-        state: Arc<StateFile>,
-        begin: ReadUpTo,
-        main: Thread,
-    ) -> std::io::Result<Self> {
+    pub fn start(sources: Sources, main: Thread) -> std::io::Result<Self> {
+        let Sources { segment, state, begin, connector, launcher, pid_ns } = sources;
         let (sender, batches) = std::sync::mpsc::channel();
+        let (newcomers, of_others) = std::sync::mpsc::channel();
+        let kernel = KernelSide::new(connector, launcher, pid_ns, of_others);
         let shared = Arc::new(Shared {
             segment,
             state,
@@ -125,6 +185,8 @@ impl Pump {
             complete_ns: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             is_untrusted: AtomicBool::new(false),
+            has_connector: AtomicBool::new(false),
+            is_eager: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
         let of_thread = Arc::clone(&shared);
@@ -132,24 +194,48 @@ impl Pump {
             .name("gpu-track-pump".into())
             // It needs little, and the collector is small.
             .stack_size(64 * 1024)
-            .spawn(move || of_thread.run(&sender, &main))?;
-        Ok(Self { shared, batches, thread: Some(thread) })
+            .spawn(move || of_thread.run(kernel, &sender, &main))?;
+        Ok(Self { shared, batches, newcomers, thread: Some(thread), connector: ConnectorState::default() })
     }
 
-    /// All records that were read since the last time, in order, and the time (CLOCK_MONOTONIC, nanoseconds) up to
-    /// which those and the ones before are all that were written.
-    pub fn take(&self) -> (Vec<Stored>, u64) {
+    /// All that was found since the last time, in order, and the time (CLOCK_MONOTONIC, nanoseconds) up to which that
+    /// and what came before is all that happened.
+    pub fn take(&mut self) -> (Vec<Finding>, u64) {
         // The time first: what is complete up to it was sent before it was stored.
         let complete_ns = self.shared.complete_ns.load(Ordering::Acquire);
-        let records: Vec<Stored> = self.batches.try_iter().flatten().collect();
-        self.shared.waiting.fetch_sub(records.len(), Ordering::Relaxed);
-        (records, complete_ns)
+        let mut findings = Vec::new();
+        for batch in self.batches.try_iter() {
+            findings.extend(batch.findings);
+            self.connector = batch.connector;
+        }
+        self.shared.waiting.fetch_sub(findings.len(), Ordering::Relaxed);
+        (findings, complete_ns)
     }
 
-    /// If there is something in the ring, have it read now: what a sample sees should find its process known.
+    /// A process of the tree that another layer found.
+    pub fn add_member(&self, pid: u32) {
+        // Where the thread is gone, nobody asks.
+        let _ = self.newcomers.send(pid);
+    }
+
+    /// How the process connector fares.
+    #[must_use]
+    pub fn connector(&self) -> &ConnectorState {
+        &self.connector
+    }
+
+    /// Whether to read very often: what the kernel tells must be looked at while it is there.
+    pub fn be_eager(&self, is_eager: bool) {
+        if self.shared.is_eager.swap(is_eager, Ordering::Relaxed) != is_eager && is_eager {
+            self.shared.segment.ring_doorbell();
+        }
+    }
+
+    /// If there is something to be read, have it read now: what a sample sees should find its process known.
     pub fn freshen(&self) {
         let header = self.shared.segment.header();
-        if header.head.0.load(Ordering::Relaxed) != header.tail.0.load(Ordering::Relaxed) {
+        let has_records = header.head.0.load(Ordering::Relaxed) != header.tail.0.load(Ordering::Relaxed);
+        if has_records || self.shared.has_connector.load(Ordering::Relaxed) {
             self.shared.segment.ring_doorbell();
             std::thread::park_timeout(FRESHEN_WAIT);
         }

@@ -13,6 +13,9 @@ use crate::segment::Segment;
 /// goes on, and whatever follows from its record can only come after that. Waiting longer would only fill the ring.
 const WRITER_GRACE_NS: u64 = 2_000_000;
 
+/// A record that is younger than this says nothing of its time.
+const MOST_AHEAD_NS: u64 = 100_000_000;
+
 /// A record that was read.
 #[derive(Debug, Clone, Copy)]
 pub struct Stored {
@@ -52,7 +55,8 @@ impl RecordReader {
     }
 
     /// Hand on all records that are there, at most a few rings full (a writer at full speed must not keep us here).
-    /// Tells whether all that were there were read: one writer that is not done yet hides those behind it.
+    /// Tells whether all that were written before `now_ns` were read: one writer that is not done yet hides those
+    /// behind it. Younger ones stay for the next time, so that what other layers say can be put in between.
     pub fn drain(
         &mut self,
         segment: &Segment,
@@ -67,7 +71,13 @@ impl RecordReader {
             match ring.peek(self.position) {
                 Pop::Empty => return true,
                 Pop::Record(record) => {
-                    match Event::decode(&record) {
+                    let decoded = Event::decode(&record);
+                    let written_ns = decoded.map_or(0, |(origin, _)| origin.monotonic_ns);
+                    // Far ahead is the clock of another time namespace.
+                    if (1..=MOST_AHEAD_NS).contains(&written_ns.saturating_sub(now_ns)) {
+                        return true;
+                    }
+                    match decoded {
                         Some((origin, event)) => {
                             take(Stored { position: self.position, origin, event }, &record);
                         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::pidfd;
 use crate::proc_fs::{ProcRoot, read_held};
 use crate::tree::command::command_of_args;
-use crate::tree::{FoundInProc, Image, Key, Parent, Process, ProcessId, SilentMemory, Tree};
+use crate::tree::{FoundInProc, Image, Key, Parent, Process, ProcessId, Program, SilentMemory, Tree};
 
 /// Part of the sampling interval that a scan may take, as a divisor.
 const SHARE_OF_INTERVAL: u32 = 50;
@@ -48,8 +48,9 @@ impl Scanner {
         news
     }
 
-    /// Look for children of the live processes, at most for a part of `interval`.
-    pub fn scan(&mut self, tree: &mut Tree, interval: Duration) {
+    /// Look for children of the live processes, at most for a part of `interval`. Gives the pids of those that nobody
+    /// knew.
+    pub fn scan(&mut self, tree: &mut Tree, interval: Duration) -> Vec<u32> {
         if self.queue.is_empty() && self.is_news() {
             self.queue = tree.alive().to_vec();
         }
@@ -57,15 +58,28 @@ impl Scanner {
         let limit =
             (interval / SHARE_OF_INTERVAL).clamp(Duration::from_micros(20), Duration::from_millis(20));
         let is_late = || start.elapsed() > limit;
+        let mut found = Vec::new();
         while let Some(id) = self.queue.pop() {
-            self.look_at(tree, id, is_late);
+            self.look_at(tree, id, &mut found, is_late);
             if is_late() {
                 break;
             }
         }
+        found
     }
 
-    fn look_at(&mut self, tree: &mut Tree, id: ProcessId, is_late: impl Fn() -> bool) {
+    /// Look at everybody again, whatever was heard.
+    pub fn look_again(&mut self) {
+        self.last_pid = None;
+    }
+
+    fn look_at(
+        &mut self,
+        tree: &mut Tree,
+        id: ProcessId,
+        found_pids: &mut Vec<u32>,
+        is_late: impl Fn() -> bool,
+    ) {
         let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
         let Some(pid) = process.host_pid else { return };
         // The pid may be a stranger's by now.
@@ -80,6 +94,7 @@ impl Scanner {
             if let Some(found) = self.child(tree, id, child) {
                 // Its own children next.
                 self.queue.push(found);
+                found_pids.push(child);
                 if is_late() {
                     // The rest of the children another time.
                     self.queue.insert(0, id);
@@ -101,6 +116,17 @@ impl Scanner {
             )
     }
 
+    /// Look at a process of which the kernel told and that has not spoken since.
+    pub fn look_at_silent(&self, tree: &mut Tree, id: ProcessId) {
+        let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
+        let Some(pid) = process.host_pid else { return };
+        if process.silent_exec.is_some() {
+            tree.set_program(id, self.program(pid));
+        } else if !process.spoke {
+            self.look_at_image(tree, id, pid);
+        }
+    }
+
     /// What a process that never spoke runs; it may have exec'd since the last look.
     fn look_at_image(&self, tree: &mut Tree, id: ProcessId, pid: u32) {
         let parent = match tree.get(id).map(|process| process.parent) {
@@ -117,6 +143,10 @@ impl Scanner {
                 _ => SilentMemory::Own,
             },
         );
+        tree.set_program(id, self.program(pid));
+    }
+
+    fn program(&self, pid: u32) -> Program {
         let args = self.root.args(pid, 4096);
         let command = args.as_deref().and_then(command_of_args).or_else(|| self.root.comm(pid));
         let exe = self.root.path(pid, "exe");
@@ -124,12 +154,11 @@ impl Scanner {
             let path = std::fs::read_link(&exe).ok().filter(|_| is_static)?;
             Some(path.to_string_lossy().into_owned())
         });
-        if let Some(process) = tree.get_mut(id) {
-            if let Some(command) = command {
-                process.command = command.into();
-            }
-            process.args = args;
-            process.static_executable = static_executable;
+        Program {
+            command,
+            args,
+            static_executable,
+            peak: self.root.status(pid).and_then(|status| status.hwm),
         }
     }
 

@@ -135,8 +135,12 @@ pub fn report(inputs: &Inputs) -> Report {
 
 fn coverage(inputs: &Inputs) -> Coverage {
     let layers = &inputs.config.layers;
-    let [preload, wait, subreaper, scan] = inputs.account.totals.found;
+    let [preload, wait, subreaper, scan, connector] = inputs.account.totals.found;
     let failed_spawns = inputs.account.tree.failed_spawns();
+    let absent = match layers.connector {
+        true => inputs.account.connector.absent.clone(),
+        false => Some("switched off".into()),
+    };
     let seen = &inputs.account.totals.coverage;
     Coverage {
         processes: seen.processes + failed_spawns,
@@ -148,8 +152,10 @@ fn coverage(inputs: &Inputs) -> Coverage {
             subreaper: layers.subreaper.then_some(subreaper),
             // The launcher always knows the command itself.
             scan: layers.scan.then_some(if layers.subreaper { scan } else { scan + subreaper }),
-            connector: None,
+            connector: (absent.is_none() || connector > 0).then_some(connector),
         },
+        connector_absent: absent,
+        connector_overruns: inputs.account.connector.overruns,
         static_executables: inputs.account.totals.static_executables(),
         dropped_events: inputs.dropped_events,
         ..seen.clone()
@@ -265,7 +271,14 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
         );
     }
     let silent = inputs.account.totals.silent();
-    if inputs.config.layers.preload && silent > 0 {
+    if coverage.connector_overruns > 0 {
+        warn(format!(
+            "The kernel told of processes faster than it could be read, {}: of programs that say nothing themselves \
+             (static ones, other users') short ones may be missing.",
+            times(coverage.connector_overruns)
+        ));
+    }
+    if inputs.config.layers.preload && silent > 0 && coverage.connector_absent.is_some() {
         warn(format!(
             "{silent} processes could not say anything themselves (static programs, other users' or another root's); \
              children of theirs that no sample saw are not counted, and their CPU time is added to who waited for them."
@@ -290,7 +303,7 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
     if inputs.config.restarts > 0 {
         warn(format!(
             "The collector was killed {} and replaced; for {:.3} s in all nothing was sampled.",
-            times(inputs.config.restarts),
+            times(inputs.config.restarts.into()),
             inputs.account.unsampled_ns as f64 / 1e9
         ));
     }
@@ -312,7 +325,9 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
     }
     let unknown = coverage.unknown - coverage.failed_spawns;
     if unknown > 0 {
-        warn(format!("The CPU time of {unknown} processes is not known."));
+        warn(format!(
+            "The CPU time of {unknown} processes is not known by itself; it is counted with who waited for them."
+        ));
     }
     for running in &inputs.account.totals.running {
         warn(format!("Still running at the end: pid {} ({}).", running.pid, running.command));
@@ -320,6 +335,6 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
     warnings
 }
 
-fn times(count: u32) -> String {
+fn times(count: u64) -> String {
     if count == 1 { "once".into() } else { format!("{count} times") }
 }

@@ -134,6 +134,8 @@ fn full() -> Report {
             peaks: Peaks { exact: 2018, sampled: 1, bound: 2 },
             static_executables: vec!["/usr/bin/busybox".into()],
             dropped_events: 0,
+            connector_absent: Some("Operation not permitted (os error 1)".into()),
+            connector_overruns: 0,
         },
         warnings: vec![
             "1 process outlived the command: its figures are those of the last sample, taken 0.04 s before the end."

@@ -343,6 +343,10 @@ pub struct Coverage {
     pub static_executables: Vec<String>,
     /// Event records that were lost because the ring was full.
     pub dropped_events: u64,
+    /// Why the process connector is not there, or was given up.
+    pub connector_absent: Option<String>,
+    /// How often the kernel's events came faster than they could be read.
+    pub connector_overruns: u64,
 }
 
 /// Processes by the layer that found them first; `None`: the layer was off or not to be had.

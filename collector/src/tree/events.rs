@@ -7,7 +7,7 @@ use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_TRACER, Origin, Us
 use super::command::command_of_record;
 use super::process::{ExitRecord, Process, ReapRecord, fork_share, rss_noise};
 use super::usage_math::plus;
-use super::{Departed, FoundBy, Image, Key, Life, Parent, ProcessId, Tree, image_life};
+use super::{Departed, FoundBy, Image, Key, Parent, ProcessId, Tree};
 
 const KIB: u64 = 1024;
 
@@ -57,6 +57,9 @@ impl Tree {
                 self.reaped(key, origin, child, ReapRecord { status, usage, reaper_peak }, now_ns);
             }
             Event::SpawnFailed { .. } => {
+                if let Some(parent) = self.open_instance(key) {
+                    self.forget_failed_spawn(parent);
+                }
                 self.born += 1;
                 self.failed_spawns += 1;
             }
@@ -85,7 +88,7 @@ impl Tree {
     }
 
     /// The parent that a process names by its pid.
-    fn parent_of(&self, parent: Key) -> Parent {
+    pub(super) fn parent_of(&self, parent: Key) -> Parent {
         if parent == (Key { pid_ns: self.frame.pid_ns, pid: self.frame.launcher_pid }) {
             return Parent::Launcher;
         }
@@ -104,7 +107,7 @@ impl Tree {
     }
 
     /// The command that a child of this parent runs until it execs.
-    fn command_of_parent(&self, parent: Parent) -> Option<Arc<str>> {
+    pub(super) fn command_of_parent(&self, parent: Parent) -> Option<Arc<str>> {
         let Parent::Known(id) = parent else { return None };
         match self.processes.get(&id) {
             Some(process) => Some(process.command.clone()),
@@ -115,7 +118,12 @@ impl Tree {
     /// The live instance that a record with this pid and pidfd inode is about.
     fn same_instance(&self, key: Key, pidfd_inode: u64) -> Option<ProcessId> {
         let id = self.open_instance(key)?;
-        let known = self.processes.get(&id)?.pidfd_inode;
+        let process = self.processes.get(&id)?;
+        let known = process.pidfd_inode;
+        // The kernel saw its end: whoever speaks now under that pid is another one.
+        if process.kernel_exit.is_some() {
+            return None;
+        }
         (known == 0 || pidfd_inode == 0 || known == pidfd_inode).then_some(id)
     }
 
@@ -130,7 +138,9 @@ impl Tree {
         skew: i64,
         at: u64,
     ) {
-        let known = self.same_instance(key, pidfd_inode);
+        let known = self
+            .same_instance(key, pidfd_inode)
+            .or_else(|| self.same_outside(key, origin.parent, pidfd_inode, at));
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at);
             // In a pid namespace of its own the parent outside is 0.
@@ -155,29 +165,17 @@ impl Tree {
         // A fork child's RSS before its exec is its parent's, but for what it grew by.
         let grown = inherited > if forked { before.saturating_add(rss_noise(before)) } else { before };
         let peak = if grown { Some(inherited) } else { process.told_peak };
-        // A sample that is younger than the image is of the image already.
-        let is_sampled = process.observed.at_ns > at;
-        if known.is_some() && !is_sampled {
-            let bytes = match peak {
-                // A sample may have read the new image already: what a fork child had of its own is what it grew by.
-                Some(peak) if forked => process.observed.share.max(fork_share(peak, before, 0)),
-                _ if process.observed.at_ns >= process.image_start_ns => {
-                    process.observed.share_at(peak.unwrap_or(0))
-                }
-                peak => peak.unwrap_or(0),
-            };
-            let life = Life { bytes, ..image_life(process, at) };
-            self.lives.push(life);
-        }
-        if let Some(peak) = peak {
-            raise(&mut process.earlier_peak, peak);
-        }
-        process.image = Image::Loaded { inherited };
-        process.image_start_ns = at;
-        process.told_peak = None;
-        if !is_sampled {
-            process.observed.forget_memory();
-        }
+        let bytes = match peak {
+            _ if known.is_none() => 0,
+            // A sample may have read the new image already: what a fork child had of its own is what it grew by.
+            Some(peak) if forked => process.observed.share.max(fork_share(peak, before, 0)),
+            _ if process.observed.at_ns >= process.image_start_ns => {
+                process.observed.share_at(peak.unwrap_or(0))
+            }
+            peak => peak.unwrap_or(0),
+        };
+        process.change_image(&mut self.lives, Image::Loaded { inherited }, at, peak, bytes);
+        process.silent_exec = None;
         process.spoke = true;
         process.pidfd_inode = pidfd_inode;
         process.parent_pid = origin.parent;
@@ -191,7 +189,8 @@ impl Tree {
         // The only instance that it can be is one that a scan found a moment ago.
         let known = self
             .same_instance(key, pidfd_inode)
-            .filter(|id| self.processes.get(id).is_some_and(|p| !p.spoke && !p.is_main));
+            .filter(|id| self.processes.get(id).is_some_and(|p| !p.spoke && !p.is_main))
+            .or_else(|| self.same_outside(key, parent.pid, pidfd_inode, at));
         let maker = self.parent_of(parent);
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at);
@@ -208,6 +207,7 @@ impl Tree {
         process.parent_pid = parent.pid;
         process.start_ns = process.start_ns.min(at);
         process.image_start_ns = at;
+        process.silent_exec = None;
         process.image = Image::Forked { rss_at_fork };
         process.spoke = true;
         process.pidfd_inode = pidfd_inode;
@@ -218,9 +218,10 @@ impl Tree {
     }
 
     /// A new process has this pid: whoever had it before is over, whatever was heard of it.
-    fn end_stale(&mut self, key: Key, at: u64) {
+    pub(super) fn end_stale(&mut self, key: Key, at: u64) {
         if let Some(old) = self.open_instance(key) {
-            self.end(old, at);
+            let exit = self.processes.get(&old).and_then(|process| process.kernel_exit);
+            self.end(old, exit.map_or(at, |exit| exit.at_ns.min(at)));
             if let Some(process) = self.processes.get_mut(&old) {
                 process.gone_ns = Some(at);
             }
@@ -234,6 +235,7 @@ impl Tree {
             .open_instance(key)
             .filter(|id| !borrowed || self.processes.get(id).is_some_and(|process| !process.spoke));
         let at = self.time_of(known, origin, now_ns);
+        let known = known.or_else(|| self.same_outside(key, origin.parent, 0, at));
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at);
             let parent = self.parent_of(Key { pid_ns: key.pid_ns, pid: origin.parent });
@@ -259,7 +261,9 @@ impl Tree {
         let tracer = origin.flags & FLAG_TRACER != 0;
         let at = self.time_of(reaper, origin, now_ns);
         let child_key = Key { pid_ns: reaper_key.pid_ns, pid: child };
-        let found = self.reaped_instance(child_key, reaper, by_launcher, tracer);
+        let found = self
+            .reaped_instance(child_key, reaper, by_launcher, tracer)
+            .or_else(|| self.reaped_outside(child_key, reaper?, record.status));
         let id = match found {
             Some(id) => id,
             // A tracer is told of the ends of others' children too; a late record is of one that is settled.

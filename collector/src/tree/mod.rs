@@ -9,6 +9,7 @@
 
 pub mod command;
 mod events;
+mod kernel;
 pub mod process;
 mod settle;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use kernel::{KernelExit, Program, SilentExec};
 pub use process::{FoundBy, Image, ImageGroup, Key, Parent, Process, ProcessId, Quality};
 pub use settle::Settled;
 
@@ -92,6 +94,9 @@ pub struct Tree {
     ended: Vec<ProcessId>,
     lives: Vec<Life>,
     settled: Vec<Settled>,
+    /// Who may be silent, and who may be over, by the kernel's word.
+    silent: Vec<ProcessId>,
+    kernel_ends: Vec<ProcessId>,
     /// Those settled last.
     departed: VecDeque<Departed>,
     next_id: u64,
@@ -100,6 +105,7 @@ pub struct Tree {
     born: u64,
     failed_spawns: u64,
     autoreaped: u64,
+    silent_programs: u64,
 }
 
 /// A settled process, as far as records that come late may still be about it.
@@ -128,6 +134,8 @@ impl Tree {
             ended: Vec::new(),
             lives: Vec::new(),
             settled: Vec::new(),
+            silent: Vec::new(),
+            kernel_ends: Vec::new(),
             departed: VecDeque::new(),
             next_id: 0,
             next_group: 0,
@@ -135,6 +143,7 @@ impl Tree {
             born: 0,
             failed_spawns: 0,
             autoreaped: 0,
+            silent_programs: 0,
         }
     }
 
@@ -183,6 +192,12 @@ impl Tree {
     #[must_use]
     pub fn autoreaped(&self) -> u64 {
         self.autoreaped
+    }
+
+    /// How often a process ran a program that never said anything, as far as the kernel told.
+    #[must_use]
+    pub fn silent_programs(&self) -> u64 {
+        self.silent_programs
     }
 
     /// CPU time of the unsettled that was counted so far, nanoseconds.
@@ -329,6 +344,9 @@ impl Tree {
             image_start_ns: start_ns,
             told_peak: None,
             earlier_peak: None,
+            has_fork_time: false,
+            silent_exec: None,
+            kernel_exit: None,
             exit: None,
             reaped: None,
             reaped_children: gpu_track_abi::record::Usage::default(),
@@ -373,6 +391,7 @@ impl Tree {
 
     /// A process is over: its life goes to whoever adds up RAM and CPU over time.
     fn end(&mut self, id: ProcessId, at_ns: u64) {
+        self.confirm_silent(id);
         let tick_us = self.frame.tick_us;
         let Some(process) = self.processes.get_mut(&id) else { return };
         let end_ns = at_ns.max(process.start_ns);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS, Usage};
 use serde::{Deserialize, Serialize};
 
+use super::kernel::{KernelExit, SilentExec};
 use super::usage_math::{minus, plus};
 use crate::report::model::Exit;
 
@@ -47,6 +48,8 @@ pub enum FoundBy {
     Subreaper,
     /// Looking at /proc.
     Scan,
+    /// The kernel's process connector.
+    Connector,
 }
 
 /// What a process runs, as far as its memory goes.
@@ -183,6 +186,12 @@ pub struct Process {
     pub told_peak: Option<u64>,
     /// Peak RSS of earlier images, bytes.
     pub earlier_peak: Option<u64>,
+    /// The kernel told when it was made.
+    pub has_fork_time: bool,
+    /// The kernel's word that it runs another program, until that speaks.
+    pub silent_exec: Option<SilentExec>,
+    /// The kernel's word on its end.
+    pub kernel_exit: Option<KernelExit>,
     /// Its own word at its end.
     pub exit: Option<ExitRecord>,
     /// Its reaper's word.
@@ -344,7 +353,7 @@ impl Process {
             (None, Some(exit)) if exit.flags & FLAG_NO_STATUS == 0 => {
                 Exit { code: Some(exit.status & 0xff), signal: None }
             }
-            _ => Exit::default(),
+            _ => self.kernel_exit.map_or_else(Exit::default, |exit| exit_of_wait_status(exit.status)),
         }
     }
 

@@ -113,18 +113,29 @@ impl Tree {
     /// Whether an ended process without a REAPED record will never get one.
     fn is_over(&self, id: ProcessId, now_ns: u64) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
-        // An orphan's reaper is another one, who may still write.
-        let ended_first = match process.parent {
-            Parent::Known(parent) => {
-                self.processes.get(&parent).is_some_and(|p| p.reaped.is_some() && process.end_ns <= p.end_ns)
-            }
-            Parent::Launcher | Parent::Unknown => false,
-        };
+        let ended_first = self.ended_before_a_reaped_ancestor(process);
         match (process.gone_ns, process.end_ns, process.host_pid) {
             (Some(gone), ..) => ended_first || now_ns.saturating_sub(gone) >= GRACE_NS,
             (None, Some(end), None) => ended_first || now_ns.saturating_sub(end) >= UNSEEN_GRACE_NS,
             _ => false,
         }
+    }
+
+    /// Whether its parent was reaped after its end, or the parent's parent after the parent's end, and so on: who waited
+    /// for it can't tell any more. An orphan's reaper is another one, who may still write.
+    fn ended_before_a_reaped_ancestor(&self, process: &Process) -> bool {
+        const DEEPEST: usize = 64;
+        let mut child = process;
+        for _ in 0..DEEPEST {
+            let Parent::Known(parent) = child.parent else { return false };
+            match self.processes.get(&parent) {
+                Some(parent) if parent.end_ns.is_none() || child.end_ns > parent.end_ns => return false,
+                Some(parent) if parent.reaped.is_some() => return true,
+                Some(parent) => child = parent,
+                None => return false,
+            }
+        }
+        false
     }
 
     /// The end of the run: settle all, the living as they are.
@@ -233,7 +244,7 @@ impl Tree {
         }
     }
 
-    fn drop_from_lists(&mut self, process: &Process) {
+    pub(super) fn drop_from_lists(&mut self, process: &Process) {
         let id = process.id;
         if process.is_alive() {
             self.leave_group(id, process.group);

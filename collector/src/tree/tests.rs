@@ -7,6 +7,7 @@ use gpu_track_abi::record::{
 
 use super::process::{cpu_us, fork_share};
 use super::*;
+use crate::discovery::connector::{KernelEvent, What};
 
 const HERE: u32 = 10;
 const INSIDE: u32 = 20;
@@ -145,6 +146,30 @@ impl Run {
         let (parent, start_ns) = (self.id(parent), self.now_ns);
         self.tree.found_in_proc(&FoundInProc { key, host_pid: pid, parent, start_ns, pidfd_inode: 0 });
         self
+    }
+
+    /// The kernel's word.
+    fn kernel(&mut self, pid: u32, what: What) -> &mut Self {
+        self.tree.apply_kernel(&KernelEvent { at_ns: self.now_ns, pid, what }, self.now_ns);
+        self.later(1)
+    }
+
+    fn made(&mut self, pid: u32, parent: u32) -> &mut Self {
+        self.kernel(pid, What::Fork { parent })
+    }
+
+    fn execs(&mut self, pid: u32) -> &mut Self {
+        self.kernel(pid, What::Exec)
+    }
+
+    /// The kernel says that it ended, and /proc that it is gone.
+    fn over(&mut self, pid: u32, status: i32) -> &mut Self {
+        self.kernel(pid, What::Exit { status });
+        for id in self.tree.take_kernel_ends() {
+            let at_ns = self.tree.get(id).and_then(|process| process.kernel_exit).unwrap().at_ns;
+            self.tree.observe_end(id, at_ns, true);
+        }
+        self.settle(&[])
     }
 
     /// The end of the run.
@@ -511,6 +536,120 @@ fn a_pid_namespace_ends_with_its_init() {
     });
     run.reaped(102, 103, 6);
     assert!(!of(&run.end(), 2).still_running);
+}
+
+// ---- the kernel's word ----
+
+#[test]
+fn a_process_that_speaks_is_the_one_that_the_kernel_told_of() {
+    let mut run = Run::new();
+    run.made(102, MAIN).fork(102, MAIN, MIB_KIB).execs(102).start(102, MAIN).exit(102, 5, 0).over(102, 768);
+    run.made(103, MAIN).execs(103).start(103, MAIN).exit(103, 5, 0).over(103, 0);
+    // The pid comes again.
+    run.made(102, MAIN).execs(102).start(102, MAIN).exit(102, 7, 0).over(102, 0);
+    assert_eq!((run.tree.born(), run.tree.alive().len()), (4, 1));
+    let settled = run.end();
+    let wall_ms: Vec<_> = settled.iter().filter(|p| p.pid == 102).map(|p| p.wall_ns / MS).collect();
+    assert_eq!(wall_ms.len(), 2);
+    assert!(
+        wall_ms.contains(&4) && wall_ms.contains(&3),
+        "from the fork, not from the first word: {wall_ms:?}"
+    );
+    assert!(settled.iter().all(|process| process.spoke));
+}
+
+#[test]
+fn a_silent_tree_is_known_from_the_kernel() {
+    // A static shell (102) starts a static program (103), which starts a dynamic one (104).
+    let mut run = Run::new();
+    run.made(102, MAIN).execs(102).made(103, 102).execs(103).made(104, 103).execs(104).start(104, 103);
+    run.exit(104, 30, 0).over(104, 0).over(103, 9).over(102, 256).reaped(MAIN, 102, 100);
+    let settled = run.later(500).settle(&[102, 103, 104]).end();
+    assert_eq!(settled.len(), 4);
+    let (shell, program) = (of(&settled, 102), of(&settled, 103));
+    assert_eq!(
+        (shell.exit.code, program.exit.signal),
+        (Some(0), Some(9)),
+        "its reaper's word, else the kernel's"
+    );
+    assert_eq!((shell.quality, program.quality), (Quality::Exact, Quality::Unknown));
+    assert_eq!(
+        (cpu_us(&shell.own), cpu_us(&of(&settled, 104).own)),
+        (70, 30),
+        "who waited has the unknown part"
+    );
+    assert_eq!(
+        (program.parent_pid, &*program.command, program.found_by),
+        (Some(102), "(unseen)", FoundBy::Connector)
+    );
+    assert!(settled.iter().all(|process| !process.joined));
+}
+
+#[test]
+fn a_fork_child_that_runs_a_silent_program_is_no_copy_of_its_parent_any_more() {
+    let mut run = Run::new();
+    run.fork(102, MAIN, 100 * MIB_KIB).execs(102);
+    let id = run.id(102);
+    assert_eq!(run.tree.take_silent(), [id]);
+    let program = Program {
+        command: Some("busybox".into()),
+        static_executable: Some("/bin/busybox".into()),
+        peak: Some(MIB),
+        ..Program::default()
+    };
+    run.tree.set_program(id, program);
+    run.tree.confirm_silent(id);
+    let process = run.tree.get(id).unwrap();
+    assert_eq!((process.image, &*process.command), (Image::Silent, "busybox"));
+    assert_ne!(process.group, run.tree.get(run.id(MAIN)).unwrap().group);
+    let settled = run.over(102, 0).reaped_with(MAIN, 102, 0, 0, used(9, MIB_KIB)).end();
+    let of = of(&settled, 102);
+    assert_eq!((of.peak, of.peak_quality), (Some(MIB), Quality::Sampled));
+    assert_eq!(of.static_executable.as_deref(), Some("/bin/busybox"));
+}
+
+#[test]
+fn the_end_of_a_first_thread_is_not_the_end_of_a_process_that_execs_in_another() {
+    let mut run = Run::new();
+    run.made(102, MAIN).execs(102).start(102, MAIN).kernel(102, What::Exit { status: 0 });
+    run.execs(102).start(102, MAIN);
+    assert_eq!((run.tree.born(), run.tree.alive().len()), (2, 2));
+    assert!(run.tree.take_kernel_ends().is_empty());
+}
+
+#[test]
+fn a_failed_spawn_that_the_kernel_told_of_counts_once() {
+    let mut run = Run::new();
+    run.made(102, MAIN).over(102, 127 << 8).tell(MAIN, LAUNCHER, 0, Event::SpawnFailed { error: 2 });
+    assert_eq!((run.tree.born(), run.tree.failed_spawns()), (2, 1));
+    assert_eq!(run.end().len(), 1);
+}
+
+#[test]
+fn a_process_inside_a_pid_namespace_is_the_one_that_the_kernel_told_of() {
+    let mut run = Run::new();
+    // MAIN made a namespace; 500 is its init, 501 and 502 are children of that, the last one silent.
+    run.made(500, MAIN).inside(INSIDE, |run| {
+        run.start(1, 0);
+    });
+    run.made(501, 500).inside(INSIDE, |run| {
+        run.start(2, 1);
+    });
+    run.made(502, 500).execs(502).over(502, 3 << 8);
+    run.inside(INSIDE, |run| {
+        run.exit(2, 5, 0).reaped(1, 2, 6).reaped_with(1, 3, 0, 3 << 8, used(9, 0));
+    });
+    assert_eq!(run.tree.born(), 4);
+    let settled = run.end();
+    assert_eq!((cpu_us(&of(&settled, 501).own), cpu_us(&of(&settled, 502).own)), (6, 9));
+    assert_eq!((of(&settled, 501).spoke, of(&settled, 502).spoke), (true, false));
+}
+
+#[test]
+fn what_the_launcher_starts_is_told_by_the_launcher() {
+    let mut run = Run::new();
+    run.made(700, LAUNCHER).execs(700).over(700, 9);
+    assert_eq!(run.tree.born(), 1);
 }
 
 #[test]

@@ -39,8 +39,8 @@ pub struct Totals {
     pub running: Vec<Running>,
     /// Where the figures come from.
     pub coverage: Coverage,
-    /// By layer: preload, wait, subreaper, scan.
-    pub found: [u64; 4],
+    /// By layer: preload, wait, subreaper, scan, connector.
+    pub found: [u64; 5],
     static_executables: BTreeSet<String>,
     commands: HashMap<Arc<str>, Command>,
     by_cpu: Vec<ProcessUsage>,
@@ -97,6 +97,7 @@ impl Totals {
             FoundBy::Wait => 1,
             FoundBy::Subreaper => 2,
             FoundBy::Scan => 3,
+            FoundBy::Connector => 4,
         };
         if let Some(found) = self.found.get_mut(layer) {
             *found += 1;

@@ -170,7 +170,12 @@ fn coverage(page: &mut Page, report: &Report) {
     page.count(2, "Wait", coverage.layers.wait);
     page.count(2, "Subreaper", coverage.layers.subreaper);
     page.count(2, "Scan", coverage.layers.scan);
-    page.count(2, "Connector", coverage.layers.connector);
+    match (&coverage.connector_absent, coverage.layers.connector) {
+        (Some(reason), None) => {
+            page.field(2, "Connector", format_args!("{UNKNOWN} ({})", quote::escape(reason)))
+        }
+        (_, found) => page.count(2, "Connector", found),
+    }
     page.heading(1, "Peak RSS");
     page.field(2, "Exact", coverage.peaks.exact);
     page.field(2, "Sampled", coverage.peaks.sampled);

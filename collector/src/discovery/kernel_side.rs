@@ -1,0 +1,178 @@
+//! The process connector's events of this tree, held back until the records that were written before them are read.
+
+use std::collections::{HashSet, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::Receiver;
+
+use gpu_track_abi::record::Event;
+use serde::{Deserialize, Serialize};
+
+use super::connector::{Connector, KernelEvent, Members, What};
+use super::records::Stored;
+use crate::clock;
+
+/// The layer is given up before it takes more than this part of a core, as a divisor.
+const SHARE_OF_CORE: u64 = 20;
+/// Over which time that is measured.
+const WINDOW_NS: u64 = 1_000_000_000;
+
+/// How the layer fares.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectorState {
+    /// Why it is not there, or no longer.
+    pub absent: Option<String>,
+    /// How often events were lost, since the socket's buffer was full.
+    pub overruns: u64,
+}
+
+/// Reads the connector for one tree.
+#[derive(Debug)]
+pub struct KernelSide {
+    connector: Option<Connector>,
+    members: Members,
+    pid_ns: u32,
+    newcomers: Receiver<u32>,
+    pending: VecDeque<KernelEvent>,
+    /// Who exec'd and has not spoken since, of those that were handed on last.
+    unheard: HashSet<u32>,
+    read: Vec<KernelEvent>,
+    state: ConnectorState,
+    has_proof: bool,
+    window: Window,
+}
+
+/// CPU time of reading.
+#[derive(Debug, Default)]
+struct Window {
+    since_ns: u64,
+    used_ns: u64,
+}
+
+impl KernelSide {
+    /// A reader for the tree below `launcher`, which is in this pid namespace. `newcomers` are processes of it that
+    /// other layers found.
+    #[must_use]
+    pub fn new(
+        socket: Result<OwnedFd, String>,
+        launcher: u32,
+        pid_ns: u32,
+        newcomers: Receiver<u32>,
+    ) -> Self {
+        let (connector, absent) = match socket {
+            Ok(socket) => (Some(Connector::new(socket)), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        let mut members = Members::default();
+        members.add(launcher);
+        Self {
+            connector,
+            members,
+            pid_ns,
+            newcomers,
+            pending: VecDeque::new(),
+            unheard: HashSet::new(),
+            read: Vec::new(),
+            state: ConnectorState { absent, overruns: 0 },
+            has_proof: false,
+            window: Window::default(),
+        }
+    }
+
+    /// Whether events come.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.connector.is_some()
+    }
+
+    /// How it fares.
+    #[must_use]
+    pub fn state(&self) -> &ConnectorState {
+        &self.state
+    }
+
+    /// Read what has come.
+    pub fn read(&mut self) {
+        while let Ok(pid) = self.newcomers.try_recv() {
+            self.members.add(pid);
+        }
+        let Some(connector) = &self.connector else { return };
+        let start_ns = clock::thread_cpu_ns();
+        self.read.clear();
+        let has_lost = connector.read(&mut self.read);
+        self.state.overruns += u64::from(has_lost);
+        self.read.sort_by_key(|event| event.at_ns);
+        let own = std::process::id();
+        if !std::mem::replace(&mut self.has_proof, true)
+            && !has_lost
+            && !self.read.iter().any(|event| event.pid == own && matches!(event.what, What::Fork { .. }))
+        {
+            self.give_up("the kernel sends no events here (not in the initial namespaces)");
+            return;
+        }
+        for event in &self.read {
+            if self.members.take(event) {
+                self.pending.push_back(*event);
+            }
+        }
+        self.count_cost(clock::thread_cpu_ns().saturating_sub(start_ns));
+    }
+
+    fn count_cost(&mut self, used_ns: u64) {
+        let now_ns = clock::monotonic_ns();
+        self.window.used_ns += used_ns;
+        if self.window.used_ns > WINDOW_NS / SHARE_OF_CORE {
+            self.give_up(
+                "given up: the machine starts so many processes that reading it would cost 5% of a core",
+            );
+        }
+        if now_ns.saturating_sub(self.window.since_ns) >= WINDOW_NS {
+            self.window = Window { since_ns: now_ns, used_ns: 0 };
+            self.members.forget_gone(now_ns);
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        if let Some(connector) = self.connector.take() {
+            connector.end();
+            self.state.absent = Some(reason.into());
+        }
+    }
+
+    /// End the subscription.
+    pub fn end(&mut self) {
+        if let Some(connector) = self.connector.take() {
+            connector.end();
+        }
+    }
+
+    /// The next event that happened before `at_ns`.
+    pub fn next_before(&mut self, at_ns: u64) -> Option<KernelEvent> {
+        if self.pending.front()?.at_ns > at_ns {
+            return None;
+        }
+        let event = self.pending.pop_front()?;
+        match event.what {
+            What::Exec => self.unheard.insert(event.pid),
+            What::Fork { .. } | What::Exit { .. } => self.unheard.remove(&event.pid),
+        };
+        Some(event)
+    }
+
+    /// Whether one of those who exec'd since this was last asked has not spoken: it may be gone soon.
+    pub fn take_unheard(&mut self) -> bool {
+        let is_there = !self.unheard.is_empty();
+        self.unheard.clear();
+        is_there
+    }
+
+    /// A process of this pid namespace spoke: it is one of the tree, whoever made it.
+    pub fn hear(&mut self, record: &Stored) {
+        if self.connector.is_some()
+            && record.origin.pid_ns == self.pid_ns
+            && matches!(record.event, Event::Start { .. } | Event::Fork { .. })
+        {
+            self.members.add(record.origin.pid);
+            self.unheard.remove(&record.origin.pid);
+        }
+    }
+}

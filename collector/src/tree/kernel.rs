@@ -1,0 +1,278 @@
+//! What the kernel's own events do to the tree: processes that never say anything are known by them, and of the others
+//! they tell when they were made.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{FoundBy, Image, Key, Life, Parent, Process, ProcessId, Tree, image_life};
+use crate::discovery::connector::{KernelEvent, What};
+
+/// A scan rounds start times down to clock ticks.
+const TICK_NS: u64 = 20_000_000;
+
+/// The name of a program that nobody looked at while it was there.
+const UNSEEN: &str = "(unseen)";
+
+/// The kernel's word on a process's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelExit {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// Wait status.
+    pub status: i32,
+}
+
+/// The kernel's word that a process runs another program, which has not said anything yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SilentExec {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// What /proc told of it.
+    pub program: Option<Program>,
+}
+
+/// What /proc tells of a program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Command name.
+    pub command: Option<String>,
+    /// Arguments.
+    pub args: Option<Vec<String>>,
+    /// The executable, if it has no dynamic loader.
+    pub static_executable: Option<String>,
+    /// Peak RSS so far, bytes.
+    pub peak: Option<u64>,
+}
+
+impl Tree {
+    /// Take in an event of the process connector. `now_ns` is CLOCK_MONOTONIC.
+    pub fn apply_kernel(&mut self, event: &KernelEvent, now_ns: u64) {
+        let key = Key { pid_ns: self.frame.pid_ns, pid: event.pid };
+        let at = event.at_ns.clamp(self.frame.session_monotonic_ns.min(now_ns), now_ns);
+        match event.what {
+            // Its children are the command, of which it tells itself, and collectors.
+            What::Fork { parent } if parent == self.frame.launcher_pid => {}
+            What::Fork { parent } => self.kernel_fork(key, Key { pid: parent, ..key }, at),
+            What::Exec => self.kernel_exec(key, at),
+            What::Exit { status } => {
+                if let Some(id) = self.open_instance(key)
+                    && let Some(process) = self.processes.get_mut(&id)
+                {
+                    process.kernel_exit = Some(KernelExit { at_ns: at, status });
+                    self.kernel_ends.push(id);
+                }
+            }
+        }
+    }
+
+    fn kernel_fork(&mut self, key: Key, parent: Key, at: u64) {
+        let known = self.open_instance(key).and_then(|id| self.processes.get(&id));
+        // Another layer may have been faster.
+        let is_same = known.is_some_and(|process| {
+            process.kernel_exit.is_none() && !process.has_fork_time && process.start_ns + TICK_NS >= at
+        });
+        let maker = self.parent_of(parent);
+        let id = match known.map(|process| process.id).filter(|_| is_same) {
+            Some(id) => id,
+            None => {
+                self.end_stale(key, at);
+                let id = self.insert(key, maker, FoundBy::Connector, at);
+                // Until it runs something else it may share its parent's memory.
+                if let Parent::Known(maker) = maker
+                    && let Some(group) = self.processes.get(&maker).filter(|p| p.is_alive()).map(|p| p.group)
+                {
+                    self.join_group(id, group);
+                }
+                self.silent.push(id);
+                id
+            }
+        };
+        let command = self.command_of_parent(maker);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.has_fork_time = true;
+        process.parent_pid = parent.pid;
+        if process.parent == Parent::Unknown {
+            process.parent = maker;
+        }
+        if !is_same && let Some(command) = command {
+            process.command = command;
+        }
+    }
+
+    fn kernel_exec(&mut self, key: Key, at: u64) {
+        let Some(id) = self.open_instance(key) else { return };
+        // The program before never spoke.
+        self.confirm_silent(id);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        // It was another thread's first word, after the end of the first one.
+        process.kernel_exit = None;
+        process.silent_exec = Some(SilentExec { at_ns: at, program: None });
+        self.silent.push(id);
+    }
+
+    /// Processes that were made, or run another program, and have not spoken since, as far as they are new.
+    pub fn take_silent(&mut self) -> Vec<ProcessId> {
+        let mut silent = std::mem::take(&mut self.silent);
+        silent.retain(|id| self.processes.get(id).is_some_and(|p| p.is_alive() && p.is_silent()));
+        silent
+    }
+
+    /// Processes that the kernel says are over, and that did not say so themselves. They may have other threads.
+    pub fn take_kernel_ends(&mut self) -> Vec<ProcessId> {
+        let mut ends = std::mem::take(&mut self.kernel_ends);
+        ends.retain(|id| self.processes.get(id).is_some_and(|p| p.is_alive() && p.kernel_exit.is_some()));
+        ends
+    }
+
+    /// What the CPU clock of a process said after its end, nanoseconds.
+    pub fn note_last_clock(&mut self, id: ProcessId, cpu_ns: Option<u64>) {
+        if let (Some(process), Some(cpu_ns)) = (self.processes.get_mut(&id), cpu_ns) {
+            process.observed.cpu_ns = Some(cpu_ns);
+        }
+    }
+
+    /// What /proc tells of the program that a silent process runs now.
+    pub fn set_program(&mut self, id: ProcessId, program: Program) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        match &mut process.silent_exec {
+            Some(exec) => exec.program = Some(program),
+            None if !process.spoke => process.set_program(program),
+            None => {}
+        }
+    }
+
+    /// The program that a process runs will say nothing any more: it is over, or had time enough.
+    pub fn confirm_silent(&mut self, id: ProcessId) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let Some(exec) = process.silent_exec.take() else { return };
+        self.silent_programs += 1;
+        let peak = process.told_peak.or(process.sampled_peak());
+        process.change_image(&mut self.lives, Image::Silent, exec.at_ns, peak, peak.unwrap_or(0));
+        process.command = Arc::from(UNSEEN);
+        (process.args, process.static_executable) = (None, None);
+        process.set_program(exec.program.unwrap_or_default());
+        let group = self.new_group();
+        self.join_group(id, group);
+    }
+
+    /// A process that is only known from the kernel is what this record, from inside another pid namespace, is about:
+    /// the same pidfd, else the oldest that was there at the time and has the right parent.
+    pub(super) fn same_outside(
+        &mut self,
+        key: Key,
+        parent: u32,
+        pidfd_inode: u64,
+        at: u64,
+    ) -> Option<ProcessId> {
+        if key.pid_ns == self.frame.pid_ns {
+            return None;
+        }
+        let parent = self.open_instance(Key { pid: parent, ..key });
+        let candidates = self.alive.iter().filter_map(|id| self.processes.get(id)).filter(|process| {
+            process.key.pid_ns == self.frame.pid_ns
+                && process.found_by == FoundBy::Connector
+                && !process.spoke
+                && process.start_ns <= at
+                && process.kernel_exit.is_none_or(|exit| exit.at_ns >= at)
+                && (process.pidfd_inode == 0 || pidfd_inode == 0 || process.pidfd_inode == pidfd_inode)
+                && parent.is_none_or(|parent| process.parent == Parent::Known(parent))
+        });
+        let id = candidates
+            .min_by_key(|process| (process.pidfd_inode != pidfd_inode || pidfd_inode == 0, process.id))?
+            .id;
+        let process = self.processes.get_mut(&id)?;
+        process.key = key;
+        self.index.entry(key).or_default().push(id);
+        Some(id)
+    }
+
+    /// The same for what a reaper inside another pid namespace tells of a child's end.
+    pub(super) fn reaped_outside(&mut self, key: Key, reaper: ProcessId, status: i32) -> Option<ProcessId> {
+        if key.pid_ns == self.frame.pid_ns {
+            return None;
+        }
+        let children = self.alive.iter().chain(&self.ended).filter_map(|id| self.processes.get(id));
+        let mut dead = children.filter(|process| {
+            process.key.pid_ns == self.frame.pid_ns
+                && process.found_by == FoundBy::Connector
+                && process.parent == Parent::Known(reaper)
+                && process.reaped.is_none()
+                && process.kernel_exit.is_some_and(|exit| exit.status == status)
+        });
+        let id = dead.next()?.id;
+        self.processes.get_mut(&id)?.key = key;
+        self.index.entry(key).or_default().push(id);
+        Some(id)
+    }
+
+    /// A posix_spawn of this process failed after its child was made: the kernel told of the child, but it never
+    /// became a process of its own.
+    pub(super) fn forget_failed_spawn(&mut self, parent: ProcessId) {
+        const COULD_NOT_EXEC: i32 = 127 << 8;
+        let failed = self.alive.iter().chain(&self.ended).rev().copied().find(|id| {
+            self.processes.get(id).is_some_and(|process| {
+                process.parent == Parent::Known(parent)
+                    && !process.spoke
+                    && process.kernel_exit.is_some_and(|exit| exit.status == COULD_NOT_EXEC)
+                    && process.reaped.is_none()
+            })
+        });
+        if let Some(process) = failed.and_then(|id| self.processes.remove(&id)) {
+            self.drop_from_lists(&process);
+            self.alive.retain(|id| *id != process.id);
+            self.ended.retain(|id| *id != process.id);
+            self.born -= 1;
+        }
+    }
+}
+
+impl Process {
+    /// Whether the program that it runs has said nothing yet.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        !self.spoke || self.silent_exec.is_some()
+    }
+
+    fn set_program(&mut self, program: Program) {
+        if let Some(command) = program.command {
+            self.command = command.into();
+        }
+        if let Some(peak) = program.peak.filter(|_| self.image == Image::Silent) {
+            self.observed.peak = self.observed.peak.max(peak);
+        }
+        self.args = program.args;
+        self.static_executable = program.static_executable;
+    }
+
+    /// Peak of this image as samples saw it.
+    fn sampled_peak(&self) -> Option<u64> {
+        (self.observed.at_ns >= self.image_start_ns && self.observed.peak > 0).then_some(self.observed.peak)
+    }
+
+    /// It runs another image from this time on. The one before had this peak, if that is known, and held at most so
+    /// many bytes of the tree's RAM since it was last sampled.
+    pub(super) fn change_image(
+        &mut self,
+        lives: &mut Vec<Life>,
+        image: Image,
+        at_ns: u64,
+        peak: Option<u64>,
+        bytes: u64,
+    ) {
+        // A sample that is younger than the image is of the image already.
+        let is_sampled = self.observed.at_ns > at_ns;
+        if !is_sampled && bytes > 0 {
+            lives.push(Life { bytes, ..image_life(self, at_ns) });
+        }
+        if let Some(peak) = peak {
+            self.earlier_peak = Some(self.earlier_peak.map_or(peak, |earlier| earlier.max(peak)));
+        }
+        self.image = image;
+        self.image_start_ns = at_ns;
+        self.told_peak = None;
+        if !is_sampled {
+            self.observed.forget_memory();
+        }
+    }
+}

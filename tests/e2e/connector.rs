@@ -1,0 +1,175 @@
+//! The process connector: what never carries the shim is counted all the same, and nothing else is.
+
+use crate::support::run::Run;
+use crate::support::{is_root, kill, program, skip, static_program, tracked, wait_until};
+
+/// A run's report, or the reason why the kernel told nothing.
+fn told(run: &Run) -> Result<&crate::support::report::Report, String> {
+    let report = run.assert_clean(0);
+    match report.at("coverage.connector_absent").as_str() {
+        Some(reason) => Err(reason.to_owned()),
+        None => Ok(report),
+    }
+}
+
+#[test]
+fn a_static_program_with_short_static_children() {
+    let run =
+        tracked([static_program("runs"), "100".into(), static_program("runs"), "0".into(), "x".into()]).run();
+    let report = match told(&run) {
+        Ok(report) => report,
+        Err(reason) => skip!("{reason}"),
+    };
+    assert_eq!(report.u64("processes.total"), 101);
+    assert_eq!(report.u64("coverage.layers.connector"), 100);
+    assert_eq!(report.u64("coverage.exact"), 1, "the launcher reaped the command");
+    assert_eq!(report.at("processes.heaviest.0.exit.code"), 0);
+}
+
+#[test]
+fn a_static_program_with_children_of_known_work() {
+    let (runs, burn) = (static_program("runs"), static_program("burn"));
+    let run = tracked([&runs, "3", &burn, "0.3"]).run();
+    let report = match told(&run) {
+        Ok(report) => report,
+        Err(reason) => skip!("{reason}"),
+    };
+    assert_eq!(report.u64("processes.total"), 4);
+    assert_eq!(report.command("burn").unwrap()["count"], 3);
+    report.assert_cpu(0.9, 3.0);
+    report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
+    let listed = report.array("coverage.static_executables");
+    assert!(listed.contains(&runs.into()) && listed.contains(&burn.into()), "{listed:?}");
+}
+
+#[test]
+fn dynamic_children_of_a_static_child_are_its_descendants() {
+    let script = format!("{} 20 /bin/true; exit 0", static_program("runs"));
+    let run = tracked(["sh", "-c", &script]).run();
+    let report = match told(&run) {
+        Ok(report) => report,
+        Err(reason) => skip!("{reason}"),
+    };
+    report.assert_all_exact(22);
+    assert_eq!(report.u64("coverage.joined"), 0);
+    assert_eq!(report.command("runs").unwrap()["count"], 1);
+}
+
+#[test]
+fn an_unprivileged_user_is_told_the_same() {
+    if !is_root() {
+        skip!("needs root (setpriv)");
+    }
+    let user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let runs = static_program("runs");
+    let may_run = |path: &str| {
+        std::process::Command::new(user[0])
+            .args(&user[1..])
+            .args(["test", "-x", path])
+            .status()
+            .unwrap()
+            .success()
+    };
+    if !(may_run(&runs) && may_run(crate::support::run::BINARY)) {
+        skip!("the directory of the built programs is closed to other users");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let path = directory.path().join("report");
+    let run = tracked([&runs, "10", &runs, "0", "x"])
+        .only_options(&["-f", "json", "-o", path.to_str().unwrap()])
+        .through(&user)
+        .with(|command| command.env_remove("XDG_CACHE_HOME").env_remove("HOME"))
+        .run();
+    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
+    let report =
+        crate::support::report::Report(serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap());
+    if let Some(reason) = report.at("coverage.connector_absent").as_str() {
+        skip!("{reason}");
+    }
+    assert_eq!(report.u64("processes.total"), 11);
+}
+
+#[test]
+fn another_users_processes_are_counted() {
+    if !is_root() {
+        skip!("needs root (setpriv)");
+    }
+    let script = format!("/bin/true; /bin/true; {} 0.3; exit 0", program("burn"));
+    let run =
+        tracked(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", &script])
+            .with(|command| command.env_remove("XDG_CACHE_HOME"))
+            .run();
+    let report = match told(&run) {
+        Ok(report) => report,
+        Err(reason) => skip!("{reason}"),
+    };
+    assert_eq!(report.u64("processes.total"), 4);
+    report.assert_cpu_between(0.3, 0.1);
+}
+
+#[test]
+fn nobody_elses_processes_are_counted() {
+    let storm = || std::process::Command::new(program("runs")).args(["400", "/bin/true"]).spawn().unwrap();
+    let mut strangers = storm();
+    let runs = static_program("runs");
+    let (one, other) =
+        (tracked([&runs, "200", "/bin/true"]).start(), tracked([&runs, "300", &runs, "0", "x"]).start());
+    let (one, other) = (one.wait(), other.wait());
+    assert!(strangers.wait().unwrap().success());
+    for (run, processes) in [(one, 201), (other, 301)] {
+        match told(&run) {
+            Ok(report) => assert_eq!(report.u64("processes.total"), processes),
+            Err(reason) => skip!("{reason}"),
+        }
+    }
+}
+
+#[test]
+fn a_pid_that_comes_again_and_again_is_another_process_each_time() {
+    if !is_root() {
+        skip!("needs root (a pid namespace)");
+    }
+    // Each child gets the pid 100 of the namespace: by turns one that speaks and one that can't.
+    let script = format!(
+        "i=0; while [ $i -lt 20 ]; do echo 99 >/proc/sys/kernel/ns_last_pid; /bin/true;
+         echo 99 >/proc/sys/kernel/ns_last_pid; {} 0 x; i=$((i+1)); done; exit 0",
+        static_program("runs")
+    );
+    let run = tracked(["unshare", "-fp", "--mount-proc", "sh", "-c", &script]).run();
+    let report = match told(&run) {
+        Ok(report) => report,
+        Err(reason) => skip!("{reason}"),
+    };
+    report.assert_all_exact(42);
+    assert_eq!(report.command("true").unwrap()["count"], 20);
+}
+
+#[test]
+fn a_killed_collector_still_knows_what_the_kernel_told() {
+    let script =
+        format!("{0} 10 {0} 0 x; echo ready; read x; {0} 10 {0} 0 x; exit 0", static_program("runs"));
+    let mut running =
+        tracked(["sh", "-c", &script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
+    running.wait_for_output("ready");
+    let (mark, launcher) = (running.mark().to_owned(), running.pid());
+    let first = crate::resilience::collector(&mark, launcher).expect("a collector runs");
+    kill(first, libc::SIGKILL);
+    wait_until("another collector", || {
+        crate::resilience::collector(&mark, launcher).is_some_and(|pid| pid != first)
+    });
+    std::io::Write::write_all(&mut running.stdin(), b"go\n").unwrap();
+    let run = running.wait();
+    match told(&run) {
+        Ok(report) => assert_eq!(report.u64("processes.total"), 23),
+        Err(reason) => skip!("{reason}"),
+    }
+}
+
+#[test]
+fn a_layer_that_is_switched_off_says_so() {
+    let run = tracked(["/bin/true"]).options(&["--layers", "preload,wait,subreaper,scan"]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.at("coverage.connector_absent"), "switched off");
+    assert!(report.at("coverage.layers.connector").is_null());
+}
