@@ -17,6 +17,8 @@ pub struct Stat {
     pub state: u8,
     /// Parent.
     pub ppid: u32,
+    /// PF_* of the kernel.
+    pub flags: u64,
     /// Minor faults of the process itself.
     pub minor_faults: u64,
     /// Major faults of the process itself.
@@ -52,6 +54,7 @@ impl Stat {
         Some(Self {
             state,
             ppid: u32::try_from(field(4)?).ok()?,
+            flags: field(9)?,
             minor_faults: field(10)?,
             major_faults: field(12)?,
             user_ticks: field(14)?,
@@ -59,6 +62,13 @@ impl Stat {
             threads: field(20)?,
             start_ticks: field(22)?,
         })
+    }
+
+    /// Whether it is on its way out, or dead.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        const PF_EXITING: u64 = 4;
+        self.is_dead() || self.flags & PF_EXITING != 0
     }
 
     /// Whether the process is dead and waits for its parent, or is being torn down.
@@ -125,14 +135,22 @@ pub struct Status {
     pub hugetlb: u64,
     /// The pid in each pid namespace from the reader's down to the process's own.
     pub ns_pids: Vec<u32>,
+    /// A SIGKILL was sent to it, and not yet taken.
+    pub is_killed: bool,
 }
 
 impl Status {
     /// Parse the file.
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
+        const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
         let ns_pids = line(text, b"NSpid:").unwrap_or_default();
+        let has_kill = |key: &[u8]| {
+            let mask = line(text, key).and_then(|mask| str::from_utf8(mask.trim_ascii()).ok());
+            mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask & SIGKILL != 0)
+        };
         Self {
+            is_killed: has_kill(b"SigPnd:") || has_kill(b"ShdPnd:"),
             hwm: kib(text, b"VmHWM:"),
             hugetlb: kib(text, b"HugetlbPages:").unwrap_or(0),
             ns_pids: ns_pids
@@ -346,6 +364,7 @@ mod tests {
         let expected = Stat {
             state: b'Z',
             ppid: 7,
+            flags: 4_194_304,
             minor_faults: 101,
             major_faults: 3,
             user_ticks: 50,
@@ -354,9 +373,19 @@ mod tests {
             start_ticks: 555,
         };
         assert_eq!(stat, expected);
-        assert!(stat.is_dead());
+        assert!(stat.is_dead() && stat.is_ending());
+        let running = Stat { state: b'R', ..expected };
+        assert!(!running.is_ending() && Stat { flags: 4_194_308, ..running }.is_ending());
         assert_eq!(Stat::parse(b"12 (x) R 7"), None);
         assert_eq!(Stat::parse(b""), None);
+    }
+
+    #[test]
+    fn a_kill_that_was_not_taken_yet_is_seen() {
+        let status =
+            |set: &str| Status::parse(format!("SigQ:\t1/2\nSigPnd:\t0\nShdPnd:\t{set}\n").as_bytes());
+        assert!(status("0000000000000100").is_killed);
+        assert!(!status("0000000000010000").is_killed && !Status::parse(b"").is_killed);
     }
 
     #[test]

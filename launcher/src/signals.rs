@@ -82,6 +82,21 @@ pub fn wait(set: &SignalSet) -> io::Result<Arrived> {
     }
 }
 
+/// Wait for a child to change, at most for so long; other signals stay pending.
+pub fn wait_for_child(timeout: std::time::Duration) {
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    let mut set = MaybeUninit::<SignalSet>::zeroed();
+    // SAFETY: the set is initialised by sigemptyset before use; no information is asked for.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
+        libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &raw const timeout);
+    }
+}
+
 /// Forget what is pending of these blocked signals.
 pub fn discard_pending(set: &SignalSet) {
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

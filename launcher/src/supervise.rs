@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use gpu_track_abi::record::Usage;
 use gpu_track_collector::clock;
@@ -25,6 +26,8 @@ pub struct Supervisor {
     collector: Option<Collector>,
     short_lives: u32,
     main_pid: u32,
+    /// Of the command.
+    end: Option<End>,
     /// What a collector is to know, besides its configuration.
     told: Vec<Message>,
     wait_all: bool,
@@ -32,6 +35,20 @@ pub struct Supervisor {
     /// CPU time of children that we had before the run (it survives exec) or that are not the command's.
     foreign_cpu_us: u64,
     is_quiet: bool,
+}
+
+/// How and when the command ended.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    /// Wait status.
+    status: i32,
+    /// CLOCK_MONOTONIC when that was seen, nanoseconds.
+    at_ns: u64,
+}
+
+/// Signals that people and batch systems end programs with.
+fn ends_programs(signal: i32) -> bool {
+    matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGQUIT | libc::SIGHUP)
 }
 
 fn cpu_us(usage: &Usage) -> u64 {
@@ -54,6 +71,7 @@ impl Supervisor {
             collector: Some(collector),
             short_lives: 0,
             main_pid,
+            end: None,
             told: Vec::new(),
             wait_all: options.wait_all,
             signals,
@@ -74,23 +92,51 @@ impl Supervisor {
 
     /// Until the command has ended; gives its wait status.
     pub fn run(mut self) -> io::Result<ExitStatus> {
-        let mut status = None;
+        let mut is_asked_to_end = false;
         loop {
-            while let Some(reaped) = reap::next() {
-                self.child_changed(&reaped, &mut status);
-            }
-            if let Some(status) = status
-                && (!self.wait_all || !self.has_children())
+            self.reap();
+            if let Some(end) = self.end
+                && (!self.wait_all || is_asked_to_end || !self.has_children())
             {
-                self.finish(status)?;
-                return Ok(ExitStatus::from_raw(status));
+                self.reap_the_dying();
+                let at_ns = if self.wait_all { clock::monotonic_ns() } else { end.at_ns };
+                self.finish(End { at_ns, ..end })?;
+                return Ok(ExitStatus::from_raw(end.status));
             }
-            self.signal_arrived(signals::wait(&self.signals)?);
+            let arrived = signals::wait(&self.signals)?;
+            if self.end.is_none() {
+                self.signal_arrived(arrived);
+            } else {
+                // The command is over: what is meant to end it ends the waiting for others.
+                is_asked_to_end |= ends_programs(arrived.signal);
+            }
         }
     }
 
-    fn child_changed(&mut self, reaped: &Reaped, status: &mut Option<i32>) {
-        let is_main = reaped.pid == self.main_pid && status.is_none();
+    fn reap(&mut self) {
+        while let Some(reaped) = reap::next() {
+            self.child_changed(&reaped);
+        }
+    }
+
+    /// Orphans that were killed together with the command are about to end: what they used is only told when they
+    /// have. Nobody who lives on is waited for.
+    fn reap_the_dying(&mut self) {
+        const AT_MOST_NS: u64 = 500_000_000;
+        let until_ns = clock::monotonic_ns().saturating_add(AT_MOST_NS);
+        let proc = ProcRoot::default();
+        let is_dying = |pid: u32| {
+            proc.stat(pid).is_some_and(|stat| stat.is_ending())
+                || proc.status(pid).is_some_and(|status| status.is_killed)
+        };
+        while clock::monotonic_ns() < until_ns && self.children().into_iter().any(is_dying) {
+            signals::wait_for_child(Duration::from_millis(5));
+            self.reap();
+        }
+    }
+
+    fn child_changed(&mut self, reaped: &Reaped) {
+        let is_main = reaped.pid == self.main_pid && self.end.is_none();
         if libc::WIFSTOPPED(reaped.status) {
             if is_main {
                 self.stop_with_command(libc::WSTOPSIG(reaped.status));
@@ -104,7 +150,7 @@ impl Supervisor {
         }
         self.session.record(reaped, is_main);
         if is_main {
-            *status = Some(reaped.status);
+            self.end = Some(End { status: reaped.status, at_ns: clock::monotonic_ns() });
         }
     }
 
@@ -163,17 +209,24 @@ impl Supervisor {
         unsafe { libc::kill(self.main_pid.cast_signed(), signal) };
     }
 
-    /// Whether any child but the collector is left: as subreaper we inherit every orphan of the tree.
+    /// Whether any child but the collector is left.
     fn has_children(&self) -> bool {
+        !self.children().is_empty()
+    }
+
+    /// Our children but the collector: as subreaper we inherit every orphan of the tree.
+    fn children(&self) -> Vec<u32> {
         let collector = self.collector.as_ref().map(|collector| collector.pid);
-        ProcRoot::default().children(std::process::id(), 1).into_iter().any(|pid| Some(pid) != collector)
+        let mut children = ProcRoot::default().children(std::process::id(), 1);
+        children.retain(|pid| Some(*pid) != collector);
+        children
     }
 
     /// Tell the collector, and wait for the report.
-    fn finish(&mut self, status: i32) -> io::Result<()> {
+    fn finish(&mut self, end: End) -> io::Result<()> {
         self.tell(Message::Ended {
-            status,
-            monotonic_ns: clock::monotonic_ns(),
+            status: end.status,
+            monotonic_ns: end.at_ns,
             children_cpu_us: cpu_us(&children_usage()).saturating_sub(self.foreign_cpu_us),
         });
         self.session.wake_collector();
@@ -197,7 +250,7 @@ impl Supervisor {
                 return Ok(());
             }
             let arrived = signals::wait(&self.signals)?;
-            impatient += i32::from(matches!(arrived.signal, libc::SIGINT | libc::SIGTERM | libc::SIGQUIT));
+            impatient += i32::from(ends_programs(arrived.signal));
         }
     }
 

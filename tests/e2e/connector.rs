@@ -21,7 +21,9 @@ fn a_static_program_with_short_static_children() {
         Err(reason) => skip!("{reason}"),
     };
     assert_eq!(report.u64("processes.total"), 101);
-    assert_eq!(report.u64("coverage.layers.connector"), 100);
+    // A scan may be faster than the kernel's word is read.
+    let found = ["connector", "scan"].map(|layer| report.u64(&format!("coverage.layers.{layer}")));
+    assert_eq!(found.iter().sum::<u64>(), 100, "{found:?}");
     assert_eq!(report.u64("coverage.exact"), 1, "the launcher reaped the command");
     assert_eq!(report.at("processes.heaviest.0.exit.code"), 0);
 }

@@ -165,10 +165,13 @@ impl Scanner {
     fn child(&self, tree: &mut Tree, parent: ProcessId, pid: u32) -> Option<ProcessId> {
         let here = tree.frame().pid_ns;
         let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
-        if tree.knows(Key { pid_ns: here, pid }, pidfd_inode) {
+        let stat = self.root.stat(pid)?;
+        let since_boot =
+            i128::from(stat.start_ticks) * 1_000_000_000 / i128::from(self.ticks_per_second.max(1));
+        let start_ns = u64::try_from(since_boot - self.boot_offset_ns).unwrap_or(0);
+        if tree.knows(Key { pid_ns: here, pid }, pidfd_inode, start_ns) {
             return None;
         }
-        let stat = self.root.stat(pid)?;
         let status = self.root.status(pid)?;
         let key = match status.ns_pids.as_slice() {
             [_, .., inner] => Key { pid_ns: self.root.pid_ns(pid)?, pid: *inner },
@@ -180,9 +183,6 @@ impl Scanner {
             tree.set_host_pid(known, pid);
             return Some(known);
         }
-        let since_boot =
-            i128::from(stat.start_ticks) * 1_000_000_000 / i128::from(self.ticks_per_second.max(1));
-        let start_ns = u64::try_from(since_boot - self.boot_offset_ns).unwrap_or(0);
         let session = tree.frame().session_monotonic_ns;
         let found = FoundInProc { key, host_pid: pid, parent, start_ns: start_ns.max(session), pidfd_inode };
         let id = tree.found_in_proc(&found);

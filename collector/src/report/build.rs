@@ -270,18 +270,11 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
                 .into(),
         );
     }
-    let silent = inputs.account.totals.silent();
-    if coverage.connector_overruns > 0 {
-        warn(format!(
-            "The kernel told of processes faster than it could be read, {}: of programs that say nothing themselves \
-             (static ones, other users') short ones may be missing.",
-            times(coverage.connector_overruns)
-        ));
-    }
+    let silent = coverage.silent;
     if inputs.config.layers.preload && silent > 0 && coverage.connector_absent.is_some() {
         warn(format!(
-            "{silent} processes could not say anything themselves (static programs, other users' or another root's); \
-             children of theirs that no sample saw are not counted, and their CPU time is added to who waited for them."
+            "{silent} programs said nothing of their end (static ones, other users', another root's); children of \
+             theirs that no sample saw are not counted, and their CPU time is added to who waited for them."
         ));
     }
     if coverage.dropped_events > 0 {

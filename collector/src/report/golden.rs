@@ -124,6 +124,7 @@ fn full() -> Report {
             unknown: 0,
             joined: 1,
             failed_spawns: 3,
+            silent: 3,
             layers: Layers {
                 preload: Some(2018),
                 wait: Some(2),

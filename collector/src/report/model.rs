@@ -335,6 +335,9 @@ pub struct Coverage {
     pub joined: u64,
     /// Children of posix_spawn that could not exec (counted in `processes`).
     pub failed_spawns: u64,
+    /// Programs that told nothing of their end (static ones, other users'): without the connector, short children of
+    /// theirs may be missing.
+    pub silent: u64,
     /// By the layer that found a process first.
     pub layers: Layers,
     /// How the peak RSS of the processes is known.
@@ -371,6 +374,6 @@ pub struct Peaks {
     pub exact: u64,
     /// From the last sample.
     pub sampled: u64,
-    /// An upper bound only.
+    /// It can't be more: the kernel's figure may be that of a child that nobody told of.
     pub bound: u64,
 }

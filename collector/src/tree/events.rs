@@ -11,6 +11,9 @@ use super::{Departed, FoundBy, Image, Key, Parent, ProcessId, Tree};
 
 const KIB: u64 = 1024;
 
+/// So much a fork child may grow by reading in its parent's programs and libraries again, bytes.
+const FILE_PAGES: u64 = 4 << 20;
+
 /// How late a REAPED record may come after its process was settled; after that the pid is another one's.
 const LATEST_REAPING_NS: u64 = 10_000_000_000;
 
@@ -163,7 +166,9 @@ impl Tree {
             Image::Silent | Image::Unknown | Image::Borrowed => (u64::MAX, false),
         };
         // A fork child's RSS before its exec is its parent's, but for what it grew by.
-        let grown = inherited > if forked { before.saturating_add(rss_noise(before)) } else { before };
+        // Not so its file pages, which a fork leaves out and the child reads in again.
+        let grown = inherited
+            > if forked { before.saturating_add(rss_noise(before).max(FILE_PAGES)) } else { before };
         let peak = if grown { Some(inherited) } else { process.told_peak };
         let bytes = match peak {
             _ if known.is_none() => 0,
@@ -174,7 +179,8 @@ impl Tree {
             }
             peak => peak.unwrap_or(0),
         };
-        process.change_image(&mut self.lives, Image::Loaded { inherited }, at, peak, bytes);
+        let own_peak = if forked { peak.map(|peak| peak.saturating_sub(before)) } else { peak };
+        process.change_image(&mut self.lives, Image::Loaded { inherited }, at, own_peak, bytes);
         process.silent_exec = None;
         process.spoke = true;
         process.pidfd_inode = pidfd_inode;
@@ -203,8 +209,11 @@ impl Tree {
             self.join_group(id, parent.group);
         }
         let Some(process) = self.processes.get_mut(&id) else { return };
-        process.parent = maker;
-        process.parent_pid = parent.pid;
+        // The kernel's word on its parent is better: after a raw clone a process does not know its own pid.
+        if !process.is_watched || process.parent == Parent::Unknown {
+            process.parent = maker;
+            process.parent_pid = parent.pid;
+        }
         process.start_ns = process.start_ns.min(at);
         process.image_start_ns = at;
         process.silent_exec = None;
@@ -313,7 +322,7 @@ impl Tree {
     }
 
     /// The process that a reaper means: the oldest unreaped one of that pid whose parent it is, or whose parent can
-    /// no longer reap it; in another pid namespace the oldest child of that reaper whose pid here is not known.
+    /// no longer reap it, else the youngest of that pid; in another pid namespace the oldest child of that reaper whose pid here is not known.
     fn reaped_instance(
         &self,
         key: Key,
@@ -331,7 +340,14 @@ impl Tree {
             Parent::Unknown => !tracer,
         };
         let of_pid = self.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
-        if let Some(process) = of_pid.filter(unreaped).find(may_be) {
+        if let Some(process) = of_pid.clone().filter(unreaped).find(may_be) {
+            return Some(process.id);
+        }
+        // Who reaps and traces nobody is the parent by then: the one before was killed, which nobody told yet.
+        if !tracer
+            && (by_launcher || reaper.is_some())
+            && let Some(process) = of_pid.rev().find(unreaped)
+        {
             return Some(process.id);
         }
         let reaper = reaper?;

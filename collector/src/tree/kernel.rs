@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{FoundBy, Image, Key, Life, Parent, Process, ProcessId, Tree, image_life};
 use crate::discovery::connector::{KernelEvent, What};
 
-/// A scan rounds start times down to clock ticks.
-const TICK_NS: u64 = 20_000_000;
+/// Start times in /proc are rounded down to clock ticks.
+pub(super) const TICK_NS: u64 = 20_000_000;
 
 /// The name of a program that nobody looked at while it was there.
 const UNSEEN: &str = "(unseen)";
@@ -70,7 +70,7 @@ impl Tree {
         let known = self.open_instance(key).and_then(|id| self.processes.get(&id));
         // Another layer may have been faster.
         let is_same = known.is_some_and(|process| {
-            process.kernel_exit.is_none() && !process.has_fork_time && process.start_ns + TICK_NS >= at
+            process.kernel_exit.is_none() && !process.is_watched && process.start_ns + TICK_NS >= at
         });
         let maker = self.parent_of(parent);
         let id = match known.map(|process| process.id).filter(|_| is_same) {
@@ -90,7 +90,7 @@ impl Tree {
         };
         let command = self.command_of_parent(maker);
         let Some(process) = self.processes.get_mut(&id) else { return };
-        process.has_fork_time = true;
+        process.is_watched = true;
         process.parent_pid = parent.pid;
         if process.parent == Parent::Unknown {
             process.parent = maker;
@@ -107,6 +107,8 @@ impl Tree {
         let Some(process) = self.processes.get_mut(&id) else { return };
         // It was another thread's first word, after the end of the first one.
         process.kernel_exit = None;
+        // The command itself: the launcher started it when it listened already.
+        process.is_watched |= process.parent == Parent::Launcher;
         process.silent_exec = Some(SilentExec { at_ns: at, program: None });
         self.silent.push(id);
     }

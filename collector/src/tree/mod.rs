@@ -250,13 +250,16 @@ impl Tree {
         of_pid.iter().rev().copied().find(|id| self.processes.get(id).is_some_and(Process::is_alive))
     }
 
-    /// Whether this pid and pidfd inode belong to a process that is not settled, be it dead.
+    /// Whether this pid and pidfd inode, of a process that started at about this time, belong to one that is not
+    /// settled, be it dead.
     #[must_use]
-    pub fn knows(&self, key: Key, pidfd_inode: u64) -> bool {
+    pub fn knows(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {
         let of_pid = self.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
         of_pid.rev().any(|process| {
-            let same = process.pidfd_inode == pidfd_inode;
-            same || (process.is_alive() && (process.pidfd_inode == 0 || pidfd_inode == 0))
+            if process.pidfd_inode != 0 && pidfd_inode != 0 {
+                return process.pidfd_inode == pidfd_inode;
+            }
+            process.is_alive() || start_ns <= process.start_ns.saturating_add(kernel::TICK_NS)
         })
     }
 
@@ -321,6 +324,11 @@ impl Tree {
         self.next_id += 1;
         self.born += 1;
         let group = self.new_group();
+        if let Parent::Known(parent) = parent
+            && let Some(parent) = self.processes.get_mut(&parent)
+        {
+            parent.has_children = true;
+        }
         let process = Process {
             id,
             key,
@@ -344,7 +352,8 @@ impl Tree {
             image_start_ns: start_ns,
             told_peak: None,
             earlier_peak: None,
-            has_fork_time: false,
+            is_watched: false,
+            has_children: false,
             silent_exec: None,
             kernel_exit: None,
             exit: None,

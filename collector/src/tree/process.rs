@@ -80,7 +80,9 @@ pub enum Quality {
     Exact,
     /// The last sample.
     Sampled,
-    /// Nothing, or an upper bound only.
+    /// It can't be more.
+    Bound,
+    /// Nothing.
     Unknown,
 }
 
@@ -186,8 +188,10 @@ pub struct Process {
     pub told_peak: Option<u64>,
     /// Peak RSS of earlier images, bytes.
     pub earlier_peak: Option<u64>,
-    /// The kernel told when it was made.
-    pub has_fork_time: bool,
+    /// The process connector has told of it since it was made: whatever children it has are known.
+    pub is_watched: bool,
+    /// Children of it are known.
+    pub has_children: bool,
     /// The kernel's word that it runs another program, until that speaks.
     pub silent_exec: Option<SilentExec>,
     /// The kernel's word on its end.
@@ -330,7 +334,7 @@ impl Process {
                     .max_rss_kib
                     .max(self.unreaped_children.max_rss_kib)
                     .saturating_mul(1024);
-                let own = max > of_children
+                let is_own = max > of_children
                     && match image {
                         Image::Loaded { inherited } => max > inherited,
                         Image::Forked { rss_at_fork } => {
@@ -340,9 +344,28 @@ impl Process {
                         Image::Silent | Image::Unknown => max > reaped.reaper_peak,
                         Image::Borrowed => false,
                     };
-                if own { (Some(max), Quality::Exact) } else { otherwise() }
+                match observed {
+                    _ if is_own && self.knows_its_children(reaped.status) => (Some(max), Quality::Exact),
+                    Some(peak) => (Some(peak), Quality::Sampled),
+                    None if is_own && !self.has_children => (Some(max), Quality::Bound),
+                    None => (None, Quality::Unknown),
+                }
             }
         }
+    }
+
+    /// Whether all that it waited for is known: who ended by exit without a word of its own (a static program, one
+    /// that makes its system calls itself, as Go does) has not told of its waits either.
+    fn knows_its_children(&self, status: i32) -> bool {
+        let told_its_waits = self.spoke && self.image != Image::Silent && libc::WIFSIGNALED(status);
+        told_its_waits || (self.is_watched && !self.has_children)
+    }
+
+    /// Whether the last program that it ran told nothing of its end, though it could: what it started may not be known.
+    #[must_use]
+    pub fn ended_silently(&self) -> bool {
+        let by_exit = self.reaped.is_some_and(|reaped| libc::WIFEXITED(reaped.status));
+        !self.spoke || (self.exit.is_none() && by_exit)
     }
 
     /// How it ended.
@@ -362,7 +385,7 @@ impl Process {
     #[must_use]
     pub fn share_since_sample(&self, page: u64) -> u64 {
         let (peak, quality) = self.peak_of_last_image();
-        let peak = peak.filter(|_| quality == Quality::Exact).unwrap_or(0);
+        let peak = peak.filter(|_| matches!(quality, Quality::Exact | Quality::Bound)).unwrap_or(0);
         let faults = match (&self.exit, &self.reaped) {
             (Some(exit), _) => exit.own.minor_faults,
             (None, Some(reaped)) => minus(&reaped.usage, &self.reaped_children).minor_faults,

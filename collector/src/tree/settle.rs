@@ -49,6 +49,8 @@ pub struct Settled {
     pub exit: Exit,
     /// It wrote a record itself.
     pub spoke: bool,
+    /// Its last program told nothing of its end.
+    pub ended_silently: bool,
     /// Who found it first.
     pub found_by: FoundBy,
     /// It carried the session without being a known descendant.
@@ -193,6 +195,7 @@ impl Tree {
             wall_ns: process.end_ns.unwrap_or(now_ns).saturating_sub(process.start_ns),
             exit: process.exit_status(),
             spoke: process.spoke,
+            ended_silently: process.ended_silently(),
             found_by: process.found_by,
             joined,
             own: own.usage,

@@ -415,10 +415,13 @@ fn an_orphan_that_just_left_proc_is_not_settled_before_its_reaper_could_tell() {
 }
 
 #[test]
-fn a_process_that_its_live_parent_has_to_reap_is_not_reaped_by_another() {
+fn an_orphan_of_a_killed_parent_may_be_reaped_before_that_is_told() {
+    // timeout -s KILL kills its child and itself; the launcher reaps the child before the shell reaps timeout.
     let mut run = Run::new();
-    run.start(102, MAIN).start(103, 102).reaped(LAUNCHER, 103, 5);
-    assert!(run.tree.alive().contains(&run.id(103)));
+    run.start(102, MAIN).start(103, 102).reaped_with(LAUNCHER, 103, 0, 9, used(50, 0));
+    run.reaped_with(MAIN, 102, 0, 9, used(5, 0)).exit(MAIN, 1, 5).reaped(LAUNCHER, MAIN, 6);
+    let settled = run.end();
+    assert_eq!((settled.len(), total_us(&settled)), (3, 56));
 }
 
 #[test]
@@ -513,7 +516,7 @@ fn a_scan_tells_the_pid_outside_of_a_process_inside() {
         let id = run.id(1);
         run.tree.set_host_pid(id, 103);
     });
-    assert!(run.tree.knows(Key { pid_ns: HERE, pid: 103 }, 0));
+    assert!(run.tree.knows(Key { pid_ns: HERE, pid: 103 }, 0, run.now_ns));
     assert_eq!(run.reaped(102, 103, 98).end().iter().filter(|process| process.pid == 103).count(), 1);
 }
 
@@ -761,6 +764,50 @@ fn a_silent_childs_peak_is_exact_only_above_its_parents() {
     };
     assert_eq!(peak_of(MIB_KIB + 1), Some((MIB_KIB + 1) * 1024));
     assert_eq!(peak_of(MIB_KIB), None);
+}
+
+#[test]
+fn a_maximum_over_children_that_nobody_told_of_is_no_exact_peak() {
+    let quality_of = |run: &mut Run, status| {
+        let settled = run.reaped_with(MAIN, 102, 0, status, used(1, 9 * MIB_KIB)).end();
+        (of(&settled, 102).peak.map(|peak| peak / MIB), of(&settled, 102).peak_quality)
+    };
+    // It speaks, and ends by a system call of its own (Go): it may have waited so, too.
+    assert_eq!(quality_of(Run::new().start(102, MAIN), 0), (Some(9), Quality::Bound));
+    assert_eq!(
+        quality_of(Run::new().start(102, MAIN).sampled(102, 1, 5 * MIB, MIB), 0),
+        (Some(5), Quality::Sampled)
+    );
+    assert_eq!(quality_of(Run::new().start(102, MAIN), libc::SIGKILL), (Some(9), Quality::Exact));
+    assert_eq!(quality_of(Run::new().start(102, MAIN).start(103, 102), 0), (None, Quality::Unknown));
+    // The kernel told that it had none, or one.
+    assert_eq!(quality_of(Run::new().made(102, MAIN).execs(102), 0), (Some(9), Quality::Exact));
+    assert_eq!(quality_of(Run::new().made(102, MAIN).execs(102).made(103, 102), 0), (None, Quality::Unknown));
+}
+
+#[test]
+fn a_fork_childs_growth_before_its_exec_is_its_own_peak_and_its_parents_memory_is_not() {
+    let peak_of = |grown_kib: u64| {
+        let mut run = Run::new();
+        run.fork(102, MAIN, 100 * MIB_KIB).start_as(102, MAIN, 0, 100 * MIB_KIB + grown_kib, "true");
+        run.tell(
+            102,
+            MAIN,
+            FLAG_IMAGE,
+            Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 0), children: used(0, 0) },
+        );
+        of(&run.end(), 102).peak
+    };
+    assert_eq!(peak_of(2 * MIB_KIB), Some(10 * 1024), "pages of files that it read in again");
+    assert_eq!(peak_of(50 * MIB_KIB), Some(50 * MIB));
+}
+
+#[test]
+fn the_kernels_word_on_a_parent_is_better_than_that_of_a_raw_clone() {
+    // 102 was made by a raw clone: its child takes 101 for its parent.
+    let mut run = Run::new();
+    run.made(102, MAIN).made(103, 102).fork(103, MAIN, MIB_KIB);
+    assert_eq!(run.tree.get(run.id(103)).unwrap().parent, Parent::Known(run.id(102)));
 }
 
 #[test]

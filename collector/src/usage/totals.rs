@@ -82,14 +82,16 @@ impl Totals {
         match process.quality {
             Quality::Exact => coverage.exact += 1,
             Quality::Sampled => coverage.sampled += 1,
-            Quality::Unknown => coverage.unknown += 1,
+            Quality::Bound | Quality::Unknown => coverage.unknown += 1,
         }
         let Peaks { exact, sampled, bound } = &mut coverage.peaks;
         match process.peak_quality {
             Quality::Exact => *exact += 1,
             Quality::Sampled => *sampled += 1,
-            Quality::Unknown => *bound += 1,
+            Quality::Bound => *bound += 1,
+            Quality::Unknown => {}
         }
+        coverage.silent += u64::from(process.ended_silently);
         coverage.joined += u64::from(process.joined);
         let layer = match process.found_by {
             _ if process.spoke => 0,
@@ -147,13 +149,6 @@ impl Totals {
         if in_cpu {
             insert(&mut self.by_cpu, usage, by_cpu);
         }
-    }
-
-    /// Processes that never wrote a record.
-    #[must_use]
-    pub fn silent(&self) -> u64 {
-        let [_, others @ ..] = self.found;
-        others.iter().sum()
     }
 
     /// By command name, most CPU time first.

@@ -164,6 +164,7 @@ fn coverage(page: &mut Page, report: &Report) {
     page.field(1, "Unknown", coverage.unknown);
     page.field(1, "Joined", coverage.joined);
     page.field(1, "Failed spawns", coverage.failed_spawns);
+    page.field(1, "Silent", coverage.silent);
     page.field(1, "Dropped events", coverage.dropped_events);
     page.heading(1, "Found first by");
     page.count(2, "Preload", coverage.layers.preload);
