@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::RunCgroup;
 use crate::report::units::Style;
 use crate::report::write::Output;
 
@@ -46,6 +47,8 @@ pub struct Config {
     pub layers: Layers,
     /// Why there is no process connector, where there is none.
     pub connector_absent: Option<String>,
+    /// The command's own cgroup, if one was asked for, or why there is none.
+    pub cgroup: Option<Result<RunCgroup, String>>,
     /// Where the report goes.
     pub output: Output,
     /// How it is written.

@@ -11,10 +11,12 @@
 //! this one be killed. `segment` is the shared memory, `proc_fs` and `pidfd` are the ways to the kernel.
 
 pub mod account;
+pub mod cgroup;
 pub mod clock;
 pub mod config;
 pub mod discovery;
 pub mod keeper;
+pub mod limits;
 pub mod pidfd;
 pub mod priority;
 pub mod proc_fs;

@@ -135,7 +135,6 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     };
     let config: Config = serde_json::from_slice(&line)?;
     rustix::io::ioctl_fionbio(&messages.pipe, true).map_err(io::Error::from)?;
-    raise_fd_limit();
     let segment = Arc::new(Segment::from_file(&from.segment_path, from.segment)?);
     let state = Arc::new(StateFile::from_file(&from.state_path, from.state)?);
     let mut session = Session::new(config, segment, state, from.connector)?;
@@ -187,6 +186,8 @@ impl Session {
         let root = ProcRoot::default();
         let ticks_per_second = rustix::param::clock_ticks_per_second();
         let facts = Facts::of_this_machine(&root);
+        // The command's own limit is known by now.
+        raise_fd_limit();
         let start_ns = config.started_monotonic_ns;
         let new = || {
             let frame = Frame {
@@ -447,6 +448,12 @@ impl Session {
         let inputs = self.inputs(&self.account);
         let report = build::report(&build::Inputs { at_ns: end_ns, is_finished: true, ..inputs });
         let written = self.write(&render(&report, &self.config.style));
+        if self.ending.is_none()
+            && let Some(Ok(cgroup)) = &self.config.cgroup
+        {
+            // The launcher, which made it, is gone.
+            cgroup.remove();
+        }
         let _ = self.keeper.state().named().unlink();
         written
     }

@@ -53,6 +53,8 @@ pub struct Options {
     pub disable_logs: bool,
     /// End with the last process of the tree.
     pub wait_all: bool,
+    /// A cgroup for the command.
+    pub cgroup: bool,
     /// Put the shim back into environments that lack it.
     pub env_repair: bool,
     /// Discovery layers that may be used.
@@ -106,6 +108,7 @@ fn parse_at(args: impl Iterator<Item = OsString>, place: &Place) -> Result<Reque
         gpu_uuids: args.gpu_uuids.or(config.gpu_uuids),
         disable_logs: args.disable_logs || config.disable_logs,
         wait_all: args.wait_all,
+        cgroup: args.cgroup,
         env_repair: !args.no_env_repair,
         layers: Layer::set(&args.layers),
     })))

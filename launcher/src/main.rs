@@ -113,6 +113,7 @@ fn run(options: &Options) -> ExitCode {
         // Without it, orphans are found by the other layers.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok();
     }
+    let entrance = session.cgroup_entrance();
     // Before the command, but nobody waits for it to be ready.
     let mut collector = match session.start_collector() {
         Ok(collector) => collector,
@@ -122,7 +123,7 @@ fn run(options: &Options) -> ExitCode {
         }
     };
     let started_ns = clock::monotonic_ns();
-    let main_pid = match spawn::spawn(&options.command, &env, &world) {
+    let main_pid = match spawn::spawn(&options.command, &env, &world, entrance.as_ref()) {
         Ok(Ok(pid)) => pid,
         failed => {
             // Where it is gone already, there is nobody to tell.

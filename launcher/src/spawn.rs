@@ -1,6 +1,7 @@
 //! Starting the command: with everything of its world as the launcher found it, and the session in its environment.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -87,7 +88,7 @@ impl World {
     }
 }
 
-/// Start the command as a child. Gives its pid once it has exec'd.
+/// Start the command as a child, in the cgroup that `entrance` leads to. Gives its pid once it has exec'd.
 ///
 /// # Errors
 /// The outer one if no process could be made, the inner one if the command could not be executed in it.
@@ -95,6 +96,7 @@ pub fn spawn(
     command: &[OsString],
     env: &[(OsString, OsString)],
     world: &World,
+    entrance: Option<&File>,
 ) -> io::Result<Result<u32, ExecFailed>> {
     let prepared = Prepared::new(command, env)?;
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -103,6 +105,10 @@ pub fn spawn(
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => {
+            if let Some(entrance) = entrance {
+                // SAFETY: a plain write; "0" is the writer itself. Where it is refused, the command runs outside.
+                unsafe { libc::write(entrance.as_raw_fd(), c"0".as_ptr().cast(), 1) };
+            }
             world.restore();
             let error = prepared.exec().raw_os_error().unwrap_or(libc::EIO);
             let bytes = error.to_ne_bytes();

@@ -1,6 +1,7 @@
 //! A session's beginning: its segment, the shim, the command's environment, and the collector.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -12,8 +13,10 @@ use std::process::{Command, Stdio};
 use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS};
 use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS, SHIM_PREFIX};
+use gpu_track_collector::cgroup::RunCgroup;
 use gpu_track_collector::config::{Config, Message};
 use gpu_track_collector::discovery::connector;
+use gpu_track_collector::proc_fs::ProcRoot;
 use gpu_track_collector::report::write::Output;
 use gpu_track_collector::segment::named::NamedFile;
 use gpu_track_collector::segment::{self, FILE_PREFIX, NewSession, Segment, SegmentError};
@@ -70,7 +73,7 @@ pub struct Collector {
     pub pid: u32,
     /// CLOCK_MONOTONIC of its start, nanoseconds.
     pub started_ns: u64,
-    pipe: std::fs::File,
+    pipe: File,
 }
 
 impl Session {
@@ -79,7 +82,7 @@ impl Session {
         let uid = rustix::process::getuid().as_raw();
         let pid = std::process::id();
         segment::remove_stale(Path::new(SEGMENT_DIR), uid);
-        let pid_ns = gpu_track_collector::proc_fs::ProcRoot::default().pid_ns(pid).unwrap_or(0);
+        let pid_ns = ProcRoot::default().pid_ns(pid).unwrap_or(0);
         let random = RandomState::new();
         let mut flags = 0;
         for (flag, on) in [
@@ -109,6 +112,10 @@ impl Session {
             Some(Err(error)) => (None, Some(error.to_string())),
             None => (None, None),
         };
+        let cgroup = options.cgroup.then(|| {
+            let name = format!("gpu-track.{pid}.{:08x}", random.hash_one(2) as u32);
+            RunCgroup::create(&ProcRoot::default(), &name)
+        });
         let config = Config {
             launcher_pid: pid,
             pid_ns,
@@ -120,6 +127,7 @@ impl Session {
             expected_cores: options.expected_cores,
             layers: options.layers,
             connector_absent,
+            cgroup,
             output: options.output.clone(),
             style: options.style,
             disable_logs: options.disable_logs,
@@ -155,6 +163,19 @@ impl Session {
             env.push((name.into(), value));
         }
         Ok(env)
+    }
+
+    /// The file that the command moves into its cgroup by, if it has one.
+    pub fn cgroup_entrance(&mut self) -> Option<File> {
+        let Some(Ok(cgroup)) = &self.config.cgroup else { return None };
+        match cgroup.entrance() {
+            Ok(entrance) => Some(entrance),
+            Err(error) => {
+                cgroup.remove();
+                self.config.cgroup = Some(Err(format!("cannot move the command: {error}")));
+                None
+            }
+        }
     }
 
     /// Start the collector and tell it what to do.
@@ -204,6 +225,9 @@ impl Session {
         for file in [self.segment.named(), self.state.named()] {
             // It is gone, or somebody else's.
             let _ = file.unlink();
+        }
+        if let Some(Ok(cgroup)) = &self.config.cgroup {
+            cgroup.remove();
         }
     }
 }

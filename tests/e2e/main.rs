@@ -14,6 +14,7 @@ mod entry_points;
 mod exit_status;
 mod input;
 mod languages;
+mod limits;
 mod memory;
 mod mpi;
 mod nested;

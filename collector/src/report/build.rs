@@ -6,8 +6,8 @@ use crate::account::Account;
 use crate::config::Config;
 use crate::proc_fs::ProcRoot;
 use crate::report::model::{
-    ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Gpu, Host, Io, Layers, MaxGpuRam, MaxRam, MeanRam,
-    Peak, Percent, Processes, Report, Rss,
+    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Gpu, Host, Io, Layers, Limits, MaxGpuRam,
+    MaxRam, MeanRam, Peak, Percent, Processes, Report, Rss,
 };
 use crate::tree::process::{cpu_us, exit_of_wait_status};
 use crate::usage::MaxRss;
@@ -19,6 +19,8 @@ pub struct Facts {
     pub host: Host,
     /// Clock ticks a second.
     pub ticks_per_second: u64,
+    /// What the command was allowed.
+    pub limits: Limits,
 }
 
 impl Facts {
@@ -37,6 +39,7 @@ impl Facts {
                 ram_bytes: root.system_memory().map(|(_, total)| total),
             },
             ticks_per_second: rustix::param::clock_ticks_per_second(),
+            limits: Limits::own(root),
         }
     }
 }
@@ -128,8 +131,17 @@ pub fn report(inputs: &Inputs) -> Report {
             combined_rss_bytes: peak.combined,
             processes: peak.holders.clone(),
         }),
+        cgroup: cgroup(inputs),
+        limits: inputs.facts.limits.clone(),
         warnings: warnings(inputs, &coverage),
         coverage,
+    }
+}
+
+fn cgroup(inputs: &Inputs) -> Option<Cgroup> {
+    match inputs.config.cgroup.as_ref()? {
+        Ok(cgroup) => Some(cgroup.figures()),
+        Err(reason) => Some(Cgroup { reason: Some(reason.clone()), ..Cgroup::default() }),
     }
 }
 

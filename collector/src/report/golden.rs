@@ -1,6 +1,7 @@
 //! Both forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test -p gpu-track-collector golden`
 //! rewrites those; read the difference before it is committed.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::model::*;
@@ -13,6 +14,36 @@ fn rss(total: u64, private: u64, shared: u64) -> Rss {
 
 fn percent(max: f64, mean: f64) -> Percent {
     Percent { max_sum: Some(max), mean_sum: Some(mean) }
+}
+
+fn limits() -> Limits {
+    let of = |soft, hard| SoftHard { soft, hard };
+    Limits {
+        memory_bytes: Limit::Known(16_000_000_000),
+        cpu_millicores: Limit::Unlimited,
+        cgroup: Some("/slurm/job_17".into()),
+        cpus: Some(vec![0, 1, 4]),
+        ulimits: BTreeMap::from([
+            ("core_bytes", of(Limit::Known(0), Limit::Unlimited)),
+            ("cpu_s", of(Limit::Known(3600), Limit::Known(7200))),
+            ("open_files", of(Limit::Known(1024), Limit::Known(1_048_576))),
+            ("stack_bytes", of(Limit::Known(8_388_608), Limit::Unlimited)),
+        ]),
+        slurm: BTreeMap::from([("SLURM_JOB_ID".to_owned(), "17".to_owned())]),
+    }
+}
+
+fn cgroup() -> Cgroup {
+    Cgroup {
+        path: Some("/sys/fs/cgroup/slurm/job_17/gpu-track.7.1".into()),
+        memory_peak_bytes: None,
+        cpu_usage_s: Some(12.5),
+        cpu_user_s: Some(10.0),
+        cpu_system_s: Some(2.5),
+        io_read_bytes: Some(4096),
+        io_write_bytes: Some(0),
+        reason: Some("memory.peak needs Linux 5.19".into()),
+    }
 }
 
 /// A build on a machine without a GPU; every field is known.
@@ -117,6 +148,8 @@ fn full() -> Report {
                 Holder { pid: 4250, command: "cc1".into(), rss_bytes: 70_000_000 },
             ],
         }),
+        cgroup: None,
+        limits: limits(),
         coverage: Coverage {
             processes: 2021,
             exact: 2019,
@@ -153,6 +186,7 @@ fn unknown() -> Report {
         command: vec!["./app".into()],
         wall_s: 7384.4,
         host: Host { hostname: None, kernel: None, cores: 8, ram_bytes: None },
+        limits: Limits::default(),
         exit: Exit::default(),
         max_ram: MaxRam {
             system_capacity_bytes: None,
@@ -226,6 +260,7 @@ fn killed() -> Report {
     let killed = Exit { code: None, signal: Some(9) };
     let mut report = full();
     report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
+    report.cgroup = Some(cgroup());
     report.exit = killed;
     report.wall_s = 7384.4;
     report.max_ram.combined = rss(21_000_000_000, 20_900_000_000, 120_000_000);

@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::model::{
-    ContextSwitches, Coverage, CpuTime, Exit, Faults, Host, Io, MeanRam, Peak, Percent, Processes, Report,
-    Rss, SCHEMA_VERSION,
+    Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, Host, Io, Limits, MeanRam, Peak, Percent,
+    Processes, Report, Rss, SCHEMA_VERSION,
 };
 use super::units::{RamUnit, Style, TimeUnit};
 
@@ -45,6 +45,8 @@ struct Document<'a> {
     mean_ram: &'a MeanRam,
     processes: &'a Processes,
     peak: &'a Option<Peak>,
+    cgroup: &'a Option<Cgroup>,
+    limits: &'a Limits,
     coverage: &'a Coverage,
     warnings: &'a [String],
 }
@@ -171,6 +173,8 @@ impl<'a> Document<'a> {
             mean_ram: &report.mean_ram,
             processes: &report.processes,
             peak: &report.peak,
+            cgroup: &report.cgroup,
+            limits: &report.limits,
             coverage: &report.coverage,
             warnings: &report.warnings,
         }

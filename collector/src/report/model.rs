@@ -2,6 +2,7 @@
 //!
 //! `None` is "unknown": null in JSON and `n/a` in text, never 0; a warning or the coverage section says why.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,10 @@ pub struct Report {
     pub processes: Processes,
     /// When the tree's RAM peaked, and who held it; `None` if no process was ever seen in memory.
     pub peak: Option<Peak>,
+    /// What the kernel says of the cgroup that was made for the command (`--cgroup`).
+    pub cgroup: Option<Cgroup>,
+    /// What the command was allowed.
+    pub limits: Limits,
     /// Where the figures come from.
     pub coverage: Coverage,
     /// What a reader should know, one sentence each.
@@ -63,6 +68,99 @@ pub struct Host {
     pub cores: u32,
     /// MemTotal, bytes.
     pub ram_bytes: Option<u64>,
+}
+
+/// How much is allowed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Limit {
+    /// So much.
+    Known(u64),
+    /// No limit.
+    Unlimited,
+    /// It can't be read.
+    #[default]
+    Unknown,
+}
+
+impl Limit {
+    /// The kernel's form: a number, or "max"; numbers from `none` on mean no limit, too.
+    #[must_use]
+    pub fn parse(text: &str, none: u64) -> Option<Self> {
+        match text.trim() {
+            "max" => Some(Self::Unlimited),
+            number => {
+                Some(number.parse().ok().map(|n| if n >= none { Self::Unlimited } else { Self::Known(n) })?)
+            }
+        }
+    }
+
+    /// The stricter one of what is known.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Known(a), Self::Known(b)) => Self::Known(a.min(b)),
+            (Self::Known(_), _) | (_, Self::Unknown) => self,
+            _ => other,
+        }
+    }
+}
+
+/// A number, "unlimited", or null.
+impl Serialize for Limit {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Known(n) => serializer.serialize_u64(*n),
+            Self::Unlimited => serializer.serialize_str("unlimited"),
+            Self::Unknown => serializer.serialize_none(),
+        }
+    }
+}
+
+/// A resource limit (getrlimit(2)).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct SoftHard {
+    /// In force.
+    pub soft: Limit,
+    /// Up to which the process may raise it.
+    pub hard: Limit,
+}
+
+/// What the command was allowed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Memory limit of its cgroup and those above it, the smallest, bytes.
+    pub memory_bytes: Limit,
+    /// CPU quota of its cgroup and those above it, the smallest, thousandths of a core.
+    pub cpu_millicores: Limit,
+    /// The cgroup that it was started in.
+    pub cgroup: Option<String>,
+    /// Processors that it might run on (its affinity mask).
+    pub cpus: Option<Vec<u32>>,
+    /// Resource limits (ulimit).
+    pub ulimits: BTreeMap<&'static str, SoftHard>,
+    /// Slurm's allocation variables, as far as they are set.
+    pub slurm: BTreeMap<String, String>,
+}
+
+/// A cgroup (v2) that held the command and nothing else.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Cgroup {
+    /// Its directory.
+    pub path: Option<String>,
+    /// memory.peak, bytes: page cache and kernel memory are in it.
+    pub memory_peak_bytes: Option<u64>,
+    /// CPU time, seconds.
+    pub cpu_usage_s: Option<f64>,
+    /// The user part of it.
+    pub cpu_user_s: Option<f64>,
+    /// The system part of it.
+    pub cpu_system_s: Option<f64>,
+    /// Bytes read from block devices.
+    pub io_read_bytes: Option<u64>,
+    /// Bytes written to block devices.
+    pub io_write_bytes: Option<u64>,
+    /// Why something is not known.
+    pub reason: Option<String>,
 }
 
 /// How a process ended: one of the two is known for an ended process, none for one that runs or was never reaped.

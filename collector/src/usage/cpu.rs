@@ -80,7 +80,7 @@ impl CpuUsage {
             return;
         }
         let [main, descendants] = self.open;
-        let possible = f64::from(self.cores) * 100.0;
+        let possible = self.possible();
         for (max, ns) in self.max_percent.iter_mut().zip([main, descendants, main + descendants]) {
             // The clocks of a sample are read one after another: the last bit above the possible is theirs.
             let percent = (ns / length as f64 * 100.0).min(possible);
@@ -90,9 +90,15 @@ impl CpuUsage {
         self.open_since_ns = at_ns;
     }
 
+    /// All cores: what clocks that are read one after another say above it is theirs.
+    fn possible(&self) -> f64 {
+        f64::from(self.cores) * 100.0
+    }
+
     /// The machine's busy ticks at a time.
     pub fn add_system(&mut self, at_ns: u64, busy_ticks: u64, ticks_per_second: u64) {
         let now = (at_ns, busy_ticks);
+        let possible = self.possible();
         let Some(span) = &mut self.system else {
             self.system = Some(SystemSpan { first: now, last: now });
             return;
@@ -100,7 +106,7 @@ impl CpuUsage {
         let percent = percent_between(span.last, now, ticks_per_second);
         span.last = now;
         if let Some(percent) = percent {
-            let percent = percent.min(f64::from(self.cores) * 100.0);
+            let percent = percent.min(possible);
             self.max_system_percent = Some(self.max_system_percent.map_or(percent, |max| max.max(percent)));
         }
     }
@@ -109,7 +115,7 @@ impl CpuUsage {
     #[must_use]
     pub fn system_percent(&self, ticks_per_second: u64) -> (Option<f64>, Option<f64>) {
         let mean = self.system.and_then(|span| percent_between(span.first, span.last, ticks_per_second));
-        (self.max_system_percent, mean)
+        (self.max_system_percent, mean.map(|mean| mean.min(self.possible())))
     }
 
     /// Largest utilisation by the first process, the others, and all.

@@ -101,6 +101,10 @@ pub struct Args {
     #[arg(long, help_heading = "Tracking")]
     pub disable_logs: bool,
 
+    /// Run COMMAND in a cgroup (v2) of its own and report what the kernel says of it, too
+    #[arg(long, help_heading = "Tracking")]
+    pub cgroup: bool,
+
     /// Ways to discover processes that may be used
     #[arg(long, value_name = "LIST", help_heading = "Diagnosis",
           hide_possible_values = true, value_delimiter = ',', action = ArgAction::Append,

@@ -63,6 +63,7 @@ fn a_bare_command_has_the_defaults() {
         gpu_uuids: None,
         disable_logs: false,
         wait_all: false,
+        cgroup: false,
         env_repair: true,
         layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: true },
     };
@@ -86,10 +87,11 @@ fn options_before_the_command_are_ours() {
         gpu_uuids: Some(vec!["GPU-a".into(), "GPU-b".into()]),
         disable_logs: true,
         wait_all: true,
+        cgroup: true,
         env_repair: false,
         layers: Layers { preload: false, wait: false, subreaper: true, scan: true, connector: false },
     };
-    let flags = ["--disable-logs", "--wait-all", "--no-env-repair", "--layers", "scan,subreaper"];
+    let flags = ["--disable-logs", "--wait-all", "--cgroup", "--no-env-repair", "--layers", "scan,subreaper"];
     let command = ["./app", "-f", "text"];
     let short = [
         "-o",
@@ -185,6 +187,7 @@ fn help_man_and_completions_know_every_option() {
         "disable-logs",
         "tconfig",
         "wait-all",
+        "cgroup",
         "no-env-repair",
         "layers",
         "version",

@@ -1,7 +1,7 @@
 //! The sections that gpu_tracker doesn't have, in its style.
 
 use super::super::json::rfc3339;
-use super::super::model::{Exit, Peak, Processes, Report};
+use super::super::model::{Cgroup, Exit, Limit, Limits, Peak, Processes, Report};
 use super::super::quote;
 use super::super::units::{RamUnit, Style, TimeUnit};
 use super::page::{Page, UNKNOWN, WIDTH, count, number};
@@ -25,7 +25,11 @@ pub fn sections(page: &mut Page, report: &Report, style: &Style, units: Units) {
     page.count(1, "Voluntary", report.context_switches.voluntary);
     page.count(1, "Involuntary", report.context_switches.involuntary);
     processes(page, &report.processes, units.ram, of_processes);
+    if let Some(cgroup) = &report.cgroup {
+        of_cgroup(page, cgroup, units);
+    }
     host(page, report);
+    limits(page, &report.limits);
     coverage(page, report);
     list(page, 0, "Warnings", &report.warnings);
 }
@@ -154,6 +158,53 @@ fn host(page: &mut Page, report: &Report) {
     page.field(1, "Kernel", known(&report.host.kernel));
     page.field(1, "Started at", rfc3339(report.started_at));
 }
+
+fn of_cgroup(page: &mut Page, cgroup: &Cgroup, units: Units) {
+    let ram = |bytes: Option<u64>| bytes.map(|b| units.ram.convert(b as f64));
+    page.heading(0, "Cgroup");
+    page.field(1, "Units", format_args!("{}, {}", units.ram.name(), units.time.name()));
+    page.number(1, "Memory peak", ram(cgroup.memory_peak_bytes));
+    page.number(1, "CPU time", cgroup.cpu_usage_s.map(|s| units.time.convert(s)));
+    page.number(1, "Read", ram(cgroup.io_read_bytes));
+    page.number(1, "Written", ram(cgroup.io_write_bytes));
+    if let Some(reason) = &cgroup.reason {
+        page.field(1, "Not known", quote::escape(reason));
+    }
+}
+
+/// Those that bind: a limit that isn't there needs no line.
+fn limits(page: &mut Page, limits: &Limits) {
+    let limit = |limit: Limit, show: &dyn Fn(u64) -> String| match limit {
+        Limit::Known(n) => show(n),
+        Limit::Unlimited => "unlimited".to_owned(),
+        Limit::Unknown => UNKNOWN.to_owned(),
+    };
+    let bytes = |n: u64| {
+        let unit = unit_that_fits(Some(n));
+        format!("{:.3} {}", unit.convert(n as f64), unit.name())
+    };
+    page.heading(0, "Limits");
+    page.field(1, "Memory", limit(limits.memory_bytes, &bytes));
+    page.field(1, "CPU quota", limit(limits.cpu_millicores, &|n| format!("{:.3} cores", n as f64 / 1000.0)));
+    page.count(1, "Usable cores", limits.cpus.as_ref().map(|cpus| cpus.len() as u64));
+    for (name, of) in &limits.ulimits {
+        if let Limit::Known(n) = of.soft
+            && SHOWN.contains(name)
+        {
+            let (name, unit) =
+                name.rsplit_once('_').filter(|(_, unit)| *unit != "files").unwrap_or((name, ""));
+            let value = if unit == "bytes" { bytes(n) } else { format!("{n} {unit}") };
+            page.field(1, &format!("ulimit {}", name.replace('_', " ")), value.trim_end());
+        }
+    }
+    for (name, value) in &limits.slurm {
+        page.field(1, name, quote::escape(value));
+    }
+}
+
+/// Limits that end jobs.
+const SHOWN: [&str; 6] =
+    ["address_space_bytes", "cpu_s", "data_bytes", "file_size_bytes", "open_files", "processes"];
 
 fn coverage(page: &mut Page, report: &Report) {
     let coverage = &report.coverage;
