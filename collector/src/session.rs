@@ -317,6 +317,9 @@ impl Session {
     /// What the kernel told of processes that don't speak must be looked at while it is there.
     fn look_at_silent(&mut self, now_ns: u64) {
         let tree = &mut self.account.tree;
+        for (parent, pid) in tree.take_inner_forks() {
+            self.scanner.look_at_inner(tree, parent, pid);
+        }
         for id in tree.take_silent() {
             self.scanner.look_at_silent(tree, id);
             self.silent.push_back(id);

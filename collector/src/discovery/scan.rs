@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use crate::pidfd;
 use crate::proc_fs::{ProcRoot, read_held};
 use crate::tree::command::command_of_args;
-use crate::tree::{FoundInProc, Image, Key, Parent, Process, ProcessId, Program, SilentMemory, Tree};
+use crate::tree::{
+    FoundBy, FoundInProc, Image, Key, Parent, Process, ProcessId, Program, SilentMemory, Tree,
+};
 
 /// Part of the sampling interval that a scan may take, as a divisor.
 const SHARE_OF_INTERVAL: u32 = 50;
@@ -91,7 +93,7 @@ impl Scanner {
         }
         let threads = self.root.stat(pid).map_or(0, |stat| stat.threads);
         for child in self.root.children(pid, threads) {
-            if let Some(found) = self.child(tree, id, child) {
+            if let Some(found) = self.child(tree, id, child, FoundBy::Scan) {
                 // Its own children next.
                 self.queue.push(found);
                 found_pids.push(child);
@@ -162,7 +164,12 @@ impl Scanner {
         }
     }
 
-    fn child(&self, tree: &mut Tree, parent: ProcessId, pid: u32) -> Option<ProcessId> {
+    /// Look at a new child of a process in another pid namespace.
+    pub fn look_at_inner(&self, tree: &mut Tree, parent: ProcessId, pid: u32) {
+        self.child(tree, parent, pid, FoundBy::Connector);
+    }
+
+    fn child(&self, tree: &mut Tree, parent: ProcessId, pid: u32, found_by: FoundBy) -> Option<ProcessId> {
         let here = tree.frame().pid_ns;
         let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
         let stat = self.root.stat(pid)?;
@@ -183,8 +190,19 @@ impl Scanner {
             tree.set_host_pid(known, pid);
             return Some(known);
         }
+        // It said itself that it is over, and its parent has not waited for it yet.
+        if key.pid_ns != here && tree.knows(key, pidfd_inode, start_ns) {
+            return None;
+        }
         let session = tree.frame().session_monotonic_ns;
-        let found = FoundInProc { key, host_pid: pid, parent, start_ns: start_ns.max(session), pidfd_inode };
+        let found = FoundInProc {
+            key,
+            found_by,
+            host_pid: pid,
+            parent,
+            start_ns: start_ns.max(session),
+            pidfd_inode,
+        };
         let id = tree.found_in_proc(&found);
         self.look_at_image(tree, id, pid);
         Some(id)

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::model::*;
 use super::units::{Format, RamUnit, Style, TimeUnit};
 use super::write::render;
+use crate::tree::Quality;
 
 fn rss(total: u64, private: u64, shared: u64) -> Rss {
     Rss { total_bytes: Some(total), private_bytes: Some(private), shared_bytes: Some(shared) }
@@ -124,7 +125,9 @@ fn full() -> Report {
                     command: "cc1".into(),
                     args: Some(["cc1", "-quiet", "main program.c"].map(str::to_owned).to_vec()),
                     cpu_s: Some(12.5),
+                    cpu_quality: Quality::Exact,
                     peak_rss_bytes: Some(88_080_384),
+                    peak_quality: Quality::Exact,
                     wall_s: 12.75,
                     exit: ended,
                 },
@@ -134,7 +137,9 @@ fn full() -> Report {
                     command: "sccache".into(),
                     args: None,
                     cpu_s: Some(0.5),
+                    cpu_quality: Quality::Exact,
                     peak_rss_bytes: Some(9_000_000),
+                    peak_quality: Quality::Sampled,
                     wall_s: 83.0,
                     exit: Exit::default(),
                 },
@@ -243,7 +248,9 @@ fn unknown() -> Report {
                 command: "app".into(),
                 args: None,
                 cpu_s: None,
+                cpu_quality: Quality::Unknown,
                 peak_rss_bytes: None,
+                peak_quality: Quality::Unknown,
                 wall_s: 7384.4,
                 exit: Exit::default(),
             }],

@@ -7,6 +7,8 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use crate::tree::Quality;
+
 /// Version of the JSON form.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -388,8 +390,12 @@ pub struct ProcessUsage {
     pub args: Option<Vec<String>>,
     /// Own CPU time, seconds.
     pub cpu_s: Option<f64>,
+    /// How that is known.
+    pub cpu_quality: Quality,
     /// Peak RSS, bytes.
     pub peak_rss_bytes: Option<u64>,
+    /// How that is known.
+    pub peak_quality: Quality,
     /// From start to end, seconds.
     pub wall_s: f64,
     /// How it ended.

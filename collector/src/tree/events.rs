@@ -270,9 +270,7 @@ impl Tree {
         let tracer = origin.flags & FLAG_TRACER != 0;
         let at = self.time_of(reaper, origin, now_ns);
         let child_key = Key { pid_ns: reaper_key.pid_ns, pid: child };
-        let found = self
-            .reaped_instance(child_key, reaper, by_launcher, tracer)
-            .or_else(|| self.reaped_outside(child_key, reaper?, record.status));
+        let found = self.reaped_instance(child_key, reaper, by_launcher, tracer);
         let id = match found {
             Some(id) => id,
             // A tracer is told of the ends of others' children too; a late record is of one that is settled.

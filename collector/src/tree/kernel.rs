@@ -73,6 +73,13 @@ impl Tree {
             process.kernel_exit.is_none() && !process.is_watched && process.start_ns + TICK_NS >= at
         });
         let maker = self.parent_of(parent);
+        if let Parent::Known(id) = maker
+            && known.is_none()
+            && self.processes.get(&id).is_some_and(|maker| maker.key.pid_ns != self.frame.pid_ns)
+        {
+            self.inner_forks.push((id, key.pid));
+            return;
+        }
         let id = match known.map(|process| process.id).filter(|_| is_same) {
             Some(id) => id,
             None => {
@@ -120,6 +127,12 @@ impl Tree {
         silent
     }
 
+    /// Pids, as we see them, of new children of processes in other pid namespaces, and those: who the child is inside
+    /// is only told by /proc.
+    pub fn take_inner_forks(&mut self) -> Vec<(ProcessId, u32)> {
+        std::mem::take(&mut self.inner_forks)
+    }
+
     /// Processes that the kernel says are over, and that did not say so themselves. They may have other threads.
     pub fn take_kernel_ends(&mut self) -> Vec<ProcessId> {
         let mut ends = std::mem::take(&mut self.kernel_ends);
@@ -159,7 +172,8 @@ impl Tree {
     }
 
     /// A process that is only known from the kernel is what this record, from inside another pid namespace, is about:
-    /// the same pidfd, else the oldest that was there at the time and has the right parent.
+    /// the first process of the namespace, or a child of a silent one. The same pidfd, else the youngest that was made
+    /// before the record and was there at the time; siblings that start at once may be taken for one another.
     pub(super) fn same_outside(
         &mut self,
         key: Key,
@@ -170,40 +184,27 @@ impl Tree {
         if key.pid_ns == self.frame.pid_ns {
             return None;
         }
-        let parent = self.open_instance(Key { pid: parent, ..key });
-        let candidates = self.alive.iter().filter_map(|id| self.processes.get(id)).filter(|process| {
-            process.key.pid_ns == self.frame.pid_ns
-                && process.found_by == FoundBy::Connector
-                && !process.spoke
-                && process.start_ns <= at
-                && process.kernel_exit.is_none_or(|exit| exit.at_ns >= at)
-                && (process.pidfd_inode == 0 || pidfd_inode == 0 || process.pidfd_inode == pidfd_inode)
-                && parent.is_none_or(|parent| process.parent == Parent::Known(parent))
-        });
+        // Who has spoken from inside has children that speak, or that it reaps, and /proc tells of the others.
+        if self.open_instance(Key { pid: parent, ..key }).is_some() {
+            return None;
+        }
+        let candidates = self.alive.iter().filter_map(|id| self.processes.get(id));
         let id = candidates
-            .min_by_key(|process| (process.pidfd_inode != pidfd_inode || pidfd_inode == 0, process.id))?
+            .filter(|process| {
+                process.key.pid_ns == self.frame.pid_ns
+                    && process.found_by == FoundBy::Connector
+                    && !process.spoke
+                    && process.start_ns <= at
+                    && (process.pidfd_inode == 0 || pidfd_inode == 0 || process.pidfd_inode == pidfd_inode)
+            })
+            .max_by_key(|process| {
+                let is_sure = pidfd_inode != 0 && process.pidfd_inode == pidfd_inode;
+                let was_there = process.kernel_exit.is_none_or(|exit| exit.at_ns >= at);
+                (is_sure, was_there, process.id)
+            })?
             .id;
         let process = self.processes.get_mut(&id)?;
         process.key = key;
-        self.index.entry(key).or_default().push(id);
-        Some(id)
-    }
-
-    /// The same for what a reaper inside another pid namespace tells of a child's end.
-    pub(super) fn reaped_outside(&mut self, key: Key, reaper: ProcessId, status: i32) -> Option<ProcessId> {
-        if key.pid_ns == self.frame.pid_ns {
-            return None;
-        }
-        let children = self.alive.iter().chain(&self.ended).filter_map(|id| self.processes.get(id));
-        let mut dead = children.filter(|process| {
-            process.key.pid_ns == self.frame.pid_ns
-                && process.found_by == FoundBy::Connector
-                && process.parent == Parent::Known(reaper)
-                && process.reaped.is_none()
-                && process.kernel_exit.is_some_and(|exit| exit.status == status)
-        });
-        let id = dead.next()?.id;
-        self.processes.get_mut(&id)?.key = key;
         self.index.entry(key).or_default().push(id);
         Some(id)
     }

@@ -97,6 +97,7 @@ pub struct Tree {
     /// Who may be silent, and who may be over, by the kernel's word.
     silent: Vec<ProcessId>,
     kernel_ends: Vec<ProcessId>,
+    inner_forks: Vec<(ProcessId, u32)>,
     /// Those settled last.
     departed: VecDeque<Departed>,
     next_id: u64,
@@ -136,6 +137,7 @@ impl Tree {
             settled: Vec::new(),
             silent: Vec::new(),
             kernel_ends: Vec::new(),
+            inner_forks: Vec::new(),
             departed: VecDeque::new(),
             next_id: 0,
             next_group: 0,
@@ -266,7 +268,7 @@ impl Tree {
     /// A child that /proc shows below a known process.
     pub fn found_in_proc(&mut self, child: &FoundInProc) -> ProcessId {
         let parent = Parent::Known(child.parent);
-        let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
+        let id = self.insert(child.key, parent, child.found_by, child.start_ns);
         if let Some(process) = self.processes.get_mut(&id) {
             process.host_pid = Some(child.host_pid);
             process.pidfd_inode = child.pidfd_inode;
@@ -473,6 +475,8 @@ pub enum SilentMemory {
 pub struct FoundInProc {
     /// Its pid as itself sees it.
     pub key: Key,
+    /// Why it was looked for.
+    pub found_by: FoundBy,
     /// Its pid as we see it.
     pub host_pid: u32,
     /// The known process whose child it is.

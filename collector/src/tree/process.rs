@@ -75,6 +75,7 @@ pub enum Image {
 
 /// How a figure is known, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Quality {
     /// The kernel's own figure at the end.
     Exact,
@@ -307,7 +308,12 @@ impl Process {
     }
 
     fn peak_of_last_image(&self) -> (Option<u64>, Quality) {
-        let observed = (self.observed.peak > 0).then_some(self.observed.peak);
+        // A fork child that the kernel has not seen exec has what it had at its fork.
+        let at_fork = match self.image {
+            Image::Forked { rss_at_fork } if self.is_watched && self.silent_exec.is_none() => rss_at_fork,
+            _ => 0,
+        };
+        let observed = Some(self.observed.peak.max(at_fork)).filter(|peak| *peak > 0);
         let otherwise = || match observed {
             Some(peak) => (Some(peak), Quality::Sampled),
             None => (None, Quality::Unknown),

@@ -144,7 +144,14 @@ impl Run {
     fn scan(&mut self, pid: u32, parent: u32) -> &mut Self {
         let key = Key { pid_ns: HERE, pid };
         let (parent, start_ns) = (self.id(parent), self.now_ns);
-        self.tree.found_in_proc(&FoundInProc { key, host_pid: pid, parent, start_ns, pidfd_inode: 0 });
+        self.tree.found_in_proc(&FoundInProc {
+            key,
+            found_by: FoundBy::Scan,
+            host_pid: pid,
+            parent,
+            start_ns,
+            pidfd_inode: 0,
+        });
         self
     }
 
@@ -629,23 +636,41 @@ fn a_failed_spawn_that_the_kernel_told_of_counts_once() {
 }
 
 #[test]
-fn a_process_inside_a_pid_namespace_is_the_one_that_the_kernel_told_of() {
+fn a_pid_namespaces_first_process_is_the_one_that_the_kernel_told_of() {
     let mut run = Run::new();
-    // MAIN made a namespace; 500 is its init, 501 and 502 are children of that, the last one silent.
     run.made(500, MAIN).inside(INSIDE, |run| {
         run.start(1, 0);
     });
-    run.made(501, 500).inside(INSIDE, |run| {
-        run.start(2, 1);
-    });
-    run.made(502, 500).execs(502).over(502, 3 << 8);
+    assert_eq!((run.tree.born(), run.tree.get(run.id(500)).unwrap().key.pid), (2, 1));
+    // Its children are told of by pids that nobody inside knows: they speak, or are reaped, each once.
+    run.made(501, 500).made(502, 500).made(503, 500);
+    let id = run.id(500);
+    assert_eq!(run.tree.take_inner_forks(), [(id, 501), (id, 502), (id, 503)]);
     run.inside(INSIDE, |run| {
-        run.exit(2, 5, 0).reaped(1, 2, 6).reaped_with(1, 3, 0, 3 << 8, used(9, 0));
+        run.start(3, 1).exit(3, 5, 0).start(2, 1).exit(2, 6, 0);
+        run.reaped(1, 3, 5).reaped(1, 2, 6).reaped(1, 4, 7);
     });
-    assert_eq!(run.tree.born(), 4);
+    run.execs(503).over(503, 0).over(502, 0).over(501, 0);
+    assert_eq!((run.tree.born(), total_us(&run.end())), (5, 18));
+}
+
+#[test]
+fn a_child_of_a_silent_process_in_a_pid_namespace_is_the_one_that_the_kernel_told_of() {
+    let mut run = Run::new();
+    run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
+        run.start(2, 1).exit(2, 6, 0);
+    });
+    run.over(501, 0).over(500, 0);
     let settled = run.end();
-    assert_eq!((cpu_us(&of(&settled, 501).own), cpu_us(&of(&settled, 502).own)), (6, 9));
-    assert_eq!((of(&settled, 501).spoke, of(&settled, 502).spoke), (true, false));
+    assert_eq!((settled.len(), of(&settled, 501).spoke, of(&settled, 500).spoke), (3, true, false));
+}
+
+#[test]
+fn a_fork_child_that_never_execs_had_at_least_what_it_had_at_its_fork() {
+    let mut run = Run::new();
+    run.made(102, MAIN).fork(102, MAIN, 7 * MIB_KIB).over(102, 9);
+    let settled = run.end();
+    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(7 * MIB), Quality::Sampled));
 }
 
 #[test]
@@ -964,6 +989,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
                         let (host_pid, start_ns) = (key.pid, now_ns);
                         tree.found_in_proc(&FoundInProc {
                             key,
+                            found_by: crate::tree::FoundBy::Scan,
                             host_pid,
                             parent: id,
                             start_ns,

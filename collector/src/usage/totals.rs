@@ -139,7 +139,9 @@ impl Totals {
             command: process.command.to_string(),
             args: process.args.clone(),
             cpu_s,
+            cpu_quality: process.quality,
             peak_rss_bytes: process.peak,
+            peak_quality: process.peak_quality,
             wall_s: process.wall_ns as f64 / 1e9,
             exit: process.exit,
         };
