@@ -1,0 +1,89 @@
+//! CPU time as the kernel sums it: a cgroup made for one run (v1 cpuacct, or v2).
+
+use std::path::{Path, PathBuf};
+
+const PREFIX: &str = "gpu-track-truth.";
+
+/// A cgroup of one run; removed when dropped.
+pub struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// Makes one; says why it cannot.
+    pub fn create() -> Result<Self, String> {
+        let root = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"]
+            .into_iter()
+            .map(Path::new)
+            .find(|root| root.join("cpuacct.usage").is_file() || root.join("cgroup.controllers").is_file())
+            .ok_or("no cgroup with CPU accounting is mounted")?;
+        remove_stale(root);
+        let directory = root.join(format!("{PREFIX}{}", std::process::id()));
+        std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        let cgroup = Self(directory);
+        cgroup.cpu_s()?;
+        Ok(cgroup)
+    }
+
+    /// Moves a process in; what it made before stays where it is.
+    pub fn add(&self, pid: u32) -> Result<(), String> {
+        let file = self.0.join("cgroup.procs");
+        std::fs::write(&file, pid.to_string()).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    /// Who is in it.
+    pub fn processes(&self) -> Vec<u32> {
+        let list = std::fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        list.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// CPU time of all that ever was in it, seconds.
+    pub fn cpu_s(&self) -> Result<f64, String> {
+        let read = |name: &str| std::fs::read_to_string(self.0.join(name));
+        if let Ok(ns) = read("cpuacct.usage") {
+            return ns
+                .trim()
+                .parse::<f64>()
+                .map(|ns| ns / 1e9)
+                .map_err(|error| format!("cpuacct.usage: {error}"));
+        }
+        let stat = read("cpu.stat").map_err(|error| format!("cpu.stat: {error}"))?;
+        usage_usec(&stat).map(|us| us / 1e6).ok_or("no usage_usec in cpu.stat".to_owned())
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // Its last process may still be on its way out of it.
+        for _ in 0..1000 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+}
+
+fn usage_usec(stat: &str) -> Option<f64> {
+    stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?.parse().ok()
+}
+
+/// What recorders left that were killed.
+fn remove_stale(root: &Path) {
+    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            drop(std::fs::remove_dir(entry.path()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_cpu_stat_is_its_first_figure() {
+        assert_eq!(usage_usec("usage_usec 1500\nuser_usec 1000\nsystem_usec 500\n"), Some(1500.0));
+        assert_eq!(usage_usec("user_usec 1000\n"), None);
+    }
+}

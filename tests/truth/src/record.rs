@@ -1,0 +1,262 @@
+//! One run: listens, starts the command, waits until all of its tree has ended, and adds up.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::cgroup::Cgroup;
+use crate::connector::{Connector, Event};
+use crate::enter::Entrance;
+use crate::taskstats::{Stats, Taskstats};
+use crate::tree::{Account, Tree};
+
+/// The word before the part of the command that is counted; without it all of it is.
+const MARK: &str = "@";
+/// How long the kernel may take to tell of a process that has ended.
+const PROBE_WATCHDOG: Duration = Duration::from_secs(10);
+/// How long killed processes may take to end.
+const KILLED_GRACE: Duration = Duration::from_secs(30);
+
+/// What the kernel says of a run.
+#[derive(Debug, Serialize)]
+pub struct Record {
+    /// Wait status of the whole command, the part before the mark included.
+    pub status: i32,
+    /// Its wall time, seconds.
+    pub wall_s: f64,
+    /// CPU time of the counted tree when the whole command had ended, seconds.
+    pub cpu_at_end_s: f64,
+    /// The same, when all of the tree had ended.
+    pub cpu_s: f64,
+    /// Processes of the tree that were there when the whole command had ended.
+    pub left_at_end: usize,
+    /// Those of them that were still there after the grace time, and were killed by us.
+    pub killed: Vec<u32>,
+    /// The largest RSS of the root before it became the command, when it was our own executable. gpu-track sees that
+    /// image too.
+    pub entrance_rss_bytes: u64,
+    /// The tree, in the order of birth; the first one is the root.
+    pub processes: Vec<Account>,
+}
+
+/// What the kernel says, in the order in which it says it.
+struct Listener {
+    taskstats: Taskstats,
+    connector: Connector,
+    buffer: Vec<u8>,
+    events: Vec<Event>,
+    stats: Vec<Stats>,
+    tree: Tree,
+}
+
+impl Listener {
+    fn subscribe() -> Result<Self, String> {
+        let mut listener = Self {
+            taskstats: Taskstats::subscribe()?,
+            connector: Connector::subscribe()?,
+            buffer: vec![0; 1 << 16],
+            events: Vec::new(),
+            stats: Vec::new(),
+            tree: Tree::default(),
+        };
+        let mut probe = Command::new("/bin/true").spawn().map_err(|error| format!("/bin/true: {error}"))?;
+        let pid = probe.id();
+        probe.wait().map_err(|error| error.to_string())?;
+        // The ends are told while the wait returns, one of them a little later.
+        let start = Instant::now();
+        let mut told = (false, false);
+        while told != (true, true) {
+            if start.elapsed() > PROBE_WATCHDOG {
+                let silent = if told.0 { "taskstats" } else { "process connector" };
+                return Err(format!("{silent}: the kernel tells of no ends here"));
+            }
+            let descriptors =
+                [Some(listener.connector.as_raw_fd()), Some(listener.taskstats.as_raw_fd()), None, None];
+            wait(descriptors)?;
+            listener.drain()?;
+            let is_told = listener.stats.iter().any(|end| end.tgid == pid && end.is_last);
+            told = (listener.tree.has_ended(pid), is_told);
+        }
+        Ok(listener)
+    }
+
+    /// All that was said so far.
+    fn drain(&mut self) -> Result<(), String> {
+        while self.connector.read(&mut self.buffer, &mut self.events)? {
+            self.events.drain(..).for_each(|event| self.tree.apply(event));
+        }
+        while self.taskstats.read(&mut self.buffer, &mut self.stats)? {}
+        Ok(())
+    }
+}
+
+/// The whole command while it runs; killed when dropped.
+struct Running {
+    child: Child,
+    pidfd: OwnedFd,
+    start: Instant,
+    ended: Option<(ExitStatus, Duration)>,
+}
+
+impl Running {
+    fn start(words: &[OsString]) -> Result<Self, String> {
+        let (program, args) = words.split_first().ok_or("no command")?;
+        let start = Instant::now();
+        let child = Command::new(program).args(args).spawn();
+        let child = child.map_err(|error| format!("{}: {error}", program.display()))?;
+        // SAFETY: a plain system call; the pid is our child's, which is not reaped yet.
+        let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+        if pidfd < 0 {
+            return Err(format!("pidfd_open: {}", std::io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd as RawFd) };
+        Ok(Self { child, pidfd, start, ended: None })
+    }
+
+    /// Whether this is when it is first seen to have ended.
+    fn has_just_ended(&mut self) -> Result<bool, String> {
+        if self.ended.is_some() {
+            return Ok(false);
+        }
+        let status = self.child.try_wait().map_err(|error| error.to_string())?;
+        self.ended = status.map(|status| (status, self.start.elapsed()));
+        Ok(self.ended.is_some())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+    }
+}
+
+/// Runs the command and tells of the tree behind the mark.
+///
+/// # Errors
+/// Whatever leaves doubt about the truth: lost messages, a process without an end, a tree that was never entered.
+pub fn record(command: &[OsString], grace: Duration) -> Result<Record, String> {
+    let entrance = Entrance::open()?;
+    let cgroup = Cgroup::create()?;
+    let mut listener = Listener::subscribe()?;
+    let mut running = Running::start(&with_entrance(command, entrance.words()?))?;
+    let mut before = None;
+    let mut at_end = None;
+    let mut killed = Vec::new();
+    loop {
+        listener.drain()?;
+        if running.has_just_ended()? {
+            listener.drain()?;
+            at_end = Some((cgroup.cpu_s()?, left(&cgroup, &listener.tree).len()));
+        }
+        if let Some((_, ended_after)) = running.ended {
+            let waited = running.start.elapsed().saturating_sub(ended_after);
+            if listener.tree.members_alive() == 0 {
+                break;
+            }
+            if waited > grace && killed.is_empty() {
+                killed = end_all(&cgroup, &listener.tree);
+            }
+            if waited > grace + KILLED_GRACE {
+                return Err(format!("processes that do not end: {:?}", listener.tree.living_members()));
+            }
+        }
+        // The command's end is waited for once, and the entrance is open once.
+        let descriptors = [
+            Some(listener.connector.as_raw_fd()),
+            Some(listener.taskstats.as_raw_fd()),
+            running.ended.is_none().then(|| running.pidfd.as_raw_fd()),
+            before.is_none().then(|| entrance.as_fd().as_raw_fd()),
+        ];
+        if wait(descriptors)? && before.is_none() {
+            let waiting = entrance.accept()?;
+            listener.drain()?;
+            if !listener.tree.set_root(waiting.pid) {
+                return Err("process connector: no event of the command's birth".into());
+            }
+            before = Some((waiting.cpu_s()?, waiting.peak_rss_bytes()?));
+            cgroup.add(waiting.pid)?;
+            waiting.let_in()?;
+        }
+    }
+    listener.drain()?;
+    let (used_before_s, entrance_rss_bytes) =
+        before.ok_or("the command ended before the counted part of it began")?;
+    let (status, wall) = running.ended.ok_or("the command has no end")?;
+    let (cpu_at_end_s, left_at_end) = at_end.ok_or("the command has no end")?;
+    Ok(Record {
+        status: status.into_raw(),
+        wall_s: wall.as_secs_f64(),
+        cpu_at_end_s: cpu_at_end_s + used_before_s,
+        cpu_s: cgroup.cpu_s()? + used_before_s,
+        left_at_end,
+        killed,
+        entrance_rss_bytes,
+        processes: listener.tree.accounts(listener.stats)?,
+    })
+}
+
+fn with_entrance(command: &[OsString], entrance: [OsString; 3]) -> Vec<OsString> {
+    let (before, counted) = match command.iter().position(|word| word == MARK) {
+        Some(at) => (&command[..at], &command[at + 1..]),
+        None => (&command[..0], command),
+    };
+    before.iter().cloned().chain(entrance).chain(counted.iter().cloned()).collect()
+}
+
+/// Waits until one of them has something, 100 ms at most; true if it is the last one.
+fn wait(descriptors: [Option<RawFd>; 4]) -> Result<bool, String> {
+    // A negative descriptor is passed over.
+    let mut polled =
+        descriptors.map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 });
+    // SAFETY: the array lives through the call and has the length given.
+    let result = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 100) };
+    let error = std::io::Error::last_os_error();
+    if result < 0 && error.kind() != std::io::ErrorKind::Interrupted {
+        return Err(format!("poll: {error}"));
+    }
+    Ok(result > 0 && polled[3].revents != 0)
+}
+
+/// Who of the tree is still there: who is in the run's cgroup and, by the kernel's events, of the tree. (The event of an end
+/// comes a little later than the end.)
+fn left(cgroup: &Cgroup, tree: &Tree) -> Vec<u32> {
+    let members = tree.living_members();
+    cgroup.processes().into_iter().filter(|pid| members.contains(pid)).collect()
+}
+
+/// Kills what is left of the tree.
+fn end_all(cgroup: &Cgroup, tree: &Tree) -> Vec<u32> {
+    let left = left(cgroup, tree);
+    for pid in &left {
+        // SAFETY: a plain system call.
+        unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_entrance_stands_before_what_is_counted() {
+        let entrance = || [OsString::from("us"), "enter".into(), "address".into()];
+        assert_eq!(
+            with_entrance(&words("run -o x -- @ make @"), entrance()),
+            words("run -o x -- us enter address make @")
+        );
+        assert_eq!(with_entrance(&words("make all"), entrance()), words("us enter address make all"));
+    }
+}

@@ -1,0 +1,263 @@
+//! From events to processes: who descends from the counted root, and what the kernel said of each.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::connector::{Event, What};
+use crate::taskstats::Stats;
+
+/// A process (a thread group) that was born since we listen.
+#[derive(Debug)]
+struct Process {
+    pid: u32,
+    parent: u32,
+    is_member: bool,
+    start_ns: u64,
+    end_ns: Option<u64>,
+    execs: u64,
+    threads: u64,
+    status: u32,
+}
+
+/// What the kernel said of a process.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Account {
+    /// Its pid in the initial namespace.
+    pub pid: u32,
+    /// That of the process that made it.
+    pub ppid: u32,
+    /// Seconds after the root's start.
+    pub start_s: f64,
+    /// Likewise.
+    pub end_s: f64,
+    /// How many programs it became. 0: it ended as a copy of its parent. More than one: `hiwater_rss_bytes` says
+    /// nothing of all but the last.
+    pub execs: u64,
+    /// Its first thread's wait status.
+    pub status: u32,
+    /// The name of its last thread to end.
+    pub comm: String,
+    /// The largest RSS of the memory that it had at its end (see [`Stats::hiwater_rss_bytes`]).
+    pub hiwater_rss_bytes: u64,
+}
+
+/// All processes since we listen.
+#[derive(Debug, Default)]
+pub struct Tree {
+    processes: Vec<Process>,
+    live: HashMap<u32, usize>,
+    members_alive: usize,
+}
+
+impl Tree {
+    /// Takes in an event.
+    pub fn apply(&mut self, event: Event) {
+        match event.what {
+            What::Fork { parent, pid, tgid } if pid == tgid => self.born(parent, pid, event.at_ns),
+            What::Fork { tgid, .. } => {
+                if let Some(process) = self.live(tgid) {
+                    process.threads += 1;
+                }
+            }
+            What::Exec { tgid } => {
+                if let Some(process) = self.live(tgid) {
+                    process.execs += 1;
+                }
+            }
+            What::Exit { pid, tgid, status } => self.thread_ended(pid, tgid, status, event.at_ns),
+        }
+    }
+
+    fn live(&mut self, pid: u32) -> Option<&mut Process> {
+        self.processes.get_mut(*self.live.get(&pid)?)
+    }
+
+    fn born(&mut self, parent: u32, pid: u32, start_ns: u64) {
+        let is_member = self.live(parent).is_some_and(|parent| parent.is_member);
+        self.members_alive += usize::from(is_member);
+        self.live.insert(pid, self.processes.len());
+        self.processes.push(Process {
+            pid,
+            parent,
+            is_member,
+            start_ns,
+            end_ns: None,
+            execs: 0,
+            threads: 1,
+            status: 0,
+        });
+    }
+
+    /// A process ends with its last thread. (The first one can end before others do, and an exec by another thread
+    /// lets that one go on under the first one's pid.)
+    fn thread_ended(&mut self, pid: u32, tgid: u32, status: u32, at_ns: u64) {
+        let Some(process) = self.live(tgid) else { return };
+        process.threads -= 1;
+        if pid == tgid {
+            process.status = status;
+        }
+        if process.threads == 0 {
+            process.end_ns = Some(at_ns);
+            let was_member = process.is_member;
+            self.members_alive -= usize::from(was_member);
+            self.live.remove(&tgid);
+        }
+    }
+
+    /// The counted tree begins with this process, which has no children yet. False if it was not born since we listen.
+    #[must_use]
+    pub fn set_root(&mut self, pid: u32) -> bool {
+        let Some(process) = self.live(pid) else { return false };
+        process.is_member = true;
+        // What it was until now is none of the command's.
+        process.execs = 0;
+        self.members_alive += 1;
+        true
+    }
+
+    /// Whether we saw this process from its birth to its end.
+    #[must_use]
+    pub fn has_ended(&self, pid: u32) -> bool {
+        self.processes.iter().any(|process| process.pid == pid && process.end_ns.is_some())
+    }
+
+    /// How many of the counted tree live.
+    #[must_use]
+    pub fn members_alive(&self) -> usize {
+        self.members_alive
+    }
+
+    /// Their pids.
+    #[must_use]
+    pub fn living_members(&self) -> Vec<u32> {
+        self.processes.iter().filter(|p| p.is_member && p.end_ns.is_none()).map(|p| p.pid).collect()
+    }
+
+    /// The accounts of the counted tree, in the order of birth, when all of it has ended.
+    ///
+    /// A thread's end gets to us by another way than a process's, so they are matched by their order: of each pid the
+    /// last process that ended with the last end that was told, and so on backwards.
+    ///
+    /// # Errors
+    /// A process of whose end taskstats said nothing, or that has not ended.
+    pub fn accounts(&self, stats: Vec<Stats>) -> Result<Vec<Account>, String> {
+        let mut of_pid: HashMap<u32, Vec<Stats>> = HashMap::new();
+        for end in stats.into_iter().filter(|end| end.is_last) {
+            of_pid.entry(end.tgid).or_default().push(end);
+        }
+        let start_ns = self.processes.iter().find(|p| p.is_member).map_or(0, |root| root.start_ns);
+        let seconds = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
+        let mut accounts = Vec::new();
+        for process in self.processes.iter().rev() {
+            let stats = match process.end_ns {
+                Some(_) => of_pid.get_mut(&process.pid).and_then(Vec::pop),
+                None => None,
+            };
+            if !process.is_member {
+                continue;
+            }
+            let (Some(end_ns), Some(stats)) = (process.end_ns, stats) else {
+                return Err(format!("taskstats said nothing of the end of process {}", process.pid));
+            };
+            accounts.push(Account {
+                pid: process.pid,
+                ppid: process.parent,
+                start_s: seconds(process.start_ns),
+                end_s: seconds(end_ns),
+                execs: process.execs,
+                status: process.status,
+                comm: stats.comm,
+                hiwater_rss_bytes: stats.hiwater_rss_bytes,
+            });
+        }
+        accounts.reverse();
+        Ok(accounts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(whats: &[What]) -> Tree {
+        let mut tree = Tree::default();
+        for (at, what) in whats.iter().enumerate() {
+            tree.apply(Event { at_ns: at as u64 * 1_000_000_000, what: *what });
+            if *what == fork(1, 10) {
+                assert!(tree.set_root(10));
+            }
+        }
+        tree
+    }
+
+    fn fork(parent: u32, pid: u32) -> What {
+        What::Fork { parent, pid, tgid: pid }
+    }
+
+    fn exit(pid: u32, status: u32) -> What {
+        What::Exit { pid, tgid: pid, status }
+    }
+
+    fn end(tgid: u32, rss: u64) -> Stats {
+        Stats { pid: tgid, tgid, is_last: true, comm: "x".into(), hiwater_rss_bytes: rss }
+    }
+
+    #[test]
+    fn descendants_are_counted_and_nobody_else() {
+        let events =
+            [fork(1, 10), fork(1, 20), fork(10, 11), fork(20, 21), exit(10, 256), fork(11, 12), exit(20, 0)];
+        let mut tree = tree(&events);
+        assert_eq!(tree.living_members(), [11, 12]);
+        for pid in [12, 11, 21] {
+            tree.apply(Event { at_ns: 9_000_000_000, what: exit(pid, 9) });
+        }
+        assert_eq!(tree.members_alive(), 0);
+        let stats = [10, 20, 12, 11, 21].map(|pid| end(pid, u64::from(pid)));
+        let accounts = tree.accounts(stats.into()).unwrap();
+        let told: Vec<_> = accounts.iter().map(|a| (a.pid, a.ppid, a.status, a.hiwater_rss_bytes)).collect();
+        assert_eq!(told, [(10, 1, 256, 10), (11, 10, 9, 11), (12, 11, 9, 12)]);
+        assert_eq!((accounts[1].start_s, accounts[1].end_s), (2.0, 9.0));
+    }
+
+    #[test]
+    fn a_process_lives_as_long_as_any_of_its_threads() {
+        let thread = |pid| What::Fork { parent: 10, pid, tgid: 10 };
+        let thread_exit = |pid| What::Exit { pid, tgid: 10, status: 0 };
+        let mut tree = tree(&[fork(1, 10), thread(11), thread(12), exit(10, 512), thread_exit(11)]);
+        assert_eq!(tree.members_alive(), 1);
+        tree.apply(Event { at_ns: 7_000_000_000, what: thread_exit(12) });
+        assert_eq!(tree.members_alive(), 0);
+        let mut of_threads = end(10, 5);
+        of_threads.is_last = false;
+        let accounts = tree.accounts(vec![of_threads, end(10, 6)]).unwrap();
+        assert_eq!((accounts[0].status, accounts[0].end_s, accounts[0].hiwater_rss_bytes), (512, 7.0, 6));
+    }
+
+    #[test]
+    fn processes_of_one_pid_are_told_apart() {
+        // A stranger of pid 11 was there before we listened, another one comes last.
+        let events = [
+            fork(1, 10),
+            exit(11, 0),
+            fork(10, 11),
+            exit(11, 1),
+            fork(10, 11),
+            exit(11, 2),
+            fork(1, 11),
+            exit(11, 3),
+            exit(10, 0),
+        ];
+        let stats = vec![end(11, 100), end(11, 101), end(11, 102), end(11, 103), end(10, 10)];
+        let accounts = tree(&events).accounts(stats).unwrap();
+        let told: Vec<_> = accounts.iter().map(|a| (a.pid, a.status, a.hiwater_rss_bytes)).collect();
+        assert_eq!(told, [(10, 0, 10), (11, 1, 101), (11, 2, 102)]);
+    }
+
+    #[test]
+    fn execs_are_counted_and_a_missing_end_is_an_error() {
+        let tree = tree(&[fork(1, 10), What::Exec { tgid: 10 }, What::Exec { tgid: 10 }, exit(10, 0)]);
+        assert_eq!(tree.accounts(vec![end(10, 1)]).unwrap()[0].execs, 2);
+        assert!(tree.accounts(vec![end(11, 1)]).is_err());
+    }
+}
