@@ -15,6 +15,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod config;
 pub mod discovery;
+pub mod gpu;
 pub mod keeper;
 pub mod limits;
 pub mod pidfd;

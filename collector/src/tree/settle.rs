@@ -23,6 +23,10 @@ const UNSEEN_GRACE_NS: u64 = 2_000_000_000;
 /// The final word on a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Settled {
+    /// Its name in this run.
+    pub id: ProcessId,
+    /// When it began, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
     /// Its pid as the launcher sees it, else as itself saw it.
     pub pid: u32,
     /// Its parent's pid.
@@ -188,6 +192,8 @@ impl Tree {
         let joined = process.parent == Parent::Unknown && !process.is_main;
         let unattributed_us = process.unattributed_us();
         self.settled.push(Settled {
+            id: process.id,
+            start_ns: process.start_ns,
             pid: process.host_pid.unwrap_or(process.key.pid),
             parent_pid: self.parent_pid(&process),
             is_main: process.is_main,

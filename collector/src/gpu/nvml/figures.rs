@@ -1,0 +1,261 @@
+//! One device's figures, call by call.
+
+use std::ffi::c_uint;
+
+use nvml_wrapper_sys::bindings::{
+    field_id, nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t, nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t,
+    nvmlSample_t, nvmlUtilization_t, nvmlValue_t,
+};
+
+use super::Handle;
+use super::api::{Api, Failure, call, check, code, number};
+use super::processes::{self, Lists};
+use crate::gpu::{Busy, DeviceSample, Figure, Missing, ProcessBusy, Reading};
+
+/// nvml.h, `nvmlEventTypeXidCriticalError`.
+pub const XID_EVENT: u64 = 8;
+/// nvml.h, `NVML_GPU_UTILIZATION_SAMPLES`.
+const GPU_UTILIZATION_SAMPLES: u32 = 1;
+/// nvml.h, `NVML_CLOCK_SM` and `NVML_CLOCK_MEM`.
+const CLOCKS: [(Figure, u32); 2] = [(Figure::SmClock, 1), (Figure::MemoryClock, 2)];
+/// nvml.h, `NVML_MEMORY_ERROR_TYPE_*`.
+const ECC: [(Figure, u32); 2] = [(Figure::EccCorrected, 0), (Figure::EccUncorrected, 1)];
+/// The driver samples itself at least this often while the device is in use, microseconds: a longer gap was idle.
+const LONGEST_STRETCH_US: u64 = 1_000_000;
+/// Room for the driver's own samples at first: it keeps some 100 to 120.
+const SAMPLES_ROOM: usize = 128;
+
+/// nvml.h, `nvmlClocksEventReason*`, by bit.
+const REASONS: [(u64, &str); 9] = [
+    (0x001, "idle"),
+    (0x002, "application clocks"),
+    (0x004, "software power cap"),
+    (0x008, "hardware slowdown"),
+    (0x010, "sync boost"),
+    (0x020, "software thermal slowdown"),
+    (0x040, "hardware thermal slowdown"),
+    (0x080, "hardware power brake"),
+    (0x100, "display clocks"),
+];
+
+/// Up to when the driver's own samples were read, microseconds since the epoch.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    device_us: u64,
+    processes_us: u64,
+}
+
+impl Progress {
+    /// What was before the run is not of the run.
+    #[must_use]
+    pub fn new(now_us: u64) -> Self {
+        Self { device_us: now_us, processes_us: now_us }
+    }
+}
+
+/// A device's memory in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// What it has.
+    pub total: u64,
+    /// What is in use, without what the driver keeps for itself where that is told apart.
+    pub used: u64,
+}
+
+/// The second form leaves out what the driver reserves; old drivers have only the first.
+///
+/// # Errors
+/// What NVML says to the older form.
+pub fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
+    let version = size_of::<nvmlMemory_v2_t>() as c_uint | 2 << 24;
+    let mut memory = nvmlMemory_v2_t { version, total: 0, reserved: 0, free: 0, used: 0 };
+    if call!(api, nvmlDeviceGetMemoryInfo_v2(device, &mut memory)).is_ok() {
+        return Ok(Memory { total: memory.total, used: memory.used });
+    }
+    let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
+    call!(api, nvmlDeviceGetMemoryInfo(device, &mut memory))?;
+    Ok(Memory { total: memory.total, used: memory.used })
+}
+
+/// Read it all. Gives false if the device is lost.
+pub fn read(api: &Api, lists: &Lists, handle: &mut Handle, sample: &mut DeviceSample) -> bool {
+    let device = handle.raw;
+    let used = memory(api, device);
+    if used == Err(Missing::Lost) {
+        return false;
+    }
+    let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
+    put(Figure::MemoryUsed, used.map(|memory| memory.used as f64));
+    let rates = rates(api, device);
+    put(Figure::MemoryUtilization, rates.clone().map(|rates| f64::from(rates.memory.min(100))));
+    put(
+        Figure::Power,
+        get(|v| call!(api, nvmlDeviceGetPowerUsage(device, v))).map(|mw: c_uint| f64::from(mw) / 1e3),
+    );
+    put(Figure::Energy, get(|v| call!(api, nvmlDeviceGetTotalEnergyConsumption(device, v))).map(joules));
+    put(
+        Figure::Temperature,
+        get(|v| call!(api, nvmlDeviceGetTemperature(device, 0, v))).map(|c: c_uint| f64::from(c)),
+    );
+    for (figure, clock) in CLOCKS {
+        put(
+            figure,
+            get(|v| call!(api, nvmlDeviceGetClockInfo(device, clock, v))).map(|mhz: c_uint| f64::from(mhz)),
+        );
+    }
+    put(Figure::Pstate, pstate(api, device));
+    for (figure, kind) in ECC {
+        let errors = get(|v| call!(api, nvmlDeviceGetTotalEccErrors(device, kind, 0, v)));
+        put(figure, errors.map(|errors: u64| errors as f64));
+    }
+    for (figure, value) in pcie(api, device) {
+        put(figure, value);
+    }
+    sample.throttle = Some(throttle(api, device));
+    if handle.is_divided {
+        sample.busy = Some(Err(Missing::OfInstances));
+        sample.processes = Some(Err(Missing::OfInstances));
+        sample.process_busy = Some(Err(Missing::OfInstances));
+        return true;
+    }
+    sample.busy = Some(busy(api, device, &mut handle.progress, rates));
+    sample.processes = Some(lists.read(device));
+    sample.process_busy = Some(process_busy(api, device, &mut handle.progress));
+    sample.processes != Some(Err(Missing::Lost))
+}
+
+/// A call that writes one number.
+fn get<T: Default>(ask: impl FnOnce(*mut T) -> Result<(), Failure>) -> Reading<T> {
+    let mut value = T::default();
+    ask(&mut value)?;
+    Ok(value)
+}
+
+fn joules(mj: u64) -> f64 {
+    mj as f64 / 1e3
+}
+
+fn rates(api: &Api, device: nvmlDevice_t) -> Reading<nvmlUtilization_t> {
+    let mut rates = nvmlUtilization_t { gpu: 0, memory: 0 };
+    call!(api, nvmlDeviceGetUtilizationRates(device, &mut rates))?;
+    Ok(rates)
+}
+
+/// P0 to P15; 32 is "unknown".
+fn pstate(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
+    match get::<c_uint>(|v| call!(api, nvmlDeviceGetPerformanceState(device, v)))? {
+        state @ 0..=15 => Ok(f64::from(state)),
+        _ => Err(Missing::NotTold),
+    }
+}
+
+/// Under its new name, or its old one.
+fn throttle(api: &Api, device: nvmlDevice_t) -> Reading<Vec<&'static str>> {
+    let mut bits = get(|v| call!(api, nvmlDeviceGetCurrentClocksEventReasons(device, v)));
+    if bits == Err(Missing::NoCall) {
+        bits = get(|v| call!(api, nvmlDeviceGetCurrentClocksThrottleReasons(device, v)));
+    }
+    let bits: u64 = bits?;
+    Ok(REASONS.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect())
+}
+
+/// Counters, not the rate that costs 20 ms a call to measure.
+fn pcie(api: &Api, device: nvmlDevice_t) -> [(Figure, Reading<f64>); 2] {
+    let field = |id| nvmlFieldValue_t {
+        fieldId: id,
+        scopeId: 0,
+        timestamp: 0,
+        latencyUsec: 0,
+        valueType: 0,
+        nvmlReturn: code::NOT_SUPPORTED,
+        value: nvmlValue_t { ullVal: 0 },
+    };
+    let ids = [field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES];
+    let mut fields = ids.map(field);
+    let asked = call!(api, nvmlDeviceGetFieldValues(device, 2, fields.as_mut_ptr())).map_err(Missing::from);
+    let [tx, rx] = fields.map(|field| {
+        asked.clone()?;
+        check(field.nvmlReturn)?;
+        number(field.valueType, field.value).ok_or(Missing::NotTold)
+    });
+    [(Figure::PcieTx, tx), (Figure::PcieRx, rx)]
+}
+
+/// The driver's own samples since we last asked; where it has none, its rate of this moment.
+fn busy(
+    api: &Api,
+    device: nvmlDevice_t,
+    progress: &mut Progress,
+    rates: Reading<nvmlUtilization_t>,
+) -> Reading<Vec<Busy>> {
+    let samples = match own_samples(api, device, progress.device_us) {
+        Ok(samples) => samples,
+        Err(Failure { code: Some(code::NOT_FOUND) }) => Vec::new(),
+        Err(_) => {
+            let now_us = crate::clock::realtime_ns() / 1000;
+            let us = now_us.saturating_sub(progress.device_us);
+            progress.device_us = now_us;
+            return rates.map(|rates| vec![Busy { us, percent: f64::from(rates.gpu) }]);
+        }
+    };
+    let mut stretches = Vec::new();
+    for (at_us, percent) in samples {
+        // Some drivers give again what they gave before.
+        if at_us > progress.device_us {
+            stretches.push(Busy { us: (at_us - progress.device_us).min(LONGEST_STRETCH_US), percent });
+            progress.device_us = at_us;
+        }
+    }
+    Ok(stretches)
+}
+
+fn own_samples(api: &Api, device: nvmlDevice_t, since_us: u64) -> Result<Vec<(u64, f64)>, Failure> {
+    let empty = nvmlSample_t { timeStamp: 0, sampleValue: nvmlValue_t { ullVal: 0 } };
+    let mut room = SAMPLES_ROOM;
+    loop {
+        let mut samples = vec![empty; room];
+        let mut count = room as c_uint;
+        let mut kind = 0;
+        let buffer = samples.as_mut_ptr();
+        match call!(
+            api,
+            nvmlDeviceGetSamples(device, GPU_UTILIZATION_SAMPLES, since_us, &mut kind, &mut count, buffer)
+        ) {
+            Err(Failure { code: Some(code::INSUFFICIENT_SIZE) }) if room < 1 << 16 => room *= 2,
+            Err(failure) => return Err(failure),
+            Ok(()) => {
+                samples.truncate(count as usize);
+                let mut read: Vec<(u64, f64)> = samples
+                    .into_iter()
+                    .filter_map(|sample| Some((sample.timeStamp, number(kind, sample.sampleValue)?)))
+                    .collect();
+                read.sort_by_key(|(at_us, _)| *at_us);
+                return Ok(read);
+            }
+        }
+    }
+}
+
+fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> Reading<Vec<ProcessBusy>> {
+    let since_us = progress.processes_us;
+    let samples = processes::utilization(api, device, since_us)?;
+    progress.processes_us = samples.iter().map(|(_, at_us, _)| *at_us).max().unwrap_or(since_us);
+    let busy = |(pid, at_us, percent): (u32, u64, u32)| ProcessBusy {
+        pid,
+        busy: Busy { us: at_us - since_us, percent: f64::from(percent) },
+    };
+    Ok(samples.into_iter().map(busy).collect())
+}
+
+/// The next critical error that waits to be told.
+pub fn next_event(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)> {
+    let mut data = nvmlEventData_t {
+        device: std::ptr::null_mut(),
+        eventType: 0,
+        eventData: 0,
+        gpuInstanceId: 0,
+        computeInstanceId: 0,
+    };
+    call!(api, nvmlEventSetWait_v2(set, &mut data, 0)).ok()?;
+    (data.eventType == XID_EVENT).then_some((data.device, data.eventData))
+}

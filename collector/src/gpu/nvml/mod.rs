@@ -1,0 +1,270 @@
+//! NVIDIA, through NVML: `libnvidia-ml.so.1`, which comes with the driver and is loaded at run time.
+//!
+//! A device is known by its UUID. Each call stands for itself: what one of them can't tell is missing with its reason,
+//! and the others go on.
+
+mod accounting;
+mod api;
+mod figures;
+mod processes;
+
+use std::ffi::{OsString, c_uint};
+
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventSet_t, nvmlPciInfo_t};
+
+use accounting::Accounting;
+use api::{Api, Failure, call, code};
+use processes::Lists;
+
+use super::{Backend, Device, DeviceSample, GpuConfig, Missing, Reading, Vendor};
+use crate::clock;
+use crate::proc_fs::{ProcRoot, Statm};
+
+/// The library's name, as the driver installs it.
+const LIBRARY: &str = "libnvidia-ml.so.1";
+/// The library's memory is looked at once in so many samples.
+const LOOK_AT_MEMORY: u64 = 64;
+/// It may grow by this much, bytes.
+const MAY_GROW: u64 = 256 << 20;
+
+/// The backend.
+pub struct Nvml {
+    api: Api,
+    lists: Lists,
+    driver_version: Option<String>,
+    runtime_version: Option<String>,
+    devices: Vec<Handle>,
+    events: Option<Events>,
+    wants_accounting: bool,
+    memory: Memory,
+    warnings: Vec<String>,
+}
+
+// SAFETY: NVML is thread-safe, and its handles are good on every thread (nvml.h).
+unsafe impl Send for Nvml {}
+
+/// A device and where we are with it.
+struct Handle {
+    raw: nvmlDevice_t,
+    device: Device,
+    /// It is divided: processes and utilisation are those of its parts.
+    is_divided: bool,
+    is_lost: bool,
+    /// Still among those that the driver gives.
+    is_there: bool,
+    progress: figures::Progress,
+    accounting: Accounting,
+    events: Reading<()>,
+}
+
+/// Where critical errors are told.
+#[derive(Clone, Copy)]
+struct Events(nvmlEventSet_t);
+
+impl Nvml {
+    /// Load the library and initialise the driver.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn start(config: &GpuConfig) -> Reading<Self> {
+        let library = config.nvml_lib.clone().map_or_else(|| OsString::from(LIBRARY), Into::into);
+        let api = Api::load(&library)?;
+        let mut set = std::ptr::null_mut();
+        let events = call!(api, nvmlEventSetCreate(&mut set)).ok().map(|()| Events(set));
+        Ok(Self {
+            lists: Lists::new(&api),
+            driver_version: Api::text(|text, length| call!(api, nvmlSystemGetDriverVersion(text, length))),
+            runtime_version: api.cuda_version(),
+            devices: Vec::new(),
+            events,
+            wants_accounting: config.accounting,
+            memory: Memory::default(),
+            warnings: Vec::new(),
+            api,
+        })
+    }
+
+    /// Put a device that the driver gives among ours; a known one only gets its handle renewed.
+    fn meet(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent: Option<&Device>) {
+        let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
+        let pci_address = self.pci_address(raw).or_else(|| parent.and_then(|p| p.pci_address.clone()));
+        let Some(id) = uuid.or_else(|| pci_address.clone().filter(|_| parent.is_none())) else { return };
+        if let Some(known) = self.devices.iter_mut().find(|handle| handle.device.id == id) {
+            (known.raw, known.is_there, known.device.index) = (raw, true, index);
+            return;
+        }
+        let memory = figures::memory(&self.api, raw).ok();
+        let device = Device {
+            id,
+            index,
+            pci_address,
+            name: Api::text(|text, length| call!(self.api, nvmlDeviceGetName(raw, text, length))),
+            vendor: Some(Vendor::Nvidia),
+            parent: parent.map(|parent| parent.id.clone()),
+            memory_bytes: memory.map(|memory| memory.total),
+            driver_version: self.driver_version.clone(),
+            runtime_version: self.runtime_version.clone(),
+            source: "nvml".into(),
+        };
+        let accounting = Accounting::start(&self.api, raw, self.wants_accounting && parent.is_none());
+        if let Some(warning) = accounting.warning() {
+            self.warnings.push(format!("--gpu-accounting: {}: {warning}.", device.id));
+        }
+        let events = match &self.events {
+            Some(Events(set)) if parent.is_none() => {
+                call!(self.api, nvmlDeviceRegisterEvents(raw, figures::XID_EVENT, *set))
+                    .map_err(Missing::from)
+            }
+            _ => Err(Missing::NotSupported),
+        };
+        self.devices.push(Handle {
+            raw,
+            device,
+            is_divided: false,
+            is_lost: false,
+            is_there: true,
+            progress: figures::Progress::new(clock::realtime_ns() / 1000),
+            accounting,
+            events,
+        });
+    }
+
+    /// The parts of a device that is divided (MIG).
+    fn meet_parts(&mut self, raw: nvmlDevice_t, id: &str) {
+        let (mut current, mut pending): (c_uint, c_uint) = (0, 0);
+        let mode = call!(self.api, nvmlDeviceGetMigMode(raw, &mut current, &mut pending));
+        let is_divided = mode.is_ok() && current == 1;
+        let Some(parent) = self.devices.iter_mut().find(|handle| handle.device.id == id) else { return };
+        parent.is_divided = is_divided;
+        let parent = parent.device.clone();
+        let mut most: c_uint = 0;
+        if !is_divided || call!(self.api, nvmlDeviceGetMaxMigDeviceCount(raw, &mut most)).is_err() {
+            return;
+        }
+        for number in 0..most.min(64) {
+            let mut part = std::ptr::null_mut();
+            if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
+                self.meet(part, None, Some(&parent));
+            }
+        }
+    }
+
+    fn pci_address(&self, raw: nvmlDevice_t) -> Option<String> {
+        let mut pci = nvmlPciInfo_t {
+            busIdLegacy: [0; 16],
+            domain: 0,
+            bus: 0,
+            device: 0,
+            pciDeviceId: 0,
+            pciSubSystemId: 0,
+            busId: [0; 32],
+        };
+        call!(self.api, nvmlDeviceGetPciInfo_v3(raw, &mut pci)).ok()?;
+        // As the kernel writes it; the driver's own text has a domain of eight digits.
+        Some(format!("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device))
+    }
+
+    /// Critical errors since we last asked: which device, and the error's number.
+    fn take_events(&self) -> Vec<(nvmlDevice_t, u64)> {
+        let Some(Events(set)) = self.events else { return Vec::new() };
+        let mut taken = Vec::new();
+        // A device that fails again and again must not hold us.
+        while taken.len() < 256
+            && let Some(event) = figures::next_event(&self.api, set)
+        {
+            taken.push(event);
+        }
+        taken
+    }
+}
+
+impl Backend for Nvml {
+    fn devices(&mut self) -> Vec<Device> {
+        for handle in &mut self.devices {
+            handle.is_there = false;
+        }
+        for index in 0..self.api.device_count().unwrap_or(0) {
+            match self.api.device(index) {
+                Ok(raw) => {
+                    self.meet(raw, Some(index), None);
+                    let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
+                    if let Some(id) = id {
+                        self.meet_parts(raw, &id);
+                    }
+                }
+                Err(Failure { code: Some(code::GPU_IS_LOST) }) => {
+                    // The number says which one it was.
+                    for lost in self.devices.iter_mut().filter(|handle| handle.device.index == Some(index)) {
+                        (lost.is_there, lost.is_lost) = (true, true);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        self.devices.iter().filter(|handle| handle.is_there).map(|handle| handle.device.clone()).collect()
+    }
+
+    fn sample(&mut self, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
+        if let Some(grown) = self.memory.look() {
+            self.warnings.push(format!(
+                "The memory of the collector with the driver's library in it has grown by {} MB.",
+                grown / 1_000_000
+            ));
+        }
+        let events = self.take_events();
+        let mut samples = Vec::new();
+        for id in wanted {
+            let Some(handle) = self.devices.iter_mut().find(|handle| &handle.device.id == id) else {
+                continue;
+            };
+            let mut sample = DeviceSample { device: id.clone(), ..DeviceSample::default() };
+            handle.is_lost |= !handle.is_there || !figures::read(&self.api, &self.lists, handle, &mut sample);
+            if handle.is_lost {
+                samples.push(DeviceSample { device: id.clone(), is_lost: true, ..DeviceSample::default() });
+                continue;
+            }
+            let of_device =
+                || events.iter().filter(|(raw, _)| *raw == handle.raw).map(|(_, xid)| *xid).collect();
+            sample.xids = Some(handle.events.clone().map(|()| of_device()));
+            sample.accounted = Some(handle.accounting.read(&self.api, handle.raw, pids));
+            samples.push(sample);
+        }
+        samples
+    }
+
+    fn restore(&mut self) {
+        for handle in &mut self.devices {
+            if let Some(warning) = handle.accounting.restore(&self.api, handle.raw) {
+                self.warnings.push(format!("--gpu-accounting: {}: {warning}.", handle.device.id));
+            }
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+}
+
+/// This process's memory: libraries of some drivers grow with every call.
+#[derive(Debug, Default)]
+struct Memory {
+    looks: u64,
+    first: Option<u64>,
+    is_told: bool,
+}
+
+impl Memory {
+    /// Gives the growth in bytes, once, when it is too much.
+    fn look(&mut self) -> Option<u64> {
+        self.looks += 1;
+        if self.is_told || !self.looks.is_multiple_of(LOOK_AT_MEMORY) {
+            return None;
+        }
+        let text = ProcRoot::default().read(std::process::id(), "statm")?;
+        let statm = Statm::parse(&text)?;
+        let now = statm.resident.saturating_sub(statm.shared) * rustix::param::page_size() as u64;
+        let grown = now.saturating_sub(*self.first.get_or_insert(now));
+        self.is_told = grown > MAY_GROW;
+        self.is_told.then_some(grown)
+    }
+}

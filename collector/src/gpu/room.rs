@@ -1,0 +1,149 @@
+//! The GPU room as the session sees it: started with the run, told who lives at each tick, asked for the usage.
+
+use std::time::{Duration, Instant};
+
+use super::config::{GpuConfig, Vendor};
+use super::roster::Roster;
+use super::usage::{GpuUsage, Whose};
+use super::worker::{Batch, Phase, Start, Worker};
+use super::{Missing, drm, nvml};
+use crate::clock;
+use crate::proc_fs::{ProcRoot, Statm};
+use crate::tree::{Settled, Tree};
+
+/// The report waits this long for a last reading, and only for a thread that rests: one in a driver's call, or one
+/// that still initialises the driver, is not waited for at all.
+const LAST_READING: Duration = Duration::from_millis(20);
+/// Settings that we changed are put back before we go, even if the driver takes long.
+const PUT_BACK: Duration = Duration::from_secs(2);
+/// Inode of the initial pid namespace (the kernel's PROC_PID_INIT_INO).
+const INITIAL_PID_NS: u32 = 0xEFFF_FFFC;
+
+/// Workers, who is who, and what it comes to.
+#[derive(Debug)]
+pub struct GpuRoom {
+    config: GpuConfig,
+    workers: Vec<Worker>,
+    roster: Roster,
+    usage: GpuUsage,
+    /// Samples wait here for one tick: the records of the processes in them may come later than they.
+    waiting: Vec<Batch>,
+    root: ProcRoot,
+    is_initial_pid_ns: bool,
+}
+
+/// The backends that this machine may have, each on its thread.
+#[must_use]
+pub fn workers(config: &GpuConfig) -> Vec<Worker> {
+    let mut workers = Vec::new();
+    if config.wants(Vendor::Nvidia) && config.may_have_nvidia() {
+        let own = config.clone();
+        let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&own)?)));
+        workers.push(Worker::start("NVIDIA", config, start));
+    }
+    if (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && config.may_have_drm() {
+        let own = config.clone();
+        let start: Start = Box::new(move || Ok(Box::new(drm::Drm::start(&own)?)));
+        workers.push(Worker::start("AMD and Intel", config, start));
+    }
+    workers
+}
+
+impl GpuRoom {
+    /// Start the threads. Costs a few `stat` calls where there is no driver.
+    #[must_use]
+    pub fn start(config: &GpuConfig, root: &ProcRoot) -> Self {
+        let epoch_us = clock::realtime_ns().saturating_sub(clock::monotonic_ns()) / 1000;
+        Self {
+            workers: workers(config),
+            config: config.clone(),
+            roster: Roster::new(epoch_us),
+            usage: GpuUsage::default(),
+            waiting: Vec::new(),
+            is_initial_pid_ns: root.pid_ns(std::process::id()).is_none_or(|ns| ns == INITIAL_PID_NS),
+            root: root.clone(),
+        }
+    }
+
+    /// Take in what the threads have read, and tell them who lives.
+    pub fn tick(&mut self, tree: &Tree, now_ns: u64) {
+        if self.workers.is_empty() {
+            return;
+        }
+        self.roster.update(tree);
+        let known = std::mem::take(&mut self.waiting);
+        self.take_in(&known);
+        let pids = self.roster.pids();
+        self.waiting = self.workers.iter().flat_map(|worker| worker.exchange(&pids)).collect();
+        for person in self.roster.forget(now_ns) {
+            self.usage.ended(&person);
+        }
+        let oldest = self.roster.people().map(|person| person.start_ns).min().unwrap_or(now_ns);
+        self.usage.forget_times(oldest.min(now_ns));
+    }
+
+    fn take_in(&mut self, batches: &[Batch]) {
+        let root = &self.root;
+        // A kernel thread, or nobody: can't be the one that uses a GPU.
+        let memory = |pid: u32| root.read(pid, "statm").and_then(|text| Statm::parse(&text));
+        let is_taken = |pid: u32| memory(pid).is_some_and(|statm| statm.size > 0);
+        let is_foreign = |pid: u32| !self.is_initial_pid_ns && memory(pid).is_none();
+        let whose = Whose { roster: &self.roster, is_taken: &is_taken, is_foreign: &is_foreign };
+        for batch in batches {
+            self.usage.add(&self.config, batch, whose);
+        }
+    }
+
+    /// A process is over.
+    pub fn settled(&mut self, process: &Settled) {
+        if !self.workers.is_empty() {
+            self.roster.settled(process);
+        }
+    }
+
+    /// The run is over: take in a last reading if it comes at once, and all that waits.
+    pub fn finish(&mut self, tree: &Tree) {
+        if self.workers.is_empty() {
+            return;
+        }
+        // Who ended since the last tick may have an account with the driver.
+        self.roster.update(tree);
+        let pids = self.roster.pids();
+        let mut batches = std::mem::take(&mut self.waiting);
+        batches.extend(self.workers.iter().flat_map(|worker| worker.exchange(&pids)));
+        let coming: Vec<bool> = self.workers.iter().map(Worker::ask_for_last).collect();
+        let deadline = Instant::now() + LAST_READING;
+        for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
+            worker.wait_done(deadline);
+        }
+        batches.extend(self.workers.iter().flat_map(|worker| worker.exchange(&[])));
+        self.take_in(&batches);
+        for person in self.roster.people() {
+            self.usage.ended(person);
+        }
+        for worker in &self.workers {
+            match worker.phase() {
+                Phase::Starting => self.usage.failed.push((worker.name.to_owned(), Missing::NotYet)),
+                Phase::Failed(missing) => self.usage.failed.push((worker.name.to_owned(), missing)),
+                Phase::Ready | Phase::Done => {}
+            }
+            self.usage.notes.extend(worker.warnings());
+        }
+    }
+
+    /// After the report: settings of the driver that were changed must not stay.
+    pub fn put_back(&self) {
+        if self.config.accounting {
+            let deadline = Instant::now() + PUT_BACK;
+            for worker in self.workers.iter().filter(|worker| worker.phase() == Phase::Ready) {
+                worker.wait_done(deadline);
+            }
+        }
+    }
+
+    /// What it comes to.
+    #[must_use]
+    pub fn usage(&self) -> &GpuUsage {
+        &self.usage
+    }
+}

@@ -1,0 +1,240 @@
+//! Whose pid is it: the processes of the run as a driver may name them, those that ended lately included.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::tree::{Settled, Tree};
+
+/// A process is known to exist a little before its own record says so.
+const BEFORE_START_NS: u64 = 20_000_000;
+/// A driver dates what it says of a process up to this much off.
+const ACCOUNT_SLACK_US: u64 = 1_000_000;
+/// How long one that ended is remembered: samples come late.
+const KEPT_NS: u64 = 2_000_000_000;
+/// Most of those.
+const KEPT: usize = 16_384;
+
+/// A process as GPU usage knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Person {
+    /// Its name in this run, never used twice.
+    pub id: u64,
+    /// Its pid as we see it.
+    pub pid: u32,
+    /// Its pid as itself sees it.
+    pub own_pid: u32,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub start_ns: u64,
+    /// CLOCK_MONOTONIC, nanoseconds; `None`: it lives.
+    pub end_ns: Option<u64>,
+    /// The command's first process.
+    pub is_main: bool,
+    /// Its command name.
+    pub command: Arc<str>,
+}
+
+impl Person {
+    fn lived_between(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.start_ns <= to_ns.saturating_add(BEFORE_START_NS) && self.end_ns.is_none_or(|end| end >= from_ns)
+    }
+
+    /// Whether a list entry that has been there unchanged since `since_ns` can be about this process: the driver keeps
+    /// some entries beyond their process's end, and then the pid is used again.
+    #[must_use]
+    pub fn was_there_at(&self, since_ns: u64) -> bool {
+        self.start_ns <= since_ns.saturating_add(BEFORE_START_NS)
+    }
+}
+
+/// The living, and those that ended lately.
+#[derive(Debug, Default)]
+pub struct Roster {
+    people: HashMap<u64, Person>,
+    by_pid: HashMap<u32, Vec<u64>>,
+    by_own_pid: HashMap<u32, Vec<u64>>,
+    ended: VecDeque<u64>,
+    /// CLOCK_REALTIME - CLOCK_MONOTONIC, microseconds.
+    epoch_us: u64,
+}
+
+impl Roster {
+    /// An empty one; `epoch_us` is the difference of the real and the monotonic clock.
+    #[must_use]
+    pub fn new(epoch_us: u64) -> Self {
+        Self { epoch_us, ..Self::default() }
+    }
+
+    /// Take in who lives now.
+    pub fn update(&mut self, tree: &Tree) {
+        for process in tree.alive().iter().filter_map(|id| tree.get(*id)) {
+            let Some(pid) = process.host_pid else { continue };
+            self.put(Person {
+                id: process.id.0,
+                pid,
+                own_pid: process.key.pid,
+                start_ns: process.start_ns,
+                end_ns: process.end_ns,
+                is_main: process.is_main,
+                command: process.command.clone(),
+            });
+        }
+    }
+
+    /// Take in who ended.
+    pub fn settled(&mut self, process: &Settled) {
+        let id = process.id.0;
+        let own_pid = self.people.get(&id).map_or(process.pid, |person| person.own_pid);
+        self.put(Person {
+            id,
+            pid: process.pid,
+            own_pid,
+            start_ns: process.start_ns,
+            end_ns: Some(process.start_ns.saturating_add(process.wall_ns)),
+            is_main: process.is_main,
+            command: process.command.clone(),
+        });
+        self.ended.push_back(id);
+    }
+
+    /// Put in one.
+    pub fn put(&mut self, person: Person) {
+        let (id, pid, own_pid) = (person.id, person.pid, person.own_pid);
+        if self.people.insert(id, person).is_none() {
+            self.by_pid.entry(pid).or_default().push(id);
+            if own_pid != pid {
+                self.by_own_pid.entry(own_pid).or_default().push(id);
+            }
+        }
+    }
+
+    /// Forget those that ended long ago; gives them back.
+    pub fn forget(&mut self, now_ns: u64) -> Vec<Person> {
+        let mut gone = Vec::new();
+        while let Some(id) = self.ended.front().copied() {
+            let is_old = self
+                .people
+                .get(&id)
+                .is_none_or(|person| person.end_ns.is_none_or(|end| end.saturating_add(KEPT_NS) < now_ns));
+            if !is_old && self.ended.len() <= KEPT {
+                break;
+            }
+            self.ended.pop_front();
+            gone.extend(self.remove(id));
+        }
+        gone
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Person> {
+        let person = self.people.remove(&id)?;
+        for (index, pid) in [(&mut self.by_pid, person.pid), (&mut self.by_own_pid, person.own_pid)] {
+            if let Some(ids) = index.get_mut(&pid) {
+                ids.retain(|other| *other != id);
+                if ids.is_empty() {
+                    index.remove(&pid);
+                }
+            }
+        }
+        Some(person)
+    }
+
+    /// All of them.
+    pub fn people(&self) -> impl Iterator<Item = &Person> {
+        self.people.values()
+    }
+
+    /// The pids of all of them.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        self.by_pid.keys().copied().collect()
+    }
+
+    /// Who had this pid at that time (between these times): by our pid, else by its own where our namespace has no
+    /// process of that pid (`is_taken`).
+    pub fn find(
+        &self,
+        pid: u32,
+        from_ns: u64,
+        to_ns: u64,
+        is_taken: impl FnOnce(u32) -> bool,
+    ) -> Option<&Person> {
+        let among = |index: &HashMap<u32, Vec<u64>>| -> Vec<&Person> {
+            let ids = index.get(&pid).into_iter().flatten();
+            ids.filter_map(|id| self.people.get(id)).filter(|p| p.lived_between(from_ns, to_ns)).collect()
+        };
+        let of_pid = among(&self.by_pid);
+        if let Some(person) = of_pid.into_iter().max_by_key(|person| person.start_ns) {
+            return Some(person);
+        }
+        match among(&self.by_own_pid).as_slice() {
+            [only] if !is_taken(pid) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// Whom an account that began at that time (microseconds since the epoch) is about.
+    #[must_use]
+    pub fn find_account(&self, pid: u32, started_us: u64) -> Option<&Person> {
+        let us = started_us.saturating_sub(self.epoch_us);
+        let ids = self.by_pid.get(&pid).into_iter().flatten();
+        ids.filter_map(|id| self.people.get(id)).find(|person| {
+            let end = person.end_ns.map_or(u64::MAX, |end| (end / 1000).saturating_add(ACCOUNT_SLACK_US));
+            (us.saturating_add(ACCOUNT_SLACK_US) >= person.start_ns / 1000) && us <= end
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub fn person(id: u64, pid: u32, start_ns: u64, end_ns: Option<u64>) -> Person {
+        let command = format!("program{id}").into();
+        Person { id, pid, own_pid: pid, start_ns, end_ns, is_main: id == 1, command }
+    }
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_pid_used_twice_is_told_apart_by_time() {
+        let mut roster = Roster::new(0);
+        roster.put(person(1, 50, S, Some(2 * S)));
+        roster.put(person(2, 50, 3 * S, None));
+        let find = |at| roster.find(50, at, at, |_| false).map(|p| p.id);
+        assert_eq!(find(S / 2), None);
+        assert_eq!(find(S + S / 2), Some(1));
+        assert_eq!(find(2 * S + S / 2), None);
+        assert_eq!(find(4 * S), Some(2));
+        assert!(!roster.people[&2].was_there_at(2 * S) && roster.people[&2].was_there_at(3 * S));
+    }
+
+    #[test]
+    fn a_pid_of_another_namespace_is_taken_only_if_it_can_be_nobody_else() {
+        let mut roster = Roster::new(0);
+        roster.put(Person { own_pid: 5, ..person(1, 900, S, None) });
+        assert_eq!(roster.find(5, S, S, |_| false).map(|p| p.pid), Some(900));
+        assert_eq!(roster.find(5, S, S, |_| true), None);
+        roster.put(Person { own_pid: 5, ..person(2, 901, S, None) });
+        assert_eq!(roster.find(5, S, S, |_| false), None, "two namespaces, each with a pid 5");
+    }
+
+    #[test]
+    fn an_account_belongs_to_whom_it_began_with() {
+        let mut roster = Roster::new(1_000_000_000);
+        roster.put(person(1, 50, 10 * S, Some(11 * S)));
+        roster.put(person(2, 50, 60 * S, Some(61 * S)));
+        let find = |s: u64| roster.find_account(50, 1_000_000_000 + s * 1_000_000).map(|p| p.id);
+        assert_eq!((find(10), find(60), find(30), find(5)), (Some(1), Some(2), None, None));
+    }
+
+    #[test]
+    fn those_that_ended_are_forgotten_after_a_while() {
+        let mut roster = Roster::new(0);
+        roster.put(person(1, 50, S, Some(2 * S)));
+        roster.ended.push_back(1);
+        assert_eq!(roster.forget(3 * S), []);
+        assert_eq!(roster.forget(5 * S).len(), 1);
+        assert!(roster.pids().is_empty() && roster.by_own_pid.is_empty());
+    }
+}

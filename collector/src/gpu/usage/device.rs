@@ -1,0 +1,149 @@
+//! One device over the run.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::Held;
+use super::meters::{BusyMeter, Counter, Gauge};
+use crate::gpu::{Device, DeviceSample, Figure, Missing, Reading};
+
+/// What a device did over the run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct DeviceUsage {
+    /// Which it is.
+    pub device: Device,
+    /// Whether the command's environment names it; `None`: it names none.
+    pub is_visible: Option<bool>,
+    /// It is part of a device that is tracked itself.
+    pub is_part: bool,
+    /// Gauges.
+    pub gauges: BTreeMap<Figure, Gauge>,
+    /// Counters.
+    pub counters: BTreeMap<Figure, Counter>,
+    /// Its utilisation.
+    pub busy: BusyMeter,
+    /// Nanoseconds in each throttle reason.
+    pub throttle_ns: BTreeMap<String, u64>,
+    /// Critical errors by number, and how often.
+    pub xids: BTreeMap<u64, u64>,
+    /// Why a figure was not known when it was last asked for.
+    pub missing: BTreeMap<Figure, Missing>,
+    /// What was known at any time.
+    pub known: Vec<Figure>,
+    /// When it was lost, CLOCK_MONOTONIC nanoseconds.
+    pub lost_at_ns: Option<u64>,
+    /// Largest memory of our processes on it.
+    pub max: Held,
+    /// Whether any of our processes was ever seen on it.
+    pub is_used: bool,
+    /// The largest of its readings of this sample, percent.
+    pub(super) busy_now: f64,
+    /// Memory in use by anybody at the last reading, bytes.
+    pub(super) used_now: Option<u64>,
+    /// Memory of our processes at the last reading.
+    pub(super) held_now: Option<Held>,
+    last_ns: u64,
+    /// Since when an entry of the driver's list has been there unchanged, by pid.
+    #[serde(skip)]
+    streaks: HashMap<u32, (u64, Option<u64>)>,
+}
+
+impl DeviceUsage {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(device: Device, is_visible: Option<bool>, is_part: bool) -> Self {
+        Self { device, is_visible, is_part, ..Self::default() }
+    }
+
+    /// Whether a figure was ever known.
+    #[must_use]
+    pub fn knows(&self, figure: Figure) -> bool {
+        self.known.contains(&figure)
+    }
+
+    /// Take in a reading, all but the processes.
+    pub fn add(&mut self, at_ns: u64, sample: &DeviceSample) {
+        if sample.is_lost {
+            self.lost_at_ns.get_or_insert(at_ns);
+            (self.held_now, self.used_now, self.busy_now) = (None, None, 0.0);
+            return;
+        }
+        self.used_now = None;
+        for (figure, reading) in &sample.values {
+            let Some(value) = self.note(*figure, reading).copied() else { continue };
+            match figure {
+                Figure::Energy | Figure::EccCorrected | Figure::EccUncorrected => {
+                    self.count(*figure, value, false)
+                }
+                Figure::PcieTx | Figure::PcieRx => self.count(*figure, value, true),
+                _ => {
+                    let gauge = self.gauges.entry(*figure);
+                    gauge.and_modify(|g| g.add(at_ns, value)).or_insert_with(|| Gauge::new(at_ns, value));
+                }
+            }
+            if *figure == Figure::MemoryUsed {
+                self.used_now = Some(value as u64);
+            }
+        }
+        self.busy_now = 0.0;
+        if let Some(spans) = sample.busy.as_ref().and_then(|reading| self.note(Figure::Utilization, reading))
+        {
+            for span in spans {
+                self.busy.add(*span);
+                self.busy_now = self.busy_now.max(span.percent.clamp(0.0, 100.0));
+            }
+        }
+        if let Some(reasons) =
+            sample.throttle.as_ref().and_then(|reading| self.note(Figure::Throttle, reading))
+        {
+            // The reason is taken to have held since the reading before.
+            let since = if self.last_ns == 0 { at_ns } else { self.last_ns };
+            for reason in reasons {
+                *self.throttle_ns.entry((*reason).to_owned()).or_default() += at_ns.saturating_sub(since);
+            }
+        }
+        if let Some(xids) = sample.xids.as_ref().and_then(|reading| self.note(Figure::Xid, reading)) {
+            for xid in xids {
+                *self.xids.entry(*xid).or_default() += 1;
+            }
+        }
+        self.last_ns = at_ns;
+    }
+
+    fn count(&mut self, figure: Figure, value: f64, wraps: bool) {
+        let counter = self.counters.entry(figure);
+        counter.and_modify(|counter| counter.add(value, wraps)).or_insert_with(|| Counter::new(value));
+    }
+
+    /// Remember whether a figure is known, and if not, why.
+    pub(super) fn note<'a, T>(&mut self, figure: Figure, reading: &'a Reading<T>) -> Option<&'a T> {
+        match reading {
+            Ok(value) => {
+                if !self.known.contains(&figure) {
+                    self.known.push(figure);
+                }
+                self.missing.remove(&figure);
+                Some(value)
+            }
+            Err(missing) => {
+                self.missing.insert(figure, missing.clone());
+                None
+            }
+        }
+    }
+
+    /// Since when the driver has listed this pid with this memory; to be asked once a reading.
+    pub(super) fn listed_since(&mut self, at_ns: u64, pid: u32, bytes: Option<u64>) -> u64 {
+        let streak = self.streaks.entry(pid).or_insert((at_ns, bytes));
+        if streak.1 != bytes {
+            *streak = (at_ns, bytes);
+        }
+        streak.0
+    }
+
+    /// Forget the pids that the driver no longer lists.
+    pub(super) fn keep_listed(&mut self, is_listed: impl Fn(u32) -> bool) {
+        self.streaks.retain(|pid, _| is_listed(*pid));
+    }
+}

@@ -1,0 +1,275 @@
+//! The thread that a backend lives on. Whoever has to do with it never waits for the driver: what is there is taken,
+//! and a thread that is stuck in a call is left alone.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::config::GpuConfig;
+use super::{Backend, Device, DeviceSample, Missing, Reading, select};
+use crate::clock;
+
+/// Samples are at least this far apart: a driver call can take milliseconds.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
+/// The thread works for at most one part in this many of its time.
+const REST: u32 = 10;
+/// Devices are looked for again this often: they can come and go.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Samples that nobody has taken yet; the oldest go first.
+const MOST_WAITING: usize = 1024;
+
+/// Makes the backend, on its thread.
+pub type Start = Box<dyn FnOnce() -> Reading<Box<dyn Backend>> + Send>;
+
+/// What a backend read at one time.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    /// CLOCK_MONOTONIC before it began, nanoseconds.
+    pub at_ns: u64,
+    /// The devices that count, where they are others than before.
+    pub devices: Option<Vec<Device>>,
+    /// All devices that there are, likewise.
+    pub all: Option<Vec<Device>>,
+    /// Their readings.
+    pub samples: Vec<DeviceSample>,
+}
+
+/// Where the thread is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// It loads and initialises the driver's library.
+    Starting,
+    /// It samples.
+    Ready,
+    /// There is no driver to be had.
+    Failed(Missing),
+    /// It took its last sample and put everything back.
+    Done,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    is_resting: bool,
+    is_last: bool,
+    pids: Vec<u32>,
+    batches: VecDeque<Batch>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    /// A panic on the other side leaves plain data behind, which is still good.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Our end of the thread.
+#[derive(Debug)]
+pub struct Worker {
+    /// What the user calls the backend.
+    pub name: &'static str,
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    /// Start the thread. Where there can be no thread, it has failed.
+    #[must_use]
+    pub fn start(name: &'static str, config: &GpuConfig, start: Start) -> Self {
+        let state = State {
+            phase: Phase::Starting,
+            is_resting: false,
+            is_last: false,
+            pids: Vec::new(),
+            batches: VecDeque::new(),
+            warnings: Vec::new(),
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let (theirs, config) = (Arc::clone(&shared), config.clone());
+        let thread = std::thread::Builder::new().name(format!("gpu-{name}"));
+        if let Err(error) = thread.spawn(move || work(&theirs, &config, start)) {
+            shared.lock().phase = Phase::Failed(Missing::Failed(format!("cannot start a thread: {error}")));
+        }
+        Self { name, shared }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.shared.lock().phase.clone()
+    }
+
+    /// Take what it has read, and tell it the run's processes.
+    #[must_use]
+    pub fn exchange(&self, pids: &[u32]) -> Vec<Batch> {
+        let mut state = self.shared.lock();
+        state.pids.clear();
+        state.pids.extend_from_slice(pids);
+        state.batches.drain(..).collect()
+    }
+
+    /// What a reader should know.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.shared.lock().warnings.clone()
+    }
+
+    /// Ask for a last sample, if the thread rests: one in a driver's call is not disturbed. Gives whether it will come.
+    #[must_use]
+    pub fn ask_for_last(&self) -> bool {
+        let mut state = self.shared.lock();
+        state.is_last = true;
+        self.shared.changed.notify_all();
+        state.phase == Phase::Ready && state.is_resting
+    }
+
+    /// Wait until the last sample is there, or the deadline.
+    pub fn wait_done(&self, deadline: Instant) {
+        self.wait(deadline, |state| matches!(state.phase, Phase::Done | Phase::Failed(_)));
+    }
+
+    /// Wait until a first sample is there, or there will be none, or the deadline.
+    pub fn wait_sampled(&self, deadline: Instant) {
+        self.wait(deadline, |state| !state.batches.is_empty() || matches!(state.phase, Phase::Failed(_)));
+    }
+
+    fn wait(&self, deadline: Instant, until: impl Fn(&State) -> bool) {
+        let mut state = self.shared.lock();
+        while !until(&state) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+fn work(shared: &Shared, config: &GpuConfig, start: Start) {
+    let mut backend = match start() {
+        Ok(backend) => backend,
+        Err(missing) => {
+            shared.lock().phase = Phase::Failed(missing);
+            shared.changed.notify_all();
+            return;
+        }
+    };
+    let mut rounds = Rounds { config, all: Vec::new(), wanted: Vec::new(), looked: None };
+    let interval = Duration::from_nanos(config.interval_ns).max(SHORTEST_INTERVAL);
+    loop {
+        let began = Instant::now();
+        let (is_last, pids) = {
+            let mut state = shared.lock();
+            state.is_resting = false;
+            (state.is_last, state.pids.clone())
+        };
+        let batch = rounds.round(backend.as_mut(), &pids);
+        if is_last {
+            backend.restore();
+        }
+        let rest = interval.max(began.elapsed() * REST);
+        let mut state = shared.lock();
+        state.phase = if is_last { Phase::Done } else { Phase::Ready };
+        state.warnings = backend.warnings();
+        if state.batches.len() >= MOST_WAITING {
+            state.batches.pop_front();
+        }
+        state.batches.push_back(batch);
+        state.is_resting = true;
+        shared.changed.notify_all();
+        if is_last {
+            return;
+        }
+        let next = began + rest;
+        while !state.is_last {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// What the thread knows from one round to the next.
+struct Rounds<'a> {
+    config: &'a GpuConfig,
+    all: Vec<Device>,
+    wanted: Vec<String>,
+    looked: Option<Instant>,
+}
+
+impl Rounds<'_> {
+    fn round(&mut self, backend: &mut dyn Backend, pids: &[u32]) -> Batch {
+        let mut batch = Batch { at_ns: clock::monotonic_ns(), ..Batch::default() };
+        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
+            self.looked = Some(Instant::now());
+            let all = backend.devices();
+            if all != self.all || self.wanted.is_empty() {
+                let wanted: Vec<Device> = select::wanted(self.config, &all).into_iter().cloned().collect();
+                self.wanted = wanted.iter().map(|device| device.id.clone()).collect();
+                self.all.clone_from(&all);
+                (batch.devices, batch.all) = (Some(wanted), Some(all));
+            }
+        }
+        batch.samples = backend.sample(&self.wanted, pids);
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    struct Plain;
+
+    impl Backend for Plain {
+        fn devices(&mut self) -> Vec<Device> {
+            vec![Device { id: "GPU-1".into(), ..Device::default() }]
+        }
+
+        fn sample(&mut self, wanted: &[String], _: &[u32]) -> Vec<DeviceSample> {
+            wanted.iter().map(|id| DeviceSample { device: id.clone(), ..DeviceSample::default() }).collect()
+        }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn a_worker_that_rests_gives_a_last_sample() {
+        let config = GpuConfig { interval_ns: u64::MAX / 4, ..GpuConfig::default() };
+        let worker = Worker::start("plain", &config, Box::new(|| Ok(Box::new(Plain))));
+        worker.wait_sampled(soon());
+        assert_eq!(worker.exchange(&[]).len(), 1);
+        assert!(worker.ask_for_last());
+        worker.wait_done(soon());
+        assert_eq!(worker.phase(), Phase::Done);
+        let last = worker.exchange(&[]);
+        assert_eq!(last.len(), 1);
+        assert_eq!(last[0].samples[0].device, "GPU-1");
+    }
+
+    #[test]
+    fn one_that_is_stuck_at_its_start_is_not_waited_for() {
+        let (release, stuck) = mpsc::channel::<()>();
+        let start: Start = Box::new(move || {
+            let _ = stuck.recv();
+            Err(Missing::NoDriver)
+        });
+        let worker = Worker::start("stuck", &GpuConfig::default(), start);
+        assert!(!worker.ask_for_last());
+        assert_eq!(worker.phase(), Phase::Starting);
+        drop(release);
+        worker.wait_done(soon());
+        assert_eq!(worker.phase(), Phase::Failed(Missing::NoDriver));
+    }
+}
