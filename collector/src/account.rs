@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::discovery::Finding;
 use crate::discovery::kernel_side::ConnectorState;
+use crate::gpu::GpuAccount;
 use crate::pidfd;
 use crate::sampler::Sample;
 use crate::state::ReadUpTo;
@@ -22,6 +23,8 @@ pub struct Account {
     pub ram: RamUsage,
     /// CPU over time.
     pub cpu: CpuUsage,
+    /// GPUs over time.
+    pub gpu: GpuAccount,
     /// CLOCK_MONOTONIC of the command's start, nanoseconds.
     pub start_ns: u64,
     /// CLOCK_MONOTONIC of the last sample, nanoseconds.
@@ -70,6 +73,7 @@ impl Account {
             totals: Totals::default(),
             ram: RamUsage::default(),
             cpu,
+            gpu: GpuAccount::default(),
             start_ns,
             sampled_ns: start_ns,
             unsampled_ns: 0,
@@ -118,6 +122,9 @@ impl Account {
     fn count_settled(&mut self) {
         for process in self.tree.take_settled() {
             self.totals.add(&process);
+            if let Some(peak) = self.gpu.settled(&process) {
+                self.totals.add_on_gpus(&process, peak);
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::RunCgroup;
+use crate::gpu::GpuConfig;
 use crate::report::units::Style;
 use crate::report::write::Output;
 
@@ -55,6 +56,8 @@ pub struct Config {
     pub style: Style,
     /// `--disable-logs`: no lines on stderr beside the report.
     pub disable_logs: bool,
+    /// Which GPUs, and where to look for them.
+    pub gpu: GpuConfig,
     /// What the launcher already had to say to the reader of the report.
     pub warnings: Vec<String>,
 }

@@ -21,6 +21,7 @@ use crate::config::{Config, Message};
 use crate::discovery::kernel_side::ConnectorState;
 use crate::discovery::pump::{Pump, Sources};
 use crate::discovery::scan::Scanner;
+use crate::gpu::GpuRoom;
 use crate::keeper::Keeper;
 use crate::pidfd;
 use crate::priority;
@@ -159,6 +160,7 @@ struct Session {
     sampler: Sampler,
     account: Account,
     keeper: Keeper,
+    gpu: GpuRoom,
     facts: Facts,
     /// What was wrong with the records that earlier collectors read.
     damage_before: Damage,
@@ -201,7 +203,7 @@ impl Session {
             Account::new(frame, CpuUsage::new(config.interval_ns, facts.host.cores, start_ns))
         };
         let now_ns = clock::monotonic_ns();
-        let (keeper, account) = Keeper::resume(state, &segment, config.restarts > 0, now_ns, new);
+        let (keeper, mut account) = Keeper::resume(state, &segment, config.restarts > 0, now_ns, new);
         // Given up once, it stays so.
         let absent = account.connector.absent.clone().or_else(|| config.connector_absent.clone());
         let connector = match (connector, absent) {
@@ -226,6 +228,7 @@ impl Session {
         Ok(Self {
             scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), ticks_per_second),
             sampler: Sampler::new(root.clone(), account.sampled_ns),
+            gpu: GpuRoom::start(&config.gpu, &root, &mut account.gpu),
             damage_before: account.damage,
             overruns_before: account.connector.overruns,
             silent: VecDeque::new(),
@@ -365,6 +368,7 @@ impl Session {
         let account = &mut self.account;
         let sample = self.sampler.sample(&mut account.tree, now_ns, account.ram.record());
         account.add(&sample);
+        self.gpu.tick(&mut account.gpu, &account.tree, now_ns);
         if now_ns.saturating_sub(self.system_at_ns) >= SYSTEM_NS || self.ending.is_some() {
             self.system_at_ns = now_ns;
             self.read_system(now_ns);
@@ -444,6 +448,7 @@ impl Session {
         if self.account.tree.lives_waiting() > 0 {
             self.sample(clock::monotonic_ns());
         }
+        self.gpu.finish(&mut self.account.gpu, &self.account.tree);
         self.account.settle_all(now_ns);
         if let Some(peak) = self.account.totals.main_peak {
             self.account.ram.raise_main(peak);
@@ -458,6 +463,7 @@ impl Session {
             cgroup.remove();
         }
         let _ = self.keeper.state().named().unlink();
+        self.gpu.put_back();
         written
     }
 

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use gpu_track_collector::config::Layers;
-use gpu_track_collector::report::units::Style;
+use gpu_track_collector::gpu::list::Listing;
+use gpu_track_collector::gpu::{Device, GpuConfig, select};
+use gpu_track_collector::report::units::{Format, Style};
 use gpu_track_collector::report::write::Output;
 
 use crate::docs;
@@ -32,6 +34,8 @@ pub enum Request {
     Run(Box<Options>),
     /// Print this to stdout and exit with 0.
     Print(String),
+    /// Print the GPUs, in this form.
+    Gpus(Box<GpuConfig>, Format),
 }
 
 /// How to run the command, and what to report.
@@ -47,8 +51,8 @@ pub struct Options {
     pub interval: Duration,
     /// Cores that the command is expected to use; none: all.
     pub expected_cores: Option<u32>,
-    /// GPUs to track; none: all.
-    pub gpu_uuids: Option<Vec<String>>,
+    /// GPUs to track, and where to look for them.
+    pub gpu: GpuConfig,
     /// No warnings on stderr.
     pub disable_logs: bool,
     /// End with the last process of the tree.
@@ -94,6 +98,18 @@ fn parse_at(args: impl Iterator<Item = OsString>, place: &Place) -> Result<Reque
         }
         None => Output::Stderr,
     };
+    let gpu = GpuConfig {
+        uuids: args.gpu_uuids.or(config.gpu_uuids),
+        only_visible: args.visible,
+        vendor: args.gpu_brand,
+        nvml_lib: args.nvml_lib,
+        accounting: args.gpu_accounting,
+        root: args.gpu_root,
+        ..GpuConfig::default()
+    };
+    if args.gpus {
+        return Ok(Request::Gpus(Box::new(gpu), args.format.unwrap_or_default()));
+    }
     Ok(Request::Run(Box::new(Options {
         command: command(args.command, args.execute)?,
         output,
@@ -105,7 +121,7 @@ fn parse_at(args: impl Iterator<Item = OsString>, place: &Place) -> Result<Reque
         },
         interval: args.sleep_time.or(config.sleep_time).unwrap_or(DEFAULT_INTERVAL),
         expected_cores: args.expected_cores.or(config.expected_cores),
-        gpu_uuids: args.gpu_uuids.or(config.gpu_uuids),
+        gpu,
         disable_logs: args.disable_logs || config.disable_logs,
         wait_all: args.wait_all,
         cgroup: args.cgroup,
@@ -137,17 +153,20 @@ fn command(words: Vec<OsString>, execute: Option<String>) -> Result<Vec<OsString
 }
 
 impl Options {
-    /// Checks the GPUs asked for against those `known` to be on this machine.
+    /// Checks the GPUs asked for against those that are on this machine.
     ///
     /// # Errors
     /// The line that names the one that isn't there, and those that are.
-    pub fn check_gpus(&self, known: &[String]) -> Result<(), Refusal> {
-        let Some(missing) = self.gpu_uuids.iter().flatten().find(|uuid| !known.contains(uuid)) else {
-            return Ok(());
-        };
-        let allowed = match known {
-            [] => "no GPU was found on this machine".to_owned(),
-            known => format!("one of {}", known.join(", ")),
+    pub fn check_gpus(&self, known: &Listing) -> Result<(), Refusal> {
+        let words = self.gpu.uuids.as_deref().unwrap_or_default();
+        let devices: Vec<Device> = known.gpus.iter().map(|gpu| gpu.device.clone()).collect();
+        let Some(missing) = select::unknown(words, &devices) else { return Ok(()) };
+        let ids: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
+        let reasons: Vec<String> =
+            known.drivers.iter().map(|driver| format!(" ({}: {})", driver.name, driver.reason)).collect();
+        let allowed = match ids.as_slice() {
+            [] => format!("no GPU was found on this machine{}", reasons.concat()),
+            ids => format!("one of {}", ids.join(", ")),
         };
         Err(Refusal::new(format_args!("--guuids: \"{missing}\" is not a GPU of this machine: {allowed}")))
     }

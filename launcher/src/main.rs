@@ -7,6 +7,7 @@
 mod cli;
 mod docs;
 mod early;
+mod gpus;
 mod reap;
 mod shim_file;
 mod signals;
@@ -41,14 +42,31 @@ fn main() -> ExitCode {
         let [pipe, segment, state] = [pipe, segment, state].map(owned);
         let connector = fd(connector).map(owned);
         let (segment_path, state_path) = (segment_path.into(), state_path.into());
-        return collect(Inheritance { pipe, segment, state, connector, segment_path, state_path });
+        collect(Inheritance { pipe, segment, state, connector, segment_path, state_path });
+    }
+    if let [name, config] = args.as_slice()
+        && name == gpus::LISTER_NAME
+    {
+        gpus::serve(config);
     }
     match cli::parse(args.into_iter()) {
         Ok(Request::Print(text)) => print(&text),
-        // No GPU backend is built in yet, so no GPU is known.
-        Ok(Request::Run(options)) => options.check_gpus(&[]).map_or_else(refuse, |()| run(&options)),
+        Ok(Request::Gpus(config, format)) => gpus::print(&config.in_this_environment(), format),
+        Ok(Request::Run(mut options)) => {
+            options.gpu = options.gpu.in_this_environment();
+            check_gpus(&options).map_or_else(refuse, |()| run(&options))
+        }
         Err(refusal) => refuse(refusal),
     }
+}
+
+/// GPUs that were asked for have to be there; without such a wish no driver is asked.
+fn check_gpus(options: &Options) -> Result<(), Refusal> {
+    if options.gpu.uuids.is_none() {
+        return Ok(());
+    }
+    // Without an answer no GPU is known.
+    options.check_gpus(&gpus::ask(&options.gpu).unwrap_or_default())
 }
 
 fn refuse(refusal: Refusal) -> ExitCode {
@@ -63,7 +81,7 @@ fn print(text: &str) -> ExitCode {
 }
 
 /// The collector's life.
-fn collect(inheritance: Inheritance) -> ExitCode {
+fn collect(inheritance: Inheritance) -> ! {
     // It ends by itself when the command has ended. What a batch system or a user sends to all processes at the end
     // of a job must not cost the report.
     for signal in [
@@ -82,10 +100,10 @@ fn collect(inheritance: Inheritance) -> ExitCode {
     }
     rustix::thread::set_name(c"gpu-track-coll").ok();
     match gpu_track_collector::session::serve(inheritance) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => gpus::leave(0),
         Err(error) => {
             eprintln!("gpu-track-run: {error}");
-            ExitCode::FAILURE
+            gpus::leave(1)
         }
     }
 }

@@ -17,6 +17,7 @@ use gpu_track_collector::cgroup::RunCgroup;
 use gpu_track_collector::config::{Config, Message};
 use gpu_track_collector::discovery::connector;
 use gpu_track_collector::proc_fs::ProcRoot;
+use gpu_track_collector::gpu::GpuConfig;
 use gpu_track_collector::report::write::Output;
 use gpu_track_collector::segment::named::NamedFile;
 use gpu_track_collector::segment::{self, FILE_PREFIX, NewSession, Segment, SegmentError};
@@ -116,6 +117,7 @@ impl Session {
             let name = format!("gpu-track.{pid}.{:08x}", random.hash_one(2) as u32);
             RunCgroup::create(&ProcRoot::default(), &name)
         });
+        let interval_ns = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
         let config = Config {
             launcher_pid: pid,
             pid_ns,
@@ -123,7 +125,7 @@ impl Session {
             started_monotonic_ns: new.monotonic_ns,
             command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
             started_realtime_ns: new.realtime_ns,
-            interval_ns: u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX),
+            interval_ns,
             expected_cores: options.expected_cores,
             layers: options.layers,
             connector_absent,
@@ -131,6 +133,7 @@ impl Session {
             output: options.output.clone(),
             style: options.style,
             disable_logs: options.disable_logs,
+            gpu: GpuConfig { interval_ns, ..options.gpu.clone() },
             warnings: Vec::new(),
         };
         let origin = Origin { pid, pid_ns, ..Origin::default() };

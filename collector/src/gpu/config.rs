@@ -95,6 +95,13 @@ impl Default for GpuConfig {
 }
 
 impl GpuConfig {
+    /// With what the environment of this process adds: the visible GPUs, and NVIDIA's library where no option names it.
+    #[must_use]
+    pub fn in_this_environment(self) -> Self {
+        let library = std::env::var_os(ENV_NVML_LIB).filter(|path| !path.is_empty()).map(PathBuf::from);
+        Self { visible: Visible::here(), nvml_lib: self.nvml_lib.or(library), ..self }
+    }
+
     /// Whether GPUs of this maker are wanted.
     #[must_use]
     pub fn wants(&self, vendor: Vendor) -> bool {

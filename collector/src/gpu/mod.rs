@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use config::{GpuConfig, Vendor};
-pub use room::GpuRoom;
+pub use room::{GpuAccount, GpuRoom};
 pub use usage::GpuUsage;
 
 /// Why a figure is not known.

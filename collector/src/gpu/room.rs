@@ -10,6 +10,7 @@ use super::{Missing, drm, nvml};
 use crate::clock;
 use crate::proc_fs::{ProcRoot, Statm};
 use crate::tree::{Settled, Tree};
+use serde::{Deserialize, Serialize};
 
 /// The report waits this long for a last reading, and only for a thread that rests: one in a driver's call, or one
 /// that still initialises the driver, is not waited for at all.
@@ -19,13 +20,32 @@ const PUT_BACK: Duration = Duration::from_secs(2);
 /// Inode of the initial pid namespace (the kernel's PROC_PID_INIT_INO).
 const INITIAL_PID_NS: u32 = 0xEFFF_FFFC;
 
-/// Workers, who is who, and what it comes to.
+/// Who is who, and what it comes to: all that outlives a collector.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct GpuAccount {
+    /// There are backends, so it is worth to remember who lived.
+    is_on: bool,
+    roster: Roster,
+    /// What it comes to.
+    pub usage: GpuUsage,
+}
+
+impl GpuAccount {
+    /// A process is over. Gives the GPU memory that it is known to have held, bytes, if it used a GPU.
+    pub fn settled(&mut self, process: &Settled) -> Option<u64> {
+        if !self.is_on {
+            return None;
+        }
+        self.roster.settled(process);
+        self.usage.processes.get(&process.id.0).map(|used| used.peak_bytes.unwrap_or(0))
+    }
+}
+
+/// The backends and what comes from them.
 #[derive(Debug)]
 pub struct GpuRoom {
     config: GpuConfig,
     workers: Vec<Worker>,
-    roster: Roster,
-    usage: GpuUsage,
     /// Samples wait here for one tick: the records of the processes in them may come later than they.
     waiting: Vec<Batch>,
     root: ProcRoot,
@@ -52,13 +72,13 @@ pub fn workers(config: &GpuConfig) -> Vec<Worker> {
 impl GpuRoom {
     /// Start the threads. Costs a few `stat` calls where there is no driver.
     #[must_use]
-    pub fn start(config: &GpuConfig, root: &ProcRoot) -> Self {
-        let epoch_us = clock::realtime_ns().saturating_sub(clock::monotonic_ns()) / 1000;
+    pub fn start(config: &GpuConfig, root: &ProcRoot, account: &mut GpuAccount) -> Self {
+        let workers = workers(config);
+        account.is_on = !workers.is_empty();
+        account.roster.set_epoch(clock::realtime_ns().saturating_sub(clock::monotonic_ns()) / 1000);
         Self {
-            workers: workers(config),
+            workers,
             config: config.clone(),
-            roster: Roster::new(epoch_us),
-            usage: GpuUsage::default(),
             waiting: Vec::new(),
             is_initial_pid_ns: root.pid_ns(std::process::id()).is_none_or(|ns| ns == INITIAL_PID_NS),
             root: root.clone(),
@@ -66,49 +86,40 @@ impl GpuRoom {
     }
 
     /// Take in what the threads have read, and tell them who lives.
-    pub fn tick(&mut self, tree: &Tree, now_ns: u64) {
+    pub fn tick(&mut self, account: &mut GpuAccount, tree: &Tree, now_ns: u64) {
         if self.workers.is_empty() {
             return;
         }
-        self.roster.update(tree);
+        account.roster.update(tree);
         let known = std::mem::take(&mut self.waiting);
-        self.take_in(&known);
-        let pids = self.roster.pids();
+        self.take_in(account, &known);
+        let pids = account.roster.pids();
         self.waiting = self.workers.iter().flat_map(|worker| worker.exchange(&pids)).collect();
-        for person in self.roster.forget(now_ns) {
-            self.usage.ended(&person);
+        for person in account.roster.forget(now_ns) {
+            account.usage.ended(&person);
         }
-        let oldest = self.roster.people().map(|person| person.start_ns).min().unwrap_or(now_ns);
-        self.usage.forget_times(oldest.min(now_ns));
+        account.usage.forget_times(account.roster.oldest_ns().unwrap_or(now_ns));
     }
 
-    fn take_in(&mut self, batches: &[Batch]) {
-        let root = &self.root;
+    fn take_in(&self, account: &mut GpuAccount, batches: &[Batch]) {
+        let memory = |pid: u32| self.root.read(pid, "statm").and_then(|text| Statm::parse(&text));
         // A kernel thread, or nobody: can't be the one that uses a GPU.
-        let memory = |pid: u32| root.read(pid, "statm").and_then(|text| Statm::parse(&text));
         let is_taken = |pid: u32| memory(pid).is_some_and(|statm| statm.size > 0);
         let is_foreign = |pid: u32| !self.is_initial_pid_ns && memory(pid).is_none();
-        let whose = Whose { roster: &self.roster, is_taken: &is_taken, is_foreign: &is_foreign };
+        let whose = Whose { roster: &account.roster, is_taken: &is_taken, is_foreign: &is_foreign };
         for batch in batches {
-            self.usage.add(&self.config, batch, whose);
-        }
-    }
-
-    /// A process is over.
-    pub fn settled(&mut self, process: &Settled) {
-        if !self.workers.is_empty() {
-            self.roster.settled(process);
+            account.usage.add(&self.config, batch, whose);
         }
     }
 
     /// The run is over: take in a last reading if it comes at once, and all that waits.
-    pub fn finish(&mut self, tree: &Tree) {
+    pub fn finish(&mut self, account: &mut GpuAccount, tree: &Tree) {
         if self.workers.is_empty() {
             return;
         }
         // Who ended since the last tick may have an account with the driver.
-        self.roster.update(tree);
-        let pids = self.roster.pids();
+        account.roster.update(tree);
+        let pids = account.roster.pids();
         let mut batches = std::mem::take(&mut self.waiting);
         batches.extend(self.workers.iter().flat_map(|worker| worker.exchange(&pids)));
         let coming: Vec<bool> = self.workers.iter().map(Worker::ask_for_last).collect();
@@ -117,17 +128,17 @@ impl GpuRoom {
             worker.wait_done(deadline);
         }
         batches.extend(self.workers.iter().flat_map(|worker| worker.exchange(&[])));
-        self.take_in(&batches);
-        for person in self.roster.people() {
-            self.usage.ended(person);
+        self.take_in(account, &batches);
+        for person in account.roster.people() {
+            account.usage.ended(person);
         }
         for worker in &self.workers {
             match worker.phase() {
-                Phase::Starting => self.usage.failed.push((worker.name.to_owned(), Missing::NotYet)),
-                Phase::Failed(missing) => self.usage.failed.push((worker.name.to_owned(), missing)),
+                Phase::Starting => account.usage.failed.push((worker.name.to_owned(), Missing::NotYet)),
+                Phase::Failed(missing) => account.usage.failed.push((worker.name.to_owned(), missing)),
                 Phase::Ready | Phase::Done => {}
             }
-            self.usage.notes.extend(worker.warnings());
+            account.usage.notes.extend(worker.warnings());
         }
     }
 
@@ -139,11 +150,5 @@ impl GpuRoom {
                 worker.wait_done(deadline);
             }
         }
-    }
-
-    /// What it comes to.
-    #[must_use]
-    pub fn usage(&self) -> &GpuUsage {
-        &self.usage
     }
 }

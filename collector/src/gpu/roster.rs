@@ -49,7 +49,7 @@ impl Person {
 }
 
 /// The living, and those that ended lately.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Roster {
     people: HashMap<u64, Person>,
     by_pid: HashMap<u32, Vec<u64>>,
@@ -60,10 +60,15 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// An empty one; `epoch_us` is the difference of the real and the monotonic clock.
+    /// Set the difference of the real and the monotonic clock, microseconds.
+    pub fn set_epoch(&mut self, epoch_us: u64) {
+        self.epoch_us = epoch_us;
+    }
+
+    /// When the oldest of them began, CLOCK_MONOTONIC nanoseconds.
     #[must_use]
-    pub fn new(epoch_us: u64) -> Self {
-        Self { epoch_us, ..Self::default() }
+    pub fn oldest_ns(&self) -> Option<u64> {
+        self.people.values().map(|person| person.start_ns).min()
     }
 
     /// Take in who lives now.
@@ -198,7 +203,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_pid_used_twice_is_told_apart_by_time() {
-        let mut roster = Roster::new(0);
+        let mut roster = Roster::default();
         roster.put(person(1, 50, S, Some(2 * S)));
         roster.put(person(2, 50, 3 * S, None));
         let find = |at| roster.find(50, at, at, |_| false).map(|p| p.id);
@@ -211,7 +216,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_pid_of_another_namespace_is_taken_only_if_it_can_be_nobody_else() {
-        let mut roster = Roster::new(0);
+        let mut roster = Roster::default();
         roster.put(Person { own_pid: 5, ..person(1, 900, S, None) });
         assert_eq!(roster.find(5, S, S, |_| false).map(|p| p.pid), Some(900));
         assert_eq!(roster.find(5, S, S, |_| true), None);
@@ -221,7 +226,8 @@ pub(crate) mod tests {
 
     #[test]
     fn an_account_belongs_to_whom_it_began_with() {
-        let mut roster = Roster::new(1_000_000_000);
+        let mut roster = Roster::default();
+        roster.set_epoch(1_000_000_000);
         roster.put(person(1, 50, 10 * S, Some(11 * S)));
         roster.put(person(2, 50, 60 * S, Some(61 * S)));
         let find = |s: u64| roster.find_account(50, 1_000_000_000 + s * 1_000_000).map(|p| p.id);
@@ -230,7 +236,7 @@ pub(crate) mod tests {
 
     #[test]
     fn those_that_ended_are_forgotten_after_a_while() {
-        let mut roster = Roster::new(0);
+        let mut roster = Roster::default();
         roster.put(person(1, 50, S, Some(2 * S)));
         roster.ended.push_back(1);
         assert_eq!(roster.forget(3 * S), []);

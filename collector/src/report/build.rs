@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 use crate::account::Account;
 use crate::config::Config;
 use crate::proc_fs::ProcRoot;
+use crate::report::gpu;
 use crate::report::model::{
-    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Gpu, Host, Io, Layers, Limits, MaxGpuRam,
-    MaxRam, MeanRam, Peak, Percent, Processes, Report, Rss,
+    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Host, Io, Layers, Limits, MaxRam, MeanRam,
+    Peak, Percent, Processes, Report, Rss,
 };
 use crate::tree::process::{cpu_us, exit_of_wait_status};
 use crate::usage::MaxRss;
@@ -85,6 +86,7 @@ pub fn report(inputs: &Inputs) -> Report {
     let own = &inputs.account.totals.own;
     // Some processes are known by their samples only, which do not tell these; with no exact one nothing is known.
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
+    let on_gpus = &inputs.account.gpu.usage;
     Report {
         finished: inputs.is_finished,
         command: inputs.config.command.clone(),
@@ -94,20 +96,10 @@ pub fn report(inputs: &Inputs) -> Report {
         exit: inputs.status.map_or_else(Exit::default, exit_of_wait_status),
         max_ram: max_ram(inputs, &coverage),
         mean_ram: mean_ram(inputs, wall_s),
-        // No GPU backend is built in yet: as far as this program can see there are none.
-        max_gpu_ram: MaxGpuRam {
-            system_capacity_bytes: Some(0),
-            system_bytes: Some(0),
-            main_bytes: Some(0),
-            descendants_bytes: Some(0),
-            combined_bytes: Some(0),
-        },
+        max_gpu_ram: gpu::max_gpu_ram(on_gpus),
         cpu: cpu(inputs, &cpu_time, wall_s),
-        gpu: Gpu {
-            system_gpu_count: 0,
-            expected_gpus: 0,
-            percent: Percent { max_sum: Some(0.0), mean_sum: Some(0.0) },
-        },
+        gpu: gpu::gpu(on_gpus),
+        gpus: gpu::gpus(on_gpus, inputs.account.start_ns),
         cpu_time,
         io: Io {
             read_bytes: counted(own.input_blocks.saturating_mul(512)),
@@ -123,8 +115,9 @@ pub fn report(inputs: &Inputs) -> Report {
             max_concurrent: inputs.account.ram.max_processes.max(u64::from(coverage.processes > 0)),
             still_running: inputs.account.totals.still_running,
             still_running_processes: inputs.account.totals.running.clone(),
-            by_command: inputs.account.totals.by_command(),
-            heaviest: inputs.account.totals.heaviest(),
+            by_command: gpu::with_gpu_columns(on_gpus, inputs.account.totals.by_command()),
+            heaviest: gpu::heaviest(on_gpus, &inputs.account.totals),
+            max_sm_percent: gpu::max_sm_percent(on_gpus),
         },
         peak: inputs.account.ram.peak.as_ref().map(|peak| Peak {
             at_s: peak.at_ns.saturating_sub(inputs.account.start_ns) as f64 / 1e9,
@@ -337,6 +330,7 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
     for running in &inputs.account.totals.running {
         warn(format!("Still running at the end: pid {} ({}).", running.pid, running.command));
     }
+    warnings.extend(gpu::warnings(&inputs.account.gpu.usage, inputs.account.start_ns));
     warnings
 }
 

@@ -92,7 +92,8 @@ fn full() -> Report {
             descendants_threads: Some(12),
             combined_threads: Some(13),
         },
-        gpu: Gpu { system_gpu_count: 0, expected_gpus: 0, percent: percent(0.0, 0.0) },
+        gpu: Gpu { system_gpu_count: Some(0), expected_gpus: Some(0), percent: percent(0.0, 0.0) },
+        gpus: Vec::new(),
         cpu_time: CpuTime {
             user_s: Some(280.5),
             system_s: Some(36.890625),
@@ -116,6 +117,7 @@ fn full() -> Report {
                     cpu_s: Some(300.0 / (i + 1) as f64),
                     peak_rss_bytes: Some(88_080_384 / (i + 1)),
                     wall_s: 310.0 / (i + 1) as f64,
+                    gpu: None,
                 })
                 .collect(),
             heaviest: vec![
@@ -130,6 +132,7 @@ fn full() -> Report {
                     peak_quality: Quality::Exact,
                     wall_s: 12.75,
                     exit: ended,
+                    gpu: None,
                 },
                 ProcessUsage {
                     pid: 4711,
@@ -142,8 +145,10 @@ fn full() -> Report {
                     peak_quality: Quality::Sampled,
                     wall_s: 83.0,
                     exit: Exit::default(),
+                    gpu: None,
                 },
             ],
+            max_sm_percent: None,
         },
         peak: Some(Peak {
             at_s: 41.5,
@@ -218,7 +223,7 @@ fn unknown() -> Report {
             combined_threads: None,
             ..full().cpu
         },
-        gpu: Gpu { system_gpu_count: 2, expected_gpus: 1, percent: nothing },
+        gpu: Gpu { system_gpu_count: Some(2), expected_gpus: Some(1), percent: nothing },
         cpu_time: CpuTime {
             user_s: None,
             system_s: None,
@@ -241,6 +246,7 @@ fn unknown() -> Report {
                 cpu_s: None,
                 peak_rss_bytes: None,
                 wall_s: 7384.4,
+                gpu: None,
             }],
             heaviest: vec![ProcessUsage {
                 pid: 77,
@@ -253,12 +259,88 @@ fn unknown() -> Report {
                 peak_quality: Quality::Unknown,
                 wall_s: 7384.4,
                 exit: Exit::default(),
+                gpu: None,
             }],
+            max_sm_percent: None,
         },
         peak: None,
         coverage: Coverage { processes: 1, unknown: 1, ..Coverage::default() },
         warnings: vec![],
         ..full()
+    }
+}
+
+/// A GPU of which all is known.
+fn used_gpu() -> GpuDevice {
+    GpuDevice {
+        id: "GPU-8f6c2d1e-0000-1111-2222-333344445555".into(),
+        index: Some(1),
+        pci_address: Some("0000:3b:00.0".into()),
+        name: Some("NVIDIA H100 80GB HBM3".into()),
+        vendor: Some("nvidia"),
+        parent: None,
+        source: "nvml".into(),
+        driver_version: Some("550.54.15".into()),
+        runtime_version: Some("12.4".into()),
+        visible: Some(true),
+        used: true,
+        lost_at_s: None,
+        memory: GpuMemory {
+            total_bytes: Some(85_899_345_920),
+            max_used_bytes: Some(12_345_678_901),
+            max_main_bytes: Some(12_000_000_000),
+            max_descendants_bytes: Some(0),
+            max_combined_bytes: Some(12_000_000_000),
+        },
+        utilization: GpuUtilization {
+            mean_percent: Some(75.125),
+            max_percent: Some(100.0),
+            active_s: Some(5500.25),
+            mean_memory_percent: Some(20.5),
+            max_memory_percent: Some(61.0),
+        },
+        power: GpuPower {
+            mean_w: Some(412.5),
+            max_w: Some(699.25),
+            energy_j: Some(3_046_065.125),
+            integrated_energy_j: Some(3_046_000.5),
+        },
+        max_temperature_c: Some(71.0),
+        clocks: GpuClocks {
+            mean_sm_mhz: Some(1801.5),
+            max_sm_mhz: Some(1980.0),
+            mean_memory_mhz: Some(2619.0),
+            max_memory_mhz: Some(2619.0),
+        },
+        pstate: GpuPstate { fastest: Some(0), slowest: Some(2) },
+        throttle: Some(vec![GpuThrottle { reason: "software power cap".into(), time_s: 12.25 }]),
+        pcie: GpuPcie { tx_bytes: Some(5_000_000_000), rx_bytes: Some(90_000_000_000) },
+        errors: GpuErrors {
+            ecc_corrected: Some(2),
+            ecc_uncorrected: Some(0),
+            xid: Some(vec![GpuXid { xid: 13, count: 2 }]),
+        },
+        processes: vec![GpuProcess {
+            pid: 4242,
+            driver_pid: 4242,
+            command: "python3 train.py".into(),
+            is_main: true,
+            peak_bytes: Some(12_000_000_000),
+            mean_sm_percent: Some(74.5),
+            max_sm_percent: Some(97.0),
+            accounted: false,
+        }],
+        missing: vec![],
+    }
+}
+
+/// A part of a GPU that told nothing and was lost.
+fn lost_gpu() -> GpuDevice {
+    GpuDevice {
+        parent: Some("0000:82:00.0".into()),
+        lost_at_s: Some(12.25),
+        missing: vec![GpuMissing { figure: "power".into(), reason: "no permission".into() }],
+        ..GpuDevice::default()
     }
 }
 
@@ -278,10 +360,17 @@ fn killed() -> Report {
         descendants_bytes: Some(0),
         combined_bytes: Some(12_000_000_000),
     };
-    report.gpu = Gpu { system_gpu_count: 4, expected_gpus: 2, percent: percent(187.5, 150.25) };
+    report.gpu = Gpu { system_gpu_count: Some(4), expected_gpus: Some(2), percent: percent(187.5, 150.25) };
+    report.gpus =
+        vec![used_gpu(), GpuDevice { id: "0000:83:00.0".into(), source: "kfd".into(), ..lost_gpu() }];
+    report.processes.max_sm_percent = Some(GroupPercent { main: 97.0, descendants: 0.0, combined: 97.0 });
     report.processes.by_command.truncate(1);
     report.processes.heaviest.truncate(1);
     report.processes.heaviest[0].exit = killed;
+    report.processes.by_command[0].gpu =
+        Some(CommandGpu { count: 3, peak_ram_bytes: Some(12_000_000_000), max_sm_percent: None });
+    report.processes.heaviest[0].gpu =
+        Some(ProcessGpu { peak_ram_bytes: Some(12_000_000_000), max_sm_percent: Some(97.0) });
     report.processes.still_running = 0;
     report.processes.still_running_processes.clear();
     report.warnings.clear();

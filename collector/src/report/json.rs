@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::model::{
-    Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, Host, Io, Limits, MeanRam, Peak, Percent,
-    Processes, Report, Rss, SCHEMA_VERSION,
+    Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Host, Io, Limits, MeanRam, Peak,
+    Percent, Processes, Report, Rss, SCHEMA_VERSION,
 };
 use super::units::{RamUnit, Style, TimeUnit};
 
@@ -44,6 +44,7 @@ struct Document<'a> {
     context_switches: &'a ContextSwitches,
     mean_ram: &'a MeanRam,
     processes: &'a Processes,
+    gpus: &'a [GpuDevice],
     peak: &'a Option<Peak>,
     cgroup: &'a Option<Cgroup>,
     limits: &'a Limits,
@@ -93,8 +94,8 @@ struct CpuUtilization {
 
 #[derive(Serialize)]
 struct GpuUtilization {
-    system_gpu_count: u32,
-    n_expected_gpus: u32,
+    system_gpu_count: Option<u32>,
+    n_expected_gpus: Option<u32>,
     gpu_percentages: Percentages,
 }
 
@@ -157,7 +158,7 @@ impl<'a> Document<'a> {
             gpu_utilization: GpuUtilization {
                 system_gpu_count: report.gpu.system_gpu_count,
                 n_expected_gpus: report.gpu.expected_gpus,
-                gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus),
+                gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus.unwrap_or(0)),
             },
             compute_time: ComputeTime { unit: time_unit.name(), time: time_unit.convert(report.wall_s) },
             schema_version: SCHEMA_VERSION,
@@ -172,6 +173,7 @@ impl<'a> Document<'a> {
             context_switches: &report.context_switches,
             mean_ram: &report.mean_ram,
             processes: &report.processes,
+            gpus: &report.gpus,
             peak: &report.peak,
             cgroup: &report.cgroup,
             limits: &report.limits,

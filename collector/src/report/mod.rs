@@ -1,5 +1,6 @@
 //! The report: one model, and writers that are pure functions of it.
 pub mod build;
+pub mod gpu;
 pub mod json;
 pub mod model;
 pub mod quote;

@@ -37,6 +37,8 @@ pub struct Report {
     pub cpu: Cpu,
     /// GPU utilisation.
     pub gpu: Gpu,
+    /// The GPUs that were tracked.
+    pub gpus: Vec<GpuDevice>,
     /// CPU time.
     pub cpu_time: CpuTime,
     /// Block I/O of the tree.
@@ -284,11 +286,195 @@ pub struct Cpu {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
     /// GPUs of the machine.
-    pub system_gpu_count: u32,
+    pub system_gpu_count: Option<u32>,
     /// GPUs tracked.
-    pub expected_gpus: u32,
+    pub expected_gpus: Option<u32>,
     /// Of the GPUs tracked.
     pub percent: Percent,
+}
+
+/// A GPU, or a part of one (MIG), over the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct GpuDevice {
+    /// Its UUID, or its PCI address where it has none.
+    pub id: String,
+    /// The driver's number for it.
+    pub index: Option<u32>,
+    /// PCI address.
+    pub pci_address: Option<String>,
+    /// Product name.
+    pub name: Option<String>,
+    /// `nvidia`, `amd` or `intel`.
+    pub vendor: Option<&'static str>,
+    /// The device that it is a part of.
+    pub parent: Option<String>,
+    /// Where the figures come from.
+    pub source: String,
+    /// Version of the kernel driver.
+    pub driver_version: Option<String>,
+    /// Version of the runtime that the driver supports.
+    pub runtime_version: Option<String>,
+    /// Whether the command's environment names it; `None`: it names none.
+    pub visible: Option<bool>,
+    /// Whether a process of the run was seen on it.
+    pub used: bool,
+    /// When it was lost, seconds after the command's start.
+    pub lost_at_s: Option<f64>,
+    /// Memory.
+    pub memory: GpuMemory,
+    /// Utilisation.
+    pub utilization: GpuUtilization,
+    /// Power and energy.
+    pub power: GpuPower,
+    /// Largest temperature, degrees Celsius.
+    pub max_temperature_c: Option<f64>,
+    /// Clocks.
+    pub clocks: GpuClocks,
+    /// Performance states.
+    pub pstate: GpuPstate,
+    /// Time in each throttle reason; `None`: not known.
+    pub throttle: Option<Vec<GpuThrottle>>,
+    /// PCIe traffic.
+    pub pcie: GpuPcie,
+    /// Errors during the run.
+    pub errors: GpuErrors,
+    /// The processes of the run that were seen on it.
+    pub processes: Vec<GpuProcess>,
+    /// What is not known, and why.
+    pub missing: Vec<GpuMissing>,
+}
+
+/// A GPU's memory, bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct GpuMemory {
+    /// What it has.
+    pub total_bytes: Option<u64>,
+    /// Most in use by anybody.
+    pub max_used_bytes: Option<u64>,
+    /// Most in use by the command's first process.
+    pub max_main_bytes: Option<u64>,
+    /// By all its descendants.
+    pub max_descendants_bytes: Option<u64>,
+    /// By the whole tree.
+    pub max_combined_bytes: Option<u64>,
+}
+
+/// A GPU's utilisation by anybody, percent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct GpuUtilization {
+    /// Over the time that the driver told of.
+    pub mean_percent: Option<f64>,
+    /// Largest that the driver told.
+    pub max_percent: Option<f64>,
+    /// Busy time, seconds.
+    pub active_s: Option<f64>,
+    /// Of the memory controller.
+    pub mean_memory_percent: Option<f64>,
+    /// Of the memory controller.
+    pub max_memory_percent: Option<f64>,
+}
+
+/// A GPU's power and energy.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct GpuPower {
+    /// Mean over time, watts.
+    pub mean_w: Option<f64>,
+    /// Largest reading, watts.
+    pub max_w: Option<f64>,
+    /// By the device's own counter, between the first and the last reading, joules.
+    pub energy_j: Option<f64>,
+    /// Power integrated over the same time, joules.
+    pub integrated_energy_j: Option<f64>,
+}
+
+/// A GPU's clocks, MHz.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct GpuClocks {
+    /// Mean of the processors'.
+    pub mean_sm_mhz: Option<f64>,
+    /// Largest of the processors'.
+    pub max_sm_mhz: Option<f64>,
+    /// Mean of the memory's.
+    pub mean_memory_mhz: Option<f64>,
+    /// Largest of the memory's.
+    pub max_memory_mhz: Option<f64>,
+}
+
+/// A GPU's performance states: 0 is the fastest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct GpuPstate {
+    /// Smallest number.
+    pub fastest: Option<u32>,
+    /// Largest number.
+    pub slowest: Option<u32>,
+}
+
+/// Time in a throttle reason.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GpuThrottle {
+    /// The driver's reason.
+    pub reason: String,
+    /// How long, seconds.
+    pub time_s: f64,
+}
+
+/// Bytes over PCIe.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct GpuPcie {
+    /// Sent by the device.
+    pub tx_bytes: Option<u64>,
+    /// Received by the device.
+    pub rx_bytes: Option<u64>,
+}
+
+/// Errors of a GPU during the run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct GpuErrors {
+    /// Memory errors that were corrected.
+    pub ecc_corrected: Option<u64>,
+    /// Memory errors that were not.
+    pub ecc_uncorrected: Option<u64>,
+    /// Critical errors by NVIDIA's XID number; `None`: not known.
+    pub xid: Option<Vec<GpuXid>>,
+}
+
+/// A critical error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GpuXid {
+    /// NVIDIA's number.
+    pub xid: u64,
+    /// How often.
+    pub count: u64,
+}
+
+/// A process on one GPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GpuProcess {
+    /// Its pid as the launcher sees it.
+    pub pid: u32,
+    /// Its pid as the driver has it.
+    pub driver_pid: u32,
+    /// Its command name.
+    pub command: String,
+    /// The command's first process?
+    pub is_main: bool,
+    /// Its largest memory there, bytes.
+    pub peak_bytes: Option<u64>,
+    /// Mean utilisation over the time that the driver told of, percent.
+    pub mean_sm_percent: Option<f64>,
+    /// Largest utilisation that the driver told, percent.
+    pub max_sm_percent: Option<f64>,
+    /// Whether its peak is from the driver's account (no sample saw it).
+    pub accounted: bool,
+}
+
+/// A figure that is not known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GpuMissing {
+    /// Which.
+    pub figure: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// CPU time of the tree, seconds.
@@ -349,8 +535,22 @@ pub struct Processes {
     pub still_running_processes: Vec<Running>,
     /// By command name, most CPU time first.
     pub by_command: Vec<CommandUsage>,
-    /// Single processes, most CPU time first, and those with the largest peak RSS.
+    /// Single processes, most CPU time first, and those with the largest peak RSS or GPU memory.
     pub heaviest: Vec<ProcessUsage>,
+    /// Largest sum over time of the processes' utilisation of GPUs, where a driver tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_sm_percent: Option<GroupPercent>,
+}
+
+/// Percent of one GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct GroupPercent {
+    /// The command's first process.
+    pub main: f64,
+    /// All its descendants.
+    pub descendants: f64,
+    /// The whole tree.
+    pub combined: f64,
 }
 
 /// A process that outlived the run.
@@ -363,7 +563,7 @@ pub struct Running {
 }
 
 /// All processes of one command name.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CommandUsage {
     /// Base name; for an interpreter with the base name of its script.
     pub command: String,
@@ -375,10 +575,33 @@ pub struct CommandUsage {
     pub peak_rss_bytes: Option<u64>,
     /// Their wall times added up, seconds.
     pub wall_s: f64,
+    /// On GPUs, where any of them was seen there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<CommandGpu>,
+}
+
+/// Processes of one name on GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct CommandGpu {
+    /// How many of them used one.
+    pub count: u64,
+    /// Largest peak of any one of them, bytes.
+    pub peak_ram_bytes: Option<u64>,
+    /// Largest utilisation of one device by any one of them, percent.
+    pub max_sm_percent: Option<f64>,
+}
+
+/// One process on GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ProcessGpu {
+    /// Largest sum over the devices at one time, bytes.
+    pub peak_ram_bytes: Option<u64>,
+    /// Largest utilisation of one device, percent.
+    pub max_sm_percent: Option<f64>,
 }
 
 /// One process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProcessUsage {
     /// Its pid as the launcher sees it; in a pid namespace of its own and never seen from outside: its own view.
     pub pid: u32,
@@ -400,6 +623,9 @@ pub struct ProcessUsage {
     pub wall_s: f64,
     /// How it ended.
     pub exit: Exit,
+    /// On GPUs, where it was seen there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<ProcessGpu>,
 }
 
 /// When the tree's RAM was largest.

@@ -1,6 +1,7 @@
 //! The report for people: one line that says it all, then gpu_tracker's sections in its words and nesting, then ours.
 //! Unknown is `n/a`.
 
+mod gpus;
 mod ours;
 mod page;
 
@@ -135,9 +136,9 @@ fn cpu_utilization(page: &mut Page, report: &Report) {
 
 fn gpu_utilization(page: &mut Page, report: &Report) {
     page.heading(0, "GPU utilization");
-    page.field(1, "System GPU count", report.gpu.system_gpu_count);
-    page.field(1, "Number of expected GPUs", report.gpu.expected_gpus);
-    percentages(page, "GPU percentages", report.gpu.percent, report.gpu.expected_gpus);
+    page.count(1, "System GPU count", report.gpu.system_gpu_count.map(u64::from));
+    page.count(1, "Number of expected GPUs", report.gpu.expected_gpus.map(u64::from));
+    percentages(page, "GPU percentages", report.gpu.percent, report.gpu.expected_gpus.unwrap_or(0));
 }
 
 fn percentages(page: &mut Page, of: &str, percent: Percent, units: u32) {

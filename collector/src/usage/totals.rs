@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::model::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
 use crate::tree::process::cpu_us;
-use crate::tree::{FoundBy, Quality, Settled, plus};
+use crate::tree::{FoundBy, ProcessId, Quality, Settled, plus};
 
 /// Most command names that are told apart; more are added up under one.
 const COMMANDS: usize = 10_000;
@@ -43,8 +43,9 @@ pub struct Totals {
     pub found: [u64; 5],
     static_executables: BTreeSet<String>,
     commands: HashMap<Arc<str>, Command>,
-    by_cpu: Vec<ProcessUsage>,
-    by_peak: Vec<ProcessUsage>,
+    by_cpu: Vec<Settled>,
+    by_peak: Vec<Settled>,
+    on_gpus: Vec<(u64, Settled)>,
 }
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -124,32 +125,16 @@ impl Totals {
     }
 
     fn add_heaviest(&mut self, process: &Settled) {
-        let cpu_s = (process.quality != Quality::Unknown).then(|| cpu_us(&process.own) as f64 / 1e6);
-        let wanted = |list: &[ProcessUsage], key: fn(&ProcessUsage) -> f64, value: f64| {
-            list.len() < HEAVIEST || list.last().is_some_and(|last| value > key(last))
-        };
-        let (cpu, peak) = (cpu_s.unwrap_or(0.0), process.peak.unwrap_or(0) as f64);
-        let (in_cpu, in_peak) = (wanted(&self.by_cpu, by_cpu, cpu), wanted(&self.by_peak, by_peak, peak));
-        if !(in_cpu || in_peak) {
-            return;
-        }
-        let usage = ProcessUsage {
-            pid: process.pid,
-            ppid: process.parent_pid,
-            command: process.command.to_string(),
-            args: process.args.clone(),
-            cpu_s,
-            cpu_quality: process.quality,
-            peak_rss_bytes: process.peak,
-            peak_quality: process.peak_quality,
-            wall_s: process.wall_ns as f64 / 1e9,
-            exit: process.exit,
-        };
-        if in_peak {
-            insert(&mut self.by_peak, usage.clone(), by_peak);
-        }
-        if in_cpu {
-            insert(&mut self.by_cpu, usage, by_cpu);
+        insert(&mut self.by_peak, process, by_peak);
+        insert(&mut self.by_cpu, process, by_cpu);
+    }
+
+    /// Keep a process that used GPUs, by the GPU memory that it is known to have held, bytes: it may be light otherwise.
+    pub fn add_on_gpus(&mut self, process: &Settled, peak: u64) {
+        let at = self.on_gpus.partition_point(|(other, _)| *other >= peak);
+        if at < HEAVIEST {
+            self.on_gpus.insert(at, (peak, process.clone()));
+            self.on_gpus.truncate(HEAVIEST);
         }
     }
 
@@ -165,6 +150,7 @@ impl Totals {
                 cpu_s: command.is_cpu_known.then(|| command.cpu_us as f64 / 1e6),
                 peak_rss_bytes: command.peak,
                 wall_s: command.wall_ns as f64 / 1e9,
+                gpu: None,
             })
             .collect();
         list.sort_by(|a, b| {
@@ -174,11 +160,17 @@ impl Totals {
         list
     }
 
-    /// Single processes: most CPU time first, then those of the largest peak RSS that are not among them.
+    /// Single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that
+    /// are not among them.
     #[must_use]
-    pub fn heaviest(&self) -> Vec<ProcessUsage> {
-        let mut list = self.by_cpu.clone();
-        list.extend(self.by_peak.iter().filter(|process| !self.by_cpu.contains(process)).cloned());
+    pub fn heaviest(&self) -> Vec<(ProcessId, ProcessUsage)> {
+        let mut list: Vec<(ProcessId, ProcessUsage)> = Vec::new();
+        let on_gpus = self.on_gpus.iter().map(|(_, process)| process);
+        for process in self.by_cpu.iter().chain(&self.by_peak).chain(on_gpus) {
+            if !list.iter().any(|(id, _)| *id == process.id) {
+                list.push((process.id, usage_of(process)));
+            }
+        }
         list
     }
 
@@ -189,18 +181,37 @@ impl Totals {
     }
 }
 
-fn by_cpu(process: &ProcessUsage) -> f64 {
-    process.cpu_s.unwrap_or(0.0)
+fn usage_of(process: &Settled) -> ProcessUsage {
+    ProcessUsage {
+        pid: process.pid,
+        ppid: process.parent_pid,
+        command: process.command.to_string(),
+        args: process.args.clone(),
+        cpu_s: (process.quality != Quality::Unknown).then(|| by_cpu(process) / 1e6),
+        cpu_quality: process.quality,
+        peak_rss_bytes: process.peak,
+        peak_quality: process.peak_quality,
+        wall_s: process.wall_ns as f64 / 1e9,
+        exit: process.exit,
+        gpu: None,
+    }
 }
 
-fn by_peak(process: &ProcessUsage) -> f64 {
-    process.peak_rss_bytes.unwrap_or(0) as f64
+fn by_cpu(process: &Settled) -> f64 {
+    if process.quality == Quality::Unknown { 0.0 } else { cpu_us(&process.own) as f64 }
 }
 
-fn insert(list: &mut Vec<ProcessUsage>, process: ProcessUsage, key: fn(&ProcessUsage) -> f64) {
-    let value = key(&process);
+fn by_peak(process: &Settled) -> f64 {
+    process.peak.unwrap_or(0) as f64
+}
+
+fn insert(list: &mut Vec<Settled>, process: &Settled, key: fn(&Settled) -> f64) {
+    let value = key(process);
+    if list.len() >= HEAVIEST && list.last().is_some_and(|last| value <= key(last)) {
+        return;
+    }
     let at = list.partition_point(|other| Reverse(ordered(key(other))) <= Reverse(ordered(value)));
-    list.insert(at, process);
+    list.insert(at, process.clone());
     list.truncate(HEAVIEST);
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Parser, ValueHint};
 use clap_complete::Shell;
+use gpu_track_collector::gpu::Vendor;
 use gpu_track_collector::report::units::{Format, RamUnit, TimeUnit};
 
 use super::values::{Layer, cores, seconds, uuids};
@@ -89,9 +90,34 @@ pub struct Args {
           allow_negative_numbers = true, value_parser = cores)]
     pub expected_cores: Option<u32>,
 
-    /// GPUs to track [default: all of the machine]
-    #[arg(long = "guuids", value_name = "UUID,UUID", help_heading = "Tracking", value_parser = uuids)]
+    /// GPUs to track: UUIDs of GPUs or MIG instances, or their beginnings, or PCI addresses [default: all of the machine]
+    #[arg(long = "guuids", value_name = "UUID,UUID", help_heading = "GPUs", value_parser = uuids)]
     pub gpu_uuids: Option<Uuids>,
+
+    /// Track only the GPUs that COMMAND may see (CUDA_VISIBLE_DEVICES, SLURM_STEP_GPUS, ROCR_VISIBLE_DEVICES)
+    #[arg(long, help_heading = "GPUs")]
+    pub visible: bool,
+
+    /// Track only GPUs of one maker
+    #[arg(long = "gb", visible_alias = "gpu-brand", value_name = "MAKER", help_heading = "GPUs",
+          value_parser = one_of(&Vendor::ALL, Vendor::name))]
+    pub gpu_brand: Option<Vendor>,
+
+    /// NVIDIA's library [default: GPU_TRACK_NVML_LIB, or libnvidia-ml.so.1]
+    #[arg(long, value_name = "PATH", help_heading = "GPUs", value_hint = ValueHint::FilePath)]
+    pub nvml_lib: Option<PathBuf>,
+
+    /// Switch on the driver's accounting for the run, which sees GPU processes that no sample sees (NVIDIA; needs root)
+    #[arg(long, help_heading = "GPUs")]
+    pub gpu_accounting: bool,
+
+    /// Look for /proc, /sys and /dev of GPUs below DIR
+    #[arg(long, value_name = "DIR", hide = true, default_value = "/")]
+    pub gpu_root: PathBuf,
+
+    /// Print the GPUs that are found, with what each can tell, and exit (-f json: for programs)
+    #[arg(long, help_heading = "Information")]
+    pub gpus: bool,
 
     /// Take options from a JSON file with gpu_tracker's keywords (sleep_time, ram_unit, ...); those given here go first
     #[arg(long = "tconfig", value_name = "FILE", help_heading = "Tracking", value_hint = ValueHint::FilePath)]

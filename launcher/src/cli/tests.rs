@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use gpu_track_collector::config::Layers;
+use gpu_track_collector::gpu::list::{Driver, Listed, Listing};
+use gpu_track_collector::gpu::{Device, GpuConfig, Vendor};
 use gpu_track_collector::report::units::{Format, RamUnit, Style, TimeUnit};
 use gpu_track_collector::report::write::Output;
 
@@ -48,6 +50,10 @@ fn refused<S: AsRef<OsStr>>(args: &[S]) -> String {
     line.strip_prefix("gpu-track-run: ").unwrap().to_owned()
 }
 
+fn of_uuids(uuids: &[&str]) -> GpuConfig {
+    GpuConfig { uuids: Some(uuids.iter().map(|uuid| (*uuid).to_owned()).collect()), ..GpuConfig::default() }
+}
+
 fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(Into::into).collect()
 }
@@ -60,7 +66,7 @@ fn a_bare_command_has_the_defaults() {
         style: Style::default(),
         interval: Duration::from_millis(100),
         expected_cores: None,
-        gpu_uuids: None,
+        gpu: GpuConfig::default(),
         disable_logs: false,
         wait_all: false,
         cgroup: false,
@@ -84,7 +90,7 @@ fn options_before_the_command_are_ours() {
         },
         interval: Duration::from_millis(1),
         expected_cores: Some(4),
-        gpu_uuids: Some(vec!["GPU-a".into(), "GPU-b".into()]),
+        gpu: of_uuids(&["GPU-a", "GPU-b"]),
         disable_logs: true,
         wait_all: true,
         cgroup: true,
@@ -184,6 +190,12 @@ fn help_man_and_completions_know_every_option() {
         "nec",
         "n-expected-cores",
         "guuids",
+        "visible",
+        "gb",
+        "gpu-brand",
+        "nvml-lib",
+        "gpu-accounting",
+        "gpus",
         "disable-logs",
         "tconfig",
         "wait-all",
@@ -340,17 +352,17 @@ fn tconfig_has_the_keywords_of_gpu_tracker_and_options_go_first() {
             time_unit: Some(TimeUnit::Minutes),
         },
         expected_cores: Some(3),
-        gpu_uuids: Some(vec!["GPU-a".into(), "GPU-b".into()]),
+        gpu: of_uuids(&["GPU-a", "GPU-b"]),
         disable_logs: true,
         ..run(&["x"])
     };
     assert_eq!(with_config(json, &[]).unwrap(), right);
     right.interval = Duration::from_secs(2);
     right.style.time_unit = Some(TimeUnit::Days);
-    right.gpu_uuids = Some(vec!["GPU-c".into()]);
+    right.gpu = of_uuids(&["GPU-c"]);
     assert_eq!(with_config(json, &["--st", "2", "--tu", "days", "--guuids", "GPU-c"]).unwrap(), right);
     let options = with_config(r#"{"gpu_uuids": "GPU-a,GPU-b", "n_expected_cores": null}"#, &[]).unwrap();
-    assert_eq!(options.gpu_uuids, Some(vec!["GPU-a".into(), "GPU-b".into()]));
+    assert_eq!(options.gpu, of_uuids(&["GPU-a", "GPU-b"]));
     assert_eq!(options.expected_cores, None);
 }
 
@@ -395,18 +407,53 @@ fn a_bad_tconfig_gets_one_line() {
     );
 }
 
+fn found(ids: &[&str]) -> Listing {
+    let listed = |id: &&str| Listed {
+        device: Device { id: (*id).to_owned(), ..Device::default() },
+        tracked: true,
+        visible: None,
+        figures: vec![],
+    };
+    Listing { gpus: ids.iter().map(listed).collect(), drivers: vec![] }
+}
+
 #[test]
 fn gpus_that_are_not_there_are_refused_with_those_that_are() {
     let options = run(&["--guuids", "GPU-a,GPU-x", "true"]);
-    let known = ["GPU-a".to_owned(), "GPU-b".to_owned()];
+    let known = found(&["GPU-a", "GPU-b"]);
     assert_eq!(
         options.check_gpus(&known).unwrap_err().to_string(),
         "gpu-track-run: --guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b"
     );
     assert_eq!(
-        options.check_gpus(&[]).unwrap_err().to_string(),
+        options.check_gpus(&found(&[])).unwrap_err().to_string(),
         "gpu-track-run: --guuids: \"GPU-a\" is not a GPU of this machine: no GPU was found on this machine"
     );
+    let driver = Driver { name: "NVIDIA".into(), reason: "no driver".into() };
+    assert_eq!(
+        options.check_gpus(&Listing { gpus: vec![], drivers: vec![driver] }).unwrap_err().to_string(),
+        "gpu-track-run: --guuids: \"GPU-a\" is not a GPU of this machine: no GPU was found on this machine \
+         (NVIDIA: no driver)"
+    );
     assert_eq!(run(&["--guuids", "GPU-b", "true"]).check_gpus(&known), Ok(()));
-    assert_eq!(run(&["true"]).check_gpus(&[]), Ok(()));
+    assert_eq!(run(&["--guuids", "gpu-B", "true"]).check_gpus(&known), Ok(()));
+    assert_eq!(run(&["true"]).check_gpus(&found(&[])), Ok(()));
+}
+
+#[test]
+fn gpus_are_chosen_by_what_they_are() {
+    let gpu = run(&["--gb", "amd", "--visible", "--nvml-lib=/x.so", "--gpu-accounting", "x"]).gpu;
+    let right = GpuConfig {
+        vendor: Some(Vendor::Amd),
+        only_visible: true,
+        nvml_lib: Some("/x.so".into()),
+        accounting: true,
+        ..GpuConfig::default()
+    };
+    assert_eq!(gpu, right);
+    assert_eq!(
+        refused(&["--gb", "voodoo", "x"]),
+        "--gb: \"voodoo\" is not allowed: one of nvidia, amd, intel"
+    );
+    assert!(matches!(parse(&["--gpus", "-f", "json"]), Ok(Request::Gpus(_, Format::Json))));
 }

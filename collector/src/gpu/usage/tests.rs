@@ -38,7 +38,7 @@ impl Bench {
     fn new(devices: &[Device]) -> Self {
         let mut bench = Self {
             usage: GpuUsage::default(),
-            roster: Roster::new(0),
+            roster: Roster::default(),
             config: GpuConfig::default(),
             is_foreign: false,
         };
@@ -228,6 +228,8 @@ fn usage_survives_being_written_down() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![memory("a", vec![listed(10, 500)]), value("a", Figure::Energy, Ok(5.0))]);
     let text = serde_json::to_string(&bench.usage).unwrap();
-    let back: GpuUsage = serde_json::from_str(&text).unwrap();
+    // As the state file has it.
+    let bytes = postcard::to_stdvec(&bench.usage).unwrap();
+    let back: GpuUsage = postcard::from_bytes(&bytes).unwrap();
     assert_eq!(serde_json::to_string(&back).unwrap(), text);
 }

@@ -5,10 +5,10 @@ use super::super::model::{Cgroup, Exit, Limit, Limits, Peak, Processes, Report};
 use super::super::quote;
 use super::super::units::{RamUnit, Style, TimeUnit};
 use super::page::{Page, UNKNOWN, WIDTH, count, number};
-use super::{Units, signal_name, unit_that_fits};
+use super::{Units, gpus, signal_name, unit_that_fits};
 
 /// Rows of a table; JSON has them all.
-const MOST_ROWS: usize = 15;
+pub(super) const MOST_ROWS: usize = 15;
 
 /// All of them.
 pub fn sections(page: &mut Page, report: &Report, style: &Style, units: Units) {
@@ -24,10 +24,11 @@ pub fn sections(page: &mut Page, report: &Report, style: &Style, units: Units) {
     page.heading(0, "Context switches");
     page.count(1, "Voluntary", report.context_switches.voluntary);
     page.count(1, "Involuntary", report.context_switches.involuntary);
-    processes(page, &report.processes, units.ram, of_processes);
+    processes(page, &report.processes, units, of_processes);
     if let Some(cgroup) = &report.cgroup {
         of_cgroup(page, cgroup, units);
     }
+    gpus::gpus(page, report, units.gpu_ram, of_processes);
     host(page, report);
     limits(page, &report.limits);
     coverage(page, report);
@@ -90,7 +91,8 @@ fn io(page: &mut Page, report: &Report, style: &Style) {
     page.number(1, "Written", convert(io.write_bytes));
 }
 
-fn processes(page: &mut Page, processes: &Processes, ram: RamUnit, time: TimeUnit) {
+fn processes(page: &mut Page, processes: &Processes, units: Units, time: TimeUnit) {
+    let ram = units.ram;
     let seconds = |s: Option<f64>| number(s.map(|s| time.convert(s)));
     let bytes = |b: Option<u64>| number(b.map(|b| ram.convert(b as f64)));
     let (cpu, rss) = (format!("CPU [{}]", time.symbol()), format!("Peak RSS [{}]", ram.symbol()));
@@ -119,6 +121,7 @@ fn processes(page: &mut Page, processes: &Processes, ram: RamUnit, time: TimeUni
         });
         page.table(2, ["Count", &cpu, &rss, &wall, "Command"], &rows.collect::<Vec<_>>());
         more(page, processes.by_command.len());
+        gpus::by_command(page, &processes.by_command, units.gpu_ram);
     }
     if !processes.heaviest.is_empty() {
         page.heading(1, "Heaviest");
@@ -140,6 +143,7 @@ fn processes(page: &mut Page, processes: &Processes, ram: RamUnit, time: TimeUni
         let head = ["PID", "Parent", "Exit", &cpu, &rss, &wall, "Command"];
         page.table(2, head, &rows.collect::<Vec<_>>());
         more(page, processes.heaviest.len());
+        gpus::heaviest(page, processes, units.gpu_ram);
     }
 }
 
@@ -246,7 +250,7 @@ fn list(page: &mut Page, level: usize, label: &str, items: &[String]) {
 }
 
 /// Says what a table of [`MOST_ROWS`] left out.
-fn more(page: &mut Page, of: usize) {
+pub(super) fn more(page: &mut Page, of: usize) {
     if of > MOST_ROWS {
         page.line(2, format_args!("... and {} more", of - MOST_ROWS));
     }

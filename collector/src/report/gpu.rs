@@ -1,0 +1,297 @@
+//! The GPU part of a report, from the usage: no driver is asked here.
+
+use std::collections::BTreeMap;
+
+use super::model::{
+    CommandGpu, CommandUsage, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuMemory, GpuMissing, GpuPcie, GpuPower,
+    GpuProcess, GpuPstate, GpuThrottle, GpuUtilization, GpuXid, GroupPercent, MaxGpuRam, Percent, ProcessGpu,
+    ProcessUsage,
+};
+use crate::gpu::usage::device::DeviceUsage;
+use crate::gpu::usage::{ProcessGpu as Used, meters};
+use crate::gpu::{Figure, GpuUsage, Missing};
+use crate::usage::Totals;
+
+/// Devices that count in sums: the parts of a device are in the whole.
+fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
+    usage.devices.iter().filter(|device| !device.is_part)
+}
+
+/// gpu_tracker's section. Without a GPU all is 0, as it has it; where a driver fails, nobody knows.
+#[must_use]
+pub fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
+    if usage.devices.is_empty() {
+        let none = usage.failed.is_empty().then_some(0);
+        return MaxGpuRam {
+            system_capacity_bytes: none,
+            system_bytes: none,
+            main_bytes: none,
+            descendants_bytes: none,
+            combined_bytes: none,
+        };
+    }
+    let [main_untold, descendant_untold] = usage.untold;
+    MaxGpuRam {
+        system_capacity_bytes: whole(usage).map(|device| device.device.memory_bytes).sum(),
+        system_bytes: usage.max_used,
+        main_bytes: usage.max.filter(|_| !main_untold).map(|max| max.main),
+        descendants_bytes: usage.max.filter(|_| !descendant_untold).map(|max| max.descendants),
+        combined_bytes: usage.max.filter(|_| !main_untold && !descendant_untold).map(|max| max.combined),
+    }
+}
+
+/// gpu_tracker's other section.
+#[must_use]
+pub fn gpu(usage: &GpuUsage) -> Gpu {
+    let is_known = usage.failed.is_empty() || !usage.machine.is_empty();
+    let count = |n: usize| is_known.then(|| u32::try_from(n).unwrap_or(u32::MAX));
+    let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
+    let percent = if usage.devices.is_empty() {
+        let none = is_known.then_some(0.0);
+        Percent { max_sum: none, mean_sum: none }
+    } else {
+        Percent { max_sum: usage.max_busy, mean_sum: (!means.is_empty()).then(|| means.iter().sum()) }
+    };
+    Gpu { system_gpu_count: count(usage.machine.len()), expected_gpus: count(whole(usage).count()), percent }
+}
+
+/// Largest sum of the processes' utilisation.
+#[must_use]
+pub fn max_sm_percent(usage: &GpuUsage) -> Option<GroupPercent> {
+    usage.max_process_busy.map(|[main, descendants, combined]| GroupPercent { main, descendants, combined })
+}
+
+/// Each device.
+#[must_use]
+pub fn gpus(usage: &GpuUsage, start_ns: u64) -> Vec<GpuDevice> {
+    usage.devices.iter().map(|device| device_of(usage, device, start_ns)).collect()
+}
+
+fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
+    let gauge = |figure| of.gauges.get(&figure).copied();
+    let max = |figure| gauge(figure).map(|gauge: meters::Gauge| gauge.max);
+    let mean = |figure| gauge(figure).map(|gauge: meters::Gauge| gauge.mean());
+    let counted = |figure| of.counters.get(&figure).map(|counter| counter.total);
+    let whole = |figure| counted(figure).map(|count| count as u64);
+    let held = |bytes| of.knows(Figure::ProcessMemory).then_some(bytes);
+    let device = of.device.clone();
+    GpuDevice {
+        index: device.index,
+        pci_address: device.pci_address,
+        name: device.name,
+        vendor: device.vendor.map(crate::gpu::Vendor::name),
+        parent: device.parent,
+        source: device.source,
+        driver_version: device.driver_version,
+        runtime_version: device.runtime_version,
+        visible: of.is_visible,
+        used: of.is_used,
+        lost_at_s: of.lost_at_ns.map(|at| at.saturating_sub(start_ns) as f64 / 1e9),
+        memory: GpuMemory {
+            total_bytes: device.memory_bytes,
+            max_used_bytes: max(Figure::MemoryUsed).map(|bytes| bytes as u64),
+            max_main_bytes: held(of.max.main),
+            max_descendants_bytes: held(of.max.descendants),
+            max_combined_bytes: held(of.max.combined),
+        },
+        utilization: GpuUtilization {
+            mean_percent: of.busy.mean(),
+            max_percent: of.busy.max,
+            active_s: of.busy.active_s(),
+            mean_memory_percent: mean(Figure::MemoryUtilization),
+            max_memory_percent: max(Figure::MemoryUtilization),
+        },
+        power: GpuPower {
+            mean_w: mean(Figure::Power),
+            max_w: max(Figure::Power),
+            energy_j: counted(Figure::Energy),
+            integrated_energy_j: gauge(Figure::Power).map(|gauge| gauge.integral),
+        },
+        max_temperature_c: max(Figure::Temperature),
+        clocks: GpuClocks {
+            mean_sm_mhz: mean(Figure::SmClock),
+            max_sm_mhz: max(Figure::SmClock),
+            mean_memory_mhz: mean(Figure::MemoryClock),
+            max_memory_mhz: max(Figure::MemoryClock),
+        },
+        pstate: GpuPstate {
+            fastest: gauge(Figure::Pstate).map(|gauge| gauge.min as u32),
+            slowest: gauge(Figure::Pstate).map(|gauge| gauge.max as u32),
+        },
+        throttle: of.knows(Figure::Throttle).then(|| {
+            let time = |(reason, ns): (&String, &u64)| GpuThrottle {
+                reason: reason.clone(),
+                time_s: *ns as f64 / 1e9,
+            };
+            of.throttle_ns.iter().map(time).collect()
+        }),
+        pcie: GpuPcie { tx_bytes: whole(Figure::PcieTx), rx_bytes: whole(Figure::PcieRx) },
+        errors: GpuErrors {
+            ecc_corrected: whole(Figure::EccCorrected),
+            ecc_uncorrected: whole(Figure::EccUncorrected),
+            xid: of
+                .knows(Figure::Xid)
+                .then(|| of.xids.iter().map(|(xid, count)| GpuXid { xid: *xid, count: *count }).collect()),
+        },
+        processes: processes_on(usage, &device.id),
+        missing: of
+            .missing
+            .iter()
+            .filter(|(figure, _)| !of.knows(**figure))
+            .map(|(figure, missing)| GpuMissing { figure: figure.name().into(), reason: missing.to_string() })
+            .collect(),
+        id: device.id,
+    }
+}
+
+/// Largest peak first.
+fn processes_on(usage: &GpuUsage, device: &str) -> Vec<GpuProcess> {
+    let on = |used: &Used| {
+        let on = used.devices.get(device)?;
+        Some(GpuProcess {
+            pid: used.pid,
+            driver_pid: used.driver_pid,
+            command: used.command.to_string(),
+            is_main: used.is_main,
+            peak_bytes: on.peak_bytes,
+            mean_sm_percent: on.busy.mean().or(on.accounted_percent),
+            max_sm_percent: on.busy.max,
+            accounted: on.is_accounted,
+        })
+    };
+    let mut list: Vec<GpuProcess> = usage.processes.values().filter_map(on).collect();
+    list.sort_by(|a, b| b.peak_bytes.cmp(&a.peak_bytes).then(a.pid.cmp(&b.pid)));
+    list
+}
+
+fn max_sm(used: &Used) -> Option<f64> {
+    used.devices.values().filter_map(|on| on.busy.max).reduce(f64::max)
+}
+
+/// The list of commands with its GPU columns.
+#[must_use]
+pub fn with_gpu_columns(usage: &GpuUsage, mut commands: Vec<CommandUsage>) -> Vec<CommandUsage> {
+    let mut by_name: BTreeMap<&str, CommandGpu> = BTreeMap::new();
+    for used in usage.processes.values() {
+        let of = by_name.entry(&used.command).or_default();
+        of.count += 1;
+        of.peak_ram_bytes = of.peak_ram_bytes.max(used.peak_bytes);
+        of.max_sm_percent = match (of.max_sm_percent, max_sm(used)) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        };
+    }
+    for command in &mut commands {
+        command.gpu = by_name.remove(command.command.as_str());
+    }
+    commands
+}
+
+/// The list of heavy processes with its GPU columns.
+#[must_use]
+pub fn heaviest(usage: &GpuUsage, totals: &Totals) -> Vec<ProcessUsage> {
+    let on_gpus = |id: u64| {
+        let used = usage.processes.get(&id)?;
+        Some(ProcessGpu { peak_ram_bytes: used.peak_bytes, max_sm_percent: max_sm(used) })
+    };
+    totals
+        .heaviest()
+        .into_iter()
+        .map(|(id, process)| ProcessUsage { gpu: on_gpus(id.0), ..process })
+        .collect()
+}
+
+/// What a reader should know.
+#[must_use]
+pub fn warnings(usage: &GpuUsage, start_ns: u64) -> Vec<String> {
+    let mut warnings: Vec<String> = usage
+        .failed
+        .iter()
+        .map(|(name, missing)| format!("{name} GPUs: {missing}; whether there are any is not known."))
+        .collect();
+    warnings.extend(usage.notes.iter().cloned());
+    for of in &usage.devices {
+        let id = &of.device.id;
+        if let Some(at) = of.lost_at_ns {
+            let at_s = at.saturating_sub(start_ns) as f64 / 1e9;
+            warnings.push(format!("GPU lost at {at_s:.1} s: {id}; its figures end there."));
+        }
+        if of.counters.get(&Figure::Energy).is_some_and(|counter| counter.restarts > 0) {
+            warnings.push(format!(
+                "The energy counter of {id} began again during the run (a reloaded driver?); what it counted just \
+                 before is missing."
+            ));
+        }
+        for (xid, count) in &of.xids {
+            warnings.push(format!("{id} reported XID error {xid} ({count} times)."));
+        }
+        if of.counters.get(&Figure::EccUncorrected).is_some_and(|counter| counter.total > 0.0) {
+            warnings.push(format!("{id} had uncorrected memory errors (ECC)."));
+        }
+    }
+    warnings.extend(missing(usage));
+    warnings.extend(idle(usage));
+    // A driver that keeps accounts knows of all of them.
+    let has_gap = whole(usage).any(|device| !device.knows(Figure::Accounting));
+    if usage.unsampled > 0 && has_gap {
+        warnings.push(format!(
+            "GPU processes shorter than the sampling interval may be missing: {} processes lived between two looks at \
+             the GPUs (--gpu-accounting, or a smaller --st).",
+            usage.unsampled
+        ));
+    }
+    warnings
+}
+
+/// Each reason once, with the figures and the devices that it is about.
+fn missing(usage: &GpuUsage) -> Vec<String> {
+    let mut by_reason: BTreeMap<String, (Vec<&str>, Vec<&str>)> = BTreeMap::new();
+    let mut note = |reason: &Missing, figure: &'static str, device| {
+        let (figures, devices) = by_reason.entry(reason.to_string()).or_default();
+        for (list, item) in [(figures, figure), (devices, device)] {
+            if !list.contains(&item) {
+                list.push(item);
+            }
+        }
+    };
+    for of in &usage.devices {
+        if of.known.is_empty() && of.missing.is_empty() && of.lost_at_ns.is_none() {
+            note(&Missing::NoSample, "all figures", of.device.id.as_str());
+        }
+        for (figure, reason) in &of.missing {
+            // An account is a way to a figure, and none itself.
+            let is_asked_for = *figure != Figure::Accounting && *reason != Missing::OfInstances;
+            let is_told = of.knows(*figure) && *reason != Missing::NotTold;
+            if is_asked_for && !is_told {
+                note(reason, figure.name(), of.device.id.as_str());
+            }
+        }
+    }
+    by_reason
+        .into_iter()
+        .map(|(reason, (figures, devices))| {
+            format!(
+                "GPU figures that are missing ({reason}): {} of {}.",
+                figures.join(", "),
+                devices.join(", ")
+            )
+        })
+        .collect()
+}
+
+/// Allocated and never used: what a batch system wants to know.
+fn idle(usage: &GpuUsage) -> Vec<String> {
+    let is_idle = |of: &&DeviceUsage| {
+        let parts = || usage.devices.iter().filter(|d| d.device.parent.as_ref() == Some(&of.device.id));
+        of.is_visible == Some(true)
+            && !of.is_used
+            && of.lost_at_ns.is_none()
+            && (of.knows(Figure::ProcessMemory) || parts().count() > 0)
+            && !parts().any(|part| part.is_used)
+    };
+    let line = |of: &DeviceUsage| {
+        let name = of.device.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
+        format!("Allocated but idle: {}{name} was never seen in use by the command.", of.device.id)
+    };
+    usage.devices.iter().filter(is_idle).map(line).collect()
+}
