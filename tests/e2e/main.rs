@@ -12,6 +12,7 @@ mod coverage;
 mod cpu;
 mod entry_points;
 mod exit_status;
+mod gpu;
 mod input;
 mod languages;
 mod limits;

@@ -245,6 +245,9 @@ pub struct DeviceSample {
     pub throttle: Option<Reading<Vec<&'static str>>>,
     /// Critical errors since the sample before, by number.
     pub xids: Option<Reading<Vec<u64>>>,
+    /// CLOCK_MONOTONIC after `processes` was read, nanoseconds; 0: at the time of the whole reading. A reading of many
+    /// devices takes its time, in which processes come and go.
+    pub listed_ns: u64,
     /// Who has memory on it.
     pub processes: Option<Reading<Vec<ProcessMemory>>>,
     /// Who ran on it since the sample before.

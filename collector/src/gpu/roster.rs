@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tree::{Settled, Tree};
+use crate::tree::{ProcessId, Settled, Tree};
 
 /// A process is known to exist a little before its own record says so.
 const BEFORE_START_NS: u64 = 20_000_000;
@@ -71,8 +71,11 @@ impl Roster {
         self.people.values().map(|person| person.start_ns).min()
     }
 
-    /// Take in who lives now.
+    /// Take in who lives now, and whose end is known since, although more may be learnt of it.
     pub fn update(&mut self, tree: &Tree) {
+        for person in self.people.values_mut().filter(|person| person.end_ns.is_none()) {
+            person.end_ns = tree.get(ProcessId(person.id)).and_then(|process| process.end_ns);
+        }
         for process in tree.alive().iter().filter_map(|id| tree.get(*id)) {
             let Some(pid) = process.host_pid else { continue };
             self.put(Person {

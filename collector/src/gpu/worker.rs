@@ -213,7 +213,9 @@ impl Rounds<'_> {
             let all = backend.devices();
             if all != self.all || self.wanted.is_empty() {
                 let wanted: Vec<Device> = select::wanted(self.config, &all).into_iter().cloned().collect();
-                self.wanted = wanted.iter().map(|device| device.id.clone()).collect();
+                // One that is no longer there is still asked for, so that its loss is told.
+                let ids = wanted.iter().map(|device| device.id.clone());
+                self.wanted.extend(ids.filter(|id| !self.wanted.contains(id)).collect::<Vec<_>>());
                 self.all.clone_from(&all);
                 (batch.devices, batch.all) = (Some(wanted), Some(all));
             }

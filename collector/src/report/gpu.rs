@@ -73,7 +73,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
     let mean = |figure| gauge(figure).map(|gauge: meters::Gauge| gauge.mean());
     let counted = |figure| of.counters.get(&figure).map(|counter| counter.total);
     let whole = |figure| counted(figure).map(|count| count as u64);
-    let held = |bytes| of.knows(Figure::ProcessMemory).then_some(bytes);
+    let held = |bytes| (of.knows(Figure::ProcessMemory) && !of.has_untold).then_some(bytes);
     let device = of.device.clone();
     GpuDevice {
         index: device.index,
@@ -258,11 +258,13 @@ fn missing(usage: &GpuUsage) -> Vec<String> {
         if of.known.is_empty() && of.missing.is_empty() && of.lost_at_ns.is_none() {
             note(&Missing::NoSample, "all figures", of.device.id.as_str());
         }
+        if of.has_untold {
+            note(&Missing::NotTold, Figure::ProcessMemory.name(), of.device.id.as_str());
+        }
         for (figure, reason) in &of.missing {
             // An account is a way to a figure, and none itself.
             let is_asked_for = *figure != Figure::Accounting && *reason != Missing::OfInstances;
-            let is_told = of.knows(*figure) && *reason != Missing::NotTold;
-            if is_asked_for && !is_told {
+            if is_asked_for && !of.knows(*figure) {
                 note(reason, figure.name(), of.device.id.as_str());
             }
         }

@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod connector;
+pub mod gpu;
 pub mod leftovers;
 pub mod programs;
 pub mod pty;

@@ -65,15 +65,18 @@ impl Drm {
     fn sample_at(&mut self, now_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
         let span_ns = self.before_ns.replace(now_ns).map(|before| now_ns.saturating_sub(before));
         let mut on_devices = self.read_processes(pids, span_ns);
+        let listed_ns = clock::monotonic_ns();
         let us = span_ns.unwrap_or(0) / 1000;
         let mut samples = Vec::new();
         for id in wanted {
-            let mut sample = DeviceSample { device: id.clone(), ..DeviceSample::default() };
-            if let Some(card) = self.cards.iter().find(|card| &card.device.id == id) {
-                if !card.is_there() {
-                    samples.push(DeviceSample { is_lost: true, ..sample });
-                    continue;
-                }
+            let mut sample = DeviceSample { device: id.clone(), listed_ns, ..DeviceSample::default() };
+            let card = self.cards.iter().find(|card| &card.device.id == id);
+            let has_node = self.nodes.iter().any(|node| &node.device.id == id);
+            if card.map_or(!has_node, |card| !card.is_there()) {
+                samples.push(DeviceSample { is_lost: true, ..sample });
+                continue;
+            }
+            if let Some(card) = card {
                 sample.values = card.values();
                 sample.busy = Some(card.busy_percent().map(|percent| vec![Busy { us, percent }]));
             }

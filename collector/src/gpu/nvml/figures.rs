@@ -120,6 +120,7 @@ pub fn read(api: &Api, lists: &Lists, handle: &mut Handle, sample: &mut DeviceSa
     }
     sample.busy = Some(busy(api, device, &mut handle.progress, rates));
     sample.processes = Some(lists.read(device));
+    sample.listed_ns = crate::clock::monotonic_ns();
     sample.process_busy = Some(process_busy(api, device, &mut handle.progress));
     sample.processes != Some(Err(Missing::Lost))
 }

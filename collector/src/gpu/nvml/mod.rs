@@ -49,6 +49,7 @@ struct Handle {
     device: Device,
     /// It is divided: processes and utilisation are those of its parts.
     is_divided: bool,
+    /// The driver says so when it is asked for the device.
     is_lost: bool,
     /// Still among those that the driver gives.
     is_there: bool,
@@ -181,7 +182,7 @@ impl Nvml {
 impl Backend for Nvml {
     fn devices(&mut self) -> Vec<Device> {
         for handle in &mut self.devices {
-            handle.is_there = false;
+            (handle.is_there, handle.is_lost) = (false, false);
         }
         for index in 0..self.api.device_count().unwrap_or(0) {
             match self.api.device(index) {
@@ -218,8 +219,8 @@ impl Backend for Nvml {
                 continue;
             };
             let mut sample = DeviceSample { device: id.clone(), ..DeviceSample::default() };
-            handle.is_lost |= !handle.is_there || !figures::read(&self.api, &self.lists, handle, &mut sample);
-            if handle.is_lost {
+            let is_gone = handle.is_lost || !handle.is_there;
+            if is_gone || !figures::read(&self.api, &self.lists, handle, &mut sample) {
                 samples.push(DeviceSample { device: id.clone(), is_lost: true, ..DeviceSample::default() });
                 continue;
             }

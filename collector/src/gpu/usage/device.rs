@@ -37,6 +37,8 @@ pub struct DeviceUsage {
     pub max: Held,
     /// Whether any of our processes was ever seen on it.
     pub is_used: bool,
+    /// The driver listed one of our processes without telling its memory.
+    pub has_untold: bool,
     /// The largest of its readings of this sample, percent.
     pub(super) busy_now: f64,
     /// Memory in use by anybody at the last reading, bytes.

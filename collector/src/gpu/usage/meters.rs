@@ -37,7 +37,8 @@ impl Gauge {
     #[must_use]
     pub fn mean(&self) -> f64 {
         let length = seconds(self.last.0.saturating_sub(self.first_ns));
-        if length > 0.0 { self.integral / length } else { self.last.1 }
+        // Rounding must not lead beyond what was read.
+        if length > 0.0 { (self.integral / length).clamp(self.min, self.max) } else { self.last.1 }
     }
 }
 

@@ -201,6 +201,7 @@ impl GpuUsage {
 
     fn add_memory(&mut self, index: usize, at_ns: u64, sample: &DeviceSample, whose: Whose) {
         let Some(usage) = self.devices.get_mut(index) else { return };
+        let at_ns = if sample.listed_ns == 0 { at_ns } else { sample.listed_ns };
         usage.held_now = None;
         for process in self.processes.values_mut() {
             process.now.remove(&sample.device);
@@ -249,12 +250,12 @@ impl GpuUsage {
                 let on = process.devices.entry(device.to_owned()).or_default();
                 on.peak_bytes = on.peak_bytes.max(Some(*bytes));
             }
-            Err(missing) => {
+            Err(_) => {
                 if let Some(untold) = self.untold.get_mut(usize::from(!person.is_main)) {
                     *untold = true;
                 }
                 if let Some(usage) = self.devices.iter_mut().find(|usage| usage.device.id == device) {
-                    usage.missing.insert(Figure::ProcessMemory, missing.clone());
+                    usage.has_untold = true;
                 }
                 if let Some(process) = self.process(person, entry.pid) {
                     process.devices.entry(device.to_owned()).or_default();

@@ -114,7 +114,8 @@ fn memory_that_is_not_told_is_unknown_and_not_zero() {
     bench.at(2, vec![memory("a", vec![ProcessMemory { pid: 20, bytes: Err(Missing::NotTold) }])]);
     assert_eq!(bench.usage.untold, [false, true]);
     assert_eq!(bench.usage.processes[&2].peak_bytes, None);
-    assert_eq!(bench.usage.devices[0].missing[&Figure::ProcessMemory], Missing::NotTold);
+    bench.at(3, vec![memory("a", vec![])]);
+    assert!(bench.usage.devices[0].has_untold, "also when it is gone");
 }
 
 #[test]

@@ -1,0 +1,664 @@
+//! GPUs: what the report says of a driver whose every answer is known.
+
+use std::path::PathBuf;
+
+use crate::support::gpu::FakeGpus;
+use crate::support::{installed, is_root, skip, tracked};
+
+const GPU0: &str = "GPU-fake-0";
+const GPU1: &str = "GPU-fake-1";
+
+#[test]
+fn gpu_figures_of_one_process_are_exact() {
+    let gpus = FakeGpus::new(1, "");
+    let busy = gpus.script(
+        "busy",
+        "0.memory_used 3000000000\n0.power 300000\n0.energy 5250000\n0.temperature 77\n0.pstate 2\n0.ecc_corrected 6\n\
+         0.samples 1500000:80 2500000:40\n0.process_times 1000000\n0.pcie_tx 5000\n0.memory_utilization 21",
+    );
+    let script = format!("script:{busy}");
+    let run =
+        gpus.run(&["sampled", "hold:0:2000000000,c,60", &script, "sampled", "hold:0:500000000,c", "sampled"]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(2_000_000_000), Some(0), Some(2_000_000_000)]);
+    assert_eq!(report.f64("max_gpu_ram.system_capacity"), 85_899_345_920.0);
+    assert_eq!(report.f64("max_gpu_ram.system"), 3e9);
+    assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 1);
+    assert_eq!(report.u64("gpu_utilization.n_expected_gpus"), 1);
+    let percentages = "gpu_utilization.gpu_percentages";
+    assert_eq!(report.f64(&format!("{percentages}.max_sum_percent")), 80.0);
+    assert_eq!(report.f64(&format!("{percentages}.mean_hardware_percent")), 60.0);
+    let gpu = report.gpu(GPU0);
+    assert_eq!(gpu.at("name"), "Fake A100");
+    assert_eq!(gpu.at("pci_address"), "0000:3b:00.0");
+    assert_eq!((gpu.at("driver_version"), gpu.at("runtime_version")), (&"550.54.15".into(), &"12.4".into()));
+    assert_eq!(gpu.f64("utilization.active_s"), 1.2);
+    assert_eq!(gpu.f64("utilization.max_memory_percent"), 21.0);
+    assert_eq!((gpu.f64("power.max_w"), gpu.f64("power.energy_j")), (300.0, 250.0));
+    assert!(gpu.f64("power.integrated_energy_j") > 0.0);
+    assert_eq!(gpu.f64("max_temperature_c"), 77.0);
+    assert_eq!((gpu.u64("pstate.fastest"), gpu.u64("pstate.slowest")), (0, 2));
+    assert_eq!(gpu.f64("clocks.max_sm_mhz"), 1410.0);
+    assert_eq!((gpu.u64("pcie.tx_bytes"), gpu.u64("pcie.rx_bytes")), (4000, 0));
+    assert_eq!((gpu.u64("errors.ecc_corrected"), gpu.u64("errors.ecc_uncorrected")), (2, 0));
+    assert_eq!(gpu.array("errors.xid").len(), 0);
+    assert_eq!(gpu.f64("processes.0.max_sm_percent"), 60.0);
+    assert_eq!(gpu.u64("processes.0.peak_bytes"), 2_000_000_000);
+    assert_eq!(report.f64("processes.max_sm_percent.main"), 60.0);
+    assert_eq!(report.u64("processes.heaviest.0.gpu.peak_ram_bytes"), 2_000_000_000);
+    assert_eq!(report.command("gpu").unwrap()["gpu"]["count"], 1);
+    // All but the driver's account, which is off.
+    assert_eq!(gpu.array("missing").len(), 1);
+    assert_eq!(report.warnings(), "");
+}
+
+#[test]
+fn gpu_combined_is_the_maximum_of_a_sum_over_gpus_and_processes() {
+    let gpus = FakeGpus::new(2, "");
+    let [one, two, done] = ["one", "two", "done"].map(|name| gpus.path(name));
+    // Two children: 700 + 300 at once, then 900 alone. Devices are read one after another, so what moves from one to
+    // another is let go for a whole sample.
+    let (touch_one, wait_two, wait_done) =
+        (format!("touch:{one}"), format!("wait:{two}"), format!("wait:{done}"));
+    let first = [
+        "hold:0:700,c",
+        &touch_one,
+        &wait_two,
+        "sampled",
+        "free:0",
+        "sampled",
+        &wait_done,
+        "hold:1:900,c",
+        "sampled",
+    ];
+    let second = [&format!("wait:{one}"), "hold:1:300,c", &format!("touch:{two}"), "sampled"];
+    let script = format!("{} & {}; touch {done}; wait", gpus.line(&first), gpus.line(&second));
+    let run = gpus.tracked(["sh", "-c", &script]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(0), Some(1000), Some(1000)]);
+    assert_eq!(report.gpu(GPU0).u64("memory.max_descendants_bytes"), 700);
+    assert_eq!(report.command("gpu").unwrap()["gpu"]["peak_ram_bytes"], 900);
+    assert_eq!(report.command("gpu").unwrap()["gpu"]["count"], 2);
+}
+
+/// Every layout of the process list, under every name.
+#[test]
+fn gpu_process_lists_are_read_in_every_layout() {
+    for (features, changes) in [
+        ("", "stride 24"),
+        ("", "stride 32"),
+        ("", "stride 24\nclears_buffer 1"),
+        ("", "stride 32\nclears_buffer 1"),
+        ("second", "stride 24"),
+        ("old", ""),
+    ] {
+        let gpus = FakeGpus::new(1, changes).driver(features);
+        let other = gpus.line(&["hold:0:1234567,c", "sampled"]);
+        let main = gpus.line(&["hold:0:7654321,g", "sampled"]);
+        let run = gpus.tracked(["sh", "-c", &format!("{other} & {main}; wait")]).run();
+        let report = run.assert_clean(0);
+        let peaks: Vec<_> =
+            report.gpu(GPU0).array("processes").iter().map(|p| p["peak_bytes"].as_u64().unwrap()).collect();
+        assert_eq!(peaks, [7_654_321, 1_234_567], "{features} {changes}");
+        // An old library has its memory in the first form only.
+        assert_eq!(report.gpu(GPU0).u64("memory.max_used_bytes"), 1_000_000_000);
+    }
+}
+
+#[test]
+fn gpu_lists_are_never_probed_with_a_null_buffer() {
+    // The fake driver ends the collector for it, unless it is the kind that says that all is well.
+    for kind in ["", "null_probe success"] {
+        let gpus = FakeGpus::new(1, kind);
+        let run = gpus.run(&["hold:0:500,c", "sampled"]);
+        assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(500));
+    }
+}
+
+#[test]
+fn gpu_list_that_grows_between_two_calls_is_read_whole() {
+    // Ours come after 100 foreign ones, which are 30 more at every call.
+    let gpus = FakeGpus::new(1, "0.crowd 100\n0.crowd_grows 30");
+    let run = gpus.run(&["hold:0:500,cg", "sampled"]);
+    assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)]);
+}
+
+#[test]
+fn gpu_process_in_all_three_lists_counts_once() {
+    let gpus = FakeGpus::new(1, "");
+    let run = gpus.run(&["hold:0:500,cgm", "sampled"]);
+    assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)]);
+}
+
+#[test]
+fn gpu_memory_that_is_not_available_is_unknown() {
+    let gpus = FakeGpus::new(1, "");
+    let run = gpus.run(&["hold:0:na,c", "sampled"]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [None, Some(0), None]);
+    assert!(report.at("processes.heaviest.0.gpu.peak_ram_bytes").is_null());
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (the driver does not tell it): memory by process of GPU-fake-0."
+    );
+}
+
+#[test]
+fn gpu_processes_of_others_do_not_count() {
+    let gpus = FakeGpus::new(1, "");
+    std::fs::write(gpus.path("held/1.0"), "800 c").unwrap();
+    let run = gpus.run(&["hold:0:500,c", "sampled"]);
+    assert_eq!(run.assert_clean(0).gpu_ram()[2], Some(500));
+}
+
+#[test]
+fn gpu_entry_of_a_dead_process_is_not_its_parent_s() {
+    let gpus = FakeGpus::new(1, "");
+    let dead = gpus.line(&["keep", "hold:0:900,c", "sampled"]);
+    let alive = gpus.line(&["hold:0:500,c", "sampled"]);
+    let run = gpus.tracked(["sh", "-c", &format!("{dead}; {alive}")]).run();
+    assert_eq!(run.assert_clean(0).gpu_ram(), [Some(0), Some(900), Some(900)]);
+}
+
+#[test]
+fn gpu_entry_that_was_there_before_the_process_with_its_pid_is_not_its() {
+    if !is_root() || installed("unshare").is_none() {
+        skip!("needs root and unshare (a pid namespace, where pids are known beforehand)");
+    }
+    // All inside of a pid namespace: the first processes of it get the same pids each time.
+    let gpus = FakeGpus::new(1, "");
+    let (pid_file, held, sampled) = (gpus.path("pid"), gpus.path("held"), gpus.line(&["sampled"]));
+    let inner = format!(
+        "pid=$(($(cat /proc/sys/kernel/ns_last_pid) + 5000)); echo $pid >{pid_file}; echo 900 c >{held}/$pid.0; {sampled}; \
+         echo $((pid - 1)) >/proc/sys/kernel/ns_last_pid; {sampled}; exit 0"
+    );
+    let run = gpus
+        .tracked(["sh", "-c", &inner])
+        .through(&["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"])
+        .run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let report = run.report();
+    let pid: u64 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+    assert_eq!(report.gpu_ram(), [Some(0), Some(0), Some(0)], "{:?}", report.at("gpus"));
+    let pids: Vec<_> = report.array("processes.heaviest").iter().filter_map(|p| p["pid"].as_u64()).collect();
+    assert!(pids.contains(&pid), "the pid {pid} was used again: {pids:?}");
+}
+
+#[test]
+fn gpu_pids_of_a_namespace_are_matched_from_both_sides() {
+    if !is_root() || installed("unshare").is_none() {
+        skip!("needs root and unshare (a pid namespace)");
+    }
+    for words in [&["hold:0:500,c", "sampled"][..], &["host", "hold:0:500,c", "sampled"][..]] {
+        let gpus = FakeGpus::new(1, "");
+        // The fake driver takes the name that the process gives: its own pid, or that of the outer /proc. Its own is one
+        // that nobody has outside.
+        let inner = format!("echo 4000000 >/proc/sys/kernel/ns_last_pid; {}; exit 0", gpus.line(words));
+        let run = gpus.tracked(["unshare", "--pid", "--fork", "sh", "-c", &inner]).run();
+        let report = run.assert_clean(0);
+        assert_eq!(report.gpu_ram(), [Some(0), Some(500), Some(500)], "{words:?}");
+        let process = report.gpu(GPU0).array("processes")[0].clone();
+        let is_same = process["pid"] == process["driver_pid"];
+        assert_eq!(is_same, words[0] == "host", "{process}");
+    }
+}
+
+#[test]
+fn gpu_utilisation_is_integrated_never_above_100_and_never_from_stale_samples() {
+    // Offsets from the driver's start in microseconds; the stale driver gives all of them at every call.
+    let gpus = FakeGpus::new(1, "0.stale 1\n0.samples 1500000:150 2000000:20\n0.process_times 1000000");
+    let run = gpus.run(&["hold:0:500,c,140", "sampled", "sampled"]);
+    let report = run.assert_clean(0);
+    let gpu = report.gpu(GPU0);
+    assert_eq!(gpu.f64("utilization.max_percent"), 100.0);
+    // The driver samples at least once a second while there is work: 1 s at 100%, 0.5 s at 20%.
+    assert_eq!(gpu.f64("utilization.active_s"), 1.1);
+    assert_eq!(gpu.f64("processes.0.max_sm_percent"), 100.0);
+    assert_eq!(gpu.f64("processes.0.mean_sm_percent"), 100.0);
+}
+
+#[test]
+fn gpu_without_new_samples_was_idle_and_without_any_falls_back_to_the_rate() {
+    let gpus = FakeGpus::new(1, "");
+    let run = gpus.run(&["hold:0:500,c", "sampled"]);
+    assert!(run.assert_clean(0).gpu(GPU0).at("utilization.max_percent").is_null());
+    let gpus = FakeGpus::new(1, "0.samples !3\n0.utilization 35");
+    let run = gpus.run(&["hold:0:500,c", "sampled"]);
+    assert_eq!(run.assert_clean(0).gpu(GPU0).f64("utilization.mean_percent"), 35.0);
+}
+
+#[test]
+fn gpu_short_processes_are_found_in_the_driver_s_account() {
+    let lag = "0.accounting 1\n0.accounting_lag 2";
+    for (changes, wraps) in [(lag, false), ("0.accounting 1\n0.accounting_room 1", true)] {
+        let gpus = FakeGpus::new(1, changes);
+        // No sample can be in a process that never waits for one; its account stays.
+        let first = gpus.line(&["account:0:5000000"]);
+        let second = gpus.line(&["account:0:3000000"]);
+        let last = gpus.line(&["sampled", "sampled", "sampled"]);
+        let run = gpus.tracked(["sh", "-c", &format!("{first}; {second}; {last}")]).run();
+        let report = run.assert_clean(0);
+        let most = if wraps { 3_000_000 } else { 5_000_000 };
+        assert_eq!(report.gpu_ram(), [Some(0), Some(most), Some(most)], "{changes}");
+        let processes = report.gpu(GPU0).array("processes").to_vec();
+        assert_eq!(processes.len(), if wraps { 1 } else { 2 });
+        assert!(processes.iter().all(|process| process["accounted"] == true));
+        assert_eq!(report.warnings(), "", "nothing can be missing");
+    }
+}
+
+#[test]
+fn gpu_account_of_an_earlier_process_with_the_pid_is_not_ours() {
+    let gpus = FakeGpus::new(1, "0.accounting 1");
+    // Of a year ago, for every pid that the command could get.
+    let script = format!(
+        "echo '7000 1 1000000' >{}/account/$$.0; {}",
+        gpus.path(""),
+        gpus.line(&["sampled", "sampled"])
+    );
+    let run = gpus.tracked(["sh", "-c", &script]).run();
+    assert_eq!(run.assert_clean(0).gpu_ram(), [Some(0), Some(0), Some(0)]);
+}
+
+#[test]
+fn gpu_accounting_is_switched_on_and_put_back() {
+    let gpus = FakeGpus::new(1, "0.accounting 0\n0.accounting_set ok");
+    let words = gpus.words(&["sampled", "account:0:5000000", "sampled", "sampled"]);
+    let run = gpus.tracked(words).options(&["--gpu-accounting"]).run();
+    assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(5_000_000));
+    assert_eq!(std::fs::read_to_string(gpus.path("accounting.0")).unwrap(), "0");
+}
+
+#[test]
+fn gpu_accounting_that_is_forbidden_is_said() {
+    let gpus = FakeGpus::new(1, "0.accounting 0\n0.accounting_set !4");
+    let run = gpus.tracked(gpus.words(&["sampled"])).options(&["--gpu-accounting"]).run();
+    assert_eq!(
+        run.assert_clean(0).warnings(),
+        "--gpu-accounting: GPU-fake-0: accounting could not be switched on (no permission)."
+    );
+}
+
+#[test]
+fn gpu_processes_that_no_sample_saw_may_be_missing() {
+    let gpus = FakeGpus::new(1, "");
+    let script = format!("{}; for i in $(seq 50); do /bin/true; done; exit 0", gpus.line(&["sampled"]));
+    let run = gpus.tracked(["sh", "-c", &script]).run();
+    let warnings = run.assert_clean(0).warnings();
+    assert!(
+        warnings.starts_with("GPU processes shorter than the sampling interval may be missing: "),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn gpu_energy_counter_that_begins_again_keeps_what_it_counted() {
+    let gpus = FakeGpus::new(1, "0.energy 1000000");
+    let (more, again) = (gpus.script("more", "0.energy 1500000"), gpus.script("again", "0.energy 200000"));
+    let words = ["sampled", &format!("script:{more}"), "sampled", &format!("script:{again}"), "sampled"];
+    let run = gpus.run(&words);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu(GPU0).f64("power.energy_j"), 700.0);
+    assert!(
+        report.warnings().contains("The energy counter of GPU-fake-0 began again"),
+        "{}",
+        report.warnings()
+    );
+}
+
+#[test]
+fn gpu_figures_that_are_not_supported_or_not_permitted_are_null_with_the_reason() {
+    let gpus =
+        FakeGpus::new(1, "0.energy !3\n0.ecc_corrected !3\n0.ecc_uncorrected !3\n0.power !4\n0.pstate !999");
+    let run = gpus.run(&["hold:0:500,c", "sampled"]);
+    let report = run.assert_clean(0);
+    let gpu = report.gpu(GPU0);
+    for path in [
+        "power.energy_j",
+        "power.mean_w",
+        "power.integrated_energy_j",
+        "errors.ecc_corrected",
+        "pstate.fastest",
+    ] {
+        assert!(gpu.at(path).is_null(), "{path} is {}", gpu.at(path));
+    }
+    assert_eq!(report.gpu_ram()[0], Some(500), "the others go on");
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (NVML error 999: unknown error): performance state of GPU-fake-0.\n\
+         GPU figures that are missing (no permission): power of GPU-fake-0.\n\
+         GPU figures that are missing (not supported by this device): energy counter, ECC errors corrected, \
+         ECC errors uncorrected of GPU-fake-0."
+    );
+}
+
+#[test]
+fn gpu_process_lists_that_are_forbidden_are_unknown() {
+    let gpus = FakeGpus::new(1, "0.processes !4");
+    let report = gpus.run(&["hold:0:500,c", "sampled"]);
+    let report = report.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [None, None, None]);
+    assert!(
+        report.warnings().contains("(no permission): memory by process of GPU-fake-0"),
+        "{}",
+        report.warnings()
+    );
+}
+
+#[test]
+fn gpu_pcie_counters_wrap() {
+    let gpus = FakeGpus::new(1, "0.pcie_tx 4294967000");
+    let wrapped = gpus.script("wrapped", "0.pcie_tx 704");
+    let run = gpus.run(&["sampled", &format!("script:{wrapped}"), "sampled"]);
+    assert_eq!(run.assert_clean(0).gpu(GPU0).u64("pcie.tx_bytes"), 1000);
+}
+
+#[test]
+fn gpu_throttling_and_xid_errors_are_told() {
+    let gpus = FakeGpus::new(1, "");
+    let hot = gpus.script("hot", "0.throttle 36\n0.xids 13 13");
+    let run = gpus.run(&["sampled", &format!("script:{hot}"), "sampled", "sampled"]);
+    let report = run.assert_clean(0);
+    let gpu = report.gpu(GPU0);
+    let reasons: Vec<_> =
+        gpu.array("throttle").iter().map(|of| of["reason"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(reasons, ["software power cap", "software thermal slowdown"]);
+    assert!(gpu.f64("throttle.0.time_s") > 0.0);
+    assert_eq!(gpu.at("errors.xid").to_string(), r#"[{"count":2,"xid":13}]"#);
+    assert_eq!(report.warnings(), "GPU-fake-0 reported XID error 13 (2 times).");
+}
+
+#[test]
+fn gpu_mig_instances_are_devices_of_their_own() {
+    let mig = "0.mig 1\n0.mig_most 7\n0m0.uuid MIG-fake-a\n0m0.memory_total 20000000000\n0m1.uuid MIG-fake-b\n\
+               0m1.memory_total 10000000000\n0m0.process_times !3\n0m1.process_times !3\n0m0.samples !3\n0m1.samples !3\n\
+               0m0.utilization !3\n0m1.utilization !3\n0m0.memory_used 600000000\n0m1.memory_used 1";
+    let gpus = FakeGpus::new(1, mig);
+    let run = gpus.run(&["hold:0m0:500000000,c", "samples:10"]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 1);
+    assert_eq!(report.u64("gpu_utilization.n_expected_gpus"), 1);
+    assert_eq!(report.gpu_ram(), [Some(500_000_000), Some(0), Some(500_000_000)]);
+    assert_eq!(report.f64("max_gpu_ram.system_capacity"), 85_899_345_920.0, "the parts are in the whole");
+    let part = report.gpu("MIG-fake-a");
+    assert_eq!(part.at("parent"), GPU0);
+    assert_eq!(
+        (part.u64("memory.total_bytes"), part.u64("memory.max_main_bytes")),
+        (20_000_000_000, 500_000_000)
+    );
+    assert_eq!(report.gpu("MIG-fake-b").u64("memory.max_main_bytes"), 0);
+    assert!(
+        part.at("utilization.mean_percent").is_null()
+            && report.at("gpu_utilization.gpu_percentages.max_sum_percent").is_null()
+    );
+    // One instance alone, by the beginning of its UUID.
+    let run = gpus
+        .tracked(gpus.words(&["hold:0m0:500000000,c", "samples:10"]))
+        .options(&["--guuids", "MIG-fake-b"])
+        .run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(0), Some(0), Some(0)]);
+    assert_eq!(report.f64("max_gpu_ram.system_capacity"), 1e10);
+}
+
+#[test]
+fn gpu_that_is_lost_ends_its_own_figures_only() {
+    let gpus = FakeGpus::new(2, "");
+    let lost = gpus.script("lost", "0.lost 15");
+    let words = [
+        "hold:0:700,c",
+        "hold:1:100,c",
+        "sampled",
+        &format!("script:{lost}"),
+        "sampled",
+        "hold:1:400,c",
+        "sampled",
+    ];
+    let run = gpus.run(&words);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram()[0], Some(800));
+    assert!(report.gpu(GPU0).f64("lost_at_s") > 0.0);
+    assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
+    assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 400);
+    assert!(report.gpu(GPU1).at("lost_at_s").is_null());
+    let warnings = report.warnings();
+    assert!(
+        warnings.starts_with("GPU lost at ") && warnings.ends_with(" s: GPU-fake-0; its figures end there."),
+        "{warnings}"
+    );
+}
+
+/// What the report says where the driver could not be initialised.
+#[track_caller]
+fn assert_no_driver(gpus: &FakeGpus, reason: &str) {
+    let run = gpus.tracked(["sh", "-c", "exit 3"]).run();
+    let report = run.assert_clean(3);
+    // The command may be faster than the driver's answer.
+    let warnings = report.warnings();
+    let late = "driver not yet initialised when the command ended";
+    let is_right = |reason: &str| {
+        warnings.starts_with(&format!("NVIDIA GPUs: {reason}"))
+            && warnings.ends_with("; whether there are any is not known.")
+    };
+    assert!(is_right(reason) || is_right(late), "{warnings}");
+    assert_eq!(report.gpu_ram(), [None, None, None]);
+    assert!(report.at("gpu_utilization.system_gpu_count").is_null());
+    let run = gpus.list(&[]);
+    assert!(run.stdout.contains(reason), "{}", run.stdout);
+}
+
+#[test]
+fn gpu_driver_that_can_t_be_initialised_is_said() {
+    assert_no_driver(&FakeGpus::new(1, "init 9"), "no driver");
+    assert_no_driver(&FakeGpus::new(1, "init 18"), "driver/library version mismatch");
+    let absent = FakeGpus::new(1, "").library(PathBuf::from("/no/such/libnvidia-ml.so.1"));
+    assert_no_driver(&absent, "the driver's library could not be loaded");
+}
+
+#[test]
+fn gpu_driver_that_hangs_at_its_start_holds_nobody() {
+    let gpus = FakeGpus::new(1, "init.stall forever");
+    let run = gpus.tracked(["sh", "-c", "exit 3"]).run();
+    let report = run.assert_clean(3);
+    assert_eq!(
+        report.warnings(),
+        "NVIDIA GPUs: driver not yet initialised when the command ended; whether there are any is not known."
+    );
+    assert_eq!(report.gpu_ram(), [None, None, None]);
+    assert_eq!(report.u64("processes.total"), 1);
+}
+
+#[test]
+fn gpu_call_that_stalls_or_never_returns_holds_nobody() {
+    for stall in ["power.stall 200", "power.stall forever"] {
+        let gpus = FakeGpus::new(1, "");
+        let script = gpus.script("stall", stall);
+        // After a good sample the next one stalls; the command goes on while it does.
+        let run = gpus.run(&["hold:0:500,c", "sampled", &format!("script:{script}"), "samples:1"]);
+        let report = run.assert_clean(0);
+        assert_eq!(report.gpu_ram()[0], Some(500), "{stall}");
+        assert_eq!(report.gpu(GPU0).f64("power.max_w"), 100.0);
+    }
+}
+
+#[test]
+fn gpus_that_come_and_go_are_followed() {
+    let gpus = FakeGpus::new(1, "count 1");
+    let two = gpus.script("two", "count 2");
+    let one = gpus.script("one", "count 1");
+    let wait = gpus.path("seen");
+    let words = [
+        "hold:0:100,c",
+        "hold:1:700,c",
+        "sampled",
+        &format!("script:{two}"),
+        &format!("wait:{wait}"),
+        &format!("script:{one}"),
+        "samples:60",
+    ];
+    let running = gpus.tracked(gpus.words(&words)).start();
+    gpus.wait_sampled();
+    // Two devices give two readings a sample: many are enough for the second to have been found.
+    crate::support::wait_until("the second GPU", || {
+        std::fs::metadata(gpus.path("samples")).is_ok_and(|file| file.len() > 120)
+    });
+    std::fs::write(&wait, "").unwrap();
+    let run = running.wait();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram()[0], Some(800));
+    assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 700);
+    assert!(report.gpu(GPU1).f64("lost_at_s") > 0.0);
+    assert!(report.gpu(GPU0).at("lost_at_s").is_null());
+}
+
+#[test]
+fn gpus_by_the_sixteen() {
+    let gpus = FakeGpus::new(16, "");
+    let holds: Vec<String> = (0..16).map(|n| format!("hold:{n}:{},c", 1000 + n)).collect();
+    let mut words: Vec<&str> = holds.iter().map(String::as_str).collect();
+    words.push("sampled");
+    let run = gpus.run(&words);
+    let report = run.assert_clean(0);
+    assert_eq!(report.array("gpus").len(), 16);
+    assert_eq!(report.gpu_ram(), [Some(16_120), Some(0), Some(16_120)]);
+    assert_eq!(report.gpu("GPU-fake-15").u64("memory.max_main_bytes"), 1015);
+}
+
+#[test]
+fn gpu_filters_apply_to_every_figure() {
+    let gpus = FakeGpus::new(3, "");
+    let words = gpus.words(&["hold:0:700,c", "hold:1:300,c", "hold:2:90,c", "sampled"]);
+    let run = gpus.tracked(words.clone()).options(&["--guuids", "GPU-fake-1,gpu-fake-2"]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(390), Some(0), Some(390)]);
+    assert_eq!(report.f64("max_gpu_ram.system"), 2e9);
+    assert_eq!(report.f64("max_gpu_ram.system_capacity"), 2.0 * 85_899_345_920.0);
+    assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 3);
+    assert_eq!(report.u64("gpu_utilization.n_expected_gpus"), 2);
+    assert_eq!(report.array("gpus").len(), 2);
+    // The launcher's environment is the command's.
+    let run = gpus
+        .tracked(words.clone())
+        .options(&["--visible"])
+        .with(|command| command.env("CUDA_VISIBLE_DEVICES", "2,GPU-fake-0"))
+        .run();
+    assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(790));
+    let run = gpus.tracked(["true"]).options(&["--gb", "amd"]).run();
+    let report = run.assert_clean(0);
+    assert_eq!((report.gpu_ram()[0], report.u64("gpu_utilization.system_gpu_count")), (Some(0), 0));
+}
+
+#[test]
+fn gpu_that_is_not_there_is_refused_before_the_command_starts() {
+    let gpus = FakeGpus::new(2, "");
+    let run = gpus.tracked(["sh", "-c", "echo started"]).options(&["--guuids", "GPU-other"]).run();
+    assert_eq!(run.status.code(), Some(2));
+    assert_eq!(run.stdout, "");
+    assert_eq!(
+        run.stderr,
+        "gpu-track-run: --guuids: \"GPU-other\" is not a GPU of this machine: one of GPU-fake-0, GPU-fake-1\n"
+    );
+}
+
+#[test]
+fn gpu_that_is_allocated_and_idle_is_named() {
+    let gpus = FakeGpus::new(3, "");
+    let words = gpus.words(&["hold:0:700,c", "sampled"]);
+    let run = gpus.tracked(words).with(|command| command.env("CUDA_VISIBLE_DEVICES", "0,1")).run();
+    let report = run.assert_clean(0);
+    assert_eq!(
+        report.warnings(),
+        "Allocated but idle: GPU-fake-1 (Fake A100) was never seen in use by the command."
+    );
+    assert_eq!(report.gpu("GPU-fake-2").at("visible"), false);
+}
+
+#[test]
+fn gpus_are_listed_with_what_they_can_tell() {
+    let gpus = FakeGpus::new(2, "0.energy !3\n1.power !4");
+    let run = gpus.list(&["-f", "json", "--guuids", GPU1]);
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(listing["gpus"][0]["id"], GPU0);
+    assert_eq!(
+        (&listing["gpus"][0]["tracked"], &listing["gpus"][1]["tracked"]),
+        (&false.into(), &true.into())
+    );
+    let reason = |gpu: usize, figure: &str| {
+        let figures = listing["gpus"][gpu]["figures"].as_array().unwrap();
+        figures.iter().find(|of| of["figure"] == figure).unwrap()["reason"].clone()
+    };
+    assert_eq!(reason(0, "energy counter"), "not supported by this device");
+    assert_eq!(reason(1, "power"), "no permission");
+    assert!(reason(1, "energy counter").is_null());
+    let run = gpus.list(&[]);
+    assert!(run.stdout.contains("GPU-fake-1: Fake A100\n   PCI address: 0000:3b:00.0\n"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("      energy counter: n/a (not supported by this device)\n"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn gpu_sections_are_zero_without_a_gpu() {
+    if std::path::Path::new("/dev/nvidiactl").exists() || std::path::Path::new("/dev/kfd").exists() {
+        skip!("this machine has a GPU");
+    }
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().to_str().unwrap().to_owned();
+    let run = tracked(["true"]).options(&["--gpu-root", &root]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(0), Some(0), Some(0)]);
+    assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 0);
+    assert_eq!(report.warnings(), "");
+}
+
+/// A root with an AMD GPU, whose files the command can add to.
+fn amd_root() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let node = "sys/class/kfd/kfd/topology/nodes/1";
+    for (path, text) in [
+        (
+            "sys/class/drm/card0/device/uevent",
+            "DRIVER=amdgpu\nPCI_ID=1002:740F\nPCI_SLOT_NAME=0000:03:00.0\n",
+        ),
+        ("sys/class/drm/card0/device/mem_info_vram_total", "68702699520\n"),
+        ("sys/class/drm/card0/device/mem_info_vram_used", "900000000\n"),
+        ("sys/class/drm/card0/device/gpu_busy_percent", "42\n"),
+        ("sys/class/drm/card0/device/hwmon/hwmon0/power1_average", "125000000\n"),
+        (&format!("{node}/gpu_id"), "41000\n"),
+        (&format!("{node}/properties"), "location_id 768\ndomain 0\n"),
+    ] {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    root
+}
+
+#[test]
+fn gpu_memory_of_amd_is_read_from_the_kernel_s_files() {
+    let root = amd_root();
+    let at = root.path().to_str().unwrap();
+    let info = "drm-driver:\\tamdgpu\\ndrm-client-id:\\t7\\ndrm-pdev:\\t0000:03:00.0\\ndrm-memory-vram:\\t1024 KiB\\n";
+    // A named pipe in the file's place: writing it ends when the collector has read it. The second reading follows
+    // after the first was handed on, and the third is one that the collector waits for in vain.
+    let of_fdinfo = format!("mkdir -p {at}/proc/$$/fdinfo; mkfifo {at}/proc/$$/fdinfo/5");
+    let write = format!("printf '{info}' >{at}/proc/$$/fdinfo/5");
+    let of_kfd = format!(
+        "mkdir -p {at}/sys/class/kfd/kfd/proc/$$; echo 5000000 >{at}/sys/class/kfd/kfd/proc/$$/vram_41000"
+    );
+    for (script, bytes) in [
+        (format!("{of_fdinfo}; {write}; {write}"), 1 << 20),
+        (format!("{of_kfd}; {of_fdinfo}; {write}; {write}"), 5_000_000),
+    ] {
+        let run = tracked(["sh", "-c", &script]).options(&["--st", "0.02", "--gpu-root", at]).run();
+        let report = run.assert_clean(0);
+        assert_eq!(report.gpu_ram(), [Some(bytes), Some(0), Some(bytes)], "{script}");
+        let gpu = report.gpu("0000:03:00.0");
+        assert_eq!((gpu.at("vendor"), gpu.u64("memory.max_used_bytes")), (&"amd".into(), 900_000_000));
+        assert_eq!((gpu.f64("power.max_w"), gpu.f64("utilization.max_percent")), (125.0, 42.0));
+        assert!(gpu.at("power.energy_j").is_null());
+    }
+}

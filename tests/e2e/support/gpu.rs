@@ -1,0 +1,171 @@
+//! A machine with GPUs: the fake driver of tests/fake-nvml, and a script that it follows.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use tempfile::TempDir;
+
+use super::report::Report;
+use super::run::{Run, Tracked, tracked};
+use super::{program, wait_until};
+
+/// The library; `features` make another driver of it. Built once a test run.
+pub fn library(features: &str) -> PathBuf {
+    type Cache = Mutex<HashMap<String, Arc<OnceLock<PathBuf>>>>;
+    static CACHE: OnceLock<Cache> = OnceLock::new();
+    let cell =
+        CACHE.get_or_init(Cache::default).lock().unwrap().entry(features.to_owned()).or_default().clone();
+    cell.get_or_init(|| build(features)).clone()
+}
+
+fn build(features: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fake-nvml{features}"));
+    let mut cargo = Command::new(env!("CARGO"));
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_BUILD_DIR"] {
+        cargo.env_remove(name);
+    }
+    cargo.args(["build", "--offline", "--quiet", "--package", "fake-nvml", "--features", features]);
+    cargo.arg("--target-dir").arg(&target).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    assert!(cargo.status().unwrap().success(), "{cargo:?}");
+    target.join("debug/libfake_nvml.so")
+}
+
+/// One GPU of which all is known and nothing moves.
+pub const QUIET: &str = "\
+driver 550.54.15
+cuda 12040
+*.name Fake A100
+*.bus 59
+*.memory_total 85899345920
+*.memory_used 1000000000
+*.utilization 30
+*.memory_utilization 7
+*.power 100000
+*.energy 5000000
+*.temperature 41
+*.sm_clock 1410
+*.memory_clock 1593
+*.pstate 0
+*.throttle 0
+*.ecc_corrected 4
+*.ecc_uncorrected 0
+*.pcie_tx 1000
+*.pcie_rx 2000
+*.xids
+*.samples
+*.processes ok
+*.process_times
+*.accounting 0
+*.mig 0
+";
+
+/// A driver and what it says.
+pub struct FakeGpus {
+    directory: TempDir,
+    count: usize,
+    library: PathBuf,
+}
+
+impl FakeGpus {
+    /// So many GPUs, `GPU-fake-0` and so on; `changes` are lines that go before those of [`QUIET`].
+    pub fn new(count: usize, changes: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["held", "account"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        let gpus = Self { directory, count, library: library("") };
+        gpus.script("script", changes);
+        gpus
+    }
+
+    /// Another driver.
+    pub fn driver(mut self, features: &str) -> Self {
+        self.library = library(features);
+        self
+    }
+
+    /// Another library.
+    pub fn library(mut self, path: PathBuf) -> Self {
+        self.library = path;
+        self
+    }
+
+    /// A file of the script's directory.
+    pub fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).into_os_string().into_string().unwrap()
+    }
+
+    /// Put down a script under a name; `script` is the one in force.
+    pub fn script(&self, name: &str, changes: &str) -> String {
+        let uuids: String = (0..16).map(|n| format!("{n}.uuid GPU-fake-{n}\n")).collect();
+        let text = format!("{changes}\ncount {}\n{QUIET}{uuids}", self.count);
+        std::fs::write(self.path("part"), text).unwrap();
+        std::fs::rename(self.path("part"), self.path(name)).unwrap();
+        self.path(name)
+    }
+
+    /// What the program `gpu` is told to wait for a whole sample of all devices, and that its readings were handed on.
+    pub fn sampled(&self) -> String {
+        format!("samples:{}", 3 * self.count + 1)
+    }
+
+    /// A run with this driver, sampled often.
+    pub fn tracked<S: Into<std::ffi::OsString>>(&self, command: impl IntoIterator<Item = S>) -> Tracked {
+        let library = self.library.clone().into_os_string().into_string().unwrap();
+        let directory = self.directory.path().to_owned();
+        tracked(command).options(&["--st", "0.02", "--nvml-lib", &library]).with(move |command| {
+            for name in ["CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "ROCR_VISIBLE_DEVICES"]
+            {
+                command.env_remove(name);
+            }
+            command.env("FAKE_NVML_DIR", directory)
+        })
+    }
+
+    /// `--gpus` and other options, without a command.
+    pub fn list(&self, options: &[&str]) -> Run {
+        let library = self.library.to_str().unwrap();
+        let options = [&["--gpus", "--nvml-lib", library], options].concat();
+        let none: [&str; 0] = [];
+        self.tracked(none).only_options(&options).run()
+    }
+
+    /// Runs the program `gpu` alone. `sampled` among its words stands for [`FakeGpus::sampled`].
+    pub fn run(&self, words: &[&str]) -> Run {
+        self.tracked(self.words(words)).run()
+    }
+
+    /// The words of a command: the program `gpu` and what it is to do.
+    pub fn words(&self, words: &[&str]) -> Vec<String> {
+        let word = |word: &&str| if *word == "sampled" { self.sampled() } else { (*word).to_owned() };
+        [program("gpu")].into_iter().chain(words.iter().map(word)).collect()
+    }
+
+    /// The same for a shell.
+    pub fn line(&self, words: &[&str]) -> String {
+        self.words(words).join(" ")
+    }
+
+    /// Waits until the driver was asked.
+    pub fn wait_sampled(&self) {
+        wait_until("a sample", || std::fs::metadata(self.path("samples")).is_ok_and(|file| file.len() > 0));
+    }
+}
+
+impl Report {
+    /// The device with this id in `gpus`.
+    pub fn gpu(&self, id: &str) -> Report {
+        let found = self.array("gpus").iter().find(|gpu| gpu["id"] == id);
+        Report(found.unwrap_or_else(|| panic!("no {id} in {}", self.at("gpus"))).clone())
+    }
+
+    /// main, descendants and combined of `max_gpu_ram`, bytes.
+    pub fn gpu_ram(&self) -> [Option<u64>; 3] {
+        ["main", "descendants", "combined"].map(|who| {
+            let bytes = self.at(&format!("max_gpu_ram.{who}"));
+            bytes.as_f64().map(|bytes| bytes as u64)
+        })
+    }
+}

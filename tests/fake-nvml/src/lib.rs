@@ -1,0 +1,417 @@
+//! A libnvidia-ml.so.1 by its ABI, which says what a script tells it to: see [`script`]. It has the quirks of real
+//! drivers, so it is strict where some of those are: a null buffer ends the process.
+#![allow(non_snake_case, reason = "NVML's names")]
+#![allow(missing_docs, reason = "nvml.h documents them")]
+#![allow(clippy::missing_safety_doc, reason = "likewise")]
+
+mod processes;
+mod script;
+
+use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulonglong, c_void};
+
+use script::{NOT_SUPPORTED, global, number, text};
+
+/// nvml.h, `nvmlReturn_t`.
+type Return = c_uint;
+/// An opaque handle: the number of the device plus 1; that of a MIG instance has the instance's number plus 1 in the
+/// second byte.
+type Device = *mut c_void;
+
+const SUCCESS: Return = 0;
+const INVALID_ARGUMENT: Return = 2;
+const NOT_FOUND: Return = 6;
+const INSUFFICIENT_SIZE: Return = 7;
+const TIMEOUT: Return = 10;
+
+/// What the script calls the device.
+fn name(device: Device) -> String {
+    let handle = device as usize;
+    match (handle & 0xff, handle >> 8) {
+        (number, 0) => (number - 1).to_string(),
+        (number, part) => format!("{}m{}", number - 1, part - 1),
+    }
+}
+
+/// Write a value, or give the return value.
+unsafe fn put<T>(place: *mut T, value: Result<T, Return>) -> Return {
+    match value {
+        Ok(value) => {
+            // SAFETY: the caller of NVML gives a place for it.
+            unsafe { place.write(value) };
+            SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+fn unsigned(device: Device, key: &str) -> Result<c_uint, Return> {
+    number(&name(device), key).map(|value| c_uint::try_from(value).unwrap_or(c_uint::MAX))
+}
+
+unsafe fn put_text(place: *mut c_char, room: c_uint, value: Result<String, Return>) -> Return {
+    let Ok(text) = value.as_deref() else { return value.err().unwrap_or(NOT_SUPPORTED) };
+    if text.len() + 1 > room as usize {
+        return INSUFFICIENT_SIZE;
+    }
+    // SAFETY: the caller says that there is so much room.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), place, text.len());
+        place.add(text.len()).write(0);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlInit_v2() -> Return {
+    let _ = *script::START_US;
+    script::stall("init");
+    global("init").and_then(|code| code.parse().ok()).unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlSystemGetDriverVersion(place: *mut c_char, room: c_uint) -> Return {
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put_text(place, room, global("driver").ok_or(NOT_SUPPORTED)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(place: *mut c_int) -> Return {
+    let version = global("cuda").and_then(|version| version.parse().ok());
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, version.ok_or(NOT_SUPPORTED)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetCount_v2(place: *mut c_uint) -> Return {
+    let count = global("count").and_then(|count| count.parse().ok());
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, Ok(count.unwrap_or(0))) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, place: *mut Device) -> Return {
+    let count: c_uint = global("count").and_then(|count| count.parse().ok()).unwrap_or(0);
+    let handle = if index < count { Ok((index as usize + 1) as Device) } else { Err(INVALID_ARGUMENT) };
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, handle) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, place: *mut c_char, room: c_uint) -> Return {
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put_text(place, room, global(&format!("{}.uuid", name(device))).ok_or(NOT_SUPPORTED)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetName(device: Device, place: *mut c_char, room: c_uint) -> Return {
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put_text(place, room, text(&name(device), "name")) }
+}
+
+#[repr(C)]
+pub struct PciInfo {
+    bus_id_legacy: [c_char; 16],
+    domain: c_uint,
+    bus: c_uint,
+    device: c_uint,
+    pci_device_id: c_uint,
+    pci_subsystem_id: c_uint,
+    bus_id: [c_char; 32],
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, place: *mut PciInfo) -> Return {
+    let info = |bus| PciInfo {
+        bus_id_legacy: [0; 16],
+        domain: 0,
+        bus,
+        device: 0,
+        pci_device_id: 0,
+        pci_subsystem_id: 0,
+        bus_id: [0; 32],
+    };
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, unsigned(device, "bus").map(info)) }
+}
+
+#[repr(C)]
+pub struct Memory {
+    total: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+/// Total and used.
+fn memory(device: Device) -> Result<(u64, u64), Return> {
+    let name = name(device);
+    Ok((number(&name, "memory_total")?, number(&name, "memory_used")?))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, place: *mut Memory) -> Return {
+    let info = memory(device).map(|(total, used)| Memory { total, free: total - used, used });
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, info) }
+}
+
+#[cfg(not(feature = "old"))]
+#[repr(C)]
+pub struct Memory2 {
+    version: c_uint,
+    total: c_ulonglong,
+    reserved: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+#[cfg(not(feature = "old"))]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, place: *mut Memory2) -> Return {
+    // SAFETY: the caller filled in the version.
+    let version = unsafe { (*place).version };
+    if version != size_of::<Memory2>() as c_uint | 2 << 24 {
+        return 25;
+    }
+    let reserved = number(&name(device), "memory_reserved").unwrap_or(0);
+    let info =
+        memory(device).map(|(total, used)| Memory2 { version, total, reserved, free: total - used, used });
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, info) }
+}
+
+#[repr(C)]
+pub struct Utilization {
+    gpu: c_uint,
+    memory: c_uint,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, place: *mut Utilization) -> Return {
+    let gpu = unsigned(device, "utilization");
+    let rates =
+        gpu.map(|gpu| Utilization { gpu, memory: unsigned(device, "memory_utilization").unwrap_or(0) });
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, rates) }
+}
+
+/// Functions that write one number of a device.
+macro_rules! numbers {
+    ($($function:ident -> $type:ty = $key:literal;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $function(device: Device, place: *mut $type) -> Return {
+            let value = number(&name(device), $key).and_then(|value| value.try_into().map_err(|_| 999));
+            // SAFETY: nvml.h's contract, passed on.
+            unsafe { put(place, value) }
+        }
+    )*};
+}
+
+numbers! {
+    nvmlDeviceGetTotalEnergyConsumption -> c_ulonglong = "energy";
+    nvmlDeviceGetPerformanceState -> c_uint = "pstate";
+    nvmlDeviceGetCurrentClocksThrottleReasons -> c_ulonglong = "throttle";
+    nvmlDeviceGetMaxMigDeviceCount -> c_uint = "mig_most";
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, place: *mut c_uint) -> Return {
+    script::sampled();
+    script::stall("power");
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, unsigned(device, "power")) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTemperature(
+    device: Device,
+    sensor: c_uint,
+    place: *mut c_uint,
+) -> Return {
+    if sensor != 0 {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, unsigned(device, "temperature")) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetClockInfo(device: Device, clock: c_uint, place: *mut c_uint) -> Return {
+    let key = match clock {
+        1 => "sm_clock",
+        2 => "memory_clock",
+        _ => return INVALID_ARGUMENT,
+    };
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, unsigned(device, key)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
+    device: Device,
+    kind: c_uint,
+    counter: c_uint,
+    place: *mut c_ulonglong,
+) -> Return {
+    let key = match (kind, counter) {
+        (0, 0) => "ecc_corrected",
+        (1, 0) => "ecc_uncorrected",
+        _ => return INVALID_ARGUMENT,
+    };
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, number(&name(device), key)) }
+}
+
+#[repr(C)]
+pub struct FieldValue {
+    field: c_uint,
+    scope: c_uint,
+    timestamp: c_longlong,
+    latency_us: c_longlong,
+    kind: c_uint,
+    result: Return,
+    value: c_ulonglong,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
+    device: Device,
+    count: c_int,
+    fields: *mut FieldValue,
+) -> Return {
+    for number_of_field in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: the caller gives so many of them.
+        let field = unsafe { &mut *fields.add(number_of_field) };
+        let key = match field.field {
+            197 => "pcie_tx",
+            198 => "pcie_rx",
+            _ => "no such field",
+        };
+        // Counters of 32 bits: NVML_VALUE_TYPE_UNSIGNED_INT.
+        field.kind = 1;
+        match number(&name(device), key) {
+            Ok(value) => (field.result, field.value) = (SUCCESS, value & 0xffff_ffff),
+            Err(code) => field.result = code,
+        }
+    }
+    SUCCESS
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Sample {
+    time_us: c_ulonglong,
+    value: c_ulonglong,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetSamples(
+    device: Device,
+    kind: c_uint,
+    since_us: c_ulonglong,
+    value_kind: *mut c_uint,
+    count: *mut c_uint,
+    place: *mut Sample,
+) -> Return {
+    if kind != 1 {
+        return INVALID_ARGUMENT;
+    }
+    let list = match text(&name(device), "samples") {
+        Ok(list) => list,
+        Err(code) => return code,
+    };
+    // A driver with stale samples gives all it has, whatever was asked for.
+    let is_stale = text(&name(device), "stale").is_ok();
+    let samples: Vec<Sample> = list
+        .split_whitespace()
+        .filter_map(|word| word.split_once(':'))
+        .map(|(at, value)| Sample {
+            time_us: *script::START_US + at.parse::<u64>().unwrap_or(0),
+            value: value.parse().unwrap_or(0),
+        })
+        .filter(|sample| is_stale || sample.time_us > since_us)
+        .collect();
+    if samples.is_empty() {
+        return NOT_FOUND;
+    }
+    // SAFETY: nvml.h's contract, passed on; the buffer has `count` entries.
+    unsafe {
+        value_kind.write(1);
+        processes::put_list(count, place, &samples)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMigMode(
+    device: Device,
+    current: *mut c_uint,
+    pending: *mut c_uint,
+) -> Return {
+    let mode = unsigned(device, "mig");
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe {
+        put(pending, mode);
+        put(current, mode)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
+    device: Device,
+    index: c_uint,
+    place: *mut Device,
+) -> Return {
+    let handle = (device as usize | (index as usize + 1) << 8) as Device;
+    let is_there = global(&format!("{}.uuid", name(handle))).is_some();
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, if is_there { Ok(handle) } else { Err(NOT_FOUND) }) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlEventSetCreate(place: *mut *mut c_void) -> Return {
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, Ok(std::ptr::dangling_mut::<c_void>())) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlDeviceRegisterEvents(device: Device, kinds: c_ulonglong, _set: *mut c_void) -> Return {
+    if kinds != 8 {
+        return INVALID_ARGUMENT;
+    }
+    text(&name(device), "xids").err().unwrap_or(SUCCESS)
+}
+
+#[repr(C)]
+pub struct EventData {
+    device: Device,
+    kind: c_ulonglong,
+    data: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// Each number of a device's `xids` is told once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlEventSetWait_v2(
+    _set: *mut c_void,
+    place: *mut EventData,
+    _ms: c_uint,
+) -> Return {
+    let count: usize = global("count").and_then(|count| count.parse().ok()).unwrap_or(0);
+    for number_of_device in 0..count {
+        let xids = text(&number_of_device.to_string(), "xids").unwrap_or_default();
+        for (place_in_list, xid) in xids.split_whitespace().enumerate() {
+            if script::count(format!("xid {number_of_device} {place_in_list}")) == 0 {
+                let event = EventData {
+                    device: (number_of_device + 1) as Device,
+                    kind: 8,
+                    data: xid.parse().unwrap_or(0),
+                    gpu_instance: c_uint::MAX,
+                    compute_instance: c_uint::MAX,
+                };
+                // SAFETY: nvml.h's contract, passed on.
+                return unsafe { put(place, Ok(event)) };
+            }
+        }
+    }
+    TIMEOUT
+}

@@ -1,0 +1,258 @@
+//! Processes: the three lists in their layouts, utilisation, accounting.
+
+use std::ffi::{c_uint, c_ulonglong, c_void};
+
+use super::{Device, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, name, put};
+use crate::script::{self, NOT_SUPPORTED, START_US, global, number, of_processes, path, text};
+
+/// Foreign processes have these pids, which no kernel gives out.
+const FOREIGN: u32 = 5_000_000;
+
+/// Fill a caller's buffer of `count` entries, or say how many are needed.
+pub unsafe fn put_list<T: Copy>(count: *mut c_uint, place: *mut T, list: &[T]) -> Return {
+    if place.is_null() {
+        // Some drivers write to it all the same.
+        std::process::abort();
+    }
+    let needed = c_uint::try_from(list.len()).unwrap_or(c_uint::MAX);
+    // SAFETY: nvml.h's contract: the buffer has as many entries as `count` says.
+    unsafe {
+        let room = count.read();
+        count.write(needed);
+        if needed > room {
+            return INSUFFICIENT_SIZE;
+        }
+        std::ptr::copy_nonoverlapping(list.as_ptr(), place, list.len());
+    }
+    SUCCESS
+}
+
+/// Who is in a list: pid and memory.
+fn listed(device: Device, list: char) -> Result<Vec<(u32, u64)>, Return> {
+    let device = name(device);
+    // "ok", or the return value.
+    text(&device, "processes")?;
+    let mut processes = Vec::new();
+    // A machine with much to do, and more at every call: foreign processes come first.
+    if let Ok(crowd) = number(&device, "crowd") {
+        let more =
+            number(&device, "crowd_grows").unwrap_or(0) * script::count(format!("crowd {device} {list}"));
+        let end = FOREIGN + c_uint::try_from(crowd + more).unwrap_or(0);
+        processes.extend((FOREIGN..end).map(|pid| (pid, 1000)));
+    }
+    for (pid, words) in of_processes("held", &device) {
+        let bytes = words.first().map_or(0, |bytes| bytes.parse().unwrap_or(u64::MAX));
+        if words.get(1).map_or("c", String::as_str).contains(list) {
+            processes.push((pid, bytes));
+        }
+    }
+    Ok(processes)
+}
+
+/// Write a list with entries of a size: 16 (v1), 24 (v2 and v3), 32 (v3 of the drivers 535.43 to 535.86).
+unsafe fn put_processes(
+    device: Device,
+    list: char,
+    stride: usize,
+    count: *mut c_uint,
+    place: *mut c_void,
+) -> Return {
+    let processes = match listed(device, list) {
+        Ok(processes) => processes,
+        Err(code) => return code,
+    };
+    if place.is_null() {
+        // The probe for the size, which the documentation allows: one kind of driver crashes, another says that all is
+        // well.
+        if global("null_probe").as_deref() != Some("success") {
+            std::process::abort();
+        }
+        // SAFETY: the counter is there in any case.
+        return unsafe { put(count, Ok(c_uint::try_from(processes.len()).unwrap_or(0))) };
+    }
+    // SAFETY: nvml.h's contract; the room is checked before anything is written.
+    unsafe {
+        let room = count.read() as usize;
+        count.write(c_uint::try_from(processes.len()).unwrap_or(c_uint::MAX));
+        if processes.len() > room {
+            return INSUFFICIENT_SIZE;
+        }
+        if global("clears_buffer").is_some() {
+            std::ptr::write_bytes(place.cast::<u8>(), 0, room * stride);
+        }
+        for (index, (pid, bytes)) in processes.iter().enumerate() {
+            let entry = place.cast::<u8>().add(index * stride);
+            entry.cast::<u32>().write_unaligned(*pid);
+            entry.add(4).cast::<u32>().write_unaligned(0);
+            entry.add(8).cast::<u64>().write_unaligned(*bytes);
+            if stride >= 24 {
+                // GPU instance and compute instance: none.
+                entry.add(16).cast::<u64>().write_unaligned(u64::MAX);
+            }
+            if stride >= 32 {
+                // Protected memory: none.
+                entry.add(24).cast::<u64>().write_unaligned(0);
+            }
+        }
+    }
+    SUCCESS
+}
+
+#[cfg(not(feature = "old"))]
+fn stride() -> usize {
+    global("stride").and_then(|stride| stride.parse().ok()).unwrap_or(24)
+}
+
+macro_rules! lists {
+    ($($function:ident = $list:literal, $stride:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $function(device: Device, count: *mut c_uint, place: *mut c_void) -> Return {
+            // SAFETY: nvml.h's contract, passed on.
+            unsafe { put_processes(device, $list, $stride, count, place) }
+        }
+    )*};
+}
+
+#[cfg(not(any(feature = "old", feature = "second")))]
+lists! {
+    nvmlDeviceGetComputeRunningProcesses_v3 = 'c', stride();
+    nvmlDeviceGetGraphicsRunningProcesses_v3 = 'g', stride();
+    nvmlDeviceGetMPSComputeRunningProcesses_v3 = 'm', stride();
+}
+
+#[cfg(feature = "second")]
+lists! {
+    nvmlDeviceGetComputeRunningProcesses_v2 = 'c', stride();
+    nvmlDeviceGetGraphicsRunningProcesses_v2 = 'g', stride();
+    nvmlDeviceGetMPSComputeRunningProcesses_v2 = 'm', stride();
+}
+
+#[cfg(feature = "old")]
+lists! {
+    nvmlDeviceGetComputeRunningProcesses = 'c', 16;
+    nvmlDeviceGetGraphicsRunningProcesses = 'g', 16;
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ProcessUtilization {
+    pid: c_uint,
+    time_us: c_ulonglong,
+    sm: c_uint,
+    memory: c_uint,
+    encoder: c_uint,
+    decoder: c_uint,
+}
+
+/// Each process that says how much it computes gives one sample at each `process_time` (microseconds after the start).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
+    device: Device,
+    place: *mut ProcessUtilization,
+    count: *mut c_uint,
+    since_us: c_ulonglong,
+) -> Return {
+    let device = name(device);
+    let times = match text(&device, "process_times") {
+        Ok(times) => times,
+        Err(code) => return code,
+    };
+    let is_stale = text(&device, "stale").is_ok();
+    let times: Vec<u64> =
+        times.split_whitespace().filter_map(|at| Some(*START_US + at.parse::<u64>().ok()?)).collect();
+    let mut samples = Vec::new();
+    for (pid, words) in of_processes("held", &device) {
+        let Some(sm) = words.get(2).and_then(|sm| sm.parse().ok()) else { continue };
+        for at in times.iter().filter(|at| is_stale || **at > since_us) {
+            samples.push(ProcessUtilization { pid, time_us: *at, sm, memory: 0, encoder: 0, decoder: 0 });
+        }
+    }
+    if samples.is_empty() {
+        return NOT_FOUND;
+    }
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put_list(count, place, &samples) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetAccountingMode(device: Device, place: *mut c_uint) -> Return {
+    let device = name(device);
+    let set = std::fs::read_to_string(path(&format!("accounting.{device}"))).ok();
+    let mode = match set.and_then(|mode| mode.trim().parse().ok()) {
+        Some(mode) => Ok(mode),
+        None => number(&device, "accounting").map(|mode| c_uint::try_from(mode).unwrap_or(0)),
+    };
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, mode) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlDeviceSetAccountingMode(device: Device, mode: c_uint) -> Return {
+    let device = name(device);
+    match text(&device, "accounting_set") {
+        Ok(_) => match std::fs::write(path(&format!("accounting.{device}")), mode.to_string()) {
+            Ok(()) => SUCCESS,
+            Err(_) => NOT_SUPPORTED,
+        },
+        Err(code) => code,
+    }
+}
+
+/// The accounts that there is room for: the newest.
+fn accounts(device: &str) -> Vec<(u32, Vec<String>)> {
+    let mut accounts = of_processes("account", device);
+    accounts.sort_by_key(|(_, words)| words.get(2).and_then(|at| at.parse::<u64>().ok()));
+    let room = number(device, "accounting_room").map_or(4000, |room| room as usize);
+    accounts.split_off(accounts.len().saturating_sub(room))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetAccountingPids(
+    device: Device,
+    count: *mut c_uint,
+    place: *mut c_uint,
+) -> Return {
+    let pids: Vec<c_uint> = accounts(&name(device)).into_iter().map(|(pid, _)| pid).collect();
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put_list(count, place, &pids) }
+}
+
+#[repr(C)]
+pub struct AccountingStats {
+    gpu: c_uint,
+    memory: c_uint,
+    peak_bytes: c_ulonglong,
+    time_ms: c_ulonglong,
+    start_us: c_ulonglong,
+    is_running: c_uint,
+    reserved: [c_uint; 5],
+}
+
+/// The account of a process is closed late: `accounting_lag` readings after its end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetAccountingStats(
+    device: Device,
+    pid: c_uint,
+    place: *mut AccountingStats,
+) -> Return {
+    let device = name(device);
+    if pid == 0 {
+        return INVALID_ARGUMENT;
+    }
+    let Some((_, words)) = accounts(&device).into_iter().find(|(of, _)| *of == pid) else { return NOT_FOUND };
+    let word = |index: usize| words.get(index).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    let lag = number(&device, "accounting_lag").unwrap_or(0);
+    let is_running = script::count(format!("account {device} {pid}")) < lag;
+    let stats = AccountingStats {
+        gpu: c_uint::try_from(word(1)).unwrap_or(0),
+        memory: 0,
+        // While it runs the driver tells less than it will.
+        peak_bytes: if is_running { word(0) / 2 } else { word(0) },
+        time_ms: 1,
+        start_us: word(2),
+        is_running: c_uint::from(is_running),
+        reserved: [0; 5],
+    };
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, Ok(stats)) }
+}

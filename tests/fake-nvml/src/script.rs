@@ -1,0 +1,112 @@
+//! What the fake driver is to say. In the directory that FAKE_NVML_DIR names:
+//!
+//! - `script`: lines `KEY VALUE`, replaced as a whole by rename whenever the test likes. A key of a device is
+//!   `0.power`, that of a MIG instance `0m1.name`, and `*.power` is for all that have none of their own. A value `!15`
+//!   makes the call return 15; a key that is not there makes it return NOT_SUPPORTED.
+//! - `held/PID.DEVICE`: `BYTES [LISTS [SM]]`: what a process holds (`na`: not available), in which lists it is (`c`, `g`,
+//!   `m`), and how much it computes.
+//! - `account/PID.DEVICE`: `PEAK UTILISATION START_US`: an account of accounting mode.
+//! - `accounting.DEVICE`: the mode, once it was set.
+//! - `samples`: a byte is appended at every reading of a device's power, which is once a sample.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// NVML's NOT_SUPPORTED.
+pub const NOT_SUPPORTED: u32 = 3;
+
+/// When this process first had to do with us, microseconds since the epoch: the script's times count from here.
+pub static START_US: LazyLock<u64> = LazyLock::new(now_us);
+
+/// How often something was asked for.
+static COUNTS: LazyLock<Mutex<HashMap<String, u64>>> = LazyLock::new(Mutex::default);
+
+/// Now, microseconds since the epoch.
+pub fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A file of the script's directory.
+pub fn path(name: &str) -> PathBuf {
+    PathBuf::from(std::env::var_os("FAKE_NVML_DIR").unwrap_or_default()).join(name)
+}
+
+/// How often this was counted before, and count it.
+pub fn count(what: String) -> u64 {
+    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = counts.entry(what).or_default();
+    *count += 1;
+    *count - 1
+}
+
+/// The value of a key, without a device.
+pub fn global(key: &str) -> Option<String> {
+    let script = fs::read_to_string(path("script")).ok()?;
+    let value = |key: &str| {
+        let is_it = |line: &&str| line.split_once(' ').map_or(*line, |(name, _)| name) == key;
+        script
+            .lines()
+            .find(is_it)
+            .map(|line| line.split_once(' ').map_or("", |(_, value)| value).trim().to_owned())
+    };
+    value(key).or_else(|| value(&format!("*.{}", key.split_once('.')?.1)))
+}
+
+/// The value of a device's key, or the return value.
+pub fn text(device: &str, key: &str) -> Result<String, u32> {
+    if let Some(lost) = global(&format!("{device}.lost")).filter(|value| value != "0") {
+        return Err(lost.parse().unwrap_or(15));
+    }
+    let value = global(&format!("{device}.{key}")).ok_or(NOT_SUPPORTED)?;
+    match value.strip_prefix('!') {
+        Some(code) => Err(code.parse().unwrap_or(999)),
+        None => Ok(value),
+    }
+}
+
+/// Likewise, a number.
+pub fn number(device: &str, key: &str) -> Result<u64, u32> {
+    text(device, key)?.parse().map_err(|_| 999)
+}
+
+/// Stay in the call, if the script says so (`KEY.stall`: milliseconds, or `forever`).
+pub fn stall(key: &str) {
+    match global(&format!("{key}.stall")).as_deref() {
+        None => {}
+        Some("forever") => loop {
+            std::thread::park();
+        },
+        Some(ms) => std::thread::sleep(std::time::Duration::from_millis(ms.parse().unwrap_or(0))),
+    }
+}
+
+/// Tell that a sample was taken.
+pub fn sampled() {
+    let file = fs::OpenOptions::new().append(true).create(true).open(path("samples"));
+    if let Ok(mut file) = file {
+        let _ = file.write_all(b".");
+    }
+}
+
+/// The files of a directory that are about a device: pid, and the words in it.
+pub fn of_processes(directory: &str, device: &str) -> Vec<(u32, Vec<String>)> {
+    let Ok(entries) = fs::read_dir(path(directory)) else { return Vec::new() };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some((pid, of)) = name.split_once('.')
+            && of == device
+            && let Ok(pid) = pid.parse()
+            && let Ok(text) = fs::read_to_string(entry.path())
+        {
+            found.push((pid, text.split_whitespace().map(str::to_owned).collect()));
+        }
+    }
+    found.sort();
+    found
+}

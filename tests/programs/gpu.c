@@ -1,0 +1,101 @@
+/* A process that uses a fake GPU (tests/fake-nvml): does what its arguments say, one after another.
+ *
+ *   hold:K:WORDS    hold what the words say on GPU K ("500,cg,40": bytes, lists, utilisation)
+ *   free:K          hold nothing there any more
+ *   account:K:PEAK  leave an account of this process with the driver
+ *   samples:N       wait until N more samples of devices have begun
+ *   script:FILE     give the fake driver another script
+ *   wait:FILE       wait until there is such a file
+ *   touch:FILE      make it
+ *   host            use the pid that the /proc which is mounted has for us, not our own
+ *   keep            leave what we hold listed after our end, as some drivers do
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+static const char *directory;
+static char own_name[32];
+static int keeps;
+
+static void die(const char *what) {
+    perror(what);
+    exit(99);
+}
+
+static void path_of(char *path, size_t room, const char *kind, const char *gpu) {
+    snprintf(path, room, "%s/%s/%s.%s", directory, kind, own_name, gpu);
+}
+
+/* Written beside and renamed: the driver never sees half of it. */
+static void put(const char *path, const char *text) {
+    char part[4200];
+    snprintf(part, sizeof part, "%s/part.%s", directory, own_name);
+    FILE *file = fopen(part, "w");
+    if (!file || fputs(text, file) < 0 || fclose(file) || rename(part, path)) die(path);
+}
+
+static long samples(void) {
+    char path[4096];
+    struct stat stat_of;
+    snprintf(path, sizeof path, "%s/samples", directory);
+    return stat(path, &stat_of) ? 0 : stat_of.st_size;
+}
+
+int main(int argc, char **argv) {
+    char path[4096], text[256];
+    directory = getenv("FAKE_NVML_DIR");
+    if (!directory) die("FAKE_NVML_DIR");
+    snprintf(own_name, sizeof own_name, "%d", (int)getpid());
+    for (int i = 1; i < argc; i++) {
+        char *what = strtok(argv[i], ":"), *first = strtok(NULL, ":"), *second = strtok(NULL, "");
+        if (!strcmp(what, "hold")) {
+            for (char *comma; (comma = strchr(second, ','));) *comma = ' ';
+            path_of(path, sizeof path, "held", first);
+            put(path, second);
+        } else if (!strcmp(what, "free")) {
+            path_of(path, sizeof path, "held", first);
+            unlink(path);
+        } else if (!strcmp(what, "account")) {
+            struct timeval now;
+            gettimeofday(&now, NULL);
+            snprintf(text, sizeof text, "%s 12 %lld", second, now.tv_sec * 1000000LL + now.tv_usec);
+            path_of(path, sizeof path, "account", first);
+            put(path, text);
+        } else if (!strcmp(what, "samples")) {
+            long until = samples() + atol(first);
+            while (samples() < until) usleep(1000);
+        } else if (!strcmp(what, "script")) {
+            snprintf(path, sizeof path, "%s/script", directory);
+            if (rename(first, path)) die(first);
+        } else if (!strcmp(what, "wait")) {
+            while (access(first, F_OK)) usleep(1000);
+        } else if (!strcmp(what, "touch")) {
+            FILE *file = fopen(first, "w");
+            if (!file || fclose(file)) die(first);
+        } else if (!strcmp(what, "host")) {
+            ssize_t length = readlink("/proc/self", own_name, sizeof own_name - 1);
+            if (length < 0) die("/proc/self");
+            own_name[length] = 0;
+        } else if (!strcmp(what, "keep")) {
+            keeps = 1;
+        } else {
+            fprintf(stderr, "gpu: %s?\n", what);
+            return 98;
+        }
+    }
+    for (int gpu = 0; !keeps && gpu < 16; gpu++) {
+        snprintf(text, sizeof text, "%d", gpu);
+        path_of(path, sizeof path, "held", text);
+        unlink(path);
+        for (int part = 0; part < 4; part++) {
+            snprintf(text, sizeof text, "%dm%d", gpu, part);
+            path_of(path, sizeof path, "held", text);
+            unlink(path);
+        }
+    }
+    return 0;
+}
