@@ -642,17 +642,15 @@ fn gpu_memory_of_amd_is_read_from_the_kernel_s_files() {
     let root = amd_root();
     let at = root.path().to_str().unwrap();
     let info = "drm-driver:\\tamdgpu\\ndrm-client-id:\\t7\\ndrm-pdev:\\t0000:03:00.0\\ndrm-memory-vram:\\t1024 KiB\\n";
-    // A named pipe in the file's place: writing it ends when the collector has read it. The second reading follows
-    // after the first was handed on, and the third is one that the collector waits for in vain.
-    let of_fdinfo = format!("mkdir -p {at}/proc/$$/fdinfo; mkfifo {at}/proc/$$/fdinfo/5");
-    let write = format!("printf '{info}' >{at}/proc/$$/fdinfo/5");
+    // A named pipe in the file's place: writing it ends when the collector reads it. A second one can only be read by
+    // a later reading, and then the first was handed on; a third is what the collector waits for in vain.
+    let fdinfo = format!("{at}/proc/$$/fdinfo");
+    let write = format!("rm -f {fdinfo}/5; mkfifo {fdinfo}/5; printf '{info}' >{fdinfo}/5");
+    let of_fdinfo = format!("mkdir -p {fdinfo}; {write}; {write}; rm {fdinfo}/5; mkfifo {fdinfo}/5");
     let of_kfd = format!(
         "mkdir -p {at}/sys/class/kfd/kfd/proc/$$; echo 5000000 >{at}/sys/class/kfd/kfd/proc/$$/vram_41000"
     );
-    for (script, bytes) in [
-        (format!("{of_fdinfo}; {write}; {write}"), 1 << 20),
-        (format!("{of_kfd}; {of_fdinfo}; {write}; {write}"), 5_000_000),
-    ] {
+    for (script, bytes) in [(of_fdinfo.clone(), 1 << 20), (format!("{of_kfd}; {of_fdinfo}"), 5_000_000)] {
         let run = tracked(["sh", "-c", &script]).options(&["--st", "0.02", "--gpu-root", at]).run();
         let report = run.assert_clean(0);
         assert_eq!(report.gpu_ram(), [Some(bytes), Some(0), Some(bytes)], "{script}");
