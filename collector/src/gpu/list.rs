@@ -68,6 +68,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
                 name: worker.name.to_owned(),
                 reason: format!("driver not initialised within {} s", patience.as_secs()),
             }),
+            Phase::Failed(Missing::NoDevice) => {}
             Phase::Failed(missing) => {
                 listing.drivers.push(Driver { name: worker.name.to_owned(), reason: missing.to_string() });
             }

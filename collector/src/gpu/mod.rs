@@ -43,6 +43,9 @@ pub enum Missing {
     /// The kernel module is not loaded.
     #[error("no driver")]
     NoDriver,
+    /// There is a driver's room, and no device in it: none is missing.
+    #[error("no GPU")]
+    NoDevice,
     /// The driver's library is not there or can't be loaded.
     #[error("the driver's library could not be loaded: {0}")]
     NoLibrary(String),

@@ -90,6 +90,9 @@ impl GpuRoom {
         if self.workers.is_empty() {
             return;
         }
+        // One without a device is not worth a look at who lives.
+        self.workers.retain(|worker| worker.phase() != Phase::Failed(Missing::NoDevice));
+        account.is_on = !self.workers.is_empty();
         account.roster.update(tree);
         let known = std::mem::take(&mut self.waiting);
         self.take_in(account, &known);
@@ -135,6 +138,7 @@ impl GpuRoom {
         for worker in &self.workers {
             match worker.phase() {
                 Phase::Starting => account.usage.failed.push((worker.name.to_owned(), Missing::NotYet)),
+                Phase::Failed(Missing::NoDevice) => {}
                 Phase::Failed(missing) => account.usage.failed.push((worker.name.to_owned(), missing)),
                 Phase::Ready | Phase::Done => {}
             }

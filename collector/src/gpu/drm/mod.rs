@@ -48,9 +48,9 @@ impl Drm {
     /// Look for devices below the root.
     ///
     /// # Errors
-    /// Never today; there are none is no error.
+    /// [`Missing::NoDevice`] if there are none of drivers that we know: a virtual machine's screen is none.
     pub fn start(config: &GpuConfig) -> Reading<Self> {
-        Ok(Self {
+        let mut drm = Self {
             config: config.clone(),
             proc_root: config.path("/proc"),
             cards: Vec::new(),
@@ -59,7 +59,8 @@ impl Drm {
             owners: HashMap::new(),
             before: HashMap::new(),
             before_ns: None,
-        })
+        };
+        if drm.devices().is_empty() { Err(Missing::NoDevice) } else { Ok(drm) }
     }
 
     fn sample_at(&mut self, now_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {

@@ -84,6 +84,14 @@ fn an_amd_device_with_its_figures_and_reasons() {
 }
 
 #[test]
+fn a_screen_is_no_gpu() {
+    let root = tempfile::tempdir().unwrap();
+    put(root.path(), "sys/class/drm/card0/device/uevent", "DRIVER=virtio-pci\nPCI_SLOT_NAME=0000:00:01.0\n");
+    let config = GpuConfig { root: root.path().to_owned(), ..GpuConfig::default() };
+    assert_eq!(Drm::start(&config).map(|_| ()), Err(Missing::NoDevice));
+}
+
+#[test]
 fn a_client_counts_once_for_the_process_that_had_it_first() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
