@@ -56,7 +56,8 @@ pub fn ask(config: &GpuConfig) -> io::Result<Listing> {
     }
     // It has said all that it has to say.
     let _ = child.kill();
-    child.wait()?;
+    // Where SIGCHLD is ignored the kernel has reaped it.
+    let _ = child.wait();
     Ok(serde_json::from_str(&line)?)
 }
 

@@ -1,9 +1,10 @@
 //! GPUs: what the report says of a driver whose every answer is known.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::resilience::collector;
 use crate::support::gpu::FakeGpus;
-use crate::support::{installed, is_root, skip, tracked};
+use crate::support::{installed, is_root, kill, skip, tracked, wait_until};
 
 const GPU0: &str = "GPU-fake-0";
 const GPU1: &str = "GPU-fake-1";
@@ -482,6 +483,26 @@ fn gpu_call_that_stalls_or_never_returns_holds_nobody() {
 }
 
 #[test]
+fn gpu_figures_survive_a_killed_collector() {
+    let gpus = FakeGpus::new(1, "0.energy 1000000");
+    let more = gpus.script("more", "0.energy 1500000");
+    let [ready, go] = ["ready", "go"].map(|name| gpus.path(name));
+    let (touch, wait, more) = (format!("touch:{ready}"), format!("wait:{go}"), format!("script:{more}"));
+    let words = ["hold:0:700,c", "samples:40", &touch, &wait, "hold:0:100,c", &more, "samples:10"];
+    let running = gpus.tracked(gpus.words(&words)).start();
+    wait_until("the first part", || Path::new(&ready).exists());
+    let first = collector(running.mark(), running.pid()).expect("a collector runs");
+    kill(first, libc::SIGKILL);
+    let (mark, launcher) = (running.mark().to_owned(), running.pid());
+    wait_until("another collector", || collector(&mark, launcher).is_some_and(|pid| pid != first));
+    std::fs::write(&go, "").unwrap();
+    let run = running.wait();
+    assert_eq!(run.status.code(), Some(0));
+    assert_eq!(run.report().gpu_ram(), [Some(700), Some(0), Some(700)]);
+    assert_eq!(run.report().gpu(GPU0).f64("power.energy_j"), 500.0);
+}
+
+#[test]
 fn gpus_that_come_and_go_are_followed() {
     let gpus = FakeGpus::new(1, "count 1");
     let two = gpus.script("two", "count 2");
@@ -499,7 +520,7 @@ fn gpus_that_come_and_go_are_followed() {
     let running = gpus.tracked(gpus.words(&words)).start();
     gpus.wait_sampled();
     // Two devices give two readings a sample: many are enough for the second to have been found.
-    crate::support::wait_until("the second GPU", || {
+    wait_until("the second GPU", || {
         std::fs::metadata(gpus.path("samples")).is_ok_and(|file| file.len() > 120)
     });
     std::fs::write(&wait, "").unwrap();
@@ -602,7 +623,7 @@ fn gpus_are_listed_with_what_they_can_tell() {
 
 #[test]
 fn gpu_sections_are_zero_without_a_gpu() {
-    if std::path::Path::new("/dev/nvidiactl").exists() || std::path::Path::new("/dev/kfd").exists() {
+    if Path::new("/dev/nvidiactl").exists() || Path::new("/dev/kfd").exists() {
         skip!("this machine has a GPU");
     }
     let root = tempfile::tempdir().unwrap();

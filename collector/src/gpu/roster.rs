@@ -21,8 +21,8 @@ const KEPT: usize = 16_384;
 pub struct Person {
     /// Its name in this run, never used twice.
     pub id: u64,
-    /// Its pid as we see it.
-    pub pid: u32,
+    /// Its pid as we see it; `None`: it is in another pid namespace, and /proc has not told yet.
+    pub pid: Option<u32>,
     /// Its pid as itself sees it.
     pub own_pid: u32,
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -77,10 +77,9 @@ impl Roster {
             person.end_ns = tree.get(ProcessId(person.id)).and_then(|process| process.end_ns);
         }
         for process in tree.alive().iter().filter_map(|id| tree.get(*id)) {
-            let Some(pid) = process.host_pid else { continue };
             self.put(Person {
                 id: process.id.0,
-                pid,
+                pid: process.host_pid,
                 own_pid: process.key.pid,
                 start_ns: process.start_ns,
                 end_ns: process.end_ns,
@@ -93,11 +92,10 @@ impl Roster {
     /// Take in who ended.
     pub fn settled(&mut self, process: &Settled) {
         let id = process.id.0;
-        let own_pid = self.people.get(&id).map_or(process.pid, |person| person.own_pid);
         self.put(Person {
             id,
-            pid: process.pid,
-            own_pid,
+            pid: process.host_pid,
+            own_pid: process.own_pid,
             start_ns: process.start_ns,
             end_ns: Some(process.start_ns.saturating_add(process.wall_ns)),
             is_main: process.is_main,
@@ -109,12 +107,16 @@ impl Roster {
     /// Put in one.
     pub fn put(&mut self, person: Person) {
         let (id, pid, own_pid) = (person.id, person.pid, person.own_pid);
-        if self.people.insert(id, person).is_none() {
-            self.by_pid.entry(pid).or_default().push(id);
-            if own_pid != pid {
+        if self.people.get(&id).is_none_or(|known| known.pid != pid) {
+            self.remove(id);
+            if let Some(pid) = pid {
+                self.by_pid.entry(pid).or_default().push(id);
+            }
+            if pid != Some(own_pid) {
                 self.by_own_pid.entry(own_pid).or_default().push(id);
             }
         }
+        self.people.insert(id, person);
     }
 
     /// Forget those that ended long ago; gives them back.
@@ -136,8 +138,10 @@ impl Roster {
 
     fn remove(&mut self, id: u64) -> Option<Person> {
         let person = self.people.remove(&id)?;
-        for (index, pid) in [(&mut self.by_pid, person.pid), (&mut self.by_own_pid, person.own_pid)] {
-            if let Some(ids) = index.get_mut(&pid) {
+        for (index, pid) in [(&mut self.by_pid, person.pid), (&mut self.by_own_pid, Some(person.own_pid))] {
+            if let Some(pid) = pid
+                && let Some(ids) = index.get_mut(&pid)
+            {
                 ids.retain(|other| *other != id);
                 if ids.is_empty() {
                     index.remove(&pid);
@@ -199,7 +203,7 @@ pub(crate) mod tests {
 
     pub fn person(id: u64, pid: u32, start_ns: u64, end_ns: Option<u64>) -> Person {
         let command = format!("program{id}").into();
-        Person { id, pid, own_pid: pid, start_ns, end_ns, is_main: id == 1, command }
+        Person { id, pid: Some(pid), own_pid: pid, start_ns, end_ns, is_main: id == 1, command }
     }
 
     const S: u64 = 1_000_000_000;
@@ -221,9 +225,13 @@ pub(crate) mod tests {
     fn a_pid_of_another_namespace_is_taken_only_if_it_can_be_nobody_else() {
         let mut roster = Roster::default();
         roster.put(Person { own_pid: 5, ..person(1, 900, S, None) });
-        assert_eq!(roster.find(5, S, S, |_| false).map(|p| p.pid), Some(900));
+        assert_eq!(roster.find(5, S, S, |_| false).map(|p| p.pid), Some(Some(900)));
         assert_eq!(roster.find(5, S, S, |_| true), None);
+        // Its outer pid is learnt later.
+        roster.put(Person { own_pid: 5, pid: None, ..person(2, 901, S, None) });
+        assert_eq!(roster.find(901, S, S, |_| false), None);
         roster.put(Person { own_pid: 5, ..person(2, 901, S, None) });
+        assert_eq!(roster.find(901, S, S, |_| false).map(|p| p.id), Some(2));
         assert_eq!(roster.find(5, S, S, |_| false), None, "two namespaces, each with a pid 5");
     }
 

@@ -27,6 +27,10 @@ pub struct Settled {
     pub id: ProcessId,
     /// When it began, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
+    /// Its pid as the launcher sees it, where that is known.
+    pub host_pid: Option<u32>,
+    /// Its pid as itself saw it.
+    pub own_pid: u32,
     /// Its pid as the launcher sees it, else as itself saw it.
     pub pid: u32,
     /// Its parent's pid.
@@ -194,6 +198,8 @@ impl Tree {
         self.settled.push(Settled {
             id: process.id,
             start_ns: process.start_ns,
+            host_pid: process.host_pid,
+            own_pid: process.key.pid,
             pid: process.host_pid.unwrap_or(process.key.pid),
             parent_pid: self.parent_pid(&process),
             is_main: process.is_main,

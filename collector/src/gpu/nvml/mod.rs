@@ -269,3 +269,19 @@ impl Memory {
         self.is_told.then_some(grown)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_grows_is_told_once() {
+        let mut memory = Memory::default();
+        let mut looks = |n: u64| (0..n).filter_map(|_| memory.look()).collect::<Vec<_>>();
+        assert_eq!(looks(2 * LOOK_AT_MEMORY), [0; 0]);
+        let held = vec![1u8; MAY_GROW as usize + (64 << 20)];
+        let told = looks(LOOK_AT_MEMORY);
+        assert!(matches!(told.as_slice(), [grown] if *grown > MAY_GROW), "{told:?}");
+        assert_eq!(looks(2 * LOOK_AT_MEMORY), [0; 0], "{}", held.len());
+    }
+}

@@ -269,7 +269,7 @@ impl GpuUsage {
             return None;
         }
         let process = self.processes.entry(person.id).or_insert_with(|| ProcessGpu {
-            pid: person.pid,
+            pid: person.pid.unwrap_or(person.own_pid),
             driver_pid,
             command: person.command.clone(),
             is_main: person.is_main,
@@ -278,6 +278,7 @@ impl GpuUsage {
             now: BTreeMap::new(),
         });
         process.command = person.command.clone();
+        process.pid = person.pid.unwrap_or(process.pid);
         Some(process)
     }
 
@@ -353,6 +354,7 @@ impl GpuUsage {
     pub fn ended(&mut self, person: &Person) {
         if let Some(process) = self.processes.get_mut(&person.id) {
             process.command = person.command.clone();
+            process.pid = person.pid.unwrap_or(process.pid);
             process.now.clear();
         }
         let end = person.end_ns.unwrap_or(u64::MAX);
