@@ -64,7 +64,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
     for worker in &workers {
         worker.wait_sampled(deadline);
         match worker.phase() {
-            Phase::Starting => listing.drivers.push(Driver {
+            Phase::Starting | Phase::Reading => listing.drivers.push(Driver {
                 name: worker.name.to_owned(),
                 reason: format!("driver not initialised within {} s", patience.as_secs()),
             }),

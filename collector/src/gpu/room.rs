@@ -130,14 +130,18 @@ impl GpuRoom {
         for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
             worker.wait_done(deadline);
         }
+        // Asked before its readings are taken: one that is ready now has given what it had.
+        let phases: Vec<Phase> = self.workers.iter().map(Worker::phase).collect();
         batches.extend(self.workers.iter().flat_map(|worker| worker.exchange(&[])));
         self.take_in(account, &batches);
         for person in account.roster.people() {
             account.usage.ended(person);
         }
-        for worker in &self.workers {
-            match worker.phase() {
-                Phase::Starting => account.usage.failed.push((worker.name.to_owned(), Missing::NotYet)),
+        for (worker, phase) in self.workers.iter().zip(phases) {
+            match phase {
+                Phase::Starting | Phase::Reading => {
+                    account.usage.failed.push((worker.name.to_owned(), Missing::NotYet))
+                }
                 Phase::Failed(Missing::NoDevice) => {}
                 Phase::Failed(missing) => account.usage.failed.push((worker.name.to_owned(), missing)),
                 Phase::Ready | Phase::Done => {}
@@ -150,8 +154,10 @@ impl GpuRoom {
     pub fn put_back(&self) {
         if self.config.accounting {
             let deadline = Instant::now() + PUT_BACK;
-            for worker in self.workers.iter().filter(|worker| worker.phase() == Phase::Ready) {
-                worker.wait_done(deadline);
+            for worker in &self.workers {
+                if matches!(worker.phase(), Phase::Reading | Phase::Ready) {
+                    worker.wait_done(deadline);
+                }
             }
         }
     }

@@ -39,6 +39,8 @@ pub struct Batch {
 pub enum Phase {
     /// It loads and initialises the driver's library.
     Starting,
+    /// The driver is there, and it takes its first sample.
+    Reading,
     /// It samples.
     Ready,
     /// There is no driver to be had.
@@ -160,6 +162,14 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
             return;
         }
     };
+    {
+        let mut state = shared.lock();
+        // Nothing was changed in the driver yet, and there is nobody left to see it put back.
+        if state.is_last {
+            return;
+        }
+        state.phase = Phase::Reading;
+    }
     let mut rounds = Rounds { config, all: Vec::new(), wanted: Vec::new(), looked: None };
     let interval = Duration::from_nanos(config.interval_ns).max(SHORTEST_INTERVAL);
     loop {

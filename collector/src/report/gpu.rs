@@ -223,7 +223,8 @@ pub fn warnings(usage: &GpuUsage, start_ns: u64) -> Vec<String> {
             ));
         }
         for (xid, count) in &of.xids {
-            warnings.push(format!("{id} reported XID error {xid} ({count} times)."));
+            let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+            warnings.push(format!("{id} reported XID error {xid} ({times})."));
         }
         if of.counters.get(&Figure::EccUncorrected).is_some_and(|counter| counter.total > 0.0) {
             warnings.push(format!("{id} had uncorrected memory errors (ECC)."));
@@ -235,9 +236,10 @@ pub fn warnings(usage: &GpuUsage, start_ns: u64) -> Vec<String> {
     let has_gap = whole(usage).any(|device| !device.knows(Figure::Accounting));
     if usage.unsampled > 0 && has_gap {
         warnings.push(format!(
-            "GPU processes shorter than the sampling interval may be missing: {} processes lived between two looks at \
-             the GPUs (--gpu-accounting, or a smaller --st).",
-            usage.unsampled
+            "GPU processes shorter than the sampling interval may be missing: {} {} lived between two looks at the GPUs \
+             (--gpu-accounting, or a smaller --st).",
+            usage.unsampled,
+            if usage.unsampled == 1 { "process" } else { "processes" }
         ));
     }
     warnings
