@@ -230,13 +230,16 @@ fn gpu_without_new_samples_was_idle_and_without_any_falls_back_to_the_rate() {
 
 #[test]
 fn gpu_short_processes_are_found_in_the_driver_s_account() {
-    let lag = "0.accounting 1\n0.accounting_lag 2";
-    for (changes, wraps) in [(lag, false), ("0.accounting 1\n0.accounting_room 1", true)] {
-        let gpus = FakeGpus::new(1, changes);
+    for (changes, wraps) in
+        [("0.accounting_lag 2", false), ("0.accounting_room 4000", false), ("0.accounting_room 1", true)]
+    {
+        // The accounts are hidden until both are there, so that no sample can read the one that is dropped.
+        let gpus = FakeGpus::new(1, "0.accounting 1\n0.accounting_room 0");
+        let shown = gpus.script("shown", &format!("0.accounting 1\n{changes}"));
         // No sample can be in a process that never waits for one; its account stays.
         let first = gpus.line(&["account:0:5000000"]);
         let second = gpus.line(&["account:0:3000000"]);
-        let last = gpus.line(&["sampled", "sampled", "sampled"]);
+        let last = gpus.line(&[&format!("script:{shown}"), "sampled", "sampled", "sampled"]);
         let run = gpus.tracked(["sh", "-c", &format!("{first}; {second}; {last}")]).run();
         let report = run.assert_clean(0);
         let most = if wraps { 3_000_000 } else { 5_000_000 };
