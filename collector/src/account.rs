@@ -66,11 +66,11 @@ impl Damage {
 impl Account {
     /// Of a run that starts now.
     #[must_use]
-    pub fn new(frame: Frame, cpu: CpuUsage) -> Self {
+    pub fn new(frame: Frame, cpu: CpuUsage, most_heaviest: usize) -> Self {
         let start_ns = frame.session_monotonic_ns;
         Self {
             tree: Tree::new(frame),
-            totals: Totals::default(),
+            totals: Totals::new(most_heaviest),
             ram: RamUsage::default(),
             cpu,
             gpu: GpuAccount::default(),

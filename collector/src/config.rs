@@ -44,6 +44,8 @@ pub struct Config {
     pub interval_ns: u64,
     /// `--n-expected-cores`.
     pub expected_cores: Option<u32>,
+    /// `--heaviest`: most single processes in the report, by CPU time and by peak RSS each.
+    pub most_heaviest: usize,
     /// Layers in use.
     pub layers: Layers,
     /// Why there is no process connector, where there is none.

@@ -200,7 +200,8 @@ impl Session {
                 page: rustix::param::page_size() as u64,
                 tick_us: 1_000_000 / ticks_per_second.max(1),
             };
-            Account::new(frame, CpuUsage::new(config.interval_ns, facts.host.cores, start_ns))
+            let cpu = CpuUsage::new(config.interval_ns, facts.host.cores, start_ns);
+            Account::new(frame, cpu, config.most_heaviest)
         };
         let now_ns = clock::monotonic_ns();
         let (keeper, mut account) = Keeper::resume(state, &segment, config.restarts > 0, now_ns, new);

@@ -59,6 +59,8 @@ pub struct Options {
     pub wait_all: bool,
     /// A cgroup for the command.
     pub cgroup: bool,
+    /// Most single processes in the report.
+    pub most_heaviest: usize,
     /// Put the shim back into environments that lack it.
     pub env_repair: bool,
     /// Discovery layers that may be used.
@@ -125,6 +127,7 @@ fn parse_at(args: impl Iterator<Item = OsString>, place: &Place) -> Result<Reque
         disable_logs: args.disable_logs || config.disable_logs,
         wait_all: args.wait_all,
         cgroup: args.cgroup,
+        most_heaviest: args.heaviest,
         env_repair: !args.no_env_repair,
         layers: Layer::set(&args.layers),
     })))

@@ -127,6 +127,7 @@ impl Session {
             started_realtime_ns: new.realtime_ns,
             interval_ns,
             expected_cores: options.expected_cores,
+            most_heaviest: options.most_heaviest,
             layers: options.layers,
             connector_absent,
             cgroup,

@@ -78,10 +78,11 @@ fn an_unprivileged_user_is_told_the_same() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let path = directory.path().join("report");
+    let cache = directory.path().to_owned();
     let run = tracked([&runs, "10", &runs, "0", "x"])
         .only_options(&["-f", "json", "-o", path.to_str().unwrap()])
         .through(&user)
-        .with(|command| command.env_remove("XDG_CACHE_HOME").env_remove("HOME"))
+        .with(move |command| command.env("XDG_CACHE_HOME", cache))
         .run();
     assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
     let report =

@@ -1,7 +1,7 @@
 //! Sums over settled processes: totals, by command, the heaviest, and where the figures come from.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use gpu_track_abi::record::Usage;
@@ -15,8 +15,6 @@ use crate::tree::{FoundBy, ProcessId, Quality, Settled, plus};
 const COMMANDS: usize = 10_000;
 /// Name of the rest.
 const OTHER: &str = "(other)";
-/// Most single processes of each kind (CPU time, peak RSS).
-const HEAVIEST: usize = 10;
 /// Most survivors that are listed.
 const RUNNING: usize = 100;
 /// Most static executables that are listed.
@@ -25,6 +23,7 @@ const STATIC: usize = 100;
 /// What the processes used in all.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Totals {
+    most_heaviest: usize,
     /// Sum over all processes' own.
     pub own: Usage,
     /// The first process's own.
@@ -58,6 +57,12 @@ struct Command {
 }
 
 impl Totals {
+    /// Of nobody yet; of single processes it will list so many of each kind (CPU time, peak RSS, GPU memory).
+    #[must_use]
+    pub fn new(most_heaviest: usize) -> Self {
+        Self { most_heaviest, ..Self::default() }
+    }
+
     /// Take in a settled process.
     pub fn add(&mut self, process: &Settled) {
         self.own = plus(&self.own, &process.own);
@@ -125,16 +130,16 @@ impl Totals {
     }
 
     fn add_heaviest(&mut self, process: &Settled) {
-        insert(&mut self.by_peak, process, by_peak);
-        insert(&mut self.by_cpu, process, by_cpu);
+        insert(&mut self.by_peak, process, by_peak, self.most_heaviest);
+        insert(&mut self.by_cpu, process, by_cpu, self.most_heaviest);
     }
 
     /// Keep a process that used GPUs, by the GPU memory that it is known to have held, bytes: it may be light otherwise.
     pub fn add_on_gpus(&mut self, process: &Settled, peak: u64) {
         let at = self.on_gpus.partition_point(|(other, _)| *other >= peak);
-        if at < HEAVIEST {
+        if at < self.most_heaviest {
             self.on_gpus.insert(at, (peak, process.clone()));
-            self.on_gpus.truncate(HEAVIEST);
+            self.on_gpus.truncate(self.most_heaviest);
         }
     }
 
@@ -165,9 +170,10 @@ impl Totals {
     #[must_use]
     pub fn heaviest(&self) -> Vec<(ProcessId, ProcessUsage)> {
         let mut list: Vec<(ProcessId, ProcessUsage)> = Vec::new();
+        let mut listed = HashSet::new();
         let on_gpus = self.on_gpus.iter().map(|(_, process)| process);
         for process in self.by_cpu.iter().chain(&self.by_peak).chain(on_gpus) {
-            if !list.iter().any(|(id, _)| *id == process.id) {
+            if listed.insert(process.id) {
                 list.push((process.id, usage_of(process)));
             }
         }
@@ -205,14 +211,14 @@ fn by_peak(process: &Settled) -> f64 {
     process.peak.unwrap_or(0) as f64
 }
 
-fn insert(list: &mut Vec<Settled>, process: &Settled, key: fn(&Settled) -> f64) {
+fn insert(list: &mut Vec<Settled>, process: &Settled, key: fn(&Settled) -> f64, most: usize) {
     let value = key(process);
-    if list.len() >= HEAVIEST && list.last().is_some_and(|last| value <= key(last)) {
+    if list.len() >= most && list.last().is_some_and(|last| value <= key(last)) {
         return;
     }
     let at = list.partition_point(|other| Reverse(ordered(key(other))) <= Reverse(ordered(value)));
     list.insert(at, process.clone());
-    list.truncate(HEAVIEST);
+    list.truncate(most);
 }
 
 /// Order for values that are never negative or NaN.

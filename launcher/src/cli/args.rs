@@ -80,6 +80,10 @@ pub struct Args {
           value_parser = one_of(&TimeUnit::ALL, TimeUnit::name))]
     pub time_unit: Option<TimeUnit>,
 
+    /// List the N heaviest processes singly, by CPU time and by peak RSS
+    #[arg(long, value_name = "N", help_heading = "Report", default_value_t = 10)]
+    pub heaviest: usize,
+
     /// Time between two samples, at least 0.001 [default: 0.1]
     #[arg(long = "st", visible_alias = "sleep-time", value_name = "SECONDS", help_heading = "Tracking",
           allow_negative_numbers = true, value_parser = seconds)]

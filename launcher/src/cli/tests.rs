@@ -70,6 +70,7 @@ fn a_bare_command_has_the_defaults() {
         disable_logs: false,
         wait_all: false,
         cgroup: false,
+        most_heaviest: 10,
         env_repair: true,
         layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: true },
     };
@@ -94,10 +95,20 @@ fn options_before_the_command_are_ours() {
         disable_logs: true,
         wait_all: true,
         cgroup: true,
+        most_heaviest: 3,
         env_repair: false,
         layers: Layers { preload: false, wait: false, subreaper: true, scan: true, connector: false },
     };
-    let flags = ["--disable-logs", "--wait-all", "--cgroup", "--no-env-repair", "--layers", "scan,subreaper"];
+    let flags = [
+        "--disable-logs",
+        "--wait-all",
+        "--cgroup",
+        "--heaviest",
+        "3",
+        "--no-env-repair",
+        "--layers",
+        "scan,subreaper",
+    ];
     let command = ["./app", "-f", "text"];
     let short = [
         "-o",
@@ -200,6 +211,7 @@ fn help_man_and_completions_know_every_option() {
         "tconfig",
         "wait-all",
         "cgroup",
+        "heaviest",
         "no-env-repair",
         "layers",
         "version",
