@@ -25,4 +25,5 @@ mod signals;
 mod streams;
 mod support;
 mod terminal;
+mod trees;
 mod users;

@@ -78,13 +78,16 @@ impl Tree {
         for id in self.alive.clone() {
             let Some(process) = self.processes.get(&id) else { continue };
             // A silent child that its parent waited for ended before that did, whenever the next sample would see it.
-            let is_orphan = !process.spoke && self.is_reaped(process.parent);
-            let dead_ns = process.seen_dead_ns.or_else(|| {
-                let is_gone = is_orphan && process.host_pid.is_some_and(&mut is_gone);
-                is_gone.then_some(self.end_of(process.parent).unwrap_or(complete_ns).min(complete_ns))
-            });
-            if let Some(dead_ns) = dead_ns.filter(|dead_ns| *dead_ns <= complete_ns) {
-                self.end(id, dead_ns);
+            let is_orphan = !process.spoke && !process.is_watched && self.is_reaped(process.parent);
+            let seen_ns = process
+                .seen_dead_ns
+                .or_else(|| (is_orphan && process.host_pid.is_some_and(&mut is_gone)).then_some(now_ns));
+            let Some(dead_ns) = seen_ns else { continue };
+            let before_ns = if is_orphan { self.end_of(process.parent) } else { None };
+            if dead_ns <= complete_ns {
+                self.end(id, before_ns.unwrap_or(dead_ns).min(dead_ns));
+            } else if let Some(process) = self.processes.get_mut(&id) {
+                process.seen_dead_ns = seen_ns;
             }
         }
         let mut unreaped = Vec::new();

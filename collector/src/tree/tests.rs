@@ -666,6 +666,18 @@ fn a_child_of_a_silent_process_in_a_pid_namespace_is_the_one_that_the_kernel_tol
 }
 
 #[test]
+fn an_orphan_that_is_gone_may_have_left_a_last_word() {
+    // 102 speaks for the first time when it ends; it is gone from /proc before that word is read.
+    let mut run = Run::new();
+    run.scan(102, MAIN).exit(MAIN, 1, 0).reaped(LAUNCHER, MAIN, 1).later(500);
+    let (now_ns, complete_ns) = (run.now_ns + MS, run.now_ns - MS);
+    run.tree.settle(now_ns, complete_ns, |pid| pid == 102);
+    run.exit(102, 5, 0).reaped(LAUNCHER, 102, 6);
+    assert_eq!(run.tree.born(), 2);
+    assert_eq!(total_us(&run.end()), 7);
+}
+
+#[test]
 fn a_fork_child_that_never_execs_had_at_least_what_it_had_at_its_fork() {
     let mut run = Run::new();
     run.made(102, MAIN).fork(102, MAIN, 7 * MIB_KIB).over(102, 9);
