@@ -107,9 +107,9 @@ impl Account {
     }
 
     /// Settle those of whom nothing more can be learnt; all records that were written before `complete_ns` are taken
-    /// in.
-    pub fn settle(&mut self, now_ns: u64, complete_ns: u64) {
-        self.tree.settle(now_ns, complete_ns, pidfd::is_gone);
+    /// in. With `asks` all that ended are looked for in /proc, which takes a system call each.
+    pub fn settle(&mut self, now_ns: u64, complete_ns: u64, asks: bool) {
+        self.tree.settle(now_ns, complete_ns, asks, pidfd::is_gone);
         self.count_settled();
     }
 

@@ -115,6 +115,9 @@ fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
+/// What the names of the runs' groups start with; the launcher's pid follows.
+const PREFIX: &str = "gpu-track.";
+
 /// A v2 group for one run, below our own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunCgroup {
@@ -128,9 +131,15 @@ impl RunCgroup {
     ///
     /// # Errors
     /// Why it can't be had.
-    pub fn create(root: &ProcRoot, name: &str) -> Result<Self, String> {
+    pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<Self, String> {
         let place = Places::own(root).v2.ok_or("no cgroup v2 is mounted")?;
-        let dir = place.dir.join(name);
+        // Those of runs that were killed as a whole: a group that is in use can't be removed.
+        for left in siblings(&place.dir) {
+            if !root.path(left.1, "stat").exists() {
+                let _ = std::fs::remove_dir(left.0);
+            }
+        }
+        let dir = place.dir.join(format!("{PREFIX}{launcher}.{random:08x}"));
         std::fs::create_dir(&dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
         let mut switched_on = Vec::new();
         for controller in ["memory", "io"] {
@@ -197,15 +206,32 @@ impl RunCgroup {
     /// Take it away. Those who live on go back to where they would be without it.
     pub fn remove(&self) {
         let Some(above) = self.dir.parent() else { return };
-        for pid in read(&self.dir.join("cgroup.procs")).unwrap_or_default().lines() {
-            // Gone, or not to be moved: then the group stays.
-            let _ = std::fs::write(above.join("cgroup.procs"), pid);
+        // Those that are moved may fork meanwhile.
+        for _ in 0..10 {
+            for pid in read(&self.dir.join("cgroup.procs")).unwrap_or_default().lines() {
+                // Gone, or not to be moved: then the group stays.
+                let _ = std::fs::write(above.join("cgroup.procs"), pid);
+            }
+            if std::fs::remove_dir(&self.dir).is_ok() {
+                break;
+            }
         }
-        let _ = std::fs::remove_dir(&self.dir);
-        for controller in &self.switched_on {
-            let _ = std::fs::write(above.join("cgroup.subtree_control"), format!("-{controller}"));
+        // Another run may count on it.
+        if siblings(above).next().is_none() {
+            for controller in &self.switched_on {
+                let _ = std::fs::write(above.join("cgroup.subtree_control"), format!("-{controller}"));
+            }
         }
     }
+}
+
+/// Groups of runs below this one, and the pids of their launchers.
+fn siblings(above: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
+    std::fs::read_dir(above).into_iter().flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let (pid, _) = name.strip_prefix(PREFIX)?.split_once('.')?;
+        Some((entry.path(), pid.parse().ok()?))
+    })
 }
 
 #[cfg(test)]
@@ -257,7 +283,7 @@ mod tests {
         assert_eq!((places.memory_limit(), places.cpu_limit()), (Limit::Unlimited, Limit::Unlimited));
         put(&dir, "memory/memory.limit_in_bytes", "7000\n");
         assert_eq!(places.memory_limit(), Limit::Known(7000));
-        assert_eq!(RunCgroup::create(&root, "x"), Err("no cgroup v2 is mounted".into()));
+        assert_eq!(RunCgroup::create(&root, 1, 1), Err("no cgroup v2 is mounted".into()));
     }
 
     #[test]
@@ -270,17 +296,25 @@ mod tests {
     fn a_groups_figures_are_the_kernels() {
         let (dir, root) = tree("0::/\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
         put(&dir, "fs/cgroup.controllers", "cpu\n");
-        let run = RunCgroup::create(&root, "run").unwrap();
-        put(&dir, "fs/run/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
+        let run = RunCgroup::create(&root, 7, 1).unwrap();
+        put(&dir, "fs/gpu-track.7.00000001/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
         assert!(run.figures().cpu_usage_s.is_none() && run.figures().reason.is_some());
-        put(&dir, "fs/run/cpu.stat", "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n");
-        put(&dir, "fs/run/io.stat", "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=1 wbytes=2\n");
+        put(
+            &dir,
+            "fs/gpu-track.7.00000001/cpu.stat",
+            "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n",
+        );
+        put(
+            &dir,
+            "fs/gpu-track.7.00000001/io.stat",
+            "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=1 wbytes=2\n",
+        );
         let figures = run.figures();
         assert_eq!((figures.cpu_usage_s, figures.cpu_user_s), (Some(1.5), Some(1.0)));
         assert_eq!((figures.io_read_bytes, figures.io_write_bytes), (Some(11), Some(22)));
         assert_eq!(figures.memory_peak_bytes, None);
         assert!(figures.reason.unwrap().contains("memory controller"));
-        put(&dir, "fs/run/memory.peak", "4096\n");
+        put(&dir, "fs/gpu-track.7.00000001/memory.peak", "4096\n");
         assert_eq!((run.figures().memory_peak_bytes, run.figures().reason), (Some(4096), None));
     }
 }

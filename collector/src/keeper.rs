@@ -44,6 +44,8 @@ impl Keeper {
             } else {
                 account.apply(&findings, now_ns);
             }
+            // What the kernel told meanwhile may be lost.
+            account.tree.forget_watched();
             account.unsampled_ns += now_ns.saturating_sub(account.sampled_ns);
         }
         let kept = account.found.count;

@@ -40,6 +40,8 @@ const LOOK_NS: u64 = 50_000_000;
 const SYSTEM_NS: u64 = 100_000_000;
 /// More lives than this waiting for a sample, and one is taken early.
 const MAX_LIVES: usize = 32_768;
+/// Where the process connector tells of all processes, a scan only makes sure, this often.
+const SCAN_NS: u64 = 1_000_000_000;
 /// A program that has not spoken so long after its exec won't.
 const TIME_TO_SPEAK_NS: u64 = 50_000_000;
 /// After a program that did not speak, the kernel's events are looked at at once for so long.
@@ -143,12 +145,14 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     if session.is_cancelled { Ok(()) } else { session.finish() }
 }
 
-/// Two files are held open per process.
-fn raise_fd_limit() {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // Where it fails the files are opened and closed at every reading.
-    let _ = rustix::process::setrlimit(Resource::Nofile, raised);
+/// Two files are held open per process, and the state file is long, though nearly empty.
+fn raise_own_limits() {
+    for resource in [Resource::Nofile, Resource::Fsize] {
+        let limit = rustix::process::getrlimit(resource);
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        // Where it fails the files are opened and closed at every reading, and there is no state for another collector.
+        let _ = rustix::process::setrlimit(resource, raised);
+    }
 }
 
 struct Session {
@@ -171,6 +175,8 @@ struct Session {
     silent_programs: u64,
     eager_until_ns: u64,
     next_tick_ns: u64,
+    scan_at_ns: u64,
+    settle_at_ns: u64,
     system_at_ns: u64,
     interim_at_ns: u64,
     status: Option<i32>,
@@ -188,8 +194,8 @@ impl Session {
         let root = ProcRoot::default();
         let ticks_per_second = rustix::param::clock_ticks_per_second();
         let facts = Facts::of_this_machine(&root);
-        // The command's own limit is known by now.
-        raise_fd_limit();
+        // The command's own are known by now.
+        raise_own_limits();
         let start_ns = config.started_monotonic_ns;
         let new = || {
             let frame = Frame {
@@ -216,15 +222,10 @@ impl Session {
             state: keeper.state(),
             begin: account.found,
             connector,
-            launcher: config.launcher_pid,
+            members: account.tree.host_pids().chain([config.launcher_pid]).collect(),
             pid_ns: config.pid_ns,
         };
         let pump = Pump::start(sources, std::thread::current())?;
-        for id in account.tree.alive() {
-            if let Some(pid) = account.tree.get(*id).and_then(|process| process.host_pid) {
-                pump.add_member(pid);
-            }
-        }
         priority::prefer_short_slices();
         Ok(Self {
             scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), ticks_per_second),
@@ -232,13 +233,15 @@ impl Session {
             gpu: GpuRoom::start(&config.gpu, &root, &mut account.gpu),
             damage_before: account.damage,
             overruns_before: account.connector.overruns,
-            silent: VecDeque::new(),
-            silent_programs: 0,
+            silent: account.tree.silent_execs().into(),
+            silent_programs: account.tree.silent_programs(),
             eager_until_ns: 0,
             account,
             keeper,
             pump,
             next_tick_ns: start_ns,
+            scan_at_ns: 0,
+            settle_at_ns: 0,
             system_at_ns: 0,
             interim_at_ns: start_ns.saturating_add(FIRST_INTERIM_NS),
             status: None,
@@ -259,7 +262,7 @@ impl Session {
                 self.pump.freshen();
             }
             let complete_ns = self.drain();
-            self.account.settle(clock::monotonic_ns(), complete_ns);
+            self.settle(complete_ns);
             let now_ns = clock::monotonic_ns();
             if is_tick || self.account.tree.lives_waiting() > MAX_LIVES {
                 self.sample(now_ns);
@@ -309,10 +312,12 @@ impl Session {
         self.account.apply(&findings, now_ns);
         self.account.damage = self.damage_before.plus(self.pump.damage());
         let overruns = self.overruns_before + self.pump.connector().overruns;
-        if overruns > self.account.connector.overruns {
+        let absent = self.pump.connector().absent.clone();
+        if overruns > self.account.connector.overruns || absent != self.account.connector.absent {
+            self.account.tree.forget_watched();
+            self.scan_at_ns = 0;
             self.scanner.look_again();
         }
-        let absent = self.pump.connector().absent.clone();
         self.account.connector = ConnectorState { absent, overruns };
         self.look_at_silent(now_ns);
         complete_ns
@@ -360,7 +365,10 @@ impl Session {
     }
 
     fn sample(&mut self, now_ns: u64) {
-        if self.config.layers.scan {
+        // The connector tells of all there are.
+        let has_connector = self.account.connector.absent.is_none();
+        if self.config.layers.scan && (!has_connector || now_ns >= self.scan_at_ns) {
+            self.scan_at_ns = now_ns.saturating_add(SCAN_NS);
             let interval = Duration::from_nanos(self.config.interval_ns);
             for pid in self.scanner.scan(&mut self.account.tree, interval) {
                 self.pump.add_member(pid);
@@ -390,6 +398,16 @@ impl Session {
             let next = (late / interval + 1).saturating_mul(interval);
             self.next_tick_ns = self.next_tick_ns.saturating_add(next);
         }
+    }
+
+    /// Settle whom that is due for; who left /proc is not asked at every wake.
+    fn settle(&mut self, complete_ns: u64) {
+        let now_ns = clock::monotonic_ns();
+        let is_due = now_ns >= self.settle_at_ns;
+        if is_due {
+            self.settle_at_ns = now_ns.saturating_add(LOOK_NS);
+        }
+        self.account.settle(now_ns, complete_ns, is_due);
     }
 
     /// The machine's own figures, and the state of the segment's name.
@@ -445,7 +463,7 @@ impl Session {
         // The last words of those that the sample found dead.
         self.pump.flush();
         let complete_ns = self.drain();
-        self.account.settle(clock::monotonic_ns(), complete_ns);
+        self.account.settle(clock::monotonic_ns(), complete_ns, true);
         if self.account.tree.lives_waiting() > 0 {
             self.sample(clock::monotonic_ns());
         }

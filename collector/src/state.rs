@@ -112,6 +112,10 @@ impl StateFile {
             for (word, bytes) in record.iter_mut().zip(body.chunks_exact(4)) {
                 *word = u32::from_ne_bytes(bytes.try_into().unwrap_or_default());
             }
+            // Nothing was ever written here: what follows is not of use either.
+            if record == [0; RECORD_WORDS] {
+                break;
+            }
             entries.push((u64::from_ne_bytes(head.try_into().unwrap_or_default()), record));
         }
         Ok(entries)

@@ -113,10 +113,8 @@ impl Session {
             Some(Err(error)) => (None, Some(error.to_string())),
             None => (None, None),
         };
-        let cgroup = options.cgroup.then(|| {
-            let name = format!("gpu-track.{pid}.{:08x}", random.hash_one(2) as u32);
-            RunCgroup::create(&ProcRoot::default(), &name)
-        });
+        let cgroup =
+            options.cgroup.then(|| RunCgroup::create(&ProcRoot::default(), pid, random.hash_one(2) as u32));
         let interval_ns = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
         let config = Config {
             launcher_pid: pid,
@@ -200,8 +198,11 @@ impl Session {
         let connector = self.connector.as_ref().map(AsRawFd::as_raw_fd);
         let fds = [Some(reader.as_raw_fd()), Some(files[0]), Some(files[1]), connector];
         let pid = spawn_collector(fds, names.map(NamedFile::path), &self.config.output)?;
+        // Should it die at once, a long command line must not wait in the pipe for ever.
+        drop(reader);
         let mut collector = Collector { pid, started_ns: clock::monotonic_ns(), pipe: writer.into() };
-        collector.send_line(&serde_json::to_string(&self.config)?)?;
+        // One that is gone already shows as a child that ended.
+        let _ = collector.send_line(&serde_json::to_string(&self.config)?);
         Ok(collector)
     }
 

@@ -281,6 +281,11 @@ impl Members {
         self.pids.insert(pid, None);
     }
 
+    /// A process said that it is one of the tree; the kernel may have told of its end already.
+    pub fn hear(&mut self, pid: u32) {
+        self.pids.entry(pid).or_insert(None);
+    }
+
     /// Whether an event is about the tree.
     pub fn take(&mut self, event: &KernelEvent) -> bool {
         match event.what {

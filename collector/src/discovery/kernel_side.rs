@@ -49,12 +49,12 @@ struct Window {
 }
 
 impl KernelSide {
-    /// A reader for the tree below `launcher`, which is in this pid namespace. `newcomers` are processes of it that
-    /// other layers found.
+    /// A reader for the tree of these processes, in this pid namespace. `newcomers` are others of it that other layers
+    /// find.
     #[must_use]
     pub fn new(
         socket: Result<OwnedFd, String>,
-        launcher: u32,
+        known: Vec<u32>,
         pid_ns: u32,
         newcomers: Receiver<u32>,
     ) -> Self {
@@ -63,7 +63,7 @@ impl KernelSide {
             Err(reason) => (None, Some(reason)),
         };
         let mut members = Members::default();
-        members.add(launcher);
+        known.into_iter().for_each(|pid| members.add(pid));
         Self {
             connector,
             members,
@@ -158,6 +158,12 @@ impl KernelSide {
         Some(event)
     }
 
+    /// Whether there are events that were not handed on yet.
+    #[must_use]
+    pub fn holds_back(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Whether one of those who exec'd since this was last asked has not spoken: it may be gone soon.
     pub fn take_unheard(&mut self) -> bool {
         let is_there = !self.unheard.is_empty();
@@ -171,7 +177,7 @@ impl KernelSide {
             && record.origin.pid_ns == self.pid_ns
             && matches!(record.event, Event::Start { .. } | Event::Fork { .. })
         {
-            self.members.add(record.origin.pid);
+            self.members.hear(record.origin.pid);
             self.unheard.remove(&record.origin.pid);
         }
     }

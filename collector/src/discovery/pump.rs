@@ -80,8 +80,8 @@ pub struct Sources {
     pub begin: ReadUpTo,
     /// The process connector's socket, or why there is none.
     pub connector: Result<OwnedFd, String>,
-    /// The launcher's pid.
-    pub launcher: u32,
+    /// The launcher's pid, and those of the processes that an earlier collector knew.
+    pub members: Vec<u32>,
     /// Inode of its pid namespace.
     pub pid_ns: u32,
 }
@@ -129,14 +129,15 @@ impl Shared {
             if std::mem::take(&mut rang) || kernel.take_unheard() {
                 main.unpark();
             }
-            self.segment.wait_doorbell(doorbell, self.nap(is_drained));
+            // What is held back would be lost with this collector.
+            self.segment.wait_doorbell(doorbell, self.nap(is_drained && !kernel.holds_back()));
             rang = self.segment.doorbell() != doorbell;
         }
         kernel.end();
     }
 
-    fn nap(&self, is_drained: bool) -> Duration {
-        if !is_drained || self.is_eager.load(Ordering::Relaxed) {
+    fn nap(&self, is_all: bool) -> Duration {
+        if !is_all || self.is_eager.load(Ordering::Relaxed) {
             SHORT_NAP
         } else if self.has_connector.load(Ordering::Relaxed) {
             CONNECTOR_NAP
@@ -173,10 +174,10 @@ impl Pump {
     /// # Errors
     /// If there can't be another thread.
     pub fn start(sources: Sources, main: Thread) -> std::io::Result<Self> {
-        let Sources { segment, state, begin, connector, launcher, pid_ns } = sources;
+        let Sources { segment, state, begin, connector, members, pid_ns } = sources;
         let (sender, batches) = std::sync::mpsc::channel();
         let (newcomers, of_others) = std::sync::mpsc::channel();
-        let kernel = KernelSide::new(connector, launcher, pid_ns, of_others);
+        let kernel = KernelSide::new(connector, members, pid_ns, of_others);
         let shared = Arc::new(Shared {
             segment,
             state,

@@ -32,6 +32,8 @@ pub struct Stored {
 pub struct RecordReader {
     position: u64,
     pending_since_ns: Option<u64>,
+    /// Position of a record that was too young.
+    held_back: Option<u64>,
     damaged: u64,
     untrusted: bool,
 }
@@ -74,7 +76,11 @@ impl RecordReader {
                     let decoded = Event::decode(&record);
                     let written_ns = decoded.map_or(0, |(origin, _)| origin.monotonic_ns);
                     // Far ahead is the clock of another time namespace.
-                    if (1..=MOST_AHEAD_NS).contains(&written_ns.saturating_sub(now_ns)) {
+                    if (1..=MOST_AHEAD_NS).contains(&written_ns.saturating_sub(now_ns))
+                        && self.held_back != Some(self.position)
+                    {
+                        // Once: a clock that is always ahead must not keep others' records.
+                        self.held_back = Some(self.position);
                         return true;
                     }
                     match decoded {

@@ -18,13 +18,22 @@ use crate::tree::{
 /// Part of the sampling interval that a scan may take, as a divisor.
 const SHARE_OF_INTERVAL: u32 = 50;
 
+/// What is still to be looked at.
+#[derive(Debug, Clone, Copy)]
+enum Look {
+    /// A process and the list of its children.
+    Process(ProcessId),
+    /// A child of a process.
+    Child(ProcessId, u32),
+}
+
 /// Looks for children.
 #[derive(Debug)]
 pub struct Scanner {
     root: ProcRoot,
     loadavg: Option<File>,
     last_pid: Option<u64>,
-    queue: Vec<ProcessId>,
+    queue: Vec<Look>,
     boot_offset_ns: i128,
     ticks_per_second: u64,
 }
@@ -54,16 +63,24 @@ impl Scanner {
     /// knew.
     pub fn scan(&mut self, tree: &mut Tree, interval: Duration) -> Vec<u32> {
         if self.queue.is_empty() && self.is_news() {
-            self.queue = tree.alive().to_vec();
+            self.queue = tree.alive().iter().copied().map(Look::Process).collect();
         }
         let start = Instant::now();
         let limit =
             (interval / SHARE_OF_INTERVAL).clamp(Duration::from_micros(20), Duration::from_millis(20));
-        let is_late = || start.elapsed() > limit;
         let mut found = Vec::new();
-        while let Some(id) = self.queue.pop() {
-            self.look_at(tree, id, &mut found, is_late);
-            if is_late() {
+        while let Some(look) = self.queue.pop() {
+            match look {
+                Look::Process(id) => self.look_at(tree, id),
+                Look::Child(parent, pid) => {
+                    if let Some(id) = self.child(tree, parent, pid, FoundBy::Scan) {
+                        found.push(pid);
+                        // Its own children next.
+                        self.queue.push(Look::Process(id));
+                    }
+                }
+            }
+            if start.elapsed() > limit {
                 break;
             }
         }
@@ -75,13 +92,7 @@ impl Scanner {
         self.last_pid = None;
     }
 
-    fn look_at(
-        &mut self,
-        tree: &mut Tree,
-        id: ProcessId,
-        found_pids: &mut Vec<u32>,
-        is_late: impl Fn() -> bool,
-    ) {
+    fn look_at(&mut self, tree: &mut Tree, id: ProcessId) {
         let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
         let Some(pid) = process.host_pid else { return };
         // The pid may be a stranger's by now.
@@ -92,18 +103,7 @@ impl Scanner {
             self.look_at_image(tree, id, pid);
         }
         let threads = self.root.stat(pid).map_or(0, |stat| stat.threads);
-        for child in self.root.children(pid, threads) {
-            if let Some(found) = self.child(tree, id, child, FoundBy::Scan) {
-                // Its own children next.
-                self.queue.push(found);
-                found_pids.push(child);
-                if is_late() {
-                    // The rest of the children another time.
-                    self.queue.insert(0, id);
-                    return;
-                }
-            }
-        }
+        self.queue.extend(self.root.children(pid, threads).into_iter().map(|child| Look::Child(id, child)));
     }
 
     /// Whether a fork child, which said so itself, runs another program by now that says nothing.
@@ -172,7 +172,16 @@ impl Scanner {
     fn child(&self, tree: &mut Tree, parent: ProcessId, pid: u32, found_by: FoundBy) -> Option<ProcessId> {
         let here = tree.frame().pid_ns;
         let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
+        // Most are known and alive, which takes no more than this.
+        let alive = tree.open_instance(Key { pid_ns: here, pid }).and_then(|id| tree.get(id));
+        if alive.is_some_and(|process| process.pidfd_inode == pidfd_inode) {
+            return None;
+        }
         let stat = self.root.stat(pid)?;
+        // Since it was listed its pid may have become a stranger's.
+        if tree.get(parent).and_then(|parent| parent.host_pid) != Some(stat.ppid) {
+            return None;
+        }
         let since_boot =
             i128::from(stat.start_ticks) * 1_000_000_000 / i128::from(self.ticks_per_second.max(1));
         let start_ns = u64::try_from(since_boot - self.boot_offset_ns).unwrap_or(0);

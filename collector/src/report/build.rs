@@ -275,6 +275,13 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
                 .into(),
         );
     }
+    if coverage.connector_overruns > 0 {
+        warn(format!(
+            "The kernel told of processes faster than it could be read, {}: of programs that say nothing themselves \
+             (static ones, other users'), short ones may be missing.",
+            times(coverage.connector_overruns)
+        ));
+    }
     let silent = coverage.silent;
     if inputs.config.layers.preload && silent > 0 && coverage.connector_absent.is_some() {
         warn(format!(
@@ -300,7 +307,8 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
     }
     if inputs.config.restarts > 0 {
         warn(format!(
-            "The collector was killed {} and replaced; for {:.3} s in all nothing was sampled.",
+            "The collector was killed {} and replaced; for {:.3} s in all nothing was sampled, and what then started and \
+             ended without a word of its own (static programs) may be missing.",
             times(inputs.config.restarts.into()),
             inputs.account.unsampled_ns as f64 / 1e9
         ));

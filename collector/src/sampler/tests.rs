@@ -127,7 +127,7 @@ impl Run {
     }
 
     fn settle(&mut self) {
-        self.tree.settle(self.now_ns, self.now_ns, |_| false);
+        self.tree.settle(self.now_ns, self.now_ns, true, |_| false);
     }
 }
 

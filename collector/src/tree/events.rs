@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_TRACER, Origin, Usage};
 
 use super::command::command_of_record;
-use super::process::{ExitRecord, Process, ReapRecord, fork_share, rss_noise};
+use super::process::{ExitRecord, Process, ReapRecord, rss_noise};
 use super::usage_math::plus;
 use super::{Departed, FoundBy, Image, Key, Parent, ProcessId, Tree};
 
@@ -170,17 +170,8 @@ impl Tree {
         let grown = inherited
             > if forked { before.saturating_add(rss_noise(before).max(FILE_PAGES)) } else { before };
         let peak = if grown { Some(inherited) } else { process.told_peak };
-        let bytes = match peak {
-            _ if known.is_none() => 0,
-            // A sample may have read the new image already: what a fork child had of its own is what it grew by.
-            Some(peak) if forked => process.observed.share.max(fork_share(peak, before, 0)),
-            _ if process.observed.at_ns >= process.image_start_ns => {
-                process.observed.share_at(peak.unwrap_or(0))
-            }
-            peak => peak.unwrap_or(0),
-        };
-        let own_peak = if forked { peak.map(|peak| peak.saturating_sub(before)) } else { peak };
-        process.change_image(&mut self.lives, Image::Loaded { inherited }, at, own_peak, bytes);
+        let lives = known.is_some().then_some(&mut self.lives);
+        process.change_image(lives, Image::Loaded { inherited }, at, peak);
         process.silent_exec = None;
         process.spoke = true;
         process.pidfd_inode = pidfd_inode;
@@ -204,9 +195,13 @@ impl Tree {
         });
         let command = self.command_of_parent(maker);
         if let Parent::Known(parent) = maker
-            && let Some(parent) = self.processes.get(&parent).filter(|parent| parent.is_alive())
+            && let Some(parent) = self.processes.get_mut(&parent)
         {
-            self.join_group(id, parent.group);
+            parent.has_children = true;
+            let group = parent.group;
+            if parent.is_alive() {
+                self.join_group(id, group);
+            }
         }
         let Some(process) = self.processes.get_mut(&id) else { return };
         // The kernel's word on its parent is better: after a raw clone a process does not know its own pid.
@@ -297,7 +292,14 @@ impl Tree {
             reaper.reaped_children = plus(&reaper.reaped_children, &record.usage);
         }
         let Some(process) = self.processes.get_mut(&id) else { return };
-        process.reaped = Some(record);
+        let made_it = match process.parent {
+            Parent::Known(parent) => Some(parent) == reaper,
+            Parent::Launcher => by_launcher && process.is_main,
+            Parent::Unknown => false,
+        };
+        // What a child inherits is bounded by the peak of who made it, not of who reaps an orphan.
+        let reaper_peak = if made_it { record.reaper_peak } else { u64::MAX };
+        process.reaped = Some(ReapRecord { reaper_peak, ..record });
         if process.host_pid.is_none() && reaper_key.pid_ns == self.frame.pid_ns {
             process.host_pid = Some(child);
         }
@@ -361,6 +363,7 @@ impl Tree {
 
     /// Processes that named a parent which nobody knew: it is known now.
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
+        let mut has_children = false;
         for other in self.alive.iter().chain(&self.ended) {
             if let Some(process) = self.processes.get_mut(other)
                 && process.parent == Parent::Unknown
@@ -369,7 +372,11 @@ impl Tree {
                 && process.id != id
             {
                 process.parent = Parent::Known(id);
+                has_children = true;
             }
+        }
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.has_children |= has_children;
         }
     }
 

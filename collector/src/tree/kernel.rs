@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::process::fork_share;
 use super::{FoundBy, Image, Key, Life, Parent, Process, ProcessId, Tree, image_life};
 use crate::discovery::connector::{KernelEvent, What};
 
@@ -67,20 +68,22 @@ impl Tree {
     }
 
     fn kernel_fork(&mut self, key: Key, parent: Key, at: u64) {
-        let known = self.open_instance(key).and_then(|id| self.processes.get(&id));
+        let known = self.open_instance(key);
         // Another layer may have been faster.
-        let is_same = known.is_some_and(|process| {
+        let is_same = known.and_then(|id| self.processes.get(&id)).is_some_and(|process| {
             process.kernel_exit.is_none() && !process.is_watched && process.start_ns + TICK_NS >= at
         });
         let maker = self.parent_of(parent);
         if let Parent::Known(id) = maker
-            && known.is_none()
-            && self.processes.get(&id).is_some_and(|maker| maker.key.pid_ns != self.frame.pid_ns)
+            && let Some(maker) = self.processes.get_mut(&id)
         {
-            self.inner_forks.push((id, key.pid));
-            return;
+            maker.has_children = true;
+            if known.is_none() && maker.key.pid_ns != self.frame.pid_ns && maker.speaks() {
+                self.inner_forks.push((id, key.pid));
+                return;
+            }
         }
-        let id = match known.map(|process| process.id).filter(|_| is_same) {
+        let id = match known.filter(|_| is_same) {
             Some(id) => id,
             None => {
                 self.end_stale(key, at);
@@ -118,6 +121,20 @@ impl Tree {
         process.is_watched |= process.parent == Parent::Launcher;
         process.silent_exec = Some(SilentExec { at_ns: at, program: None });
         self.silent.push(id);
+    }
+
+    /// Events of the kernel were lost: whose children are all known can't be said any more.
+    pub fn forget_watched(&mut self) {
+        for process in self.processes.values_mut() {
+            process.is_watched = false;
+        }
+    }
+
+    /// Who exec'd and has not spoken since.
+    #[must_use]
+    pub fn silent_execs(&self) -> Vec<ProcessId> {
+        let execs = self.alive.iter().filter_map(|id| self.processes.get(id));
+        execs.filter(|process| process.silent_exec.is_some()).map(|process| process.id).collect()
     }
 
     /// Processes that were made, or run another program, and have not spoken since, as far as they are new.
@@ -163,7 +180,7 @@ impl Tree {
         let Some(exec) = process.silent_exec.take() else { return };
         self.silent_programs += 1;
         let peak = process.told_peak.or(process.sampled_peak());
-        process.change_image(&mut self.lives, Image::Silent, exec.at_ns, peak, peak.unwrap_or(0));
+        process.change_image(Some(&mut self.lives), Image::Silent, exec.at_ns, peak);
         process.command = Arc::from(UNSEEN);
         (process.args, process.static_executable) = (None, None);
         process.set_program(exec.program.unwrap_or_default());
@@ -184,8 +201,9 @@ impl Tree {
         if key.pid_ns == self.frame.pid_ns {
             return None;
         }
-        // Who has spoken from inside has children that speak, or that it reaps, and /proc tells of the others.
-        if self.open_instance(Key { pid: parent, ..key }).is_some() {
+        // Who speaks from inside has children that speak, or that it reaps, and /proc tells of the others.
+        let parent = self.open_instance(Key { pid: parent, ..key }).and_then(|id| self.processes.get(&id));
+        if parent.is_some_and(Process::speaks) {
             return None;
         }
         let candidates = self.alive.iter().filter_map(|id| self.processes.get(id));
@@ -231,6 +249,11 @@ impl Tree {
 }
 
 impl Process {
+    /// Whether the program that it runs carries the shim, as far as the kernel's word goes.
+    fn speaks(&self) -> bool {
+        matches!(self.image, Image::Loaded { .. } | Image::Forked { .. }) && self.silent_exec.is_none()
+    }
+
     /// Whether the program that it runs has said nothing yet.
     #[must_use]
     pub fn is_silent(&self) -> bool {
@@ -253,22 +276,33 @@ impl Process {
         (self.observed.at_ns >= self.image_start_ns && self.observed.peak > 0).then_some(self.observed.peak)
     }
 
-    /// It runs another image from this time on. The one before had this peak, if that is known, and held at most so
-    /// many bytes of the tree's RAM since it was last sampled.
+    /// It runs another image from this time on. The one before had this peak, if that is known; what it held of the
+    /// tree's RAM since it was last sampled goes to `lives`.
     pub(super) fn change_image(
         &mut self,
-        lives: &mut Vec<Life>,
+        lives: Option<&mut Vec<Life>>,
         image: Image,
         at_ns: u64,
         peak: Option<u64>,
-        bytes: u64,
     ) {
+        // What a fork child had of its parent's memory is not its own.
+        let (own_peak, bytes) = match (self.image, peak) {
+            (Image::Forked { rss_at_fork }, Some(peak)) => (
+                Some(peak.saturating_sub(rss_at_fork)),
+                // A sample may have read the new image already.
+                self.observed.share.max(fork_share(peak, rss_at_fork, 0)),
+            ),
+            (_, peak) if self.observed.at_ns >= self.image_start_ns => {
+                (peak, self.observed.share_at(peak.unwrap_or(0)))
+            }
+            (_, peak) => (peak, peak.unwrap_or(0)),
+        };
         // A sample that is younger than the image is of the image already.
         let is_sampled = self.observed.at_ns > at_ns;
-        if !is_sampled && bytes > 0 {
+        if let Some(lives) = lives.filter(|_| !is_sampled && bytes > 0) {
             lives.push(Life { bytes, ..image_life(self, at_ns) });
         }
-        if let Some(peak) = peak {
+        if let Some(peak) = own_peak.filter(|peak| *peak > 0) {
             self.earlier_peak = Some(self.earlier_peak.map_or(peak, |earlier| earlier.max(peak)));
         }
         self.image = image;

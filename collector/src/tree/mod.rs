@@ -172,6 +172,11 @@ impl Tree {
         &self.alive
     }
 
+    /// Pids of the live processes, as we see them.
+    pub fn host_pids(&self) -> impl Iterator<Item = u32> {
+        self.alive.iter().filter_map(|id| self.processes.get(id)?.host_pid)
+    }
+
     /// A live image group.
     #[must_use]
     pub fn group(&self, group: ImageGroup) -> Option<&Group> {
@@ -235,6 +240,7 @@ impl Tree {
             },
         };
         self.main = Some(id);
+        self.adopt(key, id);
         if let Some(process) = self.processes.get_mut(&id) {
             process.is_main = true;
             process.start_ns = start_ns.min(process.start_ns);

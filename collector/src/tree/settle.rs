@@ -1,7 +1,7 @@
 //! When nothing more can be learnt of a process: its final figures, and its way out of the tree.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gpu_track_abi::record::Usage;
@@ -70,45 +70,77 @@ pub struct Settled {
 }
 
 impl Tree {
-    /// Settle ended processes that nobody will say more of. `is_gone` tells whether /proc has no such pid any more.
+    /// Settle ended processes that nobody will say more of. `is_gone` tells whether /proc has no such pid any more; with
+    /// `asks` it is asked of all that ended, else only of those for whom another waits.
     ///
     /// All records that were written before `complete_ns` are applied: until then, what was seen dead may have said so
     /// itself.
-    pub fn settle(&mut self, now_ns: u64, complete_ns: u64, mut is_gone: impl FnMut(u32) -> bool) {
-        for id in self.alive.clone() {
-            let Some(process) = self.processes.get(&id) else { continue };
-            // A silent child that its parent waited for ended before that did, whenever the next sample would see it.
-            let is_orphan = !process.spoke && !process.is_watched && self.is_reaped(process.parent);
-            let seen_ns = process
-                .seen_dead_ns
-                .or_else(|| (is_orphan && process.host_pid.is_some_and(&mut is_gone)).then_some(now_ns));
-            let Some(dead_ns) = seen_ns else { continue };
-            let before_ns = if is_orphan { self.end_of(process.parent) } else { None };
-            if dead_ns <= complete_ns {
-                self.end(id, before_ns.unwrap_or(dead_ns).min(dead_ns));
-            } else if let Some(process) = self.processes.get_mut(&id) {
-                process.seen_dead_ns = seen_ns;
-            }
-        }
-        let mut unreaped = Vec::new();
-        let mut reaped = Vec::new();
+    pub fn settle(
+        &mut self,
+        now_ns: u64,
+        complete_ns: u64,
+        asks: bool,
+        mut is_gone: impl FnMut(u32) -> bool,
+    ) {
+        let awaited = self.end_the_dead(now_ns, complete_ns, &mut is_gone);
+        let (mut unreaped, mut reaped) = (Vec::new(), Vec::new());
         for id in &self.ended {
-            let Some(process) = self.processes.get_mut(id) else { continue };
+            let Some(process) = self.processes.get(id) else { continue };
             if process.reaped.is_some() {
                 reaped.push(*id);
                 continue;
             }
-            if process.gone_ns.is_none() && process.host_pid.is_some_and(&mut is_gone) {
+            if process.gone_ns.is_none()
+                && (asks || self.ended_before_a_reaped_ancestor(process))
+                && process.host_pid.is_some_and(&mut is_gone)
+                && let Some(process) = self.processes.get_mut(id)
+            {
                 process.gone_ns = Some(now_ns);
             }
             unreaped.push(*id);
         }
         // Children before parents: what nobody reaped is taken off its parent's sums.
         unreaped.retain(|id| self.is_over(*id, complete_ns));
+        reaped.retain(|id| !awaited.contains(id));
         for id in unreaped.into_iter().chain(reaped) {
             self.settle_one(id, now_ns);
         }
         self.ended.retain(|id| self.processes.contains_key(id));
+    }
+
+    /// End those that are known to be dead, once their last words would have been heard. Gives the parents of those who
+    /// may still have some: what a child used is taken off its parent's sums.
+    fn end_the_dead(
+        &mut self,
+        now_ns: u64,
+        complete_ns: u64,
+        mut is_gone: impl FnMut(u32) -> bool,
+    ) -> HashSet<ProcessId> {
+        let mut awaited = HashSet::new();
+        let may_be_over = |id: &ProcessId| {
+            let process = self.processes.get(id);
+            process.is_some_and(|process| process.seen_dead_ns.is_some() || !process.spoke)
+        };
+        let candidates: Vec<_> = self.alive.iter().copied().filter(may_be_over).collect();
+        for id in candidates {
+            let Some(process) = self.processes.get(&id) else { continue };
+            // A silent child that its parent waited for ended before that did, whenever the next sample would see it.
+            let is_orphan = !process.spoke && self.is_reaped(process.parent);
+            let seen_ns = process
+                .seen_dead_ns
+                .or_else(|| (is_orphan && process.host_pid.is_some_and(&mut is_gone)).then_some(now_ns));
+            let Some(dead_ns) = seen_ns else { continue };
+            let (parent, before_ns) = (process.parent, self.end_of(process.parent));
+            if dead_ns <= complete_ns {
+                self.end(id, before_ns.filter(|_| is_orphan).unwrap_or(dead_ns).min(dead_ns));
+            } else if let Some(process) = self.processes.get_mut(&id) {
+                process.seen_dead_ns = seen_ns;
+                if let Parent::Known(parent) = parent {
+                    awaited.insert(parent);
+                }
+            }
+        }
+        awaited
     }
 
     fn end_of(&self, parent: Parent) -> Option<u64> {

@@ -115,7 +115,7 @@ impl Run {
 
     /// Settle while /proc no longer has these pids.
     fn settle(&mut self, gone: &[u32]) -> &mut Self {
-        self.tree.settle(self.now_ns, self.now_ns, |pid| gone.contains(&pid));
+        self.tree.settle(self.now_ns, self.now_ns, true, |pid| gone.contains(&pid));
         self
     }
 
@@ -671,7 +671,7 @@ fn an_orphan_that_is_gone_may_have_left_a_last_word() {
     let mut run = Run::new();
     run.scan(102, MAIN).exit(MAIN, 1, 0).reaped(LAUNCHER, MAIN, 1).later(500);
     let (now_ns, complete_ns) = (run.now_ns + MS, run.now_ns - MS);
-    run.tree.settle(now_ns, complete_ns, |pid| pid == 102);
+    run.tree.settle(now_ns, complete_ns, true, |pid| pid == 102);
     run.exit(102, 5, 0).reaped(LAUNCHER, 102, 6);
     assert_eq!(run.tree.born(), 2);
     assert_eq!(total_us(&run.end()), 7);
@@ -801,6 +801,38 @@ fn a_silent_childs_peak_is_exact_only_above_its_parents() {
     };
     assert_eq!(peak_of(MIB_KIB + 1), Some((MIB_KIB + 1) * 1024));
     assert_eq!(peak_of(MIB_KIB), None);
+}
+
+#[test]
+fn a_fork_child_of_a_large_process_that_runs_a_silent_program_adds_nothing_of_its_parents() {
+    let mut run = Run::new();
+    run.made(102, MAIN)
+        .fork(102, MAIN, 400 * MIB_KIB)
+        .sampled(102, 1, 400 * MIB, MIB)
+        .execs(102)
+        .over(102, 0);
+    assert!(run.tree.take_lives().iter().all(|life| life.bytes <= MIB), "only what it did not share");
+    let usage = used(1, 400 * MIB_KIB);
+    run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage });
+    assert_eq!(of(&run.end(), 102).peak, None);
+}
+
+#[test]
+fn an_orphan_inherits_from_who_made_it_and_not_from_its_reaper() {
+    // A process of 400 MiB spawns a static program and ends; the launcher, which is small, reaps that.
+    let mut run = Run::new();
+    run.start(102, MAIN).made(103, 102).execs(103).exit(102, 1, 0).reaped(MAIN, 102, 1);
+    run.over(103, 0).reaped_with(LAUNCHER, 103, 0, 0, used(1, 400 * MIB_KIB));
+    assert_eq!(of(&run.end(), 103).peak, None);
+}
+
+#[test]
+fn where_events_were_lost_no_peak_is_exact_for_want_of_children() {
+    let mut run = Run::new();
+    run.made(102, MAIN).execs(102);
+    run.tree.forget_watched();
+    let settled = run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB)).end();
+    assert_eq!(of(&settled, 102).peak_quality, Quality::Bound);
 }
 
 #[test]
@@ -1012,7 +1044,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
             }
         }
         if step % 50 == 0 {
-            tree.settle(now_ns, now_ns, |pid| pid % 2 == 0);
+            tree.settle(now_ns, now_ns, true, |pid| pid % 2 == 0);
             let _ = tree.counted_cpu_ns();
             tree.take_lives();
             settled.extend(tree.take_settled());
