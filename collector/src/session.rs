@@ -57,6 +57,9 @@ pub enum SessionError {
     /// The pipe broke.
     #[error("cannot read from the launcher: {0}")]
     Pipe(#[from] io::Error),
+    /// No thread to read the records.
+    #[error("cannot start a thread: {0}; there is no report")]
+    Thread(io::Error),
     /// The segment can't be had.
     #[error(transparent)]
     Segment(#[from] SegmentError),
@@ -184,7 +187,7 @@ impl Session {
         segment: Arc<Segment>,
         state: Arc<StateFile>,
         connector: Option<OwnedFd>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
         let ticks_per_second = rustix::param::clock_ticks_per_second();
         let facts = Facts::of_this_machine(&root);
@@ -219,7 +222,7 @@ impl Session {
             launcher: config.launcher_pid,
             pid_ns: config.pid_ns,
         };
-        let pump = Pump::start(sources, std::thread::current())?;
+        let pump = Pump::start(sources, std::thread::current()).map_err(SessionError::Thread)?;
         for id in account.tree.alive() {
             if let Some(pid) = account.tree.get(*id).and_then(|process| process.host_pid) {
                 pump.add_member(pid);
