@@ -59,6 +59,9 @@ pub enum SessionError {
     /// The pipe broke.
     #[error("cannot read from the launcher: {0}")]
     Pipe(#[from] io::Error),
+    /// No thread to read the records.
+    #[error("cannot start a thread: {0}; there is no report")]
+    Thread(io::Error),
     /// The segment can't be had.
     #[error(transparent)]
     Segment(#[from] SegmentError),
@@ -190,7 +193,7 @@ impl Session {
         segment: Arc<Segment>,
         state: Arc<StateFile>,
         connector: Option<OwnedFd>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
         let ticks_per_second = rustix::param::clock_ticks_per_second();
         let facts = Facts::of_this_machine(&root);
@@ -225,7 +228,7 @@ impl Session {
             members: account.tree.host_pids().chain([config.launcher_pid]).collect(),
             pid_ns: config.pid_ns,
         };
-        let pump = Pump::start(sources, std::thread::current())?;
+        let pump = Pump::start(sources, std::thread::current()).map_err(SessionError::Thread)?;
         priority::prefer_short_slices();
         Ok(Self {
             scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), ticks_per_second),

@@ -60,8 +60,10 @@ impl StateFile {
     /// If the file can't be made.
     pub fn create(path: &Path) -> io::Result<Self> {
         let unnamed = NamedFile::unnamed(path)?;
-        unnamed.link()?;
-        Self::of(unnamed)
+        // All that can fail comes before it has a name.
+        let state = Self::of(unnamed)?;
+        state.named.link()?;
+        Ok(state)
     }
 
     /// The one that this descriptor is open on.

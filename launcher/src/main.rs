@@ -70,8 +70,13 @@ fn check_gpus(options: &Options) -> Result<(), Refusal> {
 }
 
 fn refuse(refusal: Refusal) -> ExitCode {
-    eprintln!("{refusal}");
+    say(&refusal.to_string());
     ExitCode::from(Refusal::STATUS)
+}
+
+/// A line on stderr, if it can be written: `eprintln!` would panic where it can't, and the command would not run.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Whoever reads may stop reading (`--help | head`).
@@ -102,7 +107,7 @@ fn collect(inheritance: Inheritance) -> ! {
     match gpu_track_collector::session::serve(inheritance) {
         Ok(()) => gpus::leave(0),
         Err(error) => {
-            eprintln!("gpu-track-run: {error}");
+            say(&format!("gpu-track-run: {error}"));
             gpus::leave(1)
         }
     }
@@ -127,10 +132,6 @@ fn run(options: &Options) -> ExitCode {
             return untracked(options, &world, &error.into());
         }
     };
-    if options.layers.subreaper {
-        // Without it, orphans are found by the other layers.
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok();
-    }
     let entrance = session.cgroup_entrance();
     // Before the command, but nobody waits for it to be ready.
     let mut collector = match session.start_collector() {
@@ -140,6 +141,12 @@ fn run(options: &Options) -> ExitCode {
             return untracked(options, &world, &error.into());
         }
     };
+    // It survives exec: where we become the command after all, that must not have changed.
+    let was_subreaper = rustix::process::child_subreaper().ok().flatten().is_some();
+    if options.layers.subreaper {
+        // Without it, orphans are found by the other layers.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok();
+    }
     let started_ns = clock::monotonic_ns();
     let main_pid = match spawn::spawn(&options.command, &env, &world, entrance.as_ref()) {
         Ok(Ok(pid)) => pid,
@@ -152,8 +159,10 @@ fn run(options: &Options) -> ExitCode {
             return match failed {
                 Ok(Err(failed)) => not_executed(options, &failed),
                 Err(error) => {
-                    eprintln!("gpu-track-run: cannot make a process for the command: {error}");
-                    ExitCode::from(126)
+                    if !was_subreaper {
+                        rustix::process::set_child_subreaper(None).ok();
+                    }
+                    untracked(options, &world, &anyhow::anyhow!("cannot make a process for it: {error}"))
                 }
                 Ok(Ok(_)) => ExitCode::FAILURE,
             };
@@ -164,7 +173,7 @@ fn run(options: &Options) -> ExitCode {
     match supervisor.run() {
         Ok(status) => end_as(status),
         Err(error) => {
-            eprintln!("gpu-track-run: cannot wait for signals: {error}");
+            say(&format!("gpu-track-run: cannot wait for signals: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -172,7 +181,7 @@ fn run(options: &Options) -> ExitCode {
 
 /// Tracking fails open: the command runs all the same.
 fn untracked(options: &Options, world: &World, error: &anyhow::Error) -> ExitCode {
-    eprintln!("gpu-track-run: the command runs untracked: {error}");
+    say(&format!("gpu-track-run: the command runs untracked: {error}"));
     // What our own attempt raised (SIGXFSZ under a file size limit) is not the command's.
     signals::discard_pending(&signals::all());
     not_executed(options, &spawn::become_command(&options.command, world))
@@ -180,7 +189,7 @@ fn untracked(options: &Options, world: &World, error: &anyhow::Error) -> ExitCod
 
 fn not_executed(options: &Options, failed: &spawn::ExecFailed) -> ExitCode {
     let program = options.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
-    eprintln!("gpu-track-run: cannot run '{program}': {}", failed.source);
+    say(&format!("gpu-track-run: cannot run '{program}': {}", failed.source));
     ExitCode::from(u8::try_from(failed.status()).unwrap_or(126))
 }
 

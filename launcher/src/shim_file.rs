@@ -3,13 +3,21 @@
 //! It is written once, under its content hash, to the first directory that only the user can write to and that may be
 //! mapped executable (a home or /tmp can be mounted noexec). A file that is there already is used only if nobody else could
 //! have written it and every byte is right.
+//!
+//! What is preloaded is a link to it, whose name satisfies AddressSanitizer. A program that is linked to its shared
+//! runtime (gcc's way) looks at the first library's name, and ends with status 1 if that has neither `libasan.so` nor
+//! `libclang_rt.asan` in it (`AsanCheckDynamicRTPrereqs`, compiler-rt/lib/asan/asan_linux.cpp): somebody's malloc could
+//! have come before its own. The shim defines none, and its calls go on to what comes next, which is the runtime. A
+//! program with a static runtime (clang's way) ends if a *mapped file* is named so (`AsanCheckIncompatibleRT`): there the
+//! kernel tells the file's own name, not the link's. Both were tried. The other way, `verify_asan_link_order=0` in
+//! ASAN_OPTIONS, would change the environment that programs see.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
@@ -103,9 +111,10 @@ fn install_in(directory: &Path, bytes: &[u8], uid: u32) -> Result<PathBuf, Unfit
     if !found.is_dir() || found.uid() != uid || found.mode() & 0o022 != 0 {
         return Err(Unfit::NotPrivate);
     }
-    let path = directory.join(format!("{SHIM_PREFIX}{HASH}.so"));
+    let name = format!("{SHIM_PREFIX}{HASH}.so");
+    let path = directory.join(&name);
     if let Some(file) = usable(&path, bytes, uid) {
-        return if maps_executable(&file) { Ok(path) } else { Err(Unfit::NoExec) };
+        return if maps_executable(&file) { linked(directory, &name) } else { Err(Unfit::NoExec) };
     }
     let part = directory.join(part_name(&path));
     let written = write_new(&part, bytes).and_then(|file| {
@@ -119,7 +128,23 @@ fn install_in(directory: &Path, bytes: &[u8], uid: u32) -> Result<PathBuf, Unfit
         // The reason matters, not whether the rest of a failed write could be removed.
         let _ = fs::remove_file(&part);
     }
-    written.map(|()| path)
+    written?;
+    linked(directory, &name)
+}
+
+/// A link to the file `name` in `directory`, for AddressSanitizer (see above).
+fn linked(directory: &Path, name: &str) -> Result<PathBuf, Unfit> {
+    let link = directory.join(format!("{SHIM_PREFIX}{HASH}.not-libasan.so"));
+    if fs::read_link(&link).is_ok_and(|target| target == Path::new(name)) {
+        return Ok(link);
+    }
+    let part = directory.join(part_name(&link));
+    symlink(name, &part)?;
+    fs::rename(&part, &link).inspect_err(|_| {
+        // The reason matters, not whether the rest could be removed.
+        let _ = fs::remove_file(&part);
+    })?;
+    Ok(link)
 }
 
 /// A name beside the final one that no other launcher uses, in any pid namespace that shares the directory.
@@ -170,7 +195,7 @@ fn maps_executable(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::PermissionsExt;
 
     fn uid() -> u32 {
         rustix::process::geteuid().as_raw()
@@ -219,7 +244,11 @@ mod tests {
         let inode = fs::metadata(&path).unwrap().ino();
         assert_eq!(install_in(&target, BYTES, uid()).unwrap(), path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
-        assert_eq!(fs::read_dir(&target).unwrap().count(), 1, "no temporary file stays");
+        assert_eq!(
+            fs::read_dir(&target).unwrap().count(),
+            2,
+            "the file and the link: no temporary file stays"
+        );
     }
 
     #[test]
@@ -243,13 +272,25 @@ mod tests {
     #[test]
     fn a_link_in_the_files_place_is_replaced_and_its_target_untouched() {
         let top = dir();
-        let path = install_in(top.path(), BYTES, uid()).unwrap();
-        let victim = top.path().join("victim");
+        let path = fs::canonicalize(install_in(top.path(), BYTES, uid()).unwrap()).unwrap();
+        let victim = fs::canonicalize(top.path()).unwrap().join("victim");
         fs::rename(&path, &victim).unwrap();
         symlink(&victim, &path).unwrap();
         install_in(top.path(), BYTES, uid()).unwrap();
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
         assert_eq!(fs::read(&victim).unwrap(), BYTES);
+    }
+
+    #[test]
+    fn the_link_has_the_name_that_address_sanitizer_wants_and_the_file_has_not() {
+        let top = dir();
+        let link = install_in(top.path(), BYTES, uid()).unwrap();
+        let has = |path: &Path| path.file_name().unwrap().to_str().unwrap().contains("libasan.so");
+        assert!(has(&link) && !has(&fs::canonicalize(&link).unwrap()));
+        fs::remove_file(&link).unwrap();
+        symlink("elsewhere", &link).unwrap();
+        assert_eq!(install_in(top.path(), BYTES, uid()).unwrap(), link);
+        assert_eq!(fs::read(&link).unwrap(), BYTES, "a link that leads elsewhere is replaced");
     }
 
     #[test]

@@ -256,7 +256,7 @@ impl Supervisor {
 
     fn say(&self, text: &str) {
         if !self.is_quiet {
-            eprintln!("gpu-track-run: {text}");
+            crate::say(&format!("gpu-track-run: {text}"));
         }
     }
 }

@@ -30,7 +30,9 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     if !state::is_active() {
         return;
     }
-    envp::remember(list, environment.value(ENV_PRELOAD).unwrap_or_default());
+    let preload = environment.value(ENV_PRELOAD).unwrap_or_default();
+    envp::remember(list, preload);
+    state::UNDER_VALGRIND.store(is_valgrinds(preload), Relaxed);
     let pid = sys::getpid();
     state::PID.store(pid, Relaxed);
     let identity = Identity::of(pid, true);
@@ -57,9 +59,17 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     );
 }
 
+/// Whether an LD_PRELOAD is one that valgrind made for its client. Up to 3.20 at least it doesn't know pidfd_open, and
+/// prints five lines for each call.
+fn is_valgrinds(preload: &[u8]) -> bool {
+    const LIBRARY: &[u8] = b"/vgpreload_core";
+    preload.windows(LIBRARY.len()).any(|part| part == LIBRARY)
+}
+
 /// What names the process beyond its pid.
 pub struct Identity {
-    /// Inode of a pidfd: under pidfs it is never used twice in one boot. 0 where no session says that there is pidfs.
+    /// Inode of a pidfd: under pidfs it is never used twice in one boot. 0 where no session says that there is pidfs,
+    /// and under valgrind.
     pub pidfd_inode: u64,
     /// Inode of the pid namespace; 0 if it was not asked for, or is not known.
     pub pid_namespace: u32,
@@ -69,7 +79,8 @@ impl Identity {
     /// Of the caller. A pidfd also tells the namespace, at a tenth of the price of /proc.
     pub fn of(pid: u32, with_namespace: bool) -> Self {
         let mut identity = Self { pidfd_inode: 0, pid_namespace: 0 };
-        if state::sessions().any(|header| header.flags & FLAG_PIDFS != 0)
+        if !state::UNDER_VALGRIND.load(Relaxed)
+            && state::sessions().any(|header| header.flags & FLAG_PIDFS != 0)
             && let Some(pidfd) = sys::pidfd_open(pid)
         {
             identity.pidfd_inode = sys::fstat(pidfd).map_or(0, |s| s.st_ino);

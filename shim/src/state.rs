@@ -25,6 +25,8 @@ pub static EXITED: AtomicBool = AtomicBool::new(false);
 pub static QUICK_STATUS: AtomicI32 = AtomicI32::new(0);
 /// A seccomp filter is on: no system call of ours any more.
 pub static FILTERED: AtomicBool = AtomicBool::new(false);
+/// Runs on valgrind's processor, which complains about each system call that it doesn't know.
+pub static UNDER_VALGRIND: AtomicBool = AtomicBool::new(false);
 /// The process traces others.
 pub static TRACER: AtomicBool = AtomicBool::new(false);
 

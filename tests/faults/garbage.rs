@@ -1,0 +1,91 @@
+//! What comes from outside is garbage: no parser may panic, hang or take what it can't be.
+
+use std::fs;
+
+use gpu_track_abi::record::{Event, RECORD_WORDS};
+use gpu_track_collector::proc_fs::{ProcRoot, Rollup, Stat, Statm, Status, SystemCpu};
+
+use crate::{Random, rounds};
+
+#[test]
+fn records_of_random_words_decode_to_what_encodes_to_the_same() {
+    let mut random = Random(1);
+    let mut decoded = 0u32;
+    for _ in 0..rounds(200_000) {
+        let mut words: [u32; RECORD_WORDS] = std::array::from_fn(|_| random.next() as u32);
+        // Half of them with the kind, flags and other bytes of the first word small, so that they get past it.
+        if random.below(2) == 0 {
+            words[0] &= 0x0101_0107;
+        }
+        if let Some((origin, event)) = Event::decode(&words) {
+            decoded += 1;
+            let (again, same) = Event::decode(&event.encode(&origin)).expect("what was decoded is a record");
+            assert_eq!((again, same), (origin, event));
+        }
+    }
+    assert!(decoded > 100, "the words were too wild to test anything: {decoded}");
+}
+
+/// A real file, changed: bytes replaced, cut, doubled.
+fn mutated(random: &mut Random, text: &[u8]) -> Vec<u8> {
+    let mut bytes = text.to_vec();
+    for _ in 0..=random.below(6) {
+        let at = random.below(bytes.len() as u64 + 1) as usize;
+        match random.below(5) {
+            0 => bytes.truncate(at),
+            1 => bytes.extend_from_within(at..),
+            2 => bytes.insert(at, b" \n():09\0\xff-"[random.below(10) as usize]),
+            3 => bytes.splice(at..at, *b"99999999999999999999999").for_each(drop),
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = random.next() as u8;
+                }
+            }
+        }
+        bytes.truncate(65_536);
+    }
+    bytes
+}
+
+#[test]
+fn mutated_files_of_proc() {
+    let mut random = Random(2);
+    let names = ["self/stat", "self/statm", "self/smaps_rollup", "self/status", "stat"];
+    let real = names.map(|name| fs::read(format!("/proc/{name}")).unwrap());
+    for round in 0..rounds(40_000) {
+        let text = mutated(&mut random, &real[round as usize % real.len()]);
+        // Each parser may get any file.
+        let stat = Stat::parse(&text);
+        if let Some(stat) = stat {
+            assert!(text.contains(&b')'), "{stat:?} out of {text:?}");
+        }
+        let _ = (Statm::parse(&text), Rollup::parse(&text), Status::parse(&text), SystemCpu::parse(&text));
+    }
+    assert!(
+        Stat::parse(&real[0]).is_some() && Statm::parse(&real[1]).is_some(),
+        "unchanged they are understood"
+    );
+}
+
+#[test]
+fn a_proc_full_of_garbage() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = directory.path().join("7");
+    fs::create_dir_all(process.join("task/7")).unwrap();
+    let root = ProcRoot::new(directory.path());
+    let mut random = Random(3);
+    for _ in 0..rounds(300) {
+        for name in ["stat", "statm", "status", "smaps_rollup", "cmdline", "comm", "io", "task/7/children"] {
+            let length = random.below(300);
+            let bytes: Vec<u8> =
+                (0..length).map(|_| b"0123456789 \n:()kBabc\0\xff"[random.below(22) as usize]).collect();
+            fs::write(process.join(name), &bytes).unwrap();
+            fs::write(directory.path().join("stat"), &bytes).unwrap();
+            fs::write(directory.path().join("meminfo"), &bytes).unwrap();
+        }
+        let _ = (root.stat(7), root.status(7), root.rollup(7).ok(), root.comm(7), root.io_bytes(7));
+        let _ = (root.system_cpu(), root.system_memory(), root.executable(7), root.pid_ns(7));
+        assert!(root.args(7, 10).is_none_or(|args| args.len() <= 300));
+        assert!(root.children(7, 1).len() <= 300);
+    }
+}

@@ -1,0 +1,153 @@
+//! Programs that do what a preloaded library may not survive, or may not let them do.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::programs::compiled;
+use crate::support::{Run, installed, program, skip};
+use crate::twice::{same_in, same_with_and_without};
+
+/// One of tests/programs in one of its modes: status, and the number of processes.
+#[track_caller]
+fn check(name: &str, mode: &str, status: i32, processes: u64) -> Run {
+    let run = same_with_and_without(&[&program(name), mode]);
+    assert_eq!(run.status.code(), Some(status), "{}", run.stderr);
+    run.report().assert_all_exact(processes);
+    run
+}
+
+#[test]
+fn closing_every_descriptor() {
+    for how in ["loop", "range", "unshare"] {
+        let run = check("hard_fds", how, 3, 6);
+        assert_eq!(run.stdout, "3\n", "{how}: no descriptor is taken");
+    }
+}
+
+#[test]
+fn an_environment_that_is_cleared_overwritten_or_huge() {
+    for how in ["clear", "overwrite", "big"] {
+        check("hard_env", how, 4, 1);
+    }
+}
+
+#[test]
+fn fork_while_other_threads_hold_the_lock_of_malloc() {
+    assert_eq!(check("hard_forks", "malloc", 5, 201).stdout, "200\n");
+}
+
+#[test]
+fn fork_in_a_signal_handler() {
+    let run = same_with_and_without(&[&program("hard_forks"), "signal"]);
+    assert_eq!((run.status.code(), run.stdout.as_str()), (Some(6), "enough\n"));
+    let report = run.report();
+    assert!(report.u64("processes.total") >= 202);
+    report.assert_all_exact(report.u64("processes.total"));
+}
+
+#[test]
+fn ten_thousand_vforks_that_exec_nothing() {
+    let run = check("hard_forks", "vfork", 7, 10_001);
+    assert_eq!(run.stdout, "10000, 0 descriptors more, 0 mappings more\n");
+}
+
+#[test]
+fn ten_thousand_threads() {
+    let run = same_with_and_without(&[&program("hard_limits"), "threads"]);
+    if run.status.code() == Some(8) {
+        skip!("10,000 threads are not allowed here: {}", run.stdout.trim());
+    }
+    assert_eq!(run.status.code(), Some(9));
+    run.report().assert_all_exact(2);
+}
+
+#[test]
+fn mlockall_under_the_usual_limit() {
+    let run = check("hard_limits", "mlockall", 9, 2);
+    assert_eq!(run.stdout, "mlockall: done\n");
+}
+
+#[test]
+fn a_cancelled_wait_and_a_filter_that_kills() {
+    for (name, mode) in [("cancelled_wait", "waitpid"), ("cancelled_wait", "waitid")] {
+        same_with_and_without(&[&program(name), mode, "0.05"]);
+    }
+    for mode in ["prctl", "syscall", "strict"] {
+        same_with_and_without(&[&program("seccomp"), mode]);
+    }
+}
+
+#[test]
+fn a_script_without_a_first_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("script");
+    std::fs::write(&script, "echo run by sh\nexit 7\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = script.to_str().unwrap();
+    // env uses execvp, which tries sh; the launcher does the same.
+    let run = same_in(&[script], &["env"]);
+    assert_eq!((run.status.code(), run.stdout.as_str()), (Some(7), "run by sh\n"));
+    same_with_and_without(&["sh", "-c", script]);
+}
+
+#[test]
+fn a_setuid_program() {
+    let Some(su) = installed("su") else { skip!("su is not installed") };
+    let mode = std::fs::metadata(&su).unwrap().permissions().mode();
+    if mode & 0o4000 == 0 {
+        skip!("su is not setuid");
+    }
+    let run = same_with_and_without(&["sh", "-c", "su --version; exit 3"]);
+    assert_eq!(run.status.code(), Some(3));
+    assert_eq!(run.report().u64("processes.total"), 2);
+}
+
+#[test]
+fn a_32_bit_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, file) = (directory.path().join("x.c"), directory.path().join("narrow"));
+    // Without gcc's 32-bit start files, which few machines have.
+    let text = "#include <unistd.h>\nvoid _start(void) { _exit(write(1, \"32\\n\", 3) == 3 ? 6 : 1); }\n";
+    std::fs::write(&source, text).unwrap();
+    let flags = ["-m32", "-fno-pie", "-no-pie", "-nostartfiles", "-nodefaultlibs", "-o"];
+    let built = std::process::Command::new("gcc").args(flags).args([&file, &source]).arg("-lc").output();
+    if !built.is_ok_and(|output| output.status.success()) {
+        skip!("gcc -m32 finds no 32-bit libc");
+    }
+    let words = [file.to_str().unwrap()];
+    let run = crate::support::tracked(words).run();
+    assert_eq!((run.status.code(), run.stdout.as_str()), (Some(6), "32\n"), "{}", run.stderr);
+    assert_eq!(run.report().u64("processes.total"), 1);
+    assert!(run.stderr.lines().count() <= 1, "at most the loader's own line: {}", run.stderr);
+}
+
+#[test]
+fn other_c_libraries_and_runtimes() {
+    if installed("musl-gcc").is_some() {
+        let run = same_with_and_without(&[&compiled("hard_fds", "musl-gcc", &[]), "range"]);
+        run.report().assert_all_exact(6);
+    }
+    for words in [
+        vec![
+            "node",
+            "-e",
+            "const c = require('child_process'); console.log(c.spawnSync('/bin/true').status); process.exit(4)",
+        ],
+        vec!["python3", "-c", "import os, sys; print(os.system('exit 3')); sys.exit(4)"],
+        vec!["perl", "-e", "print system('/bin/true'), qq{\\n}; exit 4"],
+        vec!["busybox", "sh", "-c", "/bin/true; echo x; exit 4"],
+    ] {
+        if installed(words[0]).is_some() {
+            let run = same_with_and_without(&words);
+            assert_eq!(run.status.code(), Some(4), "{words:?}: {}", run.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_java_virtual_machine() {
+    if installed("java").is_none() {
+        skip!("java is not installed");
+    }
+    let run = same_with_and_without(&["java", "-Xint", "-XX:+UseSerialGC", "--version"]);
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+}

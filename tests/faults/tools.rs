@@ -1,0 +1,105 @@
+//! Tools that run a program in a way of their own: they trace it, interpret it, preload into it, or box it in.
+
+use std::path::Path;
+
+use crate::support::{installed, program, skip};
+use crate::twice::{same_in, same_with_and_without};
+
+#[test]
+fn valgrind() {
+    if installed("valgrind").is_none() {
+        skip!("valgrind is not installed");
+    }
+    for option in ["--tool=memcheck", "--trace-children=yes"] {
+        let run = same_with_and_without(&["valgrind", "-q", option, &program("faulty"), "none"]);
+        assert_eq!((run.status.code(), run.stderr.as_str()), (Some(5), ""), "{option}");
+        assert!(run.report().u64("processes.total") >= 5);
+    }
+    let run = same_with_and_without(&["valgrind", "-q", &program("faulty"), "overflow"]);
+    assert!(run.stderr.contains("Invalid write"), "{}", run.stderr);
+}
+
+#[test]
+fn gdb_runs_a_program() {
+    if installed("gdb").is_none() {
+        skip!("gdb is not installed");
+    }
+    let run =
+        same_with_and_without(&["gdb", "-nx", "-batch", "-ex", "run", "--args", &program("faulty"), "none"]);
+    assert!(run.report().command("faulty").is_some(), "{}", run.stdout);
+}
+
+#[test]
+fn strace_follows_children() {
+    if installed("strace").is_none() {
+        skip!("strace is not installed");
+    }
+    let run = same_with_and_without(&["strace", "-f", "-o", "/dev/null", &program("faulty"), "none"]);
+    assert_eq!(run.status.code(), Some(5), "{}", run.stderr);
+    assert_eq!(run.report().command("faulty").unwrap()["count"], 4);
+}
+
+#[test]
+fn fakeroot() {
+    if installed("fakeroot").is_none() {
+        skip!("fakeroot is not installed");
+    }
+    let script = "f=$(mktemp); chown 12:34 $f; stat -c %u:%g $f; rm $f; id -u; exit 6";
+    let run = same_with_and_without(&["fakeroot", "sh", "-c", script]);
+    assert_eq!((run.status.code(), run.stdout.as_str()), (Some(6), "12:34\n0\n"), "{}", run.stderr);
+}
+
+#[test]
+fn faketime() {
+    if installed("faketime").is_none() {
+        skip!("faketime is not installed");
+    }
+    let run = same_with_and_without(&["faketime", "-f", "@2001-02-03 04:05:06", "date", "-u", "+%Y"]);
+    assert_eq!((run.status.code(), run.stdout.as_str()), (Some(0), "2001\n"), "{}", run.stderr);
+    let wall_s = run.report().f64("compute_time.time");
+    assert!((0.0..1e4).contains(&wall_s), "the wrong clock was read: {wall_s}");
+}
+
+fn beside_an_allocator(library: &str) {
+    let directories = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let Some(path) = directories.into_iter().map(|dir| Path::new(dir).join(library)).find(|p| p.exists())
+    else {
+        skip!("{library} is not installed");
+    };
+    let preload = format!("LD_PRELOAD={}", path.display());
+    for words in [[program("hard_forks"), "malloc".into()], [program("faulty"), "none".into()]] {
+        let run = same_in(&words, &["env", &preload]);
+        assert_eq!(run.stderr, "");
+        assert!(run.report().u64("processes.total") >= 5);
+    }
+}
+
+#[test]
+fn jemalloc() {
+    beside_an_allocator("libjemalloc.so.2");
+}
+
+#[test]
+fn tcmalloc() {
+    beside_an_allocator("libtcmalloc_minimal.so.4");
+}
+
+#[test]
+fn bubblewrap() {
+    if installed("bwrap").is_none() {
+        skip!("bwrap is not installed");
+    }
+    for dev in ["--dev", "--dev-bind"] {
+        let mut words = vec!["bwrap", "--ro-bind", "/", "/", dev, "/dev"];
+        if dev == "--dev-bind" {
+            words.push("/dev");
+        }
+        words.extend(["--unshare-pid", "sh", "-c", "echo boxed; /bin/true; exit 4"]);
+        let run = same_with_and_without(&words);
+        if run.status.code() == Some(1) {
+            skip!("no user namespaces here: {}", run.stderr.trim());
+        }
+        assert_eq!((run.status.code(), run.stdout.as_str()), (Some(4), "boxed\n"));
+        assert!(run.report().u64("processes.total") >= 3, "bwrap, its first process and what it runs");
+    }
+}
