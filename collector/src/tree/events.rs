@@ -364,17 +364,18 @@ impl Tree {
     /// Processes that named a parent which nobody knew: it is known now.
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
         let mut has_children = false;
-        for other in self.alive.iter().chain(&self.ended) {
-            if let Some(process) = self.processes.get_mut(other)
-                && process.parent == Parent::Unknown
+        self.strays.retain(|stray| {
+            let Some(process) = self.processes.get_mut(stray) else { return false };
+            let is_its = process.parent == Parent::Unknown
                 && process.parent_pid == parent.pid
                 && process.key.pid_ns == parent.pid_ns
-                && process.id != id
-            {
+                && process.id != id;
+            if is_its {
                 process.parent = Parent::Known(id);
                 has_children = true;
             }
-        }
+            process.parent == Parent::Unknown
+        });
         if let Some(process) = self.processes.get_mut(&id) {
             process.has_children |= has_children;
         }

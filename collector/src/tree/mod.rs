@@ -92,6 +92,8 @@ pub struct Tree {
     groups: HashMap<ImageGroup, Group>,
     alive: Vec<ProcessId>,
     ended: Vec<ProcessId>,
+    /// Those whose parent nobody knows yet.
+    strays: Vec<ProcessId>,
     lives: Vec<Life>,
     settled: Vec<Settled>,
     /// Who may be silent, and who may be over, by the kernel's word.
@@ -133,6 +135,7 @@ impl Tree {
             groups: HashMap::new(),
             alive: Vec::new(),
             ended: Vec::new(),
+            strays: Vec::new(),
             lives: Vec::new(),
             settled: Vec::new(),
             silent: Vec::new(),
@@ -373,6 +376,9 @@ impl Tree {
             counted_cpu_ns: 0,
             counted_at_ns: start_ns,
         };
+        if parent == Parent::Unknown {
+            self.strays.push(id);
+        }
         self.processes.insert(id, process);
         self.index.entry(key).or_default().push(id);
         self.alive.push(id);

@@ -296,6 +296,9 @@ impl Tree {
 
     pub(super) fn drop_from_lists(&mut self, process: &Process) {
         let id = process.id;
+        if process.parent == Parent::Unknown {
+            self.strays.retain(|stray| *stray != id);
+        }
         if process.is_alive() {
             self.leave_group(id, process.group);
         }
