@@ -11,13 +11,14 @@ use crate::{next, state, sys};
 
 /// The origin of a record of `pid`, now.
 pub fn origin(pid: u32) -> Origin {
-    Origin {
-        pid,
-        pid_ns: state::PID_NAMESPACE.load(Relaxed),
-        parent: 0,
-        monotonic_ns: next::clock_ns(libc::CLOCK_MONOTONIC),
-        flags: 0,
-    }
+    let monotonic_ns = next::clock_ns(libc::CLOCK_MONOTONIC);
+    Origin { pid, pid_ns: state::PID_NAMESPACE.load(Relaxed), parent: 0, monotonic_ns, flags: 0 }
+}
+
+/// The same for what a process writes once in its life, when system calls are safe.
+pub fn origin_once(pid: u32, parent: u32) -> Origin {
+    let monotonic_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
+    Origin { pid, pid_ns: state::PID_NAMESPACE.load(Relaxed), parent, monotonic_ns, flags: 0 }
 }
 
 /// Write `event` to every open session without one of the header flags in `unless`.

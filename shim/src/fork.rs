@@ -47,9 +47,8 @@ pub extern "C" fn in_child() {
     envp::forget_owner();
     let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);
-    let mut origin = emit::origin(pid);
-    origin.parent = parent;
-    let realtime_ns = next::clock_ns(libc::CLOCK_REALTIME);
+    let origin = emit::origin_once(pid, parent);
+    let realtime_ns = sys::clock_ns(libc::CLOCK_REALTIME);
     emit::emit(
         &origin,
         &Event::Fork { realtime_ns, pidfd_inode: identity.pidfd_inode, max_rss_kib, parent_pid_ns },

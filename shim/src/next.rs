@@ -106,16 +106,16 @@ pub fn resolve() {
 
 /// The clock in nanoseconds; 0 where it can't be asked.
 pub fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both write one timespec.
-    unsafe {
-        if let Some(clock_gettime) = VDSO_CLOCK.get() {
-            clock_gettime(clock, &raw mut time);
-        } else if state::may_call() {
-            sys::call(libc::SYS_clock_gettime, [clock as usize, (&raw mut time) as usize, 0, 0, 0, 0]);
+    match VDSO_CLOCK.get() {
+        Some(clock_gettime) => {
+            let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            // SAFETY: it writes one timespec.
+            unsafe { clock_gettime(clock, &raw mut time) };
+            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
         }
+        None if state::may_call() => sys::clock_ns(clock),
+        None => 0,
     }
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 const fn gnu_hash(name: &CStr) -> u32 {

@@ -49,9 +49,8 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);
     state::IMAGE.store(true, Relaxed);
-    let mut origin = emit::origin(pid);
-    origin.parent = sys::getppid();
-    let realtime_ns = next::clock_ns(libc::CLOCK_REALTIME);
+    let origin = emit::origin_once(pid, sys::getppid());
+    let realtime_ns = sys::clock_ns(libc::CLOCK_REALTIME);
     emit::emit(
         &origin,
         &Event::Start { realtime_ns, pidfd_inode: identity.pidfd_inode, max_rss_kib, names },

@@ -61,8 +61,7 @@ fn write_exit(status: c_int, flags: u8) {
     // In this order: what is done from here on is in nobody's figures.
     let own = emit::usage(&sys::getrusage(libc::RUSAGE_SELF));
     let children = emit::usage(&sys::getrusage(libc::RUSAGE_CHILDREN));
-    let mut origin = emit::origin(pid);
-    origin.parent = sys::getppid();
+    let mut origin = emit::origin_once(pid, sys::getppid());
     origin.flags = flags;
     let mut peak_kib = 0;
     if borrowed {
