@@ -10,6 +10,7 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use gpu_track_abi::record::RECORD_WORDS;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Finding;
 use super::kernel_side::{ConnectorState, KernelSide};
@@ -67,6 +68,8 @@ pub struct Pump {
     newcomers: Sender<u32>,
     thread: Option<JoinHandle<()>>,
     connector: ConnectorState,
+    /// The process connector's socket, only to see whether there is something to be read.
+    socket: Option<OwnedFd>,
 }
 
 /// Where findings come from.
@@ -91,7 +94,8 @@ impl Shared {
         priority::prefer_at_once();
         let mut reader = RecordReader::resume(&self.segment, self.begin.position);
         let mut journal = Journal { state: Some(&self.state), entries: self.begin.count };
-        let mut rang = false;
+        // Whoever rang before this thread was there waits for it all the same.
+        let mut rang = true;
         while !self.is_over.load(Ordering::Acquire) {
             let doorbell = self.segment.doorbell();
             let now_ns = clock::monotonic_ns();
@@ -177,6 +181,7 @@ impl Pump {
         let Sources { segment, state, begin, connector, members, pid_ns } = sources;
         let (sender, batches) = std::sync::mpsc::channel();
         let (newcomers, of_others) = std::sync::mpsc::channel();
+        let socket = connector.as_ref().ok().and_then(|socket| socket.try_clone().ok());
         let kernel = KernelSide::new(connector, members, pid_ns, of_others);
         let shared = Arc::new(Shared {
             segment,
@@ -196,7 +201,14 @@ impl Pump {
             // It needs little, and the collector is small.
             .stack_size(64 * 1024)
             .spawn(move || of_thread.run(kernel, &sender, &main))?;
-        Ok(Self { shared, batches, newcomers, thread: Some(thread), connector: ConnectorState::default() })
+        Ok(Self {
+            shared,
+            batches,
+            newcomers,
+            thread: Some(thread),
+            connector: ConnectorState::default(),
+            socket,
+        })
     }
 
     /// All that was found since the last time, in order, and the time (CLOCK_MONOTONIC, nanoseconds) up to which that
@@ -236,10 +248,21 @@ impl Pump {
     pub fn freshen(&self) {
         let header = self.shared.segment.header();
         let has_records = header.head.0.load(Ordering::Relaxed) != header.tail.0.load(Ordering::Relaxed);
-        if has_records || self.shared.has_connector.load(Ordering::Relaxed) {
+        if has_records || self.has_events() {
             self.shared.segment.ring_doorbell();
             std::thread::park_timeout(FRESHEN_WAIT);
         }
+    }
+
+    /// Whether the kernel told something that was not read yet: to wake the thread costs far more than to ask.
+    fn has_events(&self) -> bool {
+        if !self.shared.has_connector.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some(socket) = &self.socket else { return true };
+        let mut polled = [PollFd::new(socket, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !matches!(poll(&mut polled, Some(&now)), Ok(0))
     }
 
     /// Wait until all that was written up to now has been read, at most for a second.
