@@ -8,6 +8,8 @@
 //! | sharing | `smaps_rollup`, see [`memory`] | 20 us to many ms |
 //! | peak so far | `status`, at a process's first sample, then on the same budget | 10 us |
 //!
+//! Who has used no CPU time since the last sample, and has its memory alone, is not read again for a second.
+//!
 //! A held file survives exec and gives ESRCH after reaping, so two processes of one pid are never mixed.
 
 mod handle;
@@ -168,7 +170,8 @@ impl Sampler {
                     }
                 }
             };
-            match handle.read(&self.root, tree.frame().page) {
+            let is_alone = tree.group(process.group).is_some_and(|group| group.members.len() <= 1);
+            match handle.read(&self.root, tree.frame().page, is_alone, now_ns) {
                 Seen::Alive => alive.push(id),
                 Seen::Zombie => {
                     note_clock(tree, id, handle);
