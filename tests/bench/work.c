@@ -1,0 +1,139 @@
+// Programs that don't make children, and print what they took.
+//
+//   work compute THREADS ROUNDS       each thread computes ROUNDS million steps; prints "WALL_NS VOLUNTARY INVOLUNTARY
+//                                     CPU_NS", the middle two being the context switches of all threads
+//   work stream MEGABYTES ROUNDS      one thread, a = b + s * c over three arrays; prints the same
+//   work sleepers N                   spawns N programs that sleep, prints "ready", waits for its stdin's end, ends them
+//   work bare SECONDS HZ PID...       what sampling these processes costs at least: clock_gettime of the CPU clock, pread
+//                                     of stat and statm on held fds, HZ times a second; prints the nanoseconds of CPU
+//                                     time that one process took one time
+
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static long clock_ns(clockid_t clock) {
+    struct timespec time = {0, 0};
+    clock_gettime(clock, &time);
+    return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+static long rounds;
+
+static void *compute(void *unused) {
+    (void)unused;
+    unsigned long x = 88172645463325252UL;
+    for (long i = 0; i < rounds * 1000000; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    return (void *)x;
+}
+
+static void stream(size_t megabytes) {
+    size_t n = megabytes * 1000000 / sizeof(double) / 3;
+    double *a = malloc(n * sizeof *a), *b = malloc(n * sizeof *b), *c = malloc(n * sizeof *c);
+    for (size_t i = 0; i < n; i++)
+        a[i] = 0, b[i] = (double)i, c[i] = 2;
+    for (long round = 0; round < rounds; round++) {
+        for (size_t i = 0; i < n; i++)
+            a[i] = b[i] + 3 * c[i];
+        // The compiler must not do it once for all.
+        __asm__ volatile("" : : "r"(a), "r"(b), "r"(c) : "memory");
+    }
+}
+
+static int measured(int is_compute, long amount) {
+    long start = clock_ns(CLOCK_MONOTONIC);
+    if (is_compute) {
+        pthread_t *threads = calloc((size_t)amount, sizeof *threads);
+        for (long i = 0; i < amount; i++)
+            pthread_create(&threads[i], NULL, compute, NULL);
+        for (long i = 0; i < amount; i++)
+            pthread_join(threads[i], NULL);
+    } else {
+        stream((size_t)amount);
+    }
+    long wall = clock_ns(CLOCK_MONOTONIC) - start;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("%ld %ld %ld %ld\n", wall, usage.ru_nvcsw, usage.ru_nivcsw, clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+    return 0;
+}
+
+static int sleepers(long n) {
+    char *argv[] = {"sleep", "100000", NULL};
+    pid_t *children = calloc((size_t)n, sizeof *children);
+    for (long i = 0; i < n; i++)
+        if (posix_spawnp(&children[i], "sleep", NULL, NULL, argv, environ) != 0)
+            children[i] = 0;
+    for (long i = 0; i < n; i++)
+        if (children[i] == 0)
+            fprintf(stderr, "work: no child %ld\n", i);
+    puts("ready");
+    fflush(stdout);
+    char byte;
+    while (read(STDIN_FILENO, &byte, 1) > 0) {
+    }
+    for (long i = 0; i < n; i++)
+        if (children[i] > 0)
+            kill(children[i], SIGTERM);
+    while (wait(NULL) > 0) {
+    }
+    return 0;
+}
+
+static int bare(double seconds, long hz, int count, char **pids) {
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    int(*held)[2] = calloc((size_t)count, sizeof *held);
+    char text[4096];
+    for (int i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "/proc/%s/stat", pids[i]);
+        held[i][0] = open(text, O_RDONLY);
+        snprintf(text, sizeof text, "/proc/%s/statm", pids[i]);
+        held[i][1] = open(text, O_RDONLY);
+    }
+    long ticks = (long)(seconds * (double)hz), next = clock_ns(CLOCK_MONOTONIC), spent = 0;
+    for (long tick = 0; tick < ticks; tick++) {
+        long start = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        for (int i = 0; i < count; i++) {
+            // CPU clock of another process (clock_getcpuclockid(3)).
+            clock_ns((clockid_t)(~(unsigned)atoi(pids[i]) << 3 | 2));
+            if (pread(held[i][0], text, sizeof text, 0) <= 0 || pread(held[i][1], text, sizeof text, 0) <= 0)
+                return 1;
+        }
+        spent += clock_ns(CLOCK_THREAD_CPUTIME_ID) - start;
+        next += 1000000000L / hz;
+        struct timespec until = {next / 1000000000L, next % 1000000000L};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    }
+    printf("%.1f\n", (double)spent / (double)ticks / count);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 4 && (strcmp(argv[1], "compute") == 0 || strcmp(argv[1], "stream") == 0)) {
+        rounds = atol(argv[3]);
+        return measured(argv[1][0] == 'c', atol(argv[2]));
+    }
+    if (argc == 3 && strcmp(argv[1], "sleepers") == 0)
+        return sleepers(atol(argv[2]));
+    if (argc > 4 && strcmp(argv[1], "bare") == 0)
+        return bare(atof(argv[2]), atol(argv[3]), argc - 4, argv + 4);
+    return 2;
+}
