@@ -12,9 +12,6 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 use crate::support::truth::KernelAccount;
 use crate::support::{program, skip, static_program, tracked};
 
-/// CPU time of the wrapping shell between reading its own and moving into the cgroup, which the truth lacks, at most.
-const WRAPPER_S: f64 = 0.000_5;
-
 /// Where the shim is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shim {
@@ -69,7 +66,7 @@ fn run_of(script: &str, through: &[&str]) -> Result<(), TestCaseError> {
     let report = run.report();
     prop_assert_eq!(report.u64("processes.total"), truth.family.processes, "processes");
     let off = report.f64("cpu_time.total_s") - truth.cpu_s;
-    let allowed = truth.cpu_s * 0.01 + WRAPPER_S;
+    let allowed = truth.cpu_s * 0.01 + truth.moving_s;
     prop_assert!(off.abs() <= allowed, "CPU time is {off:+} s off {} s", truth.cpu_s);
     prop_assert_eq!(report.u64("coverage.dropped_events"), 0);
     Ok(())

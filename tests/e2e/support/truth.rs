@@ -20,6 +20,8 @@ pub struct Truth {
     pub family: Family,
     /// CPU time of the tree, seconds.
     pub cpu_s: f64,
+    /// What the wrapping shell used while it moved in, which may be missing in it.
+    pub moving_s: f64,
 }
 
 impl KernelAccount {
@@ -34,8 +36,10 @@ impl KernelAccount {
 
     /// The command behind a shell that says its pid, moves into the cgroup, and becomes the command: no process more.
     pub fn wrap<S: Into<OsString>>(&self, command: impl IntoIterator<Item = S>) -> Vec<OsString> {
-        // What the shell has used until it moves in: the first number of its schedstat, nanoseconds.
-        let script = "read used rest < /proc/$$/schedstat; echo $$ $used > \"$1\"; echo $$ > \"$2\"; shift 2; exec \"$@\"";
+        // What the shell has used before it moves in and after: the first number of its schedstat, nanoseconds.
+        let script =
+            "read before rest < /proc/$$/schedstat; echo $$ > \"$2\"; read after rest < /proc/$$/schedstat
+            echo $$ $before $after > \"$1\"; shift 2; exec \"$@\"";
         let mut words: Vec<OsString> = ["/bin/sh", "-c", script, "sh"].map(OsString::from).into();
         words.push(self.directory.path().join("pid").into());
         words.push(self.cgroup.procs().into());
@@ -46,8 +50,10 @@ impl KernelAccount {
     /// Closes the account after the run has ended.
     pub fn close(self) -> Truth {
         let line = std::fs::read_to_string(self.directory.path().join("pid")).unwrap();
-        let (pid, used_ns) = line.trim().split_once(' ').expect("the kernel has schedstat");
-        let family = self.connector.finish(pid.parse().unwrap());
-        Truth { family, cpu_s: self.cgroup.cpu_s() + used_ns.parse::<f64>().unwrap() / 1e9 }
+        let mut words = line.split_whitespace();
+        let family = self.connector.finish(words.next().unwrap().parse().unwrap());
+        let mut seconds = || words.next().expect("the kernel has schedstat").parse::<f64>().unwrap() / 1e9;
+        let (before_s, after_s) = (seconds(), seconds());
+        Truth { family, cpu_s: self.cgroup.cpu_s() + before_s, moving_s: after_s - before_s }
     }
 }
