@@ -51,6 +51,8 @@ struct Shared {
     has_connector: AtomicBool,
     is_eager: AtomicBool,
     is_over: AtomicBool,
+    /// The thread may have read what it has not sent yet.
+    is_reading: AtomicBool,
 }
 
 /// What was found at one time.
@@ -134,7 +136,9 @@ impl Shared {
                 main.unpark();
             }
             // What is held back would be lost with this collector.
+            self.is_reading.store(false, Ordering::SeqCst);
             self.segment.wait_doorbell(doorbell, self.nap(is_drained && !kernel.holds_back()));
+            self.is_reading.store(true, Ordering::SeqCst);
             rang = self.segment.doorbell() != doorbell;
         }
         kernel.end();
@@ -194,6 +198,7 @@ impl Pump {
             has_connector: AtomicBool::new(false),
             is_eager: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            is_reading: AtomicBool::new(true),
         });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -247,8 +252,9 @@ impl Pump {
     /// If there is something to be read, have it read now: what a sample sees should find its process known.
     pub fn freshen(&self) {
         let header = self.shared.segment.header();
-        let has_records = header.head.0.load(Ordering::Relaxed) != header.tail.0.load(Ordering::Relaxed);
-        if has_records || self.has_events() {
+        // Acquire: a tail that the thread has moved shows that it reads.
+        let has_records = header.head.0.load(Ordering::Relaxed) != header.tail.0.load(Ordering::Acquire);
+        if has_records || self.has_events() || self.shared.is_reading.load(Ordering::SeqCst) {
             self.shared.segment.ring_doorbell();
             std::thread::park_timeout(FRESHEN_WAIT);
         }
