@@ -138,8 +138,8 @@ impl Handle {
         }
         match self.read_statm(root, page) {
             false => Seen::Gone,
-            // It is ending: its memory is gone, it is not yet a zombie.
-            true if !self.has_memory => Seen::Zombie,
+            // It is ending: its memory is gone, it is not yet a zombie. In the middle of an exec it has none either.
+            true if !self.has_memory && stat.is_ending() => Seen::Zombie,
             true => {
                 self.read_at_ns = now_ns;
                 Seen::Alive

@@ -221,6 +221,22 @@ fn huge_pages_count_on_top() {
 }
 
 #[test]
+fn a_process_without_memory_is_over_only_if_it_is_ending() {
+    let mut run = Run::new(Made::with(10));
+    let dir = run.proc.path().join(MAIN.to_string());
+    // In the middle of an exec.
+    std::fs::write(dir.join("statm"), "0 0 0 0 0 0 0\n").unwrap();
+    run.sample(1);
+    run.settle();
+    assert_eq!(run.tree.alive().len(), 1);
+    let stat = std::fs::read_to_string(dir.join("stat")).unwrap();
+    std::fs::write(dir.join("stat"), stat.replacen("-1 0 ", "-1 4 ", 1)).unwrap();
+    run.sample(1);
+    run.settle();
+    assert!(run.tree.alive().is_empty());
+}
+
+#[test]
 fn a_zombie_and_a_process_without_files_are_over() {
     let mut run = Run::new(Made::with(400));
     for pid in [CHILD, CHILD + 1, CHILD + 2] {
