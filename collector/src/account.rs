@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock;
 use crate::discovery::Finding;
 use crate::discovery::kernel_side::ConnectorState;
 use crate::gpu::GpuAccount;
@@ -109,7 +110,7 @@ impl Account {
     /// Settle those of whom nothing more can be learnt; all records that were written before `complete_ns` are taken
     /// in. With `asks` all that ended are looked for in /proc, which takes a system call each.
     pub fn settle(&mut self, now_ns: u64, complete_ns: u64, asks: bool) {
-        self.tree.settle(now_ns, complete_ns, asks, pidfd::is_gone);
+        self.tree.settle(now_ns, complete_ns, asks, |pid| pidfd::is_gone(pid).then(clock::monotonic_ns));
         self.count_settled();
     }
 

@@ -8,16 +8,24 @@ use gpu_track_abi::record::Event;
 use crate::start::Identity;
 use crate::{emit, envp, next, state, sys};
 
-/// Have libc's fork, and so daemon and forkpty, call [`in_child`].
+/// Have libc's fork, and so daemon and forkpty, call [`before`] and [`in_child`].
 pub fn register() {
     // pthread_atfork itself is no symbol of glibc's libc.so: each library has its own copy, with its own handle.
     // SAFETY: the handler stays loaded (-z nodelete); a null handle is never unregistered.
     unsafe {
         if let Some(register) = next::REGISTER_ATFORK.get() {
-            register(None, None, Some(in_child), ptr::null_mut());
+            register(Some(before), None, Some(in_child), ptr::null_mut());
         } else if let Some(register) = next::PTHREAD_ATFORK.get() {
-            register(None, None, Some(in_child));
+            register(Some(before), None, Some(in_child));
         }
+    }
+}
+
+/// Note who forks: the child of a clone system call by hand is not who its memory says, and the child can't ask, since
+/// its parent may be gone by then.
+pub extern "C" fn before() {
+    if state::is_active() && state::may_call() {
+        state::FORKER.store(sys::getpid(), Relaxed);
     }
 }
 
@@ -31,7 +39,7 @@ pub extern "C" fn in_child() {
         state::go_inert();
         return;
     }
-    let parent = state::PID.load(Relaxed);
+    let parent = state::FORKER.load(Relaxed);
     let parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
     let pid = sys::getpid();
     state::PID.store(pid, Relaxed);

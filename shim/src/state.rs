@@ -13,6 +13,8 @@ pub static SESSIONS: [AtomicPtr<Header>; MAX_SESSIONS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SESSIONS];
 /// The pid that owns this memory.
 pub static PID: AtomicU32 = AtomicU32::new(0);
+/// The pid that called fork last.
+pub static FORKER: AtomicU32 = AtomicU32::new(0);
 /// Inode of its pid namespace.
 pub static PID_NAMESPACE: AtomicU32 = AtomicU32::new(0);
 /// This process's own image wrote a START; a fork child's did not.

@@ -39,9 +39,7 @@ fn the_collector_at_random_moments_of_a_fork_storm() {
     // Enough for a kill each 25 children on average.
     let children = kills * 40;
     let words = [program("storm"), "calm".into(), children.to_string()];
-    // The layers that lose nothing: with the others a process may count twice after a restart (docs/LIMITS.md).
-    let layers = ["--layers", "preload,wait,subreaper"];
-    let running = tracked(words).options(&layers).watchdog(LONG).start();
+    let running = tracked(words).watchdog(LONG).start();
     let (mut killed, mut last) = (0, 0);
     while killed < kills && progressed(&running, random.below(50)) {
         let Some(pid) = collector(&running).filter(|pid| *pid != last) else { continue };

@@ -163,7 +163,7 @@ impl Sampler {
                         Ok(handle) => entry.insert(handle),
                         Err(gone) => {
                             if gone {
-                                tree.observe_end(id, now_ns, true);
+                                tree.observe_end(id, clock::monotonic_ns(), true);
                             }
                             continue;
                         }
@@ -175,9 +175,9 @@ impl Sampler {
                 Seen::Alive => alive.push(id),
                 Seen::Zombie => {
                     note_clock(tree, id, handle);
-                    tree.observe_end(id, now_ns, false);
+                    tree.observe_end(id, clock::monotonic_ns(), false);
                 }
-                Seen::Gone => tree.observe_end(id, now_ns, true),
+                Seen::Gone => tree.observe_end(id, clock::monotonic_ns(), true),
             }
         }
         alive

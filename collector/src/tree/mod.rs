@@ -319,13 +319,13 @@ impl Tree {
         }
     }
 
-    /// A sample found that a process no longer runs: it is a zombie, or not there at all. Its own last words may
-    /// still be on their way: this counts at the next [`Tree::settle`], which is to follow a drain.
-    pub fn observe_end(&mut self, id: ProcessId, now_ns: u64, gone: bool) {
+    /// A process was dead at this time: it was found as a zombie, or not at all. Its own last words may still be on
+    /// their way: this counts at a [`Tree::settle`] when all that was written before is taken in.
+    pub fn observe_end(&mut self, id: ProcessId, at_ns: u64, gone: bool) {
         if let Some(process) = self.processes.get_mut(&id) {
-            process.seen_dead_ns.get_or_insert(now_ns);
+            process.seen_dead_ns.get_or_insert(at_ns);
             if gone {
-                process.gone_ns.get_or_insert(now_ns);
+                process.gone_ns.get_or_insert(at_ns);
             }
         }
     }

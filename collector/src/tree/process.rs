@@ -231,6 +231,14 @@ impl Process {
         self.end_ns.is_none()
     }
 
+    /// When it was there for certain, CLOCK_MONOTONIC nanoseconds.
+    #[must_use]
+    pub fn last_sign_ns(&self) -> u64 {
+        let said_end_ns = self.end_ns.filter(|_| self.exit.is_some());
+        let told_ns = self.kernel_exit.map(|exit| exit.at_ns).max(said_end_ns).unwrap_or(0);
+        told_ns.max(self.observed.at_ns).max(self.image_start_ns)
+    }
+
     /// What it used itself, its children taken off.
     #[must_use]
     pub fn own(&self, tick_us: u64) -> Own {

@@ -70,8 +70,8 @@ pub struct Settled {
 }
 
 impl Tree {
-    /// Settle ended processes that nobody will say more of. `is_gone` tells whether /proc has no such pid any more; with
-    /// `asks` it is asked of all that ended, else only of those for whom another waits.
+    /// Settle ended processes that nobody will say more of. `gone_at` asks whether /proc has a pid no more, and gives the
+    /// time of that answer; with `asks` it is asked of all that ended, else only of those for whom another waits.
     ///
     /// All records that were written before `complete_ns` are applied: until then, what was seen dead may have said so
     /// itself.
@@ -80,67 +80,83 @@ impl Tree {
         now_ns: u64,
         complete_ns: u64,
         asks: bool,
-        mut is_gone: impl FnMut(u32) -> bool,
+        mut gone_at: impl FnMut(u32) -> Option<u64>,
     ) {
-        let awaited = self.end_the_dead(now_ns, complete_ns, &mut is_gone);
-        let (mut unreaped, mut reaped) = (Vec::new(), Vec::new());
+        let mut awaiting = self.end_the_dead(complete_ns);
+        let (mut over, mut open) = (Vec::new(), Vec::new());
         for id in &self.ended {
             let Some(process) = self.processes.get(id) else { continue };
-            if process.reaped.is_some() {
-                reaped.push(*id);
-                continue;
-            }
-            if process.gone_ns.is_none()
+            if process.reaped.is_none()
+                && process.gone_ns.is_none()
                 && (asks || self.ended_before_a_reaped_ancestor(process))
-                && process.host_pid.is_some_and(&mut is_gone)
+                && let Some(gone_ns) = process.host_pid.and_then(&mut gone_at)
                 && let Some(process) = self.processes.get_mut(id)
             {
-                process.gone_ns = Some(now_ns);
+                process.gone_ns = Some(gone_ns);
             }
-            unreaped.push(*id);
+            if self.is_over(*id, complete_ns) { over.push(*id) } else { open.push(*id) }
         }
-        // Children before parents: what nobody reaped is taken off its parent's sums.
-        unreaped.retain(|id| self.is_over(*id, complete_ns));
-        reaped.retain(|id| !awaited.contains(id));
-        for id in unreaped.into_iter().chain(reaped) {
-            self.settle_one(id, now_ns);
+        awaiting.extend(open.into_iter().filter_map(|id| self.who_awaits(id)));
+        if !over.is_empty() {
+            self.find_dead_children(&over, &mut awaiting, gone_at);
+        }
+        for id in self.children_first(over) {
+            if awaiting.contains(&id) {
+                awaiting.extend(self.who_awaits(id));
+            } else {
+                self.settle_one(id, now_ns);
+            }
         }
         self.ended.retain(|id| self.processes.contains_key(id));
     }
 
-    /// End those that are known to be dead, once their last words would have been heard. Gives the parents of those who
-    /// may still have some: what a child used is taken off its parent's sums.
-    fn end_the_dead(
-        &mut self,
-        now_ns: u64,
-        complete_ns: u64,
-        mut is_gone: impl FnMut(u32) -> bool,
-    ) -> HashSet<ProcessId> {
-        let mut awaited = HashSet::new();
-        let may_be_over = |id: &ProcessId| {
-            let process = self.processes.get(id);
-            process.is_some_and(|process| process.seen_dead_ns.is_some() || !process.spoke)
-        };
-        let candidates: Vec<_> = self.alive.iter().copied().filter(may_be_over).collect();
-        for id in candidates {
+    /// End those that were seen dead, once their last words would have been heard. Gives the parents of those who may
+    /// still have some.
+    fn end_the_dead(&mut self, complete_ns: u64) -> HashSet<ProcessId> {
+        let mut awaiting = HashSet::new();
+        for id in self.alive.clone() {
             let Some(process) = self.processes.get(&id) else { continue };
-            // A silent child that its parent waited for ended before that did, whenever the next sample would see it.
-            let is_orphan = !process.spoke && self.is_reaped(process.parent);
-            let seen_ns = process
-                .seen_dead_ns
-                .or_else(|| (is_orphan && process.host_pid.is_some_and(&mut is_gone)).then_some(now_ns));
-            let Some(dead_ns) = seen_ns else { continue };
-            let (parent, before_ns) = (process.parent, self.end_of(process.parent));
-            if dead_ns <= complete_ns {
-                self.end(id, before_ns.filter(|_| is_orphan).unwrap_or(dead_ns).min(dead_ns));
-            } else if let Some(process) = self.processes.get_mut(&id) {
-                process.seen_dead_ns = seen_ns;
-                if let Parent::Known(parent) = parent {
-                    awaited.insert(parent);
-                }
+            let Some(dead_ns) = process.seen_dead_ns else { continue };
+            if dead_ns > complete_ns {
+                awaiting.extend(self.who_awaits(id));
+                continue;
+            }
+            // Who never spoke and was not seen after its parent's end was waited for, whenever the next sample saw it.
+            let before_ns =
+                self.end_of(process.parent).filter(|end| !process.spoke && process.last_sign_ns() <= *end);
+            self.end(id, before_ns.map_or(dead_ns, |end| end.min(dead_ns)));
+        }
+        awaiting
+    }
+
+    /// Before these are settled: which of their children are dead, though nobody told yet?
+    fn find_dead_children(
+        &mut self,
+        over: &[ProcessId],
+        awaiting: &mut HashSet<ProcessId>,
+        mut gone_at: impl FnMut(u32) -> Option<u64>,
+    ) {
+        let parents: HashSet<_> = over.iter().filter(|id| !awaiting.contains(id)).collect();
+        for id in &self.alive {
+            let Some(process) = self.processes.get_mut(id) else { continue };
+            if let Parent::Known(parent) = process.parent
+                && parents.contains(&parent)
+                && let Some(gone_ns) = process.host_pid.and_then(&mut gone_at)
+            {
+                process.seen_dead_ns.get_or_insert(gone_ns);
+                process.gone_ns.get_or_insert(gone_ns);
+                awaiting.insert(parent);
             }
         }
-        awaited
+    }
+
+    /// The parent of an unreaped process, if it may have waited for it: what a child used is taken off its parent's sums,
+    /// so the parent is settled after it.
+    fn who_awaits(&self, id: ProcessId) -> Option<ProcessId> {
+        let process = self.processes.get(&id).filter(|process| process.reaped.is_none())?;
+        let Parent::Known(parent) = process.parent else { return None };
+        let has_outlived = self.end_of(process.parent).is_some_and(|end| process.last_sign_ns() > end);
+        (!has_outlived).then_some(parent)
     }
 
     fn end_of(&self, parent: Parent) -> Option<u64> {
@@ -148,16 +164,12 @@ impl Tree {
         self.processes.get(&parent)?.end_ns
     }
 
-    fn is_reaped(&self, parent: Parent) -> bool {
-        match parent {
-            Parent::Known(parent) => self.processes.get(&parent).is_none_or(|parent| parent.reaped.is_some()),
-            Parent::Launcher | Parent::Unknown => false,
-        }
-    }
-
-    /// Whether an ended process without a REAPED record will never get one.
+    /// Whether nobody will say more of an ended process.
     fn is_over(&self, id: ProcessId, now_ns: u64) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
+        if process.reaped.is_some() {
+            return true;
+        }
         let ended_first = self.ended_before_a_reaped_ancestor(process);
         match (process.gone_ns, process.end_ns, process.host_pid) {
             (Some(gone), ..) => ended_first || now_ns.saturating_sub(gone) >= GRACE_NS,
@@ -185,17 +197,18 @@ impl Tree {
 
     /// The end of the run: settle all, the living as they are.
     pub fn settle_all(&mut self, now_ns: u64) {
-        for id in self.children_first() {
+        self.end_the_dead(u64::MAX);
+        for id in self.children_first(self.processes.keys().copied().collect()) {
             self.settle_one(id, now_ns);
         }
         self.alive.clear();
         self.ended.clear();
     }
 
-    /// All that are not settled, each before its parent: what a child used is taken off its parent's sums.
-    fn children_first(&self) -> Vec<ProcessId> {
-        let mut depths: HashMap<ProcessId, u32> = HashMap::with_capacity(self.processes.len());
-        for id in self.processes.keys() {
+    /// These in an order in which each comes before its parent: what a child used is taken off its parent's sums.
+    fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
+        let mut depths: HashMap<ProcessId, u32> = HashMap::with_capacity(ids.len());
+        for id in &ids {
             let mut path = Vec::new();
             let mut at = Some(*id);
             // Records can claim a circle: a process that is on the path already ends it.
@@ -213,9 +226,8 @@ impl Tree {
                 depths.insert(id, depth);
             }
         }
-        let mut ids: Vec<_> = depths.into_iter().collect();
-        ids.sort_unstable_by_key(|(id, depth)| (Reverse(*depth), *id));
-        ids.into_iter().map(|(id, _)| id).collect()
+        ids.sort_unstable_by_key(|id| (Reverse(depths.get(id).copied()), *id));
+        ids
     }
 
     fn settle_one(&mut self, id: ProcessId, now_ns: u64) {

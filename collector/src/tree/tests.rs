@@ -115,7 +115,8 @@ impl Run {
 
     /// Settle while /proc no longer has these pids.
     fn settle(&mut self, gone: &[u32]) -> &mut Self {
-        self.tree.settle(self.now_ns, self.now_ns, true, |pid| gone.contains(&pid));
+        let now_ns = self.now_ns;
+        self.tree.settle(now_ns, now_ns, true, |pid| gone.contains(&pid).then_some(now_ns));
         self
     }
 
@@ -666,12 +667,38 @@ fn a_child_of_a_silent_process_in_a_pid_namespace_is_the_one_that_the_kernel_tol
 }
 
 #[test]
+fn a_child_that_is_found_dead_after_its_parent_is_taken_off_its_sums_first() {
+    // 102 waits by raw system calls, and so does MAIN for it; 103 runs a static program and can't speak at its end,
+    // which the kernel tells, or a sample finds, or nobody before 102 is settled.
+    for found_by in ["the kernel", "a sample", "nobody"] {
+        let mut run = Run::new();
+        run.made(102, MAIN).made(103, 102).fork(103, MAIN, MIB_KIB).execs(103);
+        run.sampled(103, 55_000_000, MIB, MIB);
+        if found_by == "the kernel" {
+            run.kernel(103, What::Exit { status: 0 });
+        }
+        run.exit(102, 20_000, 60_000).exit(MAIN, 10_000, 80_000).reaped(LAUNCHER, MAIN, 90_000);
+        if found_by == "a sample" {
+            let id = run.id(103);
+            run.tree.observe_end(id, run.now_ns, true);
+        }
+        for id in run.tree.take_kernel_ends() {
+            let at_ns = run.tree.get(id).and_then(|process| process.kernel_exit).unwrap().at_ns;
+            run.tree.observe_end(id, at_ns, true);
+        }
+        run.settle(&[102, 103]).later(1).settle(&[102, 103]).later(300).settle(&[102, 103]);
+        let settled = run.tree.take_settled();
+        assert_eq!((settled.len(), total_us(&settled)), (3, 90_000), "found by {found_by}");
+    }
+}
+
+#[test]
 fn an_orphan_that_is_gone_may_have_left_a_last_word() {
     // 102 speaks for the first time when it ends; it is gone from /proc before that word is read.
     let mut run = Run::new();
     run.scan(102, MAIN).exit(MAIN, 1, 0).reaped(LAUNCHER, MAIN, 1).later(500);
     let (now_ns, complete_ns) = (run.now_ns + MS, run.now_ns - MS);
-    run.tree.settle(now_ns, complete_ns, true, |pid| pid == 102);
+    run.tree.settle(now_ns, complete_ns, true, |pid| (pid == 102).then_some(now_ns));
     run.exit(102, 5, 0).reaped(LAUNCHER, 102, 6);
     assert_eq!(run.tree.born(), 2);
     assert_eq!(total_us(&run.end()), 7);
@@ -1044,7 +1071,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
             }
         }
         if step % 50 == 0 {
-            tree.settle(now_ns, now_ns, true, |pid| pid % 2 == 0);
+            tree.settle(now_ns, now_ns, true, |pid| (pid % 2 == 0).then_some(now_ns));
             let _ = tree.counted_cpu_ns();
             tree.take_lives();
             settled.extend(tree.take_settled());

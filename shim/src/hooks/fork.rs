@@ -10,6 +10,7 @@ use crate::{fork, next, sys};
 /// As for libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> c_int {
+    fork::before();
     let pid = match next::UNDERSCORE_FORK.get() {
         // SAFETY: libc's function.
         Some(next) => unsafe { next() },
