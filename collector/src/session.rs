@@ -40,12 +40,24 @@ const LOOK_NS: u64 = 50_000_000;
 const SYSTEM_NS: u64 = 100_000_000;
 /// More lives than this waiting for a sample, and one is taken early.
 const MAX_LIVES: usize = 32_768;
+/// While the tree's RAM grows beyond what it ever was by more than this part (a divisor) in an interval, the next sample
+/// comes this soon: what several processes have at once is only known as well as how far each had grown by then.
+const NOTABLE_GROWTH: u64 = 100;
+const SOON_NS: u64 = 25_000_000;
+/// Growth may pause so long: on a busy machine programs lose their CPU.
+const GROWTH_PAUSE_NS: u64 = 500_000_000;
+/// Such samples take at most this part of a core, as a divisor.
+const SHARE_OF_SOON: u64 = 100;
 /// Where the process connector tells of all processes, a scan only makes sure, this often.
 const SCAN_NS: u64 = 1_000_000_000;
 /// A program that has not spoken so long after its exec won't.
 const TIME_TO_SPEAK_NS: u64 = 50_000_000;
 /// After a program that did not speak, the kernel's events are looked at at once for so long.
 const EAGER_NS: u64 = 200_000_000;
+/// A sample waits so long at most for the last words of those that it found dead.
+const LONGEST_WAIT: Duration = Duration::from_millis(10);
+/// And the end of a run for all that was written.
+const LONGEST_FLUSH: Duration = Duration::from_secs(1);
 /// The report-so-far is written after this time, then each time the run is twice as old, or this much older.
 const FIRST_INTERIM_NS: u64 = 2_000_000_000;
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
@@ -178,6 +190,8 @@ struct Session {
     silent_programs: u64,
     eager_until_ns: u64,
     next_tick_ns: u64,
+    soon_ns: u64,
+    grows_until_ns: u64,
     scan_at_ns: u64,
     settle_at_ns: u64,
     system_at_ns: u64,
@@ -243,6 +257,8 @@ impl Session {
             keeper,
             pump,
             next_tick_ns: start_ns,
+            soon_ns: u64::MAX,
+            grows_until_ns: 0,
             scan_at_ns: 0,
             settle_at_ns: 0,
             system_at_ns: 0,
@@ -260,7 +276,7 @@ impl Session {
     fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
         loop {
             self.listen(messages)?;
-            let is_tick = clock::monotonic_ns() >= self.next_tick_ns;
+            let is_tick = clock::monotonic_ns() >= self.next_tick_ns.min(self.soon_ns);
             if is_tick {
                 self.pump.freshen();
             }
@@ -281,7 +297,7 @@ impl Session {
             if now_ns >= self.interim_at_ns {
                 self.write_interim(now_ns);
             }
-            let next = self.next_tick_ns.min(now_ns + LOOK_NS);
+            let next = self.next_tick_ns.min(self.soon_ns).min(now_ns + LOOK_NS);
             // The pump's doorbell ends the nap.
             std::thread::park_timeout(Duration::from_nanos(next.saturating_sub(clock::monotonic_ns())));
         }
@@ -377,9 +393,29 @@ impl Session {
                 self.pump.add_member(pid);
             }
         }
+        let begun_ns = clock::thread_cpu_ns();
+        let record = self.account.ram.record();
+        let mut sample = self.sampler.sample(&mut self.account.tree, now_ns, record);
+        if sample.dead_ns > 0 {
+            self.pump.await_complete(sample.dead_ns, LONGEST_WAIT);
+            let complete_ns = self.drain();
+            self.settle(complete_ns);
+        }
         let account = &mut self.account;
-        let sample = self.sampler.sample(&mut account.tree, now_ns, account.ram.record());
+        sample.complete(&mut account.tree);
         account.add(&sample);
+        let growth = account.ram.record().combined.saturating_sub(record.combined);
+        let in_interval = u128::from(growth) * u128::from(self.config.interval_ns)
+            / u128::from(sample.at_ns.saturating_sub(sample.from_ns).max(1));
+        if in_interval > u128::from(record.combined / NOTABLE_GROWTH) {
+            self.grows_until_ns = now_ns.saturating_add(GROWTH_PAUSE_NS);
+        }
+        self.soon_ns = if now_ns < self.grows_until_ns {
+            let cost_ns = clock::thread_cpu_ns().saturating_sub(begun_ns);
+            now_ns.saturating_add(SOON_NS.max(cost_ns * SHARE_OF_SOON))
+        } else {
+            u64::MAX
+        };
         self.gpu.tick(&mut account.gpu, &account.tree, now_ns);
         if now_ns.saturating_sub(self.system_at_ns) >= SYSTEM_NS || self.ending.is_some() {
             self.system_at_ns = now_ns;
@@ -396,7 +432,7 @@ impl Session {
         });
         // Ticks keep their grid; those that were missed are left out.
         let interval = self.config.interval_ns.max(1);
-        // A sample that was taken early, for many lives, leaves the next tick where it is.
+        // A sample that was taken early leaves the next tick where it is.
         if let Some(late) = now_ns.checked_sub(self.next_tick_ns) {
             let next = (late / interval + 1).saturating_mul(interval);
             self.next_tick_ns = self.next_tick_ns.saturating_add(next);
@@ -453,7 +489,7 @@ impl Session {
     }
 
     fn finish(mut self) -> Result<(), SessionError> {
-        self.pump.flush();
+        self.pump.await_complete(clock::monotonic_ns(), LONGEST_FLUSH);
         self.drain();
         let now_ns = clock::monotonic_ns();
         self.sample(now_ns);
@@ -464,7 +500,7 @@ impl Session {
         // Nobody needs the name any more, and nothing may be left behind.
         let _ = self.segment.named().unlink();
         // The last words of those that the sample found dead.
-        self.pump.flush();
+        self.pump.await_complete(clock::monotonic_ns(), LONGEST_FLUSH);
         let complete_ns = self.drain();
         self.account.settle(clock::monotonic_ns(), complete_ns, true);
         if self.account.tree.lives_waiting() > 0 {

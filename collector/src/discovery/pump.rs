@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{JoinHandle, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpu_track_abi::record::RECORD_WORDS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,10 +27,8 @@ const CONNECTOR_NAP: Duration = Duration::from_millis(10);
 /// They are looked at again this soon where a writer was not done, or where what the kernel tells must be looked at
 /// while it is there.
 const SHORT_NAP: Duration = Duration::from_millis(1);
-/// How long a sample waits for what is there to be read.
+/// How long is waited at a time for what is there to be read.
 const FRESHEN_WAIT: Duration = Duration::from_millis(2);
-/// How long the end of a run waits for them.
-const LONGEST_FLUSH_NS: u64 = 1_000_000_000;
 /// Records that may wait in memory; beyond it they stay in the ring, which counts what it drops.
 const MOST_WAITING: usize = 1 << 18;
 
@@ -271,11 +269,11 @@ impl Pump {
         !matches!(poll(&mut polled, Some(&now)), Ok(0))
     }
 
-    /// Wait until all that was written up to now has been read, at most for a second.
-    pub fn flush(&self) {
-        let start_ns = clock::monotonic_ns();
-        let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= start_ns;
-        while !is_complete() && clock::monotonic_ns() < start_ns + LONGEST_FLUSH_NS {
+    /// Wait until all that was written before this time has been read, at most for so long.
+    pub fn await_complete(&self, at_ns: u64, at_most: Duration) {
+        let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= at_ns;
+        let begun = Instant::now();
+        while !is_complete() && begun.elapsed() < at_most {
             self.shared.segment.ring_doorbell();
             std::thread::park_timeout(FRESHEN_WAIT);
         }

@@ -49,8 +49,28 @@ pub struct Sample {
     pub main_cpu_ns: u64,
     /// CPU time of the others since the sample before, nanoseconds (the living only).
     pub descendants_cpu_ns: u64,
-    /// Who holds the memory now: share, process.
-    pub holders: Vec<(u64, ProcessId)>,
+    /// Who holds the memory now.
+    pub holders: Vec<Held>,
+    /// When the last one that was found dead was; 0: none was.
+    pub dead_ns: u64,
+}
+
+/// A process's share of the tree's RAM.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    /// Whose.
+    pub id: ProcessId,
+    /// Now, bytes.
+    pub now: u64,
+    /// What it had all the time since the sample before, bytes.
+    pub steady: u64,
+}
+
+impl Sample {
+    /// Take in who ended, once all that was written up to the sample is known: who was dead by then is not in it.
+    pub fn complete(&mut self, tree: &mut Tree) {
+        self.lives.extend(tree.take_lives(self.at_ns));
+    }
 }
 
 /// Reads the live processes.
@@ -76,9 +96,10 @@ const BUDGET_PERCENT: u64 = 1;
 /// What can be saved up.
 const BUDGET_SAVED_NS: i64 = 20_000_000;
 /// What can be owed, for a sample that would set a new peak.
-const BUDGET_CREDIT_NS: i64 = 100_000_000;
-/// What of that can be owed for memory that still grows: the next sample would ask for it again.
-const GROWING_CREDIT_NS: i64 = BUDGET_CREDIT_NS / 2;
+const BUDGET_CREDIT_NS: i64 = 250_000_000;
+/// What of that can be owed for memory that still grows: the next sample would ask for it again, and what it is at its
+/// largest must be paid for too (100 ms for five processes with 500 MB on a busy machine).
+const GROWING_CREDIT_NS: i64 = BUDGET_CREDIT_NS / 5;
 
 impl Budget {
     fn refill(&mut self, now_ns: u64) {
@@ -133,26 +154,30 @@ impl Sampler {
         Duration::from_nanos(now_ns.saturating_sub(self.last_ns))
     }
 
-    /// Read all live processes.
+    /// Read all live processes. To be completed by what their ends tell.
     pub fn sample(&mut self, tree: &mut Tree, now_ns: u64, record: Record) -> Sample {
         self.budget.refill(now_ns);
         let mut sample = Sample { from_ns: self.last_ns, at_ns: now_ns, ..Sample::default() };
-        let alive = self.read_all(tree, now_ns);
+        let alive = self.read_all(tree, now_ns, &mut sample.dead_ns);
         self.read_peaks(tree, &alive, now_ns);
         let mut estimates = memory::estimate_all(tree, &self.handles, &alive);
         self.spend_on_sharing(tree, &mut estimates, record);
         sample.verified = memory::certain(&estimates);
         self.take_in(tree, &alive, &estimates, &mut sample);
-        sample.lives.extend(tree.take_lives());
         self.handles.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
         self.last_ns = now_ns;
         sample
     }
 
-    /// One pass over the processes: clock, stat, statm. Returns those that live.
-    fn read_all(&mut self, tree: &mut Tree, now_ns: u64) -> Vec<ProcessId> {
+    /// One pass over the processes: clock, stat, statm. Returns those that live; `dead_ns` is when one was last found
+    /// dead.
+    fn read_all(&mut self, tree: &mut Tree, now_ns: u64, dead_ns: &mut u64) -> Vec<ProcessId> {
         let ids = tree.alive().to_vec();
         let mut alive = Vec::with_capacity(ids.len());
+        let mut found_dead = |tree: &mut Tree, id, is_gone| {
+            *dead_ns = clock::monotonic_ns();
+            tree.observe_end(id, *dead_ns, is_gone);
+        };
         for id in ids {
             let Some(process) = tree.get(id) else { continue };
             let Some(pid) = process.host_pid else { continue };
@@ -163,7 +188,7 @@ impl Sampler {
                         Ok(handle) => entry.insert(handle),
                         Err(gone) => {
                             if gone {
-                                tree.observe_end(id, clock::monotonic_ns(), true);
+                                found_dead(tree, id, true);
                             }
                             continue;
                         }
@@ -175,9 +200,9 @@ impl Sampler {
                 Seen::Alive => alive.push(id),
                 Seen::Zombie => {
                     note_clock(tree, id, handle);
-                    tree.observe_end(id, clock::monotonic_ns(), false);
+                    found_dead(tree, id, false);
                 }
-                Seen::Gone => tree.observe_end(id, clock::monotonic_ns(), true),
+                Seen::Gone => found_dead(tree, id, true),
             }
         }
         alive
@@ -306,7 +331,9 @@ impl Sampler {
             let share_at_peak = certain + spike;
             let now = Sums::of(process.is_main, estimate, handle);
             sample.now.add(&now);
+            let mut held = Held { id: *id, now: estimate.share, steady: 0 };
             if before.at_ns == from_ns && before.at_ns != 0 {
+                held.steady = estimate.share.min(before.share);
                 sample.steady.add(&now.smaller_share(before.share, before.threads));
                 let is_new_image = process.image_start_ns >= from_ns;
                 if !is_new_image {
@@ -320,7 +347,7 @@ impl Sampler {
             } else {
                 sample.lives.extend(process.lives_until(now_ns, share_at_peak));
             }
-            sample.holders.push((estimate.share, *id));
+            sample.holders.push(held);
             process.observed = Observed {
                 at_ns: now_ns,
                 rss: handle.rss,

@@ -116,7 +116,8 @@ impl Run {
     /// A sample some seconds later.
     fn sample(&mut self, seconds: u64) -> Sample {
         self.now_ns += seconds * S;
-        let sample = self.sampler.sample(&mut self.tree, self.now_ns, self.ram.record());
+        let mut sample = self.sampler.sample(&mut self.tree, self.now_ns, self.ram.record());
+        sample.complete(&mut self.tree);
         self.ram.add(&self.tree, &sample);
         sample
     }
@@ -141,7 +142,7 @@ fn memory_of_its_own_needs_no_expensive_reading() {
     let sample = run.sample(1);
     assert_eq!((sample.now.main, sample.now.descendants), (100 * MIB, 50 * MIB));
     assert_eq!((sample.now.main_threads, sample.now.descendants_threads, sample.verified), (5, 1, true));
-    assert_eq!(sample.holders.iter().map(|(share, _)| share / MIB).max(), Some(100));
+    assert_eq!(sample.holders.iter().map(|held| held.now / MIB).max(), Some(100));
 }
 
 #[test]

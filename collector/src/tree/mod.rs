@@ -216,9 +216,25 @@ impl Tree {
         self.processes.values().fold(0, |sum: u64, process| sum.saturating_add(process.counted_cpu_ns))
     }
 
-    /// Lives that ended since this was last asked.
-    pub fn take_lives(&mut self) -> Vec<Life> {
-        std::mem::take(&mut self.lives)
+    /// What is known of lives up to this time. What is left of them, and those that began later, wait for the next time.
+    pub fn take_lives(&mut self, at_ns: u64) -> Vec<Life> {
+        let mut taken = Vec::with_capacity(self.lives.len());
+        for life in std::mem::take(&mut self.lives) {
+            if life.start_ns >= at_ns {
+                self.lives.push(life);
+            } else if life.end_ns > at_ns {
+                self.lives.push(Life {
+                    start_ns: at_ns,
+                    counted_at_ns: life.end_ns,
+                    cpu_ns: 0,
+                    ..life.clone()
+                });
+                taken.push(Life { end_ns: at_ns, ..life });
+            } else {
+                taken.push(life);
+            }
+        }
+        taken
     }
 
     /// How many are waiting to be taken.
@@ -454,7 +470,7 @@ fn process_life(process: &Process, end_ns: u64) -> Life {
         id: process.id,
         pid: process.host_pid.unwrap_or(process.key.pid),
         command: process.command.clone(),
-        start_ns: process.start_ns,
+        start_ns: process.start_ns.max(process.observed.at_ns),
         end_ns,
         bytes: 0,
         counted_at_ns: end_ns,

@@ -352,7 +352,7 @@ fn fork_children_have_their_parents_name_and_group_until_they_exec() {
 fn a_vfork_child_that_never_execs_is_known_by_its_exit_and_has_no_memory() {
     let mut run = Run::new();
     run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, used(7, 400 * MIB_KIB), used(0, 0)).reaped(MAIN, 102, 9);
-    let lives = run.tree.take_lives();
+    let lives = run.tree.take_lives(u64::MAX);
     assert!(lives.iter().all(|life| life.bytes == 0), "{lives:?}");
     let settled = run.end();
     let child = of(&settled, 102);
@@ -838,7 +838,7 @@ fn a_fork_child_of_a_large_process_that_runs_a_silent_program_adds_nothing_of_it
         .sampled(102, 1, 400 * MIB, MIB)
         .execs(102)
         .over(102, 0);
-    assert!(run.tree.take_lives().iter().all(|life| life.bytes <= MIB), "only what it did not share");
+    assert!(run.tree.take_lives(u64::MAX).iter().all(|life| life.bytes <= MIB), "only what it did not share");
     let usage = used(1, 400 * MIB_KIB);
     run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage });
     assert_eq!(of(&run.end(), 102).peak, None);
@@ -943,7 +943,8 @@ fn a_fork_childs_part_in_the_trees_ram_is_what_it_touched_or_grew_by() {
     run.fork(102, MAIN, 400 * MIB_KIB);
     let own = Usage { minor_faults: 256, max_rss_kib: 400 * MIB_KIB, ..Usage::default() };
     run.exit_with(102, MAIN, 0, own, used(0, 0));
-    let bytes: Vec<_> = run.tree.take_lives().iter().map(|life| (life.is_process, life.bytes)).collect();
+    let bytes: Vec<_> =
+        run.tree.take_lives(u64::MAX).iter().map(|life| (life.is_process, life.bytes)).collect();
     assert_eq!(bytes, [(true, 0), (false, MIB)]);
 }
 
@@ -953,11 +954,12 @@ fn an_ended_life_has_what_no_sample_saw() {
     run.start_as(102, MAIN, 0, MIB_KIB, "a").sampled(102, 3_000_000, 100 * MIB, 60 * MIB).later(9);
     let sampled_at = run.tree.get(run.id(102)).unwrap().observed.at_ns;
     run.exit_with(102, MAIN, FLAG_IMAGE, used(5000, 300 * MIB_KIB), used(0, 0));
-    let lives = run.tree.take_lives();
+    let lives = run.tree.take_lives(u64::MAX);
     let (process, memory) = (&lives[0], &lives[1]);
     // 40 of its 100 MiB are others' too; what it grew by is its own.
     assert_eq!((memory.bytes, memory.start_ns), (260 * MIB, sampled_at));
-    assert_eq!((process.is_process, process.threads, process.end_ns - process.start_ns), (true, 2, 11 * MS));
+    assert_eq!((process.is_process, process.threads, process.start_ns), (true, 2, sampled_at));
+    assert_eq!(process.end_ns, sampled_at + 10 * MS);
     assert_eq!(process.cpu_ns, 5_000_000, "no window had any of it");
 }
 
@@ -1073,7 +1075,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
         if step % 50 == 0 {
             tree.settle(now_ns, now_ns, true, |pid| (pid % 2 == 0).then_some(now_ns));
             let _ = tree.counted_cpu_ns();
-            tree.take_lives();
+            tree.take_lives(u64::MAX);
             settled.extend(tree.take_settled());
         }
         // 40 pids in two namespaces and their outside names: more can't be unsettled for long.

@@ -4,13 +4,11 @@
 //! it; who was there in part only counts for exactly that time, with its exact peak if it ended. So a process that
 //! no sample saw is not lost, and nothing is counted at a time when it did not exist.
 
-use std::collections::HashSet;
-
 use serde::{Deserialize, Serialize};
 
 use crate::report::model::Holder;
 use crate::sampler::memory::Sums;
-use crate::sampler::{Record, Sample};
+use crate::sampler::{Held, Record, Sample};
 use crate::tree::{Life, Tree};
 
 /// Most holders of a peak that are kept.
@@ -241,8 +239,8 @@ fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders
 }
 
-fn live_holders(tree: &Tree, sample: &Sample) -> Vec<Holder> {
-    let mut shares = sample.holders.clone();
+fn live_holders(tree: &Tree, sample: &Sample, share: impl Fn(&Held) -> u64) -> Vec<Holder> {
+    let mut shares: Vec<_> = sample.holders.iter().map(|held| (share(held), held.id)).collect();
     if shares.len() > HOLDERS {
         shares.select_nth_unstable_by_key(HOLDERS, |(share, _)| std::cmp::Reverse(*share));
         shares.truncate(HOLDERS);
@@ -256,15 +254,12 @@ fn live_holders(tree: &Tree, sample: &Sample) -> Vec<Holder> {
 }
 
 fn holders_now(tree: &Tree, sample: &Sample) -> Vec<Holder> {
-    largest(live_holders(tree, sample))
+    largest(live_holders(tree, sample, |held| held.now))
 }
 
-/// Those of the sample, less those that started later, and those that lived at that time.
+/// Those who lived all through the window, and those who did so in part, at that time.
 fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
-    let mut holders = live_holders(tree, sample);
-    // Whoever lived all through the window keeps its share; what it had on top is a life.
-    let in_part: HashSet<u32> = sample.lives.iter().filter(|l| l.is_process).map(|l| l.pid).collect();
-    holders.retain(|holder| !in_part.contains(&holder.pid));
+    let mut holders = live_holders(tree, sample, |held| held.steady);
     let there = sample.lives.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
     let mut there: Vec<&Life> = there.filter(|life| life.bytes > 0).collect();
     there.sort_unstable_by_key(|life| std::cmp::Reverse(life.bytes));

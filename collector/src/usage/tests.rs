@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{CpuUsage, RamUsage};
-use crate::sampler::Sample;
 use crate::sampler::memory::Sums;
+use crate::sampler::{Held, Sample};
 use crate::tree::{FoundInProc, Frame, Key, Life, ProcessId, Tree};
 
 const S: u64 = 1_000_000_000;
@@ -32,6 +32,11 @@ fn main_id(tree: &Tree) -> ProcessId {
 /// A window of ten seconds.
 fn window() -> Sample {
     Sample { from_ns: 10 * S, at_ns: 20 * S, verified: true, ..Sample::default() }
+}
+
+/// Who had this much all through a window.
+fn held(id: ProcessId, bytes: u64) -> Held {
+    Held { id, now: bytes, steady: bytes }
 }
 
 /// The memory of a descendant that was there from one second to another.
@@ -161,7 +166,7 @@ fn the_exact_peak_of_the_first_process_counts() {
 fn a_peak_names_those_who_held_it_and_the_largest_only() {
     let mut tree = tree();
     let main = main_id(&tree);
-    let mut sample = Sample { holders: vec![(100 * MB, main)], ..window() };
+    let mut sample = Sample { holders: vec![held(main, 100 * MB)], ..window() };
     for pid in 300..330 {
         let key = Key { pid_ns: 1, pid };
         let found = FoundInProc {
@@ -172,7 +177,7 @@ fn a_peak_names_those_who_held_it_and_the_largest_only() {
             start_ns: S,
             pidfd_inode: 0,
         };
-        sample.holders.push((u64::from(pid) * MB, tree.found_in_proc(&found)));
+        sample.holders.push(held(tree.found_in_proc(&found), u64::from(pid) * MB));
     }
     sample.now = Sums { main: 100 * MB, descendants: 9000 * MB, ..Sums::default() };
     let mut ram = RamUsage::default();
@@ -184,7 +189,7 @@ fn a_peak_names_those_who_held_it_and_the_largest_only() {
 #[test]
 fn a_spike_of_a_steady_process_is_held_on_top_of_its_share() {
     let tree = tree();
-    let mut sample = Sample { holders: vec![(400 * MB, main_id(&tree))], ..window() };
+    let mut sample = Sample { holders: vec![held(main_id(&tree), 400 * MB)], ..window() };
     sample.steady = Sums { main: 400 * MB, processes: 1, ..Sums::default() };
     sample.now = sample.steady;
     sample.lives = vec![Life { is_main: true, id: main_id(&tree), pid: MAIN, ..memory(10, 20, 100) }];
