@@ -4,10 +4,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
+use crate::config::Config;
 use crate::discovery::Finding;
 use crate::discovery::kernel_side::ConnectorState;
 use crate::gpu::GpuAccount;
 use crate::pidfd;
+use crate::report::build::Facts;
 use crate::sampler::Sample;
 use crate::state::ReadUpTo;
 use crate::tree::{Frame, Tree};
@@ -65,13 +67,22 @@ impl Damage {
 }
 
 impl Account {
-    /// Of a run that starts now.
+    /// Of a run of which nothing is known yet.
     #[must_use]
-    pub fn new(frame: Frame, cpu: CpuUsage, most_heaviest: usize) -> Self {
-        let start_ns = frame.session_monotonic_ns;
+    pub fn new(config: &Config, facts: &Facts) -> Self {
+        let start_ns = config.started_monotonic_ns;
+        let frame = Frame {
+            launcher_pid: config.launcher_pid,
+            pid_ns: config.pid_ns,
+            session_monotonic_ns: start_ns,
+            session_realtime_ns: config.started_realtime_ns,
+            page: rustix::param::page_size() as u64,
+            tick_us: 1_000_000 / facts.ticks_per_second.max(1),
+        };
+        let cpu = CpuUsage::new(config.interval_ns, facts.host.cores, start_ns);
         Self {
             tree: Tree::new(frame),
-            totals: Totals::new(most_heaviest),
+            totals: Totals::new(config.most_heaviest),
             ram: RamUsage::default(),
             cpu,
             gpu: GpuAccount::default(),

@@ -14,6 +14,21 @@ const SHARE: u64 = 200;
 /// So many records that are in the journal only are kept early: they need room.
 const MOST_IN_JOURNAL: u64 = 16_384;
 
+/// The account as a killed collector kept it, with all that is in the journal, and the number of its last snapshot (0:
+/// there is none). `freed` tells how much of the ring was read.
+pub fn kept(state: &StateFile, freed: u64, now_ns: u64, new: impl FnOnce() -> Account) -> (u64, Account) {
+    let (sequence, mut account) = state.load().unwrap_or_else(|| (0, new()));
+    let journal = state.journal(account.found.count).unwrap_or_default();
+    let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
+    account.is_state_lost |= sequence == 0 && findings.is_empty() && freed > 0;
+    if account.is_state_lost {
+        account.found = ReadUpTo { count: 0, position: freed };
+    } else {
+        account.apply(&findings, now_ns);
+    }
+    (sequence, account)
+}
+
 /// Keeps the account in the state file.
 #[derive(Debug)]
 pub struct Keeper {
@@ -33,17 +48,9 @@ impl Keeper {
         now_ns: u64,
         new: impl FnOnce() -> Account,
     ) -> (Self, Account) {
-        let (sequence, mut account) = state.load().unwrap_or_else(|| (0, new()));
+        let freed = segment.header().tail.0.load(Ordering::Relaxed);
+        let (sequence, mut account) = kept(&state, freed, now_ns, new);
         if is_replacement {
-            let journal = state.journal(account.found.count).unwrap_or_default();
-            let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
-            let freed = segment.header().tail.0.load(Ordering::Relaxed);
-            account.is_state_lost |= sequence == 0 && findings.is_empty() && freed > 0;
-            if account.is_state_lost {
-                account.found = ReadUpTo { count: 0, position: freed };
-            } else {
-                account.apply(&findings, now_ns);
-            }
             // What the kernel told meanwhile may be lost.
             account.tree.forget_watched();
             account.unsampled_ns += now_ns.saturating_sub(account.sampled_ns);

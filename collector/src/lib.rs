@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `session` runs the rooms; `account` is what the run has come to so far, `state` keeps it for the next collector should
-//! this one be killed. `segment` is the shared memory, `proc_fs` and `pidfd` are the ways to the kernel.
+//! this one be killed; `stale` finds what is left where all was killed, `recover` makes a report of it. `segment` is the shared memory, `proc_fs` and `pidfd` are the ways to the kernel.
 
 pub mod account;
 pub mod cgroup;
@@ -21,10 +21,12 @@ pub mod limits;
 pub mod pidfd;
 pub mod priority;
 pub mod proc_fs;
+pub mod recover;
 pub mod report;
 pub mod sampler;
 pub mod segment;
 pub mod session;
+pub mod stale;
 pub mod state;
 pub mod tree;
 pub mod usage;

@@ -57,7 +57,7 @@ impl Limits {
             cpu_millicores: places.cpu_limit(),
             cgroup: places.name().map(str::to_owned),
             cpus: affinity(),
-            ulimits: ulimits.into_iter().map(|(name, resource)| (name, limit(resource))).collect(),
+            ulimits: ulimits.into_iter().map(|(name, resource)| (name.to_owned(), limit(resource))).collect(),
             slurm: slurm.collect::<BTreeMap<_, _>>(),
         }
     }
@@ -81,6 +81,8 @@ mod tests {
         let files = text.lines().find(|line| line.starts_with("Max open files")).unwrap();
         let soft: u64 = files.split_whitespace().nth(3).unwrap().parse().unwrap();
         assert_eq!(limits.ulimits["open_files"].soft, Limit::Known(soft));
-        assert!(!limits.cpus.unwrap().is_empty());
+        assert!(!limits.cpus.as_ref().unwrap().is_empty());
+        let sent = serde_json::to_string(&limits).unwrap();
+        assert_eq!(serde_json::from_str::<Limits>(&sent).unwrap(), limits);
     }
 }

@@ -64,6 +64,13 @@ impl Stat {
         })
     }
 
+    /// Start, CLOCK_MONOTONIC nanoseconds, rounded down to a tick. `boot_offset_ns` is CLOCK_BOOTTIME - CLOCK_MONOTONIC.
+    #[must_use]
+    pub fn start_ns(&self, ticks_per_second: u64, boot_offset_ns: i128) -> u64 {
+        let since_boot = i128::from(self.start_ticks) * 1_000_000_000 / i128::from(ticks_per_second.max(1));
+        u64::try_from(since_boot - boot_offset_ns).unwrap_or(0)
+    }
+
     /// Whether it is on its way out, or dead.
     #[must_use]
     pub fn is_ending(&self) -> bool {

@@ -26,13 +26,14 @@ use crate::keeper::Keeper;
 use crate::pidfd;
 use crate::priority;
 use crate::proc_fs::ProcRoot;
+use crate::recover;
 use crate::report::build::{self, Ending, Facts};
+use crate::report::model::Stage;
 use crate::report::write::{Output, render, write_atomically};
 use crate::sampler::Sampler;
 use crate::segment::{Segment, SegmentError};
 use crate::state::StateFile;
-use crate::tree::{Frame, ProcessId};
-use crate::usage::CpuUsage;
+use crate::tree::ProcessId;
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
@@ -209,23 +210,12 @@ impl Session {
         connector: Option<OwnedFd>,
     ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
-        let ticks_per_second = rustix::param::clock_ticks_per_second();
         let facts = Facts::of_this_machine(&root);
         // The command's own are known by now.
         raise_own_limits();
+        recover::note(&state, &config, &facts);
         let start_ns = config.started_monotonic_ns;
-        let new = || {
-            let frame = Frame {
-                launcher_pid: config.launcher_pid,
-                pid_ns: config.pid_ns,
-                session_monotonic_ns: start_ns,
-                session_realtime_ns: config.started_realtime_ns,
-                page: rustix::param::page_size() as u64,
-                tick_us: 1_000_000 / ticks_per_second.max(1),
-            };
-            let cpu = CpuUsage::new(config.interval_ns, facts.host.cores, start_ns);
-            Account::new(frame, cpu, config.most_heaviest)
-        };
+        let new = || Account::new(&config, &facts);
         let now_ns = clock::monotonic_ns();
         let (keeper, mut account) = Keeper::resume(state, &segment, config.restarts > 0, now_ns, new);
         // Given up once, it stays so.
@@ -245,7 +235,7 @@ impl Session {
         let pump = Pump::start(sources, std::thread::current()).map_err(SessionError::Thread)?;
         priority::prefer_short_slices();
         Ok(Self {
-            scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), ticks_per_second),
+            scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), facts.ticks_per_second),
             sampler: Sampler::new(root.clone(), account.sampled_ns),
             gpu: GpuRoom::start(&config.gpu, &root, &mut account.gpu),
             damage_before: account.damage,
@@ -482,7 +472,7 @@ impl Session {
             at_ns: 0,
             status: self.status,
             ending: self.ending,
-            is_finished: false,
+            stage: Stage::SoFar,
             dropped_events: self.segment.ring().dropped(),
             is_cut_short: self.segment.is_lost(),
         }
@@ -512,7 +502,7 @@ impl Session {
             self.account.ram.raise_main(peak);
         }
         let inputs = self.inputs(&self.account);
-        let report = build::report(&build::Inputs { at_ns: end_ns, is_finished: true, ..inputs });
+        let report = build::report(&build::Inputs { at_ns: end_ns, stage: Stage::Over, ..inputs });
         let written = self.write(&render(&report, &self.config.style));
         if self.ending.is_none()
             && let Some(Ok(cgroup)) = &self.config.cgroup
@@ -537,17 +527,13 @@ impl Session {
     }
 
     fn write(&self, text: &str) -> Result<(), SessionError> {
-        let (output, result) = match &self.config.output {
-            Output::Stderr => ("stderr".to_owned(), io::stderr().write_all(text.as_bytes())),
-            Output::Stdout => ("stdout".to_owned(), io::stdout().write_all(text.as_bytes())),
-            Output::File(path) => (path.display().to_string(), write_atomically(path, text.as_bytes())),
-        };
-        result.map_err(|source| {
+        let output = &self.config.output;
+        output.write(text).map_err(|source| {
             // The run may have taken days: show the report where somebody may still see it.
-            if !matches!(self.config.output, Output::Stderr) {
+            if !matches!(output, Output::Stderr) {
                 let _ = io::stderr().write_all(text.as_bytes());
             }
-            SessionError::Output { output, source }
+            SessionError::Output { output: output.to_string(), source }
         })
     }
 }

@@ -1,22 +1,25 @@
 //! What a killed collector leaves to the next one: a second file beside the segment, that tracked processes never map.
 //!
 //! ```text
-//! 0        | snapshot A: sequence, length, the collector's account of the run
-//! 1 << 40  | snapshot B: the same; the two are written in turn
-//! 2 << 40  | journal: every finding; a record of the ring before its slot is freed
+//! 0        | the run: what the collector was told
+//! 1 << 40  | snapshot A: the collector's account of the run
+//! 2 << 40  | snapshot B: the same; the two are written in turn
+//! 3 << 40  | journal: every finding; a record of the ring before its slot is freed
 //! ```
 //!
 //! A snapshot says up to which journal entry it holds all; the next collector takes the newer snapshot, applies the
 //! journal from there on, and goes on reading the ring behind the last entry. The file is sparse: what a snapshot
 //! has made superfluous is given back.
 //!
-//! Death by a signal tears no completed write, so an order of writes is all the safety that is needed: a snapshot's
-//! head is cleared before its body changes, and written after.
+//! Death by a signal tears no completed write, so an order of writes is all the safety that is needed against it: the
+//! head of a part (sequence, length, checksum) is cleared before its body changes, and written after. The checksum tells
+//! what was spoilt by others, as far as chance goes.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,9 +30,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::segment::named::NamedFile;
 
-const SNAPSHOTS: [u64; 2] = [0, 1 << 40];
-const JOURNAL: u64 = 2 << 40;
-const HEAD: usize = 16;
+const RUN: u64 = 0;
+const SNAPSHOTS: [u64; 2] = [1 << 40, 2 << 40];
+const JOURNAL: u64 = 3 << 40;
+const HEAD: usize = 24;
 /// Position in the ring, then the record.
 const ENTRY: usize = 8 + RECORD_WORDS * 4;
 
@@ -74,7 +78,11 @@ impl StateFile {
         Self::of(NamedFile::opened(path, file)?)
     }
 
-    fn of(named: NamedFile) -> io::Result<Self> {
+    /// This one, which was left behind: it can only be read.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn of(named: NamedFile) -> io::Result<Self> {
         let file = named.file().try_clone_to_owned()?.into();
         Ok(Self { named, file, is_discarded: AtomicBool::new(false) })
     }
@@ -123,14 +131,6 @@ impl StateFile {
         Ok(entries)
     }
 
-    fn head(&self, at: u64) -> Option<(u64, u64)> {
-        let mut head = [0; HEAD];
-        self.file.read_exact_at(&mut head, at).ok()?;
-        let (sequence, length) = head.split_at(8);
-        let number = |bytes: &[u8]| Some(u64::from_ne_bytes(bytes.try_into().ok()?));
-        Some((number(sequence)?, number(length)?)).filter(|(sequence, _)| *sequence > 0)
-    }
-
     /// Nothing in it is of use any more: whoever comes next must know that.
     pub fn discard(&self) {
         self.is_discarded.store(true, Ordering::Relaxed);
@@ -150,14 +150,7 @@ impl StateFile {
     /// If there is no room.
     pub fn save<T: Serialize>(&self, sequence: u64, journal_end: u64, state: &T) -> io::Result<()> {
         let at = if sequence.is_multiple_of(2) { SNAPSHOTS[0] } else { SNAPSHOTS[1] };
-        let body = postcard::to_stdvec(state).map_err(io::Error::other)?;
-        self.file.write_all_at(&[0; HEAD], at)?;
-        self.file.write_all_at(&body, at + HEAD as u64)?;
-        let mut head = [0; HEAD];
-        let (first, second) = head.split_at_mut(8);
-        first.copy_from_slice(&sequence.to_ne_bytes());
-        second.copy_from_slice(&(body.len() as u64).to_ne_bytes());
-        self.file.write_all_at(&head, at)?;
+        self.write_part(at, sequence, &postcard::to_stdvec(state).map_err(io::Error::other)?)?;
         let superfluous = journal_end * ENTRY as u64;
         if superfluous > 0 {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -170,12 +163,66 @@ impl StateFile {
     /// The newest whole snapshot and its sequence number.
     #[must_use]
     pub fn load<T: DeserializeOwned>(&self) -> Option<(u64, T)> {
-        let newest = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?, at))).max()?;
-        let ((sequence, length), at) = newest;
-        let mut body = vec![0; usize::try_from(length).ok()?];
-        self.file.read_exact_at(&mut body, at + HEAD as u64).ok()?;
+        let newest = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?.0, at))).max()?;
+        let (sequence, body) = self.read_part(newest.1)?;
         Some((sequence, postcard::from_bytes(&body).ok()?))
     }
+
+    /// Write down what the next one must know of the run besides the account.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub fn save_run(&self, run: &[u8]) -> io::Result<()> {
+        self.write_part(RUN, 1, run)
+    }
+
+    /// What [`StateFile::save_run`] wrote.
+    #[must_use]
+    pub fn load_run(&self) -> Option<Vec<u8>> {
+        Some(self.read_part(RUN)?.1)
+    }
+
+    /// Whether there is a snapshot, be it of use or not.
+    #[must_use]
+    pub fn has_snapshot(&self) -> bool {
+        SNAPSHOTS.into_iter().any(|at| self.head(at).is_some())
+    }
+
+    fn write_part(&self, at: u64, sequence: u64, body: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(&[0; HEAD], at)?;
+        self.file.write_all_at(body, at + HEAD as u64)?;
+        let mut head = [0; HEAD];
+        for (bytes, number) in head.chunks_exact_mut(8).zip([sequence, body.len() as u64, checksum(body)]) {
+            bytes.copy_from_slice(&number.to_ne_bytes());
+        }
+        self.file.write_all_at(&head, at)
+    }
+
+    fn read_part(&self, at: u64) -> Option<(u64, Vec<u8>)> {
+        let (sequence, length, sum) = self.head(at)?;
+        // No more than was ever written, whatever the head says: the file is longer than any memory.
+        let written = self.file.metadata().ok()?.blocks().saturating_mul(512);
+        let mut body = vec![0; usize::try_from(length).ok().filter(|_| length <= written)?];
+        self.file.read_exact_at(&mut body, at + HEAD as u64).ok()?;
+        (checksum(&body) == sum).then_some((sequence, body))
+    }
+
+    /// Sequence, length and checksum of a part that is there.
+    fn head(&self, at: u64) -> Option<(u64, u64, u64)> {
+        let mut head = [0; HEAD];
+        self.file.read_exact_at(&mut head, at).ok()?;
+        let mut numbers =
+            head.chunks_exact(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap_or_default()));
+        let (sequence, length, sum) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        (sequence > 0).then_some((sequence, length, sum))
+    }
+}
+
+/// The same in every process of one version, which is all that is asked of it.
+fn checksum(body: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(body);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -198,6 +245,23 @@ mod tests {
         // Killed while writing the fourth: its head is cleared.
         state.file.write_all_at(&[0; HEAD], SNAPSHOTS[0]).unwrap();
         assert_eq!(state.load::<Vec<u32>>(), Some((3, vec![3, 3, 3])));
+    }
+
+    #[test]
+    fn what_is_not_as_it_was_written_is_not_there() {
+        let (state, _dir) = file();
+        state.save_run(b"the run").unwrap();
+        assert_eq!(state.load_run().unwrap(), b"the run");
+        state.save(1, 0, &vec![7u32; 100]).unwrap();
+        state.file.write_all_at(&[8], SNAPSHOTS[1] + HEAD as u64 + 50).unwrap();
+        assert_eq!(state.load::<Vec<u32>>(), None);
+        // As long as nothing is.
+        for (at, length) in [(RUN, u64::MAX), (SNAPSHOTS[1], 1 << 38)] {
+            state.file.write_all_at(&length.to_ne_bytes(), at + 8).unwrap();
+        }
+        assert_eq!((state.load_run(), state.load::<Vec<u32>>()), (None, None));
+        state.discard();
+        assert_eq!(state.load_run(), None);
     }
 
     #[test]

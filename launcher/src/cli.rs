@@ -9,6 +9,7 @@ mod tests;
 mod values;
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
@@ -20,7 +21,7 @@ use gpu_track_collector::report::write::Output;
 
 use crate::docs;
 use args::Args;
-use output::Place;
+pub use output::Place;
 pub use refusal::Refusal;
 use values::Layer;
 
@@ -36,6 +37,19 @@ pub enum Request {
     Print(String),
     /// Print the GPUs, in this form.
     Gpus(Box<GpuConfig>, Format),
+    /// Make reports of runs that were killed.
+    Recover(Recovery),
+}
+
+/// Where reports of killed runs go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recovery {
+    /// `-o` as it was given: its patterns stand for another thing with each run.
+    pub output: Option<PathBuf>,
+    /// How they are written.
+    pub style: Style,
+    /// Where the sessions lie.
+    pub session_dir: PathBuf,
 }
 
 /// How to run the command, and what to report.
@@ -65,6 +79,8 @@ pub struct Options {
     pub env_repair: bool,
     /// Discovery layers that may be used.
     pub layers: Layers,
+    /// Where the session lies.
+    pub session_dir: PathBuf,
 }
 
 /// Reads a command line, whose first word is our own name.
@@ -94,12 +110,24 @@ fn parse_at(args: impl Iterator<Item = OsString>, place: &Place) -> Result<Reque
         }
         None => tconfig::Config::default(),
     };
-    let output = match &args.output {
-        Some(path) => {
-            output::output(path, place).map_err(|error| Refusal::new(format_args!("--output: {error}")))?
-        }
-        None => Output::Stderr,
+    let output = output(args.output.as_deref(), place)?;
+    let style = Style {
+        format: args.format.unwrap_or_default(),
+        ram_unit: args.ram_unit.or(config.ram_unit),
+        gpu_ram_unit: args.gpu_ram_unit.or(config.gpu_ram_unit),
+        time_unit: args.time_unit.or(config.time_unit),
     };
+    if args.recover {
+        let command = args.command.first().map(|word| word.display().to_string()).or(args.execute);
+        return match command {
+            Some(command) => Err(Refusal::new(format_args!(
+                "--recover: COMMAND \"{command}\" is given too: give one of them"
+            ))),
+            None => {
+                Ok(Request::Recover(Recovery { output: args.output, style, session_dir: args.session_dir }))
+            }
+        };
+    }
     let gpu = GpuConfig {
         uuids: args.gpu_uuids.or(config.gpu_uuids),
         only_visible: args.visible,
@@ -110,17 +138,12 @@ fn parse_at(args: impl Iterator<Item = OsString>, place: &Place) -> Result<Reque
         ..GpuConfig::default()
     };
     if args.gpus {
-        return Ok(Request::Gpus(Box::new(gpu), args.format.unwrap_or_default()));
+        return Ok(Request::Gpus(Box::new(gpu), style.format));
     }
     Ok(Request::Run(Box::new(Options {
         command: command(args.command, args.execute)?,
         output,
-        style: Style {
-            format: args.format.unwrap_or_default(),
-            ram_unit: args.ram_unit.or(config.ram_unit),
-            gpu_ram_unit: args.gpu_ram_unit.or(config.gpu_ram_unit),
-            time_unit: args.time_unit.or(config.time_unit),
-        },
+        style,
         interval: args.sleep_time.or(config.sleep_time).unwrap_or(DEFAULT_INTERVAL),
         expected_cores: args.expected_cores.or(config.expected_cores),
         gpu,
@@ -130,7 +153,18 @@ fn parse_at(args: impl Iterator<Item = OsString>, place: &Place) -> Result<Reque
         most_heaviest: args.heaviest,
         env_repair: !args.no_env_repair,
         layers: Layer::set(&args.layers),
+        session_dir: args.session_dir,
     })))
+}
+
+/// Where the report goes that `-o` names, if it is given.
+///
+/// # Errors
+/// The line that says why none can be written there.
+pub fn output(given: Option<&Path>, place: &Place) -> Result<Output, Refusal> {
+    given.map_or(Ok(Output::Stderr), |path| {
+        output::output(path, place).map_err(|error| Refusal::new(format_args!("--output: {error}")))
+    })
 }
 
 /// The command's words, from one of the two forms.

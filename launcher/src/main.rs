@@ -9,6 +9,7 @@ mod docs;
 mod early;
 mod gpus;
 mod reap;
+mod recover;
 mod shim_file;
 mod signals;
 mod spawn;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     match cli::parse(args.into_iter()) {
         Ok(Request::Print(text)) => print(&text),
         Ok(Request::Gpus(config, format)) => gpus::print(&config.in_this_environment(), format),
+        Ok(Request::Recover(recovery)) => recover::recover(&recovery).unwrap_or_else(refuse),
         Ok(Request::Run(mut options)) => {
             options.gpu = options.gpu.in_this_environment();
             check_gpus(&options).map_or_else(refuse, |()| run(&options))

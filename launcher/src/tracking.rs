@@ -20,7 +20,8 @@ use gpu_track_collector::gpu::GpuConfig;
 use gpu_track_collector::proc_fs::ProcRoot;
 use gpu_track_collector::report::write::Output;
 use gpu_track_collector::segment::named::NamedFile;
-use gpu_track_collector::segment::{self, FILE_PREFIX, NewSession, Segment, SegmentError};
+use gpu_track_collector::segment::{NewSession, Segment, SegmentError};
+use gpu_track_collector::stale;
 use gpu_track_collector::state::StateFile;
 use gpu_track_collector::{clock, pidfd};
 use thiserror::Error;
@@ -32,9 +33,6 @@ use crate::shim_file::{self, ShimFileError};
 /// argv\[0\] of the launcher's executable when it is started as a collector; the arguments are then the descriptors of
 /// the pipe, the segment, the state file and the process connector ("-" without), and the names of the two files.
 pub const COLLECTOR_NAME: &str = "gpu-track-collector";
-
-/// Where segments lie.
-const SEGMENT_DIR: &str = "/dev/shm";
 
 /// Why the command can't be tracked.
 #[derive(Debug, Error)]
@@ -82,7 +80,7 @@ impl Session {
     pub fn new(options: &Options) -> Result<Self, TrackingError> {
         let uid = rustix::process::getuid().as_raw();
         let pid = std::process::id();
-        segment::remove_stale(Path::new(SEGMENT_DIR), uid);
+        stale::remove_old(&options.session_dir, uid);
         let pid_ns = ProcRoot::default().pid_ns(pid).unwrap_or(0);
         let random = RandomState::new();
         let mut flags = 0;
@@ -101,8 +99,7 @@ impl Session {
             monotonic_ns: clock::monotonic_ns(),
             realtime_ns: clock::realtime_ns(),
         };
-        let name = format!("{SEGMENT_DIR}/{FILE_PREFIX}{uid}.{pid}.{:016x}", random.hash_one(1));
-        let (path, state_path) = (PathBuf::from(&name), PathBuf::from(name + ".state"));
+        let (path, state_path) = stale::new_names(&options.session_dir, uid, pid, random.hash_one(1));
         let segment = Segment::create(&path, &new)?;
         let state = StateFile::create(&state_path).map_err(|source| {
             let _ = segment.named().unlink();

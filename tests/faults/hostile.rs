@@ -57,7 +57,7 @@ fn attacked(attack: impl FnOnce(&Running)) -> Run {
 }
 
 /// Whether the collector has read all that was written.
-fn is_drained(segment: &Segment) -> bool {
+pub fn is_drained(segment: &Segment) -> bool {
     let header = segment.header();
     header.head.0.load(Ordering::Acquire) == header.tail.0.load(Ordering::Acquire)
 }

@@ -23,8 +23,22 @@ fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
+/// All that belongs to a run, first who could put things in order.
+pub fn kill_all(running: &Running) {
+    kill(running.pid(), libc::SIGSTOP);
+    // Some are born meanwhile, and some end.
+    wait_until("the end of all", || {
+        let live = leftovers::processes(running.mark());
+        for (pid, _) in &live {
+            // SAFETY: kill has no memory preconditions.
+            unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+        }
+        live.is_empty()
+    });
+}
+
 /// Waits for `more` further bytes of what the command writes; false when it has ended.
-fn progressed(running: &Running, more: u64) -> bool {
+pub fn progressed(running: &Running, more: u64) -> bool {
     let length = || std::fs::metadata(running.path("stdout")).unwrap().len();
     let wanted = length() + more;
     let said_all = || std::fs::read_to_string(running.path("stdout")).unwrap().ends_with('\n');
@@ -101,21 +115,16 @@ fn tracked_processes_killed_or_stopped_between_two_instructions_of_ours() {
 
 #[test]
 fn everything_at_once() {
+    let shm = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut running = tracked(["sh", "-c", "/bin/true; read x; exit 0"])
+        .options(&["--session-dir", shm.path().to_str().unwrap()])
         .with(|command| command.stdin(Stdio::piped()))
         .start();
     let stdin = running.stdin();
     let report = running.path("report.json");
     wait_until("a report so far", || report.exists());
-    // First who could put things in order.
-    kill(running.pid(), libc::SIGSTOP);
-    for (pid, _) in leftovers::processes(running.mark()) {
-        kill(pid, libc::SIGKILL);
-    }
-    wait_until("the end of all", || leftovers::processes(running.mark()).is_empty());
+    kill_all(&running);
     drop(stdin);
-    // Any later run of the same user removes what they left.
-    tracked(["true"]).run().assert_clean(0);
     let run = running.wait();
     assert_eq!(run.report().at("finished"), false);
     assert_eq!(run.report().u64("processes.total"), 2);

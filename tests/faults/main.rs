@@ -9,6 +9,7 @@ mod garbage;
 mod hostile;
 mod kills;
 mod programs;
+mod recover;
 mod resources;
 mod sanitizers;
 #[path = "../e2e/support/mod.rs"]

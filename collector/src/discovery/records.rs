@@ -6,6 +6,7 @@ use gpu_track_abi::layout::RING_CAPACITY;
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::Pop;
 
+use crate::clock;
 use crate::segment::Segment;
 
 /// How long a writer may take between its ticket and its last word before its slot is retired. Running it needs 0.4 us.
@@ -107,6 +108,23 @@ impl RecordReader {
         false
     }
 
+    /// Hand on all records of a segment to which nobody writes any more: a writer that was killed is not waited for.
+    pub fn drain_rest(&mut self, segment: &Segment, mut take: impl FnMut(Stored, &[u32; RECORD_WORDS])) {
+        // Held back once, given its time, retired: a slot that is still there after that was made by no writer of ours.
+        const MOST_TRIES: u32 = 4;
+        let (mut now_ns, mut tries) = (clock::monotonic_ns(), 0);
+        while self.position != segment.header().head.0.load(Ordering::Relaxed) && !self.untrusted {
+            let before = self.position;
+            self.drain(segment, now_ns, &mut take);
+            now_ns = now_ns.saturating_add(WRITER_GRACE_NS);
+            tries = if self.position == before { tries + 1 } else { 0 };
+            if tries >= MOST_TRIES {
+                self.damaged += 1;
+                self.untrusted = true;
+            }
+        }
+    }
+
     fn advance(&mut self) {
         self.position = self.position.wrapping_add(1);
         self.pending_since_ns = None;
@@ -178,6 +196,34 @@ mod tests {
         assert!(drain(&mut reader, &segment, 1000).is_empty());
         assert!(drain(&mut reader, &segment, 1000 + WRITER_GRACE_NS - 1).is_empty());
         assert_eq!(drain(&mut reader, &segment, 1000 + WRITER_GRACE_NS), [5]);
+    }
+
+    #[test]
+    fn the_rest_is_read_at_once_whatever_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = segment(dir.path());
+        let rest = |reader: &mut RecordReader| {
+            let mut count = 0;
+            reader.drain_rest(&segment, |_, _| count += 1);
+            count
+        };
+        let mut reader = RecordReader::default();
+        push(&segment, 1);
+        segment.header().head.0.fetch_add(1, Ordering::Relaxed);
+        segment.header().head.0.fetch_add(1, Ordering::Relaxed);
+        // From a clock that is ahead of ours.
+        let monotonic_ns = clock::monotonic_ns() + MOST_AHEAD_NS;
+        segment.push_event(&Origin { monotonic_ns, ..Origin::default() }, &Event::SpawnFailed { error: 2 });
+        assert_eq!((rest(&mut reader), rest(&mut reader)), (2, 0));
+        assert!(!reader.is_untrusted());
+        // The last word of the next slot has a payload, and the tag of an empty one.
+        let at = 5 * gpu_track_abi::layout::SLOT_SIZE - size_of::<u64>() + gpu_track_abi::layout::HEADER_SIZE;
+        let file = std::fs::File::options().write(true).open(segment.named().path()).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &7u32.to_ne_bytes(), at as u64).unwrap();
+        segment.header().head.0.fetch_add(1, Ordering::Relaxed);
+        push(&segment, 3);
+        assert_eq!(rest(&mut reader), 0);
+        assert!(reader.is_untrusted());
     }
 
     #[test]

@@ -182,9 +182,7 @@ impl Scanner {
         if tree.get(parent).and_then(|parent| parent.host_pid) != Some(stat.ppid) {
             return None;
         }
-        let since_boot =
-            i128::from(stat.start_ticks) * 1_000_000_000 / i128::from(self.ticks_per_second.max(1));
-        let start_ns = u64::try_from(since_boot - self.boot_offset_ns).unwrap_or(0);
+        let start_ns = stat.start_ns(self.ticks_per_second, self.boot_offset_ns);
         if tree.knows(Key { pid_ns: here, pid }, pidfd_inode, start_ns) {
             return None;
         }

@@ -39,6 +39,16 @@ impl GpuAccount {
         self.roster.settled(process);
         self.usage.processes.get(&process.id.0).map(|used| used.peak_bytes.unwrap_or(0))
     }
+
+    /// No more readings come: who was there, and who of them was ever looked at.
+    pub fn finish(&mut self, tree: &Tree) {
+        if self.is_on {
+            self.roster.update(tree);
+            for person in self.roster.people() {
+                self.usage.ended(person);
+            }
+        }
+    }
 }
 
 /// The backends and what comes from them.
@@ -134,9 +144,7 @@ impl GpuRoom {
         let phases: Vec<Phase> = self.workers.iter().map(Worker::phase).collect();
         batches.extend(self.workers.iter().flat_map(|worker| worker.exchange(&[])));
         self.take_in(account, &batches);
-        for person in account.roster.people() {
-            account.usage.ended(person);
-        }
+        account.finish(tree);
         for (worker, phase) in self.workers.iter().zip(phases) {
             match phase {
                 Phase::Starting | Phase::Reading => {

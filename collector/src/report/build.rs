@@ -2,19 +2,21 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use crate::account::Account;
 use crate::config::Config;
 use crate::proc_fs::ProcRoot;
 use crate::report::gpu;
 use crate::report::model::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Host, Io, Layers, Limits, MaxRam, MeanRam,
-    Peak, Percent, Processes, Report, Rss,
+    Peak, Percent, Processes, Report, Rss, Stage,
 };
 use crate::tree::process::{cpu_us, exit_of_wait_status};
 use crate::usage::MaxRss;
 
 /// Where it runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Facts {
     /// The machine.
     pub host: Host,
@@ -69,8 +71,8 @@ pub struct Inputs<'a> {
     pub status: Option<i32>,
     /// The launcher's last word; `None` if it never came.
     pub ending: Option<Ending>,
-    /// The run is over.
-    pub is_finished: bool,
+    /// How far the run is.
+    pub stage: Stage,
     /// Records that found no room.
     pub dropped_events: u64,
     /// The segment's file was truncated.
@@ -88,7 +90,7 @@ pub fn report(inputs: &Inputs) -> Report {
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
     let on_gpus = &inputs.account.gpu.usage;
     Report {
-        finished: inputs.is_finished,
+        stage: inputs.stage,
         command: inputs.config.command.clone(),
         started_at: SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.started_realtime_ns),
         wall_s,
@@ -252,8 +254,8 @@ fn cpu_time(inputs: &Inputs, coverage: &Coverage) -> CpuTime {
 /// What the kernel counted for the launcher's waited-for children, if that is the whole tree.
 fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
     let Some(ending) = inputs.ending else {
-        let reason = if inputs.is_finished { "the launcher was killed" } else { "the command still runs" };
-        return Err(reason.into());
+        let is_running = inputs.stage == Stage::SoFar;
+        return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
     };
     match (inputs.account.totals.still_running, inputs.account.tree.autoreaped()) {
         (0, 0) => Ok(ending.children_cpu_us as f64 / 1e6),
@@ -265,7 +267,7 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
 fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
     let mut warnings = inputs.config.warnings.clone();
     let mut warn = |text: String| warnings.push(text);
-    if inputs.is_finished && inputs.ending.is_none() {
+    if inputs.stage == Stage::Over && inputs.ending.is_none() {
         warn("The launcher was killed; the report covers the tree until its last process ended.".into());
     }
     if !inputs.config.layers.preload {

@@ -25,10 +25,10 @@ fn limits() -> Limits {
         cgroup: Some("/slurm/job_17".into()),
         cpus: Some(vec![0, 1, 4]),
         ulimits: BTreeMap::from([
-            ("core_bytes", of(Limit::Known(0), Limit::Unlimited)),
-            ("cpu_s", of(Limit::Known(3600), Limit::Known(7200))),
-            ("open_files", of(Limit::Known(1024), Limit::Known(1_048_576))),
-            ("stack_bytes", of(Limit::Known(8_388_608), Limit::Unlimited)),
+            ("core_bytes".to_owned(), of(Limit::Known(0), Limit::Unlimited)),
+            ("cpu_s".to_owned(), of(Limit::Known(3600), Limit::Known(7200))),
+            ("open_files".to_owned(), of(Limit::Known(1024), Limit::Known(1_048_576))),
+            ("stack_bytes".to_owned(), of(Limit::Known(8_388_608), Limit::Unlimited)),
         ]),
         slurm: BTreeMap::from([("SLURM_JOB_ID".to_owned(), "17".to_owned())]),
     }
@@ -51,7 +51,7 @@ fn cgroup() -> Cgroup {
 fn full() -> Report {
     let ended = Exit { code: Some(0), signal: None };
     Report {
-        finished: true,
+        stage: Stage::Over,
         command: ["make", "-j4", "CFLAGS=-O2 -g"].map(str::to_owned).to_vec(),
         started_at: UNIX_EPOCH + Duration::from_millis(1_760_000_000_123),
         wall_s: 83.25,
@@ -192,7 +192,7 @@ fn full() -> Report {
 fn unknown() -> Report {
     let nothing = Percent::default();
     Report {
-        finished: false,
+        stage: Stage::SoFar,
         command: vec!["./app".into()],
         wall_s: 7384.4,
         host: Host { hostname: None, kernel: None, cores: 8, ram_bytes: None },

@@ -8,7 +8,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::model::{
     Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Host, Io, Limits, MeanRam, Peak,
-    Percent, Processes, Report, Rss, SCHEMA_VERSION,
+    Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage,
 };
 use super::units::{RamUnit, Style, TimeUnit};
 
@@ -162,7 +162,7 @@ impl<'a> Document<'a> {
             },
             compute_time: ComputeTime { unit: time_unit.name(), time: time_unit.convert(report.wall_s) },
             schema_version: SCHEMA_VERSION,
-            finished: report.finished,
+            finished: report.stage == Stage::Over,
             command: &report.command,
             started_at: rfc3339(report.started_at),
             host: &report.host,

@@ -15,8 +15,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// All that one run tells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// False in a report-so-far, written while the command still runs.
-    pub finished: bool,
+    /// How far the run was.
+    pub stage: Stage,
     /// The command and its arguments (bytes that aren't UTF-8 replaced).
     pub command: Vec<String>,
     /// When the command was started.
@@ -61,8 +61,19 @@ pub struct Report {
     pub warnings: Vec<String>,
 }
 
+/// How far a run is when its report is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It runs: a report so far.
+    SoFar,
+    /// It is over.
+    Over,
+    /// Launcher and collector were killed: a report of what they left.
+    Recovered,
+}
+
 /// The machine.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// Node name (uname).
     pub hostname: Option<String>,
@@ -120,8 +131,25 @@ impl Serialize for Limit {
     }
 }
 
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(u64),
+            Word(String),
+        }
+        match Option::deserialize(deserializer)? {
+            Some(Form::Number(n)) => Ok(Self::Known(n)),
+            Some(Form::Word(word)) if word == "unlimited" => Ok(Self::Unlimited),
+            Some(Form::Word(_)) => Err(serde::de::Error::custom("neither a number nor \"unlimited\"")),
+            None => Ok(Self::Unknown),
+        }
+    }
+}
+
 /// A resource limit (getrlimit(2)).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoftHard {
     /// In force.
     pub soft: Limit,
@@ -130,7 +158,7 @@ pub struct SoftHard {
 }
 
 /// What the command was allowed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Memory limit of its cgroup and those above it, the smallest, bytes.
     pub memory_bytes: Limit,
@@ -141,7 +169,7 @@ pub struct Limits {
     /// Processors that it might run on (its affinity mask).
     pub cpus: Option<Vec<u32>>,
     /// Resource limits (ulimit).
-    pub ulimits: BTreeMap<&'static str, SoftHard>,
+    pub ulimits: BTreeMap<String, SoftHard>,
     /// Slurm's allocation variables, as far as they are set.
     pub slurm: BTreeMap<String, String>,
 }

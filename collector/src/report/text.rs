@@ -7,7 +7,7 @@ mod page;
 
 use page::{Page, WIDTH};
 
-use super::model::{Exit, Percent, Report, Rss};
+use super::model::{Exit, Percent, Report, Rss, Stage};
 use super::quote;
 use super::units::{RamUnit, Style, TimeUnit};
 
@@ -58,7 +58,10 @@ fn unit_that_fits(bytes: Option<u64>) -> RamUnit {
 
 fn headline(report: &Report) -> String {
     let end = match report.exit {
-        _ if !report.finished => "still running".to_owned(),
+        _ if report.stage == Stage::Recovered && report.processes.still_running == 0 => {
+            "tracking was killed".to_owned()
+        }
+        _ if report.stage != Stage::Over => "still running".to_owned(),
         Exit { code: Some(code), .. } => format!("exited with code {code}"),
         Exit { signal: Some(signal), .. } => format!("killed by {}", signal_name(signal)),
         Exit { code: None, signal: None } => "ended in an unknown way".to_owned(),

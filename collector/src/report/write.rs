@@ -1,5 +1,6 @@
 //! Where a report goes, and how it gets there whole: a reader finds the old report or the new one, never a half.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
@@ -22,6 +23,31 @@ pub enum Output {
     /// `-o FILE`.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
     File(PathBuf),
+}
+
+impl Output {
+    /// Write a report there.
+    ///
+    /// # Errors
+    /// Whatever writing says.
+    pub fn write(&self, text: &str) -> io::Result<()> {
+        match self {
+            Self::Stderr => io::stderr().write_all(text.as_bytes()),
+            Self::Stdout => io::stdout().write_all(text.as_bytes()),
+            Self::File(path) => write_atomically(path, text.as_bytes()),
+        }
+    }
+}
+
+/// For messages.
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stderr => f.write_str("stderr"),
+            Self::Stdout => f.write_str("stdout"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
 }
 
 /// A path need not be UTF-8, a string of serde must.

@@ -14,6 +14,7 @@ static INSTALL: Once = Once::new();
 pub fn protect(base: usize, length: usize) {
     BASE.store(base, Ordering::Relaxed);
     LENGTH.store(length, Ordering::Relaxed);
+    LOST.store(false, Ordering::Relaxed);
     INSTALL.call_once(|| {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: zeroed is a valid sigaction; the handler does only what is async-signal-safe.

@@ -16,7 +16,7 @@ use gpu_track_abi::layout::{
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample, SampleSlot};
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 use thiserror::Error;
@@ -102,7 +102,7 @@ impl Segment {
         rustix::fs::fallocate(named.file(), FallocateFlags::empty(), 0, FILE_SIZE as u64).map_err(
             |source| SegmentError::Reserve { path: path.into(), bytes: FILE_SIZE, source: source.into() },
         )?;
-        let made = Self::map(named)?;
+        let made = Self::map(named, MapFlags::SHARED)?;
         // SAFETY: the mapping is FILE_SIZE bytes, page-aligned, and nobody else knows of it yet.
         let header = unsafe { made.base.cast::<Header>().as_mut() };
         header.magic = MAGIC;
@@ -120,7 +120,7 @@ impl Segment {
         Ok(made)
     }
 
-    fn map(named: NamedFile) -> Result<Self, SegmentError> {
+    fn map(named: NamedFile, flags: MapFlags) -> Result<Self, SegmentError> {
         let failed = |source: rustix::io::Errno| SegmentError::Map {
             path: named.path().into(),
             source: source.into(),
@@ -131,7 +131,7 @@ impl Segment {
                 std::ptr::null_mut(),
                 FILE_SIZE,
                 ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
+                flags,
                 named.file(),
                 0,
             )
@@ -145,17 +145,25 @@ impl Segment {
     /// Map the segment that `file` is open on, of this version, which was created at `path`.
     pub fn from_file(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
         let failed = |source: io::Error| SegmentError::Map { path: path.into(), source };
-        let named = NamedFile::opened(path, file).map_err(failed)?;
-        let size = rustix::fs::fstat(named.file()).map_err(|error| failed(error.into()))?.st_size;
+        Self::existing(NamedFile::opened(path, file).map_err(failed)?, MapFlags::SHARED)
+    }
+
+    /// Map one that was left behind. What is done to it is not done to its file.
+    pub fn copy_of(left: NamedFile) -> Result<Self, SegmentError> {
+        Self::existing(left, MapFlags::PRIVATE)
+    }
+
+    fn existing(named: NamedFile, flags: MapFlags) -> Result<Self, SegmentError> {
+        let path = named.path().to_owned();
+        let size = match rustix::fs::fstat(named.file()) {
+            Ok(stat) => stat.st_size,
+            Err(error) => return Err(SegmentError::Map { path, source: error.into() }),
+        };
         if size != FILE_SIZE as i64 {
-            return Err(SegmentError::Foreign { path: path.into() });
+            return Err(SegmentError::Foreign { path });
         }
-        let segment = Self::map(named)?;
-        if segment.header().is_compatible() {
-            Ok(segment)
-        } else {
-            Err(SegmentError::Foreign { path: path.into() })
-        }
+        let segment = Self::map(named, flags)?;
+        if segment.header().is_compatible() { Ok(segment) } else { Err(SegmentError::Foreign { path }) }
     }
 
     /// Its file. The descriptor is handed to a collector: a name can be taken away, and without it new processes can't
@@ -268,29 +276,6 @@ impl Segment {
     }
 }
 
-/// What the names of all segments and state files start with.
-pub const FILE_PREFIX: &str = "gpu-track.";
-
-/// Remove files of this user's runs that nobody uses any more: launcher and collector were killed at once. They hold a
-/// shared lock while they live, in whatever pid namespace.
-pub fn remove_stale(dir: &Path, uid: u32) {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(entries) = std::fs::read_dir(dir) else { return };
-    let prefix = format!("{FILE_PREFIX}{uid}.");
-    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)) {
-        let path = entry.path();
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let Ok(file) = rustix::fs::open(&path, flags, Mode::empty()).map(std::fs::File::from) else {
-            continue;
-        };
-        let is_ours = file.metadata().is_ok_and(|meta| meta.is_file() && meta.uid() == uid);
-        if is_ours && rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            // Nothing to do where it fails: another run of ours was faster.
-            let _ = rustix::fs::unlink(&path);
-        }
-    }
-}
-
 impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: our own mapping, of which no reference outlives self.
@@ -346,20 +331,6 @@ mod tests {
         std::fs::write(&path, "another's").unwrap();
         segment.named().unlink().unwrap();
         assert!(path.exists());
-    }
-
-    #[test]
-    fn only_segments_that_nobody_uses_are_stale() {
-        let dir = tempfile::tempdir().unwrap();
-        let uid = rustix::process::getuid().as_raw();
-        let path = |name: &str| dir.path().join(format!("{FILE_PREFIX}{uid}.{name}"));
-        let used = Segment::create(&path("used"), &session()).unwrap();
-        drop(Segment::create(&path("left"), &session()).unwrap());
-        std::fs::write(dir.path().join("other"), "").unwrap();
-        remove_stale(dir.path(), uid);
-        assert!(used.named().path().exists());
-        assert!(!path("left").exists());
-        assert!(dir.path().join("other").exists());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 
 /// An open file and its name. Holds a shared lock as long as any process has it open by this description: that tells
 /// a file in use from one that was left behind.
@@ -35,6 +35,23 @@ impl NamedFile {
         Ok(Self { path: path.into(), file })
     }
 
+    /// The file of this name, if it is this user's and nobody uses it; nobody will take it for stale while this lives.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none. Anything else means: leave it alone.
+    pub fn left_behind(path: &Path, uid: u32) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = rustix::fs::open(path, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&file)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_uid != uid {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let left = Self { path: path.into(), file };
+        // Who used it may have ended, and removed it, since it was opened.
+        if left.is_linked() { Ok(left) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
     /// Give it its name. Never replaces what is there, be it a link.
     ///
     /// # Errors
@@ -43,6 +60,14 @@ impl NamedFile {
         // /proc is the way that needs no privilege.
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         Ok(rustix::fs::linkat(CWD, unnamed, CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    /// Another descriptor of it, with the same lock.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { path: self.path.clone(), file: self.file.try_clone()? })
     }
 
     /// Its name.
@@ -55,6 +80,12 @@ impl NamedFile {
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// Its length, bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_size.unsigned_abs())
     }
 
     /// Whether its name still leads to it.

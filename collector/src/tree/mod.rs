@@ -210,6 +210,13 @@ impl Tree {
         self.silent_programs
     }
 
+    /// When anybody was last there for certain, CLOCK_MONOTONIC nanoseconds.
+    #[must_use]
+    pub fn last_sign_ns(&self) -> u64 {
+        let last_sign = |process: &Process| process.last_sign_ns().max(process.end_ns.unwrap_or(0));
+        self.processes.values().map(last_sign).max().unwrap_or(0)
+    }
+
     /// CPU time of the unsettled that was counted so far, nanoseconds.
     #[must_use]
     pub fn counted_cpu_ns(&self) -> u64 {
@@ -283,10 +290,8 @@ impl Tree {
     pub fn knows(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {
         let of_pid = self.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
         of_pid.rev().any(|process| {
-            if process.pidfd_inode != 0 && pidfd_inode != 0 {
-                return process.pidfd_inode == pidfd_inode;
-            }
-            process.is_alive() || start_ns <= process.start_ns.saturating_add(kernel::TICK_NS)
+            let are_known = process.pidfd_inode != 0 && pidfd_inode != 0;
+            (process.is_alive() && !are_known) || process.can_be(pidfd_inode, start_ns)
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS, Usage};
 use serde::{Deserialize, Serialize};
 
-use super::kernel::{KernelExit, SilentExec};
+use super::kernel::{KernelExit, SilentExec, TICK_NS};
 use super::usage_math::{minus, plus};
 use crate::report::model::Exit;
 
@@ -229,6 +229,16 @@ impl Process {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.end_ns.is_none()
+    }
+
+    /// Whether it can be the process that has this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds: who
+    /// comes to its pid later has begun later.
+    #[must_use]
+    pub fn can_be(&self, pidfd_inode: u64, start_ns: u64) -> bool {
+        if self.pidfd_inode != 0 && pidfd_inode != 0 {
+            return self.pidfd_inode == pidfd_inode;
+        }
+        start_ns <= self.start_ns.saturating_add(TICK_NS)
     }
 
     /// When it was there for certain, CLOCK_MONOTONIC nanoseconds.

@@ -19,12 +19,14 @@ Examples:
   gpu-track-run -f json -o usage.%j.json -- mpirun -n 4 ./app --steps 100
   gpu-track-run -o - -- sh -c 'zcat reads.gz | sort | uniq -c'
   gpu-track-run -e \"python train.py --epochs 10\" --ru megabytes --tu seconds
+  gpu-track-run --recover -f json -o killed.%p.json
 
 Exit status:
   COMMAND's own; if a signal ended it, gpu-track-run dies by the same signal
   126  COMMAND can't be executed
   127  COMMAND is not found
-  2    an option is wrong, and COMMAND was not started";
+  2    an option is wrong, and COMMAND was not started
+  With --recover: 0 if there was a run to recover and each has its report, else 1";
 
 /// Runs a command and reports what its whole process tree used: RAM, CPU, GPU RAM, GPU utilization, I/O and time.
 #[derive(Debug, Parser)]
@@ -55,7 +57,8 @@ pub struct Args {
     pub wait_all: bool,
 
     /// Write the report to FILE ("-": stdout) instead of stderr; in its name %j is the batch job's id (or "nojob"), %h
-    /// the host, %p the pid, %t the time in UTC (20260131T235959), %% a percent sign
+    /// the host, %p the pid, %t the time in UTC (20260131T235959), %% a percent sign; with --recover %p and %t are the
+    /// killed run's
     #[arg(short, long, value_name = "FILE", help_heading = "Report", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
@@ -122,6 +125,14 @@ pub struct Args {
     /// Print the GPUs that are found, with what each can tell, and exit (-f json: for programs)
     #[arg(long, help_heading = "Information")]
     pub gpus: bool,
+
+    /// Make reports of runs of yours that were killed together with gpu-track-run, and exit (they are kept for a day)
+    #[arg(long, help_heading = "Information")]
+    pub recover: bool,
+
+    /// Where sessions lie
+    #[arg(long, value_name = "DIR", hide = true, default_value = "/dev/shm")]
+    pub session_dir: PathBuf,
 
     /// Take options from a JSON file with gpu_tracker's keywords (sleep_time, ram_unit, ...); those given here go first
     #[arg(long = "tconfig", value_name = "FILE", help_heading = "Tracking", value_hint = ValueHint::FilePath)]

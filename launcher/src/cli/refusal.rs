@@ -14,7 +14,7 @@ impl Refusal {
     pub const STATUS: u8 = 2;
 
     /// `message` names the option first.
-    pub(super) fn new(message: impl fmt::Display) -> Self {
+    pub fn new(message: impl fmt::Display) -> Self {
         // What the user gave may hold anything; the line stays one line.
         Self(quote::escape(&format!("gpu-track-run: {message}")))
     }

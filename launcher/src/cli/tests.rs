@@ -13,7 +13,7 @@ use gpu_track_collector::report::units::{Format, RamUnit, Style, TimeUnit};
 use gpu_track_collector::report::write::Output;
 
 use super::output::Place;
-use super::{Options, Refusal, Request, parse_at};
+use super::{Options, Recovery, Refusal, Request, parse_at};
 
 fn place() -> Place {
     Place {
@@ -73,6 +73,7 @@ fn a_bare_command_has_the_defaults() {
         most_heaviest: 10,
         env_repair: true,
         layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: true },
+        session_dir: "/dev/shm".into(),
     };
     assert_eq!(run(&["make", "-j4", "--output", "x", "--", "-h"]), right);
     assert_eq!(run(&["--", "make", "-j4", "--output", "x", "--", "-h"]), right);
@@ -98,6 +99,7 @@ fn options_before_the_command_are_ours() {
         most_heaviest: 3,
         env_repair: false,
         layers: Layers { preload: false, wait: false, subreaper: true, scan: true, connector: false },
+        session_dir: "/dev/shm".into(),
     };
     let flags = [
         "--disable-logs",
@@ -207,6 +209,7 @@ fn help_man_and_completions_know_every_option() {
         "nvml-lib",
         "gpu-accounting",
         "gpus",
+        "recover",
         "disable-logs",
         "tconfig",
         "wait-all",
@@ -263,6 +266,7 @@ fn bad_values_get_one_line_that_says_what_is_allowed() {
         ("-x y", "unknown option -x: --help lists those that there are".into()),
         ("", "COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...".into()),
         ("-f json --", "COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...".into()),
+        ("--recover make -j4", "--recover: COMMAND \"make\" is given too: give one of them".into()),
         ("-e ls make -j4", "--execute: \"ls\" and COMMAND \"make\" are both given: give one of them".into()),
     ] {
         assert_eq!(refused(&args.split_whitespace().collect::<Vec<_>>()), line, "{args}");
@@ -294,6 +298,21 @@ fn output_patterns_are_replaced() {
     assert_eq!(
         refused(&["-o", "/tmp/50%", "x"]),
         "--output: \"/tmp/50%\" has an unknown pattern \"%\": one of %j, %h, %p, %t, %%"
+    );
+}
+
+#[test]
+fn recovering_takes_where_and_how_to_report() {
+    let Ok(Request::Recover(recovery)) = parse(&["--recover", "-f", "json", "--ru", "bytes", "-o", "r.%p"])
+    else {
+        panic!("not recovered");
+    };
+    let style = Style { format: Format::Json, ram_unit: Some(RamUnit::Bytes), ..Style::default() };
+    let right = Recovery { output: Some("r.%p".into()), style, session_dir: "/dev/shm".into() };
+    assert_eq!(recovery, right);
+    assert_eq!(
+        refused(&["--recover", "-o", "/no/such"]),
+        "--output: \"/no/such\": the directory \"/no\" does not exist: make it first"
     );
 }
 

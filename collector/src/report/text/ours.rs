@@ -193,7 +193,7 @@ fn limits(page: &mut Page, limits: &Limits) {
     page.count(1, "Usable cores", limits.cpus.as_ref().map(|cpus| cpus.len() as u64));
     for (name, of) in &limits.ulimits {
         if let Limit::Known(n) = of.soft
-            && SHOWN.contains(name)
+            && SHOWN.contains(&name.as_str())
         {
             let (name, unit) =
                 name.rsplit_once('_').filter(|(_, unit)| *unit != "files").unwrap_or((name, ""));

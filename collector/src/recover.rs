@@ -1,0 +1,364 @@
+//! A report of a run whose launcher and collector were killed at once, from what they left in shared memory: the account
+//! and the journal in the state file, and what is still in the ring.
+//!
+//! Nothing of it is changed: it can be recovered as often as it takes.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use gpu_track_abi::layout::FILE_SIZE;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use thiserror::Error;
+
+use crate::account::{Account, Damage};
+use crate::cgroup::RunCgroup;
+use crate::clock;
+use crate::config::Config;
+use crate::discovery::Finding;
+use crate::discovery::records::RecordReader;
+use crate::keeper;
+use crate::pidfd;
+use crate::proc_fs::ProcRoot;
+use crate::report::build::{self, Facts, Inputs};
+use crate::report::model::{Report, Stage};
+use crate::sampler::{Sample, Sampler};
+use crate::segment::named::NamedFile;
+use crate::segment::{Segment, SegmentError};
+use crate::stale::Stale;
+use crate::state::StateFile;
+use crate::tree::Process;
+
+/// Who wrote the state: nobody else can read it.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Why there is no report of it.
+#[derive(Debug, Error)]
+pub enum NotRecovered {
+    /// No state.
+    #[error("nothing was kept of it: it was killed as it began, or there was no room")]
+    Nothing,
+    /// A state that is none.
+    #[error("its state is damaged")]
+    Damaged,
+    /// Only that version knows what is in it.
+    #[error("it was tracked by gpu-track-run {0}, which alone can recover it")]
+    OtherVersion(String),
+    /// The kernel refused.
+    #[error("it can't be read: {0}")]
+    Io(#[from] io::Error),
+    /// The kernel refused.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+/// What could be recovered of a run.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The report.
+    pub report: Report,
+    cgroup: Option<RunCgroup>,
+}
+
+/// Write down what a recovery must know besides the account: what was asked for, and where it ran.
+pub fn note(state: &StateFile, config: &Config, facts: &Facts) {
+    if let Ok(run) = serde_json::to_vec(&(VERSION, config, facts)) {
+        // Where there is no room for it, there is none for the account either.
+        let _ = state.save_run(&run);
+    }
+}
+
+fn noted(state: &StateFile) -> Result<(Config, Facts), NotRecovered> {
+    let is_empty = state.named().length() == 0;
+    let run = state.load_run().ok_or(if is_empty { NotRecovered::Nothing } else { NotRecovered::Damaged })?;
+    let (version, ..): (String, IgnoredAny, IgnoredAny) = parse(&run)?;
+    if version != VERSION {
+        return Err(NotRecovered::OtherVersion(version));
+    }
+    let (_, config, facts): (IgnoredAny, Config, Facts) = parse(&run)?;
+    Ok((config, facts))
+}
+
+fn parse<'a, T: Deserialize<'a>>(run: &'a [u8]) -> Result<T, NotRecovered> {
+    serde_json::from_slice(run).map_err(|_| NotRecovered::Damaged)
+}
+
+/// What is known of a session that was left behind.
+///
+/// # Errors
+/// If nothing is.
+pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered> {
+    let state = StateFile::of(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
+    let (config, facts) = noted(&state)?;
+    let segment = stale.segment.as_ref().map_or(Ok(None), map)?;
+    // The name is gone where they were killed while they wrote the report: then all of it is in the journal.
+    let is_spoilt = stale.segment.is_some() && segment.is_none();
+    let is_cut_short = stale.segment.as_ref().is_some_and(|file| file.length() < FILE_SIZE as u64);
+
+    let now_ns = clock::monotonic_ns();
+    let freed = segment.as_ref().map_or(0, |segment| segment.header().tail.0.load(Ordering::Relaxed));
+    let (snapshot, mut account) = keeper::kept(&state, freed, now_ns, || Account::new(&config, &facts));
+    if let Some(segment) = &segment {
+        read_ring(segment, &mut account, now_ns);
+    }
+    account.damage.is_untrusted |= is_spoilt;
+    let is_lost = snapshot == 0 && account.is_state_lost;
+    if is_lost || account.tree.born() == 0 {
+        let is_damaged = snapshot == 0 && state.has_snapshot();
+        return Err(if is_damaged { NotRecovered::Damaged } else { NotRecovered::Nothing });
+    }
+
+    let known_ns = account.tree.last_sign_ns().max(account.sampled_ns).min(now_ns);
+    let is_here = root.pid_ns(std::process::id()) == Some(config.pid_ns);
+    let has_living = is_here && note_the_dead(&mut account, root, &facts, known_ns);
+    let end_ns = if has_living { now_ns } else { known_ns };
+    finish(&mut account, has_living.then_some(root), end_ns);
+    let mut report = build::report(&Inputs {
+        config: &config,
+        facts: &facts,
+        account: &account,
+        at_ns: end_ns,
+        status: None,
+        ending: None,
+        stage: Stage::Recovered,
+        dropped_events: segment.as_ref().map_or(0, |segment| segment.ring().dropped()),
+        is_cut_short: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
+    });
+    let since = Duration::from_nanos(known_ns.saturating_sub(config.started_monotonic_ns));
+    let known = Known {
+        at: SystemTime::UNIX_EPOCH + Duration::from_nanos(config.started_realtime_ns) + since,
+        after_s: known_ns.saturating_sub(account.start_ns) as f64 / 1e9,
+    };
+    let elsewhere = "It ran in another pid namespace: who still runs can't be seen from here.";
+    let ours = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
+    report.warnings.splice(0..0, ours.into_iter().flatten());
+    Ok(Recovered { report, cgroup: config.cgroup.and_then(Result::ok) })
+}
+
+/// A copy of the segment, unless a process of the tree has spoilt it.
+fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
+    match Segment::copy_of(file.try_clone()?) {
+        Ok(segment) => Ok(Some(segment)),
+        Err(SegmentError::Foreign { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The last sample, of those who live if that can be seen, and the last word on everybody.
+fn finish(account: &mut Account, root_of_living: Option<&ProcRoot>, end_ns: u64) {
+    account.tree.settle(end_ns, u64::MAX, false, |_| None);
+    // Who ended since the last sample enters the figures over time by the next one.
+    let sample = match root_of_living {
+        Some(root) => Sampler::new(root.clone(), account.sampled_ns).sample(
+            &mut account.tree,
+            end_ns,
+            account.ram.record(),
+        ),
+        None => Sample {
+            from_ns: account.sampled_ns,
+            at_ns: end_ns,
+            lives: account.tree.take_lives(),
+            ..Sample::default()
+        },
+    };
+    account.add(&sample);
+    account.cpu.finish(end_ns);
+    account.gpu.finish(&account.tree);
+    account.settle_all(end_ns);
+    if let Some(peak) = account.totals.main_peak {
+        account.ram.raise_main(peak);
+    }
+}
+
+impl NotRecovered {
+    /// Whether nobody can ever make a report of it.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Nothing | Self::Damaged)
+    }
+}
+
+impl Recovered {
+    /// Its report is written: take away what it has besides its files.
+    pub fn clean_up(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.remove();
+        }
+    }
+}
+
+/// What no collector had read.
+fn read_ring(segment: &Segment, account: &mut Account, now_ns: u64) {
+    let mut reader = RecordReader::resume(segment, account.found.position);
+    let mut findings = Vec::new();
+    reader.drain_rest(segment, |record, _| findings.push(Finding::Record(record)));
+    account.apply(&findings, now_ns);
+    let damage = Damage { events: reader.damaged(), is_untrusted: reader.is_untrusted() };
+    account.damage = account.damage.plus(damage);
+}
+
+/// Who is not there any more has ended; nobody saw when, so its time is that of the last word on anybody. Tells whether
+/// somebody is there.
+fn note_the_dead(account: &mut Account, root: &ProcRoot, facts: &Facts, known_ns: u64) -> bool {
+    let boot_offset_ns = clock::boot_offset_ns();
+    let mut has_living = false;
+    for id in account.tree.alive().to_vec() {
+        let Some(process) = account.tree.get(id) else { continue };
+        let Some(pid) = process.host_pid else { continue };
+        if is_there(process, pid, root, facts.ticks_per_second, boot_offset_ns) {
+            has_living = true;
+        } else {
+            let end_ns = process.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
+            account.tree.observe_end(id, end_ns, true);
+        }
+    }
+    has_living
+}
+
+/// Whether the process that has this pid now is alive, and the one that is meant.
+fn is_there(
+    process: &Process,
+    pid: u32,
+    root: &ProcRoot,
+    ticks_per_second: u64,
+    boot_offset_ns: i128,
+) -> bool {
+    // The first thread may have ended before others.
+    let Some(stat) = root.stat(pid).filter(|stat| !stat.is_dead() || stat.threads > 1) else { return false };
+    let pidfd_inode = if pidfd::has_pidfs() { pidfd::inode(pid).unwrap_or(0) } else { 0 };
+    process.can_be(pidfd_inode, stat.start_ns(ticks_per_second, boot_offset_ns))
+}
+
+/// The last word on anybody.
+struct Known {
+    at: SystemTime,
+    after_s: f64,
+}
+
+impl Known {
+    fn warning(&self, has_living: bool) -> String {
+        let missing = if has_living {
+            "from then on nothing was sampled, who came and went may be missing,"
+        } else {
+            "what came then is missing,"
+        };
+        format!(
+            "gpu-track-run and its collector were killed: this was recovered from what they had kept until {}, {:.3} s \
+             after the command's start; {missing} and how the command ended is not known.",
+            humantime::format_rfc3339_seconds(self.at),
+            self.after_s
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use gpu_track_abi::record::{Event, NAME_BYTES, Origin};
+
+    use super::*;
+    use crate::config::Layers;
+    use crate::gpu::GpuConfig;
+    use crate::report::units::Style;
+    use crate::report::write::Output;
+    use crate::segment::NewSession;
+    use crate::stale;
+
+    const LAUNCHER: u32 = 4_000_000;
+
+    fn config(pid_ns: u32) -> Config {
+        Config {
+            launcher_pid: LAUNCHER,
+            pid_ns,
+            restarts: 0,
+            command: vec!["prog".into()],
+            started_monotonic_ns: 1,
+            started_realtime_ns: 1_000_000_001,
+            interval_ns: 100_000_000,
+            expected_cores: None,
+            most_heaviest: 10,
+            layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: false },
+            connector_absent: None,
+            cgroup: None,
+            output: Output::Stderr,
+            style: Style::default(),
+            disable_logs: false,
+            gpu: GpuConfig::default(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// A session of which nobody had read anything, left behind.
+    fn killed(dir: &Path, pid_ns: u32, starts: &[(u32, u64)]) -> Stale {
+        let uid = rustix::process::geteuid().as_raw();
+        let (segment, state) = stale::new_names(dir, uid, LAUNCHER, 1);
+        let session = NewSession {
+            flags: 0,
+            session_id: 1,
+            launcher_pid: LAUNCHER,
+            launcher_pid_ns: pid_ns,
+            monotonic_ns: 1,
+            realtime_ns: 1_000_000_001,
+        };
+        let segment = Segment::create(&segment, &session).unwrap();
+        note(
+            &StateFile::create(&state).unwrap(),
+            &config(pid_ns),
+            &Facts::of_this_machine(&ProcRoot::default()),
+        );
+        for (pid, monotonic_ns) in starts {
+            let origin =
+                Origin { pid: *pid, pid_ns, parent: LAUNCHER, monotonic_ns: *monotonic_ns, flags: 0 };
+            let mut names = [0; NAME_BYTES];
+            names[..4].copy_from_slice(b"prog");
+            segment.push_event(
+                &origin,
+                &Event::Start {
+                    realtime_ns: monotonic_ns + 1_000_000_000,
+                    pidfd_inode: 0,
+                    max_rss_kib: 1,
+                    names,
+                },
+            );
+        }
+        drop(segment);
+        Stale::all(dir, uid).pop().unwrap()
+    }
+
+    #[test]
+    fn who_has_the_pid_of_a_dead_process_is_not_taken_for_it() {
+        let root = ProcRoot::default();
+        let own = std::process::id();
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        // A moment after the start of the clock none of us was there.
+        let starts = [(own, 2_000_000_000), (child.id(), clock::monotonic_ns())];
+        let stale = killed(dir.path(), root.pid_ns(own).unwrap(), &starts);
+        for _again in 0..2 {
+            let report = recover(&stale, &root).unwrap().report;
+            assert_eq!((report.stage, report.processes.total), (Stage::Recovered, 2));
+            let running: Vec<u32> =
+                report.processes.still_running_processes.iter().map(|running| running.pid).collect();
+            assert_eq!(running, [child.id()]);
+            assert!(report.warnings[0].contains("from then on"), "{:?}", report.warnings);
+        }
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let report = recover(&stale, &root).unwrap().report;
+        assert_eq!(report.processes.still_running, 0);
+        // Its time is that of the last word.
+        let known_s = (starts[1].1 - 1) as f64 / 1e9;
+        assert!((report.wall_s - known_s).abs() < 1e-6, "{} {known_s}", report.wall_s);
+        assert!(report.warnings[0].contains("what came then"), "{:?}", report.warnings);
+    }
+
+    #[test]
+    fn a_run_of_which_nothing_was_heard_is_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let stale = killed(dir.path(), 1, &[]);
+        assert!(matches!(recover(&stale, &ProcRoot::default()), Err(NotRecovered::Nothing)));
+    }
+}

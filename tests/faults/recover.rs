@@ -1,0 +1,325 @@
+//! Everything killed at once: what is left in shared memory makes a report, and is nobody else's.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use gpu_track_collector::segment::Segment;
+use gpu_track_collector::segment::named::NamedFile;
+use gpu_track_collector::state::StateFile;
+use tempfile::TempDir;
+
+use crate::hostile::is_drained;
+use crate::kills::{collector, kill_all, progressed};
+use crate::support::report::Report;
+use crate::support::run::{BINARY, Running, cache_home};
+use crate::support::{Run, is_root, kill, leftovers, program, skip, tracked, wait_until};
+use crate::{Random, rounds};
+
+/// Shared memory of a test's own: what others leave, or recover, is not in it.
+struct Shm(TempDir);
+
+impl Shm {
+    fn new() -> Self {
+        Self(tempfile::tempdir_in("/dev/shm").unwrap())
+    }
+
+    fn names(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// The state file of the run with this launcher.
+    fn state(&self, launcher: u32) -> Option<PathBuf> {
+        let is_its = |path: &PathBuf| {
+            let name = path.to_str().unwrap();
+            name.contains(&format!(".{launcher}.")) && name.ends_with(".state")
+        };
+        self.names().into_iter().find(is_its)
+    }
+
+    fn tracked<S: Into<std::ffi::OsString>>(&self, command: impl IntoIterator<Item = S>) -> Running {
+        let dir = self.0.path().to_str().unwrap();
+        tracked(command)
+            .options(&["--session-dir", dir])
+            .with(|command| command.stdin(Stdio::piped()))
+            .leaves_processes()
+            .start()
+    }
+
+    /// A run of which all was killed when it had said that it is ready.
+    fn killed(&self, script: &str) -> Run {
+        let running = self.tracked(["sh", "-c", script]);
+        running.wait_for_output("ready");
+        self.wait_for_collector(&running);
+        kill_all(&running);
+        running.wait()
+    }
+
+    /// Until the collector has written down what the run is (before that there is nothing to be recovered), and has
+    /// drained what the command said so far.
+    fn wait_for_collector(&self, running: &Running) {
+        wait_until("the collector's state", || {
+            self.state(running.pid()).is_some_and(|path| path.metadata().unwrap().len() > 0)
+        });
+        let path = self.state(running.pid()).unwrap().with_extension("");
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let segment = Segment::from_file(&path, file.into()).unwrap();
+        wait_until("the first records are read", || is_drained(&segment));
+    }
+
+    fn recover(&self, options: &[&str]) -> Output {
+        let mut command = Command::new(BINARY);
+        command.args(["--recover", "--session-dir"]).arg(self.0.path()).args(options);
+        command.output().unwrap()
+    }
+
+    /// The one report that there is to be had.
+    fn report(&self) -> Report {
+        let output = self.recover(&["-f", "json", "--ru", "bytes", "--tu", "seconds", "-o", "-"]);
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+        assert_eq!(self.names().len(), 0, "what has its report is removed");
+        let report = Report(serde_json::from_slice(&output.stdout).unwrap());
+        assert_eq!(report.at("finished"), false);
+        assert!(report.at("exit.code").is_null() && report.at("exit.signal").is_null());
+        assert!(report.warnings().contains("and its collector were killed"), "{}", report.warnings());
+        report
+    }
+
+    /// Nothing can be made of it: the one line that says why.
+    fn refused(&self) -> String {
+        let output = self.recover(&[]);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+        let line = text(&output.stderr);
+        assert_eq!(line.lines().count(), 1, "{line}");
+        line
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const SCRIPT: &str = "/bin/true; /bin/true; /bin/true; echo ready; read x; exit 0";
+
+#[test]
+fn a_killed_run_is_recovered_once_also_after_other_runs() {
+    let shm = Shm::new();
+    shm.killed(SCRIPT);
+    // Those leave it alone.
+    shm.tracked(["true"]).wait().assert_clean(0);
+    assert_eq!(shm.names().len(), 2);
+    let report = shm.report();
+    assert_eq!(report.at("command.2"), SCRIPT);
+    assert_eq!(report.u64("processes.total"), 4);
+    assert_eq!(report.u64("processes.still_running"), 0);
+    assert_eq!(report.command("true").unwrap()["count"], 3);
+    assert_eq!(report.u64("coverage.exact"), 3, "those that had ended");
+    assert!(report.f64("compute_time.time") > 0.0 && report.f64("max_ram.combined.total_rss") > 0.0);
+    assert!(report.at("limits.ulimits.open_files.soft").is_u64(), "what the run was allowed");
+    assert!(shm.refused().contains("nothing to recover"));
+}
+
+#[test]
+fn the_processes_of_a_storm_are_counted_at_whatever_moment_it_is_killed() {
+    let mut random = Random(7);
+    let shm = Shm::new();
+    for _ in 0..rounds(8) {
+        let running = shm.tracked([program("storm"), "calm".into(), "100000".into()]);
+        shm.wait_for_collector(&running);
+        assert!(progressed(&running, random.below(150)));
+        kill_all(&running);
+        // A dot for each child that was waited for.
+        let reaped = running.path("stdout").metadata().unwrap().len();
+        running.wait();
+        let report = shm.report();
+        let exact = report.u64("coverage.exact");
+        assert!((reaped..=reaped + 1).contains(&exact), "{exact} of {reaped}");
+        let total = report.u64("processes.total");
+        assert!((reaped + 1..=reaped + 2).contains(&total), "{total} of {reaped}");
+        assert_eq!(report.u64("coverage.dropped_events"), 0);
+    }
+}
+
+#[test]
+fn who_lives_on_is_still_running() {
+    let shm = Shm::new();
+    let mut running = shm.tracked(["sh", "-c", SCRIPT]);
+    let stdin = running.stdin();
+    running.wait_for_output("ready");
+    shm.wait_for_collector(&running);
+    let collector = collector(&running).unwrap();
+    kill(running.pid(), libc::SIGSTOP);
+    kill(collector, libc::SIGKILL);
+    kill(running.pid(), libc::SIGKILL);
+    // Its files are in use until both are gone.
+    wait_until("the collector's end", || !Path::new(&format!("/proc/{collector}")).exists());
+    let mark = running.mark().to_owned();
+    running.wait();
+    let report = shm.report();
+    assert_eq!((report.u64("processes.total"), report.u64("coverage.exact")), (4, 3));
+    assert_eq!(report.u64("processes.still_running"), 1);
+    assert_eq!(report.at("processes.still_running_processes.0.command"), "sh");
+    let pid = report.u64("processes.still_running_processes.0.pid");
+    assert!(leftovers::processes(&mark).iter().any(|(alive, _)| u64::from(*alive) == pid));
+    drop(stdin);
+    wait_until("the end of the tree", || leftovers::processes(&mark).is_empty());
+}
+
+#[test]
+fn a_run_that_goes_on_is_left_alone() {
+    let shm = Shm::new();
+    let mut running = shm.tracked(["sh", "-c", SCRIPT]);
+    running.wait_for_output("ready");
+    shm.wait_for_collector(&running);
+    assert!(shm.refused().contains("nothing to recover"));
+    assert_eq!(shm.names().len(), 2);
+    drop(running.stdin());
+    running.wait().assert_clean(0).assert_all_exact(4);
+    assert_eq!(shm.names().len(), 0);
+}
+
+#[test]
+fn a_state_that_is_none_is_said_to_be_so_and_removed() {
+    let mut random = Random(11);
+    let mut garbage = || -> Vec<u8> { (0..20_000).map(|_| random.next() as u8).collect() };
+    let of_all = garbage();
+    let of_snapshots = garbage();
+    type Spoil<'a> = &'a dyn Fn(&File);
+    let cases: [(Spoil, &str); 5] = [
+        (&|file| file.write_all_at(&of_all, 0).unwrap(), "its state is damaged"),
+        (&|file| file.set_len(30).unwrap(), "its state is damaged"),
+        (&|file| file.set_len(0).unwrap(), "nothing was kept"),
+        (
+            &|file| {
+                for at in 1..4u64 {
+                    file.write_all_at(&of_snapshots, at << 40).unwrap();
+                }
+            },
+            "its state is damaged",
+        ),
+        (
+            // A head that claims more than there is memory.
+            &|file| file.write_all_at(&(1u64 << 50).to_ne_bytes(), 8).unwrap(),
+            "its state is damaged",
+        ),
+    ];
+    for (spoil, reason) in cases {
+        let shm = Shm::new();
+        let run = shm.killed(SCRIPT);
+        spoil(&File::options().write(true).open(shm.state(run.launcher).unwrap()).unwrap());
+        let line = shm.refused();
+        assert!(line.contains(reason) && line.ends_with("removed\n"), "{line}");
+        assert_eq!(shm.names().len(), 0);
+    }
+    let shm = Shm::new();
+    let run = shm.killed(SCRIPT);
+    fs::remove_file(shm.state(run.launcher).unwrap()).unwrap();
+    assert!(shm.refused().contains("nothing was kept"));
+    assert_eq!(shm.names().len(), 0);
+}
+
+#[test]
+fn a_segment_that_is_spoilt_costs_only_what_was_not_read() {
+    let shm = Shm::new();
+    let run = shm.killed(SCRIPT);
+    let state = shm.state(run.launcher).unwrap();
+    let segment = state.with_extension("");
+    let mut random = Random(3);
+    let garbage: Vec<u8> = (0..segment.metadata().unwrap().len()).map(|_| random.next() as u8).collect();
+    fs::write(segment, garbage).unwrap();
+    let report = shm.report();
+    assert_eq!((report.u64("processes.total"), report.u64("coverage.exact")), (4, 3));
+    assert!(report.warnings().contains("was overwritten"), "{}", report.warnings());
+}
+
+#[test]
+fn another_version_is_left_alone() {
+    let shm = Shm::new();
+    let run = shm.killed(SCRIPT);
+    let path = shm.state(run.launcher).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let state = StateFile::from_file(&path, file.into()).unwrap();
+    state.save_run(br#"["0.0.9", {"all": "else"}, null]"#).unwrap();
+    drop(state);
+    let line = shm.refused();
+    assert!(line.contains("gpu-track-run 0.0.9") && line.ends_with("left as it is\n"), "{line}");
+    assert_eq!(shm.names().len(), 2);
+}
+
+#[test]
+fn each_of_several_has_a_report_of_its_own() {
+    let shm = Shm::new();
+    let runs = [shm.killed(SCRIPT), shm.killed("echo ready; read x; exit 0")];
+    let directory = tempfile::tempdir().unwrap();
+    let to = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let output = shm.recover(&["-f", "json", "-o", &to("one.json")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("put %p into its name"), "{}", text(&output.stderr));
+    let output = shm.recover(&["-f", "json", "-o", "/dev/full"]);
+    assert_eq!((output.status.code(), text(&output.stderr).matches("/dev/full").count()), (Some(1), 2));
+    assert_eq!(shm.names().len(), 4, "without its report nothing is removed");
+    assert!(fs::read_dir(directory.path()).unwrap().next().is_none());
+    let output = shm.recover(&["-f", "json", "-o", &to("%p.json")]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+    for (run, total) in runs.iter().zip([4, 1]) {
+        let json = fs::read(to(&format!("{}.json", run.launcher))).unwrap();
+        assert_eq!(Report(serde_json::from_slice(&json).unwrap()).u64("processes.total"), total);
+    }
+    assert_eq!(shm.names().len(), 0);
+}
+
+#[test]
+fn the_text_says_what_it_is_and_after_a_day_there_is_none() {
+    let shm = Shm::new();
+    shm.killed("echo ready; read x; exit 0");
+    let output = shm.recover(&[]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), String::new()));
+    let report = text(&output.stderr);
+    let headline = report.lines().next().unwrap();
+    assert!(
+        headline.starts_with("sh -c 'echo ready; read x; exit 0': tracking was killed after "),
+        "{headline}"
+    );
+    let run = shm.killed(SCRIPT);
+    let days_ago = SystemTime::now() - Duration::from_secs(2 * 86_400);
+    File::open(shm.state(run.launcher).unwrap()).unwrap().set_modified(days_ago).unwrap();
+    shm.tracked(["true"]).wait().assert_clean(0);
+    assert_eq!(shm.names().len(), 0);
+}
+
+#[test]
+fn who_ran_in_another_pid_namespace_is_not_looked_for_in_ours() {
+    if !is_root() {
+        skip!("needs root (a pid namespace)");
+    }
+    let shm = Shm::new();
+    let mut namespace = Command::new("unshare")
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc", BINARY, "--session-dir"])
+        .arg(shm.0.path())
+        .args(["sh", "-c", SCRIPT])
+        .env("XDG_CACHE_HOME", cache_home())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(namespace.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let is_state = |path: &PathBuf| path.extension().is_some_and(|e| e == "state");
+    let state = shm.names().into_iter().find(is_state).unwrap();
+    wait_until("the collector's state", || state.metadata().unwrap().len() > 0);
+    // Held until all are dead: the end of its input would end the command.
+    let stdin = namespace.stdin.take();
+    // With the first process of the namespace all others are killed, too.
+    namespace.kill().unwrap();
+    namespace.wait().unwrap();
+    wait_until("the end of all", || NamedFile::left_behind(&state, state.metadata().unwrap().uid()).is_ok());
+    drop(stdin);
+    let report = shm.report();
+    assert_eq!((report.u64("processes.total"), report.u64("coverage.exact")), (4, 3));
+    assert_eq!(report.u64("processes.still_running"), 1, "as far as known");
+    assert!(report.warnings().contains("another pid namespace"), "{}", report.warnings());
+}
