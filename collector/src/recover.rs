@@ -158,7 +158,7 @@ fn finish(account: &mut Account, root_of_living: Option<&ProcRoot>, end_ns: u64)
         None => Sample {
             from_ns: account.sampled_ns,
             at_ns: end_ns,
-            lives: account.tree.take_lives(),
+            lives: account.tree.take_lives(end_ns),
             ..Sample::default()
         },
     };

@@ -1,20 +1,15 @@
 //! Sessions that were left behind: launcher and collector were killed at once. Their two files stay in shared memory,
 //! where nobody holds their locks any more, in whatever pid namespace.
 //!
-//! They can be turned into a report (see [`crate::recover`]), so the next run leaves them for a while: those of the last
-//! day, and no more than a few of them, since they take up memory.
+//! They can be turned into a report (see [`crate::recover`]) until the next run of the same user removes them: they take
+//! up memory.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::segment::named::NamedFile;
-
-/// So long a run can be recovered after it was killed.
-const LONGEST_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// So many of one user.
-const MOST_KEPT: usize = 8;
 
 const STATE_SUFFIX: &str = ".state";
 
@@ -88,17 +83,9 @@ impl Stale {
     }
 }
 
-/// Remove those of this user that are too old or too many to be kept, and those of which nothing is known.
-pub fn remove_old(dir: &Path, uid: u32) {
-    let now = SystemTime::now();
-    let is_kept = |stale: &Stale| {
-        // A clock that was set back makes it look new.
-        let age = now.duration_since(stale.written_at).unwrap_or_default();
-        age <= LONGEST_KEPT && stale.state.as_ref().is_some_and(|state| state.length() > 0)
-    };
-    let (kept, over): (Vec<Stale>, Vec<Stale>) = Stale::all(dir, uid).into_iter().partition(is_kept);
-    let too_many = kept.iter().rev().skip(MOST_KEPT);
-    over.iter().chain(too_many).for_each(Stale::remove);
+/// Remove all of this user's.
+pub fn remove_all(dir: &Path, uid: u32) {
+    Stale::all(dir, uid).iter().for_each(Stale::remove);
 }
 
 #[cfg(test)]
@@ -121,10 +108,6 @@ mod tests {
         rustix::process::geteuid().as_raw()
     }
 
-    fn age(state: &Path, age: Duration) {
-        File::open(state).unwrap().set_modified(SystemTime::now() - age).unwrap();
-    }
-
     fn names(dir: &Path) -> Vec<PathBuf> {
         Stale::all(dir, uid()).into_iter().map(|stale| stale.path).collect()
     }
@@ -145,7 +128,8 @@ mod tests {
         // Who has it keeps others away.
         let held = Stale::all(dir.path(), uid());
         assert!(names(dir.path()).is_empty());
-        held.iter().for_each(Stale::remove);
+        drop(held);
+        remove_all(dir.path(), uid());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "the others' stay");
     }
 
@@ -161,29 +145,5 @@ mod tests {
             NamedFile::left_behind(&segment, uid() + 1).unwrap_err().kind(),
             io::ErrorKind::PermissionDenied
         );
-    }
-
-    #[test]
-    fn a_few_of_the_last_day_are_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        for number in 0..12 {
-            let (_, state) = session(dir.path(), number);
-            age(state.named().path(), Duration::from_secs(60 * (number + 1)));
-        }
-        let (old, state) = session(dir.path(), 99);
-        age(state.named().path(), LONGEST_KEPT + Duration::from_secs(60));
-        drop(state);
-        let (bare, _) = new_names(dir.path(), uid(), 1, 1);
-        File::create(&bare).unwrap();
-        let (unknown, state) = session(dir.path(), 98);
-        state.discard();
-        drop(state);
-        assert_eq!(names(dir.path()).len(), 15);
-        remove_old(dir.path(), uid());
-        // Numbers grow with age: the last named is the newest.
-        let right: Vec<PathBuf> = (0..8).rev().map(|n| new_names(dir.path(), uid(), 4321, n).0).collect();
-        assert_eq!(names(dir.path()), right);
-        assert!(!old.exists() && !bare.exists() && !unknown.exists());
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 16);
     }
 }

@@ -80,7 +80,7 @@ impl Session {
     pub fn new(options: &Options) -> Result<Self, TrackingError> {
         let uid = rustix::process::getuid().as_raw();
         let pid = std::process::id();
-        stale::remove_old(&options.session_dir, uid);
+        stale::remove_all(&options.session_dir, uid);
         let pid_ns = ProcRoot::default().pid_ns(pid).unwrap_or(0);
         let random = RandomState::new();
         let mut flags = 0;

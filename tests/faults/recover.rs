@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, SystemTime};
 
 use gpu_track_collector::segment::Segment;
 use gpu_track_collector::segment::named::NamedFile;
@@ -49,11 +48,17 @@ impl Shm {
             .start()
     }
 
-    /// A run of which all was killed when it had said that it is ready.
-    fn killed(&self, script: &str) -> Run {
+    /// A run that has said that it is ready.
+    fn ready(&self, script: &str) -> Running {
         let running = self.tracked(["sh", "-c", script]);
         running.wait_for_output("ready");
         self.wait_for_collector(&running);
+        running
+    }
+
+    /// And one of which all was killed then.
+    fn killed(&self, script: &str) -> Run {
+        let running = self.ready(script);
         kill_all(&running);
         running.wait()
     }
@@ -105,12 +110,9 @@ fn text(bytes: &[u8]) -> String {
 const SCRIPT: &str = "/bin/true; /bin/true; /bin/true; echo ready; read x; exit 0";
 
 #[test]
-fn a_killed_run_is_recovered_once_also_after_other_runs() {
+fn a_killed_run_is_recovered_once() {
     let shm = Shm::new();
     shm.killed(SCRIPT);
-    // Those leave it alone.
-    shm.tracked(["true"]).wait().assert_clean(0);
-    assert_eq!(shm.names().len(), 2);
     let report = shm.report();
     assert_eq!(report.at("command.2"), SCRIPT);
     assert_eq!(report.u64("processes.total"), 4);
@@ -252,7 +254,10 @@ fn another_version_is_left_alone() {
 #[test]
 fn each_of_several_has_a_report_of_its_own() {
     let shm = Shm::new();
-    let runs = [shm.killed(SCRIPT), shm.killed("echo ready; read x; exit 0")];
+    let runs = [shm.ready(SCRIPT), shm.ready("echo ready; read x; exit 0")].map(|running| {
+        kill_all(&running);
+        running.wait()
+    });
     let directory = tempfile::tempdir().unwrap();
     let to = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let output = shm.recover(&["-f", "json", "-o", &to("one.json")]);
@@ -272,7 +277,7 @@ fn each_of_several_has_a_report_of_its_own() {
 }
 
 #[test]
-fn the_text_says_what_it_is_and_after_a_day_there_is_none() {
+fn the_text_says_what_it_is_and_the_next_run_removes_what_was_left() {
     let shm = Shm::new();
     shm.killed("echo ready; read x; exit 0");
     let output = shm.recover(&[]);
@@ -283,9 +288,8 @@ fn the_text_says_what_it_is_and_after_a_day_there_is_none() {
         headline.starts_with("sh -c 'echo ready; read x; exit 0': tracking was killed after "),
         "{headline}"
     );
-    let run = shm.killed(SCRIPT);
-    let days_ago = SystemTime::now() - Duration::from_secs(2 * 86_400);
-    File::open(shm.state(run.launcher).unwrap()).unwrap().set_modified(days_ago).unwrap();
+    shm.killed(SCRIPT);
+    assert_eq!(shm.names().len(), 2);
     shm.tracked(["true"]).wait().assert_clean(0);
     assert_eq!(shm.names().len(), 0);
 }

@@ -126,7 +126,7 @@ pub struct Args {
     #[arg(long, help_heading = "Information")]
     pub gpus: bool,
 
-    /// Make reports of runs of yours that were killed together with gpu-track-run, and exit (they are kept for a day)
+    /// Make reports of runs of yours that were killed together with gpu-track-run, and exit (your next run removes them)
     #[arg(long, help_heading = "Information")]
     pub recover: bool,
 
