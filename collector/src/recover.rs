@@ -39,6 +39,9 @@ pub enum NotRecovered {
     /// No state.
     #[error("nothing was kept of it: it was killed as it began, or there was no room")]
     Nothing,
+    /// It was killed after that.
+    #[error("its report was written")]
+    Reported,
     /// A state that is none.
     #[error("its state is damaged")]
     Damaged,
@@ -90,6 +93,9 @@ fn parse<'a, T: Deserialize<'a>>(run: &'a [u8]) -> Result<T, NotRecovered> {
 /// If nothing is.
 pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered> {
     let state = StateFile::of(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
+    if state.is_reported() {
+        return Err(NotRecovered::Reported);
+    }
     let (config, facts) = noted(&state)?;
     let segment = stale.segment.as_ref().map_or(Ok(None), map)?;
     // The name is gone where they were killed while they wrote the report: then all of it is in the journal.
@@ -175,7 +181,7 @@ impl NotRecovered {
     /// Whether nobody can ever make a report of it.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Nothing | Self::Damaged)
+        matches!(self, Self::Nothing | Self::Reported | Self::Damaged)
     }
 }
 
@@ -353,6 +359,16 @@ mod tests {
         let known_s = (starts[1].1 - 1) as f64 / 1e9;
         assert!((report.wall_s - known_s).abs() < 1e-6, "{} {known_s}", report.wall_s);
         assert!(report.warnings[0].contains("what came then"), "{:?}", report.warnings);
+    }
+
+    #[test]
+    fn a_run_with_a_report_has_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = killed(dir.path(), 1, &[(4_000_001, 1)]).state.unwrap().path().to_owned();
+        let file = std::fs::File::options().read(true).write(true).open(&state).unwrap();
+        StateFile::from_file(&state, file.into()).unwrap().note_reported();
+        let stale = Stale::all(dir.path(), rustix::process::geteuid().as_raw()).pop().unwrap();
+        assert!(matches!(recover(&stale, &ProcRoot::default()), Err(NotRecovered::Reported)));
     }
 
     #[test]

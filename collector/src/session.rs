@@ -156,6 +156,12 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     rustix::io::ioctl_fionbio(&messages.pipe, true).map_err(io::Error::from)?;
     let segment = Arc::new(Segment::from_file(&from.segment_path, from.segment)?);
     let state = Arc::new(StateFile::from_file(&from.state_path, from.state)?);
+    if state.is_reported() {
+        // The one before was killed while it cleaned up.
+        let _ = segment.named().unlink();
+        let _ = state.named().unlink();
+        return Ok(());
+    }
     let mut session = Session::new(config, segment, state, from.connector)?;
     session.work(&mut messages)?;
     if session.is_cancelled { Ok(()) } else { session.finish() }
@@ -504,6 +510,7 @@ impl Session {
         let inputs = self.inputs(&self.account);
         let report = build::report(&build::Inputs { at_ns: end_ns, stage: Stage::Over, ..inputs });
         let written = self.write(&render(&report, &self.config.style));
+        self.keeper.state().note_reported();
         if self.ending.is_none()
             && let Some(Ok(cgroup)) = &self.config.cgroup
         {

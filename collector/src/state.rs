@@ -5,6 +5,7 @@
 //! 1 << 40  | snapshot A: the collector's account of the run
 //! 2 << 40  | snapshot B: the same; the two are written in turn
 //! 3 << 40  | journal: every finding; a record of the ring before its slot is freed
+//! 4 << 40  | one byte, if the report is written
 //! ```
 //!
 //! A snapshot says up to which journal entry it holds all; the next collector takes the newer snapshot, applies the
@@ -33,6 +34,7 @@ use crate::segment::named::NamedFile;
 const RUN: u64 = 0;
 const SNAPSHOTS: [u64; 2] = [1 << 40, 2 << 40];
 const JOURNAL: u64 = 3 << 40;
+const REPORTED: u64 = 4 << 40;
 const HEAD: usize = 24;
 /// Position in the ring, then the record.
 const ENTRY: usize = 8 + RECORD_WORDS * 4;
@@ -182,6 +184,18 @@ impl StateFile {
         Some(self.read_part(RUN)?.1)
     }
 
+    /// The report is written: there is nothing left to do for anybody.
+    pub fn note_reported(&self) {
+        // Where there is no room, a collector that is killed now is followed by one that writes it again.
+        let _ = self.file.write_all_at(&[1], REPORTED);
+    }
+
+    /// Whether the report is written.
+    #[must_use]
+    pub fn is_reported(&self) -> bool {
+        self.file.read_exact_at(&mut [0], REPORTED).is_ok()
+    }
+
     /// Whether there is a snapshot, be it of use or not.
     #[must_use]
     pub fn has_snapshot(&self) -> bool {
@@ -260,6 +274,9 @@ mod tests {
             state.file.write_all_at(&length.to_ne_bytes(), at + 8).unwrap();
         }
         assert_eq!((state.load_run(), state.load::<Vec<u32>>()), (None, None));
+        assert!(!state.is_reported());
+        state.note_reported();
+        assert!(state.is_reported());
         state.discard();
         assert_eq!(state.load_run(), None);
     }

@@ -15,7 +15,7 @@ use crate::reap::{self, Reaped};
 use crate::signals::{self, Arrived, SignalSet};
 use crate::tracking::{Collector, Session, children_usage};
 
-/// A collector that lives shorter than this was not killed by chance.
+/// A collector that lives shorter than this, or can't finish, was not killed by chance.
 const SHORT_LIFE_NS: u64 = 20_000_000;
 /// So many of those in a row, and there is no other.
 const MOST_SHORT_LIVES: u32 = 100;
@@ -164,7 +164,8 @@ impl Supervisor {
         if !libc::WIFSIGNALED(status) {
             return;
         }
-        let is_short = clock::monotonic_ns().saturating_sub(ended.started_ns) < SHORT_LIFE_NS;
+        let is_finishing = self.told.iter().any(|message| matches!(message, Message::Ended { .. }));
+        let is_short = clock::monotonic_ns().saturating_sub(ended.started_ns) < SHORT_LIFE_NS || is_finishing;
         self.short_lives = if is_short { self.short_lives + 1 } else { 0 };
         if self.short_lives >= MOST_SHORT_LIVES {
             let signal = libc::WTERMSIG(status);

@@ -9,8 +9,11 @@ use crate::support::{kill, leftovers, program, skip, tracked, wait_until};
 /// The collector of a run: the same executable, and not the launcher.
 pub fn collector(mark: &str, launcher: u32) -> Option<u32> {
     let binary = std::fs::canonicalize(BINARY).unwrap();
+    // The command, before its exec, is a copy of the launcher.
+    let words = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).ok();
     leftovers::processes(mark).into_iter().map(|(pid, _)| pid).find(|pid| {
-        *pid != launcher && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary)
+        words(*pid) != words(launcher)
+            && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary)
     })
 }
 
