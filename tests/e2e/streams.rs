@@ -1,5 +1,6 @@
 //! stdin, stdout and stderr are the command's own.
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::run::{BINARY, cache_home};
@@ -35,6 +36,17 @@ fn binary_data_passes_unchanged() {
     assert_eq!(str::from_utf8(&output.stdout).unwrap().trim(), "10000000");
 }
 
+/// Descriptors that other tests have open for a moment are not for this command.
+fn with_standard_descriptors_only(command: &mut Command) -> &mut Command {
+    // SAFETY: a system call on plain numbers. Where there is none of that name, others' descriptors stay.
+    unsafe {
+        command.pre_exec(|| {
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            Ok(())
+        })
+    }
+}
+
 #[test]
 fn descriptors_are_the_ones_that_the_command_has_without_us() {
     let directory = tempfile::tempdir().unwrap();
@@ -45,12 +57,15 @@ fn descriptors_are_the_ones_that_the_command_has_without_us() {
         let prefix = ["sh", "-c", &script, "sh"];
         tracked([program("open_fds"), with.clone()])
             .through(&prefix)
+            .with(with_standard_descriptors_only)
             .run()
             .assert_clean(0)
             .assert_all_exact(1);
         let open_fds = program("open_fds");
         let untracked = [&prefix[..], &[&open_fds, &without]].concat();
-        let status = Command::new(untracked[0]).args(&untracked[1..]).stdin(Stdio::null()).status().unwrap();
+        let mut untracked_command = Command::new(untracked[0]);
+        untracked_command.args(&untracked[1..]).stdin(Stdio::null());
+        let status = with_standard_descriptors_only(&mut untracked_command).status().unwrap();
         assert!(status.success());
         let read = |file: &str| std::fs::read_to_string(file).unwrap();
         assert_eq!(read(&with), read(&without), "with {redirection}");
