@@ -1,5 +1,6 @@
 //! The process connector: what never carries the shim is counted all the same, and nothing else is.
 
+use crate::support::leftovers::collector;
 use crate::support::run::Run;
 use crate::support::{is_root, kill, program, skip, static_program, tracked, wait_until};
 
@@ -161,11 +162,9 @@ fn a_killed_collector_still_knows_what_the_kernel_told() {
         tracked(["sh", "-c", &script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
     running.wait_for_output("ready");
     let (mark, launcher) = (running.mark().to_owned(), running.pid());
-    let first = crate::resilience::collector(&mark, launcher).expect("a collector runs");
+    let first = collector(&mark, launcher).expect("a collector runs");
     kill(first, libc::SIGKILL);
-    wait_until("another collector", || {
-        crate::resilience::collector(&mark, launcher).is_some_and(|pid| pid != first)
-    });
+    wait_until("another collector", || collector(&mark, launcher).is_some_and(|pid| pid != first));
     std::io::Write::write_all(&mut running.stdin(), b"go\n").unwrap();
     let run = running.wait();
     match told(&run) {

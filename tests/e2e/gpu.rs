@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::resilience::collector;
 use crate::support::gpu::FakeGpus;
+use crate::support::leftovers::collector;
 use crate::support::{installed, is_root, kill, skip, tracked, wait_until};
 
 const GPU0: &str = "GPU-fake-0";

@@ -3,19 +3,8 @@
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 
-use crate::support::run::BINARY;
+use crate::support::leftovers::collector;
 use crate::support::{kill, leftovers, program, skip, tracked, wait_until};
-
-/// The collector of a run: the same executable, and not the launcher.
-pub fn collector(mark: &str, launcher: u32) -> Option<u32> {
-    let binary = std::fs::canonicalize(BINARY).unwrap();
-    // The command, before its exec, is a copy of the launcher.
-    let words = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).ok();
-    leftovers::processes(mark).into_iter().map(|(pid, _)| pid).find(|pid| {
-        words(*pid) != words(launcher)
-            && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary)
-    })
-}
 
 #[test]
 fn a_collector_that_is_killed_is_replaced() {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::support::run::{BINARY, Running};
+use crate::support::run::Running;
 use crate::support::{kill, leftovers, program, skip, tracked, wait_until};
 use crate::{Random, rounds};
 
@@ -13,13 +13,7 @@ const LONG: Duration = Duration::from_secs(1200);
 
 /// The collector of a run: the same executable, and not the launcher.
 pub fn collector(running: &Running) -> Option<u32> {
-    let binary = std::fs::canonicalize(BINARY).unwrap();
-    // The command, before its exec, is a copy of the launcher.
-    let words = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).ok();
-    leftovers::processes(running.mark()).into_iter().map(|(pid, _)| pid).find(|pid| {
-        words(*pid) != words(running.pid())
-            && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary)
-    })
+    leftovers::collector(running.mark(), running.pid())
 }
 
 fn is_there(pid: u32) -> bool {

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::run::BINARY;
+
 /// Name of the variable that marks a run.
 pub const VARIABLE: &str = "GPU_TRACK_TEST_RUN";
 
@@ -28,6 +30,17 @@ pub fn processes(mark: &str) -> Vec<(u32, String)> {
         }
     }
     found
+}
+
+/// The collector of a run: the launcher's executable, with words of its own (the command, before its exec, has the
+/// launcher's).
+pub fn collector(mark: &str, launcher: u32) -> Option<u32> {
+    let binary = std::fs::canonicalize(BINARY).unwrap();
+    let words = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).ok();
+    processes(mark).into_iter().map(|(pid, _)| pid).find(|pid| {
+        words(*pid) != words(launcher)
+            && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary)
+    })
 }
 
 /// Files in /dev/shm of the launcher with this pid.
