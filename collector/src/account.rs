@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::discovery::Finding;
 use crate::discovery::kernel_side::ConnectorState;
+use crate::discovery::trust::Forgery;
 use crate::gpu::GpuAccount;
 use crate::pidfd;
 use crate::sampler::Sample;
@@ -38,6 +39,8 @@ pub struct Account {
     pub found: ReadUpTo,
     /// What was wrong with others.
     pub damage: Damage,
+    /// What showed that the records are forged; none that came after counts.
+    pub forgery: Option<Forgery>,
     /// How the process connector fared.
     pub connector: ConnectorState,
     /// A killed collector left nothing behind: what it knew is not in here.
@@ -49,7 +52,7 @@ pub struct Account {
 pub struct Damage {
     /// Records that made no sense.
     pub events: u64,
-    /// The ring was overwritten: nothing more is read.
+    /// The ring was overwritten, or its records are forged: nothing more is read.
     pub is_untrusted: bool,
 }
 
@@ -81,6 +84,7 @@ impl Account {
             is_unlinked: false,
             found: ReadUpTo::default(),
             damage: Damage::default(),
+            forgery: None,
             connector: ConnectorState::default(),
             is_state_lost: false,
         }
@@ -92,7 +96,9 @@ impl Account {
             self.found.count += 1;
             match finding {
                 Finding::Record(record) => {
-                    self.tree.apply(&record.origin, &record.event, now_ns);
+                    if self.forgery.is_none() {
+                        self.tree.apply(&record.origin, &record.event, now_ns);
+                    }
                     self.found.position = record.position.wrapping_add(1);
                 }
                 Finding::Kernel(event) => self.tree.apply_kernel(event, now_ns),
