@@ -30,6 +30,8 @@ use crate::segment::named::NamedFile;
 const SNAPSHOTS: [u64; 2] = [0, 1 << 40];
 const JOURNAL: u64 = 2 << 40;
 const HEAD: usize = 16;
+/// A longer snapshot is none of ours (a live process takes about a kilobyte): any process of this user can write here.
+const LONGEST_SNAPSHOT: u64 = 1 << 28;
 /// Position in the ring, then the record.
 const ENTRY: usize = 8 + RECORD_WORDS * 4;
 
@@ -128,7 +130,8 @@ impl StateFile {
         self.file.read_exact_at(&mut head, at).ok()?;
         let (sequence, length) = head.split_at(8);
         let number = |bytes: &[u8]| Some(u64::from_ne_bytes(bytes.try_into().ok()?));
-        Some((number(sequence)?, number(length)?)).filter(|(sequence, _)| *sequence > 0)
+        let head = (number(sequence)?, number(length)?);
+        Some(head).filter(|(sequence, length)| *sequence > 0 && *length <= LONGEST_SNAPSHOT)
     }
 
     /// Nothing in it is of use any more: whoever comes next must know that.
@@ -151,6 +154,9 @@ impl StateFile {
     pub fn save<T: Serialize>(&self, sequence: u64, journal_end: u64, state: &T) -> io::Result<()> {
         let at = if sequence.is_multiple_of(2) { SNAPSHOTS[0] } else { SNAPSHOTS[1] };
         let body = postcard::to_stdvec(state).map_err(io::Error::other)?;
+        if body.len() as u64 > LONGEST_SNAPSHOT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         self.file.write_all_at(&[0; HEAD], at)?;
         self.file.write_all_at(&body, at + HEAD as u64)?;
         let mut head = [0; HEAD];

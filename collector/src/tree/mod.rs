@@ -535,7 +535,7 @@ impl Tree {
 fn image_life(process: &Process, end_ns: u64) -> Life {
     Life {
         is_process: false,
-        start_ns: process.image_start_ns.max(process.observed.at_ns),
+        start_ns: process.image_start_ns.max(process.observed.at_ns).min(end_ns),
         ..process_life(process, end_ns)
     }
 }
@@ -548,7 +548,8 @@ fn process_life(process: &Process, end_ns: u64) -> Life {
         id: process.id,
         pid: process.host_pid.unwrap_or(process.key.pid),
         command: process.command.clone(),
-        start_ns: process.start_ns,
+        // Each record has a time of its own: one of a later event can name an earlier one.
+        start_ns: process.start_ns.min(end_ns),
         end_ns,
         bytes: 0,
         counted_at_ns: end_ns,
