@@ -1,17 +1,20 @@
 //! What a run has come to so far: the one thing that a collector would miss if it were killed, so all of it can be
 //! written to the state file and read back by the next one.
 
+use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::config::Config;
 use crate::discovery::Finding;
 use crate::discovery::kernel_side::ConnectorState;
+use crate::discovery::trust::Forgery;
 use crate::gpu::GpuAccount;
 use crate::pidfd;
 use crate::report::build::Facts;
 use crate::sampler::Sample;
 use crate::state::ReadUpTo;
+use crate::tree::process::cpu_us;
 use crate::tree::{Frame, Tree};
 use crate::usage::{CpuUsage, RamUsage, Totals};
 
@@ -40,6 +43,10 @@ pub struct Account {
     pub found: ReadUpTo,
     /// What was wrong with others.
     pub damage: Damage,
+    /// Records that claim more CPU time than there was, and were left out.
+    pub impossible: u64,
+    /// What showed that the records are forged; none that came after counts.
+    pub forgery: Option<Forgery>,
     /// How the process connector fared.
     pub connector: ConnectorState,
     /// A killed collector left nothing behind: what it knew is not in here.
@@ -51,7 +58,7 @@ pub struct Account {
 pub struct Damage {
     /// Records that made no sense.
     pub events: u64,
-    /// The ring was overwritten: nothing more is read.
+    /// The ring was overwritten, or its records are forged: nothing more is read.
     pub is_untrusted: bool,
 }
 
@@ -66,10 +73,19 @@ impl Damage {
     }
 }
 
+/// The CPU time that a record tells of.
+fn claimed_cpu_us(event: &Event) -> u64 {
+    match event {
+        Event::Exit { own, children, .. } => cpu_us(own).saturating_add(cpu_us(children)),
+        Event::Reaped { usage, .. } => cpu_us(usage),
+        Event::Start { .. } | Event::Fork { .. } | Event::Exec { .. } | Event::SpawnFailed { .. } => 0,
+    }
+}
+
 impl Account {
     /// Of a run of which nothing is known yet.
     #[must_use]
-    pub fn new(config: &Config, facts: &Facts) -> Self {
+    pub fn of_run(config: &Config, facts: &Facts) -> Self {
         let start_ns = config.started_monotonic_ns;
         let frame = Frame {
             launcher_pid: config.launcher_pid,
@@ -80,9 +96,16 @@ impl Account {
             tick_us: 1_000_000 / facts.ticks_per_second.max(1),
         };
         let cpu = CpuUsage::new(config.interval_ns, facts.host.cores, start_ns);
+        Self::new(frame, cpu, config.most_heaviest)
+    }
+
+    /// The same from its parts.
+    #[must_use]
+    pub fn new(frame: Frame, cpu: CpuUsage, most_heaviest: usize) -> Self {
+        let start_ns = frame.session_monotonic_ns;
         Self {
             tree: Tree::new(frame),
-            totals: Totals::new(config.most_heaviest),
+            totals: Totals::new(most_heaviest),
             ram: RamUsage::default(),
             cpu,
             gpu: GpuAccount::default(),
@@ -92,6 +115,8 @@ impl Account {
             is_unlinked: false,
             found: ReadUpTo::default(),
             damage: Damage::default(),
+            impossible: 0,
+            forgery: None,
             connector: ConnectorState::default(),
             is_state_lost: false,
         }
@@ -103,7 +128,12 @@ impl Account {
             self.found.count += 1;
             match finding {
                 Finding::Record(record) => {
-                    self.tree.apply(&record.origin, &record.event, now_ns);
+                    let age_ns = now_ns.saturating_sub(self.tree.frame().session_monotonic_ns);
+                    if !self.cpu.is_possible(claimed_cpu_us(&record.event), age_ns) {
+                        self.impossible += 1;
+                    } else if self.forgery.is_none() {
+                        self.tree.apply(&record.origin, &record.event, now_ns);
+                    }
                     self.found.position = record.position.wrapping_add(1);
                 }
                 Finding::Kernel(event) => self.tree.apply_kernel(event, now_ns),
@@ -143,7 +173,41 @@ impl Account {
     /// CPU time of all processes that was counted so far, nanoseconds.
     #[must_use]
     pub fn cpu_ns(&self) -> u64 {
-        let settled_us = crate::tree::process::cpu_us(&self.totals.own);
+        let settled_us = cpu_us(&self.totals.own);
         settled_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_abi::record::{Origin, Usage};
+
+    use super::*;
+    use crate::discovery::records::Stored;
+
+    #[test]
+    fn a_claim_of_more_cpu_time_than_there_was_is_left_out() {
+        const S: u64 = 1_000_000_000;
+        let frame = Frame {
+            launcher_pid: 100,
+            pid_ns: 10,
+            session_monotonic_ns: 50 * S,
+            session_realtime_ns: 50 * S,
+            page: 4096,
+            tick_us: 10_000,
+        };
+        let mut account = Account::new(frame, CpuUsage::new(S, 2, 50 * S), 5);
+        let mut ended = |pid: u32, own_s: u64, children_s: u64| {
+            let usage = |s: u64| Usage { user_us: s.saturating_mul(1_000_000), ..Usage::default() };
+            let event =
+                Event::Exit { status: 0, vm_hwm_kib: 0, own: usage(own_s), children: usage(children_s) };
+            let origin = Origin { pid, pid_ns: 10, parent: 100, monotonic_ns: 60 * S, flags: 0 };
+            account.apply(&[Finding::Record(Stored { position: 0, origin, event })], 60 * S);
+            (account.tree.born(), account.impossible)
+        };
+        // Ten seconds of two cores, and some slack.
+        assert_eq!(ended(1, 15, 5), (1, 0));
+        assert_eq!(ended(2, 40, 10), (1, 1));
+        assert_eq!(ended(3, u64::MAX, u64::MAX), (1, 2));
     }
 }

@@ -40,6 +40,8 @@ pub struct Config {
     pub started_monotonic_ns: u64,
     /// When that was, nanoseconds since the epoch.
     pub started_realtime_ns: u64,
+    /// Processes and threads that the machine had made by then, if it counts them.
+    pub forks_before: Option<u64>,
     /// Sampling interval, nanoseconds.
     pub interval_ns: u64,
     /// `--n-expected-cores`.

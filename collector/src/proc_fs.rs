@@ -202,7 +202,8 @@ impl SystemCpu {
         let (irq, softirq, steal) = (next()?, next()?, next().unwrap_or(0));
         // Steal is time that others had: not work of this machine's processes.
         let _ = steal;
-        Some(Self { busy_ticks: user + nice + system + irq + softirq })
+        let busy = [user, nice, system, irq, softirq].into_iter().reduce(u64::saturating_add);
+        Some(Self { busy_ticks: busy.unwrap_or(0) })
     }
 }
 
@@ -333,6 +334,12 @@ impl ProcRoot {
         found
     }
 
+    /// Processes and threads that the machine has made since it was started; `None` where the kernel does not count.
+    #[must_use]
+    pub fn forks(&self) -> Option<u64> {
+        forks(&read_all(&self.file("stat"))?)
+    }
+
     /// Busy CPU time of the machine.
     #[must_use]
     pub fn system_cpu(&self) -> Option<SystemCpu> {
@@ -345,6 +352,11 @@ impl ProcRoot {
         let memory = Meminfo::from_file(self.file("meminfo")).ok()?;
         Some((memory.mem_total.saturating_sub(memory.mem_available?), memory.mem_total))
     }
+}
+
+/// The count of forks in /proc/stat.
+fn forks(text: &[u8]) -> Option<u64> {
+    parse_u64(line(text, b"processes ")?).filter(|count| *count > 0)
 }
 
 fn read_all(path: &Path) -> Option<Vec<u8>> {

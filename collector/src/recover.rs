@@ -104,7 +104,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
 
     let now_ns = clock::monotonic_ns();
     let freed = segment.as_ref().map_or(0, |segment| segment.header().tail.0.load(Ordering::Relaxed));
-    let (snapshot, mut account) = keeper::kept(&state, freed, now_ns, || Account::new(&config, &facts));
+    let (snapshot, mut account) = keeper::kept(&state, freed, now_ns, || Account::of_run(&config, &facts));
     if let Some(segment) = &segment {
         read_ring(segment, &mut account, now_ns);
     }
@@ -279,6 +279,7 @@ mod tests {
             launcher_pid: LAUNCHER,
             pid_ns,
             restarts: 0,
+            forks_before: None,
             command: vec!["prog".into()],
             started_monotonic_ns: 1,
             started_realtime_ns: 1_000_000_001,

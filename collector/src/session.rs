@@ -19,8 +19,10 @@ use crate::account::{Account, Damage};
 use crate::clock;
 use crate::config::{Config, Message};
 use crate::discovery::kernel_side::ConnectorState;
+use crate::discovery::kin::Kin;
 use crate::discovery::pump::{Pump, Sources};
 use crate::discovery::scan::Scanner;
+use crate::discovery::trust::Trust;
 use crate::gpu::GpuRoom;
 use crate::keeper::Keeper;
 use crate::pidfd;
@@ -39,6 +41,8 @@ use crate::tree::ProcessId;
 const LOOK_NS: u64 = 50_000_000;
 /// The machine's own figures are read this often at most: /proc/stat is long on large machines.
 const SYSTEM_NS: u64 = 100_000_000;
+/// After so many findings it is asked whether they can be true.
+const PART: usize = 1024;
 /// More lives than this waiting for a sample, and one is taken early.
 const MAX_LIVES: usize = 32_768;
 /// While the tree's RAM grows beyond what it ever was by more than this part (a divisor) in an interval, the next sample
@@ -182,6 +186,8 @@ struct Session {
     segment: Arc<Segment>,
     root: ProcRoot,
     pump: Pump,
+    kin: Kin,
+    trust: Trust,
     scanner: Scanner,
     sampler: Sampler,
     account: Account,
@@ -221,7 +227,7 @@ impl Session {
         raise_own_limits();
         recover::note(&state, &config, &facts);
         let start_ns = config.started_monotonic_ns;
-        let new = || Account::new(&config, &facts);
+        let new = || Account::of_run(&config, &facts);
         let now_ns = clock::monotonic_ns();
         let (keeper, mut account) = Keeper::resume(state, &segment, config.restarts > 0, now_ns, new);
         // Given up once, it stays so.
@@ -230,6 +236,7 @@ impl Session {
             (Some(connector), None) => Ok(connector),
             (_, absent) => Err(absent.unwrap_or_else(|| "no socket".into())),
         };
+        let kin = Kin::new(root.clone(), segment.named().path(), config.launcher_pid);
         let sources = Sources {
             segment: Arc::clone(&segment),
             state: keeper.state(),
@@ -237,8 +244,12 @@ impl Session {
             connector,
             members: account.tree.host_pids().chain([config.launcher_pid]).collect(),
             pid_ns: config.pid_ns,
+            kin: kin.clone(),
         };
         let pump = Pump::start(sources, std::thread::current()).map_err(SessionError::Thread)?;
+        if account.forgery.is_some() {
+            pump.distrust();
+        }
         priority::prefer_short_slices();
         Ok(Self {
             scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), facts.ticks_per_second),
@@ -252,6 +263,8 @@ impl Session {
             account,
             keeper,
             pump,
+            kin,
+            trust: Trust::new(root.clone(), config.forks_before, start_ns, facts.host.cores),
             next_tick_ns: start_ns,
             soon_ns: u64::MAX,
             grows_until_ns: 0,
@@ -324,7 +337,16 @@ impl Session {
     fn drain(&mut self) -> u64 {
         let (findings, complete_ns) = self.pump.take();
         let now_ns = clock::monotonic_ns();
-        self.account.apply(&findings, now_ns);
+        for part in findings.chunks(PART) {
+            self.account.apply(part, now_ns);
+            if self.account.forgery.is_none() {
+                self.account.forgery =
+                    self.trust.forgery(&self.account.tree, self.account.found.count, now_ns);
+                if self.account.forgery.is_some() {
+                    self.pump.distrust();
+                }
+            }
+        }
         self.account.damage = self.damage_before.plus(self.pump.damage());
         let overruns = self.overruns_before + self.pump.connector().overruns;
         let absent = self.pump.connector().absent.clone();
@@ -379,7 +401,21 @@ impl Session {
         self.pump.be_eager(now_ns < self.eager_until_ns);
     }
 
+    /// A pid that only a record names may be a stranger's, who is not to be measured.
+    fn prove_newcomers(&mut self, now_ns: u64) {
+        let tree = &mut self.account.tree;
+        let launcher_pid = self.config.launcher_pid;
+        for id in tree.take_unproven() {
+            let Some(pid) = tree.get(id).and_then(|process| process.host_pid) else { continue };
+            let is_kin = self.kin.is_kin(pid, |pid| pid == launcher_pid || tree.is_proven(pid));
+            if let Some(is_ours) = is_kin {
+                tree.prove(id, is_ours, now_ns);
+            }
+        }
+    }
+
     fn sample(&mut self, now_ns: u64) {
+        self.prove_newcomers(now_ns);
         // The connector tells of all there are.
         let has_connector = self.account.connector.absent.is_none();
         if self.config.layers.scan && (!has_connector || now_ns >= self.scan_at_ns) {

@@ -120,6 +120,7 @@ impl Session {
             started_monotonic_ns: new.monotonic_ns,
             command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
             started_realtime_ns: new.realtime_ns,
+            forks_before: ProcRoot::default().forks(),
             interval_ns,
             expected_cores: options.expected_cores,
             most_heaviest: options.most_heaviest,

@@ -27,7 +27,7 @@ fn records_of_random_words_decode_to_what_encodes_to_the_same() {
 }
 
 /// A real file, changed: bytes replaced, cut, doubled.
-fn mutated(random: &mut Random, text: &[u8]) -> Vec<u8> {
+pub fn mutated(random: &mut Random, text: &[u8]) -> Vec<u8> {
     let mut bytes = text.to_vec();
     for _ in 0..=random.below(6) {
         let at = random.below(bytes.len() as u64 + 1) as usize;

@@ -3,14 +3,19 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
+use gpu_track_abi::layout::RING_CAPACITY;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
+use gpu_track_collector::proc_fs::ProcRoot;
 use gpu_track_collector::segment::Segment;
 
 use crate::kills::collector;
+use crate::support::programs::program;
 use crate::support::run::Running;
 use crate::support::{Run, leftovers, tracked, wait_until};
 use crate::{Random, rounds};
@@ -106,10 +111,11 @@ fn a_segment_that_is_cut_to_nothing_with_a_writer_at_work() {
     assert!(run.report().warnings().contains("truncated"), "{}", run.report().warnings());
 }
 
-/// Records that a process of the tree could have written, of whatever processes.
+/// Records that a process of the tree could have written, of whatever processes, also of pid namespaces that never were.
 fn forged(random: &mut Random, pids: &[u32], pid_ns: u32) -> (Origin, Event) {
     let mut any = || random.next();
     let pid = if any() % 2 == 0 { pids[any() as usize % pids.len()] } else { any() as u32 };
+    let pid_ns = if any() % 2 == 0 { pid_ns } else { any() as u32 };
     let origin = Origin {
         pid,
         pid_ns,
@@ -130,7 +136,7 @@ fn forged(random: &mut Random, pids: &[u32], pid_ns: u32) -> (Origin, Event) {
             realtime_ns: any(),
             pidfd_inode: any() % 3,
             max_rss_kib: any(),
-            parent_pid_ns: any() as u32,
+            parent_pid_ns: pid_ns,
         },
         2 => Event::Exec { vm_hwm_kib: any() },
         3 => Event::Exit { status: any() as i32, vm_hwm_kib: any(), own: usage, children: usage },
@@ -140,20 +146,105 @@ fn forged(random: &mut Random, pids: &[u32], pid_ns: u32) -> (Origin, Event) {
     (origin, event)
 }
 
-#[test]
-fn forged_records_at_full_speed() {
+fn own_pid_ns() -> u32 {
     use std::os::unix::fs::MetadataExt;
-    let count = u64::from(rounds(6_000));
-    let pid_ns = u32::try_from(std::fs::metadata("/proc/self/ns/pid").unwrap().ino()).unwrap();
-    attacked(|running| {
-        let segment = Segment::from_file(&segment_path(running), open_segment(running).into()).unwrap();
+    u32::try_from(std::fs::metadata("/proc/self/ns/pid").unwrap().ino()).unwrap()
+}
+
+/// Whether the collector reads on within a time that is long for one that does.
+fn makes_room(segment: &Segment) -> bool {
+    let tail = || segment.header().tail.0.load(Ordering::Acquire);
+    let (before, start) = (tail(), Instant::now());
+    while tail() == before {
+        if start.elapsed() > Duration::from_secs(5) {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
+/// Write records as fast as they are read: `count`, and then more until they are not read any longer. At most twenty
+/// times `count` in all.
+fn flood(running: &Running, count: u64, mut record: impl FnMut() -> (Origin, Event)) {
+    let segment = Segment::from_file(&segment_path(running), open_segment(running).into()).unwrap();
+    let header = segment.header();
+    let mut is_read = true;
+    for number in 0..count * 20 {
+        let (origin, event) = record();
+        segment.push_event(&origin, &event);
+        let waiting = header.head.0.load(Ordering::Relaxed) - header.tail.0.load(Ordering::Relaxed);
+        if is_read && waiting >= RING_CAPACITY as u64 {
+            is_read = makes_room(&segment);
+        }
+        if !is_read && number >= count {
+            return;
+        }
+    }
+    panic!("{} records that nobody can have caused were read", count * 20);
+}
+
+/// What the report of a run with forged records says.
+fn assert_distrusted(run: &Run, why: &str) {
+    let report = run.report();
+    assert!(report.warnings().contains("forges event records"), "{}", report.warnings());
+    let reason = report.at("coverage.records_untrusted").as_str().unwrap_or("none");
+    assert!(reason.contains(why), "{reason}");
+    assert!(report.f64("cpu_time.total_s") < 1e9, "what can't be is left out: {}", report.at("cpu_time"));
+    let settled_before = report.command("true").expect("/bin/true ran");
+    assert!(settled_before["count"].as_u64() >= Some(3), "{settled_before}");
+}
+
+#[test]
+fn forged_records_of_processes_at_full_speed() {
+    let run = attacked(|running| {
         let mut random = Random(77);
         let mut pids = vec![1, std::process::id(), running.pid()];
         pids.extend(leftovers::processes(running.mark()).into_iter().map(|(pid, _)| pid));
-        for _ in 0..count {
-            let (origin, event) = forged(&mut random, &pids, pid_ns);
-            segment.push_event(&origin, &event);
-        }
-        wait_until("the collector's end of reading", || is_drained(&segment));
+        flood(running, rounds(100_000).into(), || forged(&mut random, &pids, own_pid_ns()));
     });
+    assert_distrusted(&run, "processes");
+}
+
+#[test]
+fn records_at_full_speed_that_make_no_process() {
+    let run = attacked(|running| {
+        let origin =
+            Origin { pid: running.pid(), pid_ns: own_pid_ns(), monotonic_ns: 1, ..Origin::default() };
+        flood(running, rounds(1_000_000).into(), || (origin, Event::Exec { vm_hwm_kib: 1 }));
+    });
+    assert_distrusted(&run, "faster");
+}
+
+#[test]
+fn a_forged_record_of_a_stranger_does_not_have_him_measured() {
+    let words = ["private", "300000000", "1", "0", "60"];
+    let mut stranger = Command::new(program("share")).args(words).process_group(0).spawn().unwrap();
+    let proc = ProcRoot::default();
+    wait_until("the stranger's child", || !proc.children(stranger.id(), 1).is_empty());
+    let run = attacked(|running| {
+        let segment = Segment::from_file(&segment_path(running), open_segment(running).into()).unwrap();
+        let origin = Origin {
+            pid: stranger.id(),
+            pid_ns: own_pid_ns(),
+            parent: running.pid(),
+            monotonic_ns: gpu_track_collector::clock::monotonic_ns(),
+            flags: 0,
+        };
+        let mut names = [0; NAME_BYTES];
+        names[..8].copy_from_slice(b"stranger");
+        let start = Event::Start { realtime_ns: 0, pidfd_inode: 0, max_rss_kib: 5, names };
+        segment.push_event(&origin, &start);
+        wait_until("the forged record is read", || is_drained(&segment));
+        let samples = || segment.header().samples.0.load(Ordering::Acquire);
+        let seen = samples();
+        wait_until("samples of all that is known", || samples() >= seen + 3);
+    });
+    // SAFETY: kill(2) takes plain numbers; the group is the stranger's own.
+    unsafe { libc::kill(-stranger.id().cast_signed(), libc::SIGKILL) };
+    stranger.wait().unwrap();
+    let report = run.report();
+    assert!(report.command("stranger").is_some(), "the record was taken in");
+    assert!(report.f64("max_ram.combined.total_rss") < 100e6, "{}", report.at("max_ram"));
+    assert!(report.command("share").is_none(), "a stranger's child is no process of the tree");
 }

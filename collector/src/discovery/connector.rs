@@ -281,9 +281,10 @@ impl Members {
         self.pids.insert(pid, None);
     }
 
-    /// A process said that it is one of the tree; the kernel may have told of its end already.
-    pub fn hear(&mut self, pid: u32) {
-        self.pids.entry(pid).or_insert(None);
+    /// Whether this process does.
+    #[must_use]
+    pub fn contains(&self, pid: u32) -> bool {
+        self.pids.contains_key(&pid)
     }
 
     /// Whether an event is about the tree.

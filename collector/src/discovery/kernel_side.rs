@@ -8,6 +8,7 @@ use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
 
 use super::connector::{Connector, KernelEvent, Members, What};
+use super::kin::Kin;
 use super::records::Stored;
 use crate::clock;
 
@@ -30,6 +31,7 @@ pub struct ConnectorState {
 pub struct KernelSide {
     connector: Option<Connector>,
     members: Members,
+    kin: Kin,
     pid_ns: u32,
     newcomers: Receiver<u32>,
     pending: VecDeque<KernelEvent>,
@@ -55,6 +57,7 @@ impl KernelSide {
     pub fn new(
         socket: Result<OwnedFd, String>,
         known: Vec<u32>,
+        kin: Kin,
         pid_ns: u32,
         newcomers: Receiver<u32>,
     ) -> Self {
@@ -67,6 +70,7 @@ impl KernelSide {
         Self {
             connector,
             members,
+            kin,
             pid_ns,
             newcomers,
             pending: VecDeque::new(),
@@ -171,14 +175,19 @@ impl KernelSide {
         is_there
     }
 
-    /// A process of this pid namespace spoke: it is one of the tree, whoever made it.
+    /// A process of this pid namespace spoke. If the kernel did not tell of it (events were lost, or another brought it
+    /// into the session), it is one of the tree if /proc says so, too.
     pub fn hear(&mut self, record: &Stored) {
+        let pid = record.origin.pid;
         if self.connector.is_some()
             && record.origin.pid_ns == self.pid_ns
             && matches!(record.event, Event::Start { .. } | Event::Fork { .. })
         {
-            self.members.hear(record.origin.pid);
-            self.unheard.remove(&record.origin.pid);
+            let is_known = |pid| self.members.contains(pid);
+            if !is_known(pid) && self.kin.is_kin(pid, is_known) == Some(true) {
+                self.members.add(pid);
+            }
+            self.unheard.remove(&pid);
         }
     }
 }

@@ -2,9 +2,11 @@
 
 pub mod connector;
 pub mod kernel_side;
+pub mod kin;
 pub mod pump;
 pub mod records;
 pub mod scan;
+pub mod trust;
 
 use gpu_track_abi::record::{Event, RECORD_WORDS};
 

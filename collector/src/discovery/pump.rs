@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Finding;
 use super::kernel_side::{ConnectorState, KernelSide};
+use super::kin::Kin;
 use super::records::RecordReader;
 use crate::account::Damage;
 use crate::segment::Segment;
@@ -29,8 +30,8 @@ const CONNECTOR_NAP: Duration = Duration::from_millis(10);
 const SHORT_NAP: Duration = Duration::from_millis(1);
 /// How long is waited at a time for what is there to be read.
 const FRESHEN_WAIT: Duration = Duration::from_millis(2);
-/// Records that may wait in memory; beyond it they stay in the ring, which counts what it drops.
-const MOST_WAITING: usize = 1 << 18;
+/// Records that may wait in memory (14 MB); beyond it they stay in the ring, which counts what it drops.
+const MOST_WAITING: usize = 1 << 16;
 
 /// What both threads see. Nothing here can be held: the pump must never wait for a collector that lost its CPU.
 #[derive(Debug)]
@@ -46,6 +47,7 @@ struct Shared {
     complete_ns: AtomicU64,
     damaged: AtomicU64,
     is_untrusted: AtomicBool,
+    is_distrusted: AtomicBool,
     has_connector: AtomicBool,
     is_eager: AtomicBool,
     is_over: AtomicBool,
@@ -87,6 +89,8 @@ pub struct Sources {
     pub members: Vec<u32>,
     /// Inode of its pid namespace.
     pub pid_ns: u32,
+    /// Tells who else is of the tree.
+    pub kin: Kin,
 }
 
 impl Shared {
@@ -102,6 +106,9 @@ impl Shared {
             // After the clock: what the kernel told by then is there, and what it told later is held back.
             kernel.read();
             self.has_connector.store(kernel.is_active(), Ordering::Relaxed);
+            if self.is_distrusted.load(Ordering::Relaxed) {
+                reader.give_up();
+            }
             let mut is_drained = false;
             if self.waiting.load(Ordering::Relaxed) < MOST_WAITING {
                 let mut findings = Vec::new();
@@ -180,11 +187,11 @@ impl Pump {
     /// # Errors
     /// If there can't be another thread.
     pub fn start(sources: Sources, main: Thread) -> std::io::Result<Self> {
-        let Sources { segment, state, begin, connector, members, pid_ns } = sources;
+        let Sources { segment, state, begin, connector, members, pid_ns, kin } = sources;
         let (sender, batches) = std::sync::mpsc::channel();
         let (newcomers, of_others) = std::sync::mpsc::channel();
         let socket = connector.as_ref().ok().and_then(|socket| socket.try_clone().ok());
-        let kernel = KernelSide::new(connector, members, pid_ns, of_others);
+        let kernel = KernelSide::new(connector, members, kin, pid_ns, of_others);
         let shared = Arc::new(Shared {
             segment,
             state,
@@ -193,6 +200,7 @@ impl Pump {
             complete_ns: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             is_untrusted: AtomicBool::new(false),
+            is_distrusted: AtomicBool::new(false),
             has_connector: AtomicBool::new(false),
             is_eager: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -232,6 +240,11 @@ impl Pump {
     pub fn add_member(&self, pid: u32) {
         // Where the thread is gone, nobody asks.
         let _ = self.newcomers.send(pid);
+    }
+
+    /// The records are forged: read no more of them.
+    pub fn distrust(&self) {
+        self.shared.is_distrusted.store(true, Ordering::Relaxed);
     }
 
     /// How the process connector fares.

@@ -142,13 +142,18 @@ impl RecordReader {
         self.advance();
     }
 
+    /// Read nothing more.
+    pub fn give_up(&mut self) {
+        self.untrusted = true;
+    }
+
     /// Records that were not what any process of ours writes.
     #[must_use]
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// The ring's counters were overwritten: nothing more is read.
+    /// The ring's counters were overwritten, or its records are forged: nothing more is read.
     #[must_use]
     pub fn is_untrusted(&self) -> bool {
         self.untrusted

@@ -165,7 +165,18 @@ fn coverage(inputs: &Inputs) -> Coverage {
         connector_overruns: inputs.account.connector.overruns,
         static_executables: inputs.account.totals.static_executables(),
         dropped_events: inputs.dropped_events,
+        records_untrusted: records_untrusted(inputs),
         ..seen.clone()
+    }
+}
+
+fn records_untrusted(inputs: &Inputs) -> Option<String> {
+    if inputs.is_cut_short {
+        Some("the session's shared memory was truncated".into())
+    } else if let Some(forgery) = inputs.account.forgery {
+        Some(forgery.to_string())
+    } else {
+        inputs.account.damage.is_untrusted.then(|| "the event ring was overwritten".into())
     }
 }
 
@@ -300,12 +311,19 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
     let damage = inputs.account.damage;
     if inputs.is_cut_short {
         warn("The session's shared memory was truncated; what was not read by then is lost.".into());
+    } else if let Some(forgery) = inputs.account.forgery {
+        warn(format!(
+            "A process of the tree forges event records: {forgery}. None that came later is counted, and what was \
+             counted before may hold some of them."
+        ));
     } else if damage.is_untrusted {
         warn(
             "The event ring was overwritten by a process of the tree; what came after is not counted.".into(),
         );
-    } else if damage.events > 0 {
-        warn(format!("{} event records made no sense and were left out.", damage.events));
+    }
+    let senseless = damage.events.saturating_add(inputs.account.impossible);
+    if senseless > 0 && !inputs.is_cut_short && !damage.is_untrusted {
+        warn(format!("{senseless} event records made no sense and were left out."));
     }
     if inputs.config.restarts > 0 {
         warn(format!(

@@ -178,6 +178,7 @@ fn full() -> Report {
             peaks: Peaks { exact: 2018, sampled: 1, bound: 2 },
             static_executables: vec!["/usr/bin/busybox".into()],
             dropped_events: 0,
+            records_untrusted: None,
             connector_absent: Some("Operation not permitted (os error 1)".into()),
             connector_overruns: 0,
         },
@@ -397,6 +398,7 @@ fn hostile() -> Report {
     report.processes.heaviest[0].args = Some(vec![evil.into(), "tab\there".into(), "y".repeat(300)]);
     report.processes.heaviest[1].command = evil.into();
     report.coverage.static_executables = vec!["/tmp/new\nline: 7".into(), "/z".repeat(80)];
+    report.coverage.records_untrusted = Some(format!("told of {evil}"));
     report.warnings = vec![evil.into(), "word ".repeat(60)];
     report.peak.as_mut().unwrap().processes[0].command = evil.into();
     report.cpu_time.kernel_s = None;

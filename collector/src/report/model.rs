@@ -704,6 +704,8 @@ pub struct Coverage {
     pub static_executables: Vec<String>,
     /// Event records that were lost because the ring was full.
     pub dropped_events: u64,
+    /// Why event records could not be trusted from some time on: none that came later counts.
+    pub records_untrusted: Option<String>,
     /// Why the process connector is not there, or was given up.
     pub connector_absent: Option<String>,
     /// How often the kernel's events came faster than they could be read.

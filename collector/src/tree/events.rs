@@ -173,13 +173,13 @@ impl Tree {
         let lives = known.is_some().then_some(&mut self.lives);
         process.change_image(lives, Image::Loaded { inherited }, at, peak);
         process.silent_exec = None;
-        process.spoke = true;
         process.pidfd_inode = pidfd_inode;
         process.parent_pid = origin.parent;
         process.clock_skew_ns = skew;
         process.static_executable = None;
         process.args = None;
         process.command = Arc::from(command);
+        self.hear(id);
     }
 
     fn fork(&mut self, key: Key, parent: Key, pidfd_inode: u64, rss_at_fork: u64, skew: i64, at: u64) {
@@ -213,12 +213,12 @@ impl Tree {
         process.image_start_ns = at;
         process.silent_exec = None;
         process.image = Image::Forked { rss_at_fork };
-        process.spoke = true;
         process.pidfd_inode = pidfd_inode;
         process.clock_skew_ns = skew;
         if let Some(command) = command {
             process.command = command;
         }
+        self.hear(id);
     }
 
     /// A new process has this pid: whoever had it before is over, whatever was heard of it.
@@ -250,8 +250,8 @@ impl Tree {
             }
             id
         });
+        self.hear(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
-        process.spoke = true;
         if borrowed && matches!(process.image, Image::Silent | Image::Unknown) {
             process.image = Image::Borrowed;
         }
@@ -314,8 +314,9 @@ impl Tree {
 
     /// A pid namespace's init was reaped: before that the kernel killed all others in it (pid_namespaces(7)).
     fn end_namespace(&mut self, pid_ns: u32, at: u64) {
-        for id in self.alive.clone() {
-            if self.processes.get(&id).is_some_and(|process| process.key.pid_ns == pid_ns) {
+        let all = self.inner.range((pid_ns, ProcessId(0))..=(pid_ns, ProcessId(u64::MAX)));
+        for (_, id) in all.copied().collect::<Vec<_>>() {
+            if self.processes.get(&id).is_some_and(Process::is_alive) {
                 self.end(id, at);
             }
         }
@@ -351,13 +352,13 @@ impl Tree {
             return Some(process.id);
         }
         let reaper = reaper?;
-        self.alive
+        self.inner
             .iter()
-            .chain(&self.ended)
-            .filter_map(|id| self.processes.get(id))
+            .filter_map(|(_, id)| self.processes.get(id))
             .filter(|process| process.parent == Parent::Known(reaper) && process.host_pid.is_none())
             .filter(|process| process.key.pid_ns != key.pid_ns)
-            .find(unreaped)
+            .filter(unreaped)
+            .min_by_key(|process| (!process.is_alive(), process.id))
             .map(|process| process.id)
     }
 

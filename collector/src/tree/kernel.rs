@@ -12,6 +12,9 @@ use crate::discovery::connector::{KernelEvent, What};
 /// Start times in /proc are rounded down to clock ticks.
 pub(super) const TICK_NS: u64 = 20_000_000;
 
+/// Wait status of a child of posix_spawn that could not exec.
+const COULD_NOT_EXEC: i32 = 127 << 8;
+
 /// The name of a program that nobody looked at while it was there.
 const UNSEEN: &str = "(unseen)";
 
@@ -62,6 +65,9 @@ impl Tree {
                 {
                     process.kernel_exit = Some(KernelExit { at_ns: at, status });
                     self.kernel_ends.push(id);
+                    if status == COULD_NOT_EXEC {
+                        self.could_not_exec.insert(id);
+                    }
                 }
             }
         }
@@ -101,6 +107,7 @@ impl Tree {
         let command = self.command_of_parent(maker);
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.is_watched = true;
+        process.is_proven = true;
         process.parent_pid = parent.pid;
         if process.parent == Parent::Unknown {
             process.parent = maker;
@@ -206,12 +213,10 @@ impl Tree {
         if parent.is_some_and(Process::speaks) {
             return None;
         }
-        let candidates = self.alive.iter().filter_map(|id| self.processes.get(id));
+        let candidates = self.mute.iter().filter_map(|id| self.processes.get(id));
         let id = candidates
             .filter(|process| {
                 process.key.pid_ns == self.frame.pid_ns
-                    && process.found_by == FoundBy::Connector
-                    && !process.spoke
                     && process.start_ns <= at
                     && (process.pidfd_inode == 0 || pidfd_inode == 0 || process.pidfd_inode == pidfd_inode)
             })
@@ -224,14 +229,14 @@ impl Tree {
         let process = self.processes.get_mut(&id)?;
         process.key = key;
         self.index.entry(key).or_default().push(id);
+        self.inner.insert((key.pid_ns, id));
         Some(id)
     }
 
     /// A posix_spawn of this process failed after its child was made: the kernel told of the child, but it never
     /// became a process of its own.
     pub(super) fn forget_failed_spawn(&mut self, parent: ProcessId) {
-        const COULD_NOT_EXEC: i32 = 127 << 8;
-        let failed = self.alive.iter().chain(&self.ended).rev().copied().find(|id| {
+        let failed = self.could_not_exec.iter().rev().copied().find(|id| {
             self.processes.get(id).is_some_and(|process| {
                 process.parent == Parent::Known(parent)
                     && !process.spoke
@@ -241,7 +246,6 @@ impl Tree {
         });
         if let Some(process) = failed.and_then(|id| self.processes.remove(&id)) {
             self.drop_from_lists(&process);
-            self.alive.retain(|id| *id != process.id);
             self.ended.retain(|id| *id != process.id);
             self.born -= 1;
         }

@@ -18,7 +18,7 @@ mod usage_math;
 
 pub(crate) use usage_math::plus;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -90,10 +90,21 @@ pub struct Tree {
     /// Instances that are not settled, oldest first.
     index: HashMap<Key, Vec<ProcessId>>,
     groups: HashMap<ImageGroup, Group>,
+    /// Oldest first, so in the order of their ids.
     alive: Vec<ProcessId>,
     ended: Vec<ProcessId>,
+    /// Of the living: who was seen dead.
+    seen_dead: BTreeSet<ProcessId>,
     /// Those whose parent nobody knows yet.
-    strays: Vec<ProcessId>,
+    strays: BTreeSet<ProcessId>,
+    /// Those of other pid namespaces, by namespace.
+    inner: BTreeSet<(u32, ProcessId)>,
+    /// The living that are known from the kernel alone.
+    mute: BTreeSet<ProcessId>,
+    /// Those of whom the kernel says that they ended as who could not exec does.
+    could_not_exec: BTreeSet<ProcessId>,
+    /// Those of our pid namespace that are known by records alone, as far as they are new.
+    unproven: Vec<ProcessId>,
     lives: Vec<Life>,
     settled: Vec<Settled>,
     /// Who may be silent, and who may be over, by the kernel's word.
@@ -124,6 +135,9 @@ struct Departed {
 /// How many of those are kept.
 const DEPARTED_KEPT: usize = 4096;
 
+/// So many of one pid don't wait for their reapers' words at a time: the pid was used again, so they are reaped.
+const MOST_OF_ONE_PID: usize = 64;
+
 impl Tree {
     /// An empty tree.
     #[must_use]
@@ -135,7 +149,12 @@ impl Tree {
             groups: HashMap::new(),
             alive: Vec::new(),
             ended: Vec::new(),
-            strays: Vec::new(),
+            seen_dead: BTreeSet::new(),
+            strays: BTreeSet::new(),
+            inner: BTreeSet::new(),
+            mute: BTreeSet::new(),
+            could_not_exec: BTreeSet::new(),
+            unproven: Vec::new(),
             lives: Vec::new(),
             settled: Vec::new(),
             silent: Vec::new(),
@@ -269,6 +288,7 @@ impl Tree {
         self.adopt(key, id);
         if let Some(process) = self.processes.get_mut(&id) {
             process.is_main = true;
+            process.is_proven = true;
             process.start_ns = start_ns.min(process.start_ns);
             process.counted_at_ns = process.counted_at_ns.max(start_ns);
             if !process.spoke {
@@ -319,6 +339,7 @@ impl Tree {
         let Some(process) = self.processes.get_mut(&id) else { return };
         if process.host_pid.is_none() {
             process.host_pid = Some(host_pid);
+            process.is_proven = true;
             self.index.entry(Key { pid_ns: self.frame.pid_ns, pid: host_pid }).or_default().push(id);
         }
     }
@@ -340,11 +361,51 @@ impl Tree {
         }
     }
 
+    /// Processes that only records tell of, as far as they are new and alive: the pid that a record names may be
+    /// anybody's.
+    pub fn take_unproven(&mut self) -> Vec<ProcessId> {
+        let mut unproven = std::mem::take(&mut self.unproven);
+        unproven.retain(|id| self.processes.get(id).is_some_and(|p| p.is_alive() && !p.is_proven));
+        unproven
+    }
+
+    /// What was found of the pid of such a process: it is one of the tree, or a stranger, of whom nothing is counted.
+    pub fn prove(&mut self, id: ProcessId, is_ours: bool, now_ns: u64) {
+        let Some(process) = self.processes.get_mut(&id).filter(|process| process.is_alive()) else { return };
+        if is_ours {
+            process.is_proven = true;
+        } else {
+            process.host_pid = None;
+            self.end(id, now_ns);
+        }
+    }
+
+    /// Whether more than a record says that the process with this pid, as we see it, is of the tree.
+    #[must_use]
+    pub fn is_proven(&self, pid: u32) -> bool {
+        let id = self.open_instance(Key { pid_ns: self.frame.pid_ns, pid });
+        id.and_then(|id| self.processes.get(&id)).is_some_and(|process| process.is_proven)
+    }
+
+    /// How many live processes of other pid namespaces only records tell of.
+    #[must_use]
+    pub fn unseen(&self) -> usize {
+        let inner = self.inner.iter().filter_map(|(_, id)| self.processes.get(id));
+        inner.filter(|process| process.is_alive() && process.host_pid.is_none()).count()
+    }
+
+    /// Whether there can be so many of those.
+    #[must_use]
+    pub fn may_have_unseen(&self, count: usize) -> bool {
+        self.inner.len() >= count
+    }
+
     /// A process was dead at this time: it was found as a zombie, or not at all. Its own last words may still be on
     /// their way: this counts at a [`Tree::settle`] when all that was written before is taken in.
     pub fn observe_end(&mut self, id: ProcessId, at_ns: u64, gone: bool) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.seen_dead_ns.get_or_insert(at_ns);
+            self.seen_dead.insert(id);
             if gone {
                 process.gone_ns.get_or_insert(at_ns);
             }
@@ -371,6 +432,7 @@ impl Tree {
             found_by,
             spoke: false,
             is_main: false,
+            is_proven: !matches!(found_by, FoundBy::Preload | FoundBy::Wait),
             start_ns,
             end_ns: None,
             seen_dead_ns: None,
@@ -398,10 +460,26 @@ impl Tree {
             counted_at_ns: start_ns,
         };
         if parent == Parent::Unknown {
-            self.strays.push(id);
+            self.strays.insert(id);
+        }
+        if key.pid_ns != self.frame.pid_ns {
+            self.inner.insert((key.pid_ns, id));
+        }
+        if found_by == FoundBy::Connector {
+            self.mute.insert(id);
+        }
+        if found_by == FoundBy::Preload && key.pid_ns == self.frame.pid_ns {
+            self.unproven.push(id);
         }
         self.processes.insert(id, process);
-        self.index.entry(key).or_default().push(id);
+        let of_pid = self.index.entry(key).or_default();
+        of_pid.push(id);
+        let oldest = of_pid.first().copied().filter(|_| of_pid.len() > MOST_OF_ONE_PID);
+        if let Some(oldest) = oldest
+            && self.processes.get(&oldest).is_some_and(|process| !process.is_alive())
+        {
+            self.settle_one(oldest, start_ns);
+        }
         self.alive.push(id);
         self.groups.entry(group).or_default().members.push(id);
         id
@@ -453,8 +531,24 @@ impl Tree {
         process.counted_cpu_ns = process.counted_cpu_ns.max(cpu_ns);
         let group = process.group;
         self.leave_group(id, group);
-        self.alive.retain(|alive| *alive != id);
+        self.no_longer_alive(id);
         self.ended.push(id);
+    }
+
+    fn no_longer_alive(&mut self, id: ProcessId) {
+        if let Ok(at) = self.alive.binary_search(&id) {
+            self.alive.remove(at);
+        }
+        self.mute.remove(&id);
+        self.seen_dead.remove(&id);
+    }
+
+    /// It wrote a record itself.
+    fn hear(&mut self, id: ProcessId) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.spoke = true;
+        }
+        self.mute.remove(&id);
     }
 }
 
@@ -462,7 +556,7 @@ impl Tree {
 fn image_life(process: &Process, end_ns: u64) -> Life {
     Life {
         is_process: false,
-        start_ns: process.image_start_ns.max(process.observed.at_ns),
+        start_ns: process.image_start_ns.max(process.observed.at_ns).min(end_ns),
         ..process_life(process, end_ns)
     }
 }
@@ -475,7 +569,8 @@ fn process_life(process: &Process, end_ns: u64) -> Life {
         id: process.id,
         pid: process.host_pid.unwrap_or(process.key.pid),
         command: process.command.clone(),
-        start_ns: process.start_ns.max(process.observed.at_ns),
+        // Each record has a time of its own: one of a later event can name an earlier one.
+        start_ns: process.start_ns.max(process.observed.at_ns).min(end_ns),
         end_ns,
         bytes: 0,
         counted_at_ns: end_ns,

@@ -163,6 +163,8 @@ pub struct Process {
     pub spoke: bool,
     /// It is the command's first process.
     pub is_main: bool,
+    /// More than a record says that its pid is that of a process of this tree.
+    pub is_proven: bool,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub start_ns: u64,
     /// CLOCK_MONOTONIC, nanoseconds.

@@ -114,7 +114,7 @@ impl Tree {
     /// still have some.
     fn end_the_dead(&mut self, complete_ns: u64) -> HashSet<ProcessId> {
         let mut awaiting = HashSet::new();
-        for id in self.alive.clone() {
+        for id in self.seen_dead.iter().copied().collect::<Vec<_>>() {
             let Some(process) = self.processes.get(&id) else { continue };
             let Some(dead_ns) = process.seen_dead_ns else { continue };
             if dead_ns > complete_ns {
@@ -136,7 +136,12 @@ impl Tree {
         awaiting: &mut HashSet<ProcessId>,
         mut gone_at: impl FnMut(u32) -> Option<u64>,
     ) {
-        let parents: HashSet<_> = over.iter().filter(|id| !awaiting.contains(id)).collect();
+        let has_children = |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.has_children);
+        let parents: HashSet<_> =
+            over.iter().filter(has_children).filter(|id| !awaiting.contains(id)).collect();
+        if parents.is_empty() {
+            return;
+        }
         for id in &self.alive {
             let Some(process) = self.processes.get_mut(id) else { continue };
             if let Parent::Known(parent) = process.parent
@@ -144,6 +149,7 @@ impl Tree {
                 && let Some(gone_ns) = process.host_pid.and_then(&mut gone_at)
             {
                 process.seen_dead_ns.get_or_insert(gone_ns);
+                self.seen_dead.insert(*id);
                 process.gone_ns.get_or_insert(gone_ns);
                 awaiting.insert(parent);
             }
@@ -198,11 +204,11 @@ impl Tree {
     /// The end of the run: settle all, the living as they are.
     pub fn settle_all(&mut self, now_ns: u64) {
         self.end_the_dead(u64::MAX);
+        self.alive.clear();
+        self.ended.clear();
         for id in self.children_first(self.processes.keys().copied().collect()) {
             self.settle_one(id, now_ns);
         }
-        self.alive.clear();
-        self.ended.clear();
     }
 
     /// These in an order in which each comes before its parent: what a child used is taken off its parent's sums.
@@ -230,7 +236,7 @@ impl Tree {
         ids
     }
 
-    fn settle_one(&mut self, id: ProcessId, now_ns: u64) {
+    pub(super) fn settle_one(&mut self, id: ProcessId, now_ns: u64) {
         let Some(process) = self.processes.remove(&id) else { return };
         let own = process.own(self.frame.tick_us);
         self.remember(&process, now_ns);
@@ -309,11 +315,14 @@ impl Tree {
     pub(super) fn drop_from_lists(&mut self, process: &Process) {
         let id = process.id;
         if process.parent == Parent::Unknown {
-            self.strays.retain(|stray| *stray != id);
+            self.strays.remove(&id);
         }
         if process.is_alive() {
             self.leave_group(id, process.group);
+            self.no_longer_alive(id);
         }
+        self.inner.remove(&(process.key.pid_ns, id));
+        self.could_not_exec.remove(&id);
         let host_key = process.host_pid.map(|pid| super::Key { pid_ns: self.frame.pid_ns, pid });
         for key in [Some(process.key), host_key].into_iter().flatten() {
             if let Some(of_pid) = self.index.get_mut(&key) {

@@ -67,6 +67,15 @@ impl CpuUsage {
         }
     }
 
+    /// Whether a process of a run that is so old can have used so much with all its children. Cores may have come since
+    /// they were counted.
+    #[must_use]
+    pub fn is_possible(&self, cpu_us: u64, age_ns: u64) -> bool {
+        const SLACK_US: u64 = 1_000_000;
+        let most_us = (age_ns / 1000).saturating_add(SLACK_US).saturating_mul(2 * u64::from(self.cores));
+        cpu_us <= most_us
+    }
+
     /// The end of the run. A rest that is no whole window counts only if there was none at all.
     pub fn finish(&mut self, end_ns: u64) {
         if self.max_percent.iter().all(Option::is_none) {

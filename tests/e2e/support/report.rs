@@ -48,6 +48,7 @@ impl Report {
         assert_eq!(self.u64("coverage.processes"), processes, "coverage.processes");
         assert_eq!(self.u64("coverage.exact"), processes, "coverage.exact");
         assert_eq!(self.u64("coverage.dropped_events"), 0, "coverage.dropped_events");
+        assert!(self.at("coverage.records_untrusted").is_null(), "{}", self.at("coverage.records_untrusted"));
         let counts = self.array("processes.by_command").iter().map(|entry| entry["count"].as_u64().unwrap());
         assert_eq!(counts.sum::<u64>(), processes, "sum over processes.by_command");
     }

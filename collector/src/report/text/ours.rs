@@ -221,6 +221,9 @@ fn coverage(page: &mut Page, report: &Report) {
     page.field(1, "Failed spawns", coverage.failed_spawns);
     page.field(1, "Silent", coverage.silent);
     page.field(1, "Dropped events", coverage.dropped_events);
+    if let Some(reason) = &coverage.records_untrusted {
+        page.field(1, "Untrusted records", quote::escape(reason));
+    }
     page.heading(1, "Found first by");
     page.count(2, "Preload", coverage.layers.preload);
     page.count(2, "Wait", coverage.layers.wait);

@@ -1,0 +1,118 @@
+//! The proof that a pid which a record names is that of a process of the tree. A record is a claim, and a pid may be
+//! anybody's: without it a forged record would have us measure strangers, and all that they start.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::proc_fs::ProcRoot;
+
+/// Deeper trees exist in fork bombs only; who is deeper in one proves itself by what it maps.
+const DEEPEST: usize = 1024;
+
+/// Looks for it in /proc.
+#[derive(Debug, Clone)]
+pub struct Kin {
+    root: ProcRoot,
+    /// Name of the segment's file.
+    segment: OsString,
+    /// The launcher and the collector: not of the tree, whatever a record says.
+    ours: [u32; 2],
+}
+
+impl Kin {
+    /// For the session with this segment.
+    #[must_use]
+    pub fn new(root: ProcRoot, segment: &Path, launcher_pid: u32) -> Self {
+        let segment = segment.file_name().unwrap_or_default().to_owned();
+        Self { root, segment, ours: [launcher_pid, std::process::id()] }
+    }
+
+    /// Whether this pid is that of a process of the tree: it descends from one that `is_known` (the launcher reaps
+    /// orphans, so the chain of parents does not break), or, where another brought it into the session, it maps the
+    /// segment. `None`: nobody has this pid.
+    #[must_use]
+    pub fn is_kin(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
+        let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
+        let mut ancestor = parent(pid)?;
+        if self.ours.contains(&pid) {
+            return Some(false);
+        }
+        for _ in 0..DEEPEST {
+            if is_known(ancestor) {
+                return Some(true);
+            }
+            match parent(ancestor).filter(|_| ancestor > 1) {
+                Some(next) => ancestor = next,
+                None => break,
+            }
+        }
+        Some(self.maps_segment(pid))
+    }
+
+    fn maps_segment(&self, pid: u32) -> bool {
+        let name = self.segment.as_bytes();
+        let maps = self.root.read(pid, "maps").unwrap_or_default();
+        !name.is_empty() && maps.windows(name.len()).any(|part| part == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAUNCHER: u32 = 50;
+
+    struct Machine {
+        proc: tempfile::TempDir,
+        kin: Kin,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let proc = tempfile::tempdir().unwrap();
+            let segment = Path::new("/dev/shm/gpu-track-x-1");
+            let kin = Kin::new(ProcRoot::new(proc.path()), segment, LAUNCHER);
+            Self { proc, kin }
+        }
+
+        fn has(&self, pid: u32, ppid: u32, maps: &str) -> &Self {
+            let dir = self.proc.path().join(pid.to_string());
+            std::fs::create_dir_all(&dir).unwrap();
+            let stat = format!("{pid} (a) S {ppid} 1 1 0 -1 0 1 0 1 0 1 1 0 0 20 0 1 0 100 1 1\n");
+            std::fs::write(dir.join("stat"), stat).unwrap();
+            std::fs::write(dir.join("maps"), maps).unwrap();
+            self
+        }
+
+        fn is_kin(&self, pid: u32) -> Option<bool> {
+            self.kin.is_kin(pid, |pid| pid == LAUNCHER)
+        }
+    }
+
+    #[test]
+    fn who_descends_from_the_tree_is_of_it_and_nobody_else() {
+        let machine = Machine::new();
+        machine.has(1, 0, "").has(LAUNCHER, 1, "").has(51, LAUNCHER, "").has(52, 51, "").has(60, 1, "");
+        assert_eq!(
+            [51, 52, 60, 1, 99].map(|pid| machine.is_kin(pid)),
+            [Some(true), Some(true), Some(false), Some(false), None]
+        );
+        assert_eq!(machine.is_kin(LAUNCHER), Some(false));
+    }
+
+    #[test]
+    fn who_maps_the_segment_is_of_the_tree_whoever_started_it() {
+        let machine = Machine::new();
+        let maps = |name: &str| format!("7f0000000000-7f0000001000 rw-s 00000000 00:1a 7  /dev/shm/{name}\n");
+        machine.has(1, 0, "").has(60, 1, &maps("gpu-track-x-1")).has(61, 1, &maps("gpu-track-x-2"));
+        assert_eq!((machine.is_kin(60), machine.is_kin(61)), (Some(true), Some(false)));
+    }
+
+    #[test]
+    fn parents_in_a_circle_are_followed_for_a_while_only() {
+        let machine = Machine::new();
+        machine.has(70, 71, "").has(71, 70, "");
+        assert_eq!(machine.is_kin(70), Some(false));
+    }
+}

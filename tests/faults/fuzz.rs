@@ -1,0 +1,197 @@
+//! The fuzzing targets of tests/fuzz in the ordinary tests: over the corpus, and mutations of it that are the same in
+//! every run. `BLESS=1` writes the seeds anew.
+
+use std::path::Path;
+
+use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
+use gpu_track_collector::discovery::connector::{KernelEvent, What};
+
+#[path = "../fuzz/entries.rs"]
+mod entries;
+
+use crate::garbage::mutated;
+use crate::{Random, rounds};
+use entries::{ENTRIES, LAUNCHER, MAIN, PID_NS, START_NS};
+
+fn directory() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fuzz"))
+}
+
+/// A run of few processes, as their records and the kernel's events tell of it.
+fn life() -> Vec<u8> {
+    const CHILD: u32 = 102;
+    let mut bytes = Vec::new();
+    let mut now_ns = START_NS;
+    let mut tell = |pid: u32, parent: u32, event: Event| {
+        now_ns += 1_000_000;
+        let origin = Origin { pid, pid_ns: PID_NS, parent, monotonic_ns: now_ns, flags: 0 };
+        bytes.extend(entries::bytes_of(&event.encode(&origin), false));
+    };
+    let usage =
+        Usage { user_us: 5000, system_us: 700, max_rss_kib: 3000, minor_faults: 90, ..Usage::default() };
+    let mut names = [0; NAME_BYTES];
+    names[..9].copy_from_slice(b"sh\0run.sh");
+    let realtime_ns = 7 * START_NS + 1;
+    let start = |pidfd_inode| Event::Start { realtime_ns, pidfd_inode, max_rss_kib: 900, names };
+    tell(MAIN, LAUNCHER, start(77));
+    let fork = Event::Fork { realtime_ns, pidfd_inode: 78, max_rss_kib: 900, parent_pid_ns: PID_NS };
+    tell(CHILD, MAIN, fork);
+    tell(CHILD, MAIN, Event::Exec { vm_hwm_kib: 1000 });
+    tell(CHILD, MAIN, start(78));
+    tell(CHILD, MAIN, Event::Exit { status: 3, vm_hwm_kib: 0, own: usage, children: Usage::default() });
+    let reaped = |child| Event::Reaped { child, status: 3 << 8, reaper_max_rss_kib: 900, usage };
+    tell(MAIN, LAUNCHER, reaped(CHILD));
+    tell(MAIN, LAUNCHER, Event::SpawnFailed { error: 2 });
+    let silent = CHILD + 1;
+    for what in [What::Fork { parent: MAIN }, What::Exec, What::Exit { status: 127 << 8 }] {
+        let event = KernelEvent { at_ns: START_NS + 9_000_000, pid: silent, what };
+        bytes.extend(entries::bytes_of(&event.encode(), true));
+    }
+    let inside = Origin { pid: 2, pid_ns: PID_NS + 1, parent: 1, monotonic_ns: START_NS, flags: 0xFF };
+    for event in [start(79), fork, reaped(2), reaped(1)] {
+        bytes.extend(entries::bytes_of(&event.encode(&inside), false));
+    }
+    bytes
+}
+
+/// Messages of the connector as the kernel lays them out, each with its length before it.
+fn messages() -> Vec<u8> {
+    let message = |what: u32, data: [u32; 4]| {
+        let words = [0; 9].into_iter().chain([what, 0, 7, 0]).chain(data);
+        let message: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
+        [vec![message.len() as u8], message].concat()
+    };
+    let fork = message(1, [MAIN, MAIN, 102, 102]);
+    [fork, message(2, [102, 102, 0, 0]), message(0x8000_0000, [102, 102, 9, 17])].concat()
+}
+
+/// What a collector keeps in the middle of [`life`].
+fn kept() -> Vec<u8> {
+    let mut account = entries::account();
+    let findings: Vec<_> = life()
+        .chunks_exact(entries::RECORD_BYTES)
+        .take(4)
+        .filter_map(|record| {
+            let words: Vec<u32> =
+                record.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+            gpu_track_collector::discovery::Finding::of_entry(&(0, words.try_into().unwrap()))
+        })
+        .collect();
+    account.apply(&findings, START_NS + 5_000_000);
+    postcard::to_stdvec(&account).unwrap()
+}
+
+fn seeds(target: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let text = |name, text: &str| (name, text.as_bytes().to_vec());
+    match target {
+        "records" => vec![("life", life())],
+        "kernel_events" => vec![("fork_exec_exit", messages())],
+        "state" => vec![("kept", [kept(), life()].concat())],
+        "proc_files" => vec![
+            text(
+                "stat",
+                "12 (a) b (c) S 7 12 12 0 -1 4194304 101 2 3 4 50 60 7 8 20 0 9 0 555 1000 200 18446744073709551615\n",
+            ),
+            text("statm", "1310 422 210 9 0 98 0\n"),
+            text(
+                "smaps_rollup",
+                "5581-7ffd ---p 00000000 00:00 0 [rollup]\nRss: 1740 kB\nPss: 200 kB\nPss_Anon: 96 kB\nPrivate_Clean: 4 kB\nPrivate_Dirty: 96 kB\n",
+            ),
+            text(
+                "status",
+                "Name:\tx\nVmHWM:\t    1740 kB\nHugetlbPages:\t       0 kB\nNSpid:\t77\t3\t1\nSigPnd:\t0000000000000100\nShdPnd:\t0\n",
+            ),
+            text(
+                "machine",
+                "cpu  1115661 47873 785568 2697743 11672 0 2662 8088 0 0\ncpu0 1 2 3\nbtime 5\nprocesses 4478396\n",
+            ),
+            text("cmdline", "/usr/bin/python3\0-u\0train.py\0--lr\0\x31\0"),
+        ],
+        "fdinfo" => vec![
+            text(
+                "amdgpu",
+                "pos:\t0\ndrm-driver:\tamdgpu\ndrm-client-id:\t48\ndrm-pdev:\t0000:03:00.0\ndrm-memory-vram:\t700 KiB\ndrm-engine-gfx:\t1500000000 ns\n",
+            ),
+            text(
+                "xe",
+                "drm-driver:\txe\ndrm-client-id:\t3\ndrm-pdev:\t0000:03:00.0\ndrm-resident-vram0:\t20000 KiB\ndrm-cycles-rcs:\t28257900\ndrm-total-cycles-rcs:\t7655183225\ndrm-engine-capacity-ccs:\t4\n",
+            ),
+            text(
+                "i915",
+                "drm-driver: i915\ndrm-client-id: 7\ndrm-pdev: 0000:00:02.0\ndrm-total-local0: 12 MiB\ndrm-engine-render: 123 ns\ndrm-engine-capacity-video: 2\n",
+            ),
+        ],
+        other => panic!("no seeds for {other}"),
+    }
+}
+
+/// The corpus of a target: the seeds, and whatever else was put there (an input that once failed stays).
+fn inputs(target: &str) -> Vec<Vec<u8>> {
+    let corpus = directory().join("corpus").join(target);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::create_dir_all(&corpus).unwrap();
+        for (name, bytes) in seeds(target) {
+            std::fs::write(corpus.join(name), bytes).unwrap();
+        }
+    }
+    let files = std::fs::read_dir(&corpus).unwrap_or_else(|error| panic!("{}: {error}", corpus.display()));
+    let mut inputs: Vec<Vec<u8>> = files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    // The kept state changes with the account: it is made anew.
+    inputs.extend(seeds(target).into_iter().map(|(_, bytes)| bytes));
+    inputs.sort_unstable();
+    inputs
+}
+
+fn drive(target: &str, few: u32) {
+    let (_, entry) = ENTRIES.into_iter().find(|(name, _)| *name == target).unwrap();
+    let inputs = inputs(target);
+    inputs.iter().for_each(|input| entry(input));
+    let mut random = Random(4);
+    for round in 0..rounds(few) {
+        let input = &inputs[round as usize % inputs.len()];
+        let bytes = mutated(&mut random, input);
+        let result = std::panic::catch_unwind(|| entry(&bytes));
+        assert!(result.is_ok(), "{target}, round {round}: {bytes:?}");
+    }
+}
+
+#[test]
+fn records_into_the_tree() {
+    drive("records", 4_000);
+}
+
+#[test]
+fn files_of_proc() {
+    drive("proc_files", 20_000);
+}
+
+#[test]
+fn fdinfo_of_drivers() {
+    drive("fdinfo", 20_000);
+}
+
+#[test]
+fn messages_of_the_connector() {
+    drive("kernel_events", 20_000);
+}
+
+#[test]
+fn state_of_a_killed_collector() {
+    drive("state", 2_000);
+}
+
+#[test]
+fn the_seeds_get_past_the_parsers() {
+    use gpu_track_collector::gpu::drm::fdinfo::Client;
+    use gpu_track_collector::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
+    for (name, bytes) in seeds("fdinfo") {
+        assert!(Client::parse(str::from_utf8(&bytes).unwrap()).is_some(), "{name}");
+    }
+    let seed = |wanted| seeds("proc_files").into_iter().find(|(name, _)| *name == wanted).unwrap().1;
+    assert!(Stat::parse(&seed("stat")).is_some() && Statm::parse(&seed("statm")).is_some());
+    assert!(Rollup::parse(&seed("smaps_rollup")).is_some() && SystemCpu::parse(&seed("machine")).is_some());
+    assert!(Status::parse(&seed("status")).is_killed);
+    assert!(KernelEvent::parse(&messages()[1..]).is_some());
+    assert_eq!(entries::loaded(&kept()).map(|account| account.tree.born()), Some(2));
+    assert_eq!(life().len(), 14 * entries::RECORD_BYTES);
+}

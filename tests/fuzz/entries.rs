@@ -1,0 +1,192 @@
+//! What is fuzzed, as plain functions of bytes: each gives them to what reads from outside, and fails by panicking. The
+//! fault suite drives them over the corpus and its mutations, cargo-fuzz (`targets/`) for as long as one likes.
+
+#![allow(dead_code, reason = "each target uses one of them")]
+
+use gpu_track_abi::record::{Event, RECORD_WORDS};
+use gpu_track_collector::account::Account;
+use gpu_track_collector::discovery::Finding;
+use gpu_track_collector::discovery::connector::{KernelEvent, Members};
+use gpu_track_collector::gpu::drm::fdinfo::Client;
+use gpu_track_collector::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
+use gpu_track_collector::state::StateFile;
+use gpu_track_collector::tree::command::command_of_args;
+use gpu_track_collector::tree::{Frame, Tree};
+use gpu_track_collector::usage::CpuUsage;
+use serde::ser::{Serialize, SerializeTuple, Serializer};
+
+/// A target: what cargo-fuzz and the corpus call it, and the function.
+pub type Entry = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const ENTRIES: [Entry; 5] = [
+    ("records", records),
+    ("proc_files", proc_files),
+    ("fdinfo", fdinfo),
+    ("kernel_events", kernel_events),
+    ("state", state),
+];
+
+/// Bytes of a record.
+pub const RECORD_BYTES: usize = RECORD_WORDS * 4;
+
+/// The launcher, its pid namespace and the command's pid in the runs that are made up here.
+pub const LAUNCHER: u32 = 100;
+pub const PID_NS: u32 = 10;
+pub const MAIN: u32 = 101;
+
+/// CLOCK_MONOTONIC at their start.
+pub const START_NS: u64 = 1 << 40;
+
+const SETTLE_EVERY: u64 = 16;
+const STEP_NS: u64 = 10_000_000;
+
+/// A run that has just begun.
+pub fn account() -> Account {
+    let frame = Frame {
+        launcher_pid: LAUNCHER,
+        pid_ns: PID_NS,
+        session_monotonic_ns: START_NS,
+        session_realtime_ns: 7 * START_NS,
+        page: 4096,
+        tick_us: 10_000,
+    };
+    let mut account = Account::new(frame, CpuUsage::new(STEP_NS, 2, START_NS), 5);
+    account.tree.set_main(MAIN, START_NS, "main");
+    account
+}
+
+fn words(bytes: &[u8]) -> Option<[u32; RECORD_WORDS]> {
+    let mut words = [0; RECORD_WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.get(..RECORD_BYTES)?.chunks_exact(4)) {
+        *word = u32::from_le_bytes(bytes.try_into().ok()?);
+    }
+    Some(words)
+}
+
+/// The bytes of an entry of the journal: a record, or (the highest bit set) an event of the kernel.
+pub fn bytes_of(words: &[u32; RECORD_WORDS], is_kernel: bool) -> Vec<u8> {
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes[3] |= u8::from(is_kernel) << 7;
+    bytes
+}
+
+/// Records and events of the kernel, one after another, into a tree that settles now and then.
+pub fn records(bytes: &[u8]) {
+    let mut tree = account().tree;
+    let mut settled = 0;
+    let mut now_ns = START_NS;
+    for (number, entry) in (0..).zip(bytes.chunks_exact(RECORD_BYTES)) {
+        now_ns += STEP_NS;
+        let Some(mut words) = words(entry) else { continue };
+        if words[0] >> 31 == 1 {
+            words[0] &= u32::MAX >> 1;
+            if let Some(event) = KernelEvent::decode(&words) {
+                assert_eq!(KernelEvent::decode(&event.encode()), Some(event));
+                tree.apply_kernel(&event, now_ns);
+            }
+        } else if let Some((origin, event)) = Event::decode(&words) {
+            assert_eq!(Event::decode(&event.encode(&origin)), Some((origin, event)));
+            tree.apply(&origin, &event, now_ns);
+        }
+        if number % SETTLE_EVERY == SETTLE_EVERY - 1 {
+            tree.settle(now_ns, now_ns, true, |pid| (pid % 2 == 0).then_some(now_ns));
+            settled += taken(&mut tree);
+        }
+    }
+    let living = tree.alive().len() as u64;
+    assert!(settled + living <= tree.born(), "{settled} settled and {living} alive of {}", tree.born());
+    tree.settle_all(now_ns);
+    settled += taken(&mut tree);
+    assert_eq!(settled + tree.failed_spawns(), tree.born(), "each is settled once");
+    assert!(tree.alive().is_empty());
+}
+
+fn taken(tree: &mut Tree) -> u64 {
+    for life in tree.take_lives(u64::MAX) {
+        assert!(life.start_ns <= life.end_ns, "{life:?}");
+    }
+    tree.take_silent();
+    tree.take_inner_forks();
+    tree.take_kernel_ends();
+    tree.take_unproven();
+    tree.take_settled().len() as u64
+}
+
+/// A file of /proc: each parser may get any.
+pub fn proc_files(bytes: &[u8]) {
+    if let Some(stat) = Stat::parse(bytes) {
+        assert!(bytes.contains(&b')'), "{stat:?}");
+    }
+    if let Some(rollup) = Rollup::parse(bytes) {
+        assert!(rollup.private.is_multiple_of(1024) || rollup.private == u64::MAX, "{rollup:?}");
+    }
+    assert!(Status::parse(bytes).ns_pids.len() <= bytes.len());
+    let _ = (Statm::parse(bytes), SystemCpu::parse(bytes));
+    let args: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    assert!(command_of_args(&args).is_none_or(|command| !command.is_empty()));
+}
+
+/// A descriptor's fdinfo.
+pub fn fdinfo(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Some(client) = Client::parse(&text) {
+        assert!(!client.pdev.is_empty(), "{client:?}");
+        assert!(client.engines.values().all(|engine| engine.capacity > 0), "{client:?}");
+    }
+}
+
+/// Messages of the process connector, each with its length before it.
+pub fn kernel_events(bytes: &[u8]) {
+    let mut members = Members::default();
+    members.add(MAIN);
+    let mut rest = bytes;
+    while let Some((length, after)) = rest.split_first() {
+        let (message, next) = after.split_at(usize::from(*length).min(after.len()));
+        rest = next;
+        if let Some(event) = KernelEvent::parse(message) {
+            assert_eq!(KernelEvent::decode(&event.encode()), Some(event));
+            members.take(&event);
+        }
+    }
+    assert!(members.len() <= 1 + bytes.len());
+}
+
+/// What a killed collector left: first the snapshot, and of the second half whole records as journal.
+pub fn state(bytes: &[u8]) {
+    let journal = bytes.len() / 2 / RECORD_BYTES * RECORD_BYTES;
+    let (snapshot, journal) = bytes.split_at(bytes.len() - journal);
+    let (file, _directory) = state_file(snapshot);
+    for (number, record) in (0..).zip(journal.chunks_exact(RECORD_BYTES)) {
+        let words = words(record).expect("a whole record");
+        file.append(number, number, &words).expect("room");
+    }
+    let mut account = file.load::<Account>().map_or_else(account, |(_, account)| account);
+    let findings: Vec<_> =
+        file.journal(0).expect("it is there").iter().map_while(Finding::of_entry).collect();
+    account.apply(&findings, START_NS + STEP_NS);
+    account.settle_all(START_NS + 2 * STEP_NS);
+}
+
+/// The account of such a snapshot.
+pub fn loaded(bytes: &[u8]) -> Option<Account> {
+    state_file(bytes).0.load().map(|(_, account)| account)
+}
+
+/// Bytes that are written as they are: a snapshot that its checksum vouches for, whatever is in it.
+struct Raw<'a>(&'a [u8]);
+
+impl Serialize for Raw<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut tuple = serializer.serialize_tuple(self.0.len())?;
+        self.0.iter().try_for_each(|byte| tuple.serialize_element(byte))?;
+        tuple.end()
+    }
+}
+
+fn state_file(snapshot: &[u8]) -> (StateFile, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = StateFile::create(&directory.path().join("state")).expect("a file");
+    file.save(1, 0, &Raw(snapshot)).expect("room");
+    (file, directory)
+}
