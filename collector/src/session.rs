@@ -407,9 +407,9 @@ impl Session {
         let launcher_pid = self.config.launcher_pid;
         for id in tree.take_unproven() {
             let Some(pid) = tree.get(id).and_then(|process| process.host_pid) else { continue };
-            let is_kin = self.kin.is_kin(pid, |pid| pid == launcher_pid || tree.is_proven(pid));
-            if let Some(is_ours) = is_kin {
-                tree.prove(id, is_ours, now_ns);
+            match self.kin.is_kin(pid, |pid| pid == launcher_pid || tree.is_proven(pid)) {
+                Some(is_ours) => tree.prove(id, is_ours, now_ns),
+                None => tree.not_proven_yet(id),
             }
         }
     }

@@ -30,7 +30,7 @@ impl Kin {
 
     /// Whether this pid is that of a process of the tree: it descends from one that `is_known` (the launcher reaps
     /// orphans, so the chain of parents does not break), or, where another brought it into the session, it maps the
-    /// segment. `None`: nobody has this pid.
+    /// segment. `None`: that can't be told now, since it, or one that it descends from, is about to end.
     #[must_use]
     pub fn is_kin(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
         let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
@@ -42,18 +42,19 @@ impl Kin {
             if is_known(ancestor) {
                 return Some(true);
             }
-            match parent(ancestor).filter(|_| ancestor > 1) {
-                Some(next) => ancestor = next,
-                None => break,
+            if ancestor <= 1 {
+                break;
             }
+            ancestor = parent(ancestor)?;
         }
-        Some(self.maps_segment(pid))
+        self.maps_segment(pid)
     }
 
-    fn maps_segment(&self, pid: u32) -> bool {
+    /// `None`: it has no memory of its own (any more), or it may not be read.
+    fn maps_segment(&self, pid: u32) -> Option<bool> {
         let name = self.segment.as_bytes();
-        let maps = self.root.read(pid, "maps").unwrap_or_default();
-        !name.is_empty() && maps.windows(name.len()).any(|part| part == name)
+        let maps = self.root.read(pid, "maps").filter(|maps| !maps.is_empty())?;
+        Some(!name.is_empty() && maps.windows(name.len()).any(|part| part == name))
     }
 }
 
@@ -93,7 +94,7 @@ mod tests {
     #[test]
     fn who_descends_from_the_tree_is_of_it_and_nobody_else() {
         let machine = Machine::new();
-        machine.has(1, 0, "").has(LAUNCHER, 1, "").has(51, LAUNCHER, "").has(52, 51, "").has(60, 1, "");
+        machine.has(1, 0, "x").has(LAUNCHER, 1, "x").has(51, LAUNCHER, "").has(52, 51, "x").has(60, 1, "x");
         assert_eq!(
             [51, 52, 60, 1, 99].map(|pid| machine.is_kin(pid)),
             [Some(true), Some(true), Some(false), Some(false), None]
@@ -112,7 +113,14 @@ mod tests {
     #[test]
     fn parents_in_a_circle_are_followed_for_a_while_only() {
         let machine = Machine::new();
-        machine.has(70, 71, "").has(71, 70, "");
+        machine.has(70, 71, "x").has(71, 70, "x");
         assert_eq!(machine.is_kin(70), Some(false));
+    }
+
+    #[test]
+    fn who_is_about_to_end_or_has_lost_its_parent_meanwhile_is_not_judged() {
+        let machine = Machine::new();
+        machine.has(1, 0, "x").has(61, 60, "x").has(62, 1, "");
+        assert_eq!((machine.is_kin(61), machine.is_kin(62)), (None, None));
     }
 }

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::pidfd;
 use crate::proc_fs::{ProcRoot, read_held};
 use crate::tree::command::command_of_args;
@@ -144,6 +145,7 @@ impl Scanner {
                 }
                 _ => SilentMemory::Own,
             },
+            clock::monotonic_ns(),
         );
         tree.set_program(id, self.program(pid));
     }

@@ -206,11 +206,11 @@ fn a_process_in_its_parents_memory_counts_nothing() {
         pidfd_inode: 0,
     };
     let id = run.tree.found_in_proc(&found);
-    run.tree.set_silent_image(id, SilentMemory::Parents);
+    run.tree.set_silent_image(id, SilentMemory::Parents, run.now_ns);
     run.is(CHILD, Made::with(400));
     let sample = run.sample(1);
     assert_eq!((sample.now.combined(), sample.now.processes), (400 * MIB, 2));
-    run.tree.set_silent_image(id, SilentMemory::Own);
+    run.tree.set_silent_image(id, SilentMemory::Own, run.now_ns);
     run.is(CHILD, Made::with(3));
     assert_eq!(run.sample(1).now.combined(), 403 * MIB);
 }

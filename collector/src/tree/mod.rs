@@ -344,15 +344,24 @@ impl Tree {
         }
     }
 
-    /// What /proc tells of the memory of a live process of which this image never said anything itself.
-    pub fn set_silent_image(&mut self, id: ProcessId, memory: SilentMemory) {
-        let said = |process: &Process| process.spoke && !matches!(process.image, Image::Forked { .. });
+    /// What /proc tells at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process of which this image
+    /// never said anything itself.
+    pub fn set_silent_image(&mut self, id: ProcessId, memory: SilentMemory, at_ns: u64) {
+        let was_forked = |process: &Process| matches!(process.image, Image::Forked { .. });
+        let said = |process: &Process| process.spoke && !was_forked(process);
         let Some(process) = self.processes.get_mut(&id).filter(|process| !said(process)) else { return };
-        process.image = match memory {
+        let image = match memory {
             SilentMemory::Parents => Image::Borrowed,
             SilentMemory::Copy => Image::Unknown,
             SilentMemory::Own => Image::Silent,
         };
+        if was_forked(process) && memory == SilentMemory::Own {
+            // What it had of its parent's memory goes with the image. It may still say what it runs now.
+            let peak = process.told_peak;
+            process.change_image(Some(&mut self.lives), image, at_ns, peak);
+        } else {
+            process.image = image;
+        }
         let group = process.group;
         if memory == SilentMemory::Own && self.groups.get(&group).is_some_and(|group| group.members.len() > 1)
         {
@@ -367,6 +376,11 @@ impl Tree {
         let mut unproven = std::mem::take(&mut self.unproven);
         unproven.retain(|id| self.processes.get(id).is_some_and(|p| p.is_alive() && !p.is_proven));
         unproven
+    }
+
+    /// Nothing could be found out of such a process: it is new still.
+    pub fn not_proven_yet(&mut self, id: ProcessId) {
+        self.unproven.push(id);
     }
 
     /// What was found of the pid of such a process: it is one of the tree, or a stranger, of whom nothing is counted.

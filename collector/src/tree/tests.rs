@@ -899,6 +899,18 @@ fn a_fork_childs_growth_before_its_exec_is_its_own_peak_and_its_parents_memory_i
 }
 
 #[test]
+fn a_scan_between_an_exec_and_its_first_word_does_not_make_its_parents_memory_its_own() {
+    let mut run = Run::new();
+    run.fork(102, MAIN, 100 * MIB_KIB).sampled(102, 1000, 100 * MIB, 0);
+    run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 103 * MIB_KIB });
+    let (id, now_ns) = (run.id(102), run.now_ns);
+    run.tree.set_silent_image(id, SilentMemory::Own, now_ns);
+    run.start_as(102, MAIN, 0, 103 * MIB_KIB, "true").exit(102, 1, 0).reaped(MAIN, 102, 2);
+    let settled = run.end();
+    assert_eq!((of(&settled, 102).peak, &*of(&settled, 102).command), (Some(3 * MIB), "true"));
+}
+
+#[test]
 fn the_kernels_word_on_a_parent_is_better_than_that_of_a_raw_clone() {
     // 102 was made by a raw clone: its child takes 101 for its parent.
     let mut run = Run::new();
@@ -1056,7 +1068,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
                 match random.below(4) {
                     0 => tree.observe_end(id, now_ns, random.below(2) == 0),
                     1 => tree.set_host_pid(id, random.below(40) as u32),
-                    2 => tree.set_silent_image(id, SilentMemory::Own),
+                    2 => tree.set_silent_image(id, SilentMemory::Own, now_ns),
                     _ => {
                         let key = Key { pid_ns: HERE, pid: random.below(40) as u32 };
                         let (host_pid, start_ns) = (key.pid, now_ns);
