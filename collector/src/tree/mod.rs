@@ -323,9 +323,13 @@ impl Tree {
         }
     }
 
-    /// What /proc tells of the memory of a live process of which this image never said anything itself.
+    /// What /proc tells of the memory of a live process of which this image never said anything itself. That it is one
+    /// of its own does not count where the kernel tells of execs: its word is about to come, with the time.
     pub fn set_silent_image(&mut self, id: ProcessId, memory: SilentMemory) {
-        let said = |process: &Process| process.spoke && !matches!(process.image, Image::Forked { .. });
+        let said = |process: &Process| {
+            (process.spoke && !matches!(process.image, Image::Forked { .. }))
+                || (process.is_watched && memory == SilentMemory::Own)
+        };
         let Some(process) = self.processes.get_mut(&id).filter(|process| !said(process)) else { return };
         process.image = match memory {
             SilentMemory::Parents => Image::Borrowed,
@@ -384,6 +388,7 @@ impl Tree {
             image_start_ns: start_ns,
             told_peak: None,
             earlier_peak: None,
+            has_sampled_past: false,
             is_watched: false,
             has_children: false,
             silent_exec: None,
