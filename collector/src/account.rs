@@ -136,7 +136,10 @@ impl Account {
                     }
                     self.found.position = record.position.wrapping_add(1);
                 }
-                Finding::Kernel(event) => self.tree.apply_kernel(event, now_ns),
+                Finding::Kernel(event) => {
+                    self.tree.apply_kernel(event, now_ns);
+                    self.found.events += 1;
+                }
             }
         }
     }

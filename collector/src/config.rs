@@ -34,6 +34,8 @@ pub struct Config {
     pub pid_ns: u32,
     /// How many collectors of this run were killed before this one.
     pub restarts: u32,
+    /// The command's pid, for a collector that comes while it runs.
+    pub running_pid: Option<u32>,
     /// The command and its arguments (bytes that aren't UTF-8 replaced).
     pub command: Vec<String>,
     /// When the session began, CLOCK_MONOTONIC, nanoseconds.

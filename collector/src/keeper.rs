@@ -22,7 +22,7 @@ pub fn kept(state: &StateFile, freed: u64, now_ns: u64, new: impl FnOnce() -> Ac
     let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
     account.is_state_lost |= sequence == 0 && findings.is_empty() && freed > 0;
     if account.is_state_lost {
-        account.found = ReadUpTo { count: 0, position: freed };
+        account.found = ReadUpTo { position: freed, ..ReadUpTo::default() };
     } else {
         account.apply(&findings, now_ns);
     }
@@ -75,7 +75,7 @@ impl Keeper {
         }
         let start = clock::thread_cpu_ns();
         self.sequence += 1;
-        if self.state.save(self.sequence, account.found.count, account).is_err() {
+        if self.state.save(self.sequence, &account.found, account).is_err() {
             self.state.discard();
         }
         self.kept = account.found.count;

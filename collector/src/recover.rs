@@ -17,6 +17,7 @@ use crate::cgroup::RunCgroup;
 use crate::clock;
 use crate::config::Config;
 use crate::discovery::Finding;
+use crate::discovery::connector::KernelEvent;
 use crate::discovery::records::RecordReader;
 use crate::keeper;
 use crate::pidfd;
@@ -105,9 +106,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let now_ns = clock::monotonic_ns();
     let freed = segment.as_ref().map_or(0, |segment| segment.header().tail.0.load(Ordering::Relaxed));
     let (snapshot, mut account) = keeper::kept(&state, freed, now_ns, || Account::of_run(&config, &facts));
-    if let Some(segment) = &segment {
-        read_ring(segment, &mut account, now_ns);
-    }
+    read_rest(segment.as_ref(), &state, &mut account, now_ns);
     account.damage.is_untrusted |= is_spoilt;
     let is_lost = snapshot == 0 && account.is_state_lost;
     if is_lost || account.tree.born() == 0 {
@@ -194,14 +193,24 @@ impl Recovered {
     }
 }
 
-/// What no collector had read.
-fn read_ring(segment: &Segment, account: &mut Account, now_ns: u64) {
-    let mut reader = RecordReader::resume(segment, account.found.position);
+/// What no collector had read, and what it had read of the kernel's events and held back.
+fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut Account, now_ns: u64) {
+    let events = state.events(account.found.events);
+    let mut events = events.iter().filter_map(|slot| KernelEvent::decode(slot)).peekable();
     let mut findings = Vec::new();
-    reader.drain_rest(segment, |record, _| findings.push(Finding::Record(record)));
+    if let Some(segment) = segment {
+        let mut reader = RecordReader::resume(segment, account.found.position);
+        reader.drain_rest(segment, |record, _| {
+            while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
+                findings.push(Finding::Kernel(event));
+            }
+            findings.push(Finding::Record(record));
+        });
+        let damage = Damage { events: reader.damaged(), is_untrusted: reader.is_untrusted() };
+        account.damage = account.damage.plus(damage);
+    }
+    findings.extend(events.map(Finding::Kernel));
     account.apply(&findings, now_ns);
-    let damage = Damage { events: reader.damaged(), is_untrusted: reader.is_untrusted() };
-    account.damage = account.damage.plus(damage);
 }
 
 /// Who is not there any more has ended; nobody saw when, so its time is that of the last word on anybody. Tells whether
@@ -280,6 +289,7 @@ mod tests {
             pid_ns,
             restarts: 0,
             forks_before: None,
+            running_pid: None,
             command: vec!["prog".into()],
             started_monotonic_ns: 1,
             started_realtime_ns: 1_000_000_001,

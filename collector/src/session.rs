@@ -242,7 +242,13 @@ impl Session {
             state: keeper.state(),
             begin: account.found,
             connector,
-            members: account.tree.host_pids().chain([config.launcher_pid]).collect(),
+            // What waits in the socket may be about the command before the account knows of it.
+            members: account
+                .tree
+                .host_pids()
+                .chain([config.launcher_pid])
+                .chain(config.running_pid)
+                .collect(),
             pid_ns: config.pid_ns,
             kin: kin.clone(),
         };

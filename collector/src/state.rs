@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! 0        | the run: what the collector was told
+//! 1 << 39  | events of the kernel, as they are read: they are findings only when their turn comes
 //! 1 << 40  | snapshot A: the collector's account of the run
 //! 2 << 40  | snapshot B: the same; the two are written in turn
 //! 3 << 40  | journal: every finding; a record of the ring before its slot is freed
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::segment::named::NamedFile;
 
 const RUN: u64 = 0;
+const EVENTS: u64 = 1 << 39;
 const SNAPSHOTS: [u64; 2] = [1 << 40, 2 << 40];
 const JOURNAL: u64 = 3 << 40;
 const REPORTED: u64 = 4 << 40;
@@ -42,6 +44,10 @@ const ENTRY: usize = 8 + RECORD_WORDS * 4;
 /// An entry of the journal: a record's position in the ring and its words, or what stands for them.
 pub type Entry = (u64, [u32; RECORD_WORDS]);
 
+/// An event of the kernel. No slot lies on two pages, so the end of a writer leaves whole ones.
+pub type EventSlot = [u32; 8];
+const SLOT: usize = size_of::<EventSlot>();
+
 /// Which findings are in an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadUpTo {
@@ -49,6 +55,8 @@ pub struct ReadUpTo {
     pub count: u64,
     /// Position in the ring behind the last record.
     pub position: u64,
+    /// How many of them are events of the kernel.
+    pub events: u64,
 }
 
 /// The file.
@@ -133,6 +141,32 @@ impl StateFile {
         Ok(entries)
     }
 
+    /// Take down events of the kernel that were read, from number `number` on.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub fn append_events(&self, number: u64, events: &[EventSlot]) -> io::Result<()> {
+        let bytes: Vec<u8> = events.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
+        self.file.write_all_at(&bytes, EVENTS + number * SLOT as u64)
+    }
+
+    /// The events of the kernel that were read, from number `from` on.
+    #[must_use]
+    pub fn events(&self, from: u64) -> Vec<EventSlot> {
+        let mut events = Vec::new();
+        let mut bytes = [0; SLOT];
+        let mut at = EVENTS + from * SLOT as u64;
+        while self.file.read_exact_at(&mut bytes, at).is_ok() && bytes != [0; SLOT] {
+            let mut slot = EventSlot::default();
+            for (word, bytes) in slot.iter_mut().zip(bytes.chunks_exact(4)) {
+                *word = u32::from_ne_bytes(bytes.try_into().unwrap_or_default());
+            }
+            events.push(slot);
+            at += SLOT as u64;
+        }
+        events
+    }
+
     /// Nothing in it is of use any more: whoever comes next must know that.
     pub fn discard(&self) {
         self.is_discarded.store(true, Ordering::Relaxed);
@@ -146,18 +180,18 @@ impl StateFile {
         self.is_discarded.load(Ordering::Relaxed)
     }
 
-    /// Write a snapshot, newer than all before it, that holds the journal up to entry number `journal_end`.
+    /// Write a snapshot, newer than all before it, that holds these findings.
     ///
     /// # Errors
     /// If there is no room.
-    pub fn save<T: Serialize>(&self, sequence: u64, journal_end: u64, state: &T) -> io::Result<()> {
+    pub fn save<T: Serialize>(&self, sequence: u64, found: &ReadUpTo, state: &T) -> io::Result<()> {
         let at = if sequence.is_multiple_of(2) { SNAPSHOTS[0] } else { SNAPSHOTS[1] };
         self.write_part(at, sequence, &postcard::to_stdvec(state).map_err(io::Error::other)?)?;
-        let superfluous = journal_end * ENTRY as u64;
-        if superfluous > 0 {
+        let superfluous = [(JOURNAL, found.count * ENTRY as u64), (EVENTS, found.events * SLOT as u64)];
+        for (at, length) in superfluous.into_iter().filter(|(_, length)| *length > 0) {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Where it can't be given back, it stays.
-            let _ = rustix::fs::fallocate(&self.file, flags, JOURNAL, superfluous);
+            let _ = rustix::fs::fallocate(&self.file, flags, at, length);
         }
         Ok(())
     }
@@ -252,9 +286,10 @@ mod tests {
     fn the_newest_whole_snapshot_counts() {
         let (state, _dir) = file();
         assert!(state.load::<Vec<u32>>().is_none());
-        state.save(1, 0, &vec![1u32]).unwrap();
-        state.save(2, 0, &vec![2u32, 2]).unwrap();
-        state.save(3, 0, &vec![3u32, 3, 3]).unwrap();
+        let found = ReadUpTo::default();
+        state.save(1, &found, &vec![1u32]).unwrap();
+        state.save(2, &found, &vec![2u32, 2]).unwrap();
+        state.save(3, &found, &vec![3u32, 3, 3]).unwrap();
         assert_eq!(state.load::<Vec<u32>>(), Some((3, vec![3, 3, 3])));
         // Killed while writing the fourth: its head is cleared.
         state.file.write_all_at(&[0; HEAD], SNAPSHOTS[0]).unwrap();
@@ -266,7 +301,7 @@ mod tests {
         let (state, _dir) = file();
         state.save_run(b"the run").unwrap();
         assert_eq!(state.load_run().unwrap(), b"the run");
-        state.save(1, 0, &vec![7u32; 100]).unwrap();
+        state.save(1, &ReadUpTo::default(), &vec![7u32; 100]).unwrap();
         state.file.write_all_at(&[8], SNAPSHOTS[1] + HEAD as u64 + 50).unwrap();
         assert_eq!(state.load::<Vec<u32>>(), None);
         // As long as nothing is.
@@ -290,8 +325,21 @@ mod tests {
         }
         // Killed in the middle of the sixth.
         state.file.write_all_at(&[1; 7], JOURNAL + 5 * ENTRY as u64).unwrap();
-        state.save(1, 3, &()).unwrap();
+        state.save(1, &ReadUpTo { count: 3, ..ReadUpTo::default() }, &()).unwrap();
         let entries = state.journal(3).unwrap();
         assert_eq!(entries, [(103, [3; RECORD_WORDS]), (104, [4; RECORD_WORDS])]);
+    }
+
+    #[test]
+    fn events_come_back_from_where_a_snapshot_ends() {
+        let (state, _dir) = file();
+        assert!(state.events(0).is_empty());
+        state.append_events(0, &[[1; 8], [2; 8]]).unwrap();
+        state.append_events(2, &[[3; 8]]).unwrap();
+        assert_eq!(state.events(1), [[2; 8], [3; 8]]);
+        state.save(1, &ReadUpTo { events: 2, ..ReadUpTo::default() }, &()).unwrap();
+        assert_eq!((state.events(2), state.events(3)), (vec![[3; 8]], vec![]));
+        state.discard();
+        assert!(state.events(2).is_empty());
     }
 }

@@ -174,7 +174,8 @@ impl Supervisor {
             ));
             return;
         }
-        match self.session.replace_collector() {
+        let running_pid = self.end.is_none().then_some(self.main_pid);
+        match self.session.replace_collector(running_pid) {
             Ok(mut another) => {
                 for message in &self.told {
                     let _ = another.send(message);

@@ -117,6 +117,7 @@ impl Session {
             launcher_pid: pid,
             pid_ns,
             restarts: 0,
+            running_pid: None,
             started_monotonic_ns: new.monotonic_ns,
             command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
             started_realtime_ns: new.realtime_ns,
@@ -183,9 +184,10 @@ impl Session {
         self.spawn_collector().map_err(TrackingError::Collector)
     }
 
-    /// Start another collector, which goes on where the killed one stopped.
-    pub fn replace_collector(&mut self) -> Result<Collector, TrackingError> {
+    /// Start another collector, which goes on where the killed one stopped; the command may run still.
+    pub fn replace_collector(&mut self, running_pid: Option<u32>) -> Result<Collector, TrackingError> {
         self.config.restarts += 1;
+        self.config.running_pid = running_pid;
         self.start_collector()
     }
 

@@ -40,7 +40,7 @@ fn a_mixed_tree_against_a_cgroup() {
     let run = tracked(account.wrap(["sh", "-c", &script])).run();
     let truth = account.close();
     let report = run.assert_clean(0);
-    report.assert_all_exact(truth.family.processes);
+    report.assert_all_exact(truth.processes());
     assert!(truth.cpu_s > 2.6, "the known work alone is 2.6 s, not {}", truth.cpu_s);
     assert_within("cpu_time.total_s", report.f64("cpu_time.total_s"), truth.cpu_s, 1.0);
 }

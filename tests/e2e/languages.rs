@@ -26,7 +26,7 @@ fn against_the_kernel(command: &[&str], expected: Option<u64>) -> Option<Run> {
     match account {
         Ok(account) => {
             let truth = account.close();
-            run.report().assert_all_exact(truth.family.processes);
+            run.report().assert_all_exact(truth.processes());
             assert_within("cpu_time.total_s", run.report().f64("cpu_time.total_s"), truth.cpu_s, 1.0);
         }
         Err(reason) if expected.is_none() => {

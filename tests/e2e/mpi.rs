@@ -23,7 +23,7 @@ fn four_ranks(compiler: &str, launcher: &str, options: &[&str]) {
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     assert_eq!(run.stdout.trim(), "ranks 4");
     let report = run.report();
-    report.assert_all_exact(truth.family.processes);
+    report.assert_all_exact(truth.processes());
     assert_within("cpu_time.total_s", report.f64("cpu_time.total_s"), truth.cpu_s, 1.0);
     let sum = report.command("mpi_sum").or_else(|| {
         let entries = report.array("processes.by_command");

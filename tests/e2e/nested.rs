@@ -24,7 +24,7 @@ fn nested_runs_give_two_right_reports() {
     // The inner launcher is a process of the outer tree too, and so is its collector.
     let total = outer.u64("processes.total");
     match account {
-        Ok(account) => assert_eq!(total, account.close().family.processes),
+        Ok(account) => assert_eq!(total, account.close().processes()),
         Err(_) => assert!(total >= 4, "the inner launcher and its three, not {total}"),
     }
     outer.assert_cpu_between(0.5, 0.3);

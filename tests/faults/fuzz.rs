@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
+use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS, Usage};
+use gpu_track_collector::discovery::Finding;
 use gpu_track_collector::discovery::connector::{KernelEvent, What};
 
 #[path = "../fuzz/entries.rs"]
@@ -45,7 +46,8 @@ fn life() -> Vec<u8> {
     let silent = CHILD + 1;
     for what in [What::Fork { parent: MAIN }, What::Exec, What::Exit { status: 127 << 8 }] {
         let event = KernelEvent { at_ns: START_NS + 9_000_000, pid: silent, what };
-        bytes.extend(entries::bytes_of(&event.encode(), true));
+        let (_, words) = Finding::Kernel(event).entry(&[0; RECORD_WORDS]);
+        bytes.extend(entries::bytes_of(&words, true));
     }
     let inside = Origin { pid: 2, pid_ns: PID_NS + 1, parent: 1, monotonic_ns: START_NS, flags: 0xFF };
     for event in [start(79), fork, reaped(2), reaped(1)] {
@@ -74,7 +76,7 @@ fn kept() -> Vec<u8> {
         .filter_map(|record| {
             let words: Vec<u32> =
                 record.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
-            gpu_track_collector::discovery::Finding::of_entry(&(0, words.try_into().unwrap()))
+            Finding::of_entry(&(0, words.try_into().unwrap()))
         })
         .collect();
     account.apply(&findings, START_NS + 5_000_000);

@@ -9,7 +9,7 @@ use gpu_track_collector::discovery::Finding;
 use gpu_track_collector::discovery::connector::{KernelEvent, Members};
 use gpu_track_collector::gpu::drm::fdinfo::Client;
 use gpu_track_collector::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
-use gpu_track_collector::state::StateFile;
+use gpu_track_collector::state::{ReadUpTo, StateFile};
 use gpu_track_collector::tree::command::command_of_args;
 use gpu_track_collector::tree::{Frame, Tree};
 use gpu_track_collector::usage::CpuUsage;
@@ -187,6 +187,6 @@ impl Serialize for Raw<'_> {
 fn state_file(snapshot: &[u8]) -> (StateFile, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = StateFile::create(&directory.path().join("state")).expect("a file");
-    file.save(1, 0, &Raw(snapshot)).expect("room");
+    file.save(1, &ReadUpTo::default(), &Raw(snapshot)).expect("room");
     (file, directory)
 }

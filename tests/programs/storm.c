@@ -1,7 +1,8 @@
-/* storm calm|kill|step ROUNDS
+/* storm calm|brief|kill|step ROUNDS
  *
  * Has ROUNDS children and reaps them all.
  * calm: each execs true; a dot is written for each.
+ * brief: the same, but each ends at once.
  * kill: some exec, some allocate and end; at a random moment of their lives some are killed, some stopped and continued
  *       when others have come and gone.
  * step: each ends by _exit, but is stopped after a random number of instructions on its way, often in the middle of
@@ -35,6 +36,11 @@ static void live_calmly(int kind) {
     (void)kind;
     execl("/bin/true", "true", (char *)NULL);
     die("execl");
+}
+
+static void live_briefly(int kind) {
+    (void)kind;
+    _exit(0);
 }
 
 static void live_somehow(int kind) {
@@ -121,8 +127,9 @@ int main(int argc, char **argv) {
     if (argc != 3) return 97;
     int rounds = atoi(argv[2]);
     for (int round = 0; round < rounds; round++) {
-        if (!strcmp(argv[1], "calm")) {
-            reap_any(begin(live_calmly));
+        int is_brief = !strcmp(argv[1], "brief");
+        if (is_brief || !strcmp(argv[1], "calm")) {
+            reap_any(begin(is_brief ? live_briefly : live_calmly));
             if (write(1, ".", 1) != 1) die("write");
         } else if (!strcmp(argv[1], "kill")) {
             kill_round();

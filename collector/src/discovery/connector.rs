@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use gpu_track_abi::record::RECORD_WORDS;
-
 use crate::pidfd;
+use crate::state::EventSlot;
 
 const CN_IDX_PROC: u32 = 1;
 const CN_VAL_PROC: u32 = 1;
@@ -71,26 +70,21 @@ impl KernelEvent {
         Some(Self { at_ns: u64::from_ne_bytes(time), pid, what })
     }
 
-    /// For the journal.
+    /// For the next collector.
     #[must_use]
-    pub fn encode(&self) -> [u32; RECORD_WORDS] {
+    pub fn encode(&self) -> EventSlot {
         let (kind, value) = match self.what {
             What::Fork { parent } => (0, parent),
             What::Exec => (1, 0),
             What::Exit { status } => (2, status.cast_unsigned()),
         };
-        let mut words = [0; RECORD_WORDS];
-        let of = [kind, value, self.pid, self.at_ns as u32, (self.at_ns >> 32) as u32];
-        for (word, value) in words.iter_mut().zip(of) {
-            *word = value;
-        }
-        words
+        [kind, value, self.pid, self.at_ns as u32, (self.at_ns >> 32) as u32, 0, 0, 0]
     }
 
-    /// From the journal.
+    /// From an earlier collector.
     #[must_use]
-    pub fn decode(words: &[u32; RECORD_WORDS]) -> Option<Self> {
-        let [kind, value, pid, low, high, ..] = *words;
+    pub fn decode(words: &[u32]) -> Option<Self> {
+        let [kind, value, pid, low, high, ..] = *words else { return None };
         let what = match kind {
             0 => What::Fork { parent: value },
             1 => What::Exec,
@@ -208,6 +202,15 @@ pub struct Connector {
     socket: OwnedFd,
 }
 
+/// What was read at once, besides the events.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch {
+    /// There was no room for others before: those are lost.
+    pub has_lost: bool,
+    /// No more wait.
+    pub is_last: bool,
+}
+
 /// Messages that are read in one system call.
 const BATCH: usize = 64;
 /// Longer than any of ours.
@@ -220,8 +223,8 @@ impl Connector {
         Self { socket }
     }
 
-    /// Append all events that wait. Tells whether there was no room for others before: those are lost.
-    pub fn read(&self, events: &mut Vec<KernelEvent>) -> bool {
+    /// Append events that wait, so many as are read at once.
+    pub fn read(&self, events: &mut Vec<KernelEvent>) -> Batch {
         let mut has_lost = false;
         let mut bytes = [[0u8; MESSAGE]; BATCH];
         loop {
@@ -231,13 +234,11 @@ impl Connector {
                     events.extend(
                         messages.filter_map(|(bytes, length)| KernelEvent::parse(bytes.get(..length)?)),
                     );
-                    if count < BATCH {
-                        return has_lost;
-                    }
+                    return Batch { has_lost, is_last: count < BATCH };
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_lost = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return has_lost,
+                Err(_) => return Batch { has_lost, is_last: true },
             }
         }
     }
@@ -341,7 +342,7 @@ mod tests {
         for what in [What::Fork { parent: 9 }, What::Exec, What::Exit { status: -1 }] {
             assert_eq!(KernelEvent::decode(&event(8, what).encode()), Some(event(8, what)));
         }
-        assert_eq!(KernelEvent::decode(&[7; RECORD_WORDS]), None);
+        assert_eq!(KernelEvent::decode(&[7; 8]), None);
     }
 
     #[test]
@@ -401,7 +402,8 @@ mod tests {
         let pid = child.id();
         child.wait().unwrap();
         let mut events = Vec::new();
-        assert!(!connector.read(&mut events));
+        let batch = connector.read(&mut events);
+        assert!(!batch.has_lost && batch.is_last);
         connector.end();
         if events.is_empty() {
             println!("SKIPPED the_kernel_tells_of_processes_and_not_of_threads: it sends nothing here");

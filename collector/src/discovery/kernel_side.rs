@@ -52,7 +52,7 @@ struct Window {
 
 impl KernelSide {
     /// A reader for the tree of these processes, in this pid namespace. `newcomers` are others of it that other layers
-    /// find.
+    /// find; `pending` an earlier collector has read and not handed on.
     #[must_use]
     pub fn new(
         socket: Result<OwnedFd, String>,
@@ -60,6 +60,7 @@ impl KernelSide {
         kin: Kin,
         pid_ns: u32,
         newcomers: Receiver<u32>,
+        pending: VecDeque<KernelEvent>,
     ) -> Self {
         let (connector, absent) = match socket {
             Ok(socket) => (Some(Connector::new(socket)), None),
@@ -67,13 +68,16 @@ impl KernelSide {
         };
         let mut members = Members::default();
         known.into_iter().for_each(|pid| members.add(pid));
+        for event in &pending {
+            members.take(event);
+        }
         Self {
             connector,
             members,
             kin,
             pid_ns,
             newcomers,
-            pending: VecDeque::new(),
+            pending,
             unheard: HashSet::new(),
             read: Vec::new(),
             state: ConnectorState { absent, overruns: 0 },
@@ -94,29 +98,35 @@ impl KernelSide {
         &self.state
     }
 
-    /// Read what has come.
-    pub fn read(&mut self) {
+    /// Read what has come. What is about the tree goes to `take_down` at once, since it can't be read again, and is handed
+    /// on when its turn comes.
+    pub fn read(&mut self, mut take_down: impl FnMut(&[KernelEvent])) {
         while let Ok(pid) = self.newcomers.try_recv() {
             self.members.add(pid);
         }
         let Some(connector) = &self.connector else { return };
         let start_ns = clock::thread_cpu_ns();
-        self.read.clear();
-        let has_lost = connector.read(&mut self.read);
-        self.state.overruns += u64::from(has_lost);
-        self.read.sort_by_key(|event| event.at_ns);
         let own = std::process::id();
-        if !std::mem::replace(&mut self.has_proof, true)
-            && !has_lost
-            && !self.read.iter().any(|event| event.pid == own && matches!(event.what, What::Fork { .. }))
-        {
+        let (mut has_lost, mut has_proof) = (false, self.has_proof);
+        loop {
+            self.read.clear();
+            let batch = connector.read(&mut self.read);
+            has_lost |= batch.has_lost;
+            self.read.sort_by_key(|event| event.at_ns);
+            has_proof = has_proof
+                || self.read.iter().any(|event| event.pid == own && matches!(event.what, What::Fork { .. }));
+            self.read.retain(|event| self.members.take(event));
+            take_down(&self.read);
+            self.pending.extend(&self.read);
+            if batch.is_last {
+                break;
+            }
+        }
+        self.state.overruns += u64::from(has_lost);
+        self.has_proof = true;
+        if !has_proof && !has_lost {
             self.give_up("the kernel sends no events here (not in the initial namespaces)");
             return;
-        }
-        for event in &self.read {
-            if self.members.take(event) {
-                self.pending.push_back(*event);
-            }
         }
         self.count_cost(clock::thread_cpu_ns().saturating_sub(start_ns));
     }
@@ -162,10 +172,10 @@ impl KernelSide {
         Some(event)
     }
 
-    /// Whether there are events that were not handed on yet.
+    /// How many events were not handed on yet.
     #[must_use]
-    pub fn holds_back(&self) -> bool {
-        !self.pending.is_empty()
+    pub fn held_back(&self) -> usize {
+        self.pending.len()
     }
 
     /// Whether one of those who exec'd since this was last asked has not spoken: it may be gone soon.
@@ -189,5 +199,23 @@ impl KernelSide {
             }
             self.unheard.remove(&pid);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_collector_held_back_is_handed_on_once_and_its_processes_are_members() {
+        let fork = |at_ns, parent, pid| KernelEvent { at_ns, pid, what: What::Fork { parent } };
+        let held_back = [fork(5, 1, 2), fork(9, 2, 3)];
+        let (_newcomers, receiver) = std::sync::mpsc::channel();
+        let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
+        let mut kernel = KernelSide::new(Err("none".into()), vec![1], kin, 10, receiver, held_back.into());
+        assert!(kernel.members.take(&fork(10, 3, 4)), "a child of one of them");
+        assert_eq!((kernel.held_back(), kernel.next_before(4)), (2, None));
+        assert_eq!((kernel.next_before(5), kernel.next_before(5)), (Some(held_back[0]), None));
+        assert_eq!((kernel.next_before(9), kernel.held_back()), (Some(held_back[1]), 0));
     }
 }

@@ -32,7 +32,13 @@ impl Finding {
     pub fn entry(&self, words: &[u32; RECORD_WORDS]) -> Entry {
         match self {
             Self::Record(stored) => (stored.position, *words),
-            Self::Kernel(event) => (NO_POSITION, event.encode()),
+            Self::Kernel(event) => {
+                let mut words = [0; RECORD_WORDS];
+                for (word, of_event) in words.iter_mut().zip(event.encode()) {
+                    *word = of_event;
+                }
+                (NO_POSITION, words)
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use gpu_track_abi::record::RECORD_WORDS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Finding;
+use super::connector::KernelEvent;
 use super::kernel_side::{ConnectorState, KernelSide};
 use super::kin::Kin;
 use super::records::RecordReader;
@@ -97,14 +98,15 @@ impl Shared {
     fn run(&self, mut kernel: KernelSide, batches: &Sender<Batch>, main: &Thread) {
         priority::prefer_at_once();
         let mut reader = RecordReader::resume(&self.segment, self.begin.position);
-        let mut journal = Journal { state: Some(&self.state), entries: self.begin.count };
+        let events = self.begin.events + kernel.held_back() as u64;
+        let mut journal = Journal { state: Some(&self.state), entries: self.begin.count, events };
         // Whoever rang before this thread was there waits for it all the same.
         let mut rang = true;
         while !self.is_over.load(Ordering::Acquire) {
             let doorbell = self.segment.doorbell();
             let now_ns = clock::monotonic_ns();
             // After the clock: what the kernel told by then is there, and what it told later is held back.
-            kernel.read();
+            kernel.read(|events| journal.append_events(events));
             self.has_connector.store(kernel.is_active(), Ordering::Relaxed);
             if self.is_distrusted.load(Ordering::Relaxed) {
                 reader.give_up();
@@ -142,7 +144,7 @@ impl Shared {
             }
             // What is held back would be lost with this collector.
             self.is_reading.store(false, Ordering::SeqCst);
-            self.segment.wait_doorbell(doorbell, self.nap(is_drained && !kernel.holds_back()));
+            self.segment.wait_doorbell(doorbell, self.nap(is_drained && kernel.held_back() == 0));
             self.is_reading.store(true, Ordering::SeqCst);
             rang = self.segment.doorbell() != doorbell;
         }
@@ -164,9 +166,22 @@ impl Shared {
 struct Journal<'a> {
     state: Option<&'a StateFile>,
     entries: u64,
+    events: u64,
 }
 
 impl Journal<'_> {
+    /// They were read and can't be read again, but their turn comes later.
+    fn append_events(&mut self, events: &[KernelEvent]) {
+        let Some(state) = self.state.filter(|state| !state.is_discarded() && !events.is_empty()) else {
+            return;
+        };
+        let slots: Vec<_> = events.iter().map(KernelEvent::encode).collect();
+        if state.append_events(self.events, &slots).is_err() {
+            state.discard();
+        }
+        self.events += slots.len() as u64;
+    }
+
     fn append(&mut self, finding: &Finding, words: &[u32; RECORD_WORDS]) {
         let Some(state) = self.state else { return };
         let (position, words) = finding.entry(words);
@@ -191,7 +206,9 @@ impl Pump {
         let (sender, batches) = std::sync::mpsc::channel();
         let (newcomers, of_others) = std::sync::mpsc::channel();
         let socket = connector.as_ref().ok().and_then(|socket| socket.try_clone().ok());
-        let kernel = KernelSide::new(connector, members, kin, pid_ns, of_others);
+        let pending = state.events(begin.events);
+        let pending = pending.iter().filter_map(|slot| KernelEvent::decode(slot)).collect();
+        let kernel = KernelSide::new(connector, members, kin, pid_ns, of_others, pending);
         let shared = Arc::new(Shared {
             segment,
             state,

@@ -25,7 +25,7 @@ use memory::{Estimate, Sums};
 
 use crate::clock;
 use crate::proc_fs::ProcRoot;
-use crate::tree::process::Observed;
+use crate::tree::process::{Observed, Process};
 use crate::tree::{Image, Life, ProcessId, Tree};
 
 /// What is known of the tree at one time, and what happened since the time before.
@@ -213,7 +213,7 @@ impl Sampler {
         let interval_passed = |handle: &Handle| now_ns.saturating_sub(handle.peak_at_ns) >= 1_000_000_000;
         let mut wanted: Vec<ProcessId> = Vec::new();
         for id in alive {
-            let image = tree.get(*id).map(|process| process.image_start_ns);
+            let image = tree.get(*id).map(Process::program_start_ns);
             if let Some(handle) = self.handles.get_mut(id)
                 && image.is_some_and(|image| image >= handle.peak_at_ns)
             {
@@ -322,9 +322,12 @@ impl Sampler {
             let before = process.observed;
             // The high-water mark of what may be a copy of the parent is the parent's.
             let hwm = handle.hwm.filter(|_| process.image != Image::Unknown).unwrap_or(0);
-            let peak = before.peak.max(handle.rss).max(hwm);
+            // Nor is it one of the program that the kernel says was replaced since.
+            let is_new_program = process.program_start_ns() >= before.at_ns;
+            let peak_before = if is_new_program { 0 } else { before.peak };
+            let peak = peak_before.max(handle.rss).max(hwm);
             // A peak that no sample saw lies between the last two.
-            let is_spike = peak > before.peak.max(handle.rss);
+            let is_spike = peak > peak_before.max(handle.rss);
             let spike = if is_spike { process.image.own_part(peak, handle.rss) } else { 0 };
             // What may be another's too counts in the sums only, where those are vouched for.
             let certain = estimate.share - estimate.uncertain.min(estimate.share);

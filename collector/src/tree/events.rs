@@ -169,7 +169,9 @@ impl Tree {
         // Not so its file pages, which a fork leaves out and the child reads in again.
         let grown = inherited
             > if forked { before.saturating_add(rss_noise(before).max(FILE_PAGES)) } else { before };
-        let peak = if grown { Some(inherited) } else { process.told_peak };
+        // A silent program's is what was seen of it.
+        let seen = process.peak_before_exec().filter(|_| process.image == Image::Silent);
+        let peak = if grown { Some(inherited) } else { process.told_peak.or(seen) };
         let lives = known.is_some().then_some(&mut self.lives);
         process.change_image(lives, Image::Loaded { inherited }, at, peak);
         process.silent_exec = None;

@@ -34,6 +34,8 @@ pub struct SilentExec {
     pub at_ns: u64,
     /// What /proc told of it.
     pub program: Option<Program>,
+    /// Peak RSS of the program before it as samples saw it, bytes.
+    pub peak_before: Option<u64>,
 }
 
 /// What /proc tells of a program.
@@ -126,7 +128,13 @@ impl Tree {
         process.kernel_exit = None;
         // The command itself: the launcher started it when it listened already.
         process.is_watched |= process.parent == Parent::Launcher;
-        process.silent_exec = Some(SilentExec { at_ns: at, program: None });
+        let is_sampled = process.observed.at_ns > at;
+        let peak_before = process.sampled_peak().filter(|_| !is_sampled);
+        if is_sampled {
+            // That sample is of the new program, but the peak beside it may be the old one's.
+            process.observed.peak = process.observed.rss;
+        }
+        process.silent_exec = Some(SilentExec { at_ns: at, program: None, peak_before });
         self.silent.push(id);
     }
 
@@ -186,7 +194,7 @@ impl Tree {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let Some(exec) = process.silent_exec.take() else { return };
         self.silent_programs += 1;
-        let peak = process.told_peak.or(process.sampled_peak());
+        let peak = process.told_peak.or(exec.peak_before);
         process.change_image(Some(&mut self.lives), Image::Silent, exec.at_ns, peak);
         process.command = Arc::from(UNSEEN);
         (process.args, process.static_executable) = (None, None);
@@ -275,6 +283,17 @@ impl Process {
         self.static_executable = program.static_executable;
     }
 
+    /// When it began to run what it runs now, CLOCK_MONOTONIC nanoseconds.
+    #[must_use]
+    pub fn program_start_ns(&self) -> u64 {
+        self.silent_exec.as_ref().map_or(0, |exec| exec.at_ns).max(self.image_start_ns)
+    }
+
+    /// Peak of this image as samples saw it, up to the last exec that the kernel told of.
+    pub(super) fn peak_before_exec(&self) -> Option<u64> {
+        self.silent_exec.as_ref().map_or_else(|| self.sampled_peak(), |exec| exec.peak_before)
+    }
+
     /// Peak of this image as samples saw it.
     fn sampled_peak(&self) -> Option<u64> {
         (self.observed.at_ns >= self.image_start_ns && self.observed.peak > 0).then_some(self.observed.peak)
@@ -296,6 +315,10 @@ impl Process {
                 // A sample may have read the new image already.
                 self.observed.share.max(fork_share(peak, rss_at_fork, 0)),
             ),
+            // What may be a copy of its parent's memory, or that memory itself, tells nothing of its own.
+            (Image::Unknown | Image::Borrowed, _) if self.observed.at_ns >= self.image_start_ns => {
+                (None, self.observed.share_at(peak.unwrap_or(0)))
+            }
             (_, peak) if self.observed.at_ns >= self.image_start_ns => {
                 (peak, self.observed.share_at(peak.unwrap_or(0)))
             }
@@ -306,6 +329,7 @@ impl Process {
         if let Some(lives) = lives.filter(|_| !is_sampled && bytes > 0) {
             lives.push(Life { bytes, ..image_life(self, at_ns) });
         }
+        self.has_sampled_past |= self.image == Image::Silent;
         if let Some(peak) = own_peak.filter(|peak| *peak > 0) {
             self.earlier_peak = Some(self.earlier_peak.map_or(peak, |earlier| earlier.max(peak)));
         }

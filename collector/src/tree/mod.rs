@@ -345,10 +345,13 @@ impl Tree {
     }
 
     /// What /proc tells at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process of which this image
-    /// never said anything itself.
+    /// never said anything itself. That it is one of its own does not count where the kernel tells of execs: its word is
+    /// about to come, with the time.
     pub fn set_silent_image(&mut self, id: ProcessId, memory: SilentMemory, at_ns: u64) {
         let was_forked = |process: &Process| matches!(process.image, Image::Forked { .. });
-        let said = |process: &Process| process.spoke && !was_forked(process);
+        let said = |process: &Process| {
+            (process.spoke && !was_forked(process)) || (process.is_watched && memory == SilentMemory::Own)
+        };
         let Some(process) = self.processes.get_mut(&id).filter(|process| !said(process)) else { return };
         let image = match memory {
             SilentMemory::Parents => Image::Borrowed,
@@ -460,6 +463,7 @@ impl Tree {
             image_start_ns: start_ns,
             told_peak: None,
             earlier_peak: None,
+            has_sampled_past: false,
             is_watched: false,
             has_children: false,
             silent_exec: None,

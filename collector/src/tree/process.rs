@@ -191,6 +191,8 @@ pub struct Process {
     pub told_peak: Option<u64>,
     /// Peak RSS of earlier images, bytes.
     pub earlier_peak: Option<u64>,
+    /// One of those was silent, so that its peak is a sample's.
+    pub has_sampled_past: bool,
     /// The process connector has told of it since it was made: whatever children it has are known.
     pub is_watched: bool,
     /// Children of it are known.
@@ -324,6 +326,15 @@ impl Process {
     #[must_use]
     pub fn peak(&self) -> (Option<u64>, Quality) {
         let (last, quality) = self.peak_of_last_image();
+        // No earlier image had more than what the last one inherited.
+        let may_be_short = self.has_sampled_past
+            && matches!(self.image, Image::Loaded { inherited } if last.is_none_or(|last| last < inherited));
+        let is_earlier_only = last.is_none() && self.earlier_peak.is_some();
+        let quality = match quality {
+            Quality::Exact if may_be_short => Quality::Sampled,
+            Quality::Unknown if is_earlier_only => Quality::Sampled,
+            _ => quality,
+        };
         (last.into_iter().chain(self.earlier_peak).max(), quality)
     }
 
@@ -339,7 +350,8 @@ impl Process {
             None => (None, Quality::Unknown),
         };
         match (&self.exit, self.image) {
-            (Some(exit), _) if exit.flags & FLAG_BORROWED_MEMORY != 0 => (None, Quality::Exact),
+            // A raw clone, which has memory of its own, looks the same to the shim as a vfork.
+            (Some(exit), _) if exit.flags & FLAG_BORROWED_MEMORY != 0 => (None, Quality::Unknown),
             (_, Image::Borrowed) => (None, Quality::Exact),
             (Some(exit), image) => {
                 let max = exit.own.max_rss_kib.saturating_mul(1024);
@@ -384,7 +396,8 @@ impl Process {
     /// that makes its system calls itself, as Go does) has not told of its waits either.
     fn knows_its_children(&self, status: i32) -> bool {
         let told_its_waits = self.spoke && self.image != Image::Silent && libc::WIFSIGNALED(status);
-        told_its_waits || (self.is_watched && !self.has_children)
+        // Nor does a record tell of a wait by a raw system call, or inside libc.
+        (told_its_waits && self.unreaped_count == 0) || (self.is_watched && !self.has_children)
     }
 
     /// Whether the last program that it ran told nothing of its end, though it could: what it started may not be known.

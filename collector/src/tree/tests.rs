@@ -357,6 +357,8 @@ fn a_vfork_child_that_never_execs_is_known_by_its_exit_and_has_no_memory() {
     let settled = run.end();
     let child = of(&settled, 102);
     assert_eq!((cpu_us(&child.own), child.peak, child.joined), (9, None, false));
+    // A child of a raw clone writes the same record, and has memory of its own.
+    assert_eq!(child.peak_quality, Quality::Unknown);
 }
 
 #[test]
@@ -879,6 +881,73 @@ fn a_maximum_over_children_that_nobody_told_of_is_no_exact_peak() {
     // The kernel told that it had none, or one.
     assert_eq!(quality_of(Run::new().made(102, MAIN).execs(102), 0), (Some(9), Quality::Exact));
     assert_eq!(quality_of(Run::new().made(102, MAIN).execs(102).made(103, 102), 0), (None, Quality::Unknown));
+}
+
+#[test]
+fn a_raw_wait_for_a_child_spoils_the_maximum_of_who_is_killed() {
+    // 102 waited for 103 by a system call of its own: REAPED's maximum may be the child's.
+    let mut run = Run::new();
+    run.start(102, MAIN).made(103, 102).execs(103).over(103, 0).later(500).settle(&[103]);
+    run.sampled(102, 1, 2 * MIB, MIB).reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
+    let settled = run.end();
+    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(2 * MIB), Quality::Sampled));
+}
+
+#[test]
+fn what_was_seen_before_an_exec_is_no_peak_of_the_program_behind_it() {
+    let peak_of = |run: &mut Run| {
+        let settled = run.over(102, 0).later(500).settle(&[102]).end();
+        (of(&settled, 102).peak.map(|peak| peak / MIB), of(&settled, 102).peak_quality)
+    };
+    // A spawned child, which shared its parent's memory until then.
+    let mut run = Run::new();
+    run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB).execs(102);
+    assert_eq!(peak_of(&mut run), (None, Quality::Unknown));
+    // /proc shows the new program before the kernel's word of it is read.
+    let mut run = Run::new();
+    run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB);
+    let id = run.id(102);
+    run.tree.set_silent_image(id, SilentMemory::Own, run.now_ns);
+    assert_eq!(peak_of(run.execs(102)), (None, Quality::Unknown));
+    // The sample beside whose peak the old program's may still be is read after the exec, which is told late.
+    let mut run = Run::new();
+    run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
+    let observed = run.tree.get(run.id(102)).unwrap().observed;
+    assert_eq!((observed.peak, observed.rss), (90 * MIB, 3 * MIB));
+    let (at_ns, now_ns) = (observed.at_ns - 1, run.now_ns);
+    run.tree.apply_kernel(&KernelEvent { at_ns, pid: 102, what: What::Exec }, now_ns);
+    assert_eq!(peak_of(&mut run), (Some(3), Quality::Sampled));
+}
+
+#[test]
+fn a_silent_program_that_becomes_one_that_speaks_leaves_what_was_seen_of_its_peak() {
+    let peak_of = |inherited_kib: u64| {
+        let mut run = Run::new();
+        run.made(102, MAIN).execs(102);
+        let id = run.id(102);
+        run.tree.confirm_silent(id);
+        run.later(1).sampled(102, 1, 30 * MIB, MIB).execs(102);
+        run.start_as(102, MAIN, 0, inherited_kib, "speaks");
+        let event =
+            Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 50 * MIB_KIB), children: used(0, 0) };
+        run.tell(102, MAIN, FLAG_IMAGE, event);
+        let settled = run.end();
+        (of(&settled, 102).peak.map(|peak| peak / MIB), of(&settled, 102).peak_quality)
+    };
+    // It had up to 50 MiB: more than any sample saw.
+    assert_eq!(peak_of(50 * MIB_KIB), (Some(30), Quality::Sampled));
+    // Nothing that it ever had was more than what the last program has.
+    assert_eq!(peak_of(40 * MIB_KIB), (Some(50), Quality::Exact));
+}
+
+#[test]
+fn an_earlier_images_peak_alone_is_at_least_something() {
+    // Its last program ended by a system call of its own, and had no more than the one before.
+    let mut run = Run::new();
+    run.start_as(102, MAIN, 0, 1, "a").start_as(102, MAIN, 0, 9 * MIB_KIB, "b");
+    run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB));
+    let settled = run.end();
+    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(9 * MIB), Quality::Sampled));
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! What the tests share: runs under gpu-track-run, compiled programs, the kernel's own truth.
 
-pub mod cgroup;
-pub mod connector;
 pub mod gpu;
 pub mod leftovers;
 pub mod programs;

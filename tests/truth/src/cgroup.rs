@@ -1,37 +1,49 @@
 //! CPU time as the kernel sums it: a cgroup made for one run (v1 cpuacct, or v2).
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 const PREFIX: &str = "gpu-track-truth.";
 
 /// A cgroup of one run; removed when dropped.
+#[derive(Debug)]
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
     /// Makes one; says why it cannot.
     pub fn create() -> Result<Self, String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
         let root = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"]
             .into_iter()
             .map(Path::new)
             .find(|root| root.join("cpuacct.usage").is_file() || root.join("cgroup.controllers").is_file())
             .ok_or("no cgroup with CPU accounting is mounted")?;
         remove_stale(root);
-        let directory = root.join(format!("{PREFIX}{}", std::process::id()));
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let directory = root.join(format!("{PREFIX}{}.{count}", std::process::id()));
         std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         let cgroup = Self(directory);
         cgroup.cpu_s()?;
         Ok(cgroup)
     }
 
+    /// The file that a process writes its pid to in order to move in.
+    #[must_use]
+    pub fn procs(&self) -> PathBuf {
+        self.0.join("cgroup.procs")
+    }
+
     /// Moves a process in; what it made before stays where it is.
     pub fn add(&self, pid: u32) -> Result<(), String> {
-        let file = self.0.join("cgroup.procs");
+        let file = self.procs();
         std::fs::write(&file, pid.to_string()).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// Who is in it.
+    #[must_use]
     pub fn processes(&self) -> Vec<u32> {
-        let list = std::fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        let list = std::fs::read_to_string(self.procs()).unwrap_or_default();
         list.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
@@ -57,7 +69,7 @@ impl Drop for Cgroup {
             if std::fs::remove_dir(&self.0).is_ok() {
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 }
@@ -70,7 +82,8 @@ fn usage_usec(stat: &str) -> Option<f64> {
 fn remove_stale(root: &Path) {
     for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        let pid =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('.').next()?.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             drop(std::fs::remove_dir(entry.path()));
         }

@@ -17,11 +17,28 @@ const DATA: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// Made by `parent`, the process of the thread that called fork, vfork or clone.
-    Fork { parent: u32, pid: u32, tgid: u32 },
+    Fork {
+        /// Who made it.
+        parent: u32,
+        /// The thread.
+        pid: u32,
+        /// Its process.
+        tgid: u32,
+    },
     /// Runs another program now.
-    Exec { tgid: u32 },
-    /// Ended, with a wait status.
-    Exit { pid: u32, tgid: u32, status: u32 },
+    Exec {
+        /// The process.
+        tgid: u32,
+    },
+    /// Ended.
+    Exit {
+        /// The thread.
+        pid: u32,
+        /// Its process.
+        tgid: u32,
+        /// Wait status.
+        status: u32,
+    },
 }
 
 /// An event.
@@ -34,6 +51,7 @@ pub struct Event {
 }
 
 /// A subscription.
+#[derive(Debug)]
 pub struct Connector(Socket);
 
 impl Connector {

@@ -8,18 +8,12 @@
 //! neither in the counted tree nor in its cgroup.
 #![allow(clippy::print_stderr, reason = "this is the program that talks to people")]
 
-mod cgroup;
-mod connector;
-mod enter;
-mod netlink;
-mod record;
-mod taskstats;
-mod tree;
-
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use gpu_track_truth::{enter, record};
 
 const USAGE: &str = "usage: gpu-track-truth record -o FILE [--grace SECONDS] -- COMMAND [ARG]...";
 

@@ -76,6 +76,7 @@ pub fn attributes(payload: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// A netlink socket.
+#[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
     name: &'static str,

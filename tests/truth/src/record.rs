@@ -9,15 +9,12 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::cgroup::Cgroup;
-use crate::connector::{Connector, Event};
 use crate::enter::Entrance;
-use crate::taskstats::{Stats, Taskstats};
+use crate::listener::{Listener, wait};
 use crate::tree::{Account, Tree};
 
 /// The word before the part of the command that is counted; without it all of it is.
 const MARK: &str = "@";
-/// How long the kernel may take to tell of a process that has ended.
-const PROBE_WATCHDOG: Duration = Duration::from_secs(10);
 /// How long killed processes may take to end.
 const KILLED_GRACE: Duration = Duration::from_secs(30);
 
@@ -41,57 +38,6 @@ pub struct Record {
     pub entrance_rss_bytes: u64,
     /// The tree, in the order of birth; the first one is the root.
     pub processes: Vec<Account>,
-}
-
-/// What the kernel says, in the order in which it says it.
-struct Listener {
-    taskstats: Taskstats,
-    connector: Connector,
-    buffer: Vec<u8>,
-    events: Vec<Event>,
-    stats: Vec<Stats>,
-    tree: Tree,
-}
-
-impl Listener {
-    fn subscribe() -> Result<Self, String> {
-        let mut listener = Self {
-            taskstats: Taskstats::subscribe()?,
-            connector: Connector::subscribe()?,
-            buffer: vec![0; 1 << 16],
-            events: Vec::new(),
-            stats: Vec::new(),
-            tree: Tree::default(),
-        };
-        let mut probe = Command::new("/bin/true").spawn().map_err(|error| format!("/bin/true: {error}"))?;
-        let pid = probe.id();
-        probe.wait().map_err(|error| error.to_string())?;
-        // The ends are told while the wait returns, one of them a little later.
-        let start = Instant::now();
-        let mut told = (false, false);
-        while told != (true, true) {
-            if start.elapsed() > PROBE_WATCHDOG {
-                let silent = if told.0 { "taskstats" } else { "process connector" };
-                return Err(format!("{silent}: the kernel tells of no ends here"));
-            }
-            let descriptors =
-                [Some(listener.connector.as_raw_fd()), Some(listener.taskstats.as_raw_fd()), None, None];
-            wait(descriptors)?;
-            listener.drain()?;
-            let is_told = listener.stats.iter().any(|end| end.tgid == pid && end.is_last);
-            told = (listener.tree.has_ended(pid), is_told);
-        }
-        Ok(listener)
-    }
-
-    /// All that was said so far.
-    fn drain(&mut self) -> Result<(), String> {
-        while self.connector.read(&mut self.buffer, &mut self.events)? {
-            self.events.drain(..).for_each(|event| self.tree.apply(event));
-        }
-        while self.taskstats.read(&mut self.buffer, &mut self.stats)? {}
-        Ok(())
-    }
 }
 
 /// The whole command while it runs; killed when dropped.
@@ -169,9 +115,10 @@ pub fn record(command: &[OsString], grace: Duration) -> Result<Record, String> {
             }
         }
         // The command's end is waited for once, and the entrance is open once.
+        let [connector, taskstats] = listener.descriptors();
         let descriptors = [
-            Some(listener.connector.as_raw_fd()),
-            Some(listener.taskstats.as_raw_fd()),
+            connector,
+            taskstats,
             running.ended.is_none().then(|| running.pidfd.as_raw_fd()),
             before.is_none().then(|| entrance.as_fd().as_raw_fd()),
         ];
@@ -199,7 +146,7 @@ pub fn record(command: &[OsString], grace: Duration) -> Result<Record, String> {
         left_at_end,
         killed,
         entrance_rss_bytes,
-        processes: listener.tree.accounts(listener.stats)?,
+        processes: listener.accounts()?,
     })
 }
 
@@ -209,20 +156,6 @@ fn with_entrance(command: &[OsString], entrance: [OsString; 3]) -> Vec<OsString>
         None => (&command[..0], command),
     };
     before.iter().cloned().chain(entrance).chain(counted.iter().cloned()).collect()
-}
-
-/// Waits until one of them has something, 100 ms at most; true if it is the last one.
-fn wait(descriptors: [Option<RawFd>; 4]) -> Result<bool, String> {
-    // A negative descriptor is passed over.
-    let mut polled =
-        descriptors.map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 });
-    // SAFETY: the array lives through the call and has the length given.
-    let result = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 100) };
-    let error = std::io::Error::last_os_error();
-    if result < 0 && error.kind() != std::io::ErrorKind::Interrupted {
-        return Err(format!("poll: {error}"));
-    }
-    Ok(result > 0 && polled[3].revents != 0)
 }
 
 /// Who of the tree is still there: who is in the run's cgroup and, by the kernel's events, of the tree. (The event of an end

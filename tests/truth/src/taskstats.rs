@@ -51,6 +51,7 @@ pub struct Stats {
 }
 
 /// A subscription to the ends of all threads.
+#[derive(Debug)]
 pub struct Taskstats {
     socket: Socket,
     family: u16,

@@ -12,6 +12,8 @@ use crate::taskstats::Stats;
 struct Process {
     pid: u32,
     parent: u32,
+    /// Where its parent is in the list, if that was born since we listen.
+    maker: Option<usize>,
     is_member: bool,
     start_ns: u64,
     end_ns: Option<u64>,
@@ -74,12 +76,14 @@ impl Tree {
     }
 
     fn born(&mut self, parent: u32, pid: u32, start_ns: u64) {
-        let is_member = self.live(parent).is_some_and(|parent| parent.is_member);
+        let maker = self.live.get(&parent).copied();
+        let is_member = maker.is_some_and(|maker| self.processes[maker].is_member);
         self.members_alive += usize::from(is_member);
         self.live.insert(pid, self.processes.len());
         self.processes.push(Process {
             pid,
             parent,
+            maker,
             is_member,
             start_ns,
             end_ns: None,
@@ -105,14 +109,18 @@ impl Tree {
         }
     }
 
-    /// The counted tree begins with this process, which has no children yet. False if it was not born since we listen.
+    /// The counted tree is this process and all that descend from it. Programs that it ran until now are not counted.
+    /// False if it was not born since we listen.
     #[must_use]
     pub fn set_root(&mut self, pid: u32) -> bool {
-        let Some(process) = self.live(pid) else { return false };
-        process.is_member = true;
-        // What it was until now is none of the command's.
-        process.execs = 0;
-        self.members_alive += 1;
+        let Some(root) = self.processes.iter().rposition(|process| process.pid == pid) else { return false };
+        self.processes[root].is_member = true;
+        self.processes[root].execs = 0;
+        for index in root + 1..self.processes.len() {
+            let maker = self.processes[index].maker;
+            self.processes[index].is_member = maker.is_some_and(|maker| self.processes[maker].is_member);
+        }
+        self.members_alive = self.processes.iter().filter(|p| p.is_member && p.end_ns.is_none()).count();
         true
     }
 
@@ -218,6 +226,18 @@ mod tests {
         let told: Vec<_> = accounts.iter().map(|a| (a.pid, a.ppid, a.status, a.hiwater_rss_bytes)).collect();
         assert_eq!(told, [(10, 1, 256, 10), (11, 10, 9, 11), (12, 11, 9, 12)]);
         assert_eq!((accounts[1].start_s, accounts[1].end_s), (2.0, 9.0));
+    }
+
+    #[test]
+    fn a_root_that_is_told_late_has_the_same_descendants() {
+        let mut tree = Tree::default();
+        let events =
+            [fork(1, 10), exit(10, 7), fork(1, 10), fork(10, 11), fork(1, 20), fork(11, 12), exit(11, 0)];
+        for (at_ns, what) in (0..).zip(events) {
+            tree.apply(Event { at_ns, what });
+        }
+        assert!(tree.set_root(10) && !tree.set_root(13));
+        assert_eq!((tree.living_members(), tree.members_alive()), (vec![10, 12], 2));
     }
 
     #[test]
