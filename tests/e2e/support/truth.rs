@@ -62,8 +62,9 @@ impl KernelAccount {
             return Err("needs root (process connector, taskstats, cgroup)".into());
         }
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let cgroup = Cgroup::create()?;
+        // Refused in another pid namespace, where the cgroups of others would be taken for those of the dead.
         let listener = Listener::subscribe()?;
+        let cgroup = Cgroup::create()?;
         let root = Arc::new(AtomicU32::new(0));
         let its_root = root.clone();
         let listening = std::thread::spawn(move || listen(listener, &its_root));

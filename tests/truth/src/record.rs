@@ -90,8 +90,9 @@ impl Drop for Running {
 /// Whatever leaves doubt about the truth: lost messages, a process without an end, a tree that was never entered.
 pub fn record(command: &[OsString], grace: Duration) -> Result<Record, String> {
     let entrance = Entrance::open()?;
-    let cgroup = Cgroup::create()?;
+    // First what is refused in another pid namespace: to make a cgroup removes those of the dead, as we see it.
     let mut listener = Listener::subscribe()?;
+    let cgroup = Cgroup::create()?;
     let mut running = Running::start(&with_entrance(command, entrance.words()?))?;
     let mut before = None;
     let mut at_end = None;
