@@ -267,8 +267,11 @@ impl Process {
             (Some(reaped), None) => {
                 let own = minus(&reaped.usage, &self.reaped_children);
                 let less = minus(&own, &self.unreaped_children);
-                // Children that were autoreaped (SIGCHLD ignored) are not in it: its own clock tells.
-                let is_in_it = cpu_us(&less).saturating_mul(1000) >= self.observed.cpu_ns.unwrap_or(0);
+                // Children that were autoreaped (SIGCHLD ignored) are not in it: its own clock tells, as far as it and the
+                // kernel's sums, which are rounded, are of one time.
+                const DOUBT_US: u64 = 1000;
+                let clock_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
+                let is_in_it = cpu_us(&less).saturating_add(DOUBT_US) >= clock_us;
                 exact(if is_in_it { less } else { own })
             }
             (None, Some(exit)) => exact(exit.own),

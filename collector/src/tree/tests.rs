@@ -293,6 +293,15 @@ fn a_killed_parent_that_ignored_sigchld_keeps_what_its_clock_said() {
 }
 
 #[test]
+fn a_clock_that_is_a_rounding_error_ahead_does_not_count_a_child_twice() {
+    // 102 runs a silent program, waits for 103 by a raw system call, and is seen as a zombie before it is reaped.
+    let mut run = Run::new();
+    run.start(102, MAIN).start(103, 102).exit(103, 40_000, 0).sampled(102, 60_003_000, MIB, MIB);
+    run.reaped(MAIN, 102, 100_000).settle(&[102, 103]);
+    assert_eq!(total_us(&run.tree.take_settled()), 100_000);
+}
+
+#[test]
 fn children_that_nobody_recorded_are_unattributed() {
     let mut run = Run::new();
     run.exit(MAIN, 10, 700).reaped(LAUNCHER, MAIN, 720);
