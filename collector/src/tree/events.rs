@@ -5,14 +5,11 @@ use std::sync::Arc;
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_TRACER, Origin, Usage};
 
 use super::command::command_of_record;
-use super::process::{ExitRecord, Process, ReapRecord, rss_noise};
+use super::process::{ExitRecord, FILE_PAGES, Process, ReapRecord, rss_noise};
 use super::usage_math::plus;
 use super::{Departed, FoundBy, Image, Key, Parent, ProcessId, Tree};
 
 const KIB: u64 = 1024;
-
-/// So much a fork child may grow by reading in its parent's programs and libraries again, bytes.
-const FILE_PAGES: u64 = 4 << 20;
 
 /// How late a REAPED record may come after its process was settled; after that the pid is another one's.
 const LATEST_REAPING_NS: u64 = 10_000_000_000;

@@ -381,12 +381,21 @@ impl Process {
                         Image::Forked { rss_at_fork } => {
                             max > rss_at_fork.saturating_add(rss_noise(rss_at_fork))
                         }
-                        // Without a START: a spawned child inherits at most what its parent had.
-                        Image::Silent | Image::Unknown => max > reaped.reaper_peak,
+                        // Without a START: a child inherits at most what its parent had, and what it grew by before its
+                        // exec; pages of files that it read in again are not told.
+                        Image::Silent | Image::Unknown => {
+                            let untold = if self.spoke { FILE_PAGES } else { 0 };
+                            let grown = self.earlier_peak.unwrap_or(0).saturating_add(untold);
+                            max > reaped.reaper_peak.saturating_add(grown)
+                        }
                         Image::Borrowed => false,
                     };
+                // Killed before it could say that it runs another program, whose peak this is not.
+                let may_have_execd = matches!(image, Image::Forked { .. }) && !self.is_watched;
                 match observed {
-                    _ if is_own && self.knows_its_children(reaped.status) => (Some(max), Quality::Exact),
+                    _ if is_own && self.knows_its_children(reaped.status) => {
+                        (Some(max), if may_have_execd { Quality::Bound } else { Quality::Exact })
+                    }
                     Some(peak) => (Some(peak), Quality::Sampled),
                     None if is_own && !self.has_children => (Some(max), Quality::Bound),
                     None => (None, Quality::Unknown),
@@ -462,6 +471,9 @@ impl Image {
         }
     }
 }
+
+/// So much a fork child may grow by reading in its parent's programs and libraries again, bytes.
+pub(super) const FILE_PAGES: u64 = 4 << 20;
 
 /// How far two readings of the same RSS may differ: the kernel's counters are batched per CPU.
 #[must_use]

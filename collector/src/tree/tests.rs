@@ -989,6 +989,28 @@ fn a_scan_between_an_exec_and_its_first_word_does_not_make_its_parents_memory_it
 }
 
 #[test]
+fn a_killed_fork_child_may_have_been_about_to_run_another_program() {
+    let peak_of = |run: &mut Run| {
+        let (usage, reaper_max_rss_kib) = (used(1, 108 * MIB_KIB), 100 * MIB_KIB);
+        run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage });
+        let settled = run.end();
+        (of(&settled, 102).peak, of(&settled, 102).peak_quality)
+    };
+    // Nobody would have told of an exec.
+    assert_eq!(peak_of(Run::new().fork(102, MAIN, 100 * MIB_KIB)), (Some(108 * MIB), Quality::Bound));
+    let mut run = Run::new();
+    run.made(102, MAIN).fork(102, MAIN, 100 * MIB_KIB);
+    assert_eq!(peak_of(&mut run), (Some(108 * MIB), Quality::Exact));
+    // It runs a static program by now: what it had before is in the kernel's figure.
+    let mut run = Run::new();
+    run.made(102, MAIN).fork(102, MAIN, 100 * MIB_KIB);
+    run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 108 * MIB_KIB }).execs(102);
+    let id = run.id(102);
+    run.tree.confirm_silent(id);
+    assert_eq!(peak_of(&mut run), (Some(8 * MIB), Quality::Sampled));
+}
+
+#[test]
 fn the_kernels_word_on_a_parent_is_better_than_that_of_a_raw_clone() {
     // 102 was made by a raw clone: its child takes 101 for its parent.
     let mut run = Run::new();
