@@ -52,7 +52,8 @@ struct Window {
 
 impl KernelSide {
     /// A reader for the tree of these processes, in this pid namespace. `newcomers` are others of it that other layers
-    /// find; `pending` an earlier collector has read and not handed on.
+    /// find; `pending` an earlier collector has read and not handed on. `has_proof` tells that one has seen that events
+    /// come.
     #[must_use]
     pub fn new(
         socket: Result<OwnedFd, String>,
@@ -61,6 +62,7 @@ impl KernelSide {
         pid_ns: u32,
         newcomers: Receiver<u32>,
         pending: VecDeque<KernelEvent>,
+        has_proof: bool,
     ) -> Self {
         let (connector, absent) = match socket {
             Ok(socket) => (Some(Connector::new(socket)), None),
@@ -81,7 +83,7 @@ impl KernelSide {
             unheard: HashSet::new(),
             read: Vec::new(),
             state: ConnectorState { absent, overruns: 0 },
-            has_proof: false,
+            has_proof,
             window: Window::default(),
         }
     }
@@ -212,7 +214,8 @@ mod tests {
         let held_back = [fork(5, 1, 2), fork(9, 2, 3)];
         let (_newcomers, receiver) = std::sync::mpsc::channel();
         let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
-        let mut kernel = KernelSide::new(Err("none".into()), vec![1], kin, 10, receiver, held_back.into());
+        let mut kernel =
+            KernelSide::new(Err("none".into()), vec![1], kin, 10, receiver, held_back.into(), true);
         assert!(kernel.members.take(&fork(10, 3, 4)), "a child of one of them");
         assert_eq!((kernel.held_back(), kernel.next_before(4)), (2, None));
         assert_eq!((kernel.next_before(5), kernel.next_before(5)), (Some(held_back[0]), None));

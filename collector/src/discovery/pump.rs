@@ -207,8 +207,9 @@ impl Pump {
         let (newcomers, of_others) = std::sync::mpsc::channel();
         let socket = connector.as_ref().ok().and_then(|socket| socket.try_clone().ok());
         let pending = state.events(begin.events);
+        let has_proof = begin.events > 0 || !pending.is_empty();
         let pending = pending.iter().filter_map(|slot| KernelEvent::decode(slot)).collect();
-        let kernel = KernelSide::new(connector, members, kin, pid_ns, of_others, pending);
+        let kernel = KernelSide::new(connector, members, kin, pid_ns, of_others, pending, has_proof);
         let shared = Arc::new(Shared {
             segment,
             state,
