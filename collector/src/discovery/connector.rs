@@ -234,8 +234,7 @@ impl Connector {
                     events.extend(
                         messages.filter_map(|(bytes, length)| KernelEvent::parse(bytes.get(..length)?)),
                     );
-                    // Fewer than there is room for may also mean that others were lost, which is said at the next call.
-                    return Batch { has_lost, is_last: false };
+                    return Batch { has_lost, is_last: count < BATCH };
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_lost = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -403,13 +402,8 @@ mod tests {
         let pid = child.id();
         child.wait().unwrap();
         let mut events = Vec::new();
-        loop {
-            let batch = connector.read(&mut events);
-            assert!(!batch.has_lost);
-            if batch.is_last {
-                break;
-            }
-        }
+        let batch = connector.read(&mut events);
+        assert!(!batch.has_lost && batch.is_last);
         connector.end();
         if events.is_empty() {
             println!("SKIPPED the_kernel_tells_of_processes_and_not_of_threads: it sends nothing here");
