@@ -4,8 +4,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Signal, pidfd_send_signal};
+
 use crate::support::run::{Run, Running};
-use crate::support::{kill, leftovers, program, skip, static_program, tracked, wait_until};
+use crate::support::{WATCHDOG, kill, leftovers, pidfd, program, skip, static_program, tracked, wait_until};
 use crate::{Random, rounds};
 
 /// How long a run of many rounds may take.
@@ -20,18 +22,21 @@ fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// All that belongs to a run, first who could put things in order.
+/// All that belongs to a run, first who could put things in order. When this returns they have ended.
 pub fn kill_all(running: &Running) {
     kill(running.pid(), libc::SIGSTOP);
+    let mut killed = Vec::new();
     // Some are born meanwhile, and some end.
     wait_until("the end of all", || {
         let live = leftovers::processes(running.mark());
-        for (pid, _) in &live {
-            // SAFETY: kill has no memory preconditions.
-            unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+        for process in live.iter().filter_map(|(pid, _)| pidfd::open(*pid)) {
+            // It may have ended.
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+            killed.push(process);
         }
         live.is_empty()
     });
+    assert!(killed.iter().all(|process| pidfd::ends_within(process, WATCHDOG)), "who is killed ends");
 }
 
 /// Waits for `more` further bytes of what the command writes; false when it has ended.

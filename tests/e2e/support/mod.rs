@@ -2,6 +2,7 @@
 
 pub mod gpu;
 pub mod leftovers;
+pub mod pidfd;
 pub mod programs;
 pub mod pty;
 pub mod report;

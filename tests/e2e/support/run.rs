@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::report::Report;
-use super::{WATCHDOG, leftovers, wait_until};
+use super::{WATCHDOG, leftovers, pidfd, wait_until};
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_gpu-track-run");
@@ -191,26 +191,13 @@ impl Running {
                 return status;
             }
             let left = self.deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || !ends_within(self.child.id(), left) {
+            if left.is_zero() || !pidfd::open(self.child.id()).is_some_and(|fd| pidfd::ends_within(&fd, left))
+            {
                 let live = leftovers::processes(&self.mark);
                 panic!("the run did not end in time; alive: {live:?}");
             }
         }
     }
-}
-
-/// Waits for the end of a child through a pidfd, which leaves the reaping to whoever owns it.
-fn ends_within(pid: u32, limit: Duration) -> bool {
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-    // SAFETY: pidfd_open takes no memory; the result is checked and owned here alone.
-    let fd = unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid.cast_signed(), 0);
-        assert!(fd >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
-        OwnedFd::from_raw_fd(i32::try_from(fd).unwrap())
-    };
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one pollfd that lives through the call.
-    unsafe { libc::poll(&mut poll, 1, i32::try_from(limit.as_millis()).unwrap_or(i32::MAX)) > 0 }
 }
 
 impl Drop for Running {
