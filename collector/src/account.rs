@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::config::Config;
 use crate::discovery::Finding;
-use crate::discovery::kernel_side::ConnectorState;
+use crate::discovery::connector::What;
 use crate::discovery::trust::Forgery;
 use crate::gpu::GpuAccount;
 use crate::pidfd;
@@ -47,10 +47,19 @@ pub struct Account {
     pub impossible: u64,
     /// What showed that the records are forged; none that came after counts.
     pub forgery: Option<Forgery>,
-    /// How the process connector fared.
+    /// How the process connector fares.
     pub connector: ConnectorState,
     /// A killed collector left nothing behind: what it knew is not in here.
     pub is_state_lost: bool,
+}
+
+/// How the process connector fares.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectorState {
+    /// Why it is not there, or no longer.
+    pub absent: Option<String>,
+    /// How often events were lost, since the socket's buffer was full.
+    pub overruns: u64,
 }
 
 /// What was wrong with the records of the ring.
@@ -137,6 +146,11 @@ impl Account {
                     self.found.position = record.position.wrapping_add(1);
                 }
                 Finding::Kernel(event) => {
+                    match event.what {
+                        What::Lost => self.connector.overruns += 1,
+                        What::GivenUp(reason) => self.connector.absent = Some(reason.to_string()),
+                        What::Fork { .. } | What::Exec | What::Exit { .. } => {}
+                    }
                     self.tree.apply_kernel(event, now_ns);
                     self.found.events += 1;
                 }
@@ -186,11 +200,12 @@ mod tests {
     use gpu_track_abi::record::{Origin, Usage};
 
     use super::*;
+    use crate::discovery::connector::{KernelEvent, Reason};
     use crate::discovery::records::Stored;
 
-    #[test]
-    fn a_claim_of_more_cpu_time_than_there_was_is_left_out() {
-        const S: u64 = 1_000_000_000;
+    const S: u64 = 1_000_000_000;
+
+    fn account() -> Account {
         let frame = Frame {
             launcher_pid: 100,
             pid_ns: 10,
@@ -199,7 +214,23 @@ mod tests {
             page: 4096,
             tick_us: 10_000,
         };
-        let mut account = Account::new(frame, CpuUsage::new(S, 2, 50 * S), 5);
+        Account::new(frame, CpuUsage::new(S, 2, 50 * S), 5)
+    }
+
+    #[test]
+    fn what_befell_the_connector_is_counted_in_its_turn() {
+        let mut account = account();
+        let finding = |what| Finding::Kernel(KernelEvent { at_ns: 60 * S, pid: 0, what });
+        account.apply(&[What::Lost, What::Lost].map(finding), 60 * S);
+        assert_eq!(account.connector, ConnectorState { absent: None, overruns: 2 });
+        account.apply(&[finding(What::GivenUp(Reason::Cost))], 60 * S);
+        assert!(account.connector.absent.unwrap().contains("5% of a core"));
+        assert_eq!(account.found, ReadUpTo { count: 3, events: 3, position: 0 });
+    }
+
+    #[test]
+    fn a_claim_of_more_cpu_time_than_there_was_is_left_out() {
+        let mut account = account();
         let mut ended = |pid: u32, own_s: u64, children_s: u64| {
             let usage = |s: u64| Usage { user_us: s.saturating_mul(1_000_000), ..Usage::default() };
             let event =

@@ -18,7 +18,6 @@ use thiserror::Error;
 use crate::account::{Account, Damage};
 use crate::clock;
 use crate::config::{Config, Message};
-use crate::discovery::kernel_side::ConnectorState;
 use crate::discovery::kin::Kin;
 use crate::discovery::pump::{Pump, Sources};
 use crate::discovery::scan::Scanner;
@@ -196,8 +195,6 @@ struct Session {
     facts: Facts,
     /// What was wrong with the records that earlier collectors read.
     damage_before: Damage,
-    /// How often they lost events of the kernel.
-    overruns_before: u64,
     /// Processes that were not heard of since they exec'd.
     silent: VecDeque<ProcessId>,
     silent_programs: u64,
@@ -230,12 +227,11 @@ impl Session {
         let new = || Account::of_run(&config, &facts);
         let now_ns = clock::monotonic_ns();
         let (keeper, mut account) = Keeper::resume(state, &segment, config.restarts > 0, now_ns, new);
+        if connector.is_none() {
+            account.connector.absent = Some(config.connector_absent.clone().unwrap_or("no socket".into()));
+        }
         // Given up once, it stays so.
-        let absent = account.connector.absent.clone().or_else(|| config.connector_absent.clone());
-        let connector = match (connector, absent) {
-            (Some(connector), None) => Ok(connector),
-            (_, absent) => Err(absent.unwrap_or_else(|| "no socket".into())),
-        };
+        let connector = connector.filter(|_| account.connector.absent.is_none());
         let kin = Kin::new(root.clone(), segment.named().path(), config.launcher_pid);
         let sources = Sources {
             segment: Arc::clone(&segment),
@@ -262,7 +258,6 @@ impl Session {
             sampler: Sampler::new(root.clone(), account.sampled_ns),
             gpu: GpuRoom::start(&config.gpu, &root, &mut account.gpu),
             damage_before: account.damage,
-            overruns_before: account.connector.overruns,
             silent: account.tree.silent_execs().into(),
             silent_programs: account.tree.silent_programs(),
             eager_until_ns: 0,
@@ -343,6 +338,7 @@ impl Session {
     fn drain(&mut self) -> u64 {
         let (findings, complete_ns) = self.pump.take();
         let now_ns = clock::monotonic_ns();
+        let connector = self.account.connector.clone();
         for part in findings.chunks(PART) {
             self.account.apply(part, now_ns);
             if self.account.forgery.is_none() {
@@ -354,14 +350,10 @@ impl Session {
             }
         }
         self.account.damage = self.damage_before.plus(self.pump.damage());
-        let overruns = self.overruns_before + self.pump.connector().overruns;
-        let absent = self.pump.connector().absent.clone();
-        if overruns > self.account.connector.overruns || absent != self.account.connector.absent {
-            self.account.tree.forget_watched();
+        if self.account.connector != connector {
             self.scan_at_ns = 0;
             self.scanner.look_again();
         }
-        self.account.connector = ConnectorState { absent, overruns };
         self.look_at_silent(now_ns);
         complete_ns
     }

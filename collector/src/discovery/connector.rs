@@ -5,6 +5,7 @@
 //! of the collector itself was seen.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -27,7 +28,7 @@ const DATA: usize = EVENT + 16;
 /// What is asked for as receive buffer; only root gets more than net.core.rmem_max.
 const BUFFER_BYTES: libc::c_int = 8 << 20;
 
-/// What the kernel tells of a process.
+/// What the kernel tells of a process, or why it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// It was made.
@@ -42,6 +43,30 @@ pub enum What {
         /// Wait status.
         status: i32,
     },
+    /// There was no room for some events; the pid says nothing.
+    Lost,
+    /// There will be no more; the pid says nothing.
+    GivenUp(Reason),
+}
+
+/// Why the layer was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The kernel took the subscription and sends nothing.
+    Silence,
+    /// Other people's processes come and go too fast.
+    Cost,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Silence => "the kernel sends no events here (not in the initial namespaces)",
+            Self::Cost => {
+                "given up: the machine starts so many processes that reading it would cost 5% of a core"
+            }
+        })
+    }
 }
 
 /// One event about a process (not a thread), by its pid in the initial namespace.
@@ -77,6 +102,9 @@ impl KernelEvent {
             What::Fork { parent } => (0, parent),
             What::Exec => (1, 0),
             What::Exit { status } => (2, status.cast_unsigned()),
+            What::Lost => (3, 0),
+            What::GivenUp(Reason::Silence) => (4, 0),
+            What::GivenUp(Reason::Cost) => (4, 1),
         };
         [kind, value, self.pid, self.at_ns as u32, (self.at_ns >> 32) as u32, 0, 0, 0]
     }
@@ -89,6 +117,9 @@ impl KernelEvent {
             0 => What::Fork { parent: value },
             1 => What::Exec,
             2 => What::Exit { status: value.cast_signed() },
+            3 => What::Lost,
+            4 if value == 0 => What::GivenUp(Reason::Silence),
+            4 => What::GivenUp(Reason::Cost),
             _ => return None,
         };
         Some(Self { at_ns: u64::from(high) << 32 | u64::from(low), pid, what })
@@ -305,6 +336,7 @@ impl Members {
             What::Exit { .. } => {
                 self.pids.get_mut(&event.pid).map(|exited| *exited = Some(event.at_ns)).is_some()
             }
+            What::Lost | What::GivenUp(_) => true,
         }
     }
 
@@ -339,7 +371,11 @@ mod tests {
 
     #[test]
     fn an_event_survives_the_journal() {
-        for what in [What::Fork { parent: 9 }, What::Exec, What::Exit { status: -1 }] {
+        let given_up = [Reason::Silence, Reason::Cost].map(What::GivenUp);
+        for what in [What::Fork { parent: 9 }, What::Exec, What::Exit { status: -1 }, What::Lost]
+            .into_iter()
+            .chain(given_up)
+        {
             assert_eq!(KernelEvent::decode(&event(8, what).encode()), Some(event(8, what)));
         }
         assert_eq!(KernelEvent::decode(&[7; 8]), None);

@@ -5,26 +5,17 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 
 use gpu_track_abi::record::Event;
-use serde::{Deserialize, Serialize};
 
-use super::connector::{Connector, KernelEvent, Members, What};
+use super::connector::{Connector, KernelEvent, Members, Reason, What};
 use super::kin::Kin;
 use super::records::Stored;
 use crate::clock;
 
-/// The layer is given up before it takes more than this part of a core, as a divisor.
+/// The layer is given up before other people's processes take more than this part of a core, as a divisor. What the tree's
+/// own cost is what is to be known.
 const SHARE_OF_CORE: u64 = 20;
 /// Over which time that is measured.
 const WINDOW_NS: u64 = 1_000_000_000;
-
-/// How the layer fares.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConnectorState {
-    /// Why it is not there, or no longer.
-    pub absent: Option<String>,
-    /// How often events were lost, since the socket's buffer was full.
-    pub overruns: u64,
-}
 
 /// Reads the connector for one tree.
 #[derive(Debug)]
@@ -38,12 +29,11 @@ pub struct KernelSide {
     /// Who exec'd and has not spoken since, of those that were handed on last.
     unheard: HashSet<u32>,
     read: Vec<KernelEvent>,
-    state: ConnectorState,
     has_proof: bool,
     window: Window,
 }
 
-/// CPU time of reading.
+/// CPU time of reading what is not about the tree.
 #[derive(Debug, Default)]
 struct Window {
     since_ns: u64,
@@ -56,7 +46,7 @@ impl KernelSide {
     /// come.
     #[must_use]
     pub fn new(
-        socket: Result<OwnedFd, String>,
+        socket: Option<OwnedFd>,
         known: Vec<u32>,
         kin: Kin,
         pid_ns: u32,
@@ -64,17 +54,14 @@ impl KernelSide {
         pending: VecDeque<KernelEvent>,
         has_proof: bool,
     ) -> Self {
-        let (connector, absent) = match socket {
-            Ok(socket) => (Some(Connector::new(socket)), None),
-            Err(reason) => (None, Some(reason)),
-        };
         let mut members = Members::default();
         known.into_iter().for_each(|pid| members.add(pid));
         for event in &pending {
             members.take(event);
         }
+        let is_given_up = pending.iter().any(|event| matches!(event.what, What::GivenUp(_)));
         Self {
-            connector,
+            connector: socket.filter(|_| !is_given_up).map(Connector::new),
             members,
             kin,
             pid_ns,
@@ -82,7 +69,6 @@ impl KernelSide {
             pending,
             unheard: HashSet::new(),
             read: Vec::new(),
-            state: ConnectorState { absent, overruns: 0 },
             has_proof,
             window: Window::default(),
         }
@@ -94,12 +80,6 @@ impl KernelSide {
         self.connector.is_some()
     }
 
-    /// How it fares.
-    #[must_use]
-    pub fn state(&self) -> &ConnectorState {
-        &self.state
-    }
-
     /// Read what has come. What is about the tree goes to `take_down` at once, since it can't be read again, and is handed
     /// on when its turn comes.
     pub fn read(&mut self, mut take_down: impl FnMut(&[KernelEvent])) {
@@ -109,49 +89,59 @@ impl KernelSide {
         let Some(connector) = &self.connector else { return };
         let start_ns = clock::thread_cpu_ns();
         let own = std::process::id();
-        let (mut has_lost, mut has_proof) = (false, self.has_proof);
+        let (mut all, mut ours) = (0, 0);
+        let mut has_lost = false;
         loop {
             self.read.clear();
             let batch = connector.read(&mut self.read);
             has_lost |= batch.has_lost;
+            all += self.read.len();
             self.read.sort_by_key(|event| event.at_ns);
-            has_proof = has_proof
-                || self.read.iter().any(|event| event.pid == own && matches!(event.what, What::Fork { .. }));
+            self.has_proof |=
+                self.read.iter().any(|event| event.pid == own && matches!(event.what, What::Fork { .. }));
             self.read.retain(|event| self.members.take(event));
+            ours += self.read.len();
             take_down(&self.read);
             self.pending.extend(&self.read);
             if batch.is_last {
                 break;
             }
         }
-        self.state.overruns += u64::from(has_lost);
-        self.has_proof = true;
-        if !has_proof && !has_lost {
-            self.give_up("the kernel sends no events here (not in the initial namespaces)");
-            return;
+        let used_ns = clock::thread_cpu_ns().saturating_sub(start_ns);
+        if has_lost {
+            self.note(What::Lost, &mut take_down);
         }
-        self.count_cost(clock::thread_cpu_ns().saturating_sub(start_ns));
+        // Where some were lost, the proof may have been among them.
+        if !self.has_proof && !has_lost {
+            self.give_up(Reason::Silence, &mut take_down);
+        } else if self.count_cost(used_ns * (all - ours) as u64 / all.max(1) as u64) {
+            self.give_up(Reason::Cost, &mut take_down);
+        }
+        self.has_proof = true;
     }
 
-    fn count_cost(&mut self, used_ns: u64) {
+    /// Count what reading took for others than the tree. True if that is too much.
+    fn count_cost(&mut self, used_ns: u64) -> bool {
         let now_ns = clock::monotonic_ns();
         self.window.used_ns += used_ns;
-        if self.window.used_ns > WINDOW_NS / SHARE_OF_CORE {
-            self.give_up(
-                "given up: the machine starts so many processes that reading it would cost 5% of a core",
-            );
-        }
+        let is_too_much = self.window.used_ns > WINDOW_NS / SHARE_OF_CORE;
         if now_ns.saturating_sub(self.window.since_ns) >= WINDOW_NS {
             self.window = Window { since_ns: now_ns, used_ns: 0 };
             self.members.forget_gone(now_ns);
         }
+        is_too_much
     }
 
-    fn give_up(&mut self, reason: &str) {
-        if let Some(connector) = self.connector.take() {
-            connector.end();
-            self.state.absent = Some(reason.into());
-        }
+    /// What befell the layer itself takes its turn among the events.
+    fn note(&mut self, what: What, take_down: &mut impl FnMut(&[KernelEvent])) {
+        let event = KernelEvent { at_ns: clock::monotonic_ns(), pid: 0, what };
+        take_down(&[event]);
+        self.pending.push_back(event);
+    }
+
+    fn give_up(&mut self, reason: Reason, take_down: &mut impl FnMut(&[KernelEvent])) {
+        self.end();
+        self.note(What::GivenUp(reason), take_down);
     }
 
     /// End the subscription.
@@ -168,9 +158,14 @@ impl KernelSide {
         }
         let event = self.pending.pop_front()?;
         match event.what {
-            What::Exec => self.unheard.insert(event.pid),
-            What::Fork { .. } | What::Exit { .. } => self.unheard.remove(&event.pid),
-        };
+            What::Exec => {
+                self.unheard.insert(event.pid);
+            }
+            What::Fork { .. } | What::Exit { .. } => {
+                self.unheard.remove(&event.pid);
+            }
+            What::Lost | What::GivenUp(_) => {}
+        }
         Some(event)
     }
 
@@ -214,11 +209,22 @@ mod tests {
         let held_back = [fork(5, 1, 2), fork(9, 2, 3)];
         let (_newcomers, receiver) = std::sync::mpsc::channel();
         let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
-        let mut kernel =
-            KernelSide::new(Err("none".into()), vec![1], kin, 10, receiver, held_back.into(), true);
+        let mut kernel = KernelSide::new(None, vec![1], kin, 10, receiver, held_back.into(), true);
         assert!(kernel.members.take(&fork(10, 3, 4)), "a child of one of them");
         assert_eq!((kernel.held_back(), kernel.next_before(4)), (2, None));
         assert_eq!((kernel.next_before(5), kernel.next_before(5)), (Some(held_back[0]), None));
         assert_eq!((kernel.next_before(9), kernel.held_back()), (Some(held_back[1]), 0));
+    }
+
+    #[test]
+    fn what_an_earlier_collector_has_given_up_stays_so() {
+        let given_up = KernelEvent { at_ns: 5, pid: 0, what: What::GivenUp(Reason::Cost) };
+        for (pending, is_active) in [(vec![], true), (vec![given_up], false)] {
+            let (_newcomers, receiver) = std::sync::mpsc::channel();
+            let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
+            let socket = Some(std::fs::File::open("/dev/null").unwrap().into());
+            let kernel = KernelSide::new(socket, vec![1], kin, 10, receiver, pending.into(), true);
+            assert_eq!(kernel.is_active(), is_active);
+        }
     }
 }

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Finding;
 use super::connector::KernelEvent;
-use super::kernel_side::{ConnectorState, KernelSide};
+use super::kernel_side::KernelSide;
 use super::kin::Kin;
 use super::records::RecordReader;
 use crate::account::Damage;
@@ -56,21 +56,13 @@ struct Shared {
     is_reading: AtomicBool,
 }
 
-/// What was found at one time.
-#[derive(Debug, Default)]
-struct Batch {
-    findings: Vec<Finding>,
-    connector: ConnectorState,
-}
-
 /// The thread, and what it has read.
 #[derive(Debug)]
 pub struct Pump {
     shared: Arc<Shared>,
-    batches: Receiver<Batch>,
+    batches: Receiver<Vec<Finding>>,
     newcomers: Sender<u32>,
     thread: Option<JoinHandle<()>>,
-    connector: ConnectorState,
     /// The process connector's socket, only to see whether there is something to be read.
     socket: Option<OwnedFd>,
 }
@@ -84,8 +76,8 @@ pub struct Sources {
     pub state: Arc<StateFile>,
     /// What an earlier collector has read.
     pub begin: ReadUpTo,
-    /// The process connector's socket, or why there is none.
-    pub connector: Result<OwnedFd, String>,
+    /// The process connector's socket, where there is one.
+    pub connector: Option<OwnedFd>,
     /// The launcher's pid, and those of the processes that an earlier collector knew.
     pub members: Vec<u32>,
     /// Inode of its pid namespace.
@@ -95,7 +87,7 @@ pub struct Sources {
 }
 
 impl Shared {
-    fn run(&self, mut kernel: KernelSide, batches: &Sender<Batch>, main: &Thread) {
+    fn run(&self, mut kernel: KernelSide, batches: &Sender<Vec<Finding>>, main: &Thread) {
         priority::prefer_at_once();
         let mut reader = RecordReader::resume(&self.segment, self.begin.position);
         let events = self.begin.events + kernel.held_back() as u64;
@@ -132,7 +124,7 @@ impl Shared {
                 }
                 self.waiting.fetch_add(findings.len(), Ordering::Relaxed);
                 // The collector outlives this thread.
-                let _ = batches.send(Batch { findings, connector: kernel.state().clone() });
+                let _ = batches.send(findings);
                 self.damaged.store(reader.damaged(), Ordering::Relaxed);
                 self.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
                 if is_drained {
@@ -205,7 +197,7 @@ impl Pump {
         let Sources { segment, state, begin, connector, members, pid_ns, kin } = sources;
         let (sender, batches) = std::sync::mpsc::channel();
         let (newcomers, of_others) = std::sync::mpsc::channel();
-        let socket = connector.as_ref().ok().and_then(|socket| socket.try_clone().ok());
+        let socket = connector.as_ref().and_then(|socket| socket.try_clone().ok());
         let pending = state.events(begin.events);
         let has_proof = begin.events > 0 || !pending.is_empty();
         let pending = pending.iter().filter_map(|slot| KernelEvent::decode(slot)).collect();
@@ -230,14 +222,7 @@ impl Pump {
             // It needs little, and the collector is small.
             .stack_size(64 * 1024)
             .spawn(move || of_thread.run(kernel, &sender, &main))?;
-        Ok(Self {
-            shared,
-            batches,
-            newcomers,
-            thread: Some(thread),
-            connector: ConnectorState::default(),
-            socket,
-        })
+        Ok(Self { shared, batches, newcomers, thread: Some(thread), socket })
     }
 
     /// All that was found since the last time, in order, and the time (CLOCK_MONOTONIC, nanoseconds) up to which that
@@ -247,8 +232,7 @@ impl Pump {
         let complete_ns = self.shared.complete_ns.load(Ordering::Acquire);
         let mut findings = Vec::new();
         for batch in self.batches.try_iter() {
-            findings.extend(batch.findings);
-            self.connector = batch.connector;
+            findings.extend(batch);
         }
         self.shared.waiting.fetch_sub(findings.len(), Ordering::Relaxed);
         (findings, complete_ns)
@@ -263,12 +247,6 @@ impl Pump {
     /// The records are forged: read no more of them.
     pub fn distrust(&self) {
         self.shared.is_distrusted.store(true, Ordering::Relaxed);
-    }
-
-    /// How the process connector fares.
-    #[must_use]
-    pub fn connector(&self) -> &ConnectorState {
-        &self.connector
     }
 
     /// Whether to read very often: what the kernel tells must be looked at while it is there.

@@ -72,6 +72,7 @@ impl Tree {
                     }
                 }
             }
+            What::Lost | What::GivenUp(_) => self.forget_watched(),
         }
     }
 
