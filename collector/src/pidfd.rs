@@ -1,5 +1,7 @@
 //! Processes by number: is it still there, is it still the same one, how much CPU time has it used.
 
+use std::os::fd::{AsRawFd, OwnedFd};
+
 use rustix::process::{Pid, PidfdFlags};
 
 /// Whether no process has this pid any more (a zombie still has it).
@@ -11,8 +13,40 @@ pub fn is_gone(pid: u32) -> bool {
 /// Inode of a pidfd of a process: unique for the life of the system where the kernel has pidfs (Linux 6.9).
 #[must_use]
 pub fn inode(pid: u32) -> Option<u64> {
-    let fd = rustix::process::pidfd_open(as_pid(pid)?, PidfdFlags::empty()).ok()?;
-    Some(rustix::fs::fstat(&fd).ok()?.st_ino)
+    inode_of(&open(pid)?)
+}
+
+/// The same of an open one.
+#[must_use]
+pub fn inode_of(fd: &OwnedFd) -> Option<u64> {
+    Some(rustix::fs::fstat(fd).ok()?.st_ino)
+}
+
+/// The process that has this pid now.
+#[must_use]
+pub fn open(pid: u32) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(as_pid(pid)?, PidfdFlags::empty()).ok()
+}
+
+/// Wait status of a process that was reaped, where the kernel keeps it for who has a pidfd (PIDFD_INFO_EXIT, Linux 6.15).
+#[must_use]
+pub fn exit_status(fd: &OwnedFd) -> Option<i32> {
+    /// `struct pidfd_info` of linux/pidfd.h in its first version; longer ones begin with it.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    const PIDFD_INFO_EXIT: u64 = 1 << 3;
+    // _IOWR(0xFF, 11, struct pidfd_info)
+    const PIDFD_GET_INFO: u32 = 3 << 30 | (size_of::<Info>() as u32) << 16 | 0xFF << 8 | 11;
+    let mut info = Info { mask: PIDFD_INFO_EXIT, ..Info::default() };
+    // SAFETY: the kernel fills no more than the size that the request names, and `info` has that.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), PIDFD_GET_INFO.into(), &raw mut info) };
+    (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
 /// Whether the kernel has pidfs: only then do pidfds have inodes of their own.

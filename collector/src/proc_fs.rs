@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use procfs::{FromRead, Meminfo};
 
+use crate::pidfd;
+
 /// The fields of /proc/PID/stat that we use (proc_pid_stat(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
@@ -78,10 +80,35 @@ impl Stat {
         self.is_dead() || self.flags & PF_EXITING != 0
     }
 
+    /// Whether all its threads are dead: its sums are final.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_dead() && self.threads <= 1
+    }
+
     /// Whether the process is dead and waits for its parent, or is being torn down.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+/// What a process that is over has used, as long as nobody has reaped it: its own, without its children's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remains {
+    /// CPU clock, nanoseconds.
+    pub cpu_ns: u64,
+    /// What was read beside it.
+    pub stat: Stat,
+}
+
+impl Remains {
+    /// Of the process with this pid, if its `stat` says that it is over.
+    #[must_use]
+    pub fn of(pid: u32, stat: &Stat) -> Option<Self> {
+        // The clock is read after its end: before, it may have gone on.
+        let cpu_ns = stat.is_over().then(|| pidfd::cpu_clock_ns(pid))??;
+        Some(Self { cpu_ns, stat: *stat })
     }
 }
 
@@ -253,6 +280,12 @@ impl ProcRoot {
     #[must_use]
     pub fn stat(&self, pid: u32) -> Option<Stat> {
         Stat::parse(&self.read(pid, "stat")?)
+    }
+
+    /// What is left of a process that is over.
+    #[must_use]
+    pub fn remains(&self, pid: u32) -> Option<Remains> {
+        Remains::of(pid, &self.stat(pid)?)
     }
 
     /// /proc/PID/status.

@@ -18,15 +18,15 @@ use thiserror::Error;
 use crate::account::{Account, Damage};
 use crate::clock;
 use crate::config::{Config, Message};
+use crate::discovery::ends::Ends;
 use crate::discovery::kin::Kin;
 use crate::discovery::pump::{Pump, Sources};
 use crate::discovery::scan::Scanner;
 use crate::discovery::trust::Trust;
 use crate::gpu::GpuRoom;
 use crate::keeper::Keeper;
-use crate::pidfd;
 use crate::priority;
-use crate::proc_fs::ProcRoot;
+use crate::proc_fs::{ProcRoot, Remains};
 use crate::recover;
 use crate::report::build::{self, Ending, Facts};
 use crate::report::model::Stage;
@@ -188,6 +188,7 @@ struct Session {
     kin: Kin,
     trust: Trust,
     scanner: Scanner,
+    ends: Ends,
     sampler: Sampler,
     account: Account,
     keeper: Keeper,
@@ -255,6 +256,7 @@ impl Session {
         priority::prefer_short_slices();
         Ok(Self {
             scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), facts.ticks_per_second),
+            ends: Ends::default(),
             sampler: Sampler::new(root.clone(), account.sampled_ns),
             gpu: GpuRoom::start(&config.gpu, &root, &mut account.gpu),
             damage_before: account.damage,
@@ -355,6 +357,7 @@ impl Session {
             self.scanner.look_again();
         }
         self.look_at_silent(now_ns);
+        self.ends.tell(&mut self.account.tree);
         complete_ns
     }
 
@@ -376,10 +379,13 @@ impl Session {
             };
             let stat = self.root.stat(pid);
             // The first thread may end before others.
-            if stat.is_none_or(|stat| stat.is_dead() && stat.threads <= 1) {
-                tree.note_last_clock(id, stat.and_then(|_| pidfd::cpu_clock_ns(pid)));
-                tree.observe_end(id, exit.at_ns, stat.is_none());
+            if stat.is_some_and(|stat| !stat.is_over()) {
+                continue;
             }
+            if let Some(remains) = stat.and_then(|stat| Remains::of(pid, &stat)) {
+                tree.note_remains(id, &remains);
+            }
+            tree.observe_end(id, exit.at_ns, stat.is_none());
         }
         while let Some(id) = self.silent.front().copied() {
             let exec = tree.get(id).filter(|process| process.is_alive()).and_then(|p| p.silent_exec.as_ref());
@@ -397,6 +403,13 @@ impl Session {
             self.eager_until_ns = now_ns.saturating_add(EAGER_NS);
         }
         self.pump.be_eager(now_ns < self.eager_until_ns);
+    }
+
+    /// Where the kernel does not tell of ends, those of whom nobody else would are watched.
+    fn watch_ends(&mut self) {
+        if self.config.layers.scan && self.account.connector.absent.is_some() {
+            self.ends.watch(&self.account.tree, &self.root, &std::thread::current());
+        }
     }
 
     /// A pid that only a record names may be a stranger's, who is not to be measured.
@@ -423,6 +436,7 @@ impl Session {
                 self.pump.add_member(pid);
             }
         }
+        self.watch_ends();
         let begun_ns = clock::thread_cpu_ns();
         let record = self.account.ram.record();
         let mut sample = self.sampler.sample(&mut self.account.tree, now_ns, record);

@@ -30,7 +30,7 @@ fn a_static_program_with_short_static_children() {
     // A scan may be faster than the kernel's word is read.
     let found = ["connector", "scan"].map(|layer| report.u64(&format!("coverage.layers.{layer}")));
     assert_eq!(found.iter().sum::<u64>(), 100, "{found:?}");
-    assert_eq!(report.u64("coverage.exact"), 1, "the launcher reaped the command");
+    assert!(report.u64("coverage.exact") >= 1, "the launcher reaped the command");
     assert_eq!(report.at("processes.heaviest.0.exit.code"), 0);
 }
 

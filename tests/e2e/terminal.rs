@@ -41,6 +41,7 @@ fn ctrl_c_stops_a_shell_loop_around_us() {
     );
     let mut terminal = Terminal::start(script(&line));
     terminal.expect("ready 1");
+    terminal.until_leader_waits();
     terminal.write("\x03");
     let (status, rest) = terminal.finish();
     assert_eq!(status.signal(), Some(libc::SIGINT), "{status}");
@@ -61,6 +62,7 @@ fn the_key_that_ended_the_command_does_not_cost_the_report() {
         );
         let mut terminal = Terminal::start(script(&line));
         terminal.expect("ready");
+        terminal.until_leader_waits();
         terminal.write(key);
         terminal.finish();
         assert!(report(&file).at("exit.signal").is_number());

@@ -1,6 +1,7 @@
 //! Who exists: the layers that find processes. What they find goes to the tree.
 
 pub mod connector;
+pub mod ends;
 pub mod kernel_side;
 pub mod kin;
 pub mod pump;

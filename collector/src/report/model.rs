@@ -683,7 +683,7 @@ pub struct Holder {
 pub struct Coverage {
     /// All processes.
     pub processes: u64,
-    /// CPU time from the process's own end record or its reaper's.
+    /// CPU time from the process's own end record, its reaper's, or its clock after its end.
     pub exact: u64,
     /// CPU time from the last sample only.
     pub sampled: u64,

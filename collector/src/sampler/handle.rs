@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 
 use crate::pidfd;
-use crate::proc_fs::{ProcRoot, Rollup, Stat, Statm, read_held};
+use crate::proc_fs::{ProcRoot, Remains, Rollup, Stat, Statm, read_held};
 
 /// What a reading found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,9 @@ pub enum Seen {
     /// It runs.
     Alive,
     /// It is dead and not reaped.
-    Zombie,
+    Dead(Remains),
+    /// It is about to be.
+    Ending,
     /// It is not there any more.
     Gone,
 }
@@ -133,13 +135,13 @@ impl Handle {
         self.major_faults = stat.major_faults;
         self.user_ticks = stat.user_ticks;
         self.system_ticks = stat.system_ticks;
-        if stat.is_dead() && stat.threads <= 1 {
-            return Seen::Zombie;
+        if stat.is_over() {
+            return Remains::of(self.pid, &stat).map_or(Seen::Gone, Seen::Dead);
         }
         match self.read_statm(root, page) {
             false => Seen::Gone,
             // It is ending: its memory is gone, it is not yet a zombie. In the middle of an exec it has none either.
-            true if !self.has_memory && stat.is_ending() => Seen::Zombie,
+            true if !self.has_memory && stat.is_ending() => Seen::Ending,
             true => {
                 self.read_at_ns = now_ns;
                 Seen::Alive

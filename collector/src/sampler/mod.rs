@@ -198,7 +198,11 @@ impl Sampler {
             let is_alone = tree.group(process.group).is_some_and(|group| group.members.len() <= 1);
             match handle.read(&self.root, tree.frame().page, is_alone, now_ns) {
                 Seen::Alive => alive.push(id),
-                Seen::Zombie => {
+                Seen::Dead(remains) => {
+                    tree.note_remains(id, &remains);
+                    found_dead(tree, id, false);
+                }
+                Seen::Ending => {
                     note_clock(tree, id, handle);
                     found_dead(tree, id, false);
                 }

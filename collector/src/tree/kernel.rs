@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::process::fork_share;
 use super::{FoundBy, Image, Key, Life, Parent, Process, ProcessId, Tree, image_life};
 use crate::discovery::connector::{KernelEvent, What};
+use crate::proc_fs::Remains;
 
 /// Start times in /proc are rounded down to clock ticks.
 pub(super) const TICK_NS: u64 = 20_000_000;
@@ -173,11 +174,38 @@ impl Tree {
         ends
     }
 
-    /// What the CPU clock of a process said after its end, nanoseconds.
-    pub fn note_last_clock(&mut self, id: ProcessId, cpu_ns: Option<u64>) {
-        if let (Some(process), Some(cpu_ns)) = (self.processes.get_mut(&id), cpu_ns) {
-            process.observed.cpu_ns = Some(cpu_ns);
+    /// What was left of a process after its end.
+    pub fn note_remains(&mut self, id: ProcessId, remains: &Remains) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.is_clock_final = true;
+        let observed = &mut process.observed;
+        observed.cpu_ns = Some(remains.cpu_ns);
+        (observed.user_ticks, observed.system_ticks) = (remains.stat.user_ticks, remains.stat.system_ticks);
+        (observed.minor_faults, observed.major_faults) =
+            (remains.stat.minor_faults, remains.stat.major_faults);
+    }
+
+    /// The wait status of a process that is over.
+    pub fn note_status(&mut self, id: ProcessId, status: i32) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.kept_status = Some(status);
         }
+    }
+
+    /// Of the living, those of whose end nobody would tell: their parents say nothing of their waits.
+    pub fn unawaited(&self) -> impl Iterator<Item = &Process> {
+        let alive = self.alive.iter().filter_map(|id| self.processes.get(id));
+        alive.filter(|process| {
+            process.is_proven
+                && match process.parent {
+                    // The launcher says when it reaps one, an orphan too.
+                    Parent::Launcher => false,
+                    Parent::Known(id) => {
+                        self.processes.get(&id).is_some_and(|parent| parent.is_alive() && !parent.speaks())
+                    }
+                    Parent::Unknown => true,
+                }
+        })
     }
 
     /// What /proc tells of the program that a silent process runs now.

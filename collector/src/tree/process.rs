@@ -201,6 +201,8 @@ pub struct Process {
     pub silent_exec: Option<SilentExec>,
     /// The kernel's word on its end.
     pub kernel_exit: Option<KernelExit>,
+    /// The wait status that the kernel kept of it. What it said itself may still be on its way.
+    pub kept_status: Option<i32>,
     /// Its own word at its end.
     pub exit: Option<ExitRecord>,
     /// Its reaper's word.
@@ -213,6 +215,8 @@ pub struct Process {
     pub unreaped_count: u64,
     /// What sampling saw.
     pub observed: Observed,
+    /// Its CPU clock was read there after its end.
+    pub is_clock_final: bool,
     /// CPU time already counted into windows, nanoseconds.
     pub counted_cpu_ns: u64,
     /// When that was.
@@ -276,7 +280,10 @@ impl Process {
             }
             (None, Some(exit)) => exact(exit.own),
             (None, None) => match self.observed.cpu_ns {
-                Some(ns) => Own { usage: self.observed_usage(ns, tick_us), quality: Quality::Sampled },
+                Some(ns) => Own {
+                    usage: self.observed_usage(ns, tick_us),
+                    quality: if self.is_clock_final { Quality::Exact } else { Quality::Sampled },
+                },
                 None => Own { usage: Usage::default(), quality: Quality::Unknown },
             },
         }
@@ -427,7 +434,10 @@ impl Process {
             (None, Some(exit)) if exit.flags & FLAG_NO_STATUS == 0 => {
                 Exit { code: Some(exit.status & 0xff), signal: None }
             }
-            _ => self.kernel_exit.map_or_else(Exit::default, |exit| exit_of_wait_status(exit.status)),
+            _ => {
+                let status = self.kernel_exit.map(|exit| exit.status).or(self.kept_status);
+                status.map_or_else(Exit::default, exit_of_wait_status)
+            }
         }
     }
 

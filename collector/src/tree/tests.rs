@@ -608,6 +608,20 @@ fn a_silent_tree_is_known_from_the_kernel() {
 }
 
 #[test]
+fn who_is_known_to_be_over_may_still_be_heard() {
+    let mut run = Run::new();
+    run.start(102, MAIN);
+    let id = run.id(102);
+    run.tree.observe_end(id, run.now_ns + 1, true);
+    run.tree.note_status(id, 9);
+    // What it wrote before is read later.
+    run.start(102, MAIN);
+    let settled = run.later(500).end();
+    let ended = of(&settled, 102);
+    assert_eq!((settled.len(), ended.exit.signal), (2, Some(9)), "the first process and this one");
+}
+
+#[test]
 fn a_fork_child_that_runs_a_silent_program_is_no_copy_of_its_parent_any_more() {
     let mut run = Run::new();
     run.fork(102, MAIN, 100 * MIB_KIB).execs(102);

@@ -82,6 +82,13 @@ impl Terminal {
         }
     }
 
+    /// Waits until the leader sleeps: a shell that has not begun to wait for its command is ended by the keys that are
+    /// meant for that.
+    pub fn until_leader_waits(&self) {
+        let path = format!("/proc/{}/stat", self.child.id());
+        wait_until("the shell's wait", || std::fs::read_to_string(&path).unwrap().contains(") S "));
+    }
+
     /// Waits for the leader's end: how it ended, and what else was on the terminal.
     pub fn finish(mut self) -> (ExitStatus, String) {
         let mut status = None;
