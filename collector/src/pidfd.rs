@@ -1,6 +1,7 @@
 //! Processes by number: is it still there, is it still the same one, how much CPU time has it used.
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::LazyLock;
 
 use rustix::process::{Pid, PidfdFlags};
 
@@ -10,10 +11,11 @@ pub fn is_gone(pid: u32) -> bool {
     as_pid(pid).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
-/// Inode of a pidfd of a process: unique for the life of the system where the kernel has pidfs (Linux 6.9).
+/// Inode of a pidfd of a process: unique for the life of the system. `None` where the kernel has no pidfs (Linux 6.9).
 #[must_use]
 pub fn inode(pid: u32) -> Option<u64> {
-    inode_of(&open(pid)?)
+    static HAS_PIDFS: LazyLock<bool> = LazyLock::new(has_pidfs);
+    if *HAS_PIDFS { inode_of(&open(pid)?) } else { None }
 }
 
 /// The same of an open one.

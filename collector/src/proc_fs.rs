@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use procfs::{FromRead, Meminfo};
 
-use crate::pidfd;
+use crate::{clock, pidfd};
 
 /// The fields of /proc/PID/stat that we use (proc_pid_stat(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,11 +66,12 @@ impl Stat {
         })
     }
 
-    /// Start, CLOCK_MONOTONIC nanoseconds, rounded down to a tick. `boot_offset_ns` is CLOCK_BOOTTIME - CLOCK_MONOTONIC.
+    /// Start, CLOCK_MONOTONIC nanoseconds, rounded down to a tick of so many microseconds. The file counts from boot, the
+    /// time that the machine was suspended included, so this is early where that was after the start.
     #[must_use]
-    pub fn start_ns(&self, ticks_per_second: u64, boot_offset_ns: i128) -> u64 {
-        let since_boot = i128::from(self.start_ticks) * 1_000_000_000 / i128::from(ticks_per_second.max(1));
-        u64::try_from(since_boot - boot_offset_ns).unwrap_or(0)
+    pub fn start_ns(&self, tick_us: u64) -> u64 {
+        let since_boot = i128::from(self.start_ticks) * i128::from(tick_us) * 1000;
+        u64::try_from(since_boot - clock::boot_offset_ns()).unwrap_or(0)
     }
 
     /// Whether it is on its way out, or dead.

@@ -20,7 +20,6 @@ use crate::discovery::Finding;
 use crate::discovery::connector::KernelEvent;
 use crate::discovery::records::RecordReader;
 use crate::keeper;
-use crate::pidfd;
 use crate::proc_fs::ProcRoot;
 use crate::report::build::{self, Facts, Inputs};
 use crate::report::model::{Report, Stage};
@@ -29,7 +28,6 @@ use crate::segment::named::NamedFile;
 use crate::segment::{Segment, SegmentError};
 use crate::stale::Stale;
 use crate::state::StateFile;
-use crate::tree::Process;
 
 /// Who wrote the state: nobody else can read it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -116,7 +114,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
 
     let known_ns = account.tree.last_sign_ns().max(account.sampled_ns).min(now_ns);
     let is_here = root.pid_ns(std::process::id()) == Some(config.pid_ns);
-    let has_living = is_here && note_the_dead(&mut account, root, &facts, known_ns);
+    let has_living = is_here && note_the_dead(&mut account, root, known_ns);
     let end_ns = if has_living { now_ns } else { known_ns };
     finish(&mut account, has_living.then_some(root), end_ns);
     let mut report = build::report(&Inputs {
@@ -215,13 +213,13 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut Account
 
 /// Who is not there any more has ended; nobody saw when, so its time is that of the last word on anybody. Tells whether
 /// somebody is there.
-fn note_the_dead(account: &mut Account, root: &ProcRoot, facts: &Facts, known_ns: u64) -> bool {
-    let boot_offset_ns = clock::boot_offset_ns();
+fn note_the_dead(account: &mut Account, root: &ProcRoot, known_ns: u64) -> bool {
+    let tick_us = account.tree.frame().tick_us;
     let mut has_living = false;
     for id in account.tree.alive().to_vec() {
         let Some(process) = account.tree.get(id) else { continue };
         let Some(pid) = process.host_pid else { continue };
-        if is_there(process, pid, root, facts.ticks_per_second, boot_offset_ns) {
+        if root.stat(pid).is_some_and(|stat| !stat.is_over() && process.is_shown(&stat, tick_us)) {
             has_living = true;
         } else {
             let end_ns = process.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
@@ -229,20 +227,6 @@ fn note_the_dead(account: &mut Account, root: &ProcRoot, facts: &Facts, known_ns
         }
     }
     has_living
-}
-
-/// Whether the process that has this pid now is alive, and the one that is meant.
-fn is_there(
-    process: &Process,
-    pid: u32,
-    root: &ProcRoot,
-    ticks_per_second: u64,
-    boot_offset_ns: i128,
-) -> bool {
-    // The first thread may have ended before others.
-    let Some(stat) = root.stat(pid).filter(|stat| !stat.is_dead() || stat.threads > 1) else { return false };
-    let pidfd_inode = if pidfd::has_pidfs() { pidfd::inode(pid).unwrap_or(0) } else { 0 };
-    process.can_be(pidfd_inode, stat.start_ns(ticks_per_second, boot_offset_ns))
 }
 
 /// The last word on anybody.

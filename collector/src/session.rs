@@ -255,7 +255,7 @@ impl Session {
         }
         priority::prefer_short_slices();
         Ok(Self {
-            scanner: Scanner::new(root.clone(), clock::boot_offset_ns(), facts.ticks_per_second),
+            scanner: Scanner::new(root.clone()),
             ends: Ends::default(),
             sampler: Sampler::new(root.clone(), account.sampled_ns),
             gpu: GpuRoom::start(&config.gpu, &root, &mut account.gpu),

@@ -76,7 +76,7 @@ pub enum Event {
     Start {
         /// CLOCK_REALTIME, nanoseconds since the epoch.
         realtime_ns: u64,
-        /// Inode of a pidfd of the process; 0 where the kernel has no pidfs.
+        /// Inode of a pidfd of the process; 0 in the launcher's pid namespace, and where the kernel has no pidfs.
         pidfd_inode: u64,
         /// ru_maxrss so far, kibibytes: what exec inherited.
         max_rss_kib: u64,
@@ -87,7 +87,7 @@ pub enum Event {
     Fork {
         /// CLOCK_REALTIME, nanoseconds since the epoch.
         realtime_ns: u64,
-        /// Inode of a pidfd of the process; 0 where the kernel has no pidfs.
+        /// Inode of a pidfd of the process; 0 in the launcher's pid namespace, and where the kernel has no pidfs.
         pidfd_inode: u64,
         /// ru_maxrss at the fork, kibibytes: the RSS that it shares with its parent.
         max_rss_kib: u64,

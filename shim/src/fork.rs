@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use gpu_track_abi::record::Event;
 
-use crate::start::Identity;
+use crate::start::identify;
 use crate::{emit, envp, next, state, sys};
 
 /// Have libc's fork, and so daemon and forkpty, call [`before`] and [`in_child`].
@@ -45,10 +45,10 @@ pub extern "C" fn in_child() {
     state::PID.store(pid, Relaxed);
     // A parent that can't be seen from here is in another pid namespace: this is the first process of a new one.
     let is_elsewhere = sys::getppid() == 0;
-    let identity = Identity::of(pid, is_elsewhere);
     if is_elsewhere {
-        state::PID_NAMESPACE.store(identity.pid_namespace, Relaxed);
+        state::PID_NAMESPACE.store(0, Relaxed);
     }
+    let pidfd_inode = identify(pid, is_elsewhere);
     state::IMAGE.store(false, Relaxed);
     state::EXITED.store(false, Relaxed);
     state::TRACER.store(false, Relaxed);
@@ -57,9 +57,5 @@ pub extern "C" fn in_child() {
     state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);
     let origin = emit::origin_once(pid, parent);
     let realtime_ns = sys::clock_ns(libc::CLOCK_REALTIME);
-    emit::emit(
-        &origin,
-        &Event::Fork { realtime_ns, pidfd_inode: identity.pidfd_inode, max_rss_kib, parent_pid_ns },
-        0,
-    );
+    emit::emit(&origin, &Event::Fork { realtime_ns, pidfd_inode, max_rss_kib, parent_pid_ns }, 0);
 }

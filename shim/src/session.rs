@@ -33,12 +33,17 @@ fn map(path: &[u8]) -> Option<&'static Header> {
         s.st_mode & libc::S_IFMT == libc::S_IFREG && s.st_size >= TRACKED_SIZE as libc::off_t
     });
     let address = if fits { sys::mmap(TRACKED_SIZE, Some(fd)) } else { None };
+    let lock_holder = sys::lock_holder(fd);
     sys::close(fd);
     let address = address?;
     // SAFETY: the mapping is page-aligned, larger than a Header, and any bytes are a valid one.
     let header = unsafe { &*address.cast::<Header>() };
     if header.is_compatible() && header.state.load(Relaxed) == STATE_OPEN {
         sys::dont_dump(address, TRACKED_SIZE);
+        // Only in its own pid namespace has the launcher this pid.
+        if lock_holder != 0 && lock_holder == header.launcher_pid {
+            state::PID_NAMESPACE.store(header.launcher_pid_ns, Relaxed);
+        }
         return Some(header);
     }
     // SAFETY: the reference is not used again.

@@ -35,8 +35,7 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     state::UNDER_VALGRIND.store(is_valgrinds(preload), Relaxed);
     let pid = sys::getpid();
     state::PID.store(pid, Relaxed);
-    let identity = Identity::of(pid, true);
-    state::PID_NAMESPACE.store(identity.pid_namespace, Relaxed);
+    let pidfd_inode = identify(pid, true);
     exit::register();
     fork::register();
 
@@ -51,11 +50,7 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     state::IMAGE.store(true, Relaxed);
     let origin = emit::origin_once(pid, sys::getppid());
     let realtime_ns = sys::clock_ns(libc::CLOCK_REALTIME);
-    emit::emit(
-        &origin,
-        &Event::Start { realtime_ns, pidfd_inode: identity.pidfd_inode, max_rss_kib, names },
-        0,
-    );
+    emit::emit(&origin, &Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names }, 0);
 }
 
 /// Whether an LD_PRELOAD is one that valgrind made for its client. Up to 3.20 at least it doesn't know pidfd_open, and
@@ -65,34 +60,31 @@ fn is_valgrinds(preload: &[u8]) -> bool {
     preload.windows(LIBRARY.len()).any(|part| part == LIBRARY)
 }
 
-/// What names the process beyond its pid.
-pub struct Identity {
-    /// Inode of a pidfd: under pidfs it is never used twice in one boot. 0 where no session says that there is pidfs,
-    /// and under valgrind.
-    pub pidfd_inode: u64,
-    /// Inode of the pid namespace; 0 if it was not asked for, or is not known.
-    pub pid_namespace: u32,
-}
-
-impl Identity {
-    /// Of the caller. A pidfd also tells the namespace, at a tenth of the price of /proc.
-    pub fn of(pid: u32, with_namespace: bool) -> Self {
-        let mut identity = Self { pidfd_inode: 0, pid_namespace: 0 };
-        if !state::UNDER_VALGRIND.load(Relaxed)
-            && state::sessions().any(|header| header.flags & FLAG_PIDFS != 0)
-            && let Some(pidfd) = sys::pidfd_open(pid)
-        {
-            identity.pidfd_inode = sys::fstat(pidfd).map_or(0, |s| s.st_ino);
-            if with_namespace {
-                identity.pid_namespace = sys::pid_namespace_of(pidfd);
-            }
-            sys::close(pidfd);
-        }
-        if with_namespace && identity.pid_namespace == 0 {
-            identity.pid_namespace = sys::pid_namespace();
-        }
-        identity
+/// Find out in which pid namespace the process is, if it `may_have_moved` there, and the inode of a pidfd of it: under
+/// pidfs that is never used twice in one boot. Elsewhere than at home it tells /proc's name for it from its own; at home,
+/// where the collector sees the same pids, it is not worth its price (35 us: more than all else that a fork child does),
+/// and 0. It is 0, too, where no session says that there is pidfs, and under valgrind.
+pub fn identify(pid: u32, may_have_moved: bool) -> u64 {
+    if state::is_at_home() {
+        return 0;
     }
+    let (mut pidfd_inode, mut pid_namespace) = (0, 0);
+    if !state::UNDER_VALGRIND.load(Relaxed)
+        && state::sessions().any(|header| header.flags & FLAG_PIDFS != 0)
+        && let Some(pidfd) = sys::pidfd_open(pid)
+    {
+        pidfd_inode = sys::fstat(pidfd).map_or(0, |s| s.st_ino);
+        if may_have_moved {
+            pid_namespace = sys::pid_namespace_of(pidfd);
+        }
+        sys::close(pidfd);
+    }
+    if may_have_moved {
+        // A pidfd tells it at a tenth of the price of /proc.
+        let pid_namespace = if pid_namespace == 0 { sys::pid_namespace() } else { pid_namespace };
+        state::PID_NAMESPACE.store(pid_namespace, Relaxed);
+    }
+    pidfd_inode
 }
 
 /// # Safety

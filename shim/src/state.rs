@@ -15,7 +15,7 @@ pub static SESSIONS: [AtomicPtr<Header>; MAX_SESSIONS] =
 pub static PID: AtomicU32 = AtomicU32::new(0);
 /// The pid that called fork last.
 pub static FORKER: AtomicU32 = AtomicU32::new(0);
-/// Inode of its pid namespace.
+/// Inode of its pid namespace; 0 if that is not known yet.
 pub static PID_NAMESPACE: AtomicU32 = AtomicU32::new(0);
 /// This process's own image wrote a START; a fork child's did not.
 pub static IMAGE: AtomicBool = AtomicBool::new(false);
@@ -41,6 +41,12 @@ pub fn sessions() -> impl Iterator<Item = &'static Header> {
 /// Whether there is any session to write to.
 pub fn is_active() -> bool {
     SESSIONS.first().is_some_and(|s| !s.load(Relaxed).is_null())
+}
+
+/// Whether it is in the pid namespace of a session's launcher.
+pub fn is_at_home() -> bool {
+    let pid_namespace = PID_NAMESPACE.load(Relaxed);
+    pid_namespace != 0 && sessions().any(|header| header.launcher_pid_ns == pid_namespace)
 }
 
 /// Forget the sessions: from now on the hooks only hand on.

@@ -131,6 +131,18 @@ pub fn pid_namespace() -> u32 {
     }
 }
 
+/// The pid, as the caller's pid namespace has it, of the process whose record lock (fcntl(2)) keeps a file from being
+/// locked; 0 if there is none, or the namespace has no pid for it.
+pub fn lock_holder(fd: usize) -> u32 {
+    // SAFETY: all-zero is a valid flock, and the kernel writes one.
+    unsafe {
+        let mut lock: libc::flock = core::mem::zeroed();
+        lock.l_type = libc::F_WRLCK as _;
+        let result = call(libc::SYS_fcntl, [fd, libc::F_GETLK as usize, (&raw mut lock) as usize, 0, 0, 0]);
+        if result == 0 && lock.l_type != libc::F_UNLCK as _ { lock.l_pid.max(0).cast_unsigned() } else { 0 }
+    }
+}
+
 /// A pidfd of the caller.
 pub fn pidfd_open(pid: u32) -> Option<usize> {
     // SAFETY: takes numbers.

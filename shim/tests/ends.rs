@@ -141,6 +141,44 @@ fn start_says_who_and_when() {
     assert!(pidfd_inode > 0 && max_rss_kib > 0);
 }
 
+/// The launcher's record lock has its pid in its own pid namespace alone: there the header says which one that is.
+#[test]
+fn who_is_in_the_launchers_pid_namespace_has_it_from_the_header() {
+    const NAMESPACE: u32 = 4242;
+    let mut session = Session::with_flags(FLAG_PIDFS);
+    (session.header_mut().launcher_pid, session.header_mut().launcher_pid_ns) =
+        (std::process::id(), NAMESPACE);
+    let file = std::fs::File::options().read(true).write(true).open(&session.path).unwrap();
+    // SAFETY: all-zero is a valid flock: the whole file.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_RDLCK as _;
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+    // SAFETY: an own descriptor, and a lock that lives through the call.
+    let result = unsafe { libc::fcntl(fd, libc::F_SETLK, &raw mut lock) };
+    assert_eq!(result, 0);
+    let identities = |session: &Session| -> Vec<(u32, u64)> {
+        let identity = |(origin, event): &(Origin, Event)| match event {
+            Event::Start { pidfd_inode, .. } | Event::Fork { pidfd_inode, .. } => {
+                Some((origin.pid_ns, *pidfd_inode))
+            }
+            _ => None,
+        };
+        session.events().iter().filter_map(identity).collect()
+    };
+    run(session.command("sh").args(["-c", "(exit 0); exit 0"]));
+    assert_eq!(identities(&session), [(NAMESPACE, 0); 2]);
+    // SAFETY: takes nothing.
+    if unsafe { libc::geteuid() } == 0 {
+        run(session.command("unshare").args(["--fork", "--pid", "sh", "-c", "exit 3"]));
+        let identities = identities(&session);
+        assert_eq!(identities[0], (NAMESPACE, 0), "unshare itself");
+        assert!(identities[1..].iter().all(|(pid_ns, inode)| *pid_ns != NAMESPACE && *inode != 0));
+    }
+    drop(file);
+    run(session.command("sh").args(["-c", "exit 0"]));
+    assert!(identities(&session).iter().all(|(pid_ns, inode)| *pid_ns != NAMESPACE && *inode != 0));
+}
+
 /// The first process of a new pid namespace has a parent that it can't see: it names both namespaces.
 #[test]
 fn fork_into_another_pid_namespace() {

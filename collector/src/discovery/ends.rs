@@ -46,10 +46,9 @@ impl Ends {
             if self.has_failed || self.watched.contains_key(&process.id) {
                 continue;
             }
-            let Some(fd) = pidfd::open(pid).filter(|fd| {
-                let inode = pidfd::inode_of(fd);
-                process.pidfd_inode == 0 || inode.is_none_or(|inode| inode == process.pidfd_inode)
-            }) else {
+            let Some(fd) = pidfd::open(pid)
+                .filter(|fd| process.pidfd_inode == 0 || pidfd::inode_of(fd) == Some(process.pidfd_inode))
+            else {
                 continue;
             };
             let watching = match &mut self.watcher {
@@ -196,7 +195,7 @@ mod tests {
             host_pid: child.id(),
             parent,
             start_ns: clock::monotonic_ns(),
-            pidfd_inode: pidfd::inode(child.id()).unwrap(),
+            pidfd_inode: pidfd::inode(child.id()).unwrap_or(0),
         };
         let id = tree.found_in_proc(&found);
         let mut ends = Ends::default();

@@ -35,16 +35,14 @@ pub struct Scanner {
     loadavg: Option<File>,
     last_pid: Option<u64>,
     queue: Vec<Look>,
-    boot_offset_ns: i128,
-    ticks_per_second: u64,
 }
 
 impl Scanner {
-    /// A scanner over a /proc. `boot_offset_ns` is CLOCK_BOOTTIME - CLOCK_MONOTONIC: start times count from boot.
+    /// A scanner over a /proc.
     #[must_use]
-    pub fn new(root: ProcRoot, boot_offset_ns: i128, ticks_per_second: u64) -> Self {
+    pub fn new(root: ProcRoot) -> Self {
         let loadavg = File::open(root.file("loadavg")).ok();
-        Self { root, loadavg, last_pid: None, queue: Vec::new(), boot_offset_ns, ticks_per_second }
+        Self { root, loadavg, last_pid: None, queue: Vec::new() }
     }
 
     /// Whether a process was created since this was last asked (true where that can't be told).
@@ -97,14 +95,13 @@ impl Scanner {
         let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
         let Some(pid) = process.host_pid else { return };
         // The pid may be a stranger's by now.
-        if process.pidfd_inode != 0 && pidfd::inode(pid) != Some(process.pidfd_inode) {
-            return;
-        }
+        let stat = self.root.stat(pid).filter(|stat| process.is_shown(stat, tree.frame().tick_us));
+        let Some(stat) = stat else { return };
         if !process.spoke || self.ran_silent(tree, process, pid) {
             self.look_at_image(tree, id, pid);
         }
-        let threads = self.root.stat(pid).map_or(0, |stat| stat.threads);
-        self.queue.extend(self.root.children(pid, threads).into_iter().map(|child| Look::Child(id, child)));
+        self.queue
+            .extend(self.root.children(pid, stat.threads).into_iter().map(|child| Look::Child(id, child)));
     }
 
     /// Whether a fork child, which said so itself, runs another program by now that says nothing.
@@ -173,18 +170,18 @@ impl Scanner {
 
     fn child(&self, tree: &mut Tree, parent: ProcessId, pid: u32, found_by: FoundBy) -> Option<ProcessId> {
         let here = tree.frame().pid_ns;
-        let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
+        let stat = self.root.stat(pid)?;
         // Most are known and alive, which takes no more than this.
         let alive = tree.open_instance(Key { pid_ns: here, pid }).and_then(|id| tree.get(id));
-        if alive.is_some_and(|process| process.pidfd_inode == pidfd_inode) {
+        if alive.is_some_and(|process| process.is_shown(&stat, tree.frame().tick_us)) {
             return None;
         }
-        let stat = self.root.stat(pid)?;
+        let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
         // Since it was listed its pid may have become a stranger's.
         if tree.get(parent).and_then(|parent| parent.host_pid) != Some(stat.ppid) {
             return None;
         }
-        let start_ns = stat.start_ns(self.ticks_per_second, self.boot_offset_ns);
+        let start_ns = stat.start_ns(tree.frame().tick_us);
         if tree.knows(Key { pid_ns: here, pid }, pidfd_inode, start_ns) {
             return None;
         }

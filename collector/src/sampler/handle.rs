@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 
 use crate::pidfd;
 use crate::proc_fs::{ProcRoot, Remains, Rollup, Stat, Statm, read_held};
+use crate::tree::Process;
 
 /// What a reading found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +78,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Open a process's files. The error says whether the process is gone (it may also be hidden from us).
-    pub fn open(root: &ProcRoot, pid: u32, pidfd_inode: u64) -> Result<Self, bool> {
+    /// Open the files of a process that has this pid, as we see it. The error says whether the process is gone (it may also be hidden from us).
+    pub fn open(root: &ProcRoot, pid: u32, process: &Process, tick_us: u64) -> Result<Self, bool> {
         let files = match (root.open(pid, "stat"), root.open(pid, "statm")) {
             (Ok(stat), Ok(statm)) => Some((stat, statm)),
             // Out of fds: open and close at every reading.
@@ -87,11 +88,7 @@ impl Handle {
                 return Err(error.kind() == ErrorKind::NotFound && pidfd::is_gone(pid));
             }
         };
-        // The pid may be another process's by now.
-        if pidfd_inode != 0 && pidfd::inode(pid).is_some_and(|inode| inode != pidfd_inode) {
-            return Err(true);
-        }
-        Ok(Self {
+        let handle = Self {
             pid,
             read_at_ns: 0,
             files,
@@ -110,13 +107,24 @@ impl Handle {
             hugetlb: 0,
             sharing: None,
             sharing_denied: false,
-        })
+        };
+        match handle.stat(root) {
+            Some(stat) if process.is_shown(&stat, tick_us) => Ok(handle),
+            _ => Err(true),
+        }
+    }
+
+    fn stat(&self, root: &ProcRoot) -> Option<Stat> {
+        let mut buffer = [0; 1024];
+        match &self.files {
+            Some((stat, _)) => read_held(stat, &mut buffer).and_then(Stat::parse),
+            None => root.stat(self.pid),
+        }
     }
 
     /// Read clock, stat and statm. A process `is_alone` if no other has its memory: then what has used no CPU time
     /// since it was read has touched none and has not ended, and the clock alone tells that, at a tenth of the price.
     pub fn read(&mut self, root: &ProcRoot, page: u64, is_alone: bool, now_ns: u64) -> Seen {
-        let mut buffer = [0; 1024];
         // The clock first: after reaping it would be another process's or nobody's.
         let clock = pidfd::cpu_clock_ns(self.pid);
         let has_rested = clock.is_some() && clock == self.cpu_ns;
@@ -124,11 +132,7 @@ impl Handle {
             return Seen::Alive;
         }
         self.read_at_ns = 0;
-        let stat = match &self.files {
-            Some((stat, _)) => read_held(stat, &mut buffer).and_then(Stat::parse),
-            None => root.stat(self.pid),
-        };
-        let Some(stat) = stat else { return Seen::Gone };
+        let Some(stat) = self.stat(root) else { return Seen::Gone };
         self.cpu_ns = clock.or(self.cpu_ns);
         self.threads = stat.threads;
         self.minor_faults = stat.minor_faults;

@@ -184,7 +184,7 @@ impl Sampler {
             let handle = match self.handles.entry(id) {
                 std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::hash_map::Entry::Vacant(entry) => {
-                    match Handle::open(&self.root, pid, process.pidfd_inode) {
+                    match Handle::open(&self.root, pid, process, tree.frame().tick_us) {
                         Ok(handle) => entry.insert(handle),
                         Err(gone) => {
                             if gone {

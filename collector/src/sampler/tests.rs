@@ -146,6 +146,21 @@ fn memory_of_its_own_needs_no_expensive_reading() {
 }
 
 #[test]
+fn who_came_to_a_pid_later_is_not_who_spoke_under_it() {
+    // Records tell a start that is never before the true one, which /proc rounds down to 10 ms.
+    for (later_ns, is_it) in [(0, true), (15_000_000, true), (40_000_000, false)] {
+        let mut run = Run::new(Made::with(100));
+        run.start(CHILD);
+        run.is(CHILD, Made::with(50));
+        let since_boot = i128::from(S + later_ns) + crate::clock::boot_offset_ns();
+        let stat = format!("7 (x) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {} 1 1\n", since_boot / 10_000_000);
+        std::fs::write(run.proc.path().join(CHILD.to_string()).join("stat"), stat).unwrap();
+        let sample = run.sample(1);
+        assert_eq!((sample.now.descendants, sample.dead_ns == 0), (if is_it { 50 * MIB } else { 0 }, is_it));
+    }
+}
+
+#[test]
 fn memory_of_files_counts_with_its_proportional_part_once_that_is_read() {
     let files = Made { shared: 60, pss: 55, private: 40, ..Made::with(100) };
     let mut run = Run::new(files);

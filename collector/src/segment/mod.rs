@@ -116,6 +116,7 @@ impl Segment {
         header.created_monotonic_ns = session.monotonic_ns;
         header.created_realtime_ns = session.realtime_ns;
         header.state.store(STATE_OPEN, Ordering::Release);
+        made.named.mark();
         made.named.link().map_err(create)?;
         Ok(made)
     }

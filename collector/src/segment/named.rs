@@ -52,6 +52,14 @@ impl NamedFile {
         if left.is_linked() { Ok(left) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
+    /// Hold a record lock (fcntl(2)) on it until this process ends: whoever asks for it is told this process's pid as the
+    /// asker's own pid namespace has it, and so where it is itself. It is gone as soon as this process closes any
+    /// descriptor of the file.
+    pub fn mark(&self) {
+        // Who finds none asks in another way.
+        let _ = rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingLockShared);
+    }
+
     /// Give it its name. Never replaces what is there, be it a link.
     ///
     /// # Errors

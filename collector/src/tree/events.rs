@@ -172,7 +172,7 @@ impl Tree {
         let lives = known.is_some().then_some(&mut self.lives);
         process.change_image(lives, Image::Loaded { inherited }, at, peak);
         process.silent_exec = None;
-        process.pidfd_inode = pidfd_inode;
+        process.note_inode(pidfd_inode);
         process.parent_pid = origin.parent;
         process.clock_skew_ns = skew;
         process.static_executable = None;
@@ -212,7 +212,7 @@ impl Tree {
         process.image_start_ns = at;
         process.silent_exec = None;
         process.image = Image::Forked { rss_at_fork };
-        process.pidfd_inode = pidfd_inode;
+        process.note_inode(pidfd_inode);
         process.clock_skew_ns = skew;
         if let Some(command) = command {
             process.command = command;

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::kernel::{KernelExit, SilentExec, TICK_NS};
 use super::usage_math::{minus, plus};
+use crate::pidfd;
+use crate::proc_fs::Stat;
 use crate::report::model::Exit;
 
 /// A process of this run. Never used twice, unlike a pid.
@@ -247,6 +249,25 @@ impl Process {
             return self.pidfd_inode == pidfd_inode;
         }
         start_ns <= self.start_ns.saturating_add(TICK_NS)
+    }
+
+    /// A record told the inode of a pidfd of it, or not (0).
+    pub(super) fn note_inode(&mut self, pidfd_inode: u64) {
+        if pidfd_inode != 0 {
+            self.pidfd_inode = pidfd_inode;
+        }
+    }
+
+    /// Whether it can be what /proc shows under its pid now, which may be another's by now. `tick_us` are the microseconds
+    /// of a clock tick.
+    #[must_use]
+    pub fn is_shown(&self, stat: &Stat, tick_us: u64) -> bool {
+        let pidfd_inode = match (self.pidfd_inode, self.host_pid) {
+            (1.., Some(pid)) => pidfd::inode(pid).unwrap_or(0),
+            _ => 0,
+        };
+        // The start in another time namespace is known only roughly.
+        self.can_be(pidfd_inode, stat.start_ns(tick_us)) || (pidfd_inode == 0 && self.clock_skew_ns != 0)
     }
 
     /// When it was there for certain, CLOCK_MONOTONIC nanoseconds.
