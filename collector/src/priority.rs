@@ -41,10 +41,15 @@ pub fn prefer_short_slices() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary) };
 }
 
-/// For this thread, which must do very little at a time: before all ordinary processes, where root lets us. A plain
-/// system call.
+/// For this thread, which must do very little at a time: before all ordinary processes where root lets us, else early.
+/// Plain system calls.
 pub fn prefer_at_once() {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter is ours; where it is refused nothing has changed.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const lowest) };
+    let result = unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const lowest)
+    };
+    if result != 0 {
+        prefer_short_slices();
+    }
 }
