@@ -13,6 +13,7 @@ mod cpu;
 mod entry_points;
 mod exit_status;
 mod gpu;
+mod gpu_drivers;
 mod input;
 mod languages;
 mod limits;

@@ -106,12 +106,20 @@ impl GpuRoom {
         account.roster.update(tree);
         let known = std::mem::take(&mut self.waiting);
         self.take_in(account, &known);
+        self.note_silent(account, now_ns);
         let pids = account.roster.pids();
         self.waiting = self.workers.iter().flat_map(|worker| worker.exchange(&pids)).collect();
         for person in account.roster.forget(now_ns) {
             account.usage.ended(&person);
         }
         account.usage.forget_times(account.roster.oldest_ns().unwrap_or(now_ns));
+    }
+
+    fn note_silent(&self, account: &mut GpuAccount, now_ns: u64) {
+        let silent = self.workers.iter().filter_map(|worker| {
+            worker.silent_since_ns(now_ns).map(|since_ns| (worker.name.to_owned(), since_ns))
+        });
+        account.usage.silent = silent.collect();
     }
 
     fn take_in(&self, account: &mut GpuAccount, batches: &[Batch]) {
@@ -144,6 +152,7 @@ impl GpuRoom {
         let phases: Vec<Phase> = self.workers.iter().map(Worker::phase).collect();
         batches.extend(self.workers.iter().flat_map(|worker| worker.exchange(&[])));
         self.take_in(account, &batches);
+        self.note_silent(account, clock::monotonic_ns());
         account.finish(tree);
         for (worker, phase) in self.workers.iter().zip(phases) {
             match phase {

@@ -15,6 +15,10 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 const REST: u32 = 10;
 /// Devices are looked for again this often: they can come and go.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Looking for devices takes at most one part in this many of the time: a handle can cost milliseconds.
+const LOOK_REST: u32 = 100;
+/// A driver that has not answered for so long is said to be silent, nanoseconds.
+const SILENT_NS: u64 = 1_000_000_000;
 /// Samples that nobody has taken yet; the oldest go first.
 const MOST_WAITING: usize = 1024;
 
@@ -52,7 +56,8 @@ pub enum Phase {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    is_resting: bool,
+    /// Since when the thread has been in the driver, CLOCK_MONOTONIC nanoseconds; `None`: it rests.
+    in_driver_since_ns: Option<u64>,
     is_last: bool,
     pids: Vec<u32>,
     batches: VecDeque<Batch>,
@@ -86,7 +91,7 @@ impl Worker {
     pub fn start(name: &'static str, config: &GpuConfig, start: Start) -> Self {
         let state = State {
             phase: Phase::Starting,
-            is_resting: false,
+            in_driver_since_ns: Some(clock::monotonic_ns()),
             is_last: false,
             pids: Vec::new(),
             batches: VecDeque::new(),
@@ -128,7 +133,16 @@ impl Worker {
         let mut state = self.shared.lock();
         state.is_last = true;
         self.shared.changed.notify_all();
-        state.phase == Phase::Ready && state.is_resting
+        state.phase == Phase::Ready && state.in_driver_since_ns.is_none()
+    }
+
+    /// Since when the driver, which had answered before, has not come back from a call; CLOCK_MONOTONIC nanoseconds.
+    /// `None`: it answers.
+    #[must_use]
+    pub fn silent_since_ns(&self, now_ns: u64) -> Option<u64> {
+        let state = self.shared.lock();
+        let since_ns = state.in_driver_since_ns.filter(|_| state.phase == Phase::Ready)?;
+        (now_ns.saturating_sub(since_ns) >= SILENT_NS).then_some(since_ns)
     }
 
     /// Wait until the last sample is there, or the deadline.
@@ -170,13 +184,13 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         }
         state.phase = Phase::Reading;
     }
-    let mut rounds = Rounds { config, all: Vec::new(), wanted: Vec::new(), looked: None };
+    let mut rounds = Rounds { config, all: Vec::new(), wanted: Vec::new(), look_at: Instant::now() };
     let interval = Duration::from_nanos(config.interval_ns).max(SHORTEST_INTERVAL);
     loop {
         let began = Instant::now();
         let (is_last, pids) = {
             let mut state = shared.lock();
-            state.is_resting = false;
+            state.in_driver_since_ns = Some(clock::monotonic_ns());
             (state.is_last, state.pids.clone())
         };
         let batch = rounds.round(backend.as_mut(), &pids);
@@ -191,7 +205,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
             state.batches.pop_front();
         }
         state.batches.push_back(batch);
-        state.is_resting = true;
+        state.in_driver_since_ns = None;
         shared.changed.notify_all();
         if is_last {
             return;
@@ -212,15 +226,16 @@ struct Rounds<'a> {
     config: &'a GpuConfig,
     all: Vec<Device>,
     wanted: Vec<String>,
-    looked: Option<Instant>,
+    look_at: Instant,
 }
 
 impl Rounds<'_> {
     fn round(&mut self, backend: &mut dyn Backend, pids: &[u32]) -> Batch {
         let mut batch = Batch { at_ns: clock::monotonic_ns(), ..Batch::default() };
-        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
-            self.looked = Some(Instant::now());
+        let began = Instant::now();
+        if began >= self.look_at {
             let all = backend.devices();
+            self.look_at = began + LOOK_AGAIN.max(began.elapsed() * LOOK_REST);
             if all != self.all || self.wanted.is_empty() {
                 let wanted: Vec<Device> = select::wanted(self.config, &all).into_iter().cloned().collect();
                 // One that is no longer there is still asked for, so that its loss is told.
@@ -268,6 +283,45 @@ mod tests {
         let last = worker.exchange(&[]);
         assert_eq!(last.len(), 1);
         assert_eq!(last[0].samples[0].device, "GPU-1");
+    }
+
+    /// Answers once, and then stays in the call until it is let go.
+    struct Stuck(mpsc::Receiver<()>, u32);
+
+    impl Backend for Stuck {
+        fn devices(&mut self) -> Vec<Device> {
+            Plain.devices()
+        }
+
+        fn sample(&mut self, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
+            self.1 += 1;
+            if self.1 > 1 {
+                let _ = self.0.recv();
+            }
+            Plain.sample(wanted, pids)
+        }
+    }
+
+    #[test]
+    fn a_driver_that_does_not_come_back_is_silent_since_it_was_called() {
+        let (release, stuck) = mpsc::channel::<()>();
+        let before_ns = clock::monotonic_ns();
+        let worker =
+            Worker::start("stuck", &GpuConfig::default(), Box::new(|| Ok(Box::new(Stuck(stuck, 0)))));
+        let in_driver = |state: &State| state.phase == Phase::Ready && state.in_driver_since_ns.is_some();
+        let deadline = soon();
+        while !in_driver(&worker.shared.lock()) {
+            assert!(Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        let now_ns = clock::monotonic_ns();
+        assert!(!worker.ask_for_last());
+        let since_ns = worker.silent_since_ns(now_ns + SILENT_NS).unwrap();
+        assert!((before_ns..=now_ns).contains(&since_ns));
+        assert_eq!(worker.silent_since_ns(since_ns), None);
+        drop(release);
+        worker.wait_done(soon());
+        assert_eq!(worker.silent_since_ns(u64::MAX), None);
     }
 
     #[test]

@@ -209,12 +209,19 @@ pub fn warnings(usage: &GpuUsage, start_ns: u64) -> Vec<String> {
         .iter()
         .map(|(name, missing)| format!("{name} GPUs: {missing}; whether there are any is not known."))
         .collect();
+    for (name, since_ns) in &usage.silent {
+        let since_s = since_ns.saturating_sub(start_ns) as f64 / 1e9;
+        warnings.push(format!(
+            "{name} GPUs: the driver has not answered since {since_s:.1} s; their figures end there."
+        ));
+    }
     warnings.extend(usage.notes.iter().cloned());
     for of in &usage.devices {
         let id = &of.device.id;
         if let Some(at) = of.lost_at_ns {
             let at_s = at.saturating_sub(start_ns) as f64 / 1e9;
-            warnings.push(format!("GPU lost at {at_s:.1} s: {id}; its figures end there."));
+            let then = if of.is_back { "it came back later" } else { "its figures end there" };
+            warnings.push(format!("GPU lost at {at_s:.1} s: {id}; {then}."));
         }
         if of.counters.get(&Figure::Energy).is_some_and(|counter| counter.restarts > 0) {
             warnings.push(format!(

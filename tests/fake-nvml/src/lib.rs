@@ -74,24 +74,42 @@ pub unsafe extern "C" fn nvmlSystemGetDriverVersion(place: *mut c_char, room: c_
     unsafe { put_text(place, room, global("driver").ok_or(NOT_SUPPORTED)) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(place: *mut c_int) -> Return {
-    let version = global("cuda").and_then(|version| version.parse().ok());
-    // SAFETY: nvml.h's contract, passed on.
-    unsafe { put(place, version.ok_or(NOT_SUPPORTED)) }
+macro_rules! cuda_version {
+    ($function:ident) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $function(place: *mut c_int) -> Return {
+            let version = global("cuda").and_then(|version| version.parse().ok());
+            // SAFETY: nvml.h's contract, passed on.
+            unsafe { put(place, version.ok_or(NOT_SUPPORTED)) }
+        }
+    };
 }
+
+#[cfg(feature = "old")]
+cuda_version!(nvmlSystemGetCudaDriverVersion);
+#[cfg(not(feature = "old"))]
+cuda_version!(nvmlSystemGetCudaDriverVersion_v2);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCount_v2(place: *mut c_uint) -> Return {
-    let count = global("count").and_then(|count| count.parse().ok());
+    let count = global("count").unwrap_or_default();
+    let count = match count.strip_prefix('!') {
+        Some(code) => Err(code.parse().unwrap_or(999)),
+        None => Ok(count.parse().unwrap_or(0)),
+    };
     // SAFETY: nvml.h's contract, passed on.
-    unsafe { put(place, Ok(count.unwrap_or(0))) }
+    unsafe { put(place, count) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, place: *mut Device) -> Return {
     let count: c_uint = global("count").and_then(|count| count.parse().ok()).unwrap_or(0);
-    let handle = if index < count { Ok((index as usize + 1) as Device) } else { Err(INVALID_ARGUMENT) };
+    let asked = text(&index.to_string(), "handle");
+    let handle = match asked {
+        Err(code) if code != NOT_SUPPORTED => Err(code),
+        _ if index >= count => Err(INVALID_ARGUMENT),
+        _ => Ok((index as usize + 1) as Device),
+    };
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, handle) }
 }
@@ -108,6 +126,7 @@ pub unsafe extern "C" fn nvmlDeviceGetName(device: Device, place: *mut c_char, r
     unsafe { put_text(place, room, text(&name(device), "name")) }
 }
 
+#[cfg(not(feature = "old"))]
 #[repr(C)]
 pub struct PciInfo {
     bus_id_legacy: [c_char; 16],
@@ -119,6 +138,36 @@ pub struct PciInfo {
     bus_id: [c_char; 32],
 }
 
+/// The struct of the second form, which is shorter.
+#[cfg(feature = "old")]
+#[repr(C)]
+pub struct PciInfo2 {
+    bus_id: [c_char; 16],
+    domain: c_uint,
+    bus: c_uint,
+    device: c_uint,
+    pci_device_id: c_uint,
+    pci_subsystem_id: c_uint,
+    reserved: [c_uint; 4],
+}
+
+#[cfg(feature = "old")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v2(device: Device, place: *mut PciInfo2) -> Return {
+    let info = |bus| PciInfo2 {
+        bus_id: [0; 16],
+        domain: 0,
+        bus,
+        device: 0,
+        pci_device_id: 0,
+        pci_subsystem_id: 0,
+        reserved: [0; 4],
+    };
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, unsigned(device, "bus").map(info)) }
+}
+
+#[cfg(not(feature = "old"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, place: *mut PciInfo) -> Return {
     let info = |bus| PciInfo {
@@ -216,6 +265,7 @@ numbers! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, place: *mut c_uint) -> Return {
     script::sampled();
+    script::leak();
     script::stall("power");
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, unsigned(device, "power")) }
@@ -366,6 +416,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
     unsafe { put(place, if is_there { Ok(handle) } else { Err(NOT_FOUND) }) }
 }
 
+#[cfg(not(feature = "old"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlEventSetCreate(place: *mut *mut c_void) -> Return {
     // SAFETY: nvml.h's contract, passed on.

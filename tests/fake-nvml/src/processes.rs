@@ -3,7 +3,7 @@
 use std::ffi::{c_uint, c_ulonglong, c_void};
 
 use super::{Device, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, name, put};
-use crate::script::{self, NOT_SUPPORTED, START_US, global, number, of_processes, path, text};
+use crate::script::{self, NOT_SUPPORTED, START_US, global, now_us, number, of_processes, path, text};
 
 /// Foreign processes have these pids, which no kernel gives out.
 const FOREIGN: u32 = 5_000_000;
@@ -75,12 +75,16 @@ unsafe fn put_processes(
         let room = count.read() as usize;
         count.write(c_uint::try_from(processes.len()).unwrap_or(c_uint::MAX));
         if processes.len() > room {
-            return INSUFFICIENT_SIZE;
+            match global("cut").as_deref() {
+                None => return INSUFFICIENT_SIZE,
+                Some("counts_written") => count.write(c_uint::try_from(room).unwrap_or(c_uint::MAX)),
+                Some(_) => {}
+            }
         }
         if global("clears_buffer").is_some() {
             std::ptr::write_bytes(place.cast::<u8>(), 0, room * stride);
         }
-        for (index, (pid, bytes)) in processes.iter().enumerate() {
+        for (index, (pid, bytes)) in processes.iter().take(room).enumerate() {
             let entry = place.cast::<u8>().add(index * stride);
             entry.cast::<u32>().write_unaligned(*pid);
             entry.add(4).cast::<u32>().write_unaligned(0);
@@ -169,6 +173,18 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     }
     if samples.is_empty() {
         return NOT_FOUND;
+    }
+    // More entries are counted than filled in: what lay in the driver's memory.
+    if let Ok(noise) = number(&device, "noise") {
+        let first = samples.first().map_or(0, |sample| sample.pid);
+        samples.extend((0..noise).map(|n| ProcessUtilization {
+            pid: first,
+            time_us: if n % 2 == 0 { c_ulonglong::MAX - n } else { now_us() },
+            sm: if n % 2 == 0 { 0 } else { c_uint::MAX },
+            memory: 0,
+            encoder: 0,
+            decoder: 0,
+        }));
     }
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put_list(count, place, &samples) }

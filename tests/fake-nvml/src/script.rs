@@ -7,6 +7,11 @@
 //!   `m`), and how much it computes.
 //! - `account/PID.DEVICE`: `PEAK UTILISATION START_US`: an account of accounting mode.
 //! - `accounting.DEVICE`: the mode, once it was set.
+//!
+//! Keys of the whole driver: `init` (its return value), `count`, `stride`, `clears_buffer`, `null_probe`, `cut` (a list
+//! that is longer than its buffer is cut, with SUCCESS: `counts_written` or `counts_all`), `leak` (bytes a sample), and
+//! `init.stall`, `power.stall`.
+//!
 //! - `samples`: a byte is appended at every reading of a device's power, which is once a sample.
 
 use std::collections::HashMap;
@@ -83,6 +88,12 @@ pub fn stall(key: &str) {
         },
         Some(ms) => std::thread::sleep(std::time::Duration::from_millis(ms.parse().unwrap_or(0))),
     }
+}
+
+/// Take memory and never give it back, if the script says so (`leak`: bytes), as some libraries do at every call.
+pub fn leak() {
+    let bytes = global("leak").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+    std::mem::forget(vec![1u8; bytes]);
 }
 
 /// Tell that a sample was taken.

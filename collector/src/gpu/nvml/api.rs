@@ -9,6 +9,7 @@ use crate::gpu::{Missing, Reading};
 /// NVML's return values that we tell apart (nvml.h, `nvmlReturn_t`).
 pub mod code {
     pub const SUCCESS: u32 = 0;
+    pub const INVALID_ARGUMENT: u32 = 2;
     pub const NOT_SUPPORTED: u32 = 3;
     pub const NO_PERMISSION: u32 = 4;
     pub const NOT_FOUND: u32 = 6;
@@ -66,6 +67,7 @@ fn name(code: nvmlReturn_t) -> &'static str {
         21 => "no data",
         23 => "insufficient resources",
         25 => "argument version mismatch",
+        26 => "deprecated",
         27 => "not ready",
         29 => "invalid state",
         999 => "unknown error",
@@ -171,8 +173,45 @@ impl Api {
     /// The CUDA version that the driver supports, such as "12.4".
     pub fn cuda_version(&self) -> Option<String> {
         let mut version: c_int = 0;
-        call!(self, nvmlSystemGetCudaDriverVersion_v2(&mut version)).ok()?;
+        type Version = unsafe extern "C" fn(*mut c_int) -> nvmlReturn_t;
+        match call!(self, nvmlSystemGetCudaDriverVersion_v2(&mut version)) {
+            Err(Failure { code: None }) => {
+                let function = self.old::<Version>(b"nvmlSystemGetCudaDriverVersion\0").ok()?;
+                // SAFETY: one live number.
+                check(unsafe { function(&mut version) }).ok()?;
+            }
+            result => result.ok()?,
+        }
         (version > 0).then(|| format!("{}.{}", version / 1000, version % 1000 / 10))
+    }
+}
+
+/// More entries than this no driver's list has.
+const MOST_ROOM: usize = 1 << 16;
+
+/// Read a list into more and more room until all of it is there: `ask` is given the room, and gives what the call said
+/// and the number of entries that it counted. The list can grow between two calls.
+///
+/// A list that fills its room may have been cut: some libraries write as many entries as there is room for, and say
+/// SUCCESS.
+///
+/// # Errors
+/// What the call says, but for INSUFFICIENT_SIZE.
+pub fn grow<T>(
+    first_room: usize,
+    mut ask: impl FnMut(usize) -> (Result<T, Failure>, usize),
+) -> Result<(usize, T), Failure> {
+    let mut room = first_room;
+    loop {
+        let (given, count) = ask(room);
+        let may_be_cut = match &given {
+            Ok(_) => count >= room,
+            Err(failure) => failure.code == Some(code::INSUFFICIENT_SIZE),
+        };
+        if !may_be_cut || room >= MOST_ROOM {
+            return given.map(|given| (room, given));
+        }
+        room = (room * 2).max(count.saturating_add(8)).min(MOST_ROOM);
     }
 }
 
@@ -190,6 +229,40 @@ pub fn number(kind: u32, value: nvmlValue_t) -> Option<f64> {
             5 => Some(f64::from(value.siVal)),
             6 => Some(f64::from(value.usVal)),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn too_small<T>(needed: usize) -> (Result<T, Failure>, usize) {
+        (Err(Failure { code: Some(code::INSUFFICIENT_SIZE) }), needed)
+    }
+
+    #[test]
+    fn room_grows_until_it_is_enough_or_absurd() {
+        let mut asked = Vec::new();
+        let enough = grow(64, |room| {
+            asked.push(room);
+            if room < 300 { too_small(room + 100) } else { (Ok(()), 200) }
+        });
+        assert_eq!(enough, Ok((344, ())));
+        assert_eq!(asked, [64, 172, 344]);
+        let never = grow::<()>(64, |_| too_small(0));
+        assert_eq!(never, Err(Failure { code: Some(code::INSUFFICIENT_SIZE) }));
+    }
+
+    #[test]
+    fn a_list_that_fills_its_room_is_asked_for_again() {
+        // 200 entries; the library says SUCCESS, and counts what it wrote, or all that there are.
+        for counts_all in [false, true] {
+            let given = grow(64, |room| {
+                let written = room.min(200);
+                (Ok(written), if counts_all { 200 } else { written })
+            });
+            assert_eq!(given.map(|(_, written)| written), Ok(200));
         }
     }
 }

@@ -8,7 +8,7 @@ use nvml_wrapper_sys::bindings::{
 };
 
 use super::Handle;
-use super::api::{Api, Failure, call, check, code, number};
+use super::api::{Api, Failure, call, check, code, grow, number};
 use super::processes::{self, Lists};
 use crate::gpu::{Busy, DeviceSample, Figure, Missing, ProcessBusy, Reading};
 
@@ -176,7 +176,11 @@ fn pcie(api: &Api, device: nvmlDevice_t) -> [(Figure, Reading<f64>); 2] {
     let asked = call!(api, nvmlDeviceGetFieldValues(device, 2, fields.as_mut_ptr())).map_err(Missing::from);
     let [tx, rx] = fields.map(|field| {
         asked.clone()?;
-        check(field.nvmlReturn)?;
+        match check(field.nvmlReturn) {
+            // A driver that is older than the field.
+            Err(Failure { code: Some(code::INVALID_ARGUMENT) }) => return Err(Missing::NoCall),
+            result => result?,
+        }
         number(field.valueType, field.value).ok_or(Missing::NotTold)
     });
     [(Figure::PcieTx, tx), (Figure::PcieRx, rx)]
@@ -212,29 +216,23 @@ fn busy(
 
 fn own_samples(api: &Api, device: nvmlDevice_t, since_us: u64) -> Result<Vec<(u64, f64)>, Failure> {
     let empty = nvmlSample_t { timeStamp: 0, sampleValue: nvmlValue_t { ullVal: 0 } };
-    let mut room = SAMPLES_ROOM;
-    loop {
+    let (_, (samples, kind)) = grow(SAMPLES_ROOM, |room| {
         let mut samples = vec![empty; room];
-        let mut count = room as c_uint;
-        let mut kind = 0;
+        let (mut count, mut kind) = (c_uint::try_from(room).unwrap_or(c_uint::MAX), 0);
         let buffer = samples.as_mut_ptr();
-        match call!(
+        let result = call!(
             api,
             nvmlDeviceGetSamples(device, GPU_UTILIZATION_SAMPLES, since_us, &mut kind, &mut count, buffer)
-        ) {
-            Err(Failure { code: Some(code::INSUFFICIENT_SIZE) }) if room < 1 << 16 => room *= 2,
-            Err(failure) => return Err(failure),
-            Ok(()) => {
-                samples.truncate(count as usize);
-                let mut read: Vec<(u64, f64)> = samples
-                    .into_iter()
-                    .filter_map(|sample| Some((sample.timeStamp, number(kind, sample.sampleValue)?)))
-                    .collect();
-                read.sort_by_key(|(at_us, _)| *at_us);
-                return Ok(read);
-            }
-        }
-    }
+        );
+        samples.truncate(count as usize);
+        (result.map(|()| (samples, kind)), count as usize)
+    })?;
+    let mut read: Vec<(u64, f64)> = samples
+        .into_iter()
+        .filter_map(|sample| Some((sample.timeStamp, number(kind, sample.sampleValue)?)))
+        .collect();
+    read.sort_by_key(|(at_us, _)| *at_us);
+    Ok(read)
 }
 
 fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> Reading<Vec<ProcessBusy>> {
@@ -243,7 +241,7 @@ fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> Rea
     progress.processes_us = samples.iter().map(|(_, at_us, _)| *at_us).max().unwrap_or(since_us);
     let busy = |(pid, at_us, percent): (u32, u64, u32)| ProcessBusy {
         pid,
-        busy: Busy { us: at_us - since_us, percent: f64::from(percent) },
+        busy: Busy { us: (at_us - since_us).min(LONGEST_STRETCH_US), percent: f64::from(percent) },
     };
     Ok(samples.into_iter().map(busy).collect())
 }

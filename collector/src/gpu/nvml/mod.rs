@@ -10,10 +10,10 @@ mod processes;
 
 use std::ffi::{OsString, c_uint};
 
-use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventSet_t, nvmlPciInfo_t};
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventSet_t, nvmlPciInfo_t, nvmlReturn_t};
 
 use accounting::Accounting;
-use api::{Api, Failure, call, code};
+use api::{Api, Failure, call, check, code};
 use processes::Lists;
 
 use super::{Backend, Device, DeviceSample, GpuConfig, Missing, Reading, Vendor};
@@ -34,7 +34,7 @@ pub struct Nvml {
     driver_version: Option<String>,
     runtime_version: Option<String>,
     devices: Vec<Handle>,
-    events: Option<Events>,
+    events: Reading<Events>,
     wants_accounting: bool,
     memory: Memory,
     warnings: Vec<String>,
@@ -71,7 +71,7 @@ impl Nvml {
         let library = config.nvml_lib.clone().map_or_else(|| OsString::from(LIBRARY), Into::into);
         let api = Api::load(&library)?;
         let mut set = std::ptr::null_mut();
-        let events = call!(api, nvmlEventSetCreate(&mut set)).ok().map(|()| Events(set));
+        let events = call!(api, nvmlEventSetCreate(&mut set)).map(|()| Events(set)).map_err(Missing::from);
         Ok(Self {
             lists: Lists::new(&api),
             driver_version: Api::text(|text, length| call!(api, nvmlSystemGetDriverVersion(text, length))),
@@ -112,11 +112,10 @@ impl Nvml {
             self.warnings.push(format!("--gpu-accounting: {}: {warning}.", device.id));
         }
         let events = match &self.events {
-            Some(Events(set)) if parent.is_none() => {
-                call!(self.api, nvmlDeviceRegisterEvents(raw, figures::XID_EVENT, *set))
-                    .map_err(Missing::from)
-            }
-            _ => Err(Missing::NotSupported),
+            _ if parent.is_some() => Err(Missing::NotSupported),
+            Ok(Events(set)) => call!(self.api, nvmlDeviceRegisterEvents(raw, figures::XID_EVENT, *set))
+                .map_err(Missing::from),
+            Err(missing) => Err(missing.clone()),
         };
         self.devices.push(Handle {
             raw,
@@ -150,6 +149,31 @@ impl Nvml {
         }
     }
 
+    /// Look for devices, of which the driver says that there are so many.
+    fn look(&mut self, count: u32) {
+        for handle in &mut self.devices {
+            (handle.is_there, handle.is_lost) = (false, false);
+        }
+        for index in 0..count {
+            match self.api.device(index) {
+                Ok(raw) => {
+                    self.meet(raw, Some(index), None);
+                    let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
+                    if let Some(id) = id {
+                        self.meet_parts(raw, &id);
+                    }
+                }
+                // The number says which one it was. Unless it is lost, its figures may still be had.
+                Err(failure) => {
+                    let is_lost = failure.code == Some(code::GPU_IS_LOST);
+                    for known in self.devices.iter_mut().filter(|handle| handle.device.index == Some(index)) {
+                        (known.is_there, known.is_lost) = (true, is_lost);
+                    }
+                }
+            }
+        }
+    }
+
     fn pci_address(&self, raw: nvmlDevice_t) -> Option<String> {
         let mut pci = nvmlPciInfo_t {
             busIdLegacy: [0; 16],
@@ -160,14 +184,22 @@ impl Nvml {
             pciSubSystemId: 0,
             busId: [0; 32],
         };
-        call!(self.api, nvmlDeviceGetPciInfo_v3(raw, &mut pci)).ok()?;
+        type Info = unsafe extern "C" fn(nvmlDevice_t, *mut nvmlPciInfo_t) -> nvmlReturn_t;
+        match call!(self.api, nvmlDeviceGetPciInfo_v3(raw, &mut pci)) {
+            Err(Failure { code: None }) => {
+                let function = self.api.old::<Info>(b"nvmlDeviceGetPciInfo_v2\0").ok()?;
+                // SAFETY: the older struct is the shorter one, and the same up to the number of the device.
+                check(unsafe { function(raw, &mut pci) }).ok()?;
+            }
+            result => result.ok()?,
+        }
         // As the kernel writes it; the driver's own text has a domain of eight digits.
         Some(format!("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device))
     }
 
     /// Critical errors since we last asked: which device, and the error's number.
     fn take_events(&self) -> Vec<(nvmlDevice_t, u64)> {
-        let Some(Events(set)) = self.events else { return Vec::new() };
+        let Ok(Events(set)) = self.events else { return Vec::new() };
         let mut taken = Vec::new();
         // A device that fails again and again must not hold us.
         while taken.len() < 256
@@ -181,26 +213,9 @@ impl Nvml {
 
 impl Backend for Nvml {
     fn devices(&mut self) -> Vec<Device> {
-        for handle in &mut self.devices {
-            (handle.is_there, handle.is_lost) = (false, false);
-        }
-        for index in 0..self.api.device_count().unwrap_or(0) {
-            match self.api.device(index) {
-                Ok(raw) => {
-                    self.meet(raw, Some(index), None);
-                    let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
-                    if let Some(id) = id {
-                        self.meet_parts(raw, &id);
-                    }
-                }
-                Err(Failure { code: Some(code::GPU_IS_LOST) }) => {
-                    // The number says which one it was.
-                    for lost in self.devices.iter_mut().filter(|handle| handle.device.index == Some(index)) {
-                        (lost.is_there, lost.is_lost) = (true, true);
-                    }
-                }
-                Err(_) => {}
-            }
+        // One call that fails says nothing of the devices that are known.
+        if let Ok(count) = self.api.device_count() {
+            self.look(count);
         }
         self.devices.iter().filter(|handle| handle.is_there).map(|handle| handle.device.clone()).collect()
     }

@@ -11,13 +11,11 @@ use std::ffi::c_uint;
 
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlProcessUtilizationSample_t};
 
-use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code};
+use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow};
 use crate::gpu::{Missing, ProcessMemory, Reading};
 
 /// Entries that are given room at first.
 const FIRST_ROOM: usize = 64;
-/// More than this no driver has.
-const MOST_ROOM: usize = 1 << 16;
 /// Sizes of a process, by layout: v1; v2 and the final v3; the v3 of 535.43 to 535.86.
 const STRIDES: [usize; 3] = [16, 24, 32];
 /// What no driver writes.
@@ -99,33 +97,19 @@ impl Lists {
 impl List {
     fn read(&self, device: nvmlDevice_t) -> Result<Vec<(u32, u64)>, Failure> {
         let widest = STRIDES[STRIDES.len() - 1];
-        grow(|room| {
+        grow(FIRST_ROOM, |room| {
             let mut buffer = vec![u64::from_ne_bytes([PATTERN; 8]); room * widest / 8];
             let mut count = c_uint::try_from(room).unwrap_or(c_uint::MAX);
             // SAFETY: the buffer has room for `count` entries of the widest layout, aligned for its 64-bit fields.
             let result = check(unsafe { (self.function)(device, &mut count, buffer.as_mut_ptr().cast()) });
             let count = count as usize;
-            result.map(|()| (buffer, count)).map_err(|failure| (failure, count))
+            (result.map(|()| (buffer, count)), count)
         })
         .map(|(room, (buffer, count))| {
             let bytes: Vec<u8> = buffer.into_iter().flat_map(u64::to_ne_bytes).collect();
             let count = count.min(room);
             entries(&bytes, count, stride(&bytes, count, room, self.stride))
         })
-    }
-}
-
-/// Call with more and more room until it is enough. The list can grow between two calls.
-fn grow<T>(mut ask: impl FnMut(usize) -> Result<T, (Failure, usize)>) -> Result<(usize, T), Failure> {
-    let mut room = FIRST_ROOM;
-    loop {
-        match ask(room) {
-            Ok(given) => return Ok((room, given)),
-            Err((Failure { code: Some(code::INSUFFICIENT_SIZE) }, needed)) if room < MOST_ROOM => {
-                room = (room * 2).max(needed.saturating_add(8)).min(MOST_ROOM);
-            }
-            Err((failure, _)) => return Err(failure),
-        }
     }
 }
 
@@ -157,8 +141,16 @@ fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
     bytes.chunks_exact(stride).take(count).filter_map(entry).collect()
 }
 
+/// More than 100 percent is rounding up to here; beyond, it is what lay in the driver's memory.
+const ABSURD_PERCENT: c_uint = 1000;
+/// The driver's clock is the machine's; a time stamp that is further in the future is none, microseconds.
+const CLOCKS_DIFFER_US: u64 = 10_000_000;
+
 /// Who ran on the device since `since_us` (microseconds since the epoch): pid, time stamp, percent. Nothing new is an
 /// empty list.
+///
+/// Some drivers count more entries than they fill in, and the rest is noise (Syllo/nvtop issue 110): an entry counts
+/// only if its time and its percentage can be true.
 ///
 /// # Errors
 /// What NVML says.
@@ -171,18 +163,21 @@ pub fn utilization(api: &Api, device: nvmlDevice_t, since_us: u64) -> Reading<Ve
         encUtil: 0,
         decUtil: 0,
     };
-    let given = grow(|room| {
+    let given = grow(FIRST_ROOM, |room| {
         let mut samples = vec![zero; room];
         let mut count = c_uint::try_from(room).unwrap_or(c_uint::MAX);
         let result =
             call!(api, nvmlDeviceGetProcessUtilization(device, samples.as_mut_ptr(), &mut count, since_us));
         samples.truncate(count as usize);
-        result.map(|()| samples).map_err(|failure| (failure, count as usize))
+        (result.map(|()| samples), count as usize)
     });
     match given {
         Ok((_, samples)) => {
+            let latest_us = crate::clock::realtime_ns() / 1000 + CLOCKS_DIFFER_US;
             // A slot that was not written has no time; one that is not newer was told before.
-            let is_new = |s: &&nvmlProcessUtilizationSample_t| s.pid != 0 && s.timeStamp > since_us;
+            let is_new = |s: &&nvmlProcessUtilizationSample_t| {
+                s.pid != 0 && (since_us + 1..=latest_us).contains(&s.timeStamp) && s.smUtil <= ABSURD_PERCENT
+            };
             Ok(samples.iter().filter(is_new).map(|s| (s.pid, s.timeStamp, s.smUtil)).collect())
         }
         Err(Failure { code: Some(code::NOT_FOUND) }) => Ok(Vec::new()),
@@ -195,12 +190,12 @@ pub fn utilization(api: &Api, device: nvmlDevice_t, since_us: u64) -> Reading<Ve
 /// # Errors
 /// What NVML says.
 pub fn accounted_pids(api: &Api, device: nvmlDevice_t) -> Reading<Vec<u32>> {
-    let (_, pids) = grow(|room| {
+    let (_, pids) = grow(FIRST_ROOM, |room| {
         let mut pids = vec![0; room];
         let mut count = c_uint::try_from(room).unwrap_or(c_uint::MAX);
         let result = call!(api, nvmlDeviceGetAccountingPids(device, &mut count, pids.as_mut_ptr()));
         pids.truncate(count as usize);
-        result.map(|()| pids).map_err(|failure| (failure, count as usize))
+        (result.map(|()| pids), count as usize)
     })?;
     Ok(pids.into_iter().filter(|pid| *pid != 0).collect())
 }
@@ -247,19 +242,5 @@ mod tests {
         assert_eq!(entries(&bytes, 3, 24), [(100, 1000), (101, 2000), (102, 3000)]);
         bytes[24..28].fill(0);
         assert_eq!(entries(&bytes, 3, 24), [(100, 1000), (102, 3000)]);
-    }
-
-    #[test]
-    fn room_grows_until_it_is_enough_or_absurd() {
-        let too_small = |needed| Err((Failure { code: Some(code::INSUFFICIENT_SIZE) }, needed));
-        let mut asked = Vec::new();
-        let enough = grow(|room| {
-            asked.push(room);
-            if room < 300 { too_small(room + 100) } else { Ok(()) }
-        });
-        assert_eq!(enough, Ok((344, ())));
-        assert_eq!(asked, [64, 172, 344]);
-        let never = grow::<()>(|_| too_small(0));
-        assert_eq!(never, Err(Failure { code: Some(code::INSUFFICIENT_SIZE) }));
     }
 }

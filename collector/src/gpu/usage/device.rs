@@ -31,8 +31,10 @@ pub struct DeviceUsage {
     pub missing: BTreeMap<Figure, Missing>,
     /// What was known at any time.
     pub known: Vec<Figure>,
-    /// When it was lost, CLOCK_MONOTONIC nanoseconds.
+    /// When it was lost first, CLOCK_MONOTONIC nanoseconds.
     pub lost_at_ns: Option<u64>,
+    /// It was lost, and answered again later.
+    pub is_back: bool,
     /// Largest memory of our processes on it.
     pub max: Held,
     /// Whether any of our processes was ever seen on it.
@@ -68,9 +70,11 @@ impl DeviceUsage {
     pub fn add(&mut self, at_ns: u64, sample: &DeviceSample) {
         if sample.is_lost {
             self.lost_at_ns.get_or_insert(at_ns);
+            self.is_back = false;
             (self.held_now, self.used_now, self.busy_now) = (None, None, 0.0);
             return;
         }
+        self.is_back = self.lost_at_ns.is_some();
         self.used_now = None;
         for (figure, reading) in &sample.values {
             let Some(value) = self.note(*figure, reading).copied() else { continue };

@@ -102,6 +102,8 @@ pub struct GpuUsage {
     pub failed: Vec<(String, Missing)>,
     /// What backends had to say.
     pub notes: Vec<String>,
+    /// Backends that do not come back from the driver, and since when, CLOCK_MONOTONIC nanoseconds.
+    pub silent: Vec<(String, u64)>,
     /// Largest memory in use by anybody on all devices at one time, bytes.
     pub max_used: Option<u64>,
     /// Largest memory of our processes on all devices at one time.

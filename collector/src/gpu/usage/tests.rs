@@ -149,6 +149,19 @@ fn parts_of_a_device_count_their_memory_in_the_whole() {
 }
 
 #[test]
+fn a_lost_device_can_come_back() {
+    let mut bench = Bench::new(&[gpu("A")]);
+    let lost = || DeviceSample { is_lost: true, ..sample("A") };
+    bench.at(2, vec![lost()]);
+    assert!(!bench.usage.devices[0].is_back);
+    bench.at(3, vec![memory("A", vec![listed(10, 100)])]);
+    assert!(bench.usage.devices[0].is_back);
+    assert_eq!(bench.usage.devices[0].lost_at_ns, Some(2 * S));
+    bench.at(4, vec![lost()]);
+    assert!(!bench.usage.devices[0].is_back);
+}
+
+#[test]
 fn a_reason_goes_when_the_value_comes() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![value("a", Figure::Power, Err(Missing::NoPermission))]);

@@ -1,0 +1,137 @@
+//! GPU drivers that misbehave: what the report says all the same, and what it says of them.
+
+use crate::support::gpu::FakeGpus;
+
+const GPU0: &str = "GPU-fake-0";
+const GPU1: &str = "GPU-fake-1";
+
+/// Some libraries write as many entries as there is room for, and say SUCCESS.
+#[test]
+fn gpu_list_that_is_cut_without_a_word_is_read_whole() {
+    for cut in ["cut counts_written", "cut counts_all"] {
+        // Ours come after 200 foreign ones.
+        let gpus = FakeGpus::new(1, &format!("0.crowd 200\n{cut}"));
+        let run = gpus.run(&["hold:0:500,cg", "sampled"]);
+        assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)], "{cut}");
+    }
+}
+
+#[test]
+fn gpu_list_that_fills_its_room_exactly_is_read_whole() {
+    for crowd in [63, 64] {
+        let gpus = FakeGpus::new(1, &format!("0.crowd {crowd}"));
+        let run = gpus.run(&["hold:0:500,c", "sampled"]);
+        assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(500), "{crowd} others");
+    }
+}
+
+/// As in issue 110 of nvtop: 100 entries are counted, and most hold what lay in the driver's memory.
+#[test]
+fn gpu_noise_among_the_samples_of_processes_does_not_count() {
+    let gpus = FakeGpus::new(1, "0.process_times 2000000\n0.noise 99");
+    let later = gpus.script("later", "0.process_times 2000000 2500000\n0.noise 99");
+    let script = format!("script:{later}");
+    let run = gpus.run(&["hold:0:500,c,60", "sampled", "hold:0:500,c,90", &script, "sampled", "sampled"]);
+    let report = run.assert_clean(0);
+    let gpu = report.gpu(GPU0);
+    // A time stamp of noise must not hide the samples after it.
+    assert_eq!(gpu.f64("processes.0.max_sm_percent"), 90.0);
+    // A stretch counts for 1 s at most: 1 s at 60%, 0.5 s at 90%.
+    assert_eq!(gpu.f64("processes.0.mean_sm_percent"), 70.0);
+    assert_eq!(report.f64("processes.max_sm_percent.combined"), 90.0);
+}
+
+#[test]
+fn gpus_are_not_lost_because_a_call_failed() {
+    for failing in ["count !999", "0.handle !999", "0.handle !4"] {
+        let gpus = FakeGpus::new(2, "");
+        let bad = gpus.script("bad", failing);
+        // Devices are looked for every half second, which is within so many samples of two devices.
+        let script = format!("script:{bad}");
+        let run = gpus.run(&["hold:0:700,c", "sampled", &script, "samples:120", "hold:0:900,c", "sampled"]);
+        let report = run.assert_clean(0);
+        assert_eq!(report.gpu_ram(), [Some(900), Some(0), Some(900)], "{failing}");
+        assert!(report.gpu(GPU0).at("lost_at_s").is_null() && report.gpu(GPU1).at("lost_at_s").is_null());
+        assert_eq!(report.warnings(), "", "{failing}");
+    }
+}
+
+#[test]
+fn gpu_that_was_lost_and_came_back_is_read_again() {
+    let gpus = FakeGpus::new(1, "");
+    // A second GPU lets the command wait for samples while the first is lost.
+    let lost = gpus.script("lost", "0.lost 15\ncount 2");
+    let back = gpus.script("back", "count 2");
+    let (lost, back) = (format!("script:{lost}"), format!("script:{back}"));
+    let run =
+        gpus.run(&["hold:0:700,c", "sampled", &lost, "samples:60", &back, "hold:0:900,c", "samples:30"]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram()[0], Some(900));
+    let warnings = report.warnings();
+    assert!(
+        warnings.starts_with("GPU lost at ") && warnings.ends_with(" s: GPU-fake-0; it came back later."),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn gpu_library_that_is_old_names_devices_and_versions_all_the_same() {
+    let gpus = FakeGpus::new(1, "").driver("old");
+    let report = gpus.run(&["hold:0:500,c", "sampled"]);
+    let report = report.assert_clean(0);
+    let gpu = report.gpu(GPU0);
+    assert_eq!(gpu.at("pci_address"), "0000:3b:00.0");
+    assert_eq!(gpu.at("runtime_version"), "12.4");
+    assert!(gpu.at("errors.xid").is_null());
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (the driver's library has no call for it): XID errors of GPU-fake-0."
+    );
+}
+
+#[test]
+fn gpu_driver_that_is_older_than_a_field_is_said() {
+    let gpus = FakeGpus::new(1, "0.pcie_tx !2\n0.pcie_rx !2");
+    let run = gpus.run(&["hold:0:500,c", "sampled"]);
+    let report = run.assert_clean(0);
+    assert!(report.gpu(GPU0).at("pcie.tx_bytes").is_null());
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (the driver's library has no call for it): PCIe bytes sent, \
+         PCIe bytes received of GPU-fake-0."
+    );
+}
+
+#[test]
+fn gpu_driver_that_stops_answering_is_said() {
+    let gpus = FakeGpus::new(1, "");
+    let stall = format!("script:{}", gpus.script("stall", "power.stall forever"));
+    // The command goes on for longer than any reading takes.
+    let line = gpus.line(&["hold:0:500,c", "sampled", &stall, "samples:1"]);
+    let run = gpus.tracked(["sh", "-c", &format!("{line}; sleep 1.5; exit 3")]).run();
+    let report = run.assert_clean(3);
+    assert_eq!(report.gpu_ram(), [Some(0), Some(500), Some(500)]);
+    let warnings = report.warnings();
+    let first = warnings.lines().next().unwrap();
+    assert!(
+        first.starts_with("NVIDIA GPUs: the driver has not answered since ")
+            && first.ends_with(" s; their figures end there."),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn gpu_library_that_takes_more_and_more_memory_is_said() {
+    // 8 MB at every sample: the bound of 256 MiB is crossed between the first look and the second.
+    let gpus = FakeGpus::new(1, "leak 8000000");
+    let run = gpus.run(&["hold:0:500,c", "samples:135"]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram()[0], Some(500));
+    let warnings = report.warnings();
+    let grown = warnings
+        .strip_prefix("The memory of the collector with the driver's library in it has grown by ")
+        .and_then(|rest| rest.strip_suffix(" MB."))
+        .unwrap_or_else(|| panic!("{warnings}"));
+    // 64 samples of 8 MB, and what the collector itself took meanwhile.
+    assert!((500..560).contains(&grown.parse::<u32>().unwrap()), "{grown}");
+}
