@@ -64,6 +64,12 @@ pub fn ask(config: &GpuConfig) -> io::Result<Listing> {
 /// End without the exit handlers of a driver's library, which would wait for a thread that is stuck in it.
 pub fn leave(status: i32) -> ! {
     let _ = io::stdout().flush();
-    // SAFETY: all that was to be written is written.
+    // A thread that is stuck in the driver keeps this process, and what it has open: whoever reads a pipe of ours to
+    // its end must not wait for that.
+    for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: nobody uses them any more; all that was to be written is written.
+        unsafe { libc::close(stream) };
+    }
+    // SAFETY: likewise.
     unsafe { libc::_exit(status) }
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 /// A set of signals.
 pub type SignalSet = libc::sigset_t;
@@ -68,12 +69,8 @@ pub fn wait(set: &SignalSet) -> io::Result<Arrived> {
         // SAFETY: both are ours and valid for the call.
         let signal = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
         if signal > 0 {
-            // SAFETY: the call filled it in, and si_pid is there for every signal that a process sent.
-            let (code, sender) = unsafe { (info.assume_init().si_code, info.assume_init().si_pid()) };
-            // SI_USER, SI_QUEUE, SI_TKILL ... are 0 and below; what the kernel sends by itself is above. Our own
-            // SIGPIPE (the collector is gone) looks as if we had sent it.
-            let is_own = sender.cast_unsigned() == std::process::id();
-            return Ok(Arrived { signal, by_other: code <= 0 && !is_own });
+            // SAFETY: the call filled it in.
+            return Ok(arrived(signal, unsafe { info.assume_init_ref() }));
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
@@ -82,12 +79,42 @@ pub fn wait(set: &SignalSet) -> io::Result<Arrived> {
     }
 }
 
+/// Wait for one of these blocked signals, at most for so long; `None`: none came.
+pub fn wait_for(set: &SignalSet, timeout: Duration) -> io::Result<Option<Arrived>> {
+    let timeout = timespec(timeout);
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: all three are ours and valid for the call.
+    let signal = unsafe { libc::sigtimedwait(set, info.as_mut_ptr(), &raw const timeout) };
+    if signal > 0 {
+        // SAFETY: the call filled it in.
+        return Ok(Some(arrived(signal, unsafe { info.assume_init_ref() })));
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EINTR) => Ok(None),
+        _ => Err(error),
+    }
+}
+
+/// Who sent it.
+fn arrived(signal: i32, info: &libc::siginfo_t) -> Arrived {
+    // SI_USER, SI_QUEUE, SI_TKILL ... are 0 and below; what the kernel sends by itself is above. Our own SIGPIPE (the
+    // collector is gone) looks as if we had sent it.
+    // SAFETY: si_pid is there for every signal that a process sent.
+    let is_own = unsafe { info.si_pid() }.cast_unsigned() == std::process::id();
+    Arrived { signal, by_other: info.si_code <= 0 && !is_own }
+}
+
+fn timespec(time: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
 /// Wait for a child to change, at most for so long; other signals stay pending.
-pub fn wait_for_child(timeout: std::time::Duration) {
-    let timeout = libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
+pub fn wait_for_child(timeout: Duration) {
+    let timeout = timespec(timeout);
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: the set is initialised by sigemptyset before use; no information is asked for.
     unsafe {

@@ -20,6 +20,9 @@ const SHORT_LIFE_NS: u64 = 20_000_000;
 /// So many of those in a row, and there is no other.
 const MOST_SHORT_LIVES: u32 = 100;
 
+/// While the report is awaited, the collector is looked at this often.
+const LOOK_AT_COLLECTOR: Duration = Duration::from_millis(100);
+
 /// A running command and those who watch it.
 pub struct Supervisor {
     session: Session,
@@ -251,8 +254,22 @@ impl Supervisor {
             if self.collector.is_none() || impatient >= 2 {
                 return Ok(());
             }
-            let arrived = signals::wait(&self.signals)?;
-            impatient += i32::from(ends_programs(arrived.signal));
+            match signals::wait_for(&self.signals, LOOK_AT_COLLECTOR)? {
+                Some(arrived) => impatient += i32::from(ends_programs(arrived.signal)),
+                None => self.leave_stuck_collector(),
+            }
+        }
+    }
+
+    /// A collector that is over can't be reaped while a thread of it is in a call of a GPU's driver that can't be
+    /// interrupted (state D): that can be for ever, and nobody is kept waiting for it.
+    fn leave_stuck_collector(&mut self) {
+        let proc = ProcRoot::default();
+        let is_over = |pid: u32| proc.stat(pid).is_some_and(|stat| stat.is_dead());
+        if self.collector.as_ref().is_some_and(|collector| is_over(collector.pid)) {
+            let has_left = self.session.is_reported();
+            // Without a report it was killed.
+            self.collector_ended(if has_left { 0 } else { libc::SIGKILL });
         }
     }
 

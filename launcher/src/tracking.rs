@@ -184,6 +184,11 @@ impl Session {
         self.spawn_collector().map_err(TrackingError::Collector)
     }
 
+    /// Whether the report is written.
+    pub fn is_reported(&self) -> bool {
+        self.state.is_reported()
+    }
+
     /// Start another collector, which goes on where the killed one stopped; the command may run still.
     pub fn replace_collector(&mut self, running_pid: Option<u32>) -> Result<Collector, TrackingError> {
         self.config.restarts += 1;

@@ -1,6 +1,11 @@
 //! GPU drivers that misbehave: what the report says all the same, and what it says of them.
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::support::gpu::FakeGpus;
+use crate::support::leftovers::collector;
+use crate::support::{program, skip, wait_until};
 
 const GPU0: &str = "GPU-fake-0";
 const GPU1: &str = "GPU-fake-1";
@@ -118,6 +123,39 @@ fn gpu_driver_that_stops_answering_is_said() {
             && first.ends_with(" s; their figures end there."),
         "{warnings}"
     );
+}
+
+/// A call that can't be interrupted (state D) keeps the collector's process: here a tracer does.
+#[test]
+fn gpu_driver_that_does_not_let_the_collector_end_holds_nobody() {
+    let gpus = FakeGpus::new(1, "");
+    let [ready, go, held, done] = ["ready", "go", "holding", "done"].map(|name| gpus.path(name));
+    let (touch, wait) = (format!("touch:{ready}"), format!("wait:{go}"));
+    let running = gpus.tracked(gpus.words(&["hold:0:500,c", "sampled", &touch, &wait])).start();
+    wait_until("a sample", || Path::new(&ready).exists());
+    let collector = collector(running.mark(), running.pid()).expect("a collector runs");
+    let thread = thread_of(collector, "gpu-NVIDIA");
+    let mut holder = Command::new(program("hold_exit")).args([&thread, &held, &done]).spawn().unwrap();
+    wait_until("the thread to be held", || Path::new(&held).exists() || holder.try_wait().unwrap().is_some());
+    std::fs::write(&go, "").unwrap();
+    let run = running.wait();
+    let is_held = holder.try_wait().unwrap().is_none();
+    std::fs::write(&done, "").unwrap();
+    holder.wait().unwrap();
+    if !is_held {
+        skip!("ptrace is not permitted");
+    }
+    assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)]);
+}
+
+/// The thread of a process that has this name.
+fn thread_of(pid: u32, name: &str) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let mut tasks = tasks.map(|task| task.unwrap());
+    let is_it = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    tasks.find(is_it).expect(name).file_name().into_string().unwrap()
 }
 
 #[test]
