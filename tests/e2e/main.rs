@@ -14,6 +14,8 @@ mod entry_points;
 mod exit_status;
 mod gpu;
 mod gpu_drivers;
+mod gpu_kernel;
+mod gpu_which;
 mod input;
 mod languages;
 mod limits;

@@ -39,7 +39,9 @@ impl Vendor {
 pub struct Visible {
     /// CUDA_VISIBLE_DEVICES.
     pub cuda: Option<String>,
-    /// SLURM_STEP_GPUS, or SLURM_JOB_GPUS: indices.
+    /// CUDA_DEVICE_ORDER: how CUDA counts.
+    pub cuda_order: Option<String>,
+    /// SLURM_STEP_GPUS, or SLURM_JOB_GPUS: numbers of device nodes.
     pub slurm: Option<String>,
     /// ROCR_VISIBLE_DEVICES.
     pub rocr: Option<String>,
@@ -52,6 +54,7 @@ impl Visible {
         let value = |name: &str| std::env::var(name).ok();
         Self {
             cuda: value("CUDA_VISIBLE_DEVICES"),
+            cuda_order: value("CUDA_DEVICE_ORDER"),
             slurm: value("SLURM_STEP_GPUS").or_else(|| value("SLURM_JOB_GPUS")),
             rocr: value("ROCR_VISIBLE_DEVICES"),
         }

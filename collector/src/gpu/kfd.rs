@@ -64,8 +64,11 @@ fn node(path: &Path) -> Option<Node> {
     let address = format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}");
     let bank = fs::read_to_string(path.join("mem_banks/0/properties")).unwrap_or_default();
     let size = bank.lines().find_map(|line| line.strip_prefix("size_in_bytes ")?.trim().parse().ok());
+    // As ROCm writes it (ROCR_VISIBLE_DEVICES, rocm-smi); a device without one has 0.
+    let uuid = property("unique_id").filter(|id| *id != 0).map(|id| format!("GPU-{id:016x}"));
     let device = Device {
         id: address.clone(),
+        uuid,
         pci_address: Some(address),
         name: line(&path.join("name")),
         vendor: Some(Vendor::Amd),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::config::GpuConfig;
+use super::select::Seen;
 use super::worker::Phase;
 use super::{Device, Missing, room, select};
 use crate::report::quote;
@@ -76,6 +77,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
         }
         for batch in worker.exchange(&[]).into_iter().take(1) {
             let devices = batch.devices.unwrap_or_default();
+            let seen = Seen::new(&config.visible, &devices);
             let tracked: Vec<String> =
                 select::wanted(config, &devices).into_iter().map(|device| device.id.clone()).collect();
             for device in devices {
@@ -90,7 +92,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
                 });
                 listing.gpus.push(Listed {
                     tracked: tracked.contains(&device.id),
-                    visible: select::visible(&config.visible, &device),
+                    visible: seen.sees(&device.id),
                     device,
                     figures: figures.unwrap_or_default(),
                 });

@@ -171,8 +171,12 @@ impl Figure {
 pub struct Device {
     /// Its UUID, or its PCI address where it has none. Never an index: those change with the environment.
     pub id: String,
+    /// Its UUID, if it has one.
+    pub uuid: Option<String>,
     /// The driver's own number for it, which index lists of the environment mean.
     pub index: Option<u32>,
+    /// The number of its device node (`/dev/nvidia2`), by which Slurm counts.
+    pub minor: Option<u32>,
     /// PCI address, such as `0000:3b:00.0`.
     pub pci_address: Option<String>,
     /// Product name.

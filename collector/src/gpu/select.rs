@@ -1,18 +1,25 @@
 //! Which of the devices count: those that the user named, or that the command may see.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::config::{GpuConfig, Visible};
 use super::{Device, Vendor};
 
-/// Whether the user's word means this device: its id or PCI address, or a beginning of its UUID, as `nvidia-smi -i` and
-/// CUDA_VISIBLE_DEVICES take it.
+/// Whether the user's word means this device: its id, UUID or PCI address, or a beginning of its UUID, as
+/// `nvidia-smi -i` and CUDA_VISIBLE_DEVICES take it.
 #[must_use]
 pub fn names(word: &str, device: &Device) -> bool {
-    let (word, id) = (word.to_ascii_lowercase(), device.id.to_ascii_lowercase());
-    let is_uuid = ["gpu-", "mig-"].iter().any(|kind| id.starts_with(kind) && word.starts_with(kind));
+    let word = word.to_ascii_lowercase();
+    let is_start = |id: &str| {
+        let id = id.to_ascii_lowercase();
+        let is_uuid = ["gpu-", "mig-"].iter().any(|kind| id.starts_with(kind) && word.starts_with(kind));
+        is_uuid && word.len() > 4 && id.starts_with(&word)
+    };
     let is_address = device.pci_address.as_ref().is_some_and(|address| address.eq_ignore_ascii_case(&word));
-    id == word
+    device.id.eq_ignore_ascii_case(&word)
         || (is_address && device.parent.is_none())
-        || (is_uuid && word.len() > 4 && id.starts_with(&word))
+        || is_start(&device.id)
+        || device.uuid.as_ref().is_some_and(|uuid| is_start(uuid))
 }
 
 /// What names no device of these, if there is such a word.
@@ -21,37 +28,104 @@ pub fn unknown<'a>(words: &'a [String], devices: &[Device]) -> Option<&'a String
     words.iter().find(|word| !devices.iter().any(|device| names(word, device)))
 }
 
-/// Those that the command may see, by what its environment says; `None` where it says nothing.
-#[must_use]
-pub fn visible(visible: &Visible, device: &Device) -> Option<bool> {
-    let list = match device.vendor {
-        Some(Vendor::Nvidia) => visible.cuda.as_deref().or(visible.slurm.as_deref()),
-        Some(Vendor::Amd) => visible.rocr.as_deref().or(visible.slurm.as_deref()),
-        _ => None,
-    }?;
-    Some(is_listed(list, device))
+/// What the command's environment says of the devices of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// By id, whether the command may see it. Who is not in it is not spoken of.
+    by_id: BTreeMap<String, bool>,
+    /// Which they are depends on the order in which CUDA counts them, which only CUDA knows.
+    pub is_order_unsure: bool,
 }
 
-/// CUDA takes a list up to its first wrong entry ("1,-1,0" is GPU 1 alone); a part of a device that is listed counts too.
-fn is_listed(list: &str, device: &Device) -> bool {
-    let words = list.split(',').map(str::trim);
-    words.take_while(|word| !word.is_empty() && *word != "-1" && *word != "NoDevFiles").any(|word| {
-        let is_index = word.parse::<u32>().is_ok_and(|index| device.index == Some(index));
-        is_index
-            || names(word, device)
-            || device.parent.as_ref().is_some_and(|parent| parent.eq_ignore_ascii_case(word))
+/// A variable that lists devices, and how it counts those.
+struct List<'a> {
+    text: &'a str,
+    number: fn(&Device) -> Option<u32>,
+}
+
+impl Seen {
+    /// Of all devices that there are.
+    #[must_use]
+    pub fn new(visible: &Visible, all: &[Device]) -> Self {
+        let mut seen = Self::default();
+        for vendor in [Vendor::Nvidia, Vendor::Amd] {
+            let of_vendor: Vec<&Device> = all.iter().filter(|device| device.vendor == Some(vendor)).collect();
+            let Some(list) = list(visible, vendor) else { continue };
+            let named = named(&list, &of_vendor);
+            for device in &of_vendor {
+                let is_named = |id: &String| named.contains(&id.as_str());
+                // CUDA takes one of a named device's parts, and doesn't say which.
+                let is_seen = is_named(&device.id) || device.parent.as_ref().is_some_and(is_named);
+                seen.by_id.insert(device.id.clone(), is_seen);
+            }
+            if vendor == Vendor::Nvidia && visible.cuda.is_some() {
+                seen.is_order_unsure = is_order_unsure(visible, &list, &of_vendor, named.len());
+            }
+        }
+        seen
+    }
+
+    /// Whether the command may see a device; `None`: its environment does not say.
+    #[must_use]
+    pub fn sees(&self, id: &str) -> Option<bool> {
+        self.by_id.get(id).copied()
+    }
+}
+
+/// Slurm counts device nodes (`/dev/nvidia2` is 2), also where the job sees only some of them; CUDA and ROCm count what
+/// the process sees.
+fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
+    let own = match vendor {
+        Vendor::Nvidia => visible.cuda.as_deref(),
+        Vendor::Amd => visible.rocr.as_deref(),
+        Vendor::Intel => return None,
+    };
+    let by_driver = own.map(|text| List { text, number: |device| device.index });
+    by_driver.or_else(|| {
+        let text = visible.slurm.as_deref()?;
+        Some(List { text, number: |device| device.minor.or(device.index) })
     })
 }
 
-/// Those of `devices` that count, and whether each is there for the command alone to use.
+/// The ids of those that a list names, up to its first entry that names none: "1,-1,0" is GPU 1 alone (CUDA's
+/// documentation of CUDA_VISIBLE_DEVICES). The beginning of a UUID has to be that of one device only.
+fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a str> {
+    let one = |word: &str| -> Option<&'a str> {
+        if let Ok(number) = word.parse::<u32>() {
+            let is_it = |device: &&&Device| device.parent.is_none() && (list.number)(device) == Some(number);
+            return devices.iter().find(is_it).map(|device| device.id.as_str());
+        }
+        if let Some(exact) = devices.iter().find(|device| device.id.eq_ignore_ascii_case(word)) {
+            return Some(exact.id.as_str());
+        }
+        let mut matching = devices.iter().filter(|device| names(word, device));
+        matching.next().filter(|_| matching.next().is_none()).map(|device| device.id.as_str())
+    };
+    list.text.split(',').map(str::trim).map_while(one).collect()
+}
+
+/// CUDA counts the fastest device first unless CUDA_DEVICE_ORDER says PCI_BUS_ID; which one that is matters where some
+/// are left out by number, and they are of different models.
+fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named: usize) -> bool {
+    let whole = || devices.iter().filter(|device| device.parent.is_none());
+    let is_by_number = list.text.split(',').any(|word| word.trim().parse::<u32>().is_ok());
+    let models: BTreeSet<_> = whole().map(|device| &device.name).collect();
+    is_by_number
+        && visible.cuda_order.as_deref() != Some("PCI_BUS_ID")
+        && models.len() > 1
+        && (1..whole().count()).contains(&named)
+}
+
+/// Those of all devices that count.
 #[must_use]
-pub fn wanted<'a>(config: &GpuConfig, devices: &'a [Device]) -> Vec<&'a Device> {
+pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device]) -> Vec<&'a Device> {
+    let seen = Seen::new(&config.visible, all);
     let is_wanted = |device: &&Device| {
         device.vendor.is_none_or(|vendor| config.wants(vendor))
             && config.uuids.as_ref().is_none_or(|words| words.iter().any(|word| names(word, device)))
-            && (!config.only_visible || visible(&config.visible, device) != Some(false))
+            && (!config.only_visible || seen.sees(&device.id) != Some(false))
     };
-    devices.iter().filter(is_wanted).collect()
+    all.iter().filter(is_wanted).collect()
 }
 
 #[cfg(test)]
@@ -68,21 +142,77 @@ mod tests {
         }
     }
 
-    fn see(list: &str) -> Vec<u32> {
-        let devices = [device("GPU-aa11", 0), device("GPU-aa22", 1), device("GPU-bb33", 2)];
-        let by = Visible { cuda: Some(list.into()), ..Visible::default() };
-        devices.iter().filter(|d| visible(&by, d) == Some(true)).filter_map(|d| d.index).collect()
+    fn seen(by: &Visible, devices: &[Device]) -> Vec<String> {
+        let seen = Seen::new(by, devices);
+        let ids = devices.iter().map(|device| device.id.clone());
+        ids.filter(|id| seen.sees(id) == Some(true)).collect()
+    }
+
+    fn cuda(list: &str) -> Visible {
+        Visible { cuda: Some(list.into()), ..Visible::default() }
     }
 
     #[test]
     fn visible_lists_are_read_as_cuda_reads_them() {
-        assert_eq!(see("0,2"), [0, 2]);
-        assert_eq!(see("GPU-aa"), [0, 1]);
-        assert_eq!(see("gpu-bb33, 0"), [0, 2]);
-        assert_eq!(see("1,-1,0"), [1]);
-        assert_eq!(see(""), [0; 0]);
-        assert_eq!(see("NoDevFiles"), [0; 0]);
-        assert_eq!(visible(&Visible::default(), &device("GPU-aa11", 0)), None);
+        let devices = [device("GPU-aa11", 0), device("GPU-aa22", 1), device("GPU-bb33", 2)];
+        let see = |list: &str| seen(&cuda(list), &devices).concat();
+        assert_eq!(see("0,2"), "GPU-aa11GPU-bb33");
+        assert_eq!(see("gpu-bb33, 0"), "GPU-aa11GPU-bb33");
+        assert_eq!(see("GPU-aa2"), "GPU-aa22");
+        for nobody in ["", "NoDevFiles", "-1", "none", "GPU-aa", "GPU-"] {
+            assert_eq!(see(nobody), "", "{nobody}");
+        }
+        for one in ["1,-1,0", "1,3,0", "1,GPU-aa,0", "1,,0"] {
+            assert_eq!(see(one), "GPU-aa22", "{one}");
+        }
+        assert_eq!(Seen::new(&Visible::default(), &devices), Seen::default());
+    }
+
+    #[test]
+    fn parts_of_a_device_are_seen_by_their_names_or_with_the_whole() {
+        let part = |id: &str| Device { parent: Some("GPU-aa11".into()), index: None, ..device(id, 0) };
+        let devices = [device("GPU-aa11", 0), part("MIG-1"), part("MIG-2"), device("GPU-aa22", 1)];
+        assert_eq!(seen(&cuda("MIG-2"), &devices), ["MIG-2"]);
+        assert_eq!(seen(&cuda("0"), &devices), ["GPU-aa11", "MIG-1", "MIG-2"]);
+        assert_eq!(seen(&cuda("GPU-aa22"), &devices), ["GPU-aa22"]);
+    }
+
+    #[test]
+    fn slurm_counts_device_nodes_and_cuda_what_it_sees() {
+        // A job that was given /dev/nvidia2 and /dev/nvidia3.
+        let node = |id: &str, index, minor| Device { minor: Some(minor), ..device(id, index) };
+        let devices = [node("GPU-cc", 0, 2), node("GPU-dd", 1, 3)];
+        let slurm = Visible { slurm: Some("3".into()), ..Visible::default() };
+        assert_eq!(seen(&slurm, &devices), ["GPU-dd"]);
+        assert_eq!(seen(&Visible { cuda: Some("0".into()), ..slurm }, &devices), ["GPU-cc"]);
+    }
+
+    #[test]
+    fn rocm_names_devices_by_number_or_uuid() {
+        let amd = |address: &str, index, uuid: &str| Device {
+            id: address.into(),
+            uuid: Some(uuid.into()),
+            vendor: Some(Vendor::Amd),
+            ..device("", index)
+        };
+        let devices = [amd("0000:03:00.0", 0, "GPU-00000000000000aa"), amd("0000:83:00.0", 1, "GPU-00bb")];
+        let rocr = |list: &str| seen(&Visible { rocr: Some(list.into()), ..cuda("0") }, &devices).concat();
+        assert_eq!(rocr("1"), "0000:83:00.0");
+        assert_eq!(rocr("GPU-00bb,GPU-00000000000000AA"), "0000:03:00.00000:83:00.0");
+        assert_eq!(rocr("GPU-00ff,0"), "");
+    }
+
+    #[test]
+    fn the_order_matters_where_different_devices_are_left_out_by_number() {
+        let model = |id: &str, index, name: &str| Device { name: Some(name.into()), ..device(id, index) };
+        let mixed = [model("GPU-aa11", 0, "T4"), model("GPU-aa22", 1, "H200")];
+        let alike = [model("GPU-aa11", 0, "H200"), model("GPU-aa22", 1, "H200")];
+        let is_unsure = |by: &Visible, devices: &[Device]| Seen::new(by, devices).is_order_unsure;
+        assert!(is_unsure(&cuda("0"), &mixed));
+        assert!(!is_unsure(&cuda("0"), &alike) && !is_unsure(&cuda("0,1"), &mixed));
+        assert!(!is_unsure(&cuda("GPU-aa11"), &mixed) && !is_unsure(&cuda(""), &mixed));
+        let by_bus = Visible { cuda_order: Some("PCI_BUS_ID".into()), ..cuda("0") };
+        assert!(!is_unsure(&by_bus, &mixed));
     }
 
     #[test]

@@ -239,6 +239,13 @@ pub fn warnings(usage: &GpuUsage, start_ns: u64) -> Vec<String> {
     }
     warnings.extend(missing(usage));
     warnings.extend(idle(usage));
+    if usage.is_order_unsure {
+        warnings.push(
+            "The numbers in CUDA_VISIBLE_DEVICES are taken in the order of the PCI bus; CUDA counts the fastest GPU \
+             first, so it may mean others (CUDA_DEVICE_ORDER=PCI_BUS_ID, or UUIDs)."
+                .to_owned(),
+        );
+    }
     // A driver that keeps accounts knows of all of them.
     let has_gap = whole(usage).any(|device| !device.knows(Figure::Accounting));
     if usage.unsampled > 0 && has_gap {
@@ -292,6 +299,11 @@ fn missing(usage: &GpuUsage) -> Vec<String> {
 
 /// Allocated and never used: what a batch system wants to know.
 fn idle(usage: &GpuUsage) -> Vec<String> {
+    // Of the parts of a device that is named as a whole CUDA uses one: the whole is idle, or not.
+    let is_with_the_whole = |of: &DeviceUsage| {
+        let mut all = usage.devices.iter();
+        all.any(|other| Some(&other.device.id) == of.device.parent.as_ref() && other.is_visible == Some(true))
+    };
     let is_idle = |of: &&DeviceUsage| {
         let parts = || usage.devices.iter().filter(|d| d.device.parent.as_ref() == Some(&of.device.id));
         of.is_visible == Some(true)
@@ -299,6 +311,7 @@ fn idle(usage: &GpuUsage) -> Vec<String> {
             && of.lost_at_ns.is_none()
             && (of.knows(Figure::ProcessMemory) || parts().count() > 0)
             && !parts().any(|part| part.is_used)
+            && !is_with_the_whole(of)
     };
     let line = |of: &DeviceUsage| {
         let name = of.device.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();

@@ -61,6 +61,15 @@ cuda 12040
 *.mig 0
 ";
 
+/// Variables that say which GPUs a command may see.
+pub const VISIBILITY: [&str; 5] = [
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "SLURM_STEP_GPUS",
+    "SLURM_JOB_GPUS",
+    "ROCR_VISIBLE_DEVICES",
+];
+
 /// A driver and what it says.
 pub struct FakeGpus {
     directory: TempDir,
@@ -116,8 +125,7 @@ impl FakeGpus {
         let library = self.library.clone().into_os_string().into_string().unwrap();
         let directory = self.directory.path().to_owned();
         tracked(command).options(&["--st", "0.02", "--nvml-lib", &library]).with(move |command| {
-            for name in ["CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "ROCR_VISIBLE_DEVICES"]
-            {
+            for name in VISIBILITY {
                 command.env_remove(name);
             }
             command.env("FAKE_NVML_DIR", directory)
@@ -126,10 +134,17 @@ impl FakeGpus {
 
     /// `--gpus` and other options, without a command.
     pub fn list(&self, options: &[&str]) -> Run {
+        self.list_with(options, &[])
+    }
+
+    /// The same with these variables.
+    pub fn list_with(&self, options: &[&str], variables: &[(&str, &str)]) -> Run {
         let library = self.library.to_str().unwrap();
         let options = [&["--gpus", "--nvml-lib", library], options].concat();
+        let variables: Vec<(String, String)> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let none: [&str; 0] = [];
-        self.tracked(none).only_options(&options).run()
+        self.tracked(none).only_options(&options).with(|command| command.envs(variables)).run()
     }
 
     /// Runs the program `gpu` alone. `sampled` among its words stands for [`FakeGpus::sampled`].

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 /// A parsed report.
+#[derive(Clone)]
 pub struct Report(pub Value);
 
 impl Report {

@@ -258,6 +258,7 @@ macro_rules! numbers {
 numbers! {
     nvmlDeviceGetTotalEnergyConsumption -> c_ulonglong = "energy";
     nvmlDeviceGetPerformanceState -> c_uint = "pstate";
+    nvmlDeviceGetMinorNumber -> c_uint = "minor";
     nvmlDeviceGetCurrentClocksThrottleReasons -> c_ulonglong = "throttle";
     nvmlDeviceGetMaxMigDeviceCount -> c_uint = "mig_most";
 }

@@ -178,7 +178,10 @@ impl Backend for Drm {
         let mut devices: Vec<Device> = self.cards.iter().map(|card| card.device.clone()).collect();
         for node in &self.nodes {
             match devices.iter_mut().find(|device| device.id == node.device.id) {
-                Some(known) => known.index = node.device.index,
+                Some(known) => {
+                    known.index = node.device.index;
+                    known.uuid = known.uuid.take().or_else(|| node.device.uuid.clone());
+                }
                 None => devices.push(node.device.clone()),
             }
         }

@@ -89,6 +89,7 @@ fn card(sys: &Path, card: &Path) -> Option<Card> {
     let total = number(&pci.join("mem_info_vram_total"), 1.0).ok();
     let device = Device {
         id: address.clone(),
+        uuid: line(&pci.join("unique_id")).map(|id| format!("GPU-{id}")),
         pci_address: Some(address),
         name: line(&pci.join("product_name")).or_else(|| value("PCI_ID").map(|id| format!("{driver} {id}"))),
         vendor: Some(vendor),

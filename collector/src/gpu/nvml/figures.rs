@@ -77,6 +77,11 @@ pub fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     Ok(Memory { total: memory.total, used: memory.used })
 }
 
+/// The number of its device node; a part of a device has none.
+pub fn minor(api: &Api, device: nvmlDevice_t) -> Option<u32> {
+    get(|v| call!(api, nvmlDeviceGetMinorNumber(device, v))).ok()
+}
+
 /// Read it all. Gives false if the device is lost.
 pub fn read(api: &Api, lists: &Lists, handle: &mut Handle, sample: &mut DeviceSample) -> bool {
     let device = handle.raw;

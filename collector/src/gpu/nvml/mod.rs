@@ -89,7 +89,8 @@ impl Nvml {
     fn meet(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent: Option<&Device>) {
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
         let pci_address = self.pci_address(raw).or_else(|| parent.and_then(|p| p.pci_address.clone()));
-        let Some(id) = uuid.or_else(|| pci_address.clone().filter(|_| parent.is_none())) else { return };
+        let id = uuid.clone().or_else(|| pci_address.clone().filter(|_| parent.is_none()));
+        let Some(id) = id else { return };
         if let Some(known) = self.devices.iter_mut().find(|handle| handle.device.id == id) {
             (known.raw, known.is_there, known.device.index) = (raw, true, index);
             return;
@@ -97,7 +98,9 @@ impl Nvml {
         let memory = figures::memory(&self.api, raw).ok();
         let device = Device {
             id,
+            uuid,
             index,
+            minor: figures::minor(&self.api, raw),
             pci_address,
             name: Api::text(|text, length| call!(self.api, nvmlDeviceGetName(raw, text, length))),
             vendor: Some(Vendor::Nvidia),

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::config::GpuConfig;
 use super::roster::{Person, Roster};
+use super::select::Seen;
 use super::worker::Batch;
-use super::{Accounted, Device, DeviceSample, Figure, Missing, ProcessBusy, ProcessMemory, select};
+use super::{Accounted, Device, DeviceSample, Figure, Missing, ProcessBusy, ProcessMemory};
 use device::DeviceUsage;
 use meters::BusyMeter;
 
@@ -104,6 +105,8 @@ pub struct GpuUsage {
     pub notes: Vec<String>,
     /// Backends that do not come back from the driver, and since when, CLOCK_MONOTONIC nanoseconds.
     pub silent: Vec<(String, u64)>,
+    /// Which devices the command may see depends on how CUDA counts them.
+    pub is_order_unsure: bool,
     /// Largest memory in use by anybody on all devices at one time, bytes.
     pub max_used: Option<u64>,
     /// Largest memory of our processes on all devices at one time.
@@ -137,9 +140,11 @@ impl GpuUsage {
     pub fn add(&mut self, config: &GpuConfig, batch: &Batch, whose: Whose) {
         if let Some(all) = &batch.all {
             self.machine.extend(all.iter().filter(|device| device.parent.is_none()).map(|d| d.id.clone()));
-        }
-        for device in batch.devices.iter().flatten() {
-            self.introduce(config, device);
+            let seen = Seen::new(&config.visible, all);
+            self.is_order_unsure |= seen.is_order_unsure;
+            for device in batch.devices.iter().flatten() {
+                self.introduce(device, seen.sees(&device.id));
+            }
         }
         self.times.push(batch.at_ns);
         let mut process_busy = [0.0; 3];
@@ -169,14 +174,11 @@ impl GpuUsage {
         self.add_up();
     }
 
-    fn introduce(&mut self, config: &GpuConfig, device: &Device) {
+    fn introduce(&mut self, device: &Device, is_visible: Option<bool>) {
         let known = self.devices.iter_mut().find(|usage| usage.device.id == device.id);
         match known {
-            Some(usage) => usage.device = device.clone(),
-            None => {
-                let is_visible = select::visible(&config.visible, device);
-                self.devices.push(DeviceUsage::new(device.clone(), is_visible, false));
-            }
+            Some(usage) => (usage.device, usage.is_visible) = (device.clone(), is_visible),
+            None => self.devices.push(DeviceUsage::new(device.clone(), is_visible, false)),
         }
         let ids: BTreeSet<String> = self.devices.iter().map(|usage| usage.device.id.clone()).collect();
         for usage in &mut self.devices {

@@ -1,0 +1,102 @@
+//! Which GPUs the command may see, by its environment.
+
+use crate::support::gpu::FakeGpus;
+use crate::support::report::Report;
+
+/// A run that holds 700 bytes on GPU 0, 300 on 1 and 90 on 2, with these variables.
+fn run(gpus: &FakeGpus, options: &[&str], variables: &'static [(&str, &str)]) -> Report {
+    let words = gpus.words(&["hold:0:700,c", "hold:1:300,c", "hold:2:90,c", "sampled"]);
+    let run = gpus.tracked(words).options(options).with(|command| command.envs(variables.iter().copied()));
+    run.run().assert_clean(0).clone()
+}
+
+#[test]
+fn gpu_lists_of_the_environment_end_at_their_first_wrong_entry() {
+    let gpus = FakeGpus::new(3, "");
+    for (list, bytes) in [
+        (&[("CUDA_VISIBLE_DEVICES", "2,7,0")][..], 90),
+        (&[("CUDA_VISIBLE_DEVICES", "1,-1,0")], 300),
+        // The beginning of more than one UUID.
+        (&[("CUDA_VISIBLE_DEVICES", "GPU-fake-1,GPU-fake,0")], 300),
+        (&[("CUDA_VISIBLE_DEVICES", "gpu-fake-2")], 90),
+    ] {
+        let report = run(&gpus, &["--visible"], list);
+        assert_eq!(report.gpu_ram()[0], Some(bytes), "{list:?}");
+    }
+}
+
+#[test]
+fn gpu_list_of_the_environment_that_is_empty_leaves_none() {
+    let gpus = FakeGpus::new(2, "");
+    for nobody in ["", "-1", "NoDevFiles"] {
+        let run = gpus.list_with(&["--visible", "-f", "json"], &[("CUDA_VISIBLE_DEVICES", nobody)]);
+        let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+        let of = |key: &str| -> Vec<_> {
+            listing["gpus"].as_array().unwrap().iter().map(|gpu| gpu[key].clone()).collect()
+        };
+        assert_eq!(
+            (of("visible"), of("tracked")),
+            (vec![false.into(); 2], vec![false.into(); 2]),
+            "{nobody}"
+        );
+    }
+}
+
+/// Slurm's numbers are those of the device nodes, whatever the job sees of them.
+#[test]
+fn gpus_that_slurm_names_are_those_of_the_device_nodes() {
+    let gpus = FakeGpus::new(3, "0.minor 4\n1.minor 5\n2.minor 6");
+    for (variables, bytes) in [
+        (&[("SLURM_STEP_GPUS", "4,6")][..], 790),
+        (&[("SLURM_JOB_GPUS", "5")], 300),
+        // What CUDA is told counts what it sees.
+        (&[("SLURM_STEP_GPUS", "4,6"), ("CUDA_VISIBLE_DEVICES", "1")], 300),
+    ] {
+        let report = run(&gpus, &["--visible"], variables);
+        assert_eq!(report.gpu_ram()[0], Some(bytes), "{variables:?}");
+    }
+}
+
+#[test]
+fn gpu_that_is_divided_is_seen_with_its_parts() {
+    let mig = "0.mig 1\n0.mig_most 2\n0m0.uuid MIG-fake-a\n0m1.uuid MIG-fake-b\n*.process_times !3";
+    let gpus = FakeGpus::new(2, mig);
+    let words = gpus.words(&["hold:0m0:500,c", "hold:1:90,c", "samples:20"]);
+    for (list, visible, bytes) in [
+        ("0", [true, true, true, false], 500),
+        ("MIG-fake-a", [false, true, false, false], 500),
+        ("MIG-fake-b", [false, false, true, false], 0),
+        ("GPU-fake-1", [false, false, false, true], 90),
+    ] {
+        let tracked = |options: &[&str]| {
+            let tracked = gpus.tracked(words.clone()).options(options);
+            tracked.with(move |command| command.env("CUDA_VISIBLE_DEVICES", list)).run()
+        };
+        let run = tracked(&[]);
+        let report = run.assert_clean(0);
+        let seen: Vec<_> = report.array("gpus").iter().map(|gpu| gpu["visible"].as_bool().unwrap()).collect();
+        assert_eq!(seen, visible, "{list}");
+        // One part is used, and the other is not idle by itself: CUDA takes one.
+        let is_idle = report.warnings().contains("Allocated but idle");
+        assert_eq!(is_idle, list == "MIG-fake-b", "{list}: {}", report.warnings());
+        assert_eq!(tracked(&["--visible"]).assert_clean(0).gpu_ram()[0], Some(bytes), "{list}");
+    }
+}
+
+#[test]
+fn gpu_numbers_on_a_machine_with_different_models_are_said_to_be_unsure() {
+    let gpus = FakeGpus::new(3, "0.name T4");
+    let unsure = "The numbers in CUDA_VISIBLE_DEVICES are taken in the order of the PCI bus; CUDA counts the fastest GPU \
+                  first, so it may mean others (CUDA_DEVICE_ORDER=PCI_BUS_ID, or UUIDs).";
+    for (variables, warning) in [
+        (&[("CUDA_VISIBLE_DEVICES", "0")][..], unsure),
+        (&[("CUDA_VISIBLE_DEVICES", "0"), ("CUDA_DEVICE_ORDER", "FASTEST_FIRST")], unsure),
+        (&[("CUDA_VISIBLE_DEVICES", "0"), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")], ""),
+        (&[("CUDA_VISIBLE_DEVICES", "0,1,2")], ""),
+        (&[("CUDA_VISIBLE_DEVICES", "GPU-fake-0")], ""),
+    ] {
+        assert_eq!(run(&gpus, &[], variables).warnings(), warning, "{variables:?}");
+    }
+    let alike = FakeGpus::new(3, "");
+    assert_eq!(run(&alike, &[], &[("CUDA_VISIBLE_DEVICES", "0")]).warnings(), "");
+}
