@@ -94,6 +94,28 @@ fn gpu_library_that_is_old_names_devices_and_versions_all_the_same() {
     );
 }
 
+/// In containers the driver's directory often is none of the loader's.
+#[test]
+fn gpu_library_is_found_where_the_loader_does_not_look() {
+    if Path::new("/dev/nvidiactl").exists() {
+        skip!("this machine has a driver of its own");
+    }
+    let gpus = FakeGpus::new(1, "");
+    let root = tempfile::tempdir().unwrap();
+    for directory in ["dev", "usr/local/nvidia/lib64"] {
+        std::fs::create_dir_all(root.path().join(directory)).unwrap();
+    }
+    std::fs::write(root.path().join("dev/nvidiactl"), "").unwrap();
+    let place = root.path().join("usr/local/nvidia/lib64/libnvidia-ml.so.1");
+    std::os::unix::fs::symlink(gpus.library_path(), place).unwrap();
+    let words = gpus.words(&["hold:0:500,c", "sampled"]);
+    let root = root.path().to_str().unwrap();
+    let options = ["-f", "json", "--gru", "bytes", "--gpu-root", root, "--st", "0.02", "-o", "-"];
+    let run = gpus.tracked(words).only_options(&options).run();
+    let report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((&report["max_gpu_ram"]["combined"], &report["gpus"][0]["id"]), (&500.0.into(), &GPU0.into()));
+}
+
 #[test]
 fn gpu_driver_that_is_older_than_a_field_is_said() {
     let gpus = FakeGpus::new(1, "0.pcie_tx !2\n0.pcie_rx !2");

@@ -25,6 +25,16 @@ fn gpu_lists_of_the_environment_end_at_their_first_wrong_entry() {
     }
 }
 
+/// The driver counts devices that may not be opened, and CUDA does not.
+#[test]
+fn gpu_numbers_count_what_may_be_opened() {
+    let gpus = FakeGpus::new(3, "0.handle !4");
+    let report = run(&gpus, &["--visible"], &[("CUDA_VISIBLE_DEVICES", "1")]);
+    assert_eq!(report.gpu_ram()[0], Some(90));
+    assert_eq!(report.gpu("GPU-fake-2").u64("index"), 2);
+    assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 2);
+}
+
 #[test]
 fn gpu_list_of_the_environment_that_is_empty_leaves_none() {
     let gpus = FakeGpus::new(2, "");

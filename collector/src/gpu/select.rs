@@ -40,7 +40,18 @@ pub struct Seen {
 /// A variable that lists devices, and how it counts those.
 struct List<'a> {
     text: &'a str,
-    number: fn(&Device) -> Option<u32>,
+    number: Number,
+}
+
+/// What a list counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Number {
+    /// The devices that the process can open: CUDA leaves out the others, the driver's numbers don't.
+    Rank,
+    /// As the driver does.
+    Index,
+    /// Device nodes: `/dev/nvidia2` is 2, also where the job sees only some of them.
+    Node,
 }
 
 impl Seen {
@@ -72,28 +83,31 @@ impl Seen {
     }
 }
 
-/// Slurm counts device nodes (`/dev/nvidia2` is 2), also where the job sees only some of them; CUDA and ROCm count what
-/// the process sees.
+/// The variable that counts for a maker's devices.
 fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
-    let own = match vendor {
-        Vendor::Nvidia => visible.cuda.as_deref(),
-        Vendor::Amd => visible.rocr.as_deref(),
+    let (own, number) = match vendor {
+        Vendor::Nvidia => (&visible.cuda, Number::Rank),
+        Vendor::Amd => (&visible.rocr, Number::Index),
         Vendor::Intel => return None,
     };
-    let by_driver = own.map(|text| List { text, number: |device| device.index });
-    by_driver.or_else(|| {
-        let text = visible.slurm.as_deref()?;
-        Some(List { text, number: |device| device.minor.or(device.index) })
-    })
+    let own = own.as_deref().map(|text| List { text, number });
+    own.or_else(|| visible.slurm.as_deref().map(|text| List { text, number: Number::Node }))
 }
 
 /// The ids of those that a list names, up to its first entry that names none: "1,-1,0" is GPU 1 alone (CUDA's
 /// documentation of CUDA_VISIBLE_DEVICES). The beginning of a UUID has to be that of one device only.
 fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a str> {
+    let mut whole: Vec<&'a Device> =
+        devices.iter().copied().filter(|device| device.parent.is_none()).collect();
+    whole.sort_by_key(|device| device.index);
+    let by_number = |number: u32| match list.number {
+        Number::Rank => whole.get(number as usize).copied(),
+        Number::Index => whole.iter().copied().find(|device| device.index == Some(number)),
+        Number::Node => whole.iter().copied().find(|device| device.minor.or(device.index) == Some(number)),
+    };
     let one = |word: &str| -> Option<&'a str> {
         if let Ok(number) = word.parse::<u32>() {
-            let is_it = |device: &&&Device| device.parent.is_none() && (list.number)(device) == Some(number);
-            return devices.iter().find(is_it).map(|device| device.id.as_str());
+            return by_number(number).map(|device| device.id.as_str());
         }
         if let Some(exact) = devices.iter().find(|device| device.id.eq_ignore_ascii_case(word)) {
             return Some(exact.id.as_str());
@@ -185,6 +199,13 @@ mod tests {
         let slurm = Visible { slurm: Some("3".into()), ..Visible::default() };
         assert_eq!(seen(&slurm, &devices), ["GPU-dd"]);
         assert_eq!(seen(&Visible { cuda: Some("0".into()), ..slurm }, &devices), ["GPU-cc"]);
+    }
+
+    #[test]
+    fn cuda_does_not_count_devices_that_can_t_be_opened() {
+        let devices = [device("GPU-bb", 3), device("GPU-aa", 1)];
+        assert_eq!(seen(&cuda("0"), &devices), ["GPU-aa"]);
+        assert_eq!(seen(&cuda("1"), &devices), ["GPU-bb"]);
     }
 
     #[test]

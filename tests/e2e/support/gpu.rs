@@ -101,6 +101,11 @@ impl FakeGpus {
         self
     }
 
+    /// Where it is.
+    pub fn library_path(&self) -> &Path {
+        &self.library
+    }
+
     /// A file of the script's directory.
     pub fn path(&self, name: &str) -> String {
         self.directory.path().join(name).into_os_string().into_string().unwrap()

@@ -8,7 +8,7 @@ mod api;
 mod figures;
 mod processes;
 
-use std::ffi::{OsString, c_uint};
+use std::ffi::c_uint;
 
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventSet_t, nvmlPciInfo_t, nvmlReturn_t};
 
@@ -22,6 +22,9 @@ use crate::proc_fs::{ProcRoot, Statm};
 
 /// The library's name, as the driver installs it.
 const LIBRARY: &str = "libnvidia-ml.so.1";
+/// Where some systems have it without telling the loader: containers (Docker, Kubernetes), Colab, WSL, NixOS.
+const LIBRARY_PLACES: [&str; 4] =
+    ["/usr/local/nvidia/lib64", "/usr/lib64-nvidia", "/usr/lib/wsl/lib", "/run/opengl-driver/lib"];
 /// The library's memory is looked at once in so many samples.
 const LOOK_AT_MEMORY: u64 = 64;
 /// It may grow by this much, bytes.
@@ -68,8 +71,19 @@ impl Nvml {
     /// # Errors
     /// Why there is none.
     pub fn start(config: &GpuConfig) -> Reading<Self> {
-        let library = config.nvml_lib.clone().map_or_else(|| OsString::from(LIBRARY), Into::into);
-        let api = Api::load(&library)?;
+        let api = match &config.nvml_lib {
+            Some(path) => Api::load(path.as_os_str())?,
+            None => Api::load(LIBRARY.as_ref()).or_else(|missing| {
+                let elsewhere = LIBRARY_PLACES
+                    .map(|place| config.path(place).join(LIBRARY))
+                    .into_iter()
+                    .find(|p| p.exists());
+                match (&missing, elsewhere) {
+                    (Missing::NoLibrary(_), Some(path)) => Api::load(path.as_os_str()),
+                    _ => Err(missing),
+                }
+            })?,
+        };
         let mut set = std::ptr::null_mut();
         let events = call!(api, nvmlEventSetCreate(&mut set)).map(|()| Events(set)).map_err(Missing::from);
         Ok(Self {
