@@ -244,6 +244,7 @@ impl Supervisor {
         // What ended the command was sent to us too (Ctrl-C): it is not meant for the report.
         signals::discard_pending(&self.signals);
         let mut impatient = 0;
+        let mut was_over = false;
         loop {
             while let Some(reaped) = reap::next() {
                 if self.is_collector(&reaped) {
@@ -256,21 +257,23 @@ impl Supervisor {
             }
             match signals::wait_for(&self.signals, LOOK_AT_COLLECTOR)? {
                 Some(arrived) => impatient += i32::from(ends_programs(arrived.signal)),
-                None => self.leave_stuck_collector(),
+                None => {
+                    let is_over = self.is_collector_over();
+                    if is_over && was_over {
+                        // Without a report it was killed.
+                        self.collector_ended(if self.session.is_reported() { 0 } else { libc::SIGKILL });
+                    }
+                    was_over = is_over;
+                }
             }
         }
     }
 
-    /// A collector that is over can't be reaped while a thread of it is in a call of a GPU's driver that can't be
-    /// interrupted (state D): that can be for ever, and nobody is kept waiting for it.
-    fn leave_stuck_collector(&mut self) {
-        let proc = ProcRoot::default();
-        let is_over = |pid: u32| proc.stat(pid).is_some_and(|stat| stat.is_dead());
-        if self.collector.as_ref().is_some_and(|collector| is_over(collector.pid)) {
-            let has_left = self.session.is_reported();
-            // Without a report it was killed.
-            self.collector_ended(if has_left { 0 } else { libc::SIGKILL });
-        }
+    /// Whether the collector is dead. If it can't be reaped then, a thread of it is in a call of a GPU's driver that
+    /// can't be interrupted (state D). That can be for ever, and nobody is kept waiting for it.
+    fn is_collector_over(&self) -> bool {
+        let stat = self.collector.as_ref().and_then(|collector| ProcRoot::default().stat(collector.pid));
+        stat.is_some_and(|stat| stat.is_dead())
     }
 
     fn say(&self, text: &str) {
