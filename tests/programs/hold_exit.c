@@ -3,13 +3,17 @@
  *
  *   hold_exit TID READY DONE    make the file READY when TID is held, and end when there is a file DONE
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <unistd.h>
 
 int main(int argc, char **argv) {
     if (argc != 4) return 98;
+    /* A test that gives up leaves nothing behind. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (ptrace(PTRACE_SEIZE, (pid_t)atoi(argv[1]), NULL, PTRACE_O_TRACEEXIT)) {
         perror("PTRACE_SEIZE");
         return 1;
