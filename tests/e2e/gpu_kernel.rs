@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::support::gpu::VISIBILITY;
 use crate::support::report::Report;
-use crate::support::tracked;
+use crate::support::run::{Run, Tracked, tracked};
 
 /// A root with these files.
 fn root(files: &[(&str, &str)]) -> TempDir {
@@ -31,16 +31,31 @@ fn clients(root: &Path, files: &[&str]) -> String {
     format!("mkdir -p {fdinfo}; {writes}{again}")
 }
 
-/// Run a shell with these files.
-fn run(root: &Path, script: &str, options: &[&str], variables: &'static [(&str, &str)]) -> Report {
-    let options = [&["--st", "0.02", "--gpu-root", root.to_str().unwrap()], options].concat();
-    let run = tracked(["sh", "-c", script]).options(&options).with(|command| {
+type Variables = &'static [(&'static str, &'static str)];
+
+/// With these of the variables that say which GPUs a command may see, and no others.
+fn with(run: Tracked, variables: Variables) -> Run {
+    let run = run.with(|command| {
         for name in VISIBILITY {
             command.env_remove(name);
         }
         command.envs(variables.iter().copied())
     });
-    run.run().assert_clean(0).clone()
+    run.run()
+}
+
+/// Run a shell with these files.
+fn run(root: &Path, script: &str, options: &[&str], variables: Variables) -> Report {
+    let options = [&["--st", "0.02", "--gpu-root", root.to_str().unwrap()], options].concat();
+    with(tracked(["sh", "-c", script]).options(&options), variables).assert_clean(0).clone()
+}
+
+/// `--gpus` with these files.
+fn list(root: &Path, options: &[&str], variables: Variables) -> serde_json::Value {
+    let options = [&["--gpus", "-f", "json", "--gpu-root", root.to_str().unwrap()], options].concat();
+    let none: [&str; 0] = [];
+    let run = with(tracked(none).only_options(&options), variables);
+    serde_json::from_str(&run.stdout).unwrap()
 }
 
 const AMD: &str = "0000:03:00.0";
@@ -98,9 +113,8 @@ fn gpus_of_amd_are_visible_by_their_number_or_rocm_s_uuid() {
         assert_eq!(report.gpu(AMD).at("visible"), is_visible, "{variables:?}");
         assert_eq!(report.gpu_ram()[0], Some(1 << 20));
     }
-    // Where it is left out its files are not even read.
-    let report = run(root.path(), "true", &["--visible"], &[("ROCR_VISIBLE_DEVICES", "1")]);
-    assert_eq!((report.array("gpus").len(), report.gpu_ram()[0]), (0, Some(0)));
+    let listing = list(root.path(), &["--visible"], &[("ROCR_VISIBLE_DEVICES", "1")]);
+    assert_eq!((&listing["gpus"][0]["id"], &listing["gpus"][0]["tracked"]), (&AMD.into(), &false.into()));
 }
 
 /// xe tells cycles, so the utilisation is exact whenever the files are read.
@@ -119,19 +133,16 @@ fn gpu_figures_of_intel_are_read_from_the_kernel_s_files() {
         )
     };
     let script = clients(root.path(), &[&client(1000, 10_000), &client(2000, 12_000)]);
-    for (options, is_there) in [(&["--gb", "intel"][..], true), (&["--gb", "amd"], false)] {
-        let script = if is_there { script.as_str() } else { "true" };
-        let report = run(root.path(), script, options, &[]);
-        if !is_there {
-            assert_eq!((report.array("gpus").len(), report.gpu_ram()[0]), (0, Some(0)));
-            continue;
-        }
-        assert_eq!(report.gpu_ram(), [Some(2 << 20), Some(0), Some(2 << 20)]);
-        let gpu = report.gpu("0000:04:00.0");
-        assert_eq!((gpu.at("vendor"), gpu.at("source")), (&"intel".into(), &"xe".into()));
-        assert_eq!(gpu.f64("processes.0.max_sm_percent"), 25.0);
-        assert_eq!(gpu.f64("clocks.max_sm_mhz"), 2400.0);
-        assert_eq!(gpu.f64("power.energy_j"), 0.0, "the counter stands still");
-        assert!(gpu.at("memory.total_bytes").is_null() && gpu.at("utilization.max_percent").is_null());
+    let report = run(root.path(), &script, &["--gb", "intel"], &[]);
+    assert_eq!(report.gpu_ram(), [Some(2 << 20), Some(0), Some(2 << 20)]);
+    let gpu = report.gpu("0000:04:00.0");
+    assert_eq!((gpu.at("vendor"), gpu.at("source")), (&"intel".into(), &"xe".into()));
+    assert_eq!(gpu.f64("processes.0.max_sm_percent"), 25.0);
+    assert_eq!(gpu.f64("clocks.max_sm_mhz"), 2400.0);
+    assert_eq!(gpu.f64("power.energy_j"), 0.0, "the counter stands still");
+    assert!(gpu.at("memory.total_bytes").is_null() && gpu.at("utilization.max_percent").is_null());
+    for (maker, count) in [("intel", 1), ("amd", 0)] {
+        let listing = list(root.path(), &["--gb", maker], &[]);
+        assert_eq!(listing["gpus"].as_array().unwrap().len(), count, "{maker}");
     }
 }
