@@ -5,6 +5,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::support::gpu::VISIBILITY;
+use crate::support::program;
 use crate::support::report::Report;
 use crate::support::run::{Run, Tracked, tracked};
 
@@ -19,16 +20,10 @@ fn root(files: &[(&str, &str)]) -> TempDir {
     root
 }
 
-/// A shell's lines that let the collector read each of these as an open DRM file of the shell, one after another, and
-/// then wait until what it read is handed on. A named pipe lies in the file's place: writing it ends when the collector
-/// reads it, and only a later reading can read the next one.
+/// A shell's words that become a process which has each of these as an open DRM file, one after another.
 fn clients(root: &Path, files: &[&str]) -> String {
-    let fdinfo = format!("{}/proc/$$/fdinfo", root.display());
-    let again = format!("rm -f {fdinfo}/5; mkfifo {fdinfo}/5");
-    let last = files.last().unwrap();
-    let write = |file: &&str| format!("{again}; printf '{file}' >{fdinfo}/5; ");
-    let writes: String = files.iter().chain([last]).map(write).collect();
-    format!("mkdir -p {fdinfo}; {writes}{again}")
+    let files: String = files.iter().map(|file| format!(" '{file}'")).collect();
+    format!("exec {} {}{files}", program("fdinfo"), root.display())
 }
 
 type Variables = &'static [(&'static str, &'static str)];
@@ -59,8 +54,8 @@ fn list(root: &Path, options: &[&str], variables: Variables) -> serde_json::Valu
 }
 
 const AMD: &str = "0000:03:00.0";
-const AMD_CLIENT: &str = "drm-driver:\\tamdgpu\\ndrm-client-id:\\t7\\ndrm-pdev:\\t0000:03:00.0\\n\
-                          drm-memory-vram:\\t1024 KiB\\n";
+const AMD_CLIENT: &str = "drm-driver:\tamdgpu\ndrm-client-id:\t7\ndrm-pdev:\t0000:03:00.0\n\
+                          drm-memory-vram:\t1024 KiB\n";
 
 fn amd_root() -> TempDir {
     let device = "sys/class/drm/card0/device";
@@ -128,8 +123,8 @@ fn gpu_figures_of_intel_are_read_from_the_kernel_s_files() {
     ]);
     let client = |cycles: u32, total: u32| {
         format!(
-            "drm-driver: xe\\ndrm-client-id: 3\\ndrm-pdev: 0000:04:00.0\\ndrm-resident-vram0: 2 MiB\\n\
-             drm-cycles-ccs: {cycles}\\ndrm-total-cycles-ccs: {total}\\ndrm-engine-capacity-ccs: 2\\n"
+            "drm-driver: xe\ndrm-client-id: 3\ndrm-pdev: 0000:04:00.0\ndrm-resident-vram0: 2 MiB\n\
+             drm-cycles-ccs: {cycles}\ndrm-total-cycles-ccs: {total}\ndrm-engine-capacity-ccs: 2\n"
         )
     };
     let script = clients(root.path(), &[&client(1000, 10_000), &client(2000, 12_000)]);
