@@ -1,15 +1,17 @@
-//! Control groups: which one a process is in, what it limits, and one of our own for the command (`--cgroup`).
+//! Control groups: which one a process is in, and what it limits (cgroups(7)).
 
-use std::fs::File;
-use std::io;
+mod run;
+
 use std::path::{Path, PathBuf};
 
 use procfs::process::MountInfos;
 use procfs::{FromRead, ProcessCGroups};
 use serde::{Deserialize, Serialize};
 
+pub use run::RunCgroup;
+
 use crate::proc_fs::ProcRoot;
-use crate::report::model::{Cgroup as Figures, Limit};
+use crate::report::model::Limit;
 
 /// Where this process is in one hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +29,7 @@ pub struct Place {
 pub struct Places {
     v1_memory: Option<Place>,
     v1_cpu: Option<Place>,
+    v1_pids: Option<Place>,
     v2: Option<Place>,
 }
 
@@ -44,11 +47,7 @@ impl Places {
             let mount = mounts.0.iter().find(|mount| {
                 mount.fs_type == kind && controller.is_none_or(|name| mount.super_options.contains_key(name))
             })?;
-            // In a container the mount's root is a group further down.
-            let inside =
-                Path::new(name).strip_prefix(&mount.root).or_else(|_| Path::new(name).strip_prefix("/"));
-            let dir = mount.mount_point.join(inside.unwrap_or(Path::new("")));
-            Some(Place { top: mount.mount_point.clone(), dir, name: name.to_owned() })
+            Place::below(&mount.mount_point, Path::new(&mount.root), name)
         };
         let v1 = |controller: &str| {
             let group =
@@ -56,7 +55,7 @@ impl Places {
             place(&group.pathname, "cgroup", Some(controller))
         };
         let v2 = || place(&groups.0.iter().find(|group| group.hierarchy == 0)?.pathname, "cgroup2", None);
-        Self { v1_memory: v1("memory"), v1_cpu: v1("cpu"), v2: v2() }
+        Self { v1_memory: v1("memory"), v1_cpu: v1("cpu"), v1_pids: v1("pids"), v2: v2() }
     }
 
     /// The name of the group that limits memory.
@@ -101,9 +100,69 @@ impl Places {
             (None, None) => Limit::Unknown,
         }
     }
+
+    /// The smallest limit of processes and threads (pids.max).
+    #[must_use]
+    pub fn task_limit(&self) -> Limit {
+        let place = self.v1_pids.as_ref().or(self.v2.as_ref());
+        place.map_or(Limit::Unknown, |place| {
+            place.smallest(|dir| Limit::parse(&read(&dir.join("pids.max"))?, u64::MAX))
+        })
+    }
+
+    /// The file that counts whom the kernel killed in the group since memory ran out.
+    #[must_use]
+    pub fn oom_counter(&self) -> Option<OomCounter> {
+        let file = match (&self.v1_memory, &self.v2) {
+            (Some(place), _) => place.dir.join("memory.oom_control"),
+            (None, Some(place)) => place.dir.join(EVENTS),
+            (None, None) => return None,
+        };
+        Some(OomCounter { before: oom_kills(&file)?, file })
+    }
+}
+
+/// What counts, in v2, what happened to a group's memory; "local" would leave out the groups below.
+const EVENTS: &str = "memory.events";
+
+/// Counts the processes that the kernel killed in a group since memory ran out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OomCounter {
+    file: PathBuf,
+    /// The count at the session's begin.
+    before: u64,
+}
+
+impl OomCounter {
+    /// How many there were since; `None` where the group is gone.
+    #[must_use]
+    pub fn since(&self) -> Option<u64> {
+        oom_kills(&self.file)?.checked_sub(self.before)
+    }
+}
+
+/// The same line in both versions, since Linux 4.13; the topmost group of v2 has no such file.
+fn oom_kills(file: &Path) -> Option<u64> {
+    read(file)?.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
 impl Place {
+    /// The group of this name, seen through a mount of its hierarchy at `top` that shows the groups from `shown` on.
+    fn below(top: &Path, shown: &Path, name: &str) -> Option<Self> {
+        // A launcher that stepped aside belongs to the group above.
+        let name = run::without_aside(name);
+        // With ".." (cgroup_namespaces(7)), it's from within another namespace than the mount: no way to tell.
+        let is_foreign = |path: &Path| path.components().any(|part| part.as_os_str() == "..");
+        if is_foreign(shown) || is_foreign(Path::new(name)) {
+            return None;
+        }
+        // In a container the mount's root is a group further down.
+        let inside = Path::new(name).strip_prefix(shown).or_else(|_| Path::new(name).strip_prefix("/"));
+        // Without the slash that joining nothing would leave at its end.
+        let dir = top.join(inside.unwrap_or(Path::new(""))).components().collect();
+        Some(Self { top: top.to_owned(), dir, name: name.to_owned() })
+    }
+
     /// Of the group and all above it that say one. A group without the controller, as the topmost, limits nothing.
     fn smallest(&self, limit: impl Fn(&Path) -> Option<Limit>) -> Limit {
         let above = self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top));
@@ -115,130 +174,12 @@ fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// What the names of the runs' groups start with; the launcher's pid follows.
-const PREFIX: &str = "gpu-track.";
-
-/// A v2 group for one run, below our own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunCgroup {
-    dir: PathBuf,
-    /// Controllers that were switched on for it, and are off again without it.
-    switched_on: Vec<String>,
-}
-
-impl RunCgroup {
-    /// Make one.
-    ///
-    /// # Errors
-    /// Why it can't be had.
-    pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<Self, String> {
-        let place = Places::own(root).v2.ok_or("no cgroup v2 is mounted")?;
-        // Those of runs that were killed as a whole: a group that is in use can't be removed.
-        for left in siblings(&place.dir) {
-            if !root.path(left.1, "stat").exists() {
-                let _ = std::fs::remove_dir(left.0);
-            }
-        }
-        let dir = place.dir.join(format!("{PREFIX}{launcher}.{random:08x}"));
-        std::fs::create_dir(&dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
-        let mut switched_on = Vec::new();
-        for controller in ["memory", "io"] {
-            let is_on = |file: &Path| {
-                read(file).is_some_and(|list| list.split_whitespace().any(|name| name == controller))
-            };
-            let switch = place.dir.join("cgroup.subtree_control");
-            // Refused where our own group holds processes and is not the topmost: then that figure is unknown.
-            if !is_on(&dir.join("cgroup.controllers"))
-                && is_on(&place.dir.join("cgroup.controllers"))
-                && std::fs::write(&switch, format!("+{controller}")).is_ok()
-            {
-                switched_on.push(controller.to_owned());
-            }
-        }
-        Ok(Self { dir, switched_on })
-    }
-
-    /// The file that a process writes "0" to in order to move in.
-    ///
-    /// # Errors
-    /// If moving in is not allowed.
-    pub fn entrance(&self) -> io::Result<File> {
-        File::options().write(true).open(self.dir.join("cgroup.procs"))
-    }
-
-    /// What the kernel says of all that ever was in it.
-    #[must_use]
-    pub fn figures(&self) -> Figures {
-        let number = |file: &str| read(&self.dir.join(file))?.trim().parse().ok();
-        let stat = read(&self.dir.join("cpu.stat")).unwrap_or_default();
-        let seconds = |key: &str| {
-            let value = stat.lines().find_map(|line| line.strip_prefix(key))?;
-            Some(value.trim().parse::<f64>().ok()? / 1e6)
-        };
-        let io = read(&self.dir.join("io.stat"));
-        let bytes = |key: &str| {
-            let words = io.as_ref()?.split_whitespace().filter_map(|word| word.strip_prefix(key));
-            Some(words.filter_map(|value| value.parse::<u64>().ok()).sum())
-        };
-        // Nothing runs without CPU time.
-        if seconds("usage_usec ") == Some(0.0) {
-            let reason = Some("the command could not be moved into it".into());
-            return Figures { path: Some(self.dir.display().to_string()), reason, ..Figures::default() };
-        }
-        let memory_peak_bytes = number("memory.peak");
-        let reason = match memory_peak_bytes {
-            Some(_) => None,
-            None if self.dir.join("memory.current").exists() => Some("memory.peak needs Linux 5.19".into()),
-            None => Some("the memory controller can't be used below this process's own group".into()),
-        };
-        Figures {
-            path: Some(self.dir.display().to_string()),
-            memory_peak_bytes,
-            cpu_usage_s: seconds("usage_usec "),
-            cpu_user_s: seconds("user_usec "),
-            cpu_system_s: seconds("system_usec "),
-            io_read_bytes: bytes("rbytes="),
-            io_write_bytes: bytes("wbytes="),
-            reason,
-        }
-    }
-
-    /// Take it away. Those who live on go back to where they would be without it.
-    pub fn remove(&self) {
-        let Some(above) = self.dir.parent() else { return };
-        // Those that are moved may fork meanwhile.
-        for _ in 0..10 {
-            for pid in read(&self.dir.join("cgroup.procs")).unwrap_or_default().lines() {
-                // Gone, or not to be moved: then the group stays.
-                let _ = std::fs::write(above.join("cgroup.procs"), pid);
-            }
-            if std::fs::remove_dir(&self.dir).is_ok() {
-                break;
-            }
-        }
-        // Another run may count on it.
-        if siblings(above).next().is_none() {
-            for controller in &self.switched_on {
-                let _ = std::fs::write(above.join("cgroup.subtree_control"), format!("-{controller}"));
-            }
-        }
-    }
-}
-
-/// Groups of runs below this one, and the pids of their launchers.
-fn siblings(above: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
-    std::fs::read_dir(above).into_iter().flatten().flatten().filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        let (pid, _) = name.strip_prefix(PREFIX)?.split_once('.')?;
-        Some((entry.path(), pid.parse().ok()?))
-    })
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn tree(groups: &str, mounts: &str) -> (tempfile::TempDir, ProcRoot) {
+    /// A root with these `self/cgroup` and `self/mountinfo`, in which TOP is the root itself.
+    pub(crate) fn tree(groups: &str, mounts: &str) -> (tempfile::TempDir, ProcRoot) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("self")).unwrap();
         std::fs::write(dir.path().join("self/cgroup"), groups).unwrap();
@@ -248,7 +189,7 @@ mod tests {
         (dir, root)
     }
 
-    fn put(dir: &tempfile::TempDir, file: &str, text: &str) {
+    pub(crate) fn put(dir: &tempfile::TempDir, file: &str, text: &str) {
         let path = dir.path().join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
@@ -283,38 +224,61 @@ mod tests {
         assert_eq!((places.memory_limit(), places.cpu_limit()), (Limit::Unlimited, Limit::Unlimited));
         put(&dir, "memory/memory.limit_in_bytes", "7000\n");
         assert_eq!(places.memory_limit(), Limit::Known(7000));
-        assert_eq!(RunCgroup::create(&root, 1, 1), Err("no cgroup v2 is mounted".into()));
+    }
+
+    #[test]
+    fn what_another_namespaces_mount_shows_of_us_is_not_known() {
+        for (name, shown) in [("/", "/.."), ("/../other", "/")] {
+            let mounts = format!("30 20 0:26 {shown} TOP/fs rw - cgroup2 cgroup2 rw\n");
+            let (dir, root) = tree(&format!("0::{name}\n"), &mounts);
+            put(&dir, "fs/memory.max", "5000\n");
+            let places = Places::own(&root);
+            assert_eq!((places.name(), places.memory_limit()), (None, Limit::Unknown), "{name} {shown}");
+        }
+    }
+
+    #[test]
+    fn who_was_killed_since_memory_ran_out_is_counted_from_the_beginning() {
+        let (dir, root) = tree("0::/job\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
+        assert_eq!(Places::own(&root).oom_counter(), None, "the topmost group counts nothing");
+        put(&dir, "fs/job/memory.events", "low 0\nmax 7\noom 3\noom_kill 2\noom_group_kill 0\n");
+        let counter = Places::own(&root).oom_counter().unwrap();
+        assert_eq!(counter.since(), Some(0));
+        put(&dir, "fs/job/memory.events", "low 0\nmax 9\noom 4\noom_kill 5\noom_group_kill 0\n");
+        assert_eq!(counter.since(), Some(3));
+        std::fs::remove_dir_all(dir.path().join("fs/job")).unwrap();
+        assert_eq!(counter.since(), None);
+
+        let (dir, root) = tree("4:memory:/job\n", "30 20 0:26 / TOP/memory rw - cgroup cgroup rw,memory\n");
+        put(&dir, "memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
+        let counter = Places::own(&root).oom_counter().unwrap();
+        put(&dir, "memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+        assert_eq!(counter.since(), Some(1));
+    }
+
+    #[test]
+    fn the_limit_of_processes_is_that_of_either_version() {
+        let mounts =
+            "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n31 20 0:27 / TOP/pids rw - cgroup cgroup rw,pids\n";
+        let (dir, root) = tree("0::/job/step\n", mounts);
+        put(&dir, "fs/job/pids.max", "500\n");
+        put(&dir, "fs/job/step/pids.max", "max\n");
+        assert_eq!(Places::own(&root).task_limit(), Limit::Known(500));
+        let (dir, root) = tree("8:pids:/job\n0::/\n", mounts);
+        put(&dir, "pids/job/pids.max", "70\n");
+        assert_eq!(Places::own(&root).task_limit(), Limit::Known(70));
+    }
+
+    #[test]
+    fn a_launcher_that_stepped_aside_is_in_the_group_above() {
+        let (_dir, root) =
+            tree("0::/job/gpu-track.7.0000000a.aside\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
+        assert_eq!(Places::own(&root).name(), Some("/job"));
     }
 
     #[test]
     fn without_groups_nothing_is_known() {
         let root = ProcRoot::new("/nonexistent");
         assert_eq!(Places::own(&root).memory_limit(), Limit::Unknown);
-    }
-
-    #[test]
-    fn a_groups_figures_are_the_kernels() {
-        let (dir, root) = tree("0::/\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
-        put(&dir, "fs/cgroup.controllers", "cpu\n");
-        let run = RunCgroup::create(&root, 7, 1).unwrap();
-        put(&dir, "fs/gpu-track.7.00000001/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
-        assert!(run.figures().cpu_usage_s.is_none() && run.figures().reason.is_some());
-        put(
-            &dir,
-            "fs/gpu-track.7.00000001/cpu.stat",
-            "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n",
-        );
-        put(
-            &dir,
-            "fs/gpu-track.7.00000001/io.stat",
-            "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=1 wbytes=2\n",
-        );
-        let figures = run.figures();
-        assert_eq!((figures.cpu_usage_s, figures.cpu_user_s), (Some(1.5), Some(1.0)));
-        assert_eq!((figures.io_read_bytes, figures.io_write_bytes), (Some(11), Some(22)));
-        assert_eq!(figures.memory_peak_bytes, None);
-        assert!(figures.reason.unwrap().contains("memory controller"));
-        put(&dir, "fs/gpu-track.7.00000001/memory.peak", "4096\n");
-        assert_eq!((run.figures().memory_peak_bytes, run.figures().reason), (Some(4096), None));
     }
 }

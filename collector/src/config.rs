@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::RunCgroup;
+use crate::cgroup::{OomCounter, RunCgroup};
 use crate::gpu::GpuConfig;
 use crate::report::units::Style;
 use crate::report::write::Output;
@@ -56,6 +56,8 @@ pub struct Config {
     pub connector_absent: Option<String>,
     /// The command's own cgroup, if one was asked for, or why there is none.
     pub cgroup: Option<Result<RunCgroup, String>>,
+    /// Whom the kernel kills in the group that the launcher was started in.
+    pub oom: Option<OomCounter>,
     /// Where the report goes.
     pub output: Output,
     /// How it is written.

@@ -55,7 +55,10 @@ impl Limits {
         Self {
             memory_bytes: places.memory_limit(),
             cpu_millicores: places.cpu_limit(),
+            tasks: places.task_limit(),
             cgroup: places.name().map(str::to_owned),
+            // Counted from the launcher's start, and known at the end only.
+            oom_kills: None,
             cpus: affinity(),
             ulimits: ulimits.into_iter().map(|(name, resource)| (name.to_owned(), limit(resource))).collect(),
             slurm: slurm.collect::<BTreeMap<_, _>>(),

@@ -283,6 +283,7 @@ mod tests {
             layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: false },
             connector_absent: None,
             cgroup: None,
+            oom: None,
             output: Output::Stderr,
             style: Style::default(),
             disable_logs: false,

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS};
 use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS, SHIM_PREFIX};
-use gpu_track_collector::cgroup::RunCgroup;
+use gpu_track_collector::cgroup::{Places, RunCgroup};
 use gpu_track_collector::config::{Config, Message};
 use gpu_track_collector::discovery::connector;
 use gpu_track_collector::gpu::GpuConfig;
@@ -110,6 +110,7 @@ impl Session {
             Some(Err(error)) => (None, Some(error.to_string())),
             None => (None, None),
         };
+        let oom = Places::own(&ProcRoot::default()).oom_counter();
         let cgroup =
             options.cgroup.then(|| RunCgroup::create(&ProcRoot::default(), pid, random.hash_one(2) as u32));
         let interval_ns = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
@@ -128,6 +129,7 @@ impl Session {
             layers: options.layers,
             connector_absent,
             cgroup,
+            oom,
             output: options.output.clone(),
             style: options.style,
             disable_logs: options.disable_logs,

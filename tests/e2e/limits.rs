@@ -1,6 +1,17 @@
 //! What the command was allowed, and what the kernel says of a cgroup of its own.
 
-use crate::support::{assert_within, program, skip, tracked};
+use crate::support::cgroup::Group;
+use crate::support::{assert_within, kill, program, skip, tracked, wait_until};
+
+/// A group of cgroup v2 that the launcher is alone in, or the end of the test as skipped.
+macro_rules! group {
+    ($group:expr) => {
+        match $group {
+            Ok(group) => group,
+            Err(reason) => skip!("{reason}"),
+        }
+    };
+}
 
 #[test]
 fn the_limits_that_the_command_ran_under_are_reported() {
@@ -57,4 +68,82 @@ fn who_outlives_the_command_goes_back_to_the_group_that_it_came_from() {
     assert!(run.stdout.contains(name), "the command was in it: {}", run.stdout);
     assert!(!after.contains(name), "{after}");
     assert!(!std::path::Path::new(path).exists(), "{path} is left");
+}
+
+#[test]
+fn a_launcher_alone_in_its_group_can_have_the_commands_memory_peak() {
+    let group = group!(Group::v2("memory"));
+    let run = tracked([program("touch").as_str(), "hold", "104857600", "0"])
+        .through(&group.enter().each_ref().map(String::as_str))
+        .options(&["--cgroup"])
+        .run();
+    let report = run.assert_clean(0);
+    assert_eq!(
+        report.at("limits.cgroup"),
+        &*group.name(),
+        "where it was started, not where it stepped aside"
+    );
+    assert!(group.below_it().is_empty(), "{:?} is left", group.below_it());
+    assert_eq!(std::fs::read_to_string(group.file("cgroup.subtree_control")).unwrap().trim(), "");
+    if !group.file("memory.peak").exists() {
+        assert_eq!(report.at("cgroup.reason"), "memory.peak needs Linux 5.19");
+        skip!("memory.peak needs Linux 5.19");
+    }
+    assert_within("memory_peak_bytes", report.f64("cgroup.memory_peak_bytes"), 100.0 * 1048576.0, 5.0);
+}
+
+#[test]
+fn a_launcher_that_is_not_alone_in_its_group_says_why_memory_is_not_known() {
+    let group = group!(Group::v2("memory"));
+    let mut other = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+    std::fs::write(group.file("cgroup.procs"), other.id().to_string()).unwrap();
+    let run = tracked([program("burn").as_str(), "0.1"])
+        .through(&group.enter().each_ref().map(String::as_str))
+        .options(&["--cgroup"])
+        .run();
+    drop(other.stdin.take());
+    other.wait().unwrap();
+    let report = run.assert_clean(0);
+    assert!(report.at("cgroup.memory_peak_bytes").is_null());
+    assert!(report.at("cgroup.reason").as_str().unwrap().contains("holds other processes"));
+    assert_within("cpu_usage_s", report.f64("cgroup.cpu_usage_s"), report.f64("cpu_time.total_s"), 1.0);
+    assert!(group.below_it().is_empty(), "{:?} is left", group.below_it());
+}
+
+#[test]
+fn groups_that_the_command_made_go_with_its_own() {
+    let group = group!(Group::v2(""));
+    let script = format!(
+        "d=$(dirname $(grep -lx $$ {}/*/cgroup.procs)); mkdir $d/a $d/a/b && echo $$ >$d/a/b/cgroup.procs && cat /proc/self/cgroup
+         sleep 1000 >/dev/null 2>&1 & echo $!",
+        group.file("").display()
+    );
+    let run = tracked(["sh", "-c", &script])
+        .through(&group.enter().each_ref().map(String::as_str))
+        .options(&["--cgroup"])
+        .leaves_processes()
+        .run();
+    let survivor: u32 = run.stdout.lines().last().unwrap().parse().unwrap();
+    kill(survivor, libc::SIGKILL);
+    run.assert_clean(0);
+    assert!(run.stdout.contains("/a/b"), "it had been there: {}", run.stdout);
+    assert!(group.below_it().is_empty(), "{:?} is left", group.below_it());
+    wait_until("the survivor's end", || {
+        std::fs::read_to_string(group.file("cgroup.procs")).unwrap().is_empty()
+    });
+}
+
+#[test]
+fn a_process_that_the_kernel_killed_since_memory_ran_out_is_told_of() {
+    let group = group!(Group::with_memory_limit(64 << 20));
+    let run = tracked([program("touch").as_str(), "hold", "209715200", "0"])
+        .through(&group.enter().each_ref().map(String::as_str))
+        .run();
+    let report = run.report();
+    assert_eq!(report.at("exit.signal"), libc::SIGKILL);
+    assert_eq!(report.at("limits.memory_bytes"), 64 << 20);
+    assert_eq!(report.at("limits.oom_kills"), 1);
+    let expected =
+        format!("Out of memory: during the run the kernel killed 1 process in cgroup {}.", group.name());
+    assert!(report.array("warnings").contains(&expected.into()), "{}", report.at("warnings"));
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::account::Account;
+use crate::cgroup::OomCounter;
 use crate::config::Config;
 use crate::proc_fs::ProcRoot;
 use crate::report::gpu;
@@ -89,6 +90,9 @@ pub fn report(inputs: &Inputs) -> Report {
     // Some processes are known by their samples only, which do not tell these; with no exact one nothing is known.
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
     let on_gpus = &inputs.account.gpu.usage;
+    let cgroup = cgroup(inputs);
+    let oom_kills = inputs.config.oom.as_ref().and_then(OomCounter::since);
+    let limits = Limits { oom_kills, ..inputs.facts.limits.clone() };
     Report {
         stage: inputs.stage,
         command: inputs.config.command.clone(),
@@ -126,9 +130,9 @@ pub fn report(inputs: &Inputs) -> Report {
             combined_rss_bytes: peak.combined,
             processes: peak.holders.clone(),
         }),
-        cgroup: cgroup(inputs),
-        limits: inputs.facts.limits.clone(),
-        warnings: warnings(inputs, &coverage),
+        warnings: warnings(inputs, &coverage, &limits, cgroup.as_ref()),
+        cgroup,
+        limits,
         coverage,
     }
 }
@@ -275,9 +279,19 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
     }
 }
 
-fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
+fn warnings(inputs: &Inputs, coverage: &Coverage, limits: &Limits, cgroup: Option<&Cgroup>) -> Vec<String> {
     let mut warnings = inputs.config.warnings.clone();
     let mut warn = |text: String| warnings.push(text);
+    if let Some(kills) = cgroup.and_then(|cgroup| cgroup.oom_kills) {
+        if kills > 0 {
+            warn(format!("Out of memory: the kernel killed {} of the command's.", processes(kills)));
+        }
+    } else if let (Some(kills @ 1..), Some(cgroup)) = (limits.oom_kills, &limits.cgroup) {
+        warn(format!(
+            "Out of memory: during the run the kernel killed {} in cgroup {cgroup}.",
+            processes(kills)
+        ));
+    }
     if inputs.stage == Stage::Over && inputs.ending.is_none() {
         warn("The launcher was killed; the report covers the tree until its last process ended.".into());
     }
@@ -360,6 +374,10 @@ fn warnings(inputs: &Inputs, coverage: &Coverage) -> Vec<String> {
     }
     warnings.extend(gpu::warnings(&inputs.account.gpu.usage, inputs.account.start_ns));
     warnings
+}
+
+fn processes(count: u64) -> String {
+    if count == 1 { "1 process".into() } else { format!("{count} processes") }
 }
 
 fn times(count: u64) -> String {

@@ -22,7 +22,9 @@ fn limits() -> Limits {
     Limits {
         memory_bytes: Limit::Known(16_000_000_000),
         cpu_millicores: Limit::Unlimited,
+        tasks: Limit::Known(4096),
         cgroup: Some("/slurm/job_17".into()),
+        oom_kills: Some(0),
         cpus: Some(vec![0, 1, 4]),
         ulimits: BTreeMap::from([
             ("core_bytes".to_owned(), of(Limit::Known(0), Limit::Unlimited)),
@@ -38,6 +40,7 @@ fn cgroup() -> Cgroup {
     Cgroup {
         path: Some("/sys/fs/cgroup/slurm/job_17/gpu-track.7.1".into()),
         memory_peak_bytes: None,
+        oom_kills: Some(0),
         cpu_usage_s: Some(12.5),
         cpu_user_s: Some(10.0),
         cpu_system_s: Some(2.5),

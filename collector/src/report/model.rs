@@ -164,8 +164,12 @@ pub struct Limits {
     pub memory_bytes: Limit,
     /// CPU quota of its cgroup and those above it, the smallest, thousandths of a core.
     pub cpu_millicores: Limit,
+    /// Limit of the processes and threads of its cgroup and those above it, the smallest.
+    pub tasks: Limit,
     /// The cgroup that it was started in.
     pub cgroup: Option<String>,
+    /// Processes of that cgroup that the kernel killed during the run since memory ran out, other people's included.
+    pub oom_kills: Option<u64>,
     /// Processors that it might run on (its affinity mask).
     pub cpus: Option<Vec<u32>>,
     /// Resource limits (ulimit).
@@ -181,15 +185,17 @@ pub struct Cgroup {
     pub path: Option<String>,
     /// memory.peak, bytes: page cache and kernel memory are in it.
     pub memory_peak_bytes: Option<u64>,
+    /// Processes that the kernel killed since memory ran out.
+    pub oom_kills: Option<u64>,
     /// CPU time, seconds.
     pub cpu_usage_s: Option<f64>,
     /// The user part of it.
     pub cpu_user_s: Option<f64>,
     /// The system part of it.
     pub cpu_system_s: Option<f64>,
-    /// Bytes read from block devices.
+    /// Bytes read from block devices; from those below, where devices lie on others.
     pub io_read_bytes: Option<u64>,
-    /// Bytes written to block devices.
+    /// Bytes written to block devices, likewise.
     pub io_write_bytes: Option<u64>,
     /// Why something is not known.
     pub reason: Option<String>,

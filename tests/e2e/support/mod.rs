@@ -1,5 +1,6 @@
 //! What the tests share: runs under gpu-track-run, compiled programs, the kernel's own truth.
 
+pub mod cgroup;
 pub mod gpu;
 pub mod leftovers;
 pub mod pidfd;

@@ -168,6 +168,7 @@ fn of_cgroup(page: &mut Page, cgroup: &Cgroup, units: Units) {
     page.heading(0, "Cgroup");
     page.field(1, "Units", format_args!("{}, {}", units.ram.name(), units.time.name()));
     page.number(1, "Memory peak", ram(cgroup.memory_peak_bytes));
+    page.count(1, "OOM kills", cgroup.oom_kills);
     page.number(1, "CPU time", cgroup.cpu_usage_s.map(|s| units.time.convert(s)));
     page.number(1, "Read", ram(cgroup.io_read_bytes));
     page.number(1, "Written", ram(cgroup.io_write_bytes));
@@ -190,6 +191,9 @@ fn limits(page: &mut Page, limits: &Limits) {
     page.heading(0, "Limits");
     page.field(1, "Memory", limit(limits.memory_bytes, &bytes));
     page.field(1, "CPU quota", limit(limits.cpu_millicores, &|n| format!("{:.3} cores", n as f64 / 1000.0)));
+    if let Limit::Known(tasks) = limits.tasks {
+        page.field(1, "Processes and threads", tasks);
+    }
     page.count(1, "Usable cores", limits.cpus.as_ref().map(|cpus| cpus.len() as u64));
     for (name, of) in &limits.ulimits {
         if let Limit::Known(n) = of.soft

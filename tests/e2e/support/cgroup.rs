@@ -1,0 +1,89 @@
+//! A cgroup for a test: of v2, or of v1 where the controller is mounted there.
+
+use std::path::{Path, PathBuf};
+
+/// A group at the top of a hierarchy; removed when dropped, by when nobody may be in it.
+pub struct Group {
+    dir: PathBuf,
+}
+
+/// Where a hierarchy of this kind is mounted (proc_pid_mountinfo(5)).
+fn mounted(kind: &str, option: &str) -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.lines().find_map(|line| {
+        let (place, source) = line.split_once(" - ")?;
+        let mut source = source.split(' ');
+        let is_it = source.next() == Some(kind)
+            && (option.is_empty() || source.nth(1)?.split(',').any(|name| name == option));
+        is_it.then(|| place.split(' ').nth(4).map(PathBuf::from))?
+    })
+}
+
+fn says(file: &Path, word: &str) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|text| text.split_whitespace().any(|of| of == word))
+}
+
+impl Group {
+    /// Of v2, with this controller for what is in it ("" for none).
+    ///
+    /// # Errors
+    /// Why it can't be had.
+    pub fn v2(controller: &str) -> Result<Self, String> {
+        let top = mounted("cgroup2", "").ok_or("no cgroup v2 is mounted")?;
+        if !controller.is_empty() && !says(&top.join("cgroup.subtree_control"), controller) {
+            return Err(format!("cgroup v2 hands down no {controller} controller at {}", top.display()));
+        }
+        Self::below(&top)
+    }
+
+    /// Of either version, with a memory limit.
+    ///
+    /// # Errors
+    /// Why it can't be had.
+    pub fn with_memory_limit(bytes: u64) -> Result<Self, String> {
+        let (group, limits) = match mounted("cgroup", "memory") {
+            Some(top) => (Self::below(&top)?, ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]),
+            None => (Self::v2("memory")?, ["memory.max", "memory.swap.max"]),
+        };
+        let set = |file, value: u64| std::fs::write(group.dir.join(file), value.to_string());
+        set(limits[0], bytes).map_err(|error| format!("no memory limit: {error}"))?;
+        // Without swap there is no such file.
+        let _ = set(limits[1], if limits[1] == "memory.swap.max" { 0 } else { bytes });
+        Ok(group)
+    }
+
+    fn below(top: &Path) -> Result<Self, String> {
+        let test = std::thread::current().name().unwrap_or("test").replace(':', "_");
+        let dir = top.join(format!("test-{}-{test}", std::process::id()));
+        std::fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+        Ok(Self { dir })
+    }
+
+    /// A file of it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Its name below the mount.
+    pub fn name(&self) -> String {
+        format!("/{}", self.dir.file_name().unwrap().to_str().unwrap())
+    }
+
+    /// Words before a command that has to run in it.
+    pub fn enter(&self) -> [String; 4] {
+        let script = format!("echo $$ >'{}' && exec \"$@\"", self.file("cgroup.procs").display());
+        ["sh".into(), "-c".into(), script, "sh".into()]
+    }
+
+    /// The groups in it.
+    pub fn below_it(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.dir).unwrap().map(Result::unwrap);
+        entries.filter(|entry| entry.file_type().unwrap().is_dir()).map(|entry| entry.path()).collect()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.dir);
+    }
+}
