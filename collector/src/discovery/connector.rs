@@ -155,7 +155,14 @@ pub fn subscribe() -> io::Result<OwnedFd> {
         address.nl_groups = CN_IDX_PROC;
         let length = size_of_val(&address) as libc::socklen_t;
         if libc::bind(fd, (&raw const address).cast(), length) != 0 {
-            return Err(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            // CAP_NET_ADMIN, until CN_IDX_PROC was opened to all (drivers/connector/cn_proc.c).
+            let is_refused = error.kind() == io::ErrorKind::PermissionDenied;
+            return Err(if is_refused {
+                io::Error::new(error.kind(), "before Linux 6.6 for root only")
+            } else {
+                error
+            });
         }
     }
     tell(&socket, &[PROC_CN_MCAST_LISTEN])?;
