@@ -198,11 +198,13 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut Account
     let mut findings = Vec::new();
     if let Some(segment) = segment {
         let mut reader = RecordReader::resume(segment, account.found.position);
-        reader.drain_rest(segment, |record, _| {
-            while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
-                findings.push(Finding::Kernel(event));
+        reader.drain_rest(segment, |batch| {
+            for (record, _) in batch {
+                while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
+                    findings.push(Finding::Kernel(event));
+                }
+                findings.push(Finding::Record(*record));
             }
-            findings.push(Finding::Record(record));
         });
         let damage = Damage { events: reader.damaged(), is_untrusted: reader.is_untrusted() };
         account.damage = account.damage.plus(damage);

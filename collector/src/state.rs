@@ -38,8 +38,9 @@ const SNAPSHOTS: [u64; 2] = [1 << 40, 2 << 40];
 const JOURNAL: u64 = 3 << 40;
 const REPORTED: u64 = 4 << 40;
 const HEAD: usize = 24;
-/// Position in the ring, then the record.
-const ENTRY: usize = 8 + RECORD_WORDS * 4;
+/// Position in the ring, then the record, then nothing. No entry lies on two pages, so the end of a writer leaves whole
+/// ones.
+const ENTRY: usize = (8 + RECORD_WORDS * 4).next_power_of_two();
 
 /// An entry of the journal: a record's position in the ring and its words, or what stands for them.
 pub type Entry = (u64, [u32; RECORD_WORDS]);
@@ -103,18 +104,20 @@ impl StateFile {
         &self.named
     }
 
-    /// Append to the journal as its entry number `number`.
+    /// Append to the journal, from entry number `number` on.
     ///
     /// # Errors
     /// If there is no room.
-    pub fn append(&self, number: u64, position: u64, record: &[u32; RECORD_WORDS]) -> io::Result<()> {
-        let mut entry = [0; ENTRY];
-        let (head, body) = entry.split_at_mut(8);
-        head.copy_from_slice(&position.to_ne_bytes());
-        for (bytes, word) in body.chunks_exact_mut(4).zip(record) {
-            bytes.copy_from_slice(&word.to_ne_bytes());
+    pub fn append(&self, number: u64, entries: &[Entry]) -> io::Result<()> {
+        let mut bytes = vec![0; entries.len() * ENTRY];
+        for (entry, (position, record)) in bytes.chunks_exact_mut(ENTRY).zip(entries) {
+            let (head, body) = entry.split_at_mut(8);
+            head.copy_from_slice(&position.to_ne_bytes());
+            for (bytes, word) in body.chunks_exact_mut(4).zip(record) {
+                bytes.copy_from_slice(&word.to_ne_bytes());
+            }
         }
-        self.file.write_all_at(&entry, JOURNAL + number * ENTRY as u64)
+        self.file.write_all_at(&bytes, JOURNAL + number * ENTRY as u64)
     }
 
     /// The journal's entries from number `from` on.
@@ -320,14 +323,14 @@ mod tests {
     fn the_journal_comes_back_from_where_a_snapshot_ends() {
         let (state, _dir) = file();
         assert!(state.journal(0).unwrap().is_empty());
-        for number in 0..5u32 {
-            state.append(number.into(), u64::from(number) + 100, &[number; RECORD_WORDS]).unwrap();
-        }
+        let entry = |number: u32| (u64::from(number) + 100, [number; RECORD_WORDS]);
+        state.append(0, &[0, 1, 2].map(entry)).unwrap();
+        state.append(3, &[3, 4].map(entry)).unwrap();
         // Killed in the middle of the sixth.
         state.file.write_all_at(&[1; 7], JOURNAL + 5 * ENTRY as u64).unwrap();
         state.save(1, &ReadUpTo { count: 3, ..ReadUpTo::default() }, &()).unwrap();
         let entries = state.journal(3).unwrap();
-        assert_eq!(entries, [(103, [3; RECORD_WORDS]), (104, [4; RECORD_WORDS])]);
+        assert_eq!(entries, [3, 4].map(entry));
     }
 
     #[test]

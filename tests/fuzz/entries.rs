@@ -159,7 +159,7 @@ pub fn state(bytes: &[u8]) {
     let (file, _directory) = state_file(snapshot);
     for (number, record) in (0..).zip(journal.chunks_exact(RECORD_BYTES)) {
         let words = words(record).expect("a whole record");
-        file.append(number, number, &words).expect("room");
+        file.append(number, &[(number, words)]).expect("room");
     }
     let mut account = file.load::<Account>().map_or_else(account, |(_, account)| account);
     let findings: Vec<_> =

@@ -19,7 +19,7 @@ use super::kin::Kin;
 use super::records::RecordReader;
 use crate::account::Damage;
 use crate::segment::Segment;
-use crate::state::{ReadUpTo, StateFile};
+use crate::state::{Entry, ReadUpTo, StateFile};
 use crate::{clock, priority};
 
 /// The ring is looked at this often at least.
@@ -91,7 +91,8 @@ impl Shared {
         priority::prefer_at_once();
         let mut reader = RecordReader::resume(&self.segment, self.begin.position);
         let events = self.begin.events + kernel.held_back() as u64;
-        let mut journal = Journal { state: Some(&self.state), entries: self.begin.count, events };
+        let entries = self.begin.count;
+        let mut journal = Journal { state: Some(&self.state), entries, noted: Vec::new(), events };
         // Whoever rang before this thread was there waits for it all the same.
         let mut rang = true;
         while !self.is_over.load(Ordering::Acquire) {
@@ -106,21 +107,25 @@ impl Shared {
             let mut is_drained = false;
             if self.waiting.load(Ordering::Relaxed) < MOST_WAITING {
                 let mut findings = Vec::new();
-                let mut hand_on = |finding: Finding, words: &[u32; RECORD_WORDS]| {
-                    journal.append(&finding, words);
+                let mut hand_on = |journal: &mut Journal, finding: Finding, words: &[u32; RECORD_WORDS]| {
+                    journal.note(&finding, words);
                     findings.push(finding);
                 };
-                is_drained = reader.drain(&self.segment, now_ns, |record, words| {
-                    while let Some(event) = kernel.next_before(record.origin.monotonic_ns) {
-                        hand_on(Finding::Kernel(event), &[0; RECORD_WORDS]);
+                is_drained = reader.drain(&self.segment, now_ns, |batch| {
+                    for (record, words) in batch {
+                        while let Some(event) = kernel.next_before(record.origin.monotonic_ns) {
+                            hand_on(&mut journal, Finding::Kernel(event), &[0; RECORD_WORDS]);
+                        }
+                        kernel.hear(record);
+                        hand_on(&mut journal, Finding::Record(*record), words);
                     }
-                    kernel.hear(&record);
-                    hand_on(Finding::Record(record), words);
+                    journal.write();
                 });
                 if is_drained {
                     while let Some(event) = kernel.next_before(now_ns) {
-                        hand_on(Finding::Kernel(event), &[0; RECORD_WORDS]);
+                        hand_on(&mut journal, Finding::Kernel(event), &[0; RECORD_WORDS]);
                     }
+                    journal.write();
                 }
                 self.waiting.fetch_add(findings.len(), Ordering::Relaxed);
                 // The collector outlives this thread.
@@ -158,6 +163,8 @@ impl Shared {
 struct Journal<'a> {
     state: Option<&'a StateFile>,
     entries: u64,
+    /// Those behind them that are not written yet.
+    noted: Vec<Entry>,
     events: u64,
 }
 
@@ -174,16 +181,21 @@ impl Journal<'_> {
         self.events += slots.len() as u64;
     }
 
-    fn append(&mut self, finding: &Finding, words: &[u32; RECORD_WORDS]) {
-        let Some(state) = self.state else { return };
-        let (position, words) = finding.entry(words);
+    fn note(&mut self, finding: &Finding, words: &[u32; RECORD_WORDS]) {
+        self.noted.push(finding.entry(words));
+    }
+
+    /// Write down what was noted: only then may the records' slots be freed.
+    fn write(&mut self) {
         // A journal with a gap would be taken for the truth.
-        if state.is_discarded() {
-            self.state = None;
-        } else if state.append(self.entries, position, &words).is_err() {
+        self.state = self.state.filter(|state| !state.is_discarded());
+        if let Some(state) = self.state.filter(|_| !self.noted.is_empty())
+            && state.append(self.entries, &self.noted).is_err()
+        {
             state.discard();
         }
-        self.entries += 1;
+        self.entries += self.noted.len() as u64;
+        self.noted.clear();
     }
 }
 

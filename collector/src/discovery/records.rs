@@ -28,15 +28,34 @@ pub struct Stored {
     pub event: Event,
 }
 
+/// A record beside its words.
+pub type Read = (Stored, [u32; RECORD_WORDS]);
+
+/// Records are handed on so many at once at most: their slots are freed together after that.
+const MOST_AT_ONCE: usize = 32;
+
 /// Reads the ring.
 #[derive(Debug, Default)]
 pub struct RecordReader {
     position: u64,
+    batch: Vec<Read>,
     pending_since_ns: Option<u64>,
     /// Position of a record that was too young.
     held_back: Option<u64>,
     damaged: u64,
     untrusted: bool,
+}
+
+/// What is behind the records that were read.
+enum Stop {
+    /// Nothing.
+    Empty,
+    /// A record of a later time than was asked for.
+    Young,
+    /// A writer that is not done.
+    Pending,
+    /// What no writer of ours leaves.
+    Damaged,
 }
 
 impl RecordReader {
@@ -57,43 +76,25 @@ impl RecordReader {
         }
     }
 
-    /// Hand on all records that are there, at most a few rings full (a writer at full speed must not keep us here).
-    /// Tells whether all that were written before `now_ns` were read: one writer that is not done yet hides those
-    /// behind it. Younger ones stay for the next time, so that what other layers say can be put in between.
-    pub fn drain(
-        &mut self,
-        segment: &Segment,
-        now_ns: u64,
-        mut take: impl FnMut(Stored, &[u32; RECORD_WORDS]),
-    ) -> bool {
+    /// Hand on all records that are there, at most a few rings full (a writer at full speed must not keep us here), and
+    /// free their slots. Tells whether all that were written before `now_ns` were read: one writer that is not done yet
+    /// hides those behind it. Younger ones stay for the next time, so that what other layers say can be put in between.
+    pub fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&[Read])) -> bool {
         let ring = segment.ring();
-        for _ in 0..4 * RING_CAPACITY {
+        for _ in 0..4 * RING_CAPACITY / MOST_AT_ONCE {
             if self.untrusted {
                 return true;
             }
-            match ring.peek(self.position) {
-                Pop::Empty => return true,
-                Pop::Record(record) => {
-                    let decoded = Event::decode(&record);
-                    let written_ns = decoded.map_or(0, |(origin, _)| origin.monotonic_ns);
-                    // Far ahead is the clock of another time namespace.
-                    if (1..=MOST_AHEAD_NS).contains(&written_ns.saturating_sub(now_ns))
-                        && self.held_back != Some(self.position)
-                    {
-                        // Once: a clock that is always ahead must not keep others' records.
-                        self.held_back = Some(self.position);
-                        return true;
-                    }
-                    match decoded {
-                        Some((origin, event)) => {
-                            take(Stored { position: self.position, origin, event }, &record);
-                        }
-                        None => self.damaged += 1,
-                    }
-                    ring.release(self.position);
-                    self.advance();
-                }
-                Pop::Pending => {
+            let first = self.position;
+            let stop = self.read_batch(segment, now_ns);
+            if !self.batch.is_empty() {
+                take(&self.batch);
+            }
+            (first..self.position).for_each(|position| ring.release(position));
+            match stop {
+                None => {}
+                Some(Stop::Empty | Stop::Young) => return true,
+                Some(Stop::Pending) => {
                     let since = *self.pending_since_ns.get_or_insert(now_ns);
                     if now_ns.saturating_sub(since) < WRITER_GRACE_NS {
                         return false;
@@ -102,14 +103,46 @@ impl RecordReader {
                         self.advance();
                     }
                 }
-                Pop::Damaged => self.skip_damaged(segment),
+                Some(Stop::Damaged) => self.skip_damaged(segment),
             }
         }
         false
     }
 
+    /// Read the next records, as many as are there and are handed on at once. Tells what is behind them, if not another.
+    fn read_batch(&mut self, segment: &Segment, now_ns: u64) -> Option<Stop> {
+        self.batch.clear();
+        let ring = segment.ring();
+        for _ in 0..MOST_AT_ONCE {
+            let record = match ring.peek(self.position) {
+                Pop::Record(record) => record,
+                Pop::Empty => return Some(Stop::Empty),
+                Pop::Pending => return Some(Stop::Pending),
+                Pop::Damaged => return Some(Stop::Damaged),
+            };
+            let decoded = Event::decode(&record);
+            let written_ns = decoded.map_or(0, |(origin, _)| origin.monotonic_ns);
+            // Far ahead is the clock of another time namespace.
+            if (1..=MOST_AHEAD_NS).contains(&written_ns.saturating_sub(now_ns))
+                && self.held_back != Some(self.position)
+            {
+                // Once: a clock that is always ahead must not keep others' records.
+                self.held_back = Some(self.position);
+                return Some(Stop::Young);
+            }
+            match decoded {
+                Some((origin, event)) => {
+                    self.batch.push((Stored { position: self.position, origin, event }, record));
+                }
+                None => self.damaged += 1,
+            }
+            self.advance();
+        }
+        None
+    }
+
     /// Hand on all records of a segment to which nobody writes any more: a writer that was killed is not waited for.
-    pub fn drain_rest(&mut self, segment: &Segment, mut take: impl FnMut(Stored, &[u32; RECORD_WORDS])) {
+    pub fn drain_rest(&mut self, segment: &Segment, mut take: impl FnMut(&[Read])) {
         // Held back once, given its time, retired: a slot that is still there after that was made by no writer of ours.
         const MOST_TRIES: u32 = 4;
         let (mut now_ns, mut tries) = (clock::monotonic_ns(), 0);
@@ -183,12 +216,29 @@ mod tests {
 
     fn drain(reader: &mut RecordReader, segment: &Segment, now_ns: u64) -> Vec<i32> {
         let mut seen = Vec::new();
-        reader.drain(segment, now_ns, |record, _| {
-            if let Event::SpawnFailed { error } = record.event {
-                seen.push(error);
-            }
+        reader.drain(segment, now_ns, |batch| {
+            seen.extend(batch.iter().filter_map(|(record, _)| match record.event {
+                Event::SpawnFailed { error } => Some(error),
+                _ => None,
+            }));
         });
         seen
+    }
+
+    #[test]
+    fn a_slot_is_freed_only_after_its_record_was_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = segment(dir.path());
+        let count = 2 * MOST_AT_ONCE + 1;
+        (0..count).for_each(|error| push(&segment, error as i32));
+        let (mut reader, mut sizes) = (RecordReader::default(), Vec::new());
+        let is_all = reader.drain(&segment, 1, |batch| {
+            let freed = segment.header().tail.0.load(Ordering::Relaxed);
+            assert_eq!(batch.first().map(|(record, _)| record.position), Some(freed));
+            sizes.push(batch.len());
+        });
+        assert_eq!((is_all, sizes), (true, vec![MOST_AT_ONCE, MOST_AT_ONCE, 1]));
+        assert_eq!(segment.header().tail.0.load(Ordering::Relaxed), count as u64);
     }
 
     #[test]
@@ -209,7 +259,7 @@ mod tests {
         let segment = segment(dir.path());
         let rest = |reader: &mut RecordReader| {
             let mut count = 0;
-            reader.drain_rest(&segment, |_, _| count += 1);
+            reader.drain_rest(&segment, |batch| count += batch.len());
             count
         };
         let mut reader = RecordReader::default();
