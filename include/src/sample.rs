@@ -4,7 +4,7 @@
 //! while it is being written. Sample number `n` lies in slot `n % SAMPLE_CAPACITY`; the header's `samples` is the
 //! number written so far.
 
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Slots of the sample ring.
 pub const SAMPLE_CAPACITY: usize = 1024;
@@ -28,18 +28,28 @@ pub struct Sample {
     pub threads: u64,
 }
 
+/// Fields of a sample.
+const FIELDS: usize = 7;
+
 /// A slot of the sample ring.
+pub type SampleSlot = Slot<FIELDS>;
+
+/// A sequence lock over some words.
 #[repr(C, align(64))]
-#[derive(Default)]
-pub struct SampleSlot {
+#[derive(Debug)]
+pub struct Slot<const N: usize> {
     sequence: AtomicU64,
-    fields: [AtomicU64; 7],
+    fields: [AtomicU64; N],
 }
 
+#[cfg(not(loom))]
 const _: () = assert!(core::mem::size_of::<SampleSlot>() == 64);
 
+/// How often a reader tries while the writer is at it.
+const TRIES: usize = if cfg!(loom) { 2 } else { 8 };
+
 impl Sample {
-    fn to_fields(self) -> [u64; 7] {
+    fn to_fields(self) -> [u64; FIELDS] {
         [
             self.monotonic_ns,
             self.main_bytes,
@@ -51,29 +61,32 @@ impl Sample {
         ]
     }
 
-    fn from_fields(f: [u64; 7]) -> Self {
+    fn from_fields(f: [u64; FIELDS]) -> Self {
         let [monotonic_ns, main_bytes, descendants_bytes, combined_bytes, cpu_ns, processes, threads] = f;
         Self { monotonic_ns, main_bytes, descendants_bytes, combined_bytes, cpu_ns, processes, threads }
     }
 }
 
-impl SampleSlot {
-    /// Collector only: store a sample.
-    pub fn write(&self, sample: Sample) {
+impl<const N: usize> Default for Slot<N> {
+    fn default() -> Self {
+        Self { sequence: AtomicU64::new(0), fields: core::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+}
+
+impl<const N: usize> Slot<N> {
+    fn write_fields(&self, fields: [u64; N]) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
         // SYNC POINT: the odd sequence is seen before any new field.
         fence(Ordering::Release);
-        for (cell, value) in self.fields.iter().zip(sample.to_fields()) {
+        for (cell, value) in self.fields.iter().zip(fields) {
             cell.store(value, Ordering::Relaxed);
         }
         self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
     }
 
-    /// The sample, or `None` if the slot is empty or was being written during each of a few attempts.
-    #[must_use]
-    pub fn read(&self) -> Option<Sample> {
-        for _ in 0..8 {
+    fn read_fields(&self) -> Option<[u64; N]> {
+        for _ in 0..TRIES {
             let before = self.sequence.load(Ordering::Acquire);
             if before == 0 {
                 return None;
@@ -83,10 +96,23 @@ impl SampleSlot {
             // SYNC POINT: all fields are read before the sequence is looked at again.
             fence(Ordering::Acquire);
             if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {
-                return Some(Sample::from_fields(fields));
+                return Some(fields);
             }
         }
         None
+    }
+}
+
+impl SampleSlot {
+    /// Collector only: store a sample.
+    pub fn write(&self, sample: Sample) {
+        self.write_fields(sample.to_fields());
+    }
+
+    /// The sample, or `None` if the slot is empty or was being written during each of a few attempts.
+    #[must_use]
+    pub fn read(&self) -> Option<Sample> {
+        self.read_fields().map(Sample::from_fields)
     }
 }
 
@@ -95,7 +121,7 @@ mod tests {
     use super::*;
 
     fn sample(n: u64) -> Sample {
-        Sample::from_fields([n; 7])
+        Sample::from_fields([n; FIELDS])
     }
 
     #[test]
@@ -118,5 +144,34 @@ mod tests {
             }
         });
         assert_eq!(slot.read(), Some(sample(199_999)));
+    }
+}
+
+/// `RUSTFLAGS="--cfg loom" cargo test -p gpu-track-abi --release`
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+
+    use super::*;
+
+    /// A reader beside the writer sees a whole sample, or none.
+    #[test]
+    fn a_writer_and_a_reader() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let slot = Arc::new(Slot::<2>::default());
+            // Both in threads of their own: loom does not try other orders of what the first thread does.
+            let [writer, reader] = [Arc::clone(&slot), Arc::clone(&slot)];
+            let writer = loom::thread::spawn(move || (1..=2).for_each(|n| writer.write_fields([n; 2])));
+            let reader = loom::thread::spawn(move || {
+                if let Some([a, b]) = reader.read_fields() {
+                    assert_eq!(a, b, "torn sample");
+                }
+            });
+            writer.join().unwrap();
+            reader.join().unwrap();
+            assert_eq!(slot.read_fields(), Some([2; 2]));
+        });
     }
 }
