@@ -48,6 +48,10 @@ pub const FLAG_NO_ENV_REPAIR: u32 = 2;
 /// Header flag: the wait layer is off, write no REAPED records (`--layers`).
 pub const FLAG_NO_WAIT_RECORDS: u32 = 4;
 
+/// Header flag: each thread keeps what its page faults do to the RSS to itself for a while (Linux before 6.2), so a
+/// process hands that in before it reads its peak.
+pub const FLAG_SPLIT_RSS: u32 = 8;
+
 /// [`Header::state`]: the session takes records.
 pub const STATE_OPEN: u32 = 1;
 

@@ -62,6 +62,7 @@ mod tests {
         assert_eq!(number("GPU_TRACK_FLAG_PIDFS"), u64::from(layout::FLAG_PIDFS));
         assert_eq!(number("GPU_TRACK_FLAG_NO_ENV_REPAIR"), u64::from(layout::FLAG_NO_ENV_REPAIR));
         assert_eq!(number("GPU_TRACK_FLAG_NO_WAIT_RECORDS"), u64::from(layout::FLAG_NO_WAIT_RECORDS));
+        assert_eq!(number("GPU_TRACK_FLAG_SPLIT_RSS"), u64::from(layout::FLAG_SPLIT_RSS));
         assert_eq!(number("GPU_TRACK_STATE_OPEN"), u64::from(layout::STATE_OPEN));
         assert_eq!(number("GPU_TRACK_STATE_CLOSED"), u64::from(layout::STATE_CLOSED));
     }

@@ -10,13 +10,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS};
+use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS};
 use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS, SHIM_PREFIX};
 use gpu_track_collector::cgroup::{Places, RunCgroup};
 use gpu_track_collector::config::{Config, Message};
 use gpu_track_collector::discovery::connector;
 use gpu_track_collector::gpu::GpuConfig;
+use gpu_track_collector::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 use gpu_track_collector::proc_fs::ProcRoot;
 use gpu_track_collector::report::write::Output;
 use gpu_track_collector::segment::named::NamedFile;
@@ -86,6 +87,7 @@ impl Session {
         let mut flags = 0;
         for (flag, on) in [
             (FLAG_PIDFS, pidfd::has_pidfs()),
+            (FLAG_SPLIT_RSS, has_split_rss()),
             (FLAG_NO_ENV_REPAIR, !options.env_repair),
             (FLAG_NO_WAIT_RECORDS, !options.layers.wait),
         ] {
@@ -221,7 +223,7 @@ impl Session {
         let event = Event::Reaped {
             child: reaped.pid,
             status: reaped.status,
-            reaper_max_rss_kib: own_max_rss_kib(),
+            reaper_max_rss_kib: own_max_rss_kib(self.segment.header().flags),
             usage: reaped.usage,
         };
         self.segment.push_event(&Origin { monotonic_ns: clock::monotonic_ns(), ..self.origin }, &event);
@@ -285,8 +287,10 @@ fn spawn_collector(fds: [Option<RawFd>; 4], names: [&Path; 2], output: &Output) 
     Ok(command.spawn()?.id())
 }
 
-fn own_max_rss_kib() -> u64 {
-    crate::reap::usage_of(libc::RUSAGE_SELF).max_rss_kib
+/// At most this a child has inherited.
+fn own_max_rss_kib(flags: u32) -> u64 {
+    let kept_kib = if flags & FLAG_SPLIT_RSS != 0 { MOST_SPLIT_RSS_KIB } else { 0 };
+    crate::reap::usage_of(libc::RUSAGE_SELF).max_rss_kib + kept_kib
 }
 
 /// What all children used that were waited for.

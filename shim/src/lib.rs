@@ -19,6 +19,7 @@ mod fork;
 mod hooks;
 mod next;
 mod proc_status;
+mod rss;
 mod session;
 mod start;
 mod state;

@@ -186,6 +186,15 @@ pub fn dont_dump(address: *mut c_void, length: usize) {
     unsafe { call(libc::SYS_madvise, [address as usize, length, libc::MADV_DONTDUMP as usize, 0, 0, 0]) };
 }
 
+/// Give the page at `address` back, as far as this process is concerned (MADV_DONTNEED); whether the kernel would.
+///
+/// # Safety
+/// It must belong to a shared mapping: of any other the content is lost.
+pub unsafe fn give_back(address: *mut c_void) -> bool {
+    // SAFETY: promised by the caller.
+    unsafe { call(libc::SYS_madvise, [address as usize, 1, libc::MADV_DONTNEED as usize, 0, 0, 0]) == 0 }
+}
+
 /// Wake whoever sleeps on a futex in shared memory.
 pub fn futex_wake(word: &AtomicU32) {
     // SAFETY: the address of a live word.

@@ -5,12 +5,18 @@ use common::*;
 
 use std::process::Command;
 
+use gpu_track_abi::layout::FLAG_SPLIT_RSS;
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_NO_STATUS, Origin};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
+/// What a case writes, be the kernel one that keeps RSS by thread or not.
 fn guest(args: &[&str]) -> Vec<(Origin, Event)> {
-    let (events, output) = Session::new().case(&program("guest", &[]), args);
-    assert_clean(&output);
+    let [events, split] = [0, FLAG_SPLIT_RSS].map(|flags| {
+        let (events, output) = Session::with_flags(flags).case(&program("guest", &[]), args);
+        assert_clean(&output);
+        events
+    });
+    assert_eq!(kinds(&split), kinds(&events), "{args:?}");
     events
 }
 
@@ -37,6 +43,20 @@ fn no_descriptor_is_kept() {
 #[test]
 fn closing_every_descriptor_changes_nothing() {
     assert_eq!(kinds(&guest(&["close-all"])), "SFERE");
+}
+
+/// Nor where memory is locked, or there may be none more.
+#[test]
+fn no_memory_stays_mapped() {
+    assert_eq!(kinds(&guest(&["maps"])).replace('x', ""), "SFERERE");
+    // SAFETY: takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("skipped: needs root, to lock memory");
+        return;
+    }
+    for how in ["maps-locked", "maps-full"] {
+        assert_eq!(kinds(&guest(&[how])).replace('x', ""), "SFERERE", "{how}");
+    }
 }
 
 #[test]

@@ -828,6 +828,23 @@ fn a_peak_is_never_the_parents() {
     assert_eq!(peak_of(big + 1, 0), (Some((big + 1) * 1024), Quality::Exact), "it grew: it is its own");
 }
 
+/// The kernel has counted what all threads touched only when they have ended.
+#[test]
+fn the_peak_of_who_waited_for_nobody_is_what_its_reaper_says() {
+    let peak_of = |children: u64, reaped: u64| {
+        let mut run = Run::new();
+        run.start_as(102, MAIN, 0, 50, "threads");
+        let event = Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 60), children: used(0, children) };
+        run.tell(102, MAIN, FLAG_IMAGE, event);
+        run.reaped_with(MAIN, 102, 0, 0, used(1, reaped));
+        let settled = run.end();
+        (of(&settled, 102).peak, of(&settled, 102).peak_quality)
+    };
+    assert_eq!(peak_of(0, 90), (Some(90 * 1024), Quality::Exact));
+    assert_eq!(peak_of(80, 90), (Some(60 * 1024), Quality::Exact), "it may be a child's");
+    assert_eq!(peak_of(0, 40), (Some(60 * 1024), Quality::Exact));
+}
+
 #[test]
 fn what_a_reaper_says_of_a_peak_counts_only_above_all_that_may_have_caused_it() {
     let peak_of = |of_child: u64, max_kib: u64| {

@@ -13,7 +13,7 @@ use gpu_track_abi::record::Event;
 
 use crate::envp::with_repaired;
 use crate::proc_status::vm_hwm_kib;
-use crate::{emit, next, state, sys};
+use crate::{emit, next, rss, state, sys};
 
 type Array = *const *const c_char;
 
@@ -220,8 +220,12 @@ fn save_peak() {
         return;
     }
     let pid = sys::getpid();
+    if pid != state::PID.load(Relaxed) {
+        return;
+    }
+    rss::hand_in();
     let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
-    if pid != state::PID.load(Relaxed) || max_rss_kib > state::MAX_RSS_KIB.load(Relaxed) {
+    if max_rss_kib > state::MAX_RSS_KIB.load(Relaxed) {
         return;
     }
     let vm_hwm_kib = vm_hwm_kib();

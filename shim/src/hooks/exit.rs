@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use gpu_track_abi::record::{Event, FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS};
 
 use crate::proc_status::vm_hwm_kib;
-use crate::{emit, next, state, sys};
+use crate::{emit, next, rss, state, sys};
 
 /// libc tells the status at exit.
 static HAS_ON_EXIT: AtomicBool = AtomicBool::new(false);
@@ -57,6 +57,9 @@ fn write_exit(status: c_int, flags: u8) {
     let borrowed = pid != state::PID.load(Relaxed);
     if !borrowed && state::EXITED.swap(true, Relaxed) {
         return;
+    }
+    if !borrowed {
+        rss::hand_in();
     }
     // In this order: what is done from here on is in nobody's figures.
     let own = emit::usage(&sys::getrusage(libc::RUSAGE_SELF));

@@ -9,7 +9,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::{next, state, sys};
+use crate::{next, rss, state, sys};
 
 /// `prctl`.
 ///
@@ -137,6 +137,7 @@ fn filtered<R: Copy + Into<i64>>(call: impl FnOnce() -> R) -> R {
     if !state::is_active() || !state::may_call() || sys::getpid() != state::PID.load(Relaxed) {
         return call();
     }
+    rss::hand_in();
     let now = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     let before = state::MAX_RSS_KIB.swap(now, Relaxed);
     state::FILTERED.store(true, Relaxed);

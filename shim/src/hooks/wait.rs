@@ -18,7 +18,7 @@ use gpu_track_abi::layout::FLAG_NO_WAIT_RECORDS;
 use gpu_track_abi::record::{Event, FLAG_TRACER};
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
-use crate::{emit, next, state, sys};
+use crate::{emit, next, rss, state, sys};
 
 /// `wait`.
 ///
@@ -207,6 +207,7 @@ fn reaped(child: pid_t, status: c_int, usage: &rusage) {
         return;
     }
     let (pid, reaper_max_rss_kib) = if state::may_call() {
+        rss::hand_in();
         (sys::getpid(), sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64)
     } else {
         (state::PID.load(Relaxed), state::MAX_RSS_KIB.load(Relaxed))

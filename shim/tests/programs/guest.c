@@ -25,6 +25,7 @@
 // system call of its own after the filter came turns status 0 into SIGSYS.
 static struct sock_filter filter[] = {
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 11, 0),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getrusage, 10, 0),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpid, 9, 0),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 8, 0),
@@ -63,6 +64,14 @@ static void reap(pid_t pid) {
     int status;
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void read_maps(char *text, size_t size) {
+    int fd = open("/proc/self/maps", O_RDONLY);
+    size_t length = 0;
+    for (ssize_t n; (n = read(fd, text + length, size - 1 - length)) > 0;) length += (size_t)n;
+    CHECK(length > 0 && length < size - 1 && !close(fd));
+    text[length] = 0;
 }
 
 static int mallocs;
@@ -115,6 +124,26 @@ int main(int argc, char **argv) {
         if (!(pid = fork())) execve("/bin/true", args, env);
         reap(pid);
         CHECK(mallocs == 0);
+        return 0;
+    }
+    if (!strcmp(how, "maps") || !strcmp(how, "maps-locked") || !strcmp(how, "maps-full")) {
+        static char before[1 << 16], after[1 << 16];
+        char *args[] = {"none", 0};
+        read_maps(after, sizeof after);
+        if (strcmp(how, "maps")) CHECK(!mlockall(MCL_CURRENT | MCL_FUTURE));
+        struct rlimit none = {1, 1};
+        if (!strcmp(how, "maps-full")) CHECK(!setrlimit(RLIMIT_AS, &none));
+        read_maps(before, sizeof before);
+        errno = 1234;
+        if (!(pid = fork())) _exit(errno != 1234);
+        reap(pid);
+        if (!(pid = vfork())) _exit(0);
+        reap(pid);
+        CHECK(errno == 1234);
+        CHECK(execv("/nonexistent", args) == -1 && errno == ENOENT);
+        CHECK(prctl(PR_SET_SECCOMP, 99) == -1);
+        read_maps(after, sizeof after);
+        CHECK(!strcmp(before, after));
         return 0;
     }
     if (!strcmp(how, "mlockall")) {

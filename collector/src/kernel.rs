@@ -1,0 +1,32 @@
+//! What depends on the kernel's version, where there is nothing else to ask for it.
+
+/// Whether each thread keeps to itself for a while what its page faults do to the RSS (Linux before 6.2).
+#[must_use]
+pub fn has_split_rss() -> bool {
+    rustix::system::uname().release().to_str().is_ok_and(is_before_6_2)
+}
+
+/// The most that a thread keeps so, KiB: 65 faults (TASK_RSS_EVENTS_THRESH) of 64 KiB each (fault_around_bytes).
+pub const MOST_SPLIT_RSS_KIB: u64 = 65 * 64;
+
+fn is_before_6_2(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|word| word.parse::<u32>().ok());
+    let version = numbers.next().zip(numbers.next());
+    version.is_some_and(|version| version < (6, 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_distributions_are_told_apart() {
+        for release in ["4.18.0-553.el8_10.x86_64", "5.14.0-427.13.1.el9_4.x86_64", "6.1.0-30-amd64", "6.1"] {
+            assert!(is_before_6_2(release), "{release}");
+        }
+        for release in ["6.2.0", "6.18.44-fc", "6.12.0-55.el10.x86_64", "10.0.1", "", "6", "next-6.1", "7.x"]
+        {
+            assert!(!is_before_6_2(release), "{release}");
+        }
+    }
+}
