@@ -385,7 +385,7 @@ impl Process {
             (Some(exit), _) if exit.flags & FLAG_BORROWED_MEMORY != 0 => (None, Quality::Unknown),
             (_, Image::Borrowed) => (None, Quality::Exact),
             (Some(exit), image) => {
-                let max = exit.own.max_rss_kib.max(self.reaped_alone_kib(exit)).saturating_mul(1024);
+                let max = exit.own.max_rss_kib.max(self.reaped_own_kib(exit)).saturating_mul(1024);
                 match image {
                     Image::Loaded { inherited } if exit.flags & FLAG_IMAGE != 0 && max <= inherited => {
                         exit.hwm.map_or_else(otherwise, |hwm| (Some(hwm), Quality::Exact))
@@ -432,12 +432,12 @@ impl Process {
         }
     }
 
-    /// What its reaper says of its peak, KiB, if that can be nobody else's since it waited for nobody; else 0. The kernel
-    /// has counted all threads by then.
-    fn reaped_alone_kib(&self, exit: &ExitRecord) -> u64 {
-        let others = [exit.children, self.reaped_children, self.unreaped_children];
-        let is_alone = self.unreaped_count == 0 && others.iter().all(|usage| usage.max_rss_kib == 0);
-        self.reaped.filter(|_| is_alone).map_or(0, |reaped| reaped.usage.max_rss_kib)
+    /// What its reaper says of its peak, KiB, if that is above all that it waited for and so its own; else 0. It is the
+    /// kernel's last word: all threads have ended by then, and are counted.
+    fn reaped_own_kib(&self, exit: &ExitRecord) -> u64 {
+        let of_children = exit.children.max_rss_kib.max(self.reaped_children.max_rss_kib);
+        let max = self.reaped.map_or(0, |reaped| reaped.usage.max_rss_kib);
+        if max > of_children { max } else { 0 }
     }
 
     /// Whether all that it waited for is known: who ended by exit without a word of its own (a static program, one
