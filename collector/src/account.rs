@@ -45,6 +45,8 @@ pub struct Account {
     pub damage: Damage,
     /// Records that claim more CPU time than there was, and were left out.
     pub impossible: u64,
+    /// Records that were there at the end and were not read in time.
+    pub unread: u64,
     /// What showed that the records are forged; none that came after counts.
     pub forgery: Option<Forgery>,
     /// How the process connector fares.
@@ -125,6 +127,7 @@ impl Account {
             found: ReadUpTo::default(),
             damage: Damage::default(),
             impossible: 0,
+            unread: 0,
             forgery: None,
             connector: ConnectorState::default(),
             is_state_lost: false,

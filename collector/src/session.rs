@@ -60,8 +60,6 @@ const TIME_TO_SPEAK_NS: u64 = 50_000_000;
 const EAGER_NS: u64 = 200_000_000;
 /// A sample waits so long at most for the last words of those that it found dead.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
-/// And the end of a run for all that was written.
-const LONGEST_FLUSH: Duration = Duration::from_secs(1);
 /// The report-so-far is written after this time, then each time the run is twice as old, or this much older.
 const FIRST_INTERIM_NS: u64 = 2_000_000_000;
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
@@ -533,7 +531,8 @@ impl Session {
     }
 
     fn finish(mut self) -> Result<(), SessionError> {
-        self.pump.await_complete(clock::monotonic_ns(), LONGEST_FLUSH);
+        // What is not read yet is waited for again below.
+        let _ = self.pump.await_last(clock::monotonic_ns());
         self.drain();
         let now_ns = clock::monotonic_ns();
         self.sample(now_ns);
@@ -544,7 +543,9 @@ impl Session {
         // Nobody needs the name any more, and nothing may be left behind.
         let _ = self.segment.named().unlink();
         // The last words of those that the sample found dead.
-        self.pump.await_complete(clock::monotonic_ns(), LONGEST_FLUSH);
+        if !self.pump.await_last(clock::monotonic_ns()) {
+            self.account.unread = self.pump.unread();
+        }
         let complete_ns = self.drain();
         self.account.settle(clock::monotonic_ns(), complete_ns, true);
         if self.account.tree.lives_waiting() > 0 {

@@ -52,6 +52,8 @@ struct Shared {
     has_connector: AtomicBool,
     is_eager: AtomicBool,
     is_over: AtomicBool,
+    /// How often the thread has looked at what there is.
+    turns: AtomicU64,
     /// The thread may have read what it has not sent yet.
     is_reading: AtomicBool,
 }
@@ -136,6 +138,7 @@ impl Shared {
                     self.complete_ns.store(now_ns, Ordering::Release);
                 }
             }
+            self.turns.fetch_add(1, Ordering::Release);
             if std::mem::take(&mut rang) || kernel.take_unheard() {
                 main.unpark();
             }
@@ -226,6 +229,7 @@ impl Pump {
             has_connector: AtomicBool::new(false),
             is_eager: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
             is_reading: AtomicBool::new(true),
         });
         let of_thread = Arc::clone(&shared);
@@ -300,6 +304,33 @@ impl Pump {
         }
     }
 
+    /// The same for the end of a run, when nobody reads what is left: as long as the thread gets on, or does not get the
+    /// CPU to. Whether all was read.
+    #[must_use]
+    pub fn await_last(&self, at_ns: u64) -> bool {
+        let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= at_ns;
+        let begun = Instant::now();
+        let mut patience = Patience::default();
+        while !is_complete() {
+            let turns = self.shared.turns.load(Ordering::Acquire);
+            let read = self.shared.segment.header().tail.0.load(Ordering::Acquire);
+            if patience.is_over(begun.elapsed(), turns, read) {
+                return false;
+            }
+            self.shared.segment.ring_doorbell();
+            std::thread::park_timeout(FRESHEN_WAIT);
+        }
+        true
+    }
+
+    /// Records that were written and not read.
+    #[must_use]
+    pub fn unread(&self) -> u64 {
+        let header = self.shared.segment.header();
+        let tail = header.tail.0.load(Ordering::Acquire);
+        header.head.0.load(Ordering::Relaxed).saturating_sub(tail)
+    }
+
     /// What was wrong with what this thread has read.
     #[must_use]
     pub fn damage(&self) -> Damage {
@@ -307,6 +338,34 @@ impl Pump {
             events: self.shared.damaged.load(Ordering::Relaxed),
             is_untrusted: self.shared.is_untrusted.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// How long to wait for a thread on a machine that may not let it run.
+#[derive(Debug, Default)]
+struct Patience {
+    /// When it was last seen to get on.
+    progress_at: Duration,
+    /// What it had read by then, and in how many turns.
+    read: u64,
+    turns: u64,
+}
+
+impl Patience {
+    /// For a thread that runs and gets nowhere.
+    const OF_ONE_THAT_IS_STUCK: Duration = Duration::from_secs(1);
+    /// So many turns without progress are not the one that had begun before.
+    const TURNS_OF_ONE_THAT_IS_STUCK: u64 = 3;
+    /// Whatever it does.
+    const LONGEST: Duration = Duration::from_secs(10);
+
+    fn is_over(&mut self, waited: Duration, turns: u64, read: u64) -> bool {
+        if self.turns == 0 || read != self.read {
+            *self = Self { progress_at: waited, read, turns };
+        }
+        let is_stuck = turns - self.turns >= Self::TURNS_OF_ONE_THAT_IS_STUCK
+            && waited.saturating_sub(self.progress_at) >= Self::OF_ONE_THAT_IS_STUCK;
+        is_stuck || waited >= Self::LONGEST
     }
 }
 
@@ -318,5 +377,48 @@ impl Drop for Pump {
             // It can't have panicked with anything that is still of use.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn a_thread_that_gets_no_cpu_is_waited_for() {
+        let mut patience = Patience::default();
+        assert!(!patience.is_over(at(0), 5, 100));
+        assert!(!patience.is_over(at(5000), 5, 100), "no turn");
+        assert!(!patience.is_over(at(9000), 6, 100), "the turn that had begun before");
+        assert!(patience.is_over(at(10_000), 6, 100));
+    }
+
+    #[test]
+    fn a_thread_that_has_not_begun_is_waited_for() {
+        let mut patience = Patience::default();
+        assert!(!patience.is_over(at(0), 0, 0));
+        assert!(!patience.is_over(at(9000), 0, 0));
+        assert!(!patience.is_over(at(9001), 1, 0));
+    }
+
+    #[test]
+    fn a_thread_that_runs_and_gets_nowhere_is_not() {
+        let mut patience = Patience::default();
+        assert!(!patience.is_over(at(0), 5, 100));
+        assert!(!patience.is_over(at(900), 50, 100));
+        assert!(patience.is_over(at(1000), 60, 100));
+    }
+
+    #[test]
+    fn a_thread_that_reads_slowly_is_waited_for() {
+        let mut patience = Patience::default();
+        for second in 0..10 {
+            assert!(!patience.is_over(at(second * 999), 5 * second + 5, 100 + second));
+        }
+        assert!(patience.is_over(at(10_000), 60, 120), "but not for ever");
     }
 }

@@ -322,6 +322,13 @@ fn warnings(inputs: &Inputs, coverage: &Coverage, limits: &Limits, cgroup: Optio
             coverage.dropped_events
         ));
     }
+    if inputs.account.unread > 0 {
+        warn(format!(
+            "{} event records were not read: the machine was too busy at the end. Processes may be missing, or known \
+             from their last sample only.",
+            inputs.account.unread
+        ));
+    }
     let damage = inputs.account.damage;
     if inputs.is_cut_short {
         warn("The session's shared memory was truncated; what was not read by then is lost.".into());
