@@ -221,7 +221,7 @@ fn note_the_dead(account: &mut Account, root: &ProcRoot, known_ns: u64) -> bool 
     for id in account.tree.alive().to_vec() {
         let Some(process) = account.tree.get(id) else { continue };
         let Some(pid) = process.host_pid else { continue };
-        if root.stat(pid).is_some_and(|stat| !stat.is_over() && process.is_shown(&stat, tick_us)) {
+        if root.stat(pid).is_some_and(|stat| !stat.is_over() && process.can_be_shown(&stat, tick_us)) {
             has_living = true;
         } else {
             let end_ns = process.kernel_exit.map_or(known_ns, |exit| exit.at_ns);

@@ -161,6 +161,16 @@ fn who_came_to_a_pid_later_is_not_who_spoke_under_it() {
 }
 
 #[test]
+fn the_first_process_may_begin_long_after_the_time_that_is_told_of_it() {
+    let mut run = Run::new(Made::with(100));
+    let since_boot = i128::from(3 * S) + crate::clock::boot_offset_ns();
+    let stat = format!("7 (x) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {} 1 1\n", since_boot / 10_000_000);
+    std::fs::write(run.proc.path().join(MAIN.to_string()).join("stat"), stat).unwrap();
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.dead_ns), (100 * MIB, 0));
+}
+
+#[test]
 fn memory_of_files_counts_with_its_proportional_part_once_that_is_read() {
     let files = Made { shared: 60, pss: 55, private: 40, ..Made::with(100) };
     let mut run = Run::new(files);

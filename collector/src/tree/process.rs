@@ -242,13 +242,13 @@ impl Process {
     }
 
     /// Whether it can be the process that has this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds: who
-    /// comes to its pid later has begun later.
+    /// comes to its pid later has begun after it was last there.
     #[must_use]
     pub fn can_be(&self, pidfd_inode: u64, start_ns: u64) -> bool {
         if self.pidfd_inode != 0 && pidfd_inode != 0 {
             return self.pidfd_inode == pidfd_inode;
         }
-        start_ns <= self.start_ns.saturating_add(TICK_NS)
+        start_ns <= self.start_ns.max(self.last_sign_ns()).saturating_add(TICK_NS)
     }
 
     /// A record told the inode of a pidfd of it, or not (0).
@@ -258,10 +258,17 @@ impl Process {
         }
     }
 
-    /// Whether it can be what /proc shows under its pid now, which may be another's by now. `tick_us` are the microseconds
-    /// of a clock tick.
+    /// Whether it is what /proc shows under its pid now, which may be another's by now. `tick_us` are the microseconds of a
+    /// clock tick. The launcher is there.
     #[must_use]
     pub fn is_shown(&self, stat: &Stat, tick_us: u64) -> bool {
+        // Of the first process only a time before its start is known, and the launcher keeps its pid for it.
+        (self.is_main && self.parent == Parent::Launcher) || self.can_be_shown(stat, tick_us)
+    }
+
+    /// The same where nobody keeps a pid for anybody.
+    #[must_use]
+    pub fn can_be_shown(&self, stat: &Stat, tick_us: u64) -> bool {
         let pidfd_inode = match (self.pidfd_inode, self.host_pid) {
             (1.., Some(pid)) => pidfd::inode(pid).unwrap_or(0),
             _ => 0,
