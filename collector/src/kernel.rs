@@ -3,16 +3,22 @@
 /// Whether each thread keeps to itself for a while what its page faults do to the RSS (Linux before 6.2).
 #[must_use]
 pub fn has_split_rss() -> bool {
-    rustix::system::uname().release().to_str().is_ok_and(is_before_6_2)
+    is_before((6, 2))
+}
+
+/// Whether the kernel is older than this.
+#[must_use]
+pub fn is_before(version: (u32, u32)) -> bool {
+    rustix::system::uname().release().to_str().is_ok_and(|release| is_older(release, version))
 }
 
 /// The most that a thread keeps so, KiB: 65 faults (TASK_RSS_EVENTS_THRESH) of 64 KiB each (fault_around_bytes).
 pub const MOST_SPLIT_RSS_KIB: u64 = 65 * 64;
 
-fn is_before_6_2(release: &str) -> bool {
+fn is_older(release: &str, than: (u32, u32)) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|word| word.parse::<u32>().ok());
     let version = numbers.next().zip(numbers.next());
-    version.is_some_and(|version| version < (6, 2))
+    version.is_some_and(|version| version < than)
 }
 
 #[cfg(test)]
@@ -22,11 +28,11 @@ mod tests {
     #[test]
     fn releases_of_distributions_are_told_apart() {
         for release in ["4.18.0-553.el8_10.x86_64", "5.14.0-427.13.1.el9_4.x86_64", "6.1.0-30-amd64", "6.1"] {
-            assert!(is_before_6_2(release), "{release}");
+            assert!(is_older(release, (6, 2)), "{release}");
         }
         for release in ["6.2.0", "6.18.44-fc", "6.12.0-55.el10.x86_64", "10.0.1", "", "6", "next-6.1", "7.x"]
         {
-            assert!(!is_before_6_2(release), "{release}");
+            assert!(!is_older(release, (6, 2)), "{release}");
         }
     }
 }

@@ -9,8 +9,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::pidfd;
 use crate::state::EventSlot;
+use crate::{kernel, pidfd};
 
 const CN_IDX_PROC: u32 = 1;
 const CN_VAL_PROC: u32 = 1;
@@ -158,7 +158,7 @@ pub fn subscribe() -> io::Result<OwnedFd> {
             let error = io::Error::last_os_error();
             // CAP_NET_ADMIN, until CN_IDX_PROC was opened to all (drivers/connector/cn_proc.c).
             let is_refused = error.kind() == io::ErrorKind::PermissionDenied;
-            return Err(if is_refused {
+            return Err(if is_refused && kernel::is_before((6, 6)) {
                 io::Error::new(error.kind(), "before Linux 6.6 for root only")
             } else {
                 error

@@ -1,8 +1,8 @@
 //! The pidfd layer: the end of those whom nobody waits for who would say so (children of static programs, say), where
 //! the kernel's events are not to be had.
 //!
-//! A thread sleeps until one of them ends, and looks at what is left of it before its parent reaps it: often it is
-//! faster. Which process ended is certain in any case, whoever has its pid next.
+//! A thread sleeps until one of them ends, and looks at what is left of it, if its parent has not reaped it by then (a
+//! parent that waits already is faster as a rule). Which process ended is certain in any case, whoever has its pid next.
 
 use std::collections::HashMap;
 use std::io;

@@ -197,6 +197,7 @@ impl Tree {
         let alive = self.alive.iter().filter_map(|id| self.processes.get(id));
         alive.filter(|process| {
             process.is_proven
+                && process.seen_dead_ns.is_none()
                 && match process.parent {
                     // The launcher says when it reaps one, an orphan too.
                     Parent::Launcher => false,
