@@ -133,18 +133,17 @@ impl Scanner {
             Some(Parent::Known(parent)) => tree.get(parent).and_then(|parent| parent.host_pid),
             _ => None,
         };
-        tree.set_silent_image(
-            id,
-            match parent {
-                Some(parent) if pidfd::shares_memory(parent, pid) => SilentMemory::Parents,
-                Some(parent) if self.root.executable(parent) == self.root.executable(pid) => {
-                    SilentMemory::Copy
-                }
-                _ => SilentMemory::Own,
-            },
-            clock::monotonic_ns(),
-        );
-        tree.set_program(id, self.program(pid));
+        let memory = match parent {
+            Some(parent) if pidfd::shares_memory(parent, pid) => SilentMemory::Parents,
+            Some(parent) if self.root.executable(parent) == self.root.executable(pid) => SilentMemory::Copy,
+            _ => SilentMemory::Own,
+        };
+        let program = self.program(pid);
+        // Whose memory it was can't be told any more.
+        if !program.is_over() {
+            tree.set_silent_image(id, memory, clock::monotonic_ns());
+        }
+        tree.set_program(id, program);
     }
 
     fn program(&self, pid: u32) -> Program {
@@ -159,6 +158,7 @@ impl Scanner {
             command,
             args,
             static_executable,
+            // The last to be read: it tells whether all before it was read of the living.
             peak: self.root.status(pid).and_then(|status| status.hwm),
         }
     }

@@ -52,6 +52,14 @@ pub struct Program {
     pub peak: Option<u64>,
 }
 
+impl Program {
+    /// Whether it was looked at too late, or until too late: a zombie has no memory, no arguments and no executable.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.peak.is_none()
+    }
+}
+
 impl Tree {
     /// Take in an event of the process connector. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply_kernel(&mut self, event: &KernelEvent, now_ns: u64) {
@@ -209,9 +217,16 @@ impl Tree {
         })
     }
 
-    /// What /proc tells of the program that a silent process runs now.
+    /// What /proc tells of the program that a silent process runs now. What was seen while it ran stands.
     pub fn set_program(&mut self, id: ProcessId, program: Program) {
         let Some(process) = self.processes.get_mut(&id) else { return };
+        let is_seen = match &process.silent_exec {
+            Some(exec) => exec.program.as_ref().is_some_and(|seen| seen.args.is_some()),
+            None => process.image == Image::Silent && process.args.is_some(),
+        };
+        if is_seen && program.is_over() {
+            return;
+        }
         match &mut process.silent_exec {
             Some(exec) => exec.program = Some(program),
             None if !process.spoke => process.set_program(program),

@@ -645,6 +645,48 @@ fn a_fork_child_that_runs_a_silent_program_is_no_copy_of_its_parent_any_more() {
 }
 
 #[test]
+fn a_look_that_came_too_late_takes_nothing_away() {
+    let seen = Program {
+        command: Some("script.sh".into()),
+        args: Some(vec!["busybox".into(), "script.sh".into()]),
+        static_executable: Some("/bin/busybox".into()),
+        peak: Some(MIB),
+    };
+    // It ended while it was looked at, or before.
+    let dying = Program { static_executable: None, peak: None, ..seen.clone() };
+    let dead = Program { command: Some("busybox".into()), ..Program::default() };
+    for is_told in [false, true] {
+        let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 5 * MS, pid_ns: HERE };
+        run.tree.set_main(MAIN, T0 + MS, "busybox");
+        let id = run.id(MAIN);
+        if is_told {
+            run.execs(MAIN);
+        }
+        run.tree.set_silent_image(id, SilentMemory::Own, T0 + 5 * MS);
+        for program in [&seen, &dying, &dead] {
+            run.tree.set_program(id, program.clone());
+        }
+        run.tree.confirm_silent(id);
+        let process = run.tree.get(id).unwrap();
+        assert_eq!(
+            (process.static_executable.as_ref(), &process.args),
+            (seen.static_executable.as_ref(), &seen.args)
+        );
+        assert_eq!(&*process.command, "script.sh");
+    }
+}
+
+#[test]
+fn who_was_only_looked_at_too_late_has_his_name() {
+    let mut run = Run::new();
+    run.fork(102, MAIN, 100 * MIB_KIB).execs(102);
+    let id = run.id(102);
+    run.tree.set_program(id, Program { command: Some("busybox".into()), ..Program::default() });
+    run.tree.confirm_silent(id);
+    assert_eq!(&*run.tree.get(id).unwrap().command, "busybox");
+}
+
+#[test]
 fn the_end_of_a_first_thread_is_not_the_end_of_a_process_that_execs_in_another() {
     let mut run = Run::new();
     run.made(102, MAIN).execs(102).start(102, MAIN).kernel(102, What::Exit { status: 0 });
