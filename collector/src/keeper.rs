@@ -11,6 +11,8 @@ use crate::state::{ReadUpTo, StateFile};
 
 /// Keeping takes at most one part in this many of a core.
 const SHARE: u64 = 200;
+/// Nor is it worth its price more often than this.
+const SHORTEST_NS: u64 = 50_000_000;
 /// So many records that are in the journal only are kept early: they need room.
 const MOST_IN_JOURNAL: u64 = 16_384;
 
@@ -66,9 +68,9 @@ impl Keeper {
         Arc::clone(&self.state)
     }
 
-    /// Keep the account as it is now, if that is due: after a sample, as often as is cheap.
-    pub fn keep(&mut self, account: &Account, is_sampled: bool) {
-        let is_due = is_sampled && clock::monotonic_ns() >= self.next_ns;
+    /// Keep the account as it is now, if that is due: with each interval's sample, as often as is cheap.
+    pub fn keep(&mut self, account: &Account, is_interval_over: bool) {
+        let is_due = is_interval_over && clock::monotonic_ns() >= self.next_ns;
         let in_journal = account.found.count.saturating_sub(self.kept);
         if self.state.is_discarded() || !(is_due || in_journal > MOST_IN_JOURNAL) {
             return;
@@ -80,6 +82,6 @@ impl Keeper {
         }
         self.kept = account.found.count;
         let cost = clock::thread_cpu_ns().saturating_sub(start);
-        self.next_ns = clock::monotonic_ns().saturating_add(cost.saturating_mul(SHARE));
+        self.next_ns = clock::monotonic_ns().saturating_add(cost.saturating_mul(SHARE).max(SHORTEST_NS));
     }
 }

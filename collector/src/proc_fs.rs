@@ -298,9 +298,8 @@ impl ProcRoot {
     /// /proc/PID/smaps_rollup; an error of its own kind for processes that may not be looked into (other users').
     pub fn rollup(&self, pid: u32) -> io::Result<Option<Rollup>> {
         // The file opens for whoever owns it; permission is asked for at open and at read.
-        let mut bytes = Vec::new();
-        match self.open(pid, "smaps_rollup").and_then(|mut file| file.read_to_end(&mut bytes)) {
-            Ok(_) => Ok(Rollup::parse(&bytes)),
+        match self.open(pid, "smaps_rollup").and_then(|file| read_whole(&file, u64::MAX)) {
+            Ok(bytes) => Ok(Rollup::parse(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
             Err(_) => Ok(None),
         }
@@ -316,9 +315,8 @@ impl ProcRoot {
 
     /// /proc/PID/cmdline, at most `limit` bytes of it; `None` if it has none (zombies, kernel threads).
     #[must_use]
-    pub fn args(&self, pid: u32, limit: usize) -> Option<Vec<String>> {
-        let mut bytes = Vec::new();
-        self.open(pid, "cmdline").ok()?.take(limit as u64).read_to_end(&mut bytes).ok()?;
+    pub fn args(&self, pid: u32, limit: u64) -> Option<Vec<String>> {
+        let bytes = read_whole(&self.open(pid, "cmdline").ok()?, limit).ok()?;
         let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
         if bytes.is_empty() {
             return None;
@@ -394,9 +392,15 @@ fn forks(text: &[u8]) -> Option<u64> {
 }
 
 fn read_all(path: &Path) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    read_whole(&File::open(path).ok()?, u64::MAX).ok()
+}
+
+/// Read a file, at most `limit` bytes. Those of /proc have no size: to ask for it first, as the standard library does,
+/// is in vain, and to begin with the small buffer that follows from it has the kernel make the same text again and again.
+fn read_whole(file: &File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(4096);
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Read a small file that is held open, from its start.

@@ -19,6 +19,7 @@ use crate::account::{Account, Damage};
 use crate::clock;
 use crate::config::{Config, Message};
 use crate::discovery::ends::Ends;
+use crate::discovery::kernel_side::LOADING_NS;
 use crate::discovery::kin::Kin;
 use crate::discovery::pump::{Pump, Sources};
 use crate::discovery::scan::Scanner;
@@ -286,7 +287,9 @@ impl Session {
     fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
         loop {
             self.listen(messages)?;
-            let is_tick = clock::monotonic_ns() >= self.next_tick_ns.min(self.soon_ns);
+            let now_ns = clock::monotonic_ns();
+            let is_tick = now_ns >= self.next_tick_ns.min(self.soon_ns);
+            let is_on_grid = now_ns >= self.next_tick_ns;
             if is_tick {
                 self.pump.freshen();
             }
@@ -296,7 +299,7 @@ impl Session {
             if is_tick || self.account.tree.lives_waiting() > MAX_LIVES {
                 self.sample(now_ns);
             }
-            self.keeper.keep(&self.account, is_tick);
+            self.keeper.keep(&self.account, is_on_grid);
             let launcher_is_gone = messages.is_closed && self.ending.is_none();
             if self.ending.is_some()
                 || self.is_cancelled
@@ -365,7 +368,8 @@ impl Session {
         for (parent, pid) in tree.take_inner_forks() {
             self.scanner.look_at_inner(tree, parent, pid);
         }
-        for id in tree.take_silent() {
+        let loading_ns = if now_ns < self.eager_until_ns { 0 } else { LOADING_NS };
+        for id in tree.take_silent(now_ns.saturating_sub(loading_ns)) {
             self.scanner.look_at_silent(tree, id);
             self.silent.push_back(id);
         }

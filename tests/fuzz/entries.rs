@@ -106,7 +106,7 @@ fn taken(tree: &mut Tree) -> u64 {
     for life in tree.take_lives(u64::MAX) {
         assert!(life.start_ns <= life.end_ns, "{life:?}");
     }
-    tree.take_silent();
+    tree.take_silent(u64::MAX);
     tree.take_inner_forks();
     tree.take_kernel_ends();
     tree.take_unproven();

@@ -1,6 +1,6 @@
 //! The process connector's events of this tree, held back until the records that were written before them are read.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 
@@ -11,6 +11,9 @@ use super::kin::Kin;
 use super::records::Stored;
 use crate::clock;
 
+/// A program that carries the shim has mostly spoken so soon after its exec (half a millisecond by itself). To look at it in
+/// /proc before costs it more than all else that we do: while it is being loaded, and again when it ends.
+pub const LOADING_NS: u64 = 3_000_000;
 /// The layer is given up before other people's processes take more than this part of a core, as a divisor. What the tree's
 /// own cost is what is to be known.
 const SHARE_OF_CORE: u64 = 20;
@@ -26,8 +29,8 @@ pub struct KernelSide {
     pid_ns: u32,
     newcomers: Receiver<u32>,
     pending: VecDeque<KernelEvent>,
-    /// Who exec'd and has not spoken since, of those that were handed on last.
-    unheard: HashSet<u32>,
+    /// Who exec'd, when (CLOCK_MONOTONIC, nanoseconds), and has not spoken since, as far as nobody was told.
+    unheard: HashMap<u32, u64>,
     read: Vec<KernelEvent>,
     has_proof: bool,
     window: Window,
@@ -67,7 +70,7 @@ impl KernelSide {
             pid_ns,
             newcomers,
             pending,
-            unheard: HashSet::new(),
+            unheard: HashMap::new(),
             read: Vec::new(),
             has_proof,
             window: Window::default(),
@@ -159,7 +162,7 @@ impl KernelSide {
         let event = self.pending.pop_front()?;
         match event.what {
             What::Exec => {
-                self.unheard.insert(event.pid);
+                self.unheard.insert(event.pid, event.at_ns);
             }
             What::Fork { .. } | What::Exit { .. } => {
                 self.unheard.remove(&event.pid);
@@ -175,11 +178,11 @@ impl KernelSide {
         self.pending.len()
     }
 
-    /// Whether one of those who exec'd since this was last asked has not spoken: it may be gone soon.
-    pub fn take_unheard(&mut self) -> bool {
-        let is_there = !self.unheard.is_empty();
-        self.unheard.clear();
-        is_there
+    /// Whether one of those who exec'd by this time has not spoken: it may be gone soon. Each is told of once.
+    pub fn take_unheard(&mut self, by_ns: u64) -> bool {
+        let before = self.unheard.len();
+        self.unheard.retain(|_, at_ns| *at_ns > by_ns);
+        self.unheard.len() < before
     }
 
     /// A process of this pid namespace spoke. If the kernel did not tell of it (events were lost, or another brought it
@@ -214,6 +217,20 @@ mod tests {
         assert_eq!((kernel.held_back(), kernel.next_before(4)), (2, None));
         assert_eq!((kernel.next_before(5), kernel.next_before(5)), (Some(held_back[0]), None));
         assert_eq!((kernel.next_before(9), kernel.held_back()), (Some(held_back[1]), 0));
+    }
+
+    #[test]
+    fn who_has_not_spoken_is_told_of_once_and_not_while_he_may_be_loaded_still() {
+        let execs = |at_ns, pid| KernelEvent { at_ns, pid, what: What::Exec };
+        let (_newcomers, receiver) = std::sync::mpsc::channel();
+        let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
+        let pending = [execs(5, 2), execs(8, 3)];
+        let mut kernel = KernelSide::new(None, vec![2, 3], kin, 10, receiver, pending.into(), true);
+        while kernel.next_before(9).is_some() {}
+        assert_eq!(
+            [4, 5, 7, 8, 9].map(|by_ns| kernel.take_unheard(by_ns)),
+            [false, true, false, true, false]
+        );
     }
 
     #[test]

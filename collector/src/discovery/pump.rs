@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Finding;
 use super::connector::KernelEvent;
-use super::kernel_side::KernelSide;
+use super::kernel_side::{KernelSide, LOADING_NS};
 use super::kin::Kin;
 use super::records::RecordReader;
 use crate::account::Damage;
@@ -139,7 +139,8 @@ impl Shared {
                 }
             }
             self.turns.fetch_add(1, Ordering::Release);
-            if std::mem::take(&mut rang) || kernel.take_unheard() {
+            let loading_ns = if self.is_eager.load(Ordering::Relaxed) { 0 } else { LOADING_NS };
+            if std::mem::take(&mut rang) || kernel.take_unheard(now_ns.saturating_sub(loading_ns)) {
                 main.unpark();
             }
             // What is held back would be lost with this collector.

@@ -162,11 +162,12 @@ impl Tree {
         execs.filter(|process| process.silent_exec.is_some()).map(|process| process.id).collect()
     }
 
-    /// Processes that were made, or run another program, and have not spoken since, as far as they are new.
-    pub fn take_silent(&mut self) -> Vec<ProcessId> {
-        let mut silent = std::mem::take(&mut self.silent);
-        silent.retain(|id| self.processes.get(id).is_some_and(|p| p.is_alive() && p.is_silent()));
-        silent
+    /// Processes that were made, or run another program, by this time, and have not spoken since. Each is named once.
+    pub fn take_silent(&mut self, by_ns: u64) -> Vec<ProcessId> {
+        let processes = &self.processes;
+        self.silent.retain(|id| processes.get(id).is_some_and(|p| p.is_alive() && p.is_silent()));
+        let is_old = |id: &mut ProcessId| processes.get(id).is_some_and(|p| p.program_start_ns() <= by_ns);
+        self.silent.extract_if(.., is_old).collect()
     }
 
     /// Pids, as we see them, of new children of processes in other pid namespaces, and those: who the child is inside

@@ -393,11 +393,14 @@ impl Process {
             (_, Image::Borrowed) => (None, Quality::Exact),
             (Some(exit), image) => {
                 let max = exit.own.max_rss_kib.max(self.reaped_own_kib(exit)).saturating_mul(1024);
+                // The kernel's maximum leaves out what its CPUs have not yet added up (up to 32 pages each), and statm does
+                // not: a sample can have seen more.
+                let seen = observed.unwrap_or(0);
                 match image {
                     Image::Loaded { inherited } if exit.flags & FLAG_IMAGE != 0 && max <= inherited => {
-                        exit.hwm.map_or_else(otherwise, |hwm| (Some(hwm), Quality::Exact))
+                        exit.hwm.map_or_else(otherwise, |hwm| (Some(hwm.max(seen)), Quality::Exact))
                     }
-                    Image::Loaded { .. } | Image::Forked { .. } => (Some(max), Quality::Exact),
+                    Image::Loaded { .. } | Image::Forked { .. } => (Some(max.max(seen)), Quality::Exact),
                     Image::Silent | Image::Unknown | Image::Borrowed => otherwise(),
                 }
             }

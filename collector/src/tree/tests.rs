@@ -626,7 +626,10 @@ fn a_fork_child_that_runs_a_silent_program_is_no_copy_of_its_parent_any_more() {
     let mut run = Run::new();
     run.fork(102, MAIN, 100 * MIB_KIB).execs(102);
     let id = run.id(102);
-    assert_eq!(run.tree.take_silent(), [id]);
+    let exec_ns = run.tree.get(id).unwrap().program_start_ns();
+    assert!(run.tree.take_silent(exec_ns - 1).is_empty(), "it may be about to speak");
+    assert_eq!(run.tree.take_silent(exec_ns), [id]);
+    assert!(run.tree.take_silent(exec_ns).is_empty(), "once");
     let program = Program {
         command: Some("busybox".into()),
         static_executable: Some("/bin/busybox".into()),
