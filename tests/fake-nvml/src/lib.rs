@@ -64,6 +64,7 @@ unsafe fn put_text(place: *mut c_char, room: c_uint, value: Result<String, Retur
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlInit_v2() -> Return {
     let _ = *script::START_US;
+    script::note_time();
     script::stall("init");
     global("init").and_then(|code| code.parse().ok()).unwrap_or(SUCCESS)
 }
@@ -198,7 +199,12 @@ fn memory(device: Device) -> Result<(u64, u64), Return> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, place: *mut Memory) -> Return {
-    let info = memory(device).map(|(total, used)| Memory { total, free: total - used, used });
+    // The first form counts what the driver keeps for itself.
+    let reserved = number(&name(device), "memory_reserved").unwrap_or(0);
+    let info = memory(device).map(|(total, used)| {
+        let used = used + reserved;
+        Memory { total, free: total - used, used }
+    });
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, info) }
 }
@@ -222,8 +228,10 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, place: *mut 
         return 25;
     }
     let reserved = number(&name(device), "memory_reserved").unwrap_or(0);
-    let info =
-        memory(device).map(|(total, used)| Memory2 { version, total, reserved, free: total - used, used });
+    let info = memory(device).map(|(total, used)| {
+        let free = total - used - reserved;
+        Memory2 { version, total, reserved, free, used }
+    });
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, info) }
 }
@@ -259,9 +267,14 @@ numbers! {
     nvmlDeviceGetTotalEnergyConsumption -> c_ulonglong = "energy";
     nvmlDeviceGetPerformanceState -> c_uint = "pstate";
     nvmlDeviceGetMinorNumber -> c_uint = "minor";
-    nvmlDeviceGetCurrentClocksThrottleReasons -> c_ulonglong = "throttle";
     nvmlDeviceGetMaxMigDeviceCount -> c_uint = "mig_most";
 }
+
+// Under its first name, and its newer one.
+#[cfg(feature = "old")]
+numbers! { nvmlDeviceGetCurrentClocksThrottleReasons -> c_ulonglong = "throttle"; }
+#[cfg(not(feature = "old"))]
+numbers! { nvmlDeviceGetCurrentClocksEventReasons -> c_ulonglong = "throttle"; }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, place: *mut c_uint) -> Return {

@@ -2,7 +2,8 @@
 //!
 //! - `script`: lines `KEY VALUE`, replaced as a whole by rename whenever the test likes. A key of a device is
 //!   `0.power`, that of a MIG instance `0m1.name`, and `*.power` is for all that have none of their own. A value `!15`
-//!   makes the call return 15; a key that is not there makes it return NOT_SUPPORTED.
+//!   makes the call return 15; a key that is not there makes it return NOT_SUPPORTED. `A|B|C` is A at the first call,
+//!   B at the second, and C from then on.
 //! - `held/PID.DEVICE`: `BYTES [LISTS [SM]]`: what a process holds (`na`: not available), in which lists it is (`c`, `g`,
 //!   `m`), and how much it computes.
 //! - `account/PID.DEVICE`: `PEAK UTILISATION START_US`: an account of accounting mode.
@@ -10,16 +11,17 @@
 //!
 //! Keys of the whole driver: `init` (its return value), `count`, `stride`, `clears_buffer`, `null_probe`, `cut` (a list
 //! that is longer than its buffer is cut, with SUCCESS: `counts_written` or `counts_all`), `leak` (bytes a sample), and
-//! `init.stall`, `power.stall`.
+//! `init.stall`, `power.stall` (milliseconds, `forever`, or a file: until it is there).
 //!
 //! - `samples`: a byte is appended at every reading of a device's power, which is once a sample.
+//! - `times`: CLOCK_MONOTONIC, nanoseconds, a line when the driver is initialised and one with each byte in `samples`.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// NVML's NOT_SUPPORTED.
 pub const NOT_SUPPORTED: u32 = 3;
@@ -67,10 +69,17 @@ pub fn text(device: &str, key: &str) -> Result<String, u32> {
     if let Some(lost) = global(&format!("{device}.lost")).filter(|value| value != "0") {
         return Err(lost.parse().unwrap_or(15));
     }
-    let value = global(&format!("{device}.{key}")).ok_or(NOT_SUPPORTED)?;
+    let values = global(&format!("{device}.{key}")).ok_or(NOT_SUPPORTED)?;
+    let value = match values.split('|').count() {
+        1 => values.as_str(),
+        answers => {
+            let call = usize::try_from(count(format!("{device}.{key}"))).unwrap_or(usize::MAX);
+            values.split('|').nth(call.min(answers - 1)).unwrap_or_default()
+        }
+    };
     match value.strip_prefix('!') {
         Some(code) => Err(code.parse().unwrap_or(999)),
-        None => Ok(value),
+        None => Ok(value.to_owned()),
     }
 }
 
@@ -79,14 +88,20 @@ pub fn number(device: &str, key: &str) -> Result<u64, u32> {
     text(device, key)?.parse().map_err(|_| 999)
 }
 
-/// Stay in the call, if the script says so (`KEY.stall`: milliseconds, or `forever`).
+/// Stay in the call, if the script says so (`KEY.stall`).
 pub fn stall(key: &str) {
-    match global(&format!("{key}.stall")).as_deref() {
-        None => {}
-        Some("forever") => loop {
+    let ms = |ms| std::thread::sleep(Duration::from_millis(ms));
+    match text(key, "stall").as_deref() {
+        Err(_) => {}
+        Ok("forever") => loop {
             std::thread::park();
         },
-        Some(ms) => std::thread::sleep(std::time::Duration::from_millis(ms.parse().unwrap_or(0))),
+        Ok(file) if file.starts_with('/') => {
+            while !fs::exists(file).unwrap_or(true) {
+                ms(1);
+            }
+        }
+        Ok(number) => ms(number.parse().unwrap_or(0)),
     }
 }
 
@@ -96,11 +111,24 @@ pub fn leak() {
     std::mem::forget(vec![1u8; bytes]);
 }
 
-/// Tell that a sample was taken.
+/// Tell that a sample was taken, and when.
 pub fn sampled() {
-    let file = fs::OpenOptions::new().append(true).create(true).open(path("samples"));
+    note_time();
+    append("samples", ".");
+}
+
+/// Tell that we were called now.
+pub fn note_time() {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: one live timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    append("times", &format!("{}{:09}\n", now.tv_sec, now.tv_nsec));
+}
+
+fn append(name: &str, text: &str) {
+    let file = fs::OpenOptions::new().append(true).create(true).open(path(name));
     if let Ok(mut file) = file {
-        let _ = file.write_all(b".");
+        let _ = file.write_all(text.as_bytes());
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::Held;
-use super::meters::{BusyMeter, Counter, Gauge};
+use super::meters::{BusyMeter, Counter, Gauge, Latest};
 use crate::gpu::{Device, DeviceSample, Figure, Missing, Reading};
 
 /// What a device did over the run.
@@ -41,8 +41,10 @@ pub struct DeviceUsage {
     pub is_used: bool,
     /// The driver listed one of our processes without telling its memory.
     pub has_untold: bool,
-    /// The largest of its readings of this sample, percent.
-    pub(super) busy_now: f64,
+    /// The largest utilisation that was told last, percent.
+    pub(super) busy_now: Latest<f64>,
+    /// Likewise of our processes on it (main, descendants, both).
+    pub(super) process_busy_now: Latest<[f64; 3]>,
     /// Memory in use by anybody at the last reading, bytes.
     pub(super) used_now: Option<u64>,
     /// Memory of our processes at the last reading.
@@ -71,7 +73,8 @@ impl DeviceUsage {
         if sample.is_lost {
             self.lost_at_ns.get_or_insert(at_ns);
             self.is_back = false;
-            (self.held_now, self.used_now, self.busy_now) = (None, None, 0.0);
+            (self.held_now, self.used_now) = (None, None);
+            (self.busy_now, self.process_busy_now) = (Latest::default(), Latest::default());
             return;
         }
         self.is_back = self.lost_at_ns.is_some();
@@ -92,12 +95,15 @@ impl DeviceUsage {
                 self.used_now = Some(value as u64);
             }
         }
-        self.busy_now = 0.0;
         if let Some(spans) = sample.busy.as_ref().and_then(|reading| self.note(Figure::Utilization, reading))
         {
+            let mut largest = 0.0_f64;
             for span in spans {
                 self.busy.add(*span);
-                self.busy_now = self.busy_now.max(span.percent.clamp(0.0, 100.0));
+                largest = largest.max(span.percent.clamp(0.0, 100.0));
+            }
+            if let Some(last) = spans.last() {
+                self.busy_now = Latest::new(at_ns, last.us, largest);
             }
         }
         if let Some(reasons) =

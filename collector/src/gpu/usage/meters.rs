@@ -109,6 +109,28 @@ impl BusyMeter {
     }
 }
 
+/// What the driver told last. It holds for as long as the stretch was that it told of: devices are told of at times of
+/// their own, so most readings bring nothing new of some of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latest<T> {
+    value: T,
+    until_ns: u64,
+}
+
+impl<T: Copy + Default> Latest<T> {
+    /// Told at this time, for a stretch of so many microseconds.
+    #[must_use]
+    pub fn new(at_ns: u64, us: u64, value: T) -> Self {
+        Self { value, until_ns: at_ns.saturating_add(us.saturating_mul(1000)) }
+    }
+
+    /// What holds at this time: zero, once it is over.
+    #[must_use]
+    pub fn at(&self, at_ns: u64) -> T {
+        if at_ns < self.until_ns { self.value } else { T::default() }
+    }
+}
+
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }

@@ -17,7 +17,7 @@ use super::select::Seen;
 use super::worker::Batch;
 use super::{Accounted, Device, DeviceSample, Figure, Missing, ProcessBusy, ProcessMemory};
 use device::DeviceUsage;
-use meters::BusyMeter;
+use meters::{BusyMeter, Latest};
 
 /// Most processes that are told apart.
 const MOST_PROCESSES: usize = 10_000;
@@ -147,8 +147,6 @@ impl GpuUsage {
             }
         }
         self.times.push(batch.at_ns);
-        let mut process_busy = [0.0; 3];
-        let mut is_process_busy_known = false;
         for sample in &batch.samples {
             let Some(index) = self.devices.iter().position(|usage| usage.device.id == sample.device) else {
                 continue;
@@ -157,21 +155,10 @@ impl GpuUsage {
                 usage.add(batch.at_ns, sample);
             }
             self.add_memory(index, batch.at_ns, sample, whose);
-            if let Some(sums) = self.add_busy(index, batch.at_ns, sample, whose) {
-                is_process_busy_known = true;
-                for (sum, of_device) in process_busy.iter_mut().zip(sums) {
-                    *sum += of_device;
-                }
-            }
+            self.add_busy(index, batch.at_ns, sample, whose);
             self.add_accounts(index, sample, whose);
         }
-        if is_process_busy_known {
-            let max = self.max_process_busy.get_or_insert([0.0; 3]);
-            for (max, now) in max.iter_mut().zip(process_busy) {
-                *max = max.max(now);
-            }
-        }
-        self.add_up();
+        self.add_up(batch.at_ns);
     }
 
     fn introduce(&mut self, device: &Device, is_visible: Option<bool>) {
@@ -187,7 +174,7 @@ impl GpuUsage {
     }
 
     /// The sums over the devices as they are now, and the maxima of those.
-    fn add_up(&mut self) {
+    fn add_up(&mut self, at_ns: u64) {
         let whole = || self.devices.iter().filter(|usage| !usage.is_part);
         if whole().any(|usage| usage.used_now.is_some()) {
             let used: u64 = whole().filter_map(|usage| usage.used_now).sum();
@@ -198,8 +185,15 @@ impl GpuUsage {
             self.max = Some(self.max.unwrap_or_default().max(&now));
         }
         if self.devices.iter().any(|usage| usage.busy.max.is_some()) {
-            let busy: f64 = self.devices.iter().map(|usage| usage.busy_now).sum();
+            let busy: f64 = self.devices.iter().map(|usage| usage.busy_now.at(at_ns)).sum();
             self.max_busy = Some(self.max_busy.unwrap_or(0.0).max(busy));
+        }
+        if self.devices.iter().any(|usage| usage.knows(Figure::ProcessUtilization)) {
+            let max = self.max_process_busy.get_or_insert([0.0; 3]);
+            for (group, max) in max.iter_mut().enumerate() {
+                let of_device = |usage: &DeviceUsage| usage.process_busy_now.at(at_ns).get(group).copied();
+                *max = max.max(self.devices.iter().filter_map(of_device).sum());
+            }
         }
     }
 
@@ -286,16 +280,11 @@ impl GpuUsage {
         Some(process)
     }
 
-    /// Utilisation by process; gives the sums of main, descendants and both where it is known.
-    fn add_busy(
-        &mut self,
-        index: usize,
-        at_ns: u64,
-        sample: &DeviceSample,
-        whose: Whose,
-    ) -> Option<[f64; 3]> {
-        let usage = self.devices.get_mut(index)?;
-        let list = usage.note(Figure::ProcessUtilization, sample.process_busy.as_ref()?)?;
+    /// Utilisation by process.
+    fn add_busy(&mut self, index: usize, at_ns: u64, sample: &DeviceSample, whose: Whose) {
+        let Some(usage) = self.devices.get_mut(index) else { return };
+        let list = sample.process_busy.as_ref().and_then(|list| usage.note(Figure::ProcessUtilization, list));
+        let Some(list) = list else { return };
         // Of several stretches of one process the largest counts for the sum at this time.
         let mut now: BTreeMap<u64, (bool, f64)> = BTreeMap::new();
         let mut seen = Vec::new();
@@ -309,15 +298,18 @@ impl GpuUsage {
                 seen.push((person.clone(), *pid, *busy));
             }
         }
+        if let Some(last) = list.last() {
+            let sum = |which: fn(bool) -> bool| -> f64 {
+                now.values().filter(|(is_main, _)| which(*is_main)).map(|(_, percent)| percent).sum()
+            };
+            let sums = [sum(|is_main| is_main), sum(|is_main| !is_main), sum(|_| true)];
+            usage.process_busy_now = Latest::new(at_ns, last.busy.us, sums);
+        }
         for (person, pid, busy) in seen {
             if let Some(process) = self.process(&person, pid) {
                 process.devices.entry(sample.device.clone()).or_default().busy.add(busy);
             }
         }
-        let sum = |which: fn(bool) -> bool| -> f64 {
-            now.values().filter(|(is_main, _)| which(*is_main)).map(|(_, percent)| percent).sum()
-        };
-        Some([sum(|is_main| is_main), sum(|is_main| !is_main), sum(|_| true)])
     }
 
     /// The driver's account knows the peak of processes that no sample saw.

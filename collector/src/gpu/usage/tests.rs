@@ -204,6 +204,26 @@ fn utilisation_is_summed_over_devices_and_by_process() {
 }
 
 #[test]
+fn utilisation_holds_as_long_as_the_stretch_that_it_was_told_for() {
+    let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
+    let busy = |device: &str, told: &[f64]| {
+        let told = told.iter().map(|percent| Busy { us: 2_000_000, percent: *percent });
+        let by_process = told.clone().map(|busy| ProcessBusy { pid: 20, busy }).collect();
+        DeviceSample { busy: Some(Ok(told.collect())), process_busy: Some(Ok(by_process)), ..sample(device) }
+    };
+    bench.at(2, vec![busy("a", &[80.0]), busy("b", &[])]);
+    assert_eq!((bench.usage.max_busy, bench.usage.max_process_busy), (Some(80.0), Some([0.0, 80.0, 80.0])));
+    bench.at(3, vec![busy("a", &[]), busy("b", &[50.0])]);
+    assert_eq!(
+        (bench.usage.max_busy, bench.usage.max_process_busy),
+        (Some(130.0), Some([0.0, 130.0, 130.0]))
+    );
+    // The first is over.
+    bench.at(4, vec![busy("a", &[]), busy("b", &[90.0])]);
+    assert_eq!(bench.usage.max_busy, Some(130.0));
+}
+
+#[test]
 fn an_account_tells_of_a_process_that_no_sample_saw() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.roster.put(person(3, 30, 5 * S, Some(5 * S + S / 20)));

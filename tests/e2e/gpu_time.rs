@@ -1,0 +1,132 @@
+//! GPU figures in which time enters. A figure by reading makes them exact: the time in a throttle reason is the time
+//! between readings, and every integral is a sum of such times.
+
+use crate::support::assert_within;
+use crate::support::gpu::FakeGpus;
+use crate::support::report::Report;
+
+const GPU0: &str = "GPU-fake-0";
+/// What rounding does to sums of some numbers of 64 bits, percent.
+const ROUNDING_PERCENT: f64 = 1e-7;
+
+/// Seconds in a throttle reason.
+fn throttled_s(gpu: &Report, reason: &str) -> f64 {
+    let of = gpu.array("throttle").iter().find(|of| of["reason"] == reason);
+    of.unwrap_or_else(|| panic!("no {reason} in {}", gpu.at("throttle")))["time_s"].as_f64().unwrap()
+}
+
+/// The seconds that can lie between the first and the last reading in the report, by the fake driver's own clock.
+fn bounds_s(gpus: &FakeGpus) -> [f64; 2] {
+    let times = std::fs::read_to_string(gpus.path("times")).unwrap();
+    let times: Vec<u64> = times.lines().map(|line| line.parse().unwrap()).collect();
+    // A reading is dated before it begins: after the one before it, the first after the driver's start. One at the very
+    // end may come too late for the report.
+    let [start, first, .., before_last, _, last] = times.as_slice() else { panic!("{times:?}") };
+    [before_last - first, last - start].map(|ns| ns as f64 / 1e9)
+}
+
+#[test]
+fn gpu_power_and_throttling_over_time_are_exact() {
+    // The reason of a reading holds since the one before: up to the last reading of 100 W, up to the first of 300 W,
+    // and from there on.
+    let gpus = FakeGpus::new(
+        1,
+        "0.throttle 1|1|1|4|32\n0.power 100000|100000|100000|300000\n0.energy 5000000|5250000\n\
+         0.sm_clock 500|500|500|1500\n0.memory_clock 800|800|800|2400\n0.memory_utilization 20|20|20|60\n\
+         0.temperature 41|77|50\n0.pstate 8|2|5|3\n0.ecc_corrected 4|6\n0.ecc_uncorrected 0|0|1",
+    );
+    let run = gpus.run(&["samples:12"]);
+    let report = run.assert_clean(0);
+    let gpu = report.gpu(GPU0);
+    let [low_s, rise_s, high_s] =
+        ["idle", "software power cap", "software thermal slowdown"].map(|reason| throttled_s(&gpu, reason));
+    assert_eq!(gpu.array("throttle").len(), 3);
+    let sampled_s = low_s + rise_s + high_s;
+    let [least_s, most_s] = bounds_s(&gpus);
+    assert!((least_s..=most_s).contains(&sampled_s), "{sampled_s} s, not {least_s} to {most_s} s");
+    let joules = 100.0 * low_s + 200.0 * rise_s + 300.0 * high_s;
+    for (figure, expected) in [
+        ("power.integrated_energy_j", joules),
+        ("power.mean_w", joules / sampled_s),
+        ("clocks.mean_sm_mhz", 5.0 * joules / sampled_s),
+        ("clocks.mean_memory_mhz", 8.0 * joules / sampled_s),
+        ("utilization.mean_memory_percent", 0.2 * joules / sampled_s),
+    ] {
+        assert_within(figure, gpu.f64(figure), expected, ROUNDING_PERCENT);
+    }
+    assert_eq!((gpu.f64("power.max_w"), gpu.f64("power.energy_j")), (300.0, 250.0));
+    assert_eq!((gpu.f64("clocks.max_sm_mhz"), gpu.f64("clocks.max_memory_mhz")), (1500.0, 2400.0));
+    assert_eq!(gpu.f64("utilization.max_memory_percent"), 60.0);
+    assert_eq!(gpu.f64("max_temperature_c"), 77.0);
+    assert_eq!((gpu.u64("pstate.fastest"), gpu.u64("pstate.slowest")), (2, 8));
+    assert_eq!((gpu.u64("errors.ecc_corrected"), gpu.u64("errors.ecc_uncorrected")), (2, 1));
+    assert_eq!(report.warnings(), "GPU-fake-0 had uncorrected memory errors (ECC).");
+}
+
+/// Each of the driver's reasons, for as long as power was read.
+#[test]
+fn gpu_that_is_throttled_all_the_time_is_so_for_the_whole_time() {
+    let gpus = FakeGpus::new(1, "0.throttle 511\n0.power 250000");
+    let run = gpus.run(&["samples:8"]);
+    let gpu = run.assert_clean(0).gpu(GPU0);
+    assert_eq!(gpu.f64("power.mean_w"), 250.0);
+    let sampled_s = gpu.f64("power.integrated_energy_j") / 250.0;
+    let reasons: Vec<_> = gpu.array("throttle").iter().map(|of| of["reason"].as_str().unwrap()).collect();
+    assert_eq!(
+        reasons,
+        [
+            "application clocks",
+            "display clocks",
+            "hardware power brake",
+            "hardware slowdown",
+            "hardware thermal slowdown",
+            "idle",
+            "software power cap",
+            "software thermal slowdown",
+            "sync boost",
+        ]
+    );
+    for reason in reasons {
+        assert_within(reason, throttled_s(&gpu, reason), sampled_s, ROUNDING_PERCENT);
+    }
+}
+
+/// A reading that stands alone spans no time.
+#[test]
+fn gpu_counters_that_can_not_be_read_for_a_while_lose_nothing() {
+    let gpus = FakeGpus::new(
+        1,
+        "0.energy 1000000|!999|!999|1700000\n0.pcie_tx 1000|!999|!999|5000\n0.ecc_corrected 4|!999|!999|9",
+    );
+    let run = gpus.run(&["samples:8"]);
+    let report = run.assert_clean(0);
+    let gpu = report.gpu(GPU0);
+    assert_eq!((gpu.f64("power.energy_j"), gpu.u64("pcie.tx_bytes")), (700.0, 4000));
+    assert_eq!(gpu.u64("errors.ecc_corrected"), 5);
+    assert_eq!(report.warnings(), "");
+}
+
+/// Drivers tell of each device at times of its own: here of one at every second reading, of the other at those between.
+#[test]
+fn gpu_utilisation_that_is_told_of_one_gpu_after_another_adds_up() {
+    let told = |percent: &str, is_first: bool| -> String {
+        let of = |n: u32| format!("{n}000000{percent}");
+        let readings: Vec<String> =
+            (1..=8).map(|n| if (n % 2 == 1) == is_first { of(n) } else { String::new() }).collect();
+        readings.join("|")
+    };
+    let script = |gpu: u32, key: &str, told: String| format!("{gpu}.{key} {told}\n");
+    let samples = script(0, "samples", told(":80", true)) + &script(1, "samples", told(":70", false));
+    let gpus = FakeGpus::new(2, &samples);
+    let times = script(0, "process_times", told("", true)) + &script(1, "process_times", told("", false));
+    let busy = gpus.script("busy", &(samples + &times));
+    let words = ["hold:0:700,c,60", "hold:1:300,c,30", "sampled", &format!("script:{busy}"), "samples:30"];
+    let run = gpus.run(&words);
+    let report = run.assert_clean(0);
+    let percentages = "gpu_utilization.gpu_percentages";
+    assert_eq!(report.f64(&format!("{percentages}.max_sum_percent")), 150.0);
+    assert_eq!(report.f64(&format!("{percentages}.mean_sum_percent")), 150.0);
+    assert_eq!(report.f64("processes.max_sm_percent.main"), 90.0);
+    assert_eq!(report.f64("processes.max_sm_percent.combined"), 90.0);
+    assert_eq!(report.f64("processes.heaviest.0.gpu.max_sm_percent"), 60.0);
+}
