@@ -1,0 +1,389 @@
+//! How GPU figures stand in the report: the columns of commands and processes, the pages for people, and `--gpus`.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::support::gpu::FakeGpus;
+use crate::support::program;
+use crate::support::report::Report;
+
+const GPU0: &str = "GPU-fake-0";
+const GPU1: &str = "GPU-fake-1";
+
+/// What GPUs say once all are there.
+const BUSY: &str = "*.process_times 1000000\n*.samples 1500000:80 2500000:40\n*.pcie_tx 4001000\n*.pcie_rx 1502000\n\
+                    *.energy 5250000\n*.ecc_corrected 6\n*.xids 13 31 13\n*.pstate 2\n";
+
+/// Two processes of a program `trainer` (2.5 GB on two GPUs, 60% and 20%; 1.5 GB, 30%) and one of another (0.5 GB) at
+/// the same time, below a shell. `keep` leaves their entries, which tell their pids.
+fn trainers(gpus: &FakeGpus, changes: &str) -> String {
+    let trainer = gpus.path("trainer");
+    symlink(program("gpu"), &trainer).unwrap();
+    let busy = gpus.script("busy", &format!("{BUSY}{changes}"));
+    let [first, second, done] = ["first", "second", "done"].map(|name| gpus.path(name));
+    format!(
+        "{trainer} keep hold:0:2000000000,c,60 hold:1:500000000,c,20 touch:{first} wait:{done} & \
+         {trainer} keep hold:0:1500000000,c,30 touch:{second} wait:{done} & \
+         {}; wait",
+        gpus.line(&[
+            "keep",
+            "hold:0:500000000,g",
+            &format!("wait:{first}"),
+            &format!("wait:{second}"),
+            "sampled",
+            &format!("script:{busy}"),
+            "sampled",
+            &format!("touch:{done}"),
+        ])
+    )
+}
+
+/// Their pids, in this order.
+fn holders(gpus: &FakeGpus) -> [u64; 3] {
+    let held = std::fs::read_dir(gpus.path("held")).unwrap().map(|entry| entry.unwrap().path());
+    let held: Vec<PathBuf> = held.filter(|path| path.extension().is_some_and(|gpu| gpu == "0")).collect();
+    ["2000000000 c 60", "1500000000 c 30", "500000000 g"].map(|words| {
+        let path = held.iter().find(|path| std::fs::read_to_string(path).unwrap() == words).unwrap();
+        path.file_stem().unwrap().to_str().unwrap().parse().unwrap()
+    })
+}
+
+#[test]
+fn gpu_columns_of_commands_and_processes_are_exact() {
+    let gpus = FakeGpus::new(2, "");
+    let run = gpus.tracked(["sh", "-c", &trainers(&gpus, "")]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(0), Some(4_500_000_000), Some(4_500_000_000)]);
+    assert_eq!(report.f64("processes.max_sm_percent.main"), 0.0);
+    assert_eq!(report.f64("processes.max_sm_percent.descendants"), 110.0);
+    assert_eq!(report.f64("processes.max_sm_percent.combined"), 110.0);
+    let of_command = |name| report.command(name).unwrap()["gpu"].to_string();
+    assert_eq!(of_command("trainer"), r#"{"count":2,"max_sm_percent":60.0,"peak_ram_bytes":2500000000}"#);
+    assert_eq!(of_command("gpu"), r#"{"count":1,"max_sm_percent":null,"peak_ram_bytes":500000000}"#);
+    assert_eq!(of_command("sh"), "null");
+    let of_pid = |pid| {
+        let mut heaviest = report.array("processes.heaviest").iter();
+        heaviest.find(|process| process["pid"] == pid).unwrap()["gpu"].to_string()
+    };
+    let [first, second, third] = holders(&gpus);
+    assert_eq!(of_pid(first), r#"{"max_sm_percent":60.0,"peak_ram_bytes":2500000000}"#);
+    assert_eq!(of_pid(second), r#"{"max_sm_percent":30.0,"peak_ram_bytes":1500000000}"#);
+    assert_eq!(of_pid(third), r#"{"max_sm_percent":null,"peak_ram_bytes":500000000}"#);
+    let on = |gpu: &Report, place: usize| {
+        let process = &gpu.array("processes")[place];
+        (
+            process["pid"].as_u64().unwrap(),
+            process["peak_bytes"].as_u64(),
+            process["mean_sm_percent"].as_f64(),
+        )
+    };
+    let (gpu0, gpu1) = (report.gpu(GPU0), report.gpu(GPU1));
+    assert_eq!(on(&gpu0, 0), (first, Some(2_000_000_000), Some(60.0)));
+    assert_eq!(on(&gpu0, 1), (second, Some(1_500_000_000), Some(30.0)));
+    assert_eq!(on(&gpu0, 2), (third, Some(500_000_000), None));
+    assert_eq!((on(&gpu1, 0), gpu1.array("processes").len()), ((first, Some(500_000_000), Some(20.0)), 1));
+}
+
+/// The lines, without what is blank at their beginnings and between their columns.
+fn plain(text: &str) -> Vec<String> {
+    text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+/// A line and those after it that lie deeper.
+fn section(page: &str, title: &str) -> Vec<String> {
+    let depth = |line: &&str| line.len() - line.trim_start().len();
+    let mut lines = page.lines().skip_while(|line| line.trim_start() != title);
+    let first = lines.next().unwrap_or_else(|| panic!("no {title} in {page}"));
+    let rest: Vec<&str> = lines.take_while(|line| depth(line) > depth(&first)).collect();
+    plain(&format!("{first}\n{}", rest.join("\n")))
+}
+
+/// Take away the number at the end of the line that begins so.
+fn take_number(lines: &mut [String], label: &str) -> f64 {
+    let line = lines.iter_mut().find(|line| line.starts_with(label)).unwrap();
+    let number = line.split_off(label.len());
+    number.trim().parse().unwrap()
+}
+
+#[test]
+fn gpu_sections_of_the_page_are_exact() {
+    let changes = "0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
+    let gpus = FakeGpus::new(2, changes);
+    let page = gpus.path("page");
+    let library = gpus.library_path().to_str().unwrap();
+    let options = ["-f", "text", "--tu", "seconds", "--st", "0.02", "--nvml-lib", library, "-o", &page];
+    let run = gpus.tracked(["sh", "-c", &trainers(&gpus, changes)]).only_options(&options).run();
+    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
+    let page = std::fs::read_to_string(page).unwrap();
+    let [first, second, third] = holders(&gpus);
+    assert_eq!(
+        section(&page, "Max GPU RAM:"),
+        plain(
+            "Max GPU RAM:
+                Unit: gigabytes
+                System capacity: 171.799
+                System: 2.000
+                Main: 0.000
+                Descendants: 4.500
+                Combined: 4.500"
+        )
+    );
+    assert_eq!(
+        section(&page, "GPU utilization:"),
+        plain(
+            "GPU utilization:
+                System GPU count: 2
+                Number of expected GPUs: 2
+                GPU percentages:
+                   Max sum percent: 160.000
+                   Max hardware percent: 80.000
+                   Mean sum percent: 120.000
+                   Mean hardware percent: 60.000"
+        )
+    );
+    assert_eq!(
+        section(&page, "By command on GPUs:"),
+        plain(
+            "By command on GPUs:
+                Count  Peak GPU RAM [GB]  Max SM [%]  Command
+                    2              2.500      60.000  trainer
+                    1              0.500         n/a  gpu"
+        )
+    );
+    let mut heaviest = section(&page, "Heaviest on GPUs:");
+    heaviest[2..].sort();
+    let mut rows = [
+        format!("{first} 2.500 60.000 trainer"),
+        format!("{second} 1.500 30.000 trainer"),
+        format!("{third} 0.500 n/a gpu"),
+    ];
+    rows.sort();
+    assert_eq!(heaviest[1], "PID Peak GPU RAM [GB] Max SM [%] Command");
+    assert_eq!(heaviest[2..], rows);
+    let mut gpu0 = section(&page, "GPU-fake-0:");
+    // What time enters: power over the time in the reason that held all the time, each to three decimals.
+    let joules = take_number(&mut gpu0, "Energy by integrated power [J]:");
+    let seconds = take_number(&mut gpu0, "software power cap:");
+    assert!((joules - 100.0 * seconds).abs() < 0.051, "{joules} J, {seconds} s");
+    assert_eq!(
+        gpu0,
+        plain(&format!(
+            "GPU-fake-0:
+                Name: Fake A100
+                PCI address: 0000:3b:00.0
+                Driver: 550.54.15
+                Runtime: 12.4
+                Memory [GB]:
+                   Total: 85.899
+                   Max used by anybody: 1.000
+                   Max main: 0.000
+                   Max descendants: 4.000
+                   Max combined: 4.000
+                Utilization [%]:
+                   Max: 80.000
+                   Mean: 60.000
+                   Max of the memory controller: 7.000
+                   Mean of the memory controller: 7.000
+                Active [s]: 1.200
+                Power:
+                   Max [W]: 100.000
+                   Mean [W]: 100.000
+                   Energy [J]: 250.000
+                   Energy by integrated power [J]:
+                Max temperature [C]: 41.000
+                Max SM clock [MHz]: 1410.000
+                Max memory clock [MHz]: 1593.000
+                Performance states: P0 to P2
+                Throttled [s]:
+                   software power cap:
+                PCIe sent: 0.004
+                PCIe received: 0.002
+                ECC errors corrected: 2
+                ECC errors uncorrected: 0
+                XID errors: 3
+                Processes:
+                   PID  Peak RAM [GB]  Max SM [%]  Mean SM [%]  Command
+                   {first}  2.000  60.000  60.000  trainer
+                   {second}  1.500  30.000  30.000  trainer
+                   {third}  0.500  n/a  n/a  gpu"
+        ))
+    );
+    assert_eq!(
+        section(&page, "GPU-fake-1:"),
+        plain(&format!(
+            "GPU-fake-1:
+                Name: Fake A100
+                PCI address: 0000:b1:00.0
+                Driver: 550.54.15
+                Runtime: 12.4
+                Memory [GB]:
+                   Total: 85.899
+                   Max used by anybody: 1.000
+                   Max main: 0.000
+                   Max descendants: 0.500
+                   Max combined: 0.500
+                Utilization [%]:
+                   Max: 80.000
+                   Mean: 60.000
+                   Max of the memory controller: 7.000
+                   Mean of the memory controller: 7.000
+                Active [s]: 1.200
+                Power:
+                   Max [W]: n/a
+                   Mean [W]: n/a
+                   Energy [J]: 250.000
+                   Energy by integrated power [J]: n/a
+                Max temperature [C]: n/a
+                Max SM clock [MHz]: 1410.000
+                Max memory clock [MHz]: 1593.000
+                Performance states: P0 to P2
+                Throttled: never
+                PCIe sent: 0.004
+                PCIe received: 0.002
+                ECC errors corrected: 2
+                ECC errors uncorrected: n/a
+                XID errors: 3
+                Processes:
+                   PID  Peak RAM [GB]  Max SM [%]  Mean SM [%]  Command
+                   {first}  0.500  20.000  20.000  trainer"
+        ))
+    );
+    assert_eq!(
+        section(&page, "Warnings:").join(" "),
+        "Warnings: - GPU-fake-0 reported XID error 13 (2 times). - GPU-fake-0 reported XID error 31 (once). \
+         - GPU-fake-1 reported XID error 13 (2 times). - GPU-fake-1 reported XID error 31 (once). \
+         - GPU figures that are missing (no permission): power of GPU-fake-1. \
+         - GPU figures that are missing (not supported by this device): temperature, ECC errors uncorrected of \
+         GPU-fake-1."
+    );
+}
+
+/// What `--gpus` says of a device, after its head.
+fn can_tell(reasons: &[(&str, &str)]) -> Vec<String> {
+    let figures = [
+        "memory",
+        "utilization",
+        "memory utilization",
+        "power",
+        "energy counter",
+        "temperature",
+        "SM clock",
+        "memory clock",
+        "performance state",
+        "throttle reasons",
+        "PCIe bytes sent",
+        "PCIe bytes received",
+        "ECC errors corrected",
+        "ECC errors uncorrected",
+        "XID errors",
+        "memory by process",
+        "utilization by process",
+        "accounting",
+    ];
+    let answer = |figure: &str| {
+        let reason = reasons.iter().find(|(of, _)| *of == figure);
+        reason.map_or("yes".to_owned(), |(_, reason)| format!("n/a ({reason})"))
+    };
+    figures.map(|figure| format!("{figure}: {}", answer(figure))).to_vec()
+}
+
+const DIVIDED: &str = "0.mig 1\n0.mig_most 2\n0m0.uuid MIG-fake-a\n0m0.name Fake A100 MIG 1g.10gb\n\
+                       0m0.memory_total 9728000000\n0m0.process_times !3\n0m0.samples !3\n0m0.utilization !3\n\
+                       0m0.power !3\n1.bus 177\n1.energy !3\n1.processes !4\n1.accounting 1\n1.xids !3";
+
+/// What is not known of the devices of [`DIVIDED`].
+const REASONS: [&[(&str, &str)]; 3] = [
+    &[
+        ("utilization", "told by its MIG instances only"),
+        ("memory by process", "told by its MIG instances only"),
+        ("utilization by process", "told by its MIG instances only"),
+        ("accounting", "accounting mode is off"),
+    ],
+    &[
+        ("utilization", "not supported by this device"),
+        ("memory utilization", "not supported by this device"),
+        ("power", "not supported by this device"),
+        ("XID errors", "not supported by this device"),
+        ("utilization by process", "not supported by this device"),
+        ("accounting", "accounting mode is off"),
+    ],
+    &[
+        ("energy counter", "not supported by this device"),
+        ("XID errors", "not supported by this device"),
+        ("memory by process", "no permission"),
+    ],
+];
+
+#[test]
+fn gpus_are_listed_word_by_word() {
+    let gpus = FakeGpus::new(2, DIVIDED);
+    let run = gpus.list_with(&["--guuids", "MIG-fake-a"], &[("CUDA_VISIBLE_DEVICES", "1")]);
+    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
+    let head = |id: &str,
+                name: &str,
+                part_of: &str,
+                address: &str,
+                memory: &str,
+                tracked: &str,
+                visible: &str| {
+        plain(&format!(
+            "{id}: {name}\n{part_of}PCI address: {address}\nMemory: {memory} gigabytes\nDriver: 550.54.15\nRuntime: 12.4\n\
+             Source: nvml\nTracked: {tracked}\nVisible to a command: {visible}\nCan tell:"
+        ))
+    };
+    let out = "no (left out by the options)";
+    let part_of = "Part of: GPU-fake-0\n";
+    let [whole, part, other] = REASONS.map(can_tell);
+    let expected = [
+        plain("GPUs: 3"),
+        head(GPU0, "Fake A100", "", "0000:3b:00.0", "85.899", out, "no"),
+        whole,
+        head("MIG-fake-a", "Fake A100 MIG 1g.10gb", part_of, "0000:3b:00.0", "9.728", "yes", "no"),
+        part,
+        head(GPU1, "Fake A100", "", "0000:b1:00.0", "85.899", out, "yes"),
+        other,
+    ];
+    assert_eq!(plain(&run.stdout), expected.concat());
+}
+
+#[test]
+fn gpus_are_listed_for_programs_field_by_field() {
+    let gpus = FakeGpus::new(2, DIVIDED);
+    let run = gpus.list_with(&["-f", "json", "--guuids", "MIG-fake-a"], &[("CUDA_VISIBLE_DEVICES", "1")]);
+    let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let figures = |reasons: &[(&str, &str)]| -> Vec<serde_json::Value> {
+        let lines = can_tell(&[]);
+        let names = lines.iter().map(|line| line.strip_suffix(": yes").unwrap());
+        let of = |name: &str| {
+            let reason = reasons.iter().find(|(of, _)| *of == name).map(|(_, reason)| *reason);
+            json!({ "figure": name, "available": reason.is_none(), "reason": reason })
+        };
+        names.map(of).collect()
+    };
+    let expected = json!({
+        "drivers": [],
+        "gpus": [
+            {
+                "id": GPU0, "uuid": GPU0, "index": 0, "minor": null, "pci_address": "0000:3b:00.0",
+                "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
+                "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
+                "tracked": false, "visible": false, "figures": figures(REASONS[0]),
+            },
+            {
+                "id": "MIG-fake-a", "uuid": "MIG-fake-a", "index": null, "minor": null,
+                "pci_address": "0000:3b:00.0", "name": "Fake A100 MIG 1g.10gb", "vendor": "nvidia", "parent": GPU0,
+                "memory_bytes": 9_728_000_000_u64, "driver_version": "550.54.15", "runtime_version": "12.4",
+                "source": "nvml", "tracked": true, "visible": false, "figures": figures(REASONS[1]),
+            },
+            {
+                "id": GPU1, "uuid": GPU1, "index": 1, "minor": null, "pci_address": "0000:b1:00.0",
+                "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
+                "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
+                "tracked": false, "visible": true, "figures": figures(REASONS[2]),
+            },
+        ],
+    });
+    assert_eq!(listing, expected);
+}
