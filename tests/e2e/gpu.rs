@@ -11,7 +11,7 @@ const GPU1: &str = "GPU-fake-1";
 
 #[test]
 fn gpu_figures_of_one_process_are_exact() {
-    let gpus = FakeGpus::new(1, "");
+    let gpus = FakeGpus::new(1, "0.samples");
     let busy = gpus.script(
         "busy",
         "0.memory_used 3000000000\n0.power 300000\n0.energy 5250000\n0.temperature 77\n0.pstate 2\n0.ecc_corrected 6\n\
@@ -220,9 +220,14 @@ fn gpu_utilisation_is_integrated_never_above_100_and_never_from_stale_samples() 
 
 #[test]
 fn gpu_without_new_samples_was_idle_and_without_any_falls_back_to_the_rate() {
-    let gpus = FakeGpus::new(1, "");
+    let gpus = FakeGpus::new(1, "0.samples");
     let run = gpus.run(&["hold:0:500,c", "sampled"]);
-    assert!(run.assert_clean(0).gpu(GPU0).at("utilization.max_percent").is_null());
+    let report = run.assert_clean(0);
+    assert!(report.gpu(GPU0).at("utilization.max_percent").is_null());
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (no sample was taken in time): utilization of GPU-fake-0."
+    );
     let gpus = FakeGpus::new(1, "0.samples !3\n0.utilization 35");
     let run = gpus.run(&["hold:0:500,c", "sampled"]);
     assert_eq!(run.assert_clean(0).gpu(GPU0).f64("utilization.mean_percent"), 35.0);

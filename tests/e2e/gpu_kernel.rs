@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::support::gpu::VISIBILITY;
+use crate::support::gpu::{FakeGpus, VISIBILITY};
 use crate::support::program;
 use crate::support::report::Report;
 use crate::support::run::{Run, Tracked, tracked};
@@ -24,6 +24,11 @@ fn root(files: &[(&str, &str)]) -> TempDir {
 fn clients(root: &Path, files: &[&str]) -> String {
     let files: String = files.iter().map(|file| format!(" '{file}'")).collect();
     format!("exec {} {}{files}", program("fdinfo"), root.display())
+}
+
+/// Likewise a child, whose files go with it.
+fn child(root: &Path, files: &[&str]) -> String {
+    format!("({}); rm -r {}/proc", clients(root, files), root.display())
 }
 
 type Variables = &'static [(&'static str, &'static str)];
@@ -140,4 +145,215 @@ fn gpu_figures_of_intel_are_read_from_the_kernel_s_files() {
         let listing = list(root.path(), &["--gb", maker], &[]);
         assert_eq!(listing["gpus"].as_array().unwrap().len(), count, "{maker}");
     }
+}
+
+/// A root with an Arc under i915, and what a process of it has open.
+fn i915_root() -> TempDir {
+    let card = "sys/class/drm/card0";
+    root(&[
+        (&format!("{card}/device/uevent"), "DRIVER=i915\nPCI_ID=8086:56A0\nPCI_SLOT_NAME=0000:03:00.0\n"),
+        (&format!("{card}/device/hwmon/hwmon2/energy1_input"), "5000000\n"),
+        (&format!("{card}/gt/gt0/rps_act_freq_mhz"), "1900\n"),
+    ])
+}
+
+fn i915_client(id: u32, local_kib: u32, render_s: u32) -> String {
+    format!(
+        "drm-driver:\ti915\ndrm-client-id:\t{id}\ndrm-pdev:\t0000:03:00.0\ndrm-total-system0:\t64 MiB\n\
+         drm-resident-system0:\t64 MiB\ndrm-total-local0:\t90 MiB\ndrm-resident-local0:\t{local_kib} KiB\n\
+         drm-engine-render:\t{render_s}000000000 ns\ndrm-engine-video:\t0 ns\n\
+         drm-engine-capacity-video:\t2\n"
+    )
+}
+
+/// i915 tells nanoseconds, so its utilisation is exact where an engine stood still or was busy all the time.
+#[test]
+fn gpu_figures_of_i915_are_read_from_the_kernel_s_files() {
+    // More seconds of work than any run takes, and a counter that goes back and comes again.
+    for (busy, percent) in
+        [([1000, 500, 1000], 0.0), ([1000, 500, 2_000_000], 100.0), ([1000, 1000, 1000], 0.0)]
+    {
+        let root = i915_root();
+        let counter =
+            format!("{}/sys/class/drm/card0/device/hwmon/hwmon2/energy1_input", root.path().display());
+        let first: Vec<String> = busy.iter().map(|s| i915_client(11, 8192, *s)).collect();
+        let first: Vec<&str> = first.iter().map(String::as_str).collect();
+        let second = i915_client(12, 9216, 7);
+        let script = format!(
+            "{}; echo 12500000 >{counter}.new; mv {counter}.new {counter}; {}",
+            child(root.path(), &first),
+            clients(root.path(), &[&second, &second])
+        );
+        let report = run(root.path(), &script, &[], &[]);
+        let id = "0000:03:00.0";
+        let gpu = report.gpu(id);
+        assert_eq!((gpu.at("vendor"), gpu.at("source")), (&"intel".into(), &"i915".into()));
+        assert_eq!((gpu.at("name"), gpu.at("pci_address")), (&"i915 8086:56A0".into(), &id.into()));
+        // The child first, and then the shell, which becomes the second.
+        assert_eq!(report.gpu_ram(), [Some(9216 << 10), Some(8192 << 10), Some(9216 << 10)]);
+        assert_eq!(
+            (gpu.f64("processes.1.max_sm_percent"), gpu.f64("processes.0.max_sm_percent")),
+            (percent, 0.0)
+        );
+        assert_eq!(report.f64("processes.max_sm_percent.descendants"), percent);
+        assert_eq!(gpu.f64("power.energy_j"), 7.5);
+        assert_eq!((gpu.f64("clocks.max_sm_mhz"), gpu.f64("clocks.mean_sm_mhz")), (1900.0, 1900.0));
+        // Between two readings rm and mv may have lived, which is another warning.
+        assert_eq!(
+            report.warnings().lines().next().unwrap(),
+            format!(
+                "GPU figures that are missing (not supported by this device): memory, utilization, memory utilization, \
+                 power, temperature, memory clock, performance state, throttle reasons, PCIe bytes sent, PCIe bytes \
+                 received, ECC errors corrected, ECC errors uncorrected, XID errors of {id}."
+            )
+        );
+        assert_eq!(gpu.array("missing").len(), 14, "and accounting");
+    }
+}
+
+/// An older name of the power, an energy counter that counts on, and memory in its older keys.
+#[test]
+fn gpu_figures_of_amd_are_found_under_their_other_names() {
+    let root = amd_root();
+    let device = root.path().join("sys/class/drm/card0/device");
+    std::fs::rename(device.join("hwmon/hwmon0/power1_average"), device.join("hwmon/hwmon0/power1_input"))
+        .unwrap();
+    let counter = device.join("hwmon/hwmon0/energy1_input");
+    std::fs::write(&counter, "1000000\n").unwrap();
+    std::fs::write(device.join("product_name"), "Instinct MI250X\n").unwrap();
+    std::fs::create_dir_all(root.path().join("sys/module/amdgpu")).unwrap();
+    std::fs::write(root.path().join("sys/module/amdgpu/version"), "6.8.5\n").unwrap();
+    let client = |kind: &str| {
+        format!(
+            "drm-driver: amdgpu\ndrm-client-id: 7\ndrm-pdev: {AMD}\ndrm-{kind}-vram: 3 MiB\ndrm-{kind}-gtt: 9 MiB\n"
+        )
+    };
+    for kind in ["total", "memory", "resident"] {
+        std::fs::write(&counter, "1000000\n").unwrap();
+        let counter = counter.display();
+        let script = format!(
+            "{}; echo 3500000 >{counter}.new; mv {counter}.new {counter}; {}",
+            child(root.path(), &[&client(kind)]),
+            clients(root.path(), &[&client(kind)])
+        );
+        let report = run(root.path(), &script, &[], &[]);
+        assert_eq!(report.gpu_ram(), [Some(3 << 20); 3], "{kind}");
+        let gpu = report.gpu(AMD);
+        assert_eq!((gpu.at("name"), gpu.at("driver_version")), (&"Instinct MI250X".into(), &"6.8.5".into()));
+        assert_eq!(gpu.u64("memory.total_bytes"), 68_702_699_520);
+        assert_eq!((gpu.f64("power.max_w"), gpu.f64("power.mean_w")), (125.0, 125.0));
+        assert_eq!(gpu.f64("power.energy_j"), 2.5);
+        assert_eq!(
+            (gpu.f64("utilization.mean_percent"), gpu.f64("utilization.mean_memory_percent")),
+            (42.0, 17.0)
+        );
+    }
+}
+
+/// The kernel dates engine time a little later than the run's readings, so it can be more than the time that passed.
+#[test]
+fn gpu_engine_time_of_amd_is_never_above_100_percent() {
+    let root = amd_root();
+    let client = |gfx_s: u32| {
+        format!(
+            "{AMD_CLIENT}drm-engine-gfx:\t{gfx_s}000000000 ns\ndrm-engine-compute:\t{gfx_s}000000000 ns\n"
+        )
+    };
+    let script = clients(root.path(), &[&client(0), &client(1_000_000)]);
+    let report = run(root.path(), &script, &[], &[]);
+    assert_eq!(report.gpu(AMD).f64("processes.0.max_sm_percent"), 100.0);
+    assert_eq!(report.f64("processes.max_sm_percent.main"), 100.0);
+}
+
+/// A container can have KFD, and no DRM nodes.
+#[test]
+fn gpu_that_only_kfd_knows_tells_of_its_processes() {
+    let root = amd_root();
+    let node = root.path().join("sys/class/kfd/kfd/topology/nodes/2");
+    std::fs::create_dir_all(node.join("mem_banks/0")).unwrap();
+    for (file, text) in [
+        ("gpu_id", "52000\n"),
+        ("name", "aldebaran\n"),
+        ("properties", "location_id 33544\ndomain 1\nunique_id 187\n"),
+        ("mem_banks/0/properties", "heap_type 1\nsize_in_bytes 68702699520\n"),
+    ] {
+        std::fs::write(node.join(file), text).unwrap();
+    }
+    let kfd = format!("{}/sys/class/kfd/kfd/proc/$$", root.path().display());
+    let script =
+        format!("mkdir -p {kfd}; echo 7000000 >{kfd}/vram_52000; {}", clients(root.path(), &[AMD_CLIENT]));
+    let report = run(root.path(), &script, &[], &[]);
+    let id = "0001:83:01.0";
+    let gpu = report.gpu(id);
+    assert_eq!((gpu.at("source"), gpu.at("name"), gpu.u64("index")), (&"kfd".into(), &"aldebaran".into(), 1));
+    assert_eq!(gpu.u64("memory.total_bytes"), 68_702_699_520);
+    assert_eq!(gpu.u64("memory.max_main_bytes"), 7_000_000);
+    assert_eq!(report.gpu(AMD).u64("memory.max_main_bytes"), 1 << 20);
+    assert_eq!(report.gpu_ram()[2], Some(7_000_000 + (1 << 20)));
+    assert_eq!(report.u64("processes.heaviest.0.gpu.peak_ram_bytes"), 7_000_000 + (1 << 20));
+    let listing = list(root.path(), &[], &[]);
+    assert_eq!(
+        (&listing["gpus"][1]["id"], &listing["gpus"][1]["uuid"]),
+        (&id.into(), &"GPU-00000000000000bb".into())
+    );
+}
+
+/// A machine with a GPU of each maker.
+#[test]
+fn gpus_of_one_maker_are_chosen() {
+    let gpus = FakeGpus::new(1, "");
+    let intel = "0000:00:02.0";
+    let root = amd_root();
+    let device = root.path().join("sys/class/drm/card1/device");
+    std::fs::create_dir_all(&device).unwrap();
+    std::fs::write(device.join("uevent"), "DRIVER=i915\nPCI_ID=8086:56A0\nPCI_SLOT_NAME=0000:00:02.0\n")
+        .unwrap();
+    let of_intel =
+        format!("drm-driver: i915\ndrm-client-id: 7\ndrm-pdev: {intel}\ndrm-resident-local0: 3 MiB\n");
+    let nvidia = gpus.line(&["hold:0:500,c", "sampled"]);
+    let drm = clients(root.path(), &[AMD_CLIENT, &of_intel]);
+    let root = root.path().to_str().unwrap();
+    for (maker, script, id, bytes) in
+        [("nvidia", &nvidia, "GPU-fake-0", 500), ("amd", &drm, AMD, 1 << 20), ("intel", &drm, intel, 3 << 20)]
+    {
+        let options = ["--gpu-root", root, "--gb", maker];
+        let run = gpus.tracked(["sh", "-c", &format!("({script})")]).options(&options).run();
+        let report = run.assert_clean(0);
+        let ids: Vec<_> = report.array("gpus").iter().map(|gpu| gpu["id"].clone()).collect();
+        assert_eq!(ids, [id]);
+        assert_eq!(report.gpu_ram(), [Some(0), Some(bytes), Some(bytes)], "{maker}");
+        assert_eq!(report.u64("gpu_utilization.n_expected_gpus"), 1);
+    }
+    let run = gpus.list(&["-f", "json", "--gpu-root", root]);
+    let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let ids: Vec<_> = listing["gpus"].as_array().unwrap().iter().map(|gpu| gpu["id"].clone()).collect();
+    assert_eq!(ids, ["GPU-fake-0", AMD, intel]);
+}
+
+/// Figures of a device that is gone end there, and those of others go on.
+#[test]
+fn gpu_of_amd_that_is_unplugged_is_lost() {
+    let root = amd_root();
+    let gone = "0000:43:00.0";
+    let device = root.path().join("sys/class/drm/card1/device");
+    std::fs::create_dir_all(&device).unwrap();
+    std::fs::write(device.join("uevent"), format!("DRIVER=amdgpu\nPCI_SLOT_NAME={gone}\n")).unwrap();
+    std::fs::write(device.join("mem_info_vram_used"), "77000\n").unwrap();
+    let of_gone = AMD_CLIENT.replace(AMD, gone);
+    let script = format!(
+        "{}; rm -r {}; {}",
+        child(root.path(), &[&of_gone]),
+        root.path().join("sys/class/drm/card1").display(),
+        clients(root.path(), &[AMD_CLIENT])
+    );
+    let report = run(root.path(), &script, &[], &[]);
+    assert_eq!(report.gpu_ram(), [Some(1 << 20); 3]);
+    let lost = report.gpu(gone);
+    assert_eq!(
+        (lost.u64("memory.max_used_bytes"), lost.u64("memory.max_descendants_bytes")),
+        (77_000, 1 << 20)
+    );
+    let lost_at = format!("GPU lost at {:.1} s: {gone}; its figures end there.", lost.f64("lost_at_s"));
+    assert_eq!(report.warnings().lines().next(), Some(lost_at.as_str()));
+    assert!(report.gpu(AMD).at("lost_at_s").is_null());
 }

@@ -110,7 +110,7 @@ fn take_number(lines: &mut [String], label: &str) -> f64 {
 #[test]
 fn gpu_sections_of_the_page_are_exact() {
     let changes = "0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
-    let gpus = FakeGpus::new(2, changes);
+    let gpus = FakeGpus::new(2, &format!("*.samples\n{changes}"));
     let page = gpus.path("page");
     let library = gpus.library_path().to_str().unwrap();
     let options = ["-f", "text", "--tu", "seconds", "--st", "0.02", "--nvml-lib", library, "-o", &page];

@@ -134,10 +134,8 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
                 .then(|| of.xids.iter().map(|(xid, count)| GpuXid { xid: *xid, count: *count }).collect()),
         },
         processes: processes_on(usage, &device.id),
-        missing: of
-            .missing
-            .iter()
-            .filter(|(figure, _)| !of.knows(**figure))
+        missing: missing_of(of)
+            .into_iter()
             .map(|(figure, missing)| GpuMissing { figure: figure.name().into(), reason: missing.to_string() })
             .collect(),
         id: device.id,
@@ -259,6 +257,24 @@ pub fn warnings(usage: &GpuUsage, start_ns: u64) -> Vec<String> {
     warnings
 }
 
+/// No reading of the device tells anything.
+fn was_never_read(of: &DeviceUsage) -> bool {
+    of.known.is_empty() && of.missing.is_empty()
+}
+
+/// What is not known of a device, and why.
+fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
+    let reason = |figure: Figure| match figure {
+        Figure::Utilization if of.knows(figure) => of.busy.max.is_none().then_some(Missing::NoSample),
+        Figure::ProcessMemory if of.knows(figure) => of.has_untold.then_some(Missing::NotTold),
+        _ if of.knows(figure) => None,
+        _ if !was_never_read(of) => Some(of.missing.get(&figure).cloned().unwrap_or(Missing::NotSupported)),
+        _ if of.lost_at_ns.is_some() => Some(Missing::Lost),
+        _ => Some(Missing::NoSample),
+    };
+    Figure::ALL.into_iter().filter_map(|figure| Some((figure, reason(figure)?))).collect()
+}
+
 /// Each reason once, with the figures and the devices that it is about.
 fn missing(usage: &GpuUsage) -> Vec<String> {
     let mut by_reason: BTreeMap<String, (Vec<&str>, Vec<&str>)> = BTreeMap::new();
@@ -271,17 +287,17 @@ fn missing(usage: &GpuUsage) -> Vec<String> {
         }
     };
     for of in &usage.devices {
-        if of.known.is_empty() && of.missing.is_empty() && of.lost_at_ns.is_none() {
-            note(&Missing::NoSample, "all figures", of.device.id.as_str());
+        if was_never_read(of) {
+            // That it is lost has a warning of its own.
+            if of.lost_at_ns.is_none() {
+                note(&Missing::NoSample, "all figures", of.device.id.as_str());
+            }
+            continue;
         }
-        if of.has_untold {
-            note(&Missing::NotTold, Figure::ProcessMemory.name(), of.device.id.as_str());
-        }
-        for (figure, reason) in &of.missing {
+        for (figure, reason) in missing_of(of) {
             // An account is a way to a figure, and none itself.
-            let is_asked_for = *figure != Figure::Accounting && *reason != Missing::OfInstances;
-            if is_asked_for && !of.knows(*figure) {
-                note(reason, figure.name(), of.device.id.as_str());
+            if figure != Figure::Accounting && reason != Missing::OfInstances {
+                note(&reason, figure.name(), of.device.id.as_str());
             }
         }
     }

@@ -54,7 +54,7 @@ cuda 12040
 *.pcie_tx 1000
 *.pcie_rx 2000
 *.xids
-*.samples
+*.samples 1000000:0
 *.processes ok
 *.process_times
 *.accounting 0
