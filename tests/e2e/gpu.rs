@@ -1,9 +1,14 @@
 //! GPUs: what the report says of a driver whose every answer is known.
 
+use std::ffi::CString;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
 
 use crate::support::gpu::FakeGpus;
 use crate::support::leftovers::collector;
+use crate::support::report::Report;
 use crate::support::{installed, is_root, kill, skip, tracked, wait_until};
 
 const GPU0: &str = "GPU-fake-0";
@@ -93,7 +98,7 @@ fn gpu_process_lists_are_read_in_every_layout() {
         ("second", "stride 24"),
         ("old", ""),
     ] {
-        let gpus = FakeGpus::new(1, changes).driver(features);
+        let gpus = FakeGpus::new(1, &format!("{changes}\n0.memory_reserved 700000000")).driver(features);
         let other = gpus.line(&["hold:0:1234567,c", "sampled"]);
         let main = gpus.line(&["hold:0:7654321,g", "sampled"]);
         let run = gpus.tracked(["sh", "-c", &format!("{other} & {main}; wait")]).run();
@@ -101,8 +106,9 @@ fn gpu_process_lists_are_read_in_every_layout() {
         let peaks: Vec<_> =
             report.gpu(GPU0).array("processes").iter().map(|p| p["peak_bytes"].as_u64().unwrap()).collect();
         assert_eq!(peaks, [7_654_321, 1_234_567], "{features} {changes}");
-        // An old library has its memory in the first form only.
-        assert_eq!(report.gpu(GPU0).u64("memory.max_used_bytes"), 1_000_000_000);
+        // An old library has its memory in the first form only, which counts what the driver reserves.
+        let used = if features == "old" { 1_700_000_000 } else { 1_000_000_000 };
+        assert_eq!(report.gpu(GPU0).u64("memory.max_used_bytes"), used);
     }
 }
 
@@ -138,6 +144,10 @@ fn gpu_memory_that_is_not_available_is_unknown() {
     let report = run.assert_clean(0);
     assert_eq!(report.gpu_ram(), [None, Some(0), None]);
     assert!(report.at("processes.heaviest.0.gpu.peak_ram_bytes").is_null());
+    assert_eq!(
+        report.gpu(GPU0).at("missing.0"),
+        &json!({ "figure": "memory by process", "reason": "the driver does not tell it" })
+    );
     assert_eq!(
         report.warnings(),
         "GPU figures that are missing (the driver does not tell it): memory by process of GPU-fake-0."
@@ -205,6 +215,30 @@ fn gpu_pids_of_a_namespace_are_matched_from_both_sides() {
 }
 
 #[test]
+fn gpu_pids_of_another_namespace_are_unknown() {
+    if !is_root() || installed("unshare").is_none() {
+        skip!("needs root and unshare (a pid namespace)");
+    }
+    // As in a container: the driver names the processes by pids that nobody has inside.
+    let gpus = FakeGpus::new(1, "");
+    std::fs::write(gpus.path("held/3999999.0"), "500 c").unwrap();
+    let run = gpus
+        .tracked(gpus.words(&["sampled"]))
+        .through(&["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"])
+        .run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let report = run.report();
+    assert_eq!(report.gpu_ram(), [None, None, None]);
+    assert_eq!(report.f64("max_gpu_ram.system"), 1e9, "that of the device is known");
+    let gpu = report.gpu(GPU0);
+    assert!(gpu.at("memory.max_combined_bytes").is_null());
+    let reason = "the driver's process ids are of another pid namespace";
+    assert_eq!(gpu.at("missing.0"), &json!({ "figure": "memory by process", "reason": reason }));
+    let warning = format!("GPU figures that are missing ({reason}): memory by process of GPU-fake-0.");
+    assert!(report.warnings().lines().any(|line| line == warning), "{}", report.warnings());
+}
+
+#[test]
 fn gpu_utilisation_is_integrated_never_above_100_and_never_from_stale_samples() {
     // Offsets from the driver's start in microseconds; the stale driver gives all of them at every call.
     let gpus = FakeGpus::new(1, "0.stale 1\n0.samples 1500000:150 2000000:20\n0.process_times 1000000");
@@ -251,7 +285,7 @@ fn gpu_short_processes_are_found_in_the_driver_s_account() {
         assert_eq!(report.gpu_ram(), [Some(0), Some(most), Some(most)], "{changes}");
         let processes = report.gpu(GPU0).array("processes").to_vec();
         assert_eq!(processes.len(), if wraps { 1 } else { 2 });
-        assert!(processes.iter().all(|process| process["accounted"] == true));
+        assert!(processes.iter().all(|of| of["accounted"] == true && of["mean_sm_percent"] == 12.0));
         assert_eq!(report.warnings(), "", "nothing can be missing");
     }
 }
@@ -289,14 +323,19 @@ fn gpu_accounting_that_is_forbidden_is_said() {
 }
 
 #[test]
-fn gpu_processes_that_no_sample_saw_may_be_missing() {
+fn gpu_processes_that_no_sample_saw_are_counted_as_missing() {
     let gpus = FakeGpus::new(1, "");
-    let script = format!("{}; for i in $(seq 50); do /bin/true; done; exit 0", gpus.line(&["sampled"]));
+    let go = gpus.path("go");
+    let stall = format!("script:{}", gpus.script("stall", &format!("power.stall {go}")));
+    // The first process ends inside of a reading, which goes on until the others are over.
+    let first = gpus.line(&["sampled", &stall, "samples:1"]);
+    let script =
+        format!("{first}; for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/true; done; : >{go}; exit 0");
     let run = gpus.tracked(["sh", "-c", &script]).run();
-    let warnings = run.assert_clean(0).warnings();
-    assert!(
-        warnings.starts_with("GPU processes shorter than the sampling interval may be missing: "),
-        "{warnings}"
+    assert_eq!(
+        run.assert_clean(0).warnings(),
+        "GPU processes shorter than the sampling interval may be missing: 20 processes lived between two looks at the \
+         GPUs (--gpu-accounting, or a smaller --st)."
     );
 }
 
@@ -396,11 +435,41 @@ fn gpu_mig_instances_are_devices_of_their_own() {
         (20_000_000_000, 500_000_000)
     );
     assert_eq!(report.gpu("MIG-fake-b").u64("memory.max_main_bytes"), 0);
+    let process = part.array("processes")[0].clone();
+    assert_eq!((&process["peak_bytes"], &process["max_sm_percent"]), (&500_000_000.into(), &Value::Null));
+    let missing = |gpu: &Report| -> Vec<String> {
+        let of = gpu.array("missing").iter().map(|of| format!("{}: {}", of["figure"], of["reason"]));
+        of.map(|text| text.replace('"', "")).collect()
+    };
+    assert_eq!(
+        missing(&report.gpu(GPU0)),
+        [
+            "utilization: told by its MIG instances only",
+            "memory by process: told by its MIG instances only",
+            "utilization by process: told by its MIG instances only",
+            "accounting: accounting mode is off",
+        ]
+    );
+    assert_eq!(
+        missing(&part),
+        [
+            "utilization: not supported by this device",
+            "memory utilization: not supported by this device",
+            "XID errors: not supported by this device",
+            "utilization by process: not supported by this device",
+            "accounting: accounting mode is off",
+        ]
+    );
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (not supported by this device): utilization, memory utilization, XID errors, \
+         utilization by process of MIG-fake-a, MIG-fake-b."
+    );
     assert!(
         part.at("utilization.mean_percent").is_null()
             && report.at("gpu_utilization.gpu_percentages.max_sum_percent").is_null()
     );
-    // One instance alone, by the beginning of its UUID.
+    // One instance alone.
     let run = gpus
         .tracked(gpus.words(&["hold:0m0:500000000,c", "samples:10"]))
         .options(&["--guuids", "MIG-fake-b"])
@@ -430,38 +499,95 @@ fn gpu_that_is_lost_ends_its_own_figures_only() {
     assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
     assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 400);
     assert!(report.gpu(GPU1).at("lost_at_s").is_null());
-    let warnings = report.warnings();
-    assert!(
-        warnings.starts_with("GPU lost at ") && warnings.ends_with(" s: GPU-fake-0; its figures end there."),
-        "{warnings}"
+    let lost_at_s = report.gpu(GPU0).f64("lost_at_s");
+    assert!(lost_at_s <= report.f64("compute_time.time"), "{lost_at_s}");
+    assert_eq!(
+        report.warnings(),
+        format!("GPU lost at {lost_at_s:.1} s: GPU-fake-0; its figures end there.")
     );
 }
 
-/// What the report says where the driver could not be initialised.
+#[test]
+fn gpu_that_was_lost_before_the_first_reading_has_a_reason_for_everything() {
+    // It answers when it is looked for, and from then on no more.
+    let gpus = FakeGpus::new(2, "0.memory_used 1|!15");
+    let run = gpus.run(&["hold:0:700,c", "hold:1:100,c", "samples:6"]);
+    let report = run.assert_clean(0);
+    let lost = report.gpu(GPU0);
+    assert_eq!(lost.array("missing").len(), 18);
+    assert!(lost.array("missing").iter().all(|of| of["reason"] == "GPU lost"), "{}", lost.at("missing"));
+    assert!(lost.at("memory.max_used_bytes").is_null() && lost.at("power.max_w").is_null());
+    assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 100);
+    let lost_at_s = lost.f64("lost_at_s");
+    assert_eq!(
+        report.warnings(),
+        format!("GPU lost at {lost_at_s:.1} s: GPU-fake-0; its figures end there.")
+    );
+}
+
+/// What the report says where there is no driver; `was_asked` tells when the collector is in it, so that the command
+/// ends after the driver's thread.
 #[track_caller]
-fn assert_no_driver(gpus: &FakeGpus, reason: &str) {
-    let run = gpus.tracked(["sh", "-c", "exit 3"]).run();
+fn assert_no_driver(gpus: &FakeGpus, was_asked: impl FnMut() -> bool, reason: &str) {
+    let go = gpus.path("go");
+    let running =
+        gpus.tracked(["sh", "-c", &format!("while ! test -e {go}; do sleep 0.01; done; exit 3")]).start();
+    wait_until("the driver to be asked", was_asked);
+    let collector = collector(running.mark(), running.pid()).expect("a collector runs");
+    wait_until("the driver's thread to end", || !threads(collector).contains(&"gpu-NVIDIA".to_owned()));
+    std::fs::write(&go, "").unwrap();
+    let run = running.wait();
     let report = run.assert_clean(3);
-    // The command may be faster than the driver's answer.
-    let warnings = report.warnings();
-    let late = "driver not yet initialised when the command ended";
-    let is_right = |reason: &str| {
-        warnings.starts_with(&format!("NVIDIA GPUs: {reason}"))
-            && warnings.ends_with("; whether there are any is not known.")
-    };
-    assert!(is_right(reason) || is_right(late), "{warnings}");
+    let warning = format!("NVIDIA GPUs: {reason}; whether there are any is not known.");
+    assert_eq!(report.warnings(), warning);
     assert_eq!(report.gpu_ram(), [None, None, None]);
+    assert!(report.at("max_gpu_ram.system").is_null() && report.at("max_gpu_ram.system_capacity").is_null());
     assert!(report.at("gpu_utilization.system_gpu_count").is_null());
-    let run = gpus.list(&[]);
-    assert!(run.stdout.contains(reason), "{}", run.stdout);
+    assert_eq!(report.array("gpus").len(), 0);
+}
+
+/// Names of a process's threads.
+fn threads(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    // One that ends meanwhile has none.
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.map(|name| name.trim().to_owned()).collect()
 }
 
 #[test]
 fn gpu_driver_that_can_t_be_initialised_is_said() {
-    assert_no_driver(&FakeGpus::new(1, "init 9"), "no driver");
-    assert_no_driver(&FakeGpus::new(1, "init 18"), "driver/library version mismatch");
+    for (code, reason) in [
+        (4, "no permission"),
+        (9, "no driver"),
+        (12, "the driver's library could not be loaded: NVML misses a library of its own"),
+        (18, "driver/library version mismatch"),
+        (999, "NVML error 999: unknown error"),
+    ] {
+        let gpus = FakeGpus::new(1, &format!("init {code}"));
+        let times = gpus.path("times");
+        assert_no_driver(&gpus, || Path::new(&times).exists(), reason);
+        assert_eq!(gpus.list(&[]).stdout, format!("GPUs: 0\n   NVIDIA: {reason}\n"));
+    }
+}
+
+#[test]
+fn gpu_library_that_can_t_be_loaded_is_said() {
+    let reason = |why: &str| format!("the driver's library could not be loaded: {why}");
+    // A pipe tells when it is opened.
+    let mut gpus = FakeGpus::new(1, "");
+    let library = gpus.path("libnvidia-ml.so.1");
+    let path = CString::new(library.as_str()).unwrap();
+    // SAFETY: the path is a live string.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    gpus = gpus.library(PathBuf::from(&library));
+    let open = || {
+        let mut writer = std::fs::OpenOptions::new();
+        writer.write(true).custom_flags(libc::O_NONBLOCK).open(&library).is_ok()
+    };
+    assert_no_driver(&gpus, open, &reason(&format!("{library}: file too short")));
     let absent = FakeGpus::new(1, "").library(PathBuf::from("/no/such/libnvidia-ml.so.1"));
-    assert_no_driver(&absent, "the driver's library could not be loaded");
+    let why = "/no/such/libnvidia-ml.so.1: cannot open shared object file: No such file or directory";
+    assert_eq!(absent.list(&[]).stdout, format!("GPUs: 0\n   NVIDIA: {}\n", reason(why)));
 }
 
 #[test]
@@ -478,16 +604,34 @@ fn gpu_driver_that_hangs_at_its_start_holds_nobody() {
 }
 
 #[test]
-fn gpu_call_that_stalls_or_never_returns_holds_nobody() {
-    for stall in ["power.stall 200", "power.stall forever"] {
-        let gpus = FakeGpus::new(1, "");
-        let script = gpus.script("stall", stall);
-        // After a good sample the next one stalls; the command goes on while it does.
-        let run = gpus.run(&["hold:0:500,c", "sampled", &format!("script:{script}"), "samples:1"]);
-        let report = run.assert_clean(0);
-        assert_eq!(report.gpu_ram()[0], Some(500), "{stall}");
-        assert_eq!(report.gpu(GPU0).f64("power.max_w"), 100.0);
-    }
+fn gpu_call_that_never_returns_holds_nobody() {
+    let gpus = FakeGpus::new(1, "");
+    let script = gpus.script("stall", "power.stall forever");
+    // After a good sample the next one stalls; the command goes on while it does.
+    let run = gpus.run(&["hold:0:500,c", "sampled", &format!("script:{script}"), "samples:1"]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram()[0], Some(500));
+    assert_eq!(report.gpu(GPU0).f64("power.max_w"), 100.0);
+}
+
+#[test]
+fn gpu_call_that_stalls_for_a_while_delays_its_own_figures_only() {
+    let gpus = FakeGpus::new(1, "");
+    let stall = gpus.script("stall", "power.stall 200|0\n0.power 170000");
+    // What is held while the call stalls is in the list, which is read after it.
+    let run = gpus.run(&[
+        "hold:0:500,c",
+        "sampled",
+        &format!("script:{stall}"),
+        "samples:1",
+        "hold:0:900,c",
+        "samples:2",
+    ]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(900), Some(0), Some(900)]);
+    assert_eq!(report.gpu(GPU0).f64("power.max_w"), 170.0);
+    assert_eq!(report.warnings(), "");
+    report.assert_all_exact(1);
 }
 
 #[test]

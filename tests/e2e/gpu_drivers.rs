@@ -82,12 +82,13 @@ fn gpu_that_was_lost_and_came_back_is_read_again() {
 
 #[test]
 fn gpu_library_that_is_old_names_devices_and_versions_all_the_same() {
-    let gpus = FakeGpus::new(1, "").driver("old");
+    let gpus = FakeGpus::new(1, "0.throttle 64").driver("old");
     let report = gpus.run(&["hold:0:500,c", "sampled"]);
     let report = report.assert_clean(0);
     let gpu = report.gpu(GPU0);
     assert_eq!(gpu.at("pci_address"), "0000:3b:00.0");
     assert_eq!(gpu.at("runtime_version"), "12.4");
+    assert_eq!(gpu.at("throttle.0.reason"), "hardware thermal slowdown");
     assert!(gpu.at("errors.xid").is_null());
     assert_eq!(
         report.warnings(),

@@ -110,3 +110,42 @@ fn gpu_numbers_on_a_machine_with_different_models_are_said_to_be_unsure() {
     let alike = FakeGpus::new(3, "");
     assert_eq!(run(&alike, &[], &[("CUDA_VISIBLE_DEVICES", "0")]).warnings(), "");
 }
+
+#[test]
+fn gpus_are_chosen_by_whole_uuids_their_beginnings_or_pci_addresses() {
+    let mig =
+        "0.mig 1\n0.mig_most 2\n0m0.uuid MIG-fake-a\n0m1.uuid MIG-other-b\n*.process_times !3\n1.bus 177";
+    let gpus = FakeGpus::new(12, mig);
+    let words = gpus.words(&[
+        "hold:0m0:1,c",
+        "hold:0m1:2,c",
+        "hold:1:10,c",
+        "hold:2:100,c",
+        "hold:10:1000,c",
+        "hold:11:10000,c",
+        "sampled",
+    ]);
+    for (words_of_user, bytes, ids) in [
+        ("GPU-fake-2", 100, &["GPU-fake-2"][..]),
+        ("gpu-FAKE-2", 100, &["GPU-fake-2"]),
+        ("GPU-fake-1", 11_010, &["GPU-fake-1", "GPU-fake-10", "GPU-fake-11"]),
+        ("GPU-fake-10,GPU-fake-2", 1100, &["GPU-fake-2", "GPU-fake-10"]),
+        ("MIG-other-b", 2, &["MIG-other-b"]),
+        ("MIG-f,GPU-fake-2", 101, &["MIG-fake-a", "GPU-fake-2"]),
+        ("MIG-", 0, &[]),
+        ("0000:b1:00.0", 10, &["GPU-fake-1"]),
+    ] {
+        let run = gpus.tracked(words.clone()).options(&["--guuids", words_of_user]).run();
+        if ids.is_empty() {
+            assert_eq!((run.status.code(), run.stdout.as_str()), (Some(2), ""), "{words_of_user}");
+            assert!(run.stderr.contains("--guuids: \"MIG-\" is not a GPU of this machine"), "{}", run.stderr);
+            continue;
+        }
+        let report = run.assert_clean(0);
+        let tracked: Vec<_> = report.array("gpus").iter().map(|gpu| gpu["id"].as_str().unwrap()).collect();
+        assert_eq!(tracked, ids, "{words_of_user}");
+        assert_eq!(report.gpu_ram(), [Some(bytes), Some(0), Some(bytes)], "{words_of_user}");
+        assert_eq!(report.u64("gpu_utilization.n_expected_gpus"), ids.len() as u64);
+        assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 12);
+    }
+}
