@@ -1,15 +1,13 @@
 //! GPUs: what the report says of a driver whose every answer is known.
 
-use std::ffi::CString;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::gpu::FakeGpus;
 use crate::support::leftovers::collector;
 use crate::support::report::Report;
-use crate::support::{installed, is_root, kill, skip, tracked, wait_until};
+use crate::support::{kill, skip, tracked, wait_until};
 
 const GPU0: &str = "GPU-fake-0";
 const GPU1: &str = "GPU-fake-1";
@@ -87,157 +85,6 @@ fn gpu_combined_is_the_maximum_of_a_sum_over_gpus_and_processes() {
     assert_eq!(report.command("gpu").unwrap()["gpu"]["count"], 2);
 }
 
-/// Every layout of the process list, under every name.
-#[test]
-fn gpu_process_lists_are_read_in_every_layout() {
-    for (features, changes) in [
-        ("", "stride 24"),
-        ("", "stride 32"),
-        ("", "stride 24\nclears_buffer 1"),
-        ("", "stride 32\nclears_buffer 1"),
-        ("second", "stride 24"),
-        ("old", ""),
-    ] {
-        let gpus = FakeGpus::new(1, &format!("{changes}\n0.memory_reserved 700000000")).driver(features);
-        let other = gpus.line(&["hold:0:1234567,c", "sampled"]);
-        let main = gpus.line(&["hold:0:7654321,g", "sampled"]);
-        let run = gpus.tracked(["sh", "-c", &format!("{other} & {main}; wait")]).run();
-        let report = run.assert_clean(0);
-        let peaks: Vec<_> =
-            report.gpu(GPU0).array("processes").iter().map(|p| p["peak_bytes"].as_u64().unwrap()).collect();
-        assert_eq!(peaks, [7_654_321, 1_234_567], "{features} {changes}");
-        // An old library has its memory in the first form only, which counts what the driver reserves.
-        let used = if features == "old" { 1_700_000_000 } else { 1_000_000_000 };
-        assert_eq!(report.gpu(GPU0).u64("memory.max_used_bytes"), used);
-    }
-}
-
-#[test]
-fn gpu_lists_are_never_probed_with_a_null_buffer() {
-    // The fake driver ends the collector for it, unless it is the kind that says that all is well.
-    for kind in ["", "null_probe success"] {
-        let gpus = FakeGpus::new(1, kind);
-        let run = gpus.run(&["hold:0:500,c", "sampled"]);
-        assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(500));
-    }
-}
-
-#[test]
-fn gpu_list_that_grows_between_two_calls_is_read_whole() {
-    // Ours come after 100 foreign ones, which are 30 more at every call.
-    let gpus = FakeGpus::new(1, "0.crowd 100\n0.crowd_grows 30");
-    let run = gpus.run(&["hold:0:500,cg", "sampled"]);
-    assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)]);
-}
-
-#[test]
-fn gpu_process_in_all_three_lists_counts_once() {
-    let gpus = FakeGpus::new(1, "");
-    let run = gpus.run(&["hold:0:500,cgm", "sampled"]);
-    assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)]);
-}
-
-#[test]
-fn gpu_memory_that_is_not_available_is_unknown() {
-    let gpus = FakeGpus::new(1, "");
-    let run = gpus.run(&["hold:0:na,c", "sampled"]);
-    let report = run.assert_clean(0);
-    assert_eq!(report.gpu_ram(), [None, Some(0), None]);
-    assert!(report.at("processes.heaviest.0.gpu.peak_ram_bytes").is_null());
-    assert_eq!(
-        report.gpu(GPU0).at("missing.0"),
-        &json!({ "figure": "memory by process", "reason": "the driver does not tell it" })
-    );
-    assert_eq!(
-        report.warnings(),
-        "GPU figures that are missing (the driver does not tell it): memory by process of GPU-fake-0."
-    );
-}
-
-#[test]
-fn gpu_processes_of_others_do_not_count() {
-    let gpus = FakeGpus::new(1, "");
-    std::fs::write(gpus.path("held/1.0"), "800 c").unwrap();
-    let run = gpus.run(&["hold:0:500,c", "sampled"]);
-    assert_eq!(run.assert_clean(0).gpu_ram()[2], Some(500));
-}
-
-#[test]
-fn gpu_entry_of_a_dead_process_is_not_its_parent_s() {
-    let gpus = FakeGpus::new(1, "");
-    let dead = gpus.line(&["keep", "hold:0:900,c", "sampled"]);
-    let alive = gpus.line(&["hold:0:500,c", "sampled"]);
-    let run = gpus.tracked(["sh", "-c", &format!("{dead}; {alive}")]).run();
-    assert_eq!(run.assert_clean(0).gpu_ram(), [Some(0), Some(900), Some(900)]);
-}
-
-#[test]
-fn gpu_entry_that_was_there_before_the_process_with_its_pid_is_not_its() {
-    if !is_root() || installed("unshare").is_none() {
-        skip!("needs root and unshare (a pid namespace, where pids are known beforehand)");
-    }
-    // All inside of a pid namespace: the first processes of it get the same pids each time.
-    let gpus = FakeGpus::new(1, "");
-    let (pid_file, held, sampled) = (gpus.path("pid"), gpus.path("held"), gpus.line(&["sampled"]));
-    let inner = format!(
-        "pid=$(($(cat /proc/sys/kernel/ns_last_pid) + 5000)); echo $pid >{pid_file}; echo 900 c >{held}/$pid.0; {sampled}; \
-         echo $((pid - 1)) >/proc/sys/kernel/ns_last_pid; {sampled}; exit 0"
-    );
-    let run = gpus
-        .tracked(["sh", "-c", &inner])
-        .through(&["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"])
-        .run();
-    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
-    let report = run.report();
-    let pid: u64 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
-    assert_eq!(report.gpu_ram(), [Some(0), Some(0), Some(0)], "{:?}", report.at("gpus"));
-    let pids: Vec<_> = report.array("processes.heaviest").iter().filter_map(|p| p["pid"].as_u64()).collect();
-    assert!(pids.contains(&pid), "the pid {pid} was used again: {pids:?}");
-}
-
-#[test]
-fn gpu_pids_of_a_namespace_are_matched_from_both_sides() {
-    if !is_root() || installed("unshare").is_none() {
-        skip!("needs root and unshare (a pid namespace)");
-    }
-    for words in [&["hold:0:500,c", "sampled"][..], &["host", "hold:0:500,c", "sampled"][..]] {
-        let gpus = FakeGpus::new(1, "");
-        // The fake driver takes the name that the process gives: its own pid, or that of the outer /proc. Its own is one
-        // that nobody has outside.
-        let inner = format!("echo 4000000 >/proc/sys/kernel/ns_last_pid; {}; exit 0", gpus.line(words));
-        let run = gpus.tracked(["unshare", "--pid", "--fork", "sh", "-c", &inner]).run();
-        let report = run.assert_clean(0);
-        assert_eq!(report.gpu_ram(), [Some(0), Some(500), Some(500)], "{words:?}");
-        let process = report.gpu(GPU0).array("processes")[0].clone();
-        let is_same = process["pid"] == process["driver_pid"];
-        assert_eq!(is_same, words[0] == "host", "{process}");
-    }
-}
-
-#[test]
-fn gpu_pids_of_another_namespace_are_unknown() {
-    if !is_root() || installed("unshare").is_none() {
-        skip!("needs root and unshare (a pid namespace)");
-    }
-    // As in a container: the driver names the processes by pids that nobody has inside.
-    let gpus = FakeGpus::new(1, "");
-    std::fs::write(gpus.path("held/3999999.0"), "500 c").unwrap();
-    let run = gpus
-        .tracked(gpus.words(&["sampled"]))
-        .through(&["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"])
-        .run();
-    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
-    let report = run.report();
-    assert_eq!(report.gpu_ram(), [None, None, None]);
-    assert_eq!(report.f64("max_gpu_ram.system"), 1e9, "that of the device is known");
-    let gpu = report.gpu(GPU0);
-    assert!(gpu.at("memory.max_combined_bytes").is_null());
-    let reason = "the driver's process ids are of another pid namespace";
-    assert_eq!(gpu.at("missing.0"), &json!({ "figure": "memory by process", "reason": reason }));
-    let warning = format!("GPU figures that are missing ({reason}): memory by process of GPU-fake-0.");
-    assert!(report.warnings().lines().any(|line| line == warning), "{}", report.warnings());
-}
-
 #[test]
 fn gpu_utilisation_is_integrated_never_above_100_and_never_from_stale_samples() {
     // Offsets from the driver's start in microseconds; the stale driver gives all of them at every call.
@@ -265,78 +112,6 @@ fn gpu_without_new_samples_was_idle_and_without_any_falls_back_to_the_rate() {
     let gpus = FakeGpus::new(1, "0.samples !3\n0.utilization 35");
     let run = gpus.run(&["hold:0:500,c", "sampled"]);
     assert_eq!(run.assert_clean(0).gpu(GPU0).f64("utilization.mean_percent"), 35.0);
-}
-
-#[test]
-fn gpu_short_processes_are_found_in_the_driver_s_account() {
-    for (changes, wraps) in
-        [("0.accounting_lag 2", false), ("0.accounting_room 4000", false), ("0.accounting_room 1", true)]
-    {
-        // The accounts are hidden until both are there, so that no sample can read the one that is dropped.
-        let gpus = FakeGpus::new(1, "0.accounting 1\n0.accounting_room 0");
-        let shown = gpus.script("shown", &format!("0.accounting 1\n{changes}"));
-        // No sample can be in a process that never waits for one; its account stays.
-        let first = gpus.line(&["account:0:5000000"]);
-        let second = gpus.line(&["account:0:3000000"]);
-        let last = gpus.line(&[&format!("script:{shown}"), "sampled", "sampled", "sampled"]);
-        let run = gpus.tracked(["sh", "-c", &format!("{first}; {second}; {last}")]).run();
-        let report = run.assert_clean(0);
-        let most = if wraps { 3_000_000 } else { 5_000_000 };
-        assert_eq!(report.gpu_ram(), [Some(0), Some(most), Some(most)], "{changes}");
-        let processes = report.gpu(GPU0).array("processes").to_vec();
-        assert_eq!(processes.len(), if wraps { 1 } else { 2 });
-        assert!(processes.iter().all(|of| of["accounted"] == true && of["mean_sm_percent"] == 12.0));
-        assert_eq!(report.warnings(), "", "nothing can be missing");
-    }
-}
-
-#[test]
-fn gpu_account_of_an_earlier_process_with_the_pid_is_not_ours() {
-    let gpus = FakeGpus::new(1, "0.accounting 1");
-    // Of a year ago, for every pid that the command could get.
-    let script = format!(
-        "echo '7000 1 1000000' >{}/account/$$.0; {}",
-        gpus.path(""),
-        gpus.line(&["sampled", "sampled"])
-    );
-    let run = gpus.tracked(["sh", "-c", &script]).run();
-    assert_eq!(run.assert_clean(0).gpu_ram(), [Some(0), Some(0), Some(0)]);
-}
-
-#[test]
-fn gpu_accounting_is_switched_on_and_put_back() {
-    let gpus = FakeGpus::new(1, "0.accounting 0\n0.accounting_set ok");
-    let words = gpus.words(&["sampled", "account:0:5000000", "sampled", "sampled"]);
-    let run = gpus.tracked(words).options(&["--gpu-accounting"]).run();
-    assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(5_000_000));
-    assert_eq!(std::fs::read_to_string(gpus.path("accounting.0")).unwrap(), "0");
-}
-
-#[test]
-fn gpu_accounting_that_is_forbidden_is_said() {
-    let gpus = FakeGpus::new(1, "0.accounting 0\n0.accounting_set !4");
-    let run = gpus.tracked(gpus.words(&["sampled"])).options(&["--gpu-accounting"]).run();
-    assert_eq!(
-        run.assert_clean(0).warnings(),
-        "--gpu-accounting: GPU-fake-0: accounting could not be switched on (no permission)."
-    );
-}
-
-#[test]
-fn gpu_processes_that_no_sample_saw_are_counted_as_missing() {
-    let gpus = FakeGpus::new(1, "");
-    let go = gpus.path("go");
-    let stall = format!("script:{}", gpus.script("stall", &format!("power.stall {go}")));
-    // The first process ends inside of a reading, which goes on until the others are over.
-    let first = gpus.line(&["sampled", &stall, "samples:1"]);
-    let script =
-        format!("{first}; for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/true; done; : >{go}; exit 0");
-    let run = gpus.tracked(["sh", "-c", &script]).run();
-    assert_eq!(
-        run.assert_clean(0).warnings(),
-        "GPU processes shorter than the sampling interval may be missing: 20 processes lived between two looks at the \
-         GPUs (--gpu-accounting, or a smaller --st)."
-    );
 }
 
 #[test]
@@ -377,19 +152,6 @@ fn gpu_figures_that_are_not_supported_or_not_permitted_are_null_with_the_reason(
          GPU figures that are missing (no permission): power of GPU-fake-0.\n\
          GPU figures that are missing (not supported by this device): energy counter, ECC errors corrected, \
          ECC errors uncorrected of GPU-fake-0."
-    );
-}
-
-#[test]
-fn gpu_process_lists_that_are_forbidden_are_unknown() {
-    let gpus = FakeGpus::new(1, "0.processes !4");
-    let report = gpus.run(&["hold:0:500,c", "sampled"]);
-    let report = report.assert_clean(0);
-    assert_eq!(report.gpu_ram(), [None, None, None]);
-    assert!(
-        report.warnings().contains("(no permission): memory by process of GPU-fake-0"),
-        "{}",
-        report.warnings()
     );
 }
 
@@ -523,115 +285,6 @@ fn gpu_that_was_lost_before_the_first_reading_has_a_reason_for_everything() {
         report.warnings(),
         format!("GPU lost at {lost_at_s:.1} s: GPU-fake-0; its figures end there.")
     );
-}
-
-/// What the report says where there is no driver; `was_asked` tells when the collector is in it, so that the command
-/// ends after the driver's thread.
-#[track_caller]
-fn assert_no_driver(gpus: &FakeGpus, was_asked: impl FnMut() -> bool, reason: &str) {
-    let go = gpus.path("go");
-    let running =
-        gpus.tracked(["sh", "-c", &format!("while ! test -e {go}; do sleep 0.01; done; exit 3")]).start();
-    wait_until("the driver to be asked", was_asked);
-    let collector = collector(running.mark(), running.pid()).expect("a collector runs");
-    wait_until("the driver's thread to end", || !threads(collector).contains(&"gpu-NVIDIA".to_owned()));
-    std::fs::write(&go, "").unwrap();
-    let run = running.wait();
-    let report = run.assert_clean(3);
-    let warning = format!("NVIDIA GPUs: {reason}; whether there are any is not known.");
-    assert_eq!(report.warnings(), warning);
-    assert_eq!(report.gpu_ram(), [None, None, None]);
-    assert!(report.at("max_gpu_ram.system").is_null() && report.at("max_gpu_ram.system_capacity").is_null());
-    assert!(report.at("gpu_utilization.system_gpu_count").is_null());
-    assert_eq!(report.array("gpus").len(), 0);
-}
-
-/// Names of a process's threads.
-fn threads(pid: u32) -> Vec<String> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    // One that ends meanwhile has none.
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    names.map(|name| name.trim().to_owned()).collect()
-}
-
-#[test]
-fn gpu_driver_that_can_t_be_initialised_is_said() {
-    for (code, reason) in [
-        (4, "no permission"),
-        (9, "no driver"),
-        (12, "the driver's library could not be loaded: NVML misses a library of its own"),
-        (18, "driver/library version mismatch"),
-        (999, "NVML error 999: unknown error"),
-    ] {
-        let gpus = FakeGpus::new(1, &format!("init {code}"));
-        let times = gpus.path("times");
-        assert_no_driver(&gpus, || Path::new(&times).exists(), reason);
-        assert_eq!(gpus.list(&[]).stdout, format!("GPUs: 0\n   NVIDIA: {reason}\n"));
-    }
-}
-
-#[test]
-fn gpu_library_that_can_t_be_loaded_is_said() {
-    let reason = |why: &str| format!("the driver's library could not be loaded: {why}");
-    // A pipe tells when it is opened.
-    let mut gpus = FakeGpus::new(1, "");
-    let library = gpus.path("libnvidia-ml.so.1");
-    let path = CString::new(library.as_str()).unwrap();
-    // SAFETY: the path is a live string.
-    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
-    gpus = gpus.library(PathBuf::from(&library));
-    let open = || {
-        let mut writer = std::fs::OpenOptions::new();
-        writer.write(true).custom_flags(libc::O_NONBLOCK).open(&library).is_ok()
-    };
-    assert_no_driver(&gpus, open, &reason(&format!("{library}: file too short")));
-    let absent = FakeGpus::new(1, "").library(PathBuf::from("/no/such/libnvidia-ml.so.1"));
-    let why = "/no/such/libnvidia-ml.so.1: cannot open shared object file: No such file or directory";
-    assert_eq!(absent.list(&[]).stdout, format!("GPUs: 0\n   NVIDIA: {}\n", reason(why)));
-}
-
-#[test]
-fn gpu_driver_that_hangs_at_its_start_holds_nobody() {
-    let gpus = FakeGpus::new(1, "init.stall forever");
-    let run = gpus.tracked(["sh", "-c", "exit 3"]).run();
-    let report = run.assert_clean(3);
-    assert_eq!(
-        report.warnings(),
-        "NVIDIA GPUs: driver not yet initialised when the command ended; whether there are any is not known."
-    );
-    assert_eq!(report.gpu_ram(), [None, None, None]);
-    assert_eq!(report.u64("processes.total"), 1);
-}
-
-#[test]
-fn gpu_call_that_never_returns_holds_nobody() {
-    let gpus = FakeGpus::new(1, "");
-    let script = gpus.script("stall", "power.stall forever");
-    // After a good sample the next one stalls; the command goes on while it does.
-    let run = gpus.run(&["hold:0:500,c", "sampled", &format!("script:{script}"), "samples:1"]);
-    let report = run.assert_clean(0);
-    assert_eq!(report.gpu_ram()[0], Some(500));
-    assert_eq!(report.gpu(GPU0).f64("power.max_w"), 100.0);
-}
-
-#[test]
-fn gpu_call_that_stalls_for_a_while_delays_its_own_figures_only() {
-    let gpus = FakeGpus::new(1, "");
-    let stall = gpus.script("stall", "power.stall 200|0\n0.power 170000");
-    // What is held while the call stalls is in the list, which is read after it.
-    let run = gpus.run(&[
-        "hold:0:500,c",
-        "sampled",
-        &format!("script:{stall}"),
-        "samples:1",
-        "hold:0:900,c",
-        "samples:2",
-    ]);
-    let report = run.assert_clean(0);
-    assert_eq!(report.gpu_ram(), [Some(900), Some(0), Some(900)]);
-    assert_eq!(report.gpu(GPU0).f64("power.max_w"), 170.0);
-    assert_eq!(report.warnings(), "");
-    report.assert_all_exact(1);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! GPU drivers that misbehave: what the report says all the same, and what it says of them.
 
-use std::path::Path;
+use std::ffi::CString;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,6 +12,107 @@ use crate::support::{program, skip, wait_until};
 
 const GPU0: &str = "GPU-fake-0";
 const GPU1: &str = "GPU-fake-1";
+
+/// What the report says where there is no driver; `was_asked` tells when the collector is in it, so that the command
+/// ends after the driver's thread.
+#[track_caller]
+fn assert_no_driver(gpus: &FakeGpus, was_asked: impl FnMut() -> bool, reason: &str) {
+    let go = gpus.path("go");
+    let running =
+        gpus.tracked(["sh", "-c", &format!("while ! test -e {go}; do sleep 0.01; done; exit 3")]).start();
+    wait_until("the driver to be asked", was_asked);
+    let collector = collector(running.mark(), running.pid()).expect("a collector runs");
+    wait_until("the driver's thread to end", || thread_of(collector, "gpu-NVIDIA").is_none());
+    std::fs::write(&go, "").unwrap();
+    let run = running.wait();
+    let report = run.assert_clean(3);
+    let warning = format!("NVIDIA GPUs: {reason}; whether there are any is not known.");
+    assert_eq!(report.warnings(), warning);
+    assert_eq!(report.gpu_ram(), [None, None, None]);
+    assert!(report.at("max_gpu_ram.system").is_null() && report.at("max_gpu_ram.system_capacity").is_null());
+    assert!(report.at("gpu_utilization.system_gpu_count").is_null());
+    assert_eq!(report.array("gpus").len(), 0);
+}
+
+#[test]
+fn gpu_driver_that_can_t_be_initialised_is_said() {
+    for (code, reason) in [
+        (4, "no permission"),
+        (9, "no driver"),
+        (12, "the driver's library could not be loaded: NVML misses a library of its own"),
+        (18, "driver/library version mismatch"),
+        (999, "NVML error 999: unknown error"),
+    ] {
+        let gpus = FakeGpus::new(1, &format!("init {code}"));
+        let times = gpus.path("times");
+        assert_no_driver(&gpus, || Path::new(&times).exists(), reason);
+        assert_eq!(gpus.list(&[]).stdout, format!("GPUs: 0\n   NVIDIA: {reason}\n"));
+    }
+}
+
+#[test]
+fn gpu_library_that_can_t_be_loaded_is_said() {
+    let reason = |why: &str| format!("the driver's library could not be loaded: {why}");
+    // A pipe tells when it is opened.
+    let mut gpus = FakeGpus::new(1, "");
+    let library = gpus.path("libnvidia-ml.so.1");
+    let path = CString::new(library.as_str()).unwrap();
+    // SAFETY: the path is a live string.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    gpus = gpus.library(PathBuf::from(&library));
+    let open = || {
+        let mut writer = std::fs::OpenOptions::new();
+        writer.write(true).custom_flags(libc::O_NONBLOCK).open(&library).is_ok()
+    };
+    assert_no_driver(&gpus, open, &reason(&format!("{library}: file too short")));
+    let absent = FakeGpus::new(1, "").library(PathBuf::from("/no/such/libnvidia-ml.so.1"));
+    let why = "/no/such/libnvidia-ml.so.1: cannot open shared object file: No such file or directory";
+    assert_eq!(absent.list(&[]).stdout, format!("GPUs: 0\n   NVIDIA: {}\n", reason(why)));
+}
+
+#[test]
+fn gpu_driver_that_hangs_at_its_start_holds_nobody() {
+    let gpus = FakeGpus::new(1, "init.stall forever");
+    let run = gpus.tracked(["sh", "-c", "exit 3"]).run();
+    let report = run.assert_clean(3);
+    assert_eq!(
+        report.warnings(),
+        "NVIDIA GPUs: driver not yet initialised when the command ended; whether there are any is not known."
+    );
+    assert_eq!(report.gpu_ram(), [None, None, None]);
+    assert_eq!(report.u64("processes.total"), 1);
+}
+
+#[test]
+fn gpu_call_that_never_returns_holds_nobody() {
+    let gpus = FakeGpus::new(1, "");
+    let script = gpus.script("stall", "power.stall forever");
+    // After a good sample the next one stalls; the command goes on while it does.
+    let run = gpus.run(&["hold:0:500,c", "sampled", &format!("script:{script}"), "samples:1"]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram()[0], Some(500));
+    assert_eq!(report.gpu(GPU0).f64("power.max_w"), 100.0);
+}
+
+#[test]
+fn gpu_call_that_stalls_for_a_while_delays_its_own_figures_only() {
+    let gpus = FakeGpus::new(1, "");
+    let stall = gpus.script("stall", "power.stall 200|0\n0.power 170000");
+    // What is held while the call stalls is in the list, which is read after it.
+    let run = gpus.run(&[
+        "hold:0:500,c",
+        "sampled",
+        &format!("script:{stall}"),
+        "samples:1",
+        "hold:0:900,c",
+        "samples:2",
+    ]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(900), Some(0), Some(900)]);
+    assert_eq!(report.gpu(GPU0).f64("power.max_w"), 170.0);
+    assert_eq!(report.warnings(), "");
+    report.assert_all_exact(1);
+}
 
 /// Some libraries write as many entries as there is room for, and say SUCCESS.
 #[test]
@@ -158,7 +261,7 @@ fn gpu_driver_that_does_not_let_the_collector_end_holds_nobody() {
     let running = gpus.tracked(gpus.words(&["hold:0:500,c", "sampled", &touch, &wait])).start();
     wait_until("a sample", || Path::new(&ready).exists());
     let collector = collector(running.mark(), running.pid()).expect("a collector runs");
-    let thread = thread_of(collector, "gpu-NVIDIA");
+    let thread = thread_of(collector, "gpu-NVIDIA").expect("a thread for the driver");
     let mut holder = Command::new(program("hold_exit")).args([&thread, &held, &done]).spawn().unwrap();
     wait_until("the thread to be held", || Path::new(&held).exists() || holder.try_wait().unwrap().is_some());
     std::fs::write(&go, "").unwrap();
@@ -173,13 +276,12 @@ fn gpu_driver_that_does_not_let_the_collector_end_holds_nobody() {
 }
 
 /// The thread of a process that has this name.
-fn thread_of(pid: u32, name: &str) -> String {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let mut tasks = tasks.map(|task| task.unwrap());
+fn thread_of(pid: u32, name: &str) -> Option<String> {
+    let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let is_it = |task: &std::fs::DirEntry| {
         std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
     };
-    tasks.find(is_it).expect(name).file_name().into_string().unwrap()
+    tasks.find(is_it).map(|task| task.file_name().into_string().unwrap())
 }
 
 #[test]

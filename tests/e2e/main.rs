@@ -15,6 +15,7 @@ mod exit_status;
 mod gpu;
 mod gpu_drivers;
 mod gpu_kernel;
+mod gpu_processes;
 mod gpu_report;
 mod gpu_time;
 mod gpu_which;
