@@ -88,7 +88,7 @@ fn gpu_call_that_never_returns_holds_nobody() {
     let gpus = FakeGpus::new(1, "");
     let script = gpus.script("stall", "power.stall forever");
     // After a good sample the next one stalls; the command goes on while it does.
-    let run = gpus.run(&["hold:0:500,c", "sampled", &format!("script:{script}"), "samples:1"]);
+    let run = gpus.run(&["hold:0:500,c", "sampled", &format!("script:{script}"), "stalled"]);
     let report = run.assert_clean(0);
     assert_eq!(report.gpu_ram()[0], Some(500));
     assert_eq!(report.gpu(GPU0).f64("power.max_w"), 100.0);
@@ -103,7 +103,7 @@ fn gpu_call_that_stalls_for_a_while_delays_its_own_figures_only() {
         "hold:0:500,c",
         "sampled",
         &format!("script:{stall}"),
-        "samples:1",
+        "stalled",
         "hold:0:900,c",
         "samples:2",
     ]);
@@ -239,7 +239,7 @@ fn gpu_driver_that_stops_answering_is_said() {
     let gpus = FakeGpus::new(1, "");
     let stall = format!("script:{}", gpus.script("stall", "power.stall forever"));
     // The command goes on for longer than any reading takes.
-    let line = gpus.line(&["hold:0:500,c", "sampled", &stall, "samples:1"]);
+    let line = gpus.line(&["hold:0:500,c", "sampled", &stall, "stalled"]);
     let run = gpus.tracked(["sh", "-c", &format!("{line}; sleep 1.5; exit 3")]).run();
     let report = run.assert_clean(3);
     assert_eq!(report.gpu_ram(), [Some(0), Some(500), Some(500)]);

@@ -232,7 +232,7 @@ fn gpu_processes_that_no_sample_saw_are_counted_as_missing() {
     let go = gpus.path("go");
     let stall = format!("script:{}", gpus.script("stall", &format!("power.stall {go}")));
     // The first process ends inside of a reading, which goes on until the others are over.
-    let first = gpus.line(&["sampled", &stall, "samples:1"]);
+    let first = gpus.line(&["sampled", &stall, "stalled"]);
     let script =
         format!("{first}; for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/true; done; : >{go}; exit 0");
     let run = gpus.tracked(["sh", "-c", &script]).run();

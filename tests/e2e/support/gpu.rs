@@ -54,7 +54,7 @@ cuda 12040
 *.pcie_tx 1000
 *.pcie_rx 2000
 *.xids
-*.samples 1000000:0
+*.samples 100000000:0
 *.processes ok
 *.process_times
 *.accounting 0
@@ -152,14 +152,19 @@ impl FakeGpus {
         self.tracked(none).only_options(&options).with(|command| command.envs(variables)).run()
     }
 
-    /// Runs the program `gpu` alone. `sampled` among its words stands for [`FakeGpus::sampled`].
+    /// Runs the program `gpu` alone. `sampled` among its words stands for [`FakeGpus::sampled`], `stalled` for waiting
+    /// until the driver stalls.
     pub fn run(&self, words: &[&str]) -> Run {
         self.tracked(self.words(words)).run()
     }
 
     /// The words of a command: the program `gpu` and what it is to do.
     pub fn words(&self, words: &[&str]) -> Vec<String> {
-        let word = |word: &&str| if *word == "sampled" { self.sampled() } else { (*word).to_owned() };
+        let word = |word: &&str| match *word {
+            "sampled" => self.sampled(),
+            "stalled" => format!("wait:{}", self.path("stalled")),
+            word => word.to_owned(),
+        };
         [program("gpu")].into_iter().chain(words.iter().map(word)).collect()
     }
 

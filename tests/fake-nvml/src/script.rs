@@ -14,6 +14,7 @@
 //! `init.stall`, `power.stall` (milliseconds, `forever`, or a file: until it is there).
 //!
 //! - `samples`: a byte is appended at every reading of a device's power, which is once a sample.
+//! - `stalled`: a byte is appended at the beginning of each stall.
 //! - `times`: CLOCK_MONOTONIC, nanoseconds, a line when the driver is initialised and one with each byte in `samples`.
 
 use std::collections::HashMap;
@@ -91,7 +92,11 @@ pub fn number(device: &str, key: &str) -> Result<u64, u32> {
 /// Stay in the call, if the script says so (`KEY.stall`).
 pub fn stall(key: &str) {
     let ms = |ms| std::thread::sleep(Duration::from_millis(ms));
-    match text(key, "stall").as_deref() {
+    let stall = text(key, "stall");
+    if stall.as_deref().is_ok_and(|stall| stall != "0") {
+        append("stalled", ".");
+    }
+    match stall.as_deref() {
         Err(_) => {}
         Ok("forever") => loop {
             std::thread::park();
