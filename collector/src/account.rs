@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::config::Config;
-use crate::discovery::Finding;
 use crate::discovery::connector::What;
 use crate::discovery::trust::Forgery;
+use crate::discovery::{Finding, overflow};
 use crate::gpu::GpuAccount;
 use crate::pidfd;
 use crate::report::build::Facts;
@@ -146,7 +146,10 @@ impl Account {
                     } else if self.forgery.is_none() {
                         self.tree.apply(&record.origin, &record.event, now_ns);
                     }
-                    self.found.position = record.position.wrapping_add(1);
+                    match overflow::number(record.position) {
+                        Some(number) => self.found.overflow = number + 1,
+                        None => self.found.position = record.position.wrapping_add(1),
+                    }
                 }
                 Finding::Kernel(event) => {
                     match event.what {
@@ -228,7 +231,7 @@ mod tests {
         assert_eq!(account.connector, ConnectorState { absent: None, overruns: 2 });
         account.apply(&[finding(What::GivenUp(Reason::Cost))], 60 * S);
         assert!(account.connector.absent.unwrap().contains("5% of a core"));
-        assert_eq!(account.found, ReadUpTo { count: 3, events: 3, position: 0 });
+        assert_eq!(account.found, ReadUpTo { count: 3, events: 3, ..ReadUpTo::default() });
     }
 
     #[test]

@@ -17,18 +17,30 @@ const SHORTEST_NS: u64 = 50_000_000;
 const MOST_IN_JOURNAL: u64 = 16_384;
 
 /// The account as a killed collector kept it, with all that is in the journal, and the number of its last snapshot (0:
-/// there is none). `freed` tells how much of the ring was read.
-pub fn kept(state: &StateFile, freed: u64, now_ns: u64, new: impl FnOnce() -> Account) -> (u64, Account) {
+/// there is none). `segment` tells what was read by others.
+pub fn kept(
+    state: &StateFile,
+    segment: Option<&Segment>,
+    now_ns: u64,
+    new: impl FnOnce() -> Account,
+) -> (u64, Account) {
     let (sequence, mut account) = state.load().unwrap_or_else(|| (0, new()));
     let journal = state.journal(account.found.count).unwrap_or_default();
     let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
-    account.is_state_lost |= sequence == 0 && findings.is_empty() && freed > 0;
+    let read = segment.map_or_else(ReadUpTo::default, read_by_others);
+    account.is_state_lost |= sequence == 0 && findings.is_empty() && read.position > 0;
     if account.is_state_lost {
-        account.found = ReadUpTo { position: freed, ..ReadUpTo::default() };
+        account.found = read;
     } else {
         account.apply(&findings, now_ns);
     }
     (sequence, account)
+}
+
+/// What is behind this is all that can still be read of a segment if nobody knows what was.
+fn read_by_others(segment: &Segment) -> ReadUpTo {
+    let position = segment.header().tail.0.load(Ordering::Relaxed);
+    ReadUpTo { position, overflow: segment.appended(), ..ReadUpTo::default() }
 }
 
 /// Keeps the account in the state file.
@@ -50,8 +62,7 @@ impl Keeper {
         now_ns: u64,
         new: impl FnOnce() -> Account,
     ) -> (Self, Account) {
-        let freed = segment.header().tail.0.load(Ordering::Relaxed);
-        let (sequence, mut account) = kept(&state, freed, now_ns, new);
+        let (sequence, mut account) = kept(&state, Some(segment), now_ns, new);
         if is_replacement {
             // What the kernel told meanwhile may be lost.
             account.tree.forget_watched();

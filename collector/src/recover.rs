@@ -4,7 +4,6 @@
 //! Nothing of it is changed: it can be recovered as often as it takes.
 
 use std::io;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use gpu_track_abi::layout::FILE_SIZE;
@@ -18,7 +17,8 @@ use crate::clock;
 use crate::config::Config;
 use crate::discovery::Finding;
 use crate::discovery::connector::KernelEvent;
-use crate::discovery::records::RecordReader;
+use crate::discovery::overflow::Overflow;
+use crate::discovery::records::{RecordReader, Stored};
 use crate::keeper;
 use crate::proc_fs::ProcRoot;
 use crate::report::build::{self, Facts, Inputs};
@@ -102,8 +102,8 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let is_cut_short = stale.segment.as_ref().is_some_and(|file| file.length() < FILE_SIZE as u64);
 
     let now_ns = clock::monotonic_ns();
-    let freed = segment.as_ref().map_or(0, |segment| segment.header().tail.0.load(Ordering::Relaxed));
-    let (snapshot, mut account) = keeper::kept(&state, freed, now_ns, || Account::of_run(&config, &facts));
+    let new = || Account::of_run(&config, &facts);
+    let (snapshot, mut account) = keeper::kept(&state, segment.as_ref(), now_ns, new);
     read_rest(segment.as_ref(), &state, &mut account, now_ns);
     account.damage.is_untrusted |= is_spoilt;
     let is_lost = snapshot == 0 && account.is_state_lost;
@@ -198,15 +198,29 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut Account
     let mut findings = Vec::new();
     if let Some(segment) = segment {
         let mut reader = RecordReader::resume(segment, account.found.position);
+        let mut overflow = Overflow::resume(account.found.overflow);
+        overflow.look(segment, u64::MAX);
+        let mut hand_on = |record: Stored| {
+            while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
+                findings.push(Finding::Kernel(event));
+            }
+            findings.push(Finding::Record(record));
+        };
         reader.drain_rest(segment, |batch| {
             for (record, _) in batch {
-                while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
-                    findings.push(Finding::Kernel(event));
+                while let Some((earlier, _)) = overflow.next_before(segment, record.position) {
+                    hand_on(earlier);
                 }
-                findings.push(Finding::Record(*record));
+                hand_on(*record);
             }
         });
-        let damage = Damage { events: reader.damaged(), is_untrusted: reader.is_untrusted() };
+        while let Some((record, _)) = overflow.next_before(segment, u64::MAX) {
+            hand_on(record);
+        }
+        let damage = Damage {
+            events: reader.damaged() + u64::from(overflow.is_damaged()),
+            is_untrusted: reader.is_untrusted() || overflow.is_damaged(),
+        };
         account.damage = account.damage.plus(damage);
     }
     findings.extend(events.map(Finding::Kernel));

@@ -369,10 +369,8 @@ impl Session {
             self.scanner.look_at_inner(tree, parent, pid);
         }
         let loading_ns = if now_ns < self.eager_until_ns { 0 } else { LOADING_NS };
-        for id in tree.take_silent(now_ns.saturating_sub(loading_ns)) {
-            self.scanner.look_at_silent(tree, id);
-            self.silent.push_back(id);
-        }
+        self.look_at_newborn(now_ns.saturating_sub(loading_ns));
+        let tree = &mut self.account.tree;
         for id in tree.take_kernel_ends() {
             let Some((pid, exit)) =
                 tree.get(id).and_then(|process| Some((process.host_pid?, process.kernel_exit?)))
@@ -407,6 +405,15 @@ impl Session {
         self.pump.be_eager(now_ns < self.eager_until_ns);
     }
 
+    /// Look at those who were born, or run another program, by this time and have not spoken since.
+    fn look_at_newborn(&mut self, by_ns: u64) {
+        let tree = &mut self.account.tree;
+        for id in tree.take_silent(by_ns) {
+            self.scanner.look_at_silent(tree, id);
+            self.silent.push_back(id);
+        }
+    }
+
     /// Where the kernel does not tell of ends, those of whom nobody else would are watched.
     fn watch_ends(&mut self) {
         if self.config.layers.scan && self.account.connector.absent.is_some() {
@@ -439,6 +446,8 @@ impl Session {
             }
         }
         self.watch_ends();
+        // Whose memory it is that the sample will see.
+        self.look_at_newborn(u64::MAX);
         let begun_ns = clock::thread_cpu_ns();
         let record = self.account.ram.record();
         let mut sample = self.sampler.sample(&mut self.account.tree, now_ns, record);

@@ -56,6 +56,8 @@ pub struct ReadUpTo {
     pub count: u64,
     /// Position in the ring behind the last record.
     pub position: u64,
+    /// How many records were read from behind the ring.
+    pub overflow: u64,
     /// How many of them are events of the kernel.
     pub events: u64,
 }

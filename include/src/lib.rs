@@ -2,7 +2,7 @@
 //!
 //! The shim (writer, in every tracked process), the collector (reader) and the launcher (creator, and writer of
 //! its own wait records) share one file-backed segment per session. Its layout is in [`layout`], the lock-free
-//! event ring in [`ring`], what a record says in [`record`], the live samples in [`sample`]. `gpu_track.h` beside
+//! event ring in [`ring`], what it has no room for in [`overflow`], what a record says in [`record`], the live samples in [`sample`]. `gpu_track.h` beside
 //! this crate states the same for C.
 //!
 //! `no_std`, without dependencies: whatever is here also lives inside other people's programs.
@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do"))]
 
 pub mod layout;
+pub mod overflow;
 pub mod record;
 pub mod ring;
 pub mod sample;

@@ -7,7 +7,7 @@ use gpu_track_abi::layout::{HEADER_SIZE, Header, RING_SIZE, STATE_OPEN};
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS, Usage};
 use gpu_track_abi::ring::{Push, Ring};
 
-use crate::{next, state, sys};
+use crate::{next, overflow, state, sys};
 
 /// The origin of a record of `pid`, now.
 pub fn origin(pid: u32) -> Origin {
@@ -29,23 +29,29 @@ pub fn emit(origin: &Origin, event: &Event, unless: u32) {
         if header.state.load(Relaxed) != STATE_OPEN || header.flags & unless != 0 {
             continue;
         }
-        if push(header, &record) == Some(Push::StoredWake) {
-            header.doorbell.fetch_add(1, Relaxed);
-            if state::may_call() {
-                sys::futex_wake(&header.doorbell);
+        let Some(ring) = ring(header) else { continue };
+        match ring.push(&record) {
+            Push::Stored => {}
+            Push::StoredWake => {
+                header.doorbell.fetch_add(1, Relaxed);
+                if state::may_call() {
+                    sys::futex_wake(&header.doorbell);
+                }
             }
+            Push::Full if overflow::append(header, &record) => {}
+            Push::Full => ring.count_drop(),
         }
     }
 }
 
-fn push(header: &Header, record: &[u32; RECORD_WORDS]) -> Option<Push> {
+fn ring(header: &Header) -> Option<Ring<'_, RECORD_WORDS>> {
     // SAFETY: TRACKED_SIZE bytes from the header are mapped for good; the ring lies behind the header page and is
     // made of atomics only.
     let words = unsafe {
         let start = core::ptr::from_ref(header).cast::<u8>().add(HEADER_SIZE).cast::<AtomicU64>();
         slice::from_raw_parts(start, RING_SIZE / size_of::<AtomicU64>())
     };
-    Ring::new(&header.head.0, &header.tail.0, &header.dropped.0, words).map(|ring| ring.push(record))
+    Ring::new(&header.head.0, &header.tail.0, &header.dropped.0, words)
 }
 
 /// The kernel's rusage in the contract's words.

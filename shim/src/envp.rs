@@ -97,6 +97,12 @@ pub fn remember(sessions: &[u8], preload: &[u8]) {
     }
 }
 
+/// The segments' paths, as the session's variable lists them.
+pub fn session_paths() -> impl Iterator<Item = &'static [u8]> {
+    let list = value_of(SESSION.bytes(), ENV_SESSION).unwrap_or_default();
+    list.split(|b| *b == b':')
+}
+
 /// What an environment lacks.
 struct Lack {
     entries: usize,

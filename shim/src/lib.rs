@@ -18,6 +18,7 @@ mod envp;
 mod fork;
 mod hooks;
 mod next;
+mod overflow;
 mod proc_status;
 mod rss;
 mod session;

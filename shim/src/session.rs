@@ -1,6 +1,6 @@
 //! The sessions that the environment names: each segment is opened, checked, mapped, and its descriptor closed.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_int};
 use core::sync::atomic::Ordering::Relaxed;
 
 use gpu_track_abi::layout::{Header, STATE_OPEN, TRACKED_SIZE};
@@ -20,14 +20,19 @@ pub fn map_all(list: &[u8]) {
     }
 }
 
-fn map(path: &[u8]) -> Option<&'static Header> {
+/// Open the segment of this path.
+pub fn open(path: &[u8], flags: c_int) -> Option<usize> {
     let mut buffer = [0u8; MAX_PATH + 1];
     buffer
         .get_mut(..path.len().min(MAX_PATH + 1))?
         .copy_from_slice(path.get(..path.len().min(MAX_PATH + 1))?);
     // Fails for a path that leaves no room for its NUL.
     let path = CStr::from_bytes_until_nul(&buffer).ok()?;
-    let fd = sys::open(path, libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK)?;
+    sys::open(path, flags | libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK)
+}
+
+fn map(path: &[u8]) -> Option<&'static Header> {
+    let fd = open(path, 0)?;
     // Touching a page behind the end of a file is a SIGBUS.
     let fits = sys::fstat(fd).is_some_and(|s| {
         s.st_mode & libc::S_IFMT == libc::S_IFREG && s.st_size >= TRACKED_SIZE as libc::off_t

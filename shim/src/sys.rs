@@ -111,6 +111,45 @@ pub fn read(fd: usize, buffer: &mut [u8]) -> usize {
     usize::try_from(n).unwrap_or(0)
 }
 
+/// pread(2) of one number; `None` if it is not there.
+pub fn read_number(fd: usize, at: usize) -> Option<u64> {
+    let mut number = 0u64;
+    let size = size_of::<u64>();
+    // SAFETY: the kernel writes at most the number.
+    let n = unsafe { call(libc::SYS_pread64, [fd, (&raw mut number) as usize, size, at, 0, 0]) };
+    (n == size as isize).then_some(number)
+}
+
+/// write(2); whether all was written.
+pub fn write(fd: usize, bytes: &[u8]) -> bool {
+    // SAFETY: so many bytes are there.
+    unsafe {
+        call(libc::SYS_write, [fd, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) == bytes.len() as isize
+    }
+}
+
+/// How large the caller may make a file, bytes: beyond, a write is a signal that ends it.
+pub fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let resource = libc::RLIMIT_FSIZE as usize;
+    // SAFETY: the kernel writes one rlimit.
+    unsafe { call(libc::SYS_prlimit64, [0, resource, 0, (&raw mut limit) as usize, 0, 0]) };
+    limit.rlim_cur
+}
+
+/// Whether the caller has no other thread, as far as /proc says so.
+pub fn is_single_threaded() -> bool {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    let path = c"/proc/self/task".as_ptr() as usize;
+    // SAFETY: as in `fstat`; on an error it stays zero.
+    let links = unsafe {
+        call(libc::SYS_newfstatat, [libc::AT_FDCWD as usize, path, stat.as_mut_ptr() as usize, 0, 0, 0]);
+        stat.assume_init().st_nlink
+    };
+    // "." and ".." and one for each thread.
+    links == 3
+}
+
 /// fstat(2).
 pub fn fstat(fd: usize) -> Option<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();

@@ -4,10 +4,14 @@ mod common;
 use common::*;
 
 use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use gpu_track_abi::ENV_SESSION;
-use gpu_track_abi::layout::{RING_CAPACITY, STATE_CLOSED, TRACKED_SIZE};
+use gpu_track_abi::layout::{FILE_SIZE, RING_CAPACITY, STATE_CLOSED, TRACKED_SIZE};
+use gpu_track_abi::overflow::MOST_BYTES;
+use gpu_track_abi::record::RECORD_WORDS;
+use gpu_track_abi::ring::Push;
 
 /// A process of this session runs as it should, and writes nothing.
 fn inert(session: &Session) {
@@ -107,18 +111,63 @@ fn a_session_that_closes_under_a_process_takes_nothing_more() {
     assert_eq!(kinds(&session.events()), "");
 }
 
-/// Nobody reads: writers count what they drop, and never wait. The quarter rings the doorbell.
+/// More children than the ring has room for; nobody reads. START and EXIT of the shell; FORK, EXIT and REAPED of each child.
+const FULL: (&str, u64) =
+    ("i=0; while [ $i -lt 1024 ]; do (exit 3); i=$((i+1)); done", 2 + 3 * 1024 - RING_CAPACITY as u64);
+
+/// Writers count what they drop, and never wait. The quarter rings the doorbell.
 #[test]
-fn a_full_ring() {
+fn a_full_ring_and_no_room_behind_it() {
     let session = Session::new();
-    let children = RING_CAPACITY / 2;
-    let script = format!("i=0; while [ $i -lt {children} ]; do (exit 3); i=$((i+1)); done");
-    let output = run(session.command("sh").args(["-c", &script]));
-    assert_clean(&output);
-    // START and EXIT of the shell; FORK, EXIT and REAPED of each child.
-    let stored = session.events().len();
-    let dropped = session.header().dropped.0.load(Ordering::Relaxed);
-    assert_eq!(stored, RING_CAPACITY);
-    assert_eq!(stored as u64 + dropped, 2 + 3 * children as u64);
+    assert_clean(&run(session.command("sh").args(["-c", FULL.0])));
+    assert_eq!((session.appended().len(), session.dropped()), (0, FULL.1));
+    assert_eq!(session.events().len(), RING_CAPACITY);
     assert_eq!(session.header().doorbell.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn what_the_ring_has_no_room_for_is_behind_it() {
+    let session = Session::new();
+    session.make_room(FILE_SIZE as u64);
+    assert_clean(&run(session.command("sh").args(["-c", FULL.0])));
+    let appended = session.appended();
+    assert_eq!((appended.len() as u64, session.dropped()), (FULL.1, 0));
+    assert!(appended.iter().all(|(_, head)| *head == RING_CAPACITY as u64));
+    let in_ring = session.events();
+    // Together in the order in which they were written: each child's records are a FORK, an EXIT and a REAPED.
+    let all: Vec<_> = in_ring.into_iter().chain(appended.into_iter().map(|(event, _)| event)).collect();
+    assert!(kinds(&all) == format!("S{}E", "FER".repeat(1024)), "{}", kinds(&all));
+}
+
+/// A signal would end the process.
+#[test]
+fn nothing_is_appended_under_a_limit_of_the_size_of_files() {
+    let session = Session::new();
+    session.make_room(FILE_SIZE as u64);
+    let script = format!("ulimit -f {}; {}", (16 << 20) / 512, FULL.0);
+    assert_clean(&run(session.command("sh").args(["-c", &script])));
+    assert_eq!((session.appended().len(), session.dropped()), (0, FULL.1));
+}
+
+/// Another thread could make the descriptor a file of the program's.
+#[test]
+fn nothing_is_appended_by_a_process_with_threads() {
+    let session = Session::new();
+    session.make_room(FILE_SIZE as u64);
+    while session.ring().push(&[1; RECORD_WORDS]) != Push::Full {}
+    let output = run(session.command(program("ends", &[])).arg("thread"));
+    assert_eq!(output.status.code(), Some(5));
+    let appended: Vec<_> = session.appended().into_iter().map(|(event, _)| event).collect();
+    assert_eq!((kinds(&appended).as_str(), session.dropped()), ("S", 1), "no EXIT");
+}
+
+/// What nobody reads does not fill the machine's memory.
+#[test]
+fn no_more_is_appended_than_may_wait() {
+    let session = Session::new();
+    session.make_room(FILE_SIZE as u64);
+    let file = OpenOptions::new().write(true).open(&session.path).unwrap();
+    file.write_all_at(&vec![1; MOST_BYTES as usize + TRACKED_SIZE], FILE_SIZE as u64).unwrap();
+    assert_clean(&run(session.command("sh").args(["-c", FULL.0])));
+    assert_eq!(session.dropped(), FULL.1);
 }

@@ -60,7 +60,10 @@ impl Shared {
         let mut stored = 0;
         while self.state().load(Ordering::Relaxed) == GO {
             record[1] = record[1].wrapping_add(1);
-            stored += u64::from(ring.push(&record) != Push::Dropped);
+            match ring.push(&record) {
+                Push::Stored | Push::StoredWake => stored += 1,
+                Push::Full => ring.count_drop(),
+            }
         }
         self.counter(STORED).fetch_add(stored, Ordering::Relaxed);
         // SAFETY: this writer's place behind the slots.

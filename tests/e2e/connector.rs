@@ -67,37 +67,15 @@ fn dynamic_children_of_a_static_child_are_its_descendants() {
 
 #[test]
 fn an_unprivileged_user_is_told_the_same() {
-    if !is_root() {
-        skip!("needs root (setpriv)");
-    }
-    let user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let runs = static_program("runs");
-    let may_run = |path: &str| {
-        std::process::Command::new(user[0])
-            .args(&user[1..])
-            .args(["test", "-x", path])
-            .status()
-            .unwrap()
-            .success()
+    let run = match tracked([&runs, "10", &runs, "0", "x"]).by_an_ordinary_user() {
+        Ok(tracked) => tracked.run(),
+        Err(reason) => skip!("{reason}"),
     };
-    if !(may_run(&runs) && may_run(crate::support::run::BINARY)) {
-        skip!("the directory of the built programs is closed to other users");
-    }
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    let path = directory.path().join("report");
-    let cache = directory.path().to_owned();
-    let run = tracked([&runs, "10", &runs, "0", "x"])
-        .only_options(&["-f", "json", "-o", path.to_str().unwrap()])
-        .through(&user)
-        .with(move |command| command.env("XDG_CACHE_HOME", cache))
-        .run();
-    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
-    let report =
-        crate::support::report::Report(serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap());
-    if let Some(reason) = report.at("coverage.connector_absent").as_str() {
-        skip!("{reason}");
-    }
+    let report = match told(&run) {
+        Ok(report) => report,
+        Err(reason) => skip!("{reason}"),
+    };
     assert_eq!(report.u64("processes.total"), 11);
 }
 

@@ -99,6 +99,21 @@ fn random_bytes_in_the_ring_only() {
 }
 
 #[test]
+fn random_bytes_and_a_terabyte_of_nothing_behind_the_segment() {
+    for seed in 1..=u64::from(rounds(3)) {
+        let run = attacked(|running| {
+            let mut random = Random(seed);
+            let bytes: Vec<u8> = (0..65_536 / 8).flat_map(|_| random.next().to_ne_bytes()).collect();
+            let end = open_segment(running).metadata().unwrap().len();
+            std::os::unix::fs::FileExt::write_all_at(&open_segment(running), &bytes, end).unwrap();
+        });
+        assert!(!run.report().array("warnings").is_empty(), "what happened is said");
+    }
+    let run = attacked(|running| open_segment(running).set_len(1 << 40).unwrap());
+    assert!(!run.report().array("warnings").is_empty(), "what happened is said");
+}
+
+#[test]
 fn a_segment_that_is_cut_to_nothing_with_a_writer_at_work() {
     // Processes that touch it get SIGBUS, so none may come after: the shell that waits ends by one.
     let script = "/bin/true; echo ready; read x; exit 5";

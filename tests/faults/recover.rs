@@ -12,7 +12,7 @@ use gpu_track_collector::state::StateFile;
 use tempfile::TempDir;
 
 use crate::hostile::is_drained;
-use crate::kills::{collector, kill_all, progressed};
+use crate::kills::{MORE_THAN_THE_RING, collector, kill_all, progressed, stopped_meanwhile};
 use crate::support::report::Report;
 use crate::support::run::{BINARY, Running, cache_home};
 use crate::support::{Run, is_root, kill, leftovers, program, skip, tracked, wait_until};
@@ -143,6 +143,20 @@ fn the_processes_of_a_storm_are_counted_at_whatever_moment_it_is_killed() {
         assert!((reaped + 1..=reaped + 2).contains(&total), "{total} of {reaped}");
         assert_eq!(report.u64("coverage.dropped_events"), 0);
     }
+}
+
+#[test]
+fn what_the_ring_had_no_room_for_is_recovered() {
+    let shm = Shm::new();
+    let mut running = shm.tracked(["sh", "-c", MORE_THAN_THE_RING]);
+    let mut stdin = running.stdin();
+    shm.wait_for_collector(&running);
+    stopped_meanwhile(&running, &mut stdin);
+    kill_all(&running);
+    running.wait();
+    let report = shm.report();
+    assert_eq!((report.u64("processes.total"), report.u64("coverage.exact")), (1501, 1500));
+    assert_eq!(report.u64("coverage.dropped_events"), 0);
 }
 
 #[test]

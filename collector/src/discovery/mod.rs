@@ -4,6 +4,7 @@ pub mod connector;
 pub mod ends;
 pub mod kernel_side;
 pub mod kin;
+pub mod overflow;
 pub mod pump;
 pub mod records;
 pub mod scan;

@@ -16,6 +16,7 @@ use super::Finding;
 use super::connector::KernelEvent;
 use super::kernel_side::{KernelSide, LOADING_NS};
 use super::kin::Kin;
+use super::overflow::Overflow;
 use super::records::RecordReader;
 use crate::account::Damage;
 use crate::segment::Segment;
@@ -94,45 +95,53 @@ impl Shared {
         let mut reader = RecordReader::resume(&self.segment, self.begin.position);
         let events = self.begin.events + kernel.held_back() as u64;
         let entries = self.begin.count;
-        let mut journal = Journal { state: Some(&self.state), entries, noted: Vec::new(), events };
+        let mut merge = Merge {
+            segment: &self.segment,
+            overflow: Overflow::resume(self.begin.overflow),
+            journal: Journal { state: Some(&self.state), entries, noted: Vec::new(), events },
+            findings: Vec::new(),
+        };
         // Whoever rang before this thread was there waits for it all the same.
         let mut rang = true;
         while !self.is_over.load(Ordering::Acquire) {
             let doorbell = self.segment.doorbell();
             let now_ns = clock::monotonic_ns();
             // After the clock: what the kernel told by then is there, and what it told later is held back.
-            kernel.read(|events| journal.append_events(events));
+            kernel.read(|events| merge.journal.append_events(events));
             self.has_connector.store(kernel.is_active(), Ordering::Relaxed);
             if self.is_distrusted.load(Ordering::Relaxed) {
                 reader.give_up();
             }
             let mut is_drained = false;
             if self.waiting.load(Ordering::Relaxed) < MOST_WAITING {
-                let mut findings = Vec::new();
-                let mut hand_on = |journal: &mut Journal, finding: Finding, words: &[u32; RECORD_WORDS]| {
-                    journal.note(&finding, words);
-                    findings.push(finding);
-                };
                 is_drained = reader.drain(&self.segment, now_ns, |batch| {
+                    // After they were read: what was appended before one of them was written is there.
+                    merge.overflow.look(&self.segment, now_ns);
                     for (record, words) in batch {
-                        while let Some(event) = kernel.next_before(record.origin.monotonic_ns) {
-                            hand_on(&mut journal, Finding::Kernel(event), &[0; RECORD_WORDS]);
-                        }
+                        merge.hand_on_appended(&mut kernel, record.position);
+                        merge.hand_on_told(&mut kernel, record.origin.monotonic_ns);
                         kernel.hear(record);
-                        hand_on(&mut journal, Finding::Record(*record), words);
+                        merge.hand_on(Finding::Record(*record), words);
                     }
-                    journal.write();
+                    merge.write_down();
                 });
                 if is_drained {
-                    while let Some(event) = kernel.next_before(now_ns) {
-                        hand_on(&mut journal, Finding::Kernel(event), &[0; RECORD_WORDS]);
+                    if !reader.is_untrusted() {
+                        merge.overflow.look(&self.segment, now_ns);
                     }
-                    journal.write();
+                    merge.hand_on_appended(&mut kernel, reader.position());
+                    merge.hand_on_told(&mut kernel, now_ns);
+                    merge.write_down();
                 }
+                if merge.overflow.is_damaged() {
+                    reader.give_up();
+                }
+                let findings = std::mem::take(&mut merge.findings);
                 self.waiting.fetch_add(findings.len(), Ordering::Relaxed);
                 // The collector outlives this thread.
                 let _ = batches.send(findings);
-                self.damaged.store(reader.damaged(), Ordering::Relaxed);
+                let damaged = reader.damaged() + u64::from(merge.overflow.is_damaged());
+                self.damaged.store(damaged, Ordering::Relaxed);
                 self.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
                 if is_drained {
                     self.complete_ns.store(now_ns, Ordering::Release);
@@ -160,6 +169,44 @@ impl Shared {
         } else {
             LONGEST_NAP
         }
+    }
+}
+
+/// Puts what comes from three places in one order.
+struct Merge<'a> {
+    segment: &'a Segment,
+    overflow: Overflow,
+    journal: Journal<'a>,
+    /// What was not sent yet.
+    findings: Vec<Finding>,
+}
+
+impl Merge<'_> {
+    fn hand_on(&mut self, finding: Finding, words: &[u32; RECORD_WORDS]) {
+        self.journal.note(&finding, words);
+        self.findings.push(finding);
+    }
+
+    /// What was appended and comes before this position in the ring.
+    fn hand_on_appended(&mut self, kernel: &mut KernelSide, position: u64) {
+        while let Some((record, words)) = self.overflow.next_before(self.segment, position) {
+            self.hand_on_told(kernel, record.origin.monotonic_ns);
+            kernel.hear(&record);
+            self.hand_on(Finding::Record(record), &words);
+        }
+    }
+
+    /// What the kernel told before `at_ns`.
+    fn hand_on_told(&mut self, kernel: &mut KernelSide, at_ns: u64) {
+        while let Some(event) = kernel.next_before(at_ns) {
+            self.hand_on(Finding::Kernel(event), &[0; RECORD_WORDS]);
+        }
+    }
+
+    /// What was handed on can be read again from the journal only.
+    fn write_down(&mut self) {
+        self.journal.write();
+        self.overflow.give_back(self.segment);
     }
 }
 

@@ -17,10 +17,17 @@ const WRITER_GRACE_NS: u64 = 2_000_000;
 /// A record that is younger than this says nothing of its time.
 const MOST_AHEAD_NS: u64 = 100_000_000;
 
+/// Whether a record was written after `now_ns`, a time that may be long past where the machine is busy. Far ahead is the
+/// clock of another time namespace.
+pub(super) fn is_young(written_ns: u64, now_ns: u64) -> bool {
+    let ahead_ns = written_ns.saturating_sub(now_ns);
+    ahead_ns > 0 && (ahead_ns <= MOST_AHEAD_NS || written_ns <= clock::monotonic_ns())
+}
+
 /// A record that was read.
 #[derive(Debug, Clone, Copy)]
 pub struct Stored {
-    /// Its position in the ring.
+    /// Its position in the ring, or behind it (see [`super::overflow::number`]).
     pub position: u64,
     /// Who wrote it.
     pub origin: Origin,
@@ -122,10 +129,7 @@ impl RecordReader {
             };
             let decoded = Event::decode(&record);
             let written_ns = decoded.map_or(0, |(origin, _)| origin.monotonic_ns);
-            // Far ahead is the clock of another time namespace.
-            if (1..=MOST_AHEAD_NS).contains(&written_ns.saturating_sub(now_ns))
-                && self.held_back != Some(self.position)
-            {
+            if is_young(written_ns, now_ns) && self.held_back != Some(self.position) {
                 // Once: a clock that is always ahead must not keep others' records.
                 self.held_back = Some(self.position);
                 return Some(Stop::Young);
@@ -173,6 +177,12 @@ impl RecordReader {
         }
         segment.ring().release(self.position);
         self.advance();
+    }
+
+    /// What was read is before this position.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
     /// Read nothing more.

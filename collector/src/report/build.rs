@@ -318,7 +318,7 @@ fn warnings(inputs: &Inputs, coverage: &Coverage, limits: &Limits, cgroup: Optio
     }
     if coverage.dropped_events > 0 {
         warn(format!(
-            "{} event records were lost because the ring was full; processes may be missing.",
+            "{} event records were lost because there was no room for them; processes may be missing.",
             coverage.dropped_events
         ));
     }

@@ -708,7 +708,7 @@ pub struct Coverage {
     pub peaks: Peaks,
     /// Executables without a dynamic loader, which never carry the shim (paths).
     pub static_executables: Vec<String>,
-    /// Event records that were lost because the ring was full.
+    /// Event records that were lost because there was no room for them.
     pub dropped_events: u64,
     /// Why event records could not be trusted from some time on: none that came later counts.
     pub records_untrusted: Option<String>,

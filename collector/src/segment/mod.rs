@@ -13,6 +13,7 @@ use gpu_track_abi::layout::{
     ABI_VERSION, FILE_SIZE, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, SLOT_SIZE, STATE_CLOSED,
     STATE_OPEN, TRACKED_SIZE,
 };
+use gpu_track_abi::overflow;
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample, SampleSlot};
@@ -64,7 +65,7 @@ pub enum SegmentError {
 }
 
 /// What the launcher states about a new session.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct NewSession {
     /// `FLAG_*` of the layout.
     pub flags: u32,
@@ -160,7 +161,7 @@ impl Segment {
             Ok(stat) => stat.st_size,
             Err(error) => return Err(SegmentError::Map { path, source: error.into() }),
         };
-        if size != FILE_SIZE as i64 {
+        if size < FILE_SIZE as i64 {
             return Err(SegmentError::Foreign { path });
         }
         let segment = Self::map(named, flags)?;
@@ -236,9 +237,26 @@ impl Segment {
 
     /// Write an event as the shim does (the launcher's own wait records).
     pub fn push_event(&self, origin: &Origin, event: &Event) {
-        if self.ring().push(&event.encode(origin)) == Push::StoredWake {
-            self.ring_doorbell();
+        let record = event.encode(origin);
+        match self.ring().push(&record) {
+            Push::Stored => {}
+            Push::StoredWake => self.ring_doorbell(),
+            Push::Full if self.append(&record).is_ok() => {}
+            Push::Full => self.ring().count_drop(),
         }
+    }
+
+    /// Write a record that the ring has no room for behind the segment.
+    pub(crate) fn append(&self, record: &[u32; RECORD_WORDS]) -> io::Result<()> {
+        use std::io::Write;
+        let mut file = std::fs::File::options().append(true).open(self.named.path())?;
+        file.write_all(&overflow::slot(record, self.header().head.0.load(Ordering::Relaxed)))
+    }
+
+    /// How many records were written behind the segment so far.
+    #[must_use]
+    pub fn appended(&self) -> u64 {
+        self.named.length().saturating_sub(overflow::START) / overflow::SLOT as u64
     }
 
     /// Wake the collector.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use gpu_track_abi::layout::{
     ABI_VERSION, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, STATE_OPEN, TRACKED_SIZE,
 };
+use gpu_track_abi::overflow;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Pop, Ring};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, SHIM_PREFIX};
@@ -143,6 +144,30 @@ impl Session {
             self.ring().release(position);
             position += 1;
         }
+    }
+
+    /// Make the file as large as a launcher would; it has no holes.
+    pub fn make_room(&self, size: u64) {
+        let file = OpenOptions::new().write(true).open(&self.path).unwrap();
+        let zeros = vec![0; (size - TRACKED_SIZE as u64) as usize];
+        std::os::unix::fs::FileExt::write_all_at(&file, &zeros, TRACKED_SIZE as u64).unwrap();
+    }
+
+    /// The records behind the segment, each with the ring's head.
+    pub fn appended(&self) -> Vec<((Origin, Event), u64)> {
+        let file = fs::read(&self.path).unwrap();
+        let slots = file.get(overflow::START as usize..).unwrap_or_default().chunks(overflow::SLOT);
+        slots
+            .map(|slot| {
+                let (record, head) = overflow::record(slot);
+                (Event::decode(&record).expect("a known kind"), head)
+            })
+            .collect()
+    }
+
+    /// How many records were given up.
+    pub fn dropped(&self) -> u64 {
+        self.header().dropped.0.load(Ordering::Relaxed)
     }
 
     /// A command that is tracked.
