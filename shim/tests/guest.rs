@@ -9,14 +9,15 @@ use gpu_track_abi::layout::FLAG_SPLIT_RSS;
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_NO_STATUS, Origin};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-/// What a case writes, be the kernel one that keeps RSS by thread or not.
+/// What a case writes, be the kernel one that keeps RSS by thread or not. Where it is and is not told so, an exec may look
+/// as if it lost a peak, or not.
 fn guest(args: &[&str]) -> Vec<(Origin, Event)> {
     let [events, split] = [0, FLAG_SPLIT_RSS].map(|flags| {
         let (events, output) = Session::with_flags(flags).case(&program("guest", &[]), args);
         assert_clean(&output);
         events
     });
-    assert_eq!(kinds(&split), kinds(&events), "{args:?}");
+    assert_eq!(kinds(&split).replace('x', ""), kinds(&events).replace('x', ""), "{args:?}");
     events
 }
 
@@ -76,7 +77,7 @@ fn mlockall_within_a_small_limit() {
         return;
     }
     let program = program("guest", &[]);
-    let plain = run(Command::new(&program).arg("locked"));
+    let plain = run(Command::new(&program).arg("size"));
     assert_clean(&plain);
     let plain: u64 = String::from_utf8(plain.stdout).unwrap().parse().unwrap();
     let limit = (plain + (1 << 20)).to_string();
@@ -124,6 +125,9 @@ fn the_next_preloaded_library_is_called() {
     assert_eq!(kinds(&session.events()), "SFERE");
 }
 
+/// For aarch64 Debian's gcc calls atomics of its libgcc, which ask glibc's __getauxval, which musl does not have.
+const FOR_MUSL: &[&str] = if cfg!(target_arch = "aarch64") { &["-mno-outline-atomics"] } else { &[] };
+
 /// musl has neither on_exit nor versions of symbols, and hands no arguments to constructors.
 #[test]
 fn a_musl_program() {
@@ -132,7 +136,7 @@ fn a_musl_program() {
         return;
     }
     let session = Session::new();
-    let mut command = session.command(compile("musl-gcc", "waits", &[]));
+    let mut command = session.command(compile("musl-gcc", "waits", FOR_MUSL));
     std::os::unix::process::CommandExt::arg0(&mut command, "/x/musl-waits");
     let output = run(command.arg("waitpid"));
     assert_clean(&output);
@@ -144,10 +148,10 @@ fn a_musl_program() {
     for how in
         ["wait", "waitpid-group", "wait3", "wait4", "waitid", "nohang", "stopped", "cancel", "race", "nobody"]
     {
-        let (_, output) = session.case(&compile("musl-gcc", "waits", &[]), &[how]);
+        let (_, output) = session.case(&compile("musl-gcc", "waits", FOR_MUSL), &[how]);
         assert_clean(&output);
     }
-    let execs = compile("musl-gcc", "execs", &[]);
+    let execs = compile("musl-gcc", "execs", FOR_MUSL);
     for how in ["execve", "execle", "environ-execlp", "posix_spawn", "vfork"] {
         let (events, output) = session.case(&execs, &[how]);
         assert_clean(&output);
