@@ -1,7 +1,10 @@
 //! From an event to a record in each session's ring.
 
 use core::slice;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+};
 
 use gpu_track_abi::layout::{HEADER_SIZE, Header, RING_SIZE, STATE_OPEN};
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS, Usage};
@@ -33,7 +36,8 @@ pub fn emit(origin: &Origin, event: &Event, unless: u32) {
         match ring.push(&record) {
             Push::Stored => {}
             Push::StoredWake => {
-                header.doorbell.fetch_add(1, Relaxed);
+                // SYNC POINT: a reader that sees it rung sees the record.
+                header.doorbell.fetch_add(1, Release);
                 if state::may_call() {
                     sys::futex_wake(&header.doorbell);
                 }

@@ -8,7 +8,10 @@ use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::marker::PhantomData;
 use core::mem::{MaybeUninit, transmute_copy};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use crate::{state, sys};
 
@@ -37,7 +40,8 @@ impl<F: Copy> Symbol<F> {
     pub fn get(&self) -> Option<F> {
         const { assert!(size_of::<Option<F>>() == size_of::<usize>()) };
         // Constructors of other libraries may run before ours and call a hook.
-        if !RESOLVED.load(Relaxed) {
+        // SYNC POINT: a thread that sees it done sees the addresses.
+        if !RESOLVED.load(Acquire) {
             resolve();
         }
         let address = self.entry.address.load(Relaxed);
@@ -101,7 +105,7 @@ pub fn resolve() {
     let mut seen_self = false;
     // SAFETY: the callback has the signature that dl_iterate_phdr wants and outlives no call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut seen_self).cast()) };
-    RESOLVED.store(true, Relaxed);
+    RESOLVED.store(true, Release);
 }
 
 /// The clock in nanoseconds; 0 where it can't be asked.
