@@ -1027,6 +1027,20 @@ fn a_silent_program_that_becomes_one_that_speaks_leaves_what_was_seen_of_its_pea
 }
 
 #[test]
+fn a_program_that_was_slow_to_speak_is_no_silent_one_before_itself() {
+    let mut run = Run::new();
+    run.made(102, MAIN).fork(102, MAIN, 50 * MIB_KIB).execs(102);
+    let id = run.id(102);
+    run.tree.confirm_silent(id);
+    run.later(1).sampled(102, 1, 5 * MIB, MIB).start_as(102, MAIN, 0, 50 * MIB_KIB, "slow");
+    let event =
+        Event::Exit { status: 0, vm_hwm_kib: 9 * MIB_KIB, own: used(1, 50 * MIB_KIB), children: used(0, 0) };
+    run.tell(102, MAIN, FLAG_IMAGE, event);
+    let settled = run.end();
+    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(9 * MIB), Quality::Exact));
+}
+
+#[test]
 fn an_earlier_images_peak_alone_is_at_least_something() {
     // Its last program ended by a system call of its own, and had no more than the one before.
     let mut run = Run::new();
