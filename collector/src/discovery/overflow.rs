@@ -14,8 +14,6 @@ use crate::segment::Segment;
 const MARK: u64 = 1 << 63;
 /// So many are read at once.
 const MOST_AT_ONCE: usize = 256;
-/// Room is given back by pages.
-const PAGE: u64 = 4096;
 
 /// The number of a record among those that were appended, from the position that it is stored with; `None` for one of
 /// the ring.
@@ -36,6 +34,7 @@ pub struct Overflow {
     /// What is younger is not handed on, except for what was held back at another time.
     now_ns: u64,
     held_back: Option<(u64, u64)>,
+    /// Up to where in the file, if any was.
     given_back: u64,
     is_damaged: bool,
 }
@@ -98,18 +97,15 @@ impl Overflow {
 
     /// Those that were handed on are taken down elsewhere: give their room back.
     pub fn give_back(&mut self, segment: &Segment) {
-        let handed_on = (self.next - self.read.len() as u64).saturating_mul(SLOT as u64);
-        let length = handed_on / PAGE * PAGE;
-        if length > self.given_back {
+        let page = rustix::param::page_size() as u64;
+        // Only whole pages are of use to anybody.
+        let end = START.saturating_add(self.count().saturating_mul(SLOT as u64)) / page * page;
+        let begin = self.given_back.max(START);
+        if end > begin {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Where it can't be given back, it stays until there is no room for more.
-            let _ = rustix::fs::fallocate(
-                segment.named().file(),
-                flags,
-                START + self.given_back,
-                length - self.given_back,
-            );
-            self.given_back = length;
+            let _ = rustix::fs::fallocate(segment.named().file(), flags, begin, end - begin);
+            self.given_back = end;
         }
     }
 
