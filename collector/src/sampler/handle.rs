@@ -29,6 +29,8 @@ pub struct Sharing {
     pub rss: u64,
     /// `statm`'s shared part then, bytes.
     pub shared: u64,
+    /// That of all other processes of the tree then, bytes: what they map, too, is shared with more.
+    pub others_shared: u64,
     /// Minor faults then.
     pub minor_faults: u64,
     /// The image group's epoch then.
@@ -188,14 +190,15 @@ impl Handle {
         }
     }
 
-    /// Read how its memory is shared.
-    pub fn read_rollup(&mut self, root: &ProcRoot, epoch: u64, page: u64) {
+    /// Read how its memory is shared, in a tree whose processes have so much shared memory in all.
+    pub fn read_rollup(&mut self, root: &ProcRoot, epoch: u64, page: u64, shared_of_all: u64) {
+        let others_shared = shared_of_all.saturating_sub(self.shared);
         match root.rollup(self.pid) {
             Ok(Some(rollup)) => {
                 // It may have exec'd or begun to end since it was last looked at: both figures must be of one time.
                 self.read_statm(root, page);
                 let (rss, shared, minor_faults) = (self.rss, self.shared, self.minor_faults);
-                self.sharing = Some(Sharing { rollup, rss, shared, minor_faults, epoch });
+                self.sharing = Some(Sharing { rollup, rss, shared, others_shared, minor_faults, epoch });
             }
             // It is about to end: its memory is gone already.
             Ok(None) => {}

@@ -207,7 +207,14 @@ pub fn estimate_all(
     alive: &[ProcessId],
 ) -> HashMap<ProcessId, Estimate> {
     let read = groups_read(tree, handles, alive);
-    alive.iter().filter_map(|id| Some((*id, estimate(tree, &read, *id, handles.get(id)?)?))).collect()
+    let all = shared_of_all(handles, alive);
+    alive.iter().filter_map(|id| Some((*id, estimate(tree, &read, *id, handles.get(id)?, all)?))).collect()
+}
+
+/// The shared memory of several processes, each in full, bytes.
+#[must_use]
+pub fn shared_of_all(handles: &HashMap<ProcessId, Handle>, of: &[ProcessId]) -> u64 {
+    of.iter().filter_map(|id| Some(handles.get(id)?.shared)).sum()
 }
 
 /// The image groups of several processes of which all were read since they last changed.
@@ -230,9 +237,15 @@ pub fn groups_read(
     groups.into_iter().filter(is_read).collect()
 }
 
-/// The estimate for one process.
+/// The estimate for one process, in a tree whose processes have so much shared memory in all.
 #[must_use]
-pub fn estimate(tree: &Tree, read: &HashSet<ImageGroup>, id: ProcessId, handle: &Handle) -> Option<Estimate> {
+pub fn estimate(
+    tree: &Tree,
+    read: &HashSet<ImageGroup>,
+    id: ProcessId,
+    handle: &Handle,
+    shared_of_all: u64,
+) -> Option<Estimate> {
     let process = tree.get(id)?;
     let group = tree.group(process.group)?;
     let mut estimate = if process.image == Image::Borrowed {
@@ -246,6 +259,14 @@ pub fn estimate(tree: &Tree, read: &HashSet<ImageGroup>, id: ProcessId, handle: 
     } else {
         forked(handle, process.image, tree.frame().page)
     };
+    if let Some(sharing) = &handle.sharing {
+        // What others have mapped since then may be what it has: then its share is smaller now. What they let go of makes
+        // it larger, but who has just ended still counts.
+        let of_files = sharing.rollup.pss.saturating_sub(sharing.rollup.pss_anon);
+        let others = shared_of_all.saturating_sub(handle.shared);
+        let stale = others.saturating_sub(sharing.others_shared).min(of_files);
+        estimate.uncertain = estimate.uncertain.saturating_add(stale).min(estimate.share);
+    }
     estimate.share += handle.hugetlb;
     if handle.sharing_denied {
         estimate.uncertain = 0;

@@ -161,7 +161,8 @@ impl Sampler {
         let alive = self.read_all(tree, now_ns, &mut sample.dead_ns);
         self.read_peaks(tree, &alive, now_ns);
         let mut estimates = memory::estimate_all(tree, &self.handles, &alive);
-        self.spend_on_sharing(tree, &mut estimates, record);
+        let shared_of_all = memory::shared_of_all(&self.handles, &alive);
+        self.spend_on_sharing(tree, &mut estimates, record, shared_of_all);
         sample.verified = memory::certain(&estimates);
         self.take_in(tree, &alive, &estimates, &mut sample);
         self.handles.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
@@ -248,6 +249,7 @@ impl Sampler {
         tree: &Tree,
         estimates: &mut HashMap<ProcessId, Estimate>,
         record: Record,
+        shared_of_all: u64,
     ) {
         let page = tree.frame().page;
         let mut units = memory::units_by_uncertainty(tree, estimates);
@@ -268,7 +270,7 @@ impl Sampler {
                 }
                 let epoch = memory::epoch(tree, id);
                 if let Some(handle) = self.handles.get_mut(&id) {
-                    self.budget.spend(|| handle.read_rollup(&self.root, epoch, page));
+                    self.budget.spend(|| handle.read_rollup(&self.root, epoch, page, shared_of_all));
                 }
             }
             self.discard_if_moved(&unit.members, page);
@@ -276,7 +278,7 @@ impl Sampler {
             for id in &unit.members {
                 if estimates.contains_key(id)
                     && let Some(handle) = self.handles.get(id)
-                    && let Some(estimate) = memory::estimate(tree, &read, *id, handle)
+                    && let Some(estimate) = memory::estimate(tree, &read, *id, handle, shared_of_all)
                 {
                     estimates.insert(*id, estimate);
                 }

@@ -184,6 +184,30 @@ fn memory_of_files_counts_with_its_proportional_part_once_that_is_read() {
 }
 
 #[test]
+fn what_was_its_own_alone_is_read_again_when_others_may_have_mapped_it_too() {
+    let shared = |pss| Made { shared: 100, pss, private: 0, ..Made::with(100) };
+    let mut run = Run::new(shared(100));
+    assert_eq!(run.sample(1).now.main, 100 * MIB);
+    run.is(MAIN, shared(50));
+    run.start(CHILD);
+    run.is(CHILD, shared(50));
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.now.descendants, sample.verified), (50 * MIB, 50 * MIB, true));
+    assert_eq!(run.ram.combined.total, 100 * MIB);
+    // Without the time for that.
+    run.broke();
+    run.start(CHILD + 1);
+    run.is(CHILD + 1, shared(33));
+    assert!(!run.sample(1).verified);
+    assert_eq!(run.ram.combined.total, 100 * MIB);
+    // What is let go of by others is not known to have come to it.
+    run.is(CHILD, Made { shared: 0, pss: 0, ..Made::with(0) });
+    run.is(CHILD + 1, Made { shared: 0, pss: 0, ..Made::with(0) });
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.now.uncertain), (50 * MIB, 0));
+}
+
+#[test]
 fn a_fork_child_counts_what_it_touched_and_its_parent_the_rest() {
     let mut run = Run::new(Made::with(400));
     run.sample(1);
