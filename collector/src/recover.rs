@@ -342,7 +342,7 @@ mod tests {
             );
         }
         drop(segment);
-        Stale::all(dir, uid).pop().unwrap()
+        stale::once_unlocked(|| Stale::all(dir, uid).pop())
     }
 
     #[test]
@@ -379,7 +379,8 @@ mod tests {
         let state = killed(dir.path(), 1, &[(4_000_001, 1)]).state.unwrap().path().to_owned();
         let file = std::fs::File::options().read(true).write(true).open(&state).unwrap();
         StateFile::from_file(&state, file.into()).unwrap().note_reported();
-        let stale = Stale::all(dir.path(), rustix::process::geteuid().as_raw()).pop().unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        let stale = stale::once_unlocked(|| Stale::all(dir.path(), uid).pop());
         assert!(matches!(recover(&stale, &ProcRoot::default()), Err(NotRecovered::Reported)));
     }
 
