@@ -1,6 +1,6 @@
 //! The process connector's events of this tree, held back until the records that were written before them are read.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 
@@ -31,6 +31,10 @@ pub struct KernelSide {
     pending: VecDeque<KernelEvent>,
     /// Who exec'd, when (CLOCK_MONOTONIC, nanoseconds), and has not spoken since, as far as nobody was told.
     unheard: HashMap<u32, u64>,
+    /// Who was made, or exec'd, and has not spoken since.
+    mute: HashSet<u32>,
+    /// One of those has ended, and nobody was told.
+    has_mute_end: bool,
     read: Vec<KernelEvent>,
     has_proof: bool,
     window: Window,
@@ -71,6 +75,8 @@ impl KernelSide {
             newcomers,
             pending,
             unheard: HashMap::new(),
+            mute: HashSet::new(),
+            has_mute_end: false,
             read: Vec::new(),
             has_proof,
             window: Window::default(),
@@ -163,9 +169,15 @@ impl KernelSide {
         match event.what {
             What::Exec => {
                 self.unheard.insert(event.pid, event.at_ns);
+                self.mute.insert(event.pid);
             }
-            What::Fork { .. } | What::Exit { .. } => {
+            What::Fork { .. } => {
                 self.unheard.remove(&event.pid);
+                self.mute.insert(event.pid);
+            }
+            What::Exit { .. } => {
+                self.unheard.remove(&event.pid);
+                self.has_mute_end |= self.mute.remove(&event.pid);
             }
             What::Lost | What::GivenUp(_) => {}
         }
@@ -178,11 +190,12 @@ impl KernelSide {
         self.pending.len()
     }
 
-    /// Whether one of those who exec'd by this time has not spoken: it may be gone soon. Each is told of once.
+    /// Whether one who does not speak must be looked at before it is gone: it exec'd by this time, or it has ended, and
+    /// what is left of it tells what it used. Each is told of once.
     pub fn take_unheard(&mut self, by_ns: u64) -> bool {
         let before = self.unheard.len();
         self.unheard.retain(|_, at_ns| *at_ns > by_ns);
-        self.unheard.len() < before
+        std::mem::take(&mut self.has_mute_end) || self.unheard.len() < before
     }
 
     /// A process of this pid namespace spoke. If the kernel did not tell of it (events were lost, or another brought it
@@ -198,6 +211,7 @@ impl KernelSide {
                 self.members.add(pid);
             }
             self.unheard.remove(&pid);
+            self.mute.remove(&pid);
         }
     }
 }
@@ -231,6 +245,10 @@ mod tests {
             [4, 5, 7, 8, 9].map(|by_ns| kernel.take_unheard(by_ns)),
             [false, true, false, true, false]
         );
+        // And of his end.
+        kernel.pending.push_back(KernelEvent { at_ns: 10, pid: 3, what: What::Exit { status: 0 } });
+        assert!(kernel.next_before(10).is_some());
+        assert_eq!([0, 0].map(|by_ns| kernel.take_unheard(by_ns)), [true, false]);
     }
 
     #[test]
