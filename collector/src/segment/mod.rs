@@ -3,7 +3,7 @@
 //! A plain file in /dev/shm, mapped with `rustix`; the `shared_memory` crate would only `ftruncate` it (a full tmpfs
 //! then kills every user by SIGBUS) and unlink it in a `Drop`.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -18,6 +18,7 @@ use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample, SampleSlot};
 use rustix::fs::FallocateFlags;
+use rustix::io::ReadWriteFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 use thiserror::Error;
@@ -248,9 +249,11 @@ impl Segment {
 
     /// Write a record that the ring has no room for behind the segment.
     pub(crate) fn append(&self, record: &[u32; RECORD_WORDS]) -> io::Result<()> {
-        use std::io::Write;
-        let mut file = std::fs::File::options().append(true).open(self.named.path())?;
-        file.write_all(&overflow::slot(record, self.header().head.0.load(Ordering::Relaxed)))
+        let slot = overflow::slot(record, self.header().head.0.load(Ordering::Relaxed));
+        // Not by another descriptor: to close that would end the launcher's record lock.
+        let (file, flags) = (self.named.file(), ReadWriteFlags::APPEND);
+        let length = rustix::io::pwritev2(file, &[IoSlice::new(&slot)], 0, flags)?;
+        if length == slot.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
     /// How many records were written behind the segment so far.
@@ -337,6 +340,24 @@ mod tests {
         assert_eq!(mine.latest_sample().unwrap().combined_bytes, 99);
         mine.named().unlink().unwrap();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_record_that_the_ring_has_no_room_for_leaves_the_creators_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = Segment::create(&dir.path().join("segment"), &session()).unwrap();
+        let inode = rustix::fs::fstat(segment.named().file()).unwrap().st_ino;
+        let is_marked = || {
+            let ours = [format!(" {} ", std::process::id()), format!(":{inode} ")];
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|lock| lock.contains("POSIX") && ours.iter().all(|part| lock.contains(part)))
+        };
+        assert!(is_marked());
+        for error in 0..=RING_CAPACITY as i32 {
+            segment.push_event(&Origin::default(), &Event::SpawnFailed { error });
+        }
+        assert_eq!(segment.appended(), 1);
+        assert!(is_marked());
     }
 
     #[test]
