@@ -141,8 +141,7 @@ impl Tree {
         let is_sampled = process.observed.at_ns > at;
         let peak_before = process.sampled_peak().filter(|_| !is_sampled);
         if is_sampled {
-            // That sample is of the new program, but the peak beside it may be the old one's.
-            process.observed.peak = process.observed.rss;
+            process.observed.forget_peak();
         }
         process.silent_exec = Some(SilentExec { at_ns: at, program: None, peak_before });
         self.silent.push(id);
@@ -238,10 +237,11 @@ impl Tree {
     /// The program that a process runs will say nothing any more: it is over, or had time enough.
     pub fn confirm_silent(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id) else { return };
-        let Some(exec) = process.silent_exec.take() else { return };
+        let Some(exec) = process.silent_exec.clone() else { return };
         self.silent_programs += 1;
         let peak = process.told_peak.or(exec.peak_before);
         process.change_image(Some(&mut self.lives), Image::Silent, exec.at_ns, peak);
+        process.silent_exec = None;
         process.command = Arc::from(UNSEEN);
         (process.args, process.static_executable) = (None, None);
         process.set_program(exec.program.unwrap_or_default());
@@ -384,6 +384,9 @@ impl Process {
         self.told_peak = None;
         if !is_sampled {
             self.observed.forget_memory();
+        } else if self.silent_exec.is_none() {
+            // Else that was done when the kernel told of the exec.
+            self.observed.forget_peak();
         }
     }
 }

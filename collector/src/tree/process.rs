@@ -554,6 +554,11 @@ impl Observed {
         (self.rss, self.peak, self.share, self.private) = (0, 0, 0, 0);
     }
 
+    /// The last sample is of a new image, but the peak beside it may be the old one's.
+    pub fn forget_peak(&mut self) {
+        self.peak = self.rss;
+    }
+
     /// The share of the tree's RAM when the RSS was at this peak, if that is one that no sample knew of: what the
     /// process grew by since is its own.
     #[must_use]

@@ -1003,6 +1003,13 @@ fn what_was_seen_before_an_exec_is_no_peak_of_the_program_behind_it() {
     let (at_ns, now_ns) = (observed.at_ns - 1, run.now_ns);
     run.tree.apply_kernel(&KernelEvent { at_ns, pid: 102, what: What::Exec }, now_ns);
     assert_eq!(peak_of(&mut run), (Some(3), Quality::Sampled));
+    // The same where nobody but the program itself tells, and the kernel's maximum at its end is lower than a sample was.
+    let mut run = Run::new();
+    run.fork(102, MAIN, 90 * MIB_KIB).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
+    run.now_ns -= MS + 1;
+    run.start(102, MAIN).later(2).exit(102, 10, 0).reaped(MAIN, 102, 10);
+    let settled = run.later(500).settle(&[102]).end();
+    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(3 * MIB), Quality::Exact));
 }
 
 #[test]
