@@ -4,7 +4,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 
 use gpu_track_abi::layout::Header;
-use gpu_track_abi::overflow::{MOST_BYTES, has_room, slot};
+use gpu_track_abi::overflow::{has_room, slot};
 use gpu_track_abi::record::RECORD_WORDS;
 
 use crate::{envp, session, state, sys};
@@ -26,14 +26,14 @@ pub fn append(header: &Header, record: &[u32; RECORD_WORDS]) -> bool {
     })
 }
 
-/// Whether this file is the session's, takes more, and may become so large in this process.
+/// Whether this file is the session's, takes more, and this process may make files of any size.
 fn may_append(fd: usize, header: &Header) -> bool {
     sys::read_number(fd, offset_of!(Header, session_id)) == Some(header.session_id)
         && sys::fstat(fd).is_some_and(|s| {
             let size = s.st_size as u64;
             s.st_mode & libc::S_IFMT == libc::S_IFREG
                 && has_room(size, s.st_blocks as u64)
-                // Others append at the same time.
-                && sys::file_size_limit() > size.saturating_add(MOST_BYTES)
+                // Beyond it a write would end the program.
+                && !sys::has_file_size_limit()
         })
 }

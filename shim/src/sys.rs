@@ -128,13 +128,13 @@ pub fn write(fd: usize, bytes: &[u8]) -> bool {
     }
 }
 
-/// How large the caller may make a file, bytes: beyond, a write is a signal that ends it.
-pub fn file_size_limit() -> u64 {
+/// Whether the caller may make files of some size only.
+pub fn has_file_size_limit() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let resource = libc::RLIMIT_FSIZE as usize;
     // SAFETY: the kernel writes one rlimit.
     unsafe { call(libc::SYS_prlimit64, [0, resource, 0, (&raw mut limit) as usize, 0, 0]) };
-    limit.rlim_cur
+    limit.rlim_cur != libc::RLIM_INFINITY
 }
 
 /// Whether the caller has no other thread, as far as /proc says so.
