@@ -47,6 +47,8 @@ struct Shared {
     waiting: AtomicUsize,
     /// All that was written before this time was sent.
     complete_ns: AtomicU64,
+    /// How many of those behind the segment were handed on.
+    appended_read: AtomicU64,
     damaged: AtomicU64,
     is_untrusted: AtomicBool,
     is_distrusted: AtomicBool,
@@ -142,6 +144,7 @@ impl Shared {
                 let _ = batches.send(findings);
                 let damaged = reader.damaged() + u64::from(merge.overflow.is_damaged());
                 self.damaged.store(damaged, Ordering::Relaxed);
+                self.appended_read.store(merge.overflow.count(), Ordering::Relaxed);
                 self.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
                 if is_drained {
                     self.complete_ns.store(now_ns, Ordering::Release);
@@ -271,6 +274,7 @@ impl Pump {
             begin,
             waiting: AtomicUsize::new(0),
             complete_ns: AtomicU64::new(0),
+            appended_read: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             is_untrusted: AtomicBool::new(false),
             is_distrusted: AtomicBool::new(false),
@@ -374,9 +378,11 @@ impl Pump {
     /// Records that were written and not read.
     #[must_use]
     pub fn unread(&self) -> u64 {
-        let header = self.shared.segment.header();
-        let tail = header.tail.0.load(Ordering::Acquire);
-        header.head.0.load(Ordering::Relaxed).saturating_sub(tail)
+        let segment = &self.shared.segment;
+        let tail = segment.header().tail.0.load(Ordering::Acquire);
+        let in_ring = segment.header().head.0.load(Ordering::Relaxed).saturating_sub(tail);
+        let appended_read = self.shared.appended_read.load(Ordering::Relaxed);
+        in_ring + segment.appended().saturating_sub(appended_read)
     }
 
     /// What was wrong with what this thread has read.
