@@ -13,6 +13,8 @@
 #define GPU_TRACK_HEADER_SIZE 4096u
 #define GPU_TRACK_RECORD_WORDS 48u
 #define GPU_TRACK_RING_CAPACITY 2048u
+#define GPU_TRACK_FILE_SIZE 856064u /* records that found the ring full are appended from here on */
+#define GPU_TRACK_OVERFLOW_SLOT 256u /* each a record's words, the ring's head, zeros */
 
 #define GPU_TRACK_FLAG_PIDFS 1u
 #define GPU_TRACK_FLAG_NO_ENV_REPAIR 2u

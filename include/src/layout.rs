@@ -6,6 +6,8 @@
 //! |<-- all that a tracked process maps -->|
 //! ```
 //!
+//! Behind it, in the same file, comes what the ring had no room for ([`crate::overflow`]).
+//!
 //! A tracked process maps header and event ring only: less than 1 MiB, so that an unprivileged `mlockall` in it
 //! still succeeds. An all-zero ring is a valid empty one.
 

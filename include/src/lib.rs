@@ -2,8 +2,8 @@
 //!
 //! The shim (writer, in every tracked process), the collector (reader) and the launcher (creator, and writer of
 //! its own wait records) share one file-backed segment per session. Its layout is in [`layout`], the lock-free
-//! event ring in [`ring`], what it has no room for in [`overflow`], what a record says in [`record`], the live samples in [`sample`]. `gpu_track.h` beside
-//! this crate states the same for C.
+//! event ring in [`ring`], what it has no room for in [`overflow`], what a record says in [`record`], the live samples
+//! in [`sample`]. `gpu_track.h` beside this crate states the same for C.
 //!
 //! `no_std`, without dependencies: whatever is here also lives inside other people's programs.
 #![cfg_attr(not(any(test, loom)), no_std)]
@@ -60,6 +60,8 @@ mod tests {
         assert_eq!(number("GPU_TRACK_HEADER_SIZE"), layout::HEADER_SIZE as u64);
         assert_eq!(number("GPU_TRACK_RECORD_WORDS"), record::RECORD_WORDS as u64);
         assert_eq!(number("GPU_TRACK_RING_CAPACITY"), layout::RING_CAPACITY as u64);
+        assert_eq!(number("GPU_TRACK_FILE_SIZE"), layout::FILE_SIZE as u64);
+        assert_eq!(number("GPU_TRACK_OVERFLOW_SLOT"), overflow::SLOT as u64);
         assert_eq!(number("GPU_TRACK_FLAG_PIDFS"), u64::from(layout::FLAG_PIDFS));
         assert_eq!(number("GPU_TRACK_FLAG_NO_ENV_REPAIR"), u64::from(layout::FLAG_NO_ENV_REPAIR));
         assert_eq!(number("GPU_TRACK_FLAG_NO_WAIT_RECORDS"), u64::from(layout::FLAG_NO_WAIT_RECORDS));
