@@ -239,7 +239,7 @@ fn note_the_dead(account: &mut Account, root: &ProcRoot, known_ns: u64) -> bool 
             has_living = true;
         } else {
             let end_ns = process.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
-            account.tree.observe_end(id, end_ns, true);
+            account.tree.observe_end(id, end_ns, Some(end_ns));
         }
     }
     has_living

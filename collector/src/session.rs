@@ -378,6 +378,8 @@ impl Session {
                 continue;
             };
             let stat = self.root.stat(pid);
+            // Later than its end: who reaped it may have to say more.
+            let gone_ns = stat.is_none().then(clock::monotonic_ns);
             // The first thread may end before others.
             if stat.is_some_and(|stat| !stat.is_over()) {
                 continue;
@@ -385,7 +387,7 @@ impl Session {
             if let Some(remains) = stat.and_then(|stat| Remains::of(pid, &stat)) {
                 tree.note_remains(id, &remains);
             }
-            tree.observe_end(id, exit.at_ns, stat.is_none());
+            tree.observe_end(id, exit.at_ns, gone_ns);
         }
         while let Some(id) = self.silent.front().copied() {
             let exec = tree.get(id).filter(|process| process.is_alive()).and_then(|p| p.silent_exec.as_ref());

@@ -4,9 +4,10 @@ use std::mem::MaybeUninit;
 
 use gpu_track_abi::record::Usage;
 
-/// A child that changed its state.
-#[derive(Debug, Clone, Copy)]
-pub struct Reaped {
+/// A child that changed its state. One that ended keeps its pid until this is dropped: whatever is to be said of it is
+/// said before it is gone, so who finds it gone need not wait for that.
+#[derive(Debug)]
+pub struct Changed {
     /// Its pid.
     pub pid: u32,
     /// Its wait status: ended, or stopped.
@@ -15,22 +16,50 @@ pub struct Reaped {
     pub usage: Usage,
 }
 
+impl Drop for Changed {
+    fn drop(&mut self) {
+        if !libc::WIFSTOPPED(self.status) {
+            wait_for(self.pid);
+        }
+    }
+}
+
 /// The next child that ended or stopped; `None` if there is none now.
-pub fn next() -> Option<Reaped> {
-    let mut status = 0;
+pub fn next() -> Option<Changed> {
+    // A stop is over once it is told.
+    waitid(libc::WEXITED | libc::WNOWAIT).or_else(|| waitid(libc::WSTOPPED))
+}
+
+/// waitid(2) for any child, with the rusage that the libc function does not have.
+fn waitid(options: i32) -> Option<Changed> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    loop {
-        // SAFETY: both are ours and valid for the call.
-        let pid =
-            unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED, usage.as_mut_ptr()) };
-        if pid > 0 {
-            // SAFETY: zeroed is a valid rusage, and the call filled it in.
-            let usage = from_rusage(&unsafe { usage.assume_init() });
-            return Some(Reaped { pid: pid.cast_unsigned(), status, usage });
-        }
-        if pid == 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
-            return None;
-        }
+    let options = options | libc::WNOHANG;
+    // SAFETY: both are ours and valid for the call. Zeroed is valid for them, too, and the call fills them in.
+    let (result, info, usage) = unsafe {
+        let (of_child, used) = (info.as_mut_ptr(), usage.as_mut_ptr());
+        let result = libc::syscall(libc::SYS_waitid, libc::P_ALL, 0, of_child, options, used);
+        (result, info.assume_init(), usage.assume_init())
+    };
+    // SAFETY: what waitid fills in is what SIGCHLD has.
+    let (pid, value) = unsafe { (info.si_pid(), info.si_status()) };
+    // Without a child to tell of, all stays zero.
+    (result == 0 && pid > 0).then(|| Changed {
+        pid: pid.cast_unsigned(),
+        status: wait_status(info.si_code, value),
+        usage: from_rusage(&usage),
+    })
+}
+
+/// The status that wait4(2) gives for what waitid(2) says.
+fn wait_status(code: i32, value: i32) -> i32 {
+    const CORE: i32 = 0x80;
+    const STOPPED: i32 = 0x7f;
+    match code {
+        libc::CLD_EXITED => (value & 0xff) << 8,
+        libc::CLD_KILLED => value,
+        libc::CLD_DUMPED => value | CORE,
+        _ => value << 8 | STOPPED,
     }
 }
 
@@ -63,5 +92,23 @@ fn from_rusage(usage: &libc::rusage) -> Usage {
         involuntary_switches: count(usage.ru_nivcsw),
         input_blocks: count(usage.ru_inblock),
         output_blocks: count(usage.ru_oublock),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waitid_says_is_what_wait4_says() {
+        let of = wait_status;
+        assert!(libc::WIFEXITED(of(libc::CLD_EXITED, 7)) && libc::WEXITSTATUS(of(libc::CLD_EXITED, 7)) == 7);
+        let killed = of(libc::CLD_KILLED, libc::SIGTERM);
+        assert!(libc::WIFSIGNALED(killed) && !libc::WCOREDUMP(killed));
+        assert_eq!(libc::WTERMSIG(killed), libc::SIGTERM);
+        let dumped = of(libc::CLD_DUMPED, libc::SIGABRT);
+        assert!(libc::WIFSIGNALED(dumped) && libc::WCOREDUMP(dumped));
+        let stopped = of(libc::CLD_STOPPED, libc::SIGTSTP);
+        assert!(libc::WIFSTOPPED(stopped) && libc::WSTOPSIG(stopped) == libc::SIGTSTP);
     }
 }

@@ -11,7 +11,7 @@ use gpu_track_collector::config::Message;
 use gpu_track_collector::proc_fs::ProcRoot;
 
 use crate::cli::Options;
-use crate::reap::{self, Reaped};
+use crate::reap::{self, Changed};
 use crate::signals::{self, Arrived, SignalSet};
 use crate::tracking::{Collector, Session, children_usage};
 
@@ -117,8 +117,8 @@ impl Supervisor {
     }
 
     fn reap(&mut self) {
-        while let Some(reaped) = reap::next() {
-            self.child_changed(&reaped);
+        while let Some(changed) = reap::next() {
+            self.child_changed(&changed);
         }
     }
 
@@ -138,27 +138,27 @@ impl Supervisor {
         }
     }
 
-    fn child_changed(&mut self, reaped: &Reaped) {
-        let is_main = reaped.pid == self.main_pid && self.end.is_none();
-        if libc::WIFSTOPPED(reaped.status) {
+    fn child_changed(&mut self, changed: &Changed) {
+        let is_main = changed.pid == self.main_pid && self.end.is_none();
+        if libc::WIFSTOPPED(changed.status) {
             if is_main {
-                self.stop_with_command(libc::WSTOPSIG(reaped.status));
+                self.stop_with_command(libc::WSTOPSIG(changed.status));
             }
             return;
         }
-        if self.is_collector(reaped) {
-            self.foreign_cpu_us += cpu_us(&reaped.usage);
-            self.collector_ended(reaped.status);
+        if self.is_collector(changed) {
+            self.foreign_cpu_us += cpu_us(&changed.usage);
+            self.collector_ended(changed.status);
             return;
         }
-        self.session.record(reaped, is_main);
+        self.session.record(changed, is_main);
         if is_main {
-            self.end = Some(End { status: reaped.status, at_ns: clock::monotonic_ns() });
+            self.end = Some(End { status: changed.status, at_ns: clock::monotonic_ns() });
         }
     }
 
-    fn is_collector(&self, reaped: &Reaped) -> bool {
-        self.collector.as_ref().is_some_and(|collector| collector.pid == reaped.pid)
+    fn is_collector(&self, changed: &Changed) -> bool {
+        self.collector.as_ref().is_some_and(|collector| collector.pid == changed.pid)
     }
 
     /// Who was killed is replaced. Who ended without that has done its work, or has said why it can't.
@@ -246,9 +246,9 @@ impl Supervisor {
         let mut impatient = 0;
         let mut was_over = false;
         loop {
-            while let Some(reaped) = reap::next() {
-                if self.is_collector(&reaped) {
-                    self.collector_ended(reaped.status);
+            while let Some(changed) = reap::next() {
+                if self.is_collector(&changed) {
+                    self.collector_ended(changed.status);
                 }
             }
             // Who asks twice has waited long enough; the collector goes on by itself.

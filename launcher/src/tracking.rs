@@ -28,7 +28,7 @@ use gpu_track_collector::{clock, pidfd};
 use thiserror::Error;
 
 use crate::cli::Options;
-use crate::reap::Reaped;
+use crate::reap::Changed;
 use crate::shim_file::{self, ShimFileError};
 
 /// argv\[0\] of the launcher's executable when it is started as a collector; the arguments are then the descriptors of
@@ -216,15 +216,15 @@ impl Session {
     }
 
     /// Tell of a child that was reaped.
-    pub fn record(&self, reaped: &Reaped, is_main: bool) {
+    pub fn record(&self, ended: &Changed, is_main: bool) {
         if !(self.records_all || is_main) {
             return;
         }
         let event = Event::Reaped {
-            child: reaped.pid,
-            status: reaped.status,
+            child: ended.pid,
+            status: ended.status,
             reaper_max_rss_kib: own_max_rss_kib(self.segment.header().flags),
-            usage: reaped.usage,
+            usage: ended.usage,
         };
         self.segment.push_event(&Origin { monotonic_ns: clock::monotonic_ns(), ..self.origin }, &event);
     }

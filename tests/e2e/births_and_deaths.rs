@@ -19,6 +19,18 @@ fn a_child_that_is_killed_half_way() {
 }
 
 #[test]
+fn who_ends_before_it_waited_for_its_children_is_not_charged_for_them() {
+    // Their zombies become the launcher's to reap at the same moment. Static programs beside them keep the collector awake.
+    let group = "f{f{c5} f{c5} c15 s9} f{f{c5 s9} f{c5 Y4} c10} P{c1} P{c2} a ";
+    let run = tracked([program("twig"), group.repeat(12)])
+        .options(&["--wait-all"])
+        .with(|command| command.env("TWIG_STATIC", static_program("twig")))
+        .run();
+    let report = run.assert_clean(0);
+    report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
+}
+
+#[test]
 fn a_statically_linked_child() {
     let burn = static_program("burn");
     let run = tracked(["sh", "-c", &format!("{burn} 0.5; exit 0")]).run();

@@ -80,7 +80,7 @@ impl Ends {
             if let Some(remains) = &end.remains {
                 tree.note_remains(end.id, remains);
             }
-            tree.observe_end(end.id, end.at_ns, end.remains.is_none());
+            tree.observe_end(end.id, end.at_ns, end.remains.is_none().then_some(end.at_ns));
         }
         self.watched.retain(|id, _| tree.get(*id).is_some());
         self.ended.retain(|id, fd| {

@@ -175,9 +175,9 @@ impl Sampler {
     fn read_all(&mut self, tree: &mut Tree, now_ns: u64, dead_ns: &mut u64) -> Vec<ProcessId> {
         let ids = tree.alive().to_vec();
         let mut alive = Vec::with_capacity(ids.len());
-        let mut found_dead = |tree: &mut Tree, id, is_gone| {
+        let mut found_dead = |tree: &mut Tree, id, is_gone: bool| {
             *dead_ns = clock::monotonic_ns();
-            tree.observe_end(id, *dead_ns, is_gone);
+            tree.observe_end(id, *dead_ns, is_gone.then_some(*dead_ns));
         };
         for id in ids {
             let Some(process) = tree.get(id) else { continue };

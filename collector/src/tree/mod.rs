@@ -418,14 +418,13 @@ impl Tree {
     }
 
     /// A process was dead at this time: it was found as a zombie, or not at all. Its own last words may still be on
-    /// their way: this counts at a [`Tree::settle`] when all that was written before is taken in.
-    pub fn observe_end(&mut self, id: ProcessId, at_ns: u64, gone: bool) {
+    /// their way: this counts at a [`Tree::settle`] when all that was written before is taken in. `gone_ns` is when it
+    /// was not found at all.
+    pub fn observe_end(&mut self, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.seen_dead_ns.get_or_insert(at_ns);
             self.seen_dead.insert(id);
-            if gone {
-                process.gone_ns.get_or_insert(at_ns);
-            }
+            process.gone_ns = process.gone_ns.or(gone_ns);
         }
     }
 

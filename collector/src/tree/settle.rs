@@ -170,7 +170,7 @@ impl Tree {
         self.processes.get(&parent)?.end_ns
     }
 
-    /// Whether nobody will say more of an ended process.
+    /// Whether nobody will say more of an ended process, as far as all that was written before this time tells.
     fn is_over(&self, id: ProcessId, now_ns: u64) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
         if process.reaped.is_some() {
@@ -178,7 +178,8 @@ impl Tree {
         }
         let ended_first = self.ended_before_a_reaped_ancestor(process);
         match (process.gone_ns, process.end_ns, process.host_pid) {
-            (Some(gone), ..) => ended_first || now_ns.saturating_sub(gone) >= GRACE_NS,
+            // Who is an orphan by then is reaped by the launcher, which says so before it lets go of the pid.
+            (Some(gone), ..) => now_ns >= gone.saturating_add(if ended_first { 0 } else { GRACE_NS }),
             (None, Some(end), None) => ended_first || now_ns.saturating_sub(end) >= UNSEEN_GRACE_NS,
             _ => false,
         }

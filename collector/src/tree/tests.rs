@@ -175,7 +175,7 @@ impl Run {
         self.kernel(pid, What::Exit { status });
         for id in self.tree.take_kernel_ends() {
             let at_ns = self.tree.get(id).and_then(|process| process.kernel_exit).unwrap().at_ns;
-            self.tree.observe_end(id, at_ns, true);
+            self.tree.observe_end(id, at_ns, Some(at_ns));
         }
         self.settle(&[])
     }
@@ -267,7 +267,7 @@ fn what_a_killed_shell_of_system_had_reaped_is_counted_once() {
     run.start(102, MAIN).start(103, 102).start(104, 103).exit(104, 500, 0).reaped(103, 104, 500);
     run.sampled(103, 40_000, MIB, MIB);
     let shell = run.id(103);
-    run.tree.observe_end(shell, run.now_ns, true);
+    run.tree.observe_end(shell, run.now_ns, Some(run.now_ns));
     run.exit(102, 100, 540).reaped(MAIN, 102, 640).settle(&[102, 103, 104]);
     assert_eq!(total_us(&run.tree.take_settled()), 640);
 }
@@ -315,7 +315,7 @@ fn a_sampled_process_is_marked_and_one_never_seen_is_unknown() {
     run.start(102, MAIN).start(103, MAIN).sampled(102, 8_000_000, MIB, MIB);
     for pid in [102, 103] {
         let id = run.id(pid);
-        run.tree.observe_end(id, run.now_ns, true);
+        run.tree.observe_end(id, run.now_ns, Some(run.now_ns));
     }
     let settled = run.settle(&[]).end();
     let (seen, unseen) = (of(&settled, 102), of(&settled, 103));
@@ -441,6 +441,30 @@ fn an_orphan_of_a_killed_parent_may_be_reaped_before_that_is_told() {
     run.reaped_with(MAIN, 102, 0, 9, used(5, 0)).exit(MAIN, 1, 5).reaped(LAUNCHER, MAIN, 6);
     let settled = run.end();
     assert_eq!((settled.len(), total_us(&settled)), (3, 56));
+}
+
+#[test]
+fn a_killed_parent_is_not_charged_for_a_child_that_it_never_waited_for() {
+    // 103's zombie outlives 102, and is gone when the launcher's word of its reaping is written, but not read.
+    let mut run = Run::new();
+    run.start(102, MAIN).start(103, 102).exit(103, 40_000, 0);
+    run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(90_000, 0));
+    let (gone_ns, complete_ns) = (run.now_ns + MS, run.now_ns);
+    run.tree.settle(gone_ns, complete_ns, true, |pid| (pid == 103).then_some(gone_ns));
+    run.reaped(LAUNCHER, 103, 41_000);
+    assert_eq!(total_us(&run.end()), 131_000);
+    // The same of a silent one: the kernel told of its end, and it was looked for too late.
+    let mut run = Run::new();
+    run.start(102, MAIN).made(103, 102).execs(103).kernel(103, What::Exit { status: libc::SIGKILL });
+    let end_ns = run.now_ns;
+    run.exit(102, 50_000, 0).reaped(MAIN, 102, 50_000);
+    let (gone_ns, complete_ns) = (run.now_ns + MS, run.now_ns);
+    for id in run.tree.take_kernel_ends() {
+        run.tree.observe_end(id, end_ns, Some(gone_ns));
+    }
+    run.tree.settle(gone_ns, complete_ns, true, |_| None);
+    run.reaped(LAUNCHER, 103, 41_000);
+    assert_eq!(total_us(&run.end()), 91_000);
 }
 
 #[test]
@@ -612,7 +636,7 @@ fn who_is_known_to_be_over_may_still_be_heard() {
     let mut run = Run::new();
     run.start(102, MAIN);
     let id = run.id(102);
-    run.tree.observe_end(id, run.now_ns + 1, true);
+    run.tree.observe_end(id, run.now_ns + 1, Some(run.now_ns + 1));
     run.tree.note_status(id, 9);
     // What it wrote before is read later.
     run.start(102, MAIN);
@@ -750,11 +774,11 @@ fn a_child_that_is_found_dead_after_its_parent_is_taken_off_its_sums_first() {
         run.exit(102, 20_000, 60_000).exit(MAIN, 10_000, 80_000).reaped(LAUNCHER, MAIN, 90_000);
         if found_by == "a sample" {
             let id = run.id(103);
-            run.tree.observe_end(id, run.now_ns, true);
+            run.tree.observe_end(id, run.now_ns, Some(run.now_ns));
         }
         for id in run.tree.take_kernel_ends() {
             let at_ns = run.tree.get(id).and_then(|process| process.kernel_exit).unwrap().at_ns;
-            run.tree.observe_end(id, at_ns, true);
+            run.tree.observe_end(id, at_ns, Some(at_ns));
         }
         run.settle(&[102, 103]).later(1).settle(&[102, 103]).later(300).settle(&[102, 103]);
         let settled = run.tree.take_settled();
@@ -1264,7 +1288,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
             let pick = random.below(tree.alive().len().max(1) as u64) as usize;
             if let Some(id) = tree.alive().get(pick).copied() {
                 match random.below(4) {
-                    0 => tree.observe_end(id, now_ns, random.below(2) == 0),
+                    0 => tree.observe_end(id, now_ns, (random.below(2) == 0).then_some(now_ns)),
                     1 => tree.set_host_pid(id, random.below(40) as u32),
                     2 => tree.set_silent_image(id, SilentMemory::Own, now_ns),
                     _ => {
