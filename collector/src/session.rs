@@ -26,6 +26,7 @@ use crate::discovery::scan::Scanner;
 use crate::discovery::trust::Trust;
 use crate::gpu::GpuRoom;
 use crate::keeper::Keeper;
+use crate::pidfd;
 use crate::priority;
 use crate::proc_fs::{ProcRoot, Remains};
 use crate::recover;
@@ -230,6 +231,8 @@ impl Session {
         if connector.is_none() {
             account.connector.absent = Some(config.connector_absent.clone().unwrap_or("no socket".into()));
         }
+        let own_pid = std::process::id();
+        account.tree.note_number(own_pid, pidfd::inode(own_pid).unwrap_or(0));
         // Given up once, it stays so.
         let connector = connector.filter(|_| account.connector.absent.is_none());
         let kin = Kin::new(root.clone(), segment.named().path(), config.launcher_pid);
@@ -364,10 +367,6 @@ impl Session {
 
     /// What the kernel told of processes that don't speak must be looked at while it is there.
     fn look_at_silent(&mut self, now_ns: u64) {
-        let tree = &mut self.account.tree;
-        for (parent, pid) in tree.take_inner_forks() {
-            self.scanner.look_at_inner(tree, parent, pid);
-        }
         let loading_ns = if now_ns < self.eager_until_ns { 0 } else { LOADING_NS };
         self.look_at_newborn(now_ns.saturating_sub(loading_ns));
         let tree = &mut self.account.tree;

@@ -15,6 +15,16 @@ use crate::support::report::Report;
 use crate::support::truth::{KernelAccount, Truth};
 use crate::support::{program, skip, static_program, tracked};
 
+/// How the trees are run.
+#[derive(Clone, Copy)]
+struct Way {
+    shim: Shim,
+    /// Through this command.
+    through: &'static [&'static str],
+    /// In a pid namespace: what they say of their memory is said under other pids than the kernel's.
+    is_inside: bool,
+}
+
 /// Where the shim is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shim {
@@ -62,11 +72,14 @@ fn script(shim: Shim) -> BoxedStrategy<String> {
     .boxed()
 }
 
-fn run_of(script: &str, through: &[&str]) -> Result<(), TestCaseError> {
+fn run_of(script: &str, way: Way) -> Result<(), TestCaseError> {
     let account = KernelAccount::open().map_err(TestCaseError::reject)?;
     let directory = tempfile::tempdir().unwrap();
     let (says, its_says) = (directory.path().join("says"), directory.path().join("says"));
-    let mut words: Vec<String> = through.iter().map(|word| (*word).to_owned()).collect();
+    let mut words: Vec<String> = way.through.iter().map(|word| (*word).to_owned()).collect();
+    if way.is_inside {
+        words.push(program("init"));
+    }
     words.extend([program("twig"), script.to_owned()]);
     let run = tracked(account.wrap(words))
         .options(&["--wait-all", "--heaviest", "1000"])
@@ -84,6 +97,9 @@ fn run_of(script: &str, through: &[&str]) -> Result<(), TestCaseError> {
     let allowed = truth.cpu_s * 0.01 + truth.moving_s;
     prop_assert!(off.abs() <= allowed, "CPU time is {off:+} s off {} s", truth.cpu_s);
     prop_assert_eq!(report.u64("coverage.dropped_events"), 0);
+    if way.is_inside {
+        return Ok(());
+    }
     check_peaks(report, &truth, &Said::read(&std::fs::read_to_string(&says).unwrap_or_default()))
 }
 
@@ -156,7 +172,7 @@ fn check_peaks(report: &Report, truth: &Truth, said: &Said) -> Result<(), TestCa
     Ok(())
 }
 
-fn check(shim: Shim, cases: u32, through: &[&str]) {
+fn check(way: Way, cases: u32) {
     if let Err(reason) = KernelAccount::open() {
         skip!("{reason}");
     }
@@ -168,14 +184,14 @@ fn check(shim: Shim, cases: u32, through: &[&str]) {
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 40, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    if let Err(error) = runner.run(&script(shim), |script| run_of(&script, through)) {
+    if let Err(error) = runner.run(&script(way.shim), |script| run_of(&script, way)) {
         panic!("GPU_TRACK_TEST_SEED={seed}: {error}");
     }
 }
 
 #[test]
 fn with_the_shim_in_every_program() {
-    check(Shim::InAll, 40, &[]);
+    check(Way { shim: Shim::InAll, through: &[], is_inside: false }, 40);
 }
 
 #[test]
@@ -184,7 +200,7 @@ fn with_the_shim_in_some_programs_and_the_kernels_word_on_the_others() {
     if let Some(reason) = run.report().at("coverage.connector_absent").as_str() {
         skip!("{reason}");
     }
-    check(Shim::InSome, 40, &[]);
+    check(Way { shim: Shim::InSome, through: &[], is_inside: false }, 40);
 }
 
 #[test]
@@ -192,5 +208,14 @@ fn under_strace() {
     if crate::support::installed("strace").is_none() {
         skip!("strace is not installed");
     }
-    check(Shim::InAll, 6, &["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=none"]);
+    let through = &["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=none"];
+    check(Way { shim: Shim::InAll, through, is_inside: false }, 6);
+}
+
+#[test]
+fn in_a_pid_namespace() {
+    if !std::process::Command::new("unshare").args(["-fp", "true"]).status().is_ok_and(|s| s.success()) {
+        skip!("there can't be a pid namespace");
+    }
+    check(Way { shim: Shim::InAll, through: &["unshare", "-fp"], is_inside: true }, 20);
 }

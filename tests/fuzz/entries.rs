@@ -107,7 +107,6 @@ fn taken(tree: &mut Tree) -> u64 {
         assert!(life.start_ns <= life.end_ns, "{life:?}");
     }
     tree.take_silent(u64::MAX);
-    tree.take_inner_forks();
     tree.take_kernel_ends();
     tree.take_unproven();
     tree.take_settled().len() as u64

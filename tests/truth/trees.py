@@ -5,7 +5,7 @@ import subprocess
 
 from workloads import FILES, Workload
 
-SOURCE = FILES.parent.parent / "programs" / "twig.c"
+PROGRAMS = FILES.parent.parent / "programs"
 # What makes a child: fork, fork again (twice: the others want company), posix_spawn, double fork.
 MAKERS = "ffpd"
 # The same, with what a preload can't see: raw clones, and the static variant.
@@ -44,11 +44,13 @@ def grow(dice, depth, makers):
     return " ".join(words)
 
 
-def workloads(seeds, makers, directory):
-    """Compiles twig, both ways, and gives a workload of each seed."""
-    for name, flags in (("twig", []), ("twig-static", ["-static"])):
-        subprocess.run(["cc", "-O1", "-pthread", *flags, "-o", directory / name, SOURCE], check=True)
-    twig = f"TWIG_DYNAMIC={directory}/twig TWIG_STATIC={directory}/twig-static {directory}/twig"
+def workloads(seeds, makers, directory, through=""):
+    """Compiles twig, both ways, and gives a workload of each seed. `through`: a command that runs init, which runs it."""
+    for name, source, flags in (("twig", "twig", []), ("twig-static", "twig", ["-static"]), ("init", "init", [])):
+        source = PROGRAMS / f"{source}.c"
+        subprocess.run(["cc", "-O1", "-pthread", *flags, "-o", directory / name, source], check=True)
+    through = through and f"{through} {directory}/init "
+    twig = f"TWIG_DYNAMIC={directory}/twig TWIG_STATIC={directory}/twig-static {through}{directory}/twig"
     scripts = {seed: script(seed, makers) for seed in seeds}
     return [
         Workload(f"tree {seed}: {text}", f"{twig} '{text}'", may_grow_before_exec=True, any_end=True)

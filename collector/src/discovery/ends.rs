@@ -169,7 +169,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::tree::{FoundBy, FoundInProc, Frame, Key};
+    use crate::tree::{FoundInProc, Frame, Key};
 
     #[test]
     fn the_end_of_a_static_programs_child_is_told_before_and_after_its_reaping() {
@@ -191,7 +191,6 @@ mod tests {
         let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
         let found = FoundInProc {
             key: Key { pid_ns, pid: child.id() },
-            found_by: FoundBy::Scan,
             host_pid: child.id(),
             parent,
             start_ns: clock::monotonic_ns(),

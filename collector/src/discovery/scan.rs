@@ -12,9 +12,7 @@ use crate::clock;
 use crate::pidfd;
 use crate::proc_fs::{ProcRoot, read_held};
 use crate::tree::command::command_of_args;
-use crate::tree::{
-    FoundBy, FoundInProc, Image, Key, Parent, Process, ProcessId, Program, SilentMemory, Tree,
-};
+use crate::tree::{FoundInProc, Image, Key, Parent, Process, ProcessId, Program, SilentMemory, Tree};
 
 /// Part of the sampling interval that a scan may take, as a divisor.
 const SHARE_OF_INTERVAL: u32 = 50;
@@ -72,7 +70,7 @@ impl Scanner {
             match look {
                 Look::Process(id) => self.look_at(tree, id),
                 Look::Child(parent, pid) => {
-                    if let Some(id) = self.child(tree, parent, pid, FoundBy::Scan) {
+                    if let Some(id) = self.child(tree, parent, pid) {
                         found.push(pid);
                         // Its own children next.
                         self.queue.push(Look::Process(id));
@@ -121,7 +119,8 @@ impl Scanner {
         let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
         let Some(pid) = process.host_pid else { return };
         if process.silent_exec.is_some() {
-            tree.set_program(id, self.program(pid));
+            let program = self.program(tree, id, pid);
+            tree.set_program(id, program);
         } else if !process.spoke {
             self.look_at_image(tree, id, pid);
         }
@@ -138,7 +137,7 @@ impl Scanner {
             Some(parent) if self.root.executable(parent) == self.root.executable(pid) => SilentMemory::Copy,
             _ => SilentMemory::Own,
         };
-        let program = self.program(pid);
+        let program = self.program(tree, id, pid);
         // Whose memory it was can't be told any more.
         if !program.is_over() {
             tree.set_silent_image(id, memory, clock::monotonic_ns());
@@ -146,7 +145,8 @@ impl Scanner {
         tree.set_program(id, program);
     }
 
-    fn program(&self, pid: u32) -> Program {
+    /// What a process runs. On the way it may be found to be in another pid namespace.
+    fn program(&self, tree: &mut Tree, id: ProcessId, pid: u32) -> Program {
         let args = self.root.args(pid, 4096);
         let command = args.as_deref().and_then(command_of_args).or_else(|| self.root.comm(pid));
         let exe = self.root.path(pid, "exe");
@@ -154,21 +154,17 @@ impl Scanner {
             let path = std::fs::read_link(&exe).ok().filter(|_| is_static)?;
             Some(path.to_string_lossy().into_owned())
         });
-        Program {
-            command,
-            args,
-            static_executable,
-            // The last to be read: it tells whether all before it was read of the living.
-            peak: self.root.status(pid).and_then(|status| status.hwm),
+        // The last to be read: it tells whether all before it was read of the living.
+        let status = self.root.status(pid);
+        if let Some([_, .., inner]) = status.as_ref().map(|status| status.ns_pids.as_slice())
+            && let Some(pid_ns) = self.root.pid_ns(pid)
+        {
+            tree.found_inside(id, Key { pid_ns, pid: *inner });
         }
+        Program { command, args, static_executable, peak: status.and_then(|status| status.hwm) }
     }
 
-    /// Look at a new child of a process in another pid namespace.
-    pub fn look_at_inner(&self, tree: &mut Tree, parent: ProcessId, pid: u32) {
-        self.child(tree, parent, pid, FoundBy::Connector);
-    }
-
-    fn child(&self, tree: &mut Tree, parent: ProcessId, pid: u32, found_by: FoundBy) -> Option<ProcessId> {
+    fn child(&self, tree: &mut Tree, parent: ProcessId, pid: u32) -> Option<ProcessId> {
         let here = tree.frame().pid_ns;
         let stat = self.root.stat(pid)?;
         // Most are known and alive, which takes no more than this.
@@ -201,14 +197,7 @@ impl Scanner {
             return None;
         }
         let session = tree.frame().session_monotonic_ns;
-        let found = FoundInProc {
-            key,
-            found_by,
-            host_pid: pid,
-            parent,
-            start_ns: start_ns.max(session),
-            pidfd_inode,
-        };
+        let found = FoundInProc { key, host_pid: pid, parent, start_ns: start_ns.max(session), pidfd_inode };
         let id = tree.found_in_proc(&found);
         self.look_at_image(tree, id, pid);
         Some(id)

@@ -274,7 +274,9 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
     };
     match (inputs.account.totals.still_running, inputs.account.tree.autoreaped()) {
         (0, 0) => Ok(ending.children_cpu_us as f64 / 1e6),
-        (0, autoreaped) => Err(format!("{autoreaped} processes were reaped by the kernel (SIGCHLD ignored)")),
+        (0, autoreaped) => Err(format!(
+            "{autoreaped} processes were reaped by the kernel itself (SIGCHLD ignored, or killed with their pid namespace)"
+        )),
         (running, _) => Err(format!("{running} processes still run")),
     }
 }
@@ -370,7 +372,13 @@ fn warnings(inputs: &Inputs, coverage: &Coverage, limits: &Limits, cgroup: Optio
             coverage.sampled
         ));
     }
-    let unknown = coverage.unknown - coverage.failed_spawns;
+    let lost = inputs.account.tree.lost();
+    if lost > 0 {
+        warn(format!(
+            "{lost} processes were killed with their pid namespace; the kernel counts their CPU time nowhere, and it is missing."
+        ));
+    }
+    let unknown = (coverage.unknown - coverage.failed_spawns).saturating_sub(lost);
     if unknown > 0 {
         warn(format!(
             "The CPU time of {unknown} processes is not known by itself; it is counted with who waited for them."

@@ -246,14 +246,8 @@ fn a_process_in_its_parents_memory_counts_nothing() {
     let mut run = Run::new(Made::with(400));
     let parent = run.tree.alive()[0];
     let key = Key { pid_ns: 1, pid: CHILD };
-    let found = crate::tree::FoundInProc {
-        key,
-        found_by: crate::tree::FoundBy::Scan,
-        host_pid: CHILD,
-        parent,
-        start_ns: run.now_ns,
-        pidfd_inode: 0,
-    };
+    let found =
+        crate::tree::FoundInProc { key, host_pid: CHILD, parent, start_ns: run.now_ns, pidfd_inode: 0 };
     let id = run.tree.found_in_proc(&found);
     run.tree.set_silent_image(id, SilentMemory::Parents, run.now_ns);
     run.is(CHILD, Made::with(400));

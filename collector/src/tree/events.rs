@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_TRACER, Origin, Usage};
 
 use super::command::command_of_record;
+use super::inner::{Sign, Sought};
 use super::process::{ExitRecord, FILE_PAGES, Process, ReapRecord, rss_noise};
 use super::usage_math::plus;
 use super::{Departed, FoundBy, Image, Key, Parent, ProcessId, Tree};
@@ -138,9 +139,8 @@ impl Tree {
         skew: i64,
         at: u64,
     ) {
-        let known = self
-            .same_instance(key, pidfd_inode)
-            .or_else(|| self.same_outside(key, origin.parent, pidfd_inode, at));
+        let sought = Sought { key, parent_pid: origin.parent, pidfd_inode, at_ns: at, sign: Sign::Exec };
+        let known = self.same_instance(key, pidfd_inode).or_else(|| self.told_by_kernel(&sought));
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at);
             // In a pid namespace of its own the parent outside is 0.
@@ -187,10 +187,11 @@ impl Tree {
 
     fn fork(&mut self, key: Key, parent: Key, pidfd_inode: u64, rss_at_fork: u64, skew: i64, at: u64) {
         // The only instance that it can be is one that a scan found a moment ago.
+        let sought = Sought { key, parent_pid: parent.pid, pidfd_inode, at_ns: at, sign: Sign::Fork };
         let known = self
             .same_instance(key, pidfd_inode)
             .filter(|id| self.processes.get(id).is_some_and(|p| !p.spoke && !p.is_main))
-            .or_else(|| self.same_outside(key, parent.pid, pidfd_inode, at));
+            .or_else(|| self.told_by_kernel(&sought));
         let maker = self.parent_of(parent);
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at);
@@ -242,7 +243,8 @@ impl Tree {
             .open_instance(key)
             .filter(|id| !borrowed || self.processes.get(id).is_some_and(|process| !process.spoke));
         let at = self.time_of(known, origin, now_ns);
-        let known = known.or_else(|| self.same_outside(key, origin.parent, 0, at));
+        let sought = Sought { key, parent_pid: origin.parent, pidfd_inode: 0, at_ns: at, sign: Sign::Exit };
+        let known = known.or_else(|| self.told_by_kernel(&sought));
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at);
             let parent = self.parent_of(Key { pid_ns: key.pid_ns, pid: origin.parent });
@@ -259,6 +261,7 @@ impl Tree {
             process.image = Image::Borrowed;
         }
         process.exit = Some(record);
+        self.note_free_end(id, at);
         self.end(id, at);
     }
 
@@ -268,7 +271,13 @@ impl Tree {
         let tracer = origin.flags & FLAG_TRACER != 0;
         let at = self.time_of(reaper, origin, now_ns);
         let child_key = Key { pid_ns: reaper_key.pid_ns, pid: child };
-        let found = self.reaped_instance(child_key, reaper, by_launcher, tracer);
+        let mut found = self.reaped_instance(child_key, reaper, by_launcher, tracer);
+        if found.is_none() && reaper.is_some() && !tracer {
+            let sign = Sign::Reaped(record.status);
+            let parent_pid = reaper_key.pid;
+            found =
+                self.told_by_kernel(&Sought { key: child_key, parent_pid, pidfd_inode: 0, at_ns: at, sign });
+        }
         let id = match found {
             Some(id) => id,
             // A tracer is told of the ends of others' children too; a late record is of one that is settled.

@@ -76,6 +76,9 @@ impl Tree {
                 {
                     process.kernel_exit = Some(KernelExit { at_ns: at, status });
                     self.kernel_ends.push(id);
+                    if !libc::WIFSIGNALED(status) {
+                        self.note_free_end(id, at);
+                    }
                     if status == COULD_NOT_EXEC {
                         self.could_not_exec.insert(id);
                     }
@@ -92,14 +95,12 @@ impl Tree {
             process.kernel_exit.is_none() && !process.is_watched && process.start_ns + TICK_NS >= at
         });
         let maker = self.parent_of(parent);
+        let mut inside = None;
         if let Parent::Known(id) = maker
             && let Some(maker) = self.processes.get_mut(&id)
         {
             maker.has_children = true;
-            if known.is_none() && maker.key.pid_ns != self.frame.pid_ns && maker.speaks() {
-                self.inner_forks.push((id, key.pid));
-                return;
-            }
+            inside = self.count_fork(id);
         }
         let id = match known.filter(|_| is_same) {
             Some(id) => id,
@@ -121,6 +122,9 @@ impl Tree {
         process.is_watched = true;
         process.is_proven = true;
         process.parent_pid = parent.pid;
+        if process.key == key {
+            process.inside = inside;
+        }
         if process.parent == Parent::Unknown {
             process.parent = maker;
         }
@@ -167,12 +171,6 @@ impl Tree {
         self.silent.retain(|id| processes.get(id).is_some_and(|p| p.is_alive() && p.is_silent()));
         let is_old = |id: &mut ProcessId| processes.get(id).is_some_and(|p| p.program_start_ns() <= by_ns);
         self.silent.extract_if(.., is_old).collect()
-    }
-
-    /// Pids, as we see them, of new children of processes in other pid namespaces, and those: who the child is inside
-    /// is only told by /proc.
-    pub fn take_inner_forks(&mut self) -> Vec<(ProcessId, u32)> {
-        std::mem::take(&mut self.inner_forks)
     }
 
     /// Processes that the kernel says are over, and that did not say so themselves. They may have other threads.
@@ -249,44 +247,6 @@ impl Tree {
         self.join_group(id, group);
     }
 
-    /// A process that is only known from the kernel is what this record, from inside another pid namespace, is about:
-    /// the first process of the namespace, or a child of a silent one. The same pidfd, else the youngest that was made
-    /// before the record and was there at the time; siblings that start at once may be taken for one another.
-    pub(super) fn same_outside(
-        &mut self,
-        key: Key,
-        parent: u32,
-        pidfd_inode: u64,
-        at: u64,
-    ) -> Option<ProcessId> {
-        if key.pid_ns == self.frame.pid_ns {
-            return None;
-        }
-        // Who speaks from inside has children that speak, or that it reaps, and /proc tells of the others.
-        let parent = self.open_instance(Key { pid: parent, ..key }).and_then(|id| self.processes.get(&id));
-        if parent.is_some_and(Process::speaks) {
-            return None;
-        }
-        let candidates = self.mute.iter().filter_map(|id| self.processes.get(id));
-        let id = candidates
-            .filter(|process| {
-                process.key.pid_ns == self.frame.pid_ns
-                    && process.start_ns <= at
-                    && (process.pidfd_inode == 0 || pidfd_inode == 0 || process.pidfd_inode == pidfd_inode)
-            })
-            .max_by_key(|process| {
-                let is_sure = pidfd_inode != 0 && process.pidfd_inode == pidfd_inode;
-                let was_there = process.kernel_exit.is_none_or(|exit| exit.at_ns >= at);
-                (is_sure, was_there, process.id)
-            })?
-            .id;
-        let process = self.processes.get_mut(&id)?;
-        process.key = key;
-        self.index.entry(key).or_default().push(id);
-        self.inner.insert((key.pid_ns, id));
-        Some(id)
-    }
-
     /// A posix_spawn of this process failed after its child was made: the kernel told of the child, but it never
     /// became a process of its own.
     pub(super) fn forget_failed_spawn(&mut self, parent: ProcessId) {
@@ -298,7 +258,14 @@ impl Tree {
                     && process.reaped.is_none()
             })
         });
-        if let Some(process) = failed.and_then(|id| self.processes.remove(&id)) {
+        if let Some(id) = failed {
+            self.forget(id);
+        }
+    }
+
+    /// It is not a process of its own.
+    pub(super) fn forget(&mut self, id: ProcessId) {
+        if let Some(process) = self.processes.remove(&id) {
             self.drop_from_lists(&process);
             self.ended.retain(|id| *id != process.id);
             self.born -= 1;

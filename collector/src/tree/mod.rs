@@ -9,6 +9,7 @@
 
 pub mod command;
 mod events;
+mod inner;
 mod kernel;
 pub mod process;
 mod settle;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use inner::Inside;
 pub use kernel::{KernelExit, Program, SilentExec};
 pub use process::{FoundBy, Image, ImageGroup, Key, Parent, Process, ProcessId, Quality};
 pub use settle::Settled;
@@ -99,7 +101,10 @@ pub struct Tree {
     strays: BTreeSet<ProcessId>,
     /// Those of other pid namespaces, by namespace.
     inner: BTreeSet<(u32, ProcessId)>,
-    /// The living that are known from the kernel alone.
+    /// By the inode of another pid namespace.
+    forks: HashMap<u32, inner::Forks>,
+    numbered: Option<inner::Numbered>,
+    /// Those that are known from the kernel alone.
     mute: BTreeSet<ProcessId>,
     /// Those of whom the kernel says that they ended as who could not exec does.
     could_not_exec: BTreeSet<ProcessId>,
@@ -110,7 +115,6 @@ pub struct Tree {
     /// Who may be silent, and who may be over, by the kernel's word.
     silent: Vec<ProcessId>,
     kernel_ends: Vec<ProcessId>,
-    inner_forks: Vec<(ProcessId, u32)>,
     /// Those settled last.
     departed: VecDeque<Departed>,
     next_id: u64,
@@ -119,6 +123,7 @@ pub struct Tree {
     born: u64,
     failed_spawns: u64,
     autoreaped: u64,
+    lost: u64,
     silent_programs: u64,
 }
 
@@ -159,7 +164,8 @@ impl Tree {
             settled: Vec::new(),
             silent: Vec::new(),
             kernel_ends: Vec::new(),
-            inner_forks: Vec::new(),
+            forks: HashMap::new(),
+            numbered: None,
             departed: VecDeque::new(),
             next_id: 0,
             next_group: 0,
@@ -167,6 +173,7 @@ impl Tree {
             born: 0,
             failed_spawns: 0,
             autoreaped: 0,
+            lost: 0,
             silent_programs: 0,
         }
     }
@@ -217,10 +224,17 @@ impl Tree {
         self.failed_spawns
     }
 
-    /// Processes that the kernel reaped because their parent ignores SIGCHLD.
+    /// Processes that the kernel reaped by itself: because their parent ignores SIGCHLD, or because it killed them with
+    /// the init of their pid namespace. Nobody's sums have what they used.
     #[must_use]
     pub fn autoreaped(&self) -> u64 {
         self.autoreaped
+    }
+
+    /// Those of them of whom nobody can tell what they used.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// How often a process ran a program that never said anything, as far as the kernel told.
@@ -318,7 +332,7 @@ impl Tree {
     /// A child that /proc shows below a known process.
     pub fn found_in_proc(&mut self, child: &FoundInProc) -> ProcessId {
         let parent = Parent::Known(child.parent);
-        let id = self.insert(child.key, parent, child.found_by, child.start_ns);
+        let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
         if let Some(process) = self.processes.get_mut(&id) {
             process.host_pid = Some(child.host_pid);
             process.pidfd_inode = child.pidfd_inode;
@@ -442,6 +456,7 @@ impl Tree {
             id,
             key,
             host_pid: (key.pid_ns == self.frame.pid_ns).then_some(key.pid),
+            inside: None,
             pidfd_inode: 0,
             parent,
             parent_pid: 0,
@@ -558,7 +573,6 @@ impl Tree {
         if let Ok(at) = self.alive.binary_search(&id) {
             self.alive.remove(at);
         }
-        self.mute.remove(&id);
         self.seen_dead.remove(&id);
     }
 
@@ -622,8 +636,6 @@ pub enum SilentMemory {
 pub struct FoundInProc {
     /// Its pid as itself sees it.
     pub key: Key,
-    /// Why it was looked for.
-    pub found_by: FoundBy,
     /// Its pid as we see it.
     pub host_pid: u32,
     /// The known process whose child it is.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS, Usage};
 use serde::{Deserialize, Serialize};
 
+use super::inner::Inside;
 use super::kernel::{KernelExit, SilentExec, TICK_NS};
 use super::usage_math::{minus, plus};
 use crate::pidfd;
@@ -153,6 +154,8 @@ pub struct Process {
     pub key: Key,
     /// Its pid as we see it; `None` in another pid namespace until /proc told.
     pub host_pid: Option<u32>,
+    /// While only the kernel has told of it: where it is, if that is another pid namespace.
+    pub inside: Option<Inside>,
     /// Inode of a pidfd of it; 0: unknown.
     pub pidfd_inode: u64,
     /// Who made it.
@@ -292,7 +295,7 @@ impl Process {
         match (&self.reaped, &self.exit) {
             // wait4 gives the child and all descendants that it waited for; at its end it said how much that was.
             (Some(reaped), Some(exit)) => {
-                let own = minus(&reaped.usage, &exit.children);
+                let own = minus(&reaped.usage, &self.waited_for(exit));
                 // A record of another process under the same pid would give less than it said itself.
                 exact(if own.user_us + own.system_us < cpu_us(&exit.own) / 2 { exit.own } else { own })
             }
@@ -315,6 +318,22 @@ impl Process {
                 None => Own { usage: Usage::default(), quality: Quality::Unknown },
             },
         }
+    }
+
+    /// What it and the kernel for it waited for: when a pid namespace's init ends, the kernel reaps the zombies that are
+    /// left there, after its last word.
+    fn waited_for(&self, exit: &ExitRecord) -> Usage {
+        let known = plus(&self.reaped_children, &self.unreaped_children);
+        if self.key.pid == 1 && cpu_us(&known) > cpu_us(&exit.children) { known } else { exit.children }
+    }
+
+    /// Whether what it says of its children has room for one more that used this.
+    pub(super) fn says_it_waited_for(&self, used: &Usage) -> bool {
+        // Sums are rounded; a child's end, which only its reaper has, makes them larger.
+        const DOUBT_US: u64 = 100;
+        let known = plus(&self.reaped_children, &self.unreaped_children);
+        let with_it = cpu_us(&known).saturating_add(cpu_us(used));
+        self.exit.is_none_or(|exit| with_it <= cpu_us(&exit.children).saturating_add(DOUBT_US))
     }
 
     /// The last sample in the form of a usage. The clock is exact; the split into user and system follows the ticks.

@@ -96,7 +96,7 @@ impl Tree {
             }
             if self.is_over(*id, complete_ns) { over.push(*id) } else { open.push(*id) }
         }
-        awaiting.extend(open.into_iter().filter_map(|id| self.who_awaits(id)));
+        awaiting.extend(open.into_iter().flat_map(|id| self.who_awaits(id)));
         if !over.is_empty() {
             self.find_dead_children(&over, &mut awaiting, gone_at);
         }
@@ -156,13 +156,20 @@ impl Tree {
         }
     }
 
-    /// The parent of an unreaped process, if it may have waited for it: what a child used is taken off its parent's sums,
-    /// so the parent is settled after it.
-    fn who_awaits(&self, id: ProcessId) -> Option<ProcessId> {
-        let process = self.processes.get(&id).filter(|process| process.reaped.is_none())?;
-        let Parent::Known(parent) = process.parent else { return None };
-        let has_outlived = self.end_of(process.parent).is_some_and(|end| process.last_sign_ns() > end);
-        (!has_outlived).then_some(parent)
+    /// Who may have waited for an unreaped process: its parent, and its pid namespace's init. What a child used is taken
+    /// off their sums, so they are settled after it.
+    fn who_awaits(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
+        let process = self.processes.get(&id).filter(|process| process.reaped.is_none());
+        let parent = process.and_then(|process| match process.parent {
+            Parent::Known(parent) if !self.has_outlived(process, parent) => Some(parent),
+            _ => None,
+        });
+        parent.into_iter().chain(process.and_then(|process| self.init_of(process)))
+    }
+
+    /// Whether it was there after this other one's end.
+    fn has_outlived(&self, process: &Process, other: ProcessId) -> bool {
+        self.end_of(Parent::Known(other)).is_some_and(|end| process.last_sign_ns() > end)
     }
 
     fn end_of(&self, parent: Parent) -> Option<u64> {
@@ -212,7 +219,8 @@ impl Tree {
         }
     }
 
-    /// These in an order in which each comes before its parent: what a child used is taken off its parent's sums.
+    /// These in an order in which each comes before its parent and its pid namespace's init: what it used is taken off
+    /// their sums.
     fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
         let mut depths: HashMap<ProcessId, u32> = HashMap::with_capacity(ids.len());
         for id in &ids {
@@ -222,10 +230,10 @@ impl Tree {
             while let Some(id) = at.filter(|id| !depths.contains_key(id)) {
                 depths.insert(id, 0);
                 path.push(id);
-                at = match self.processes.get(&id).map(|process| process.parent) {
-                    Some(Parent::Known(parent)) if self.processes.contains_key(&parent) => Some(parent),
-                    _ => None,
-                };
+                at = self.processes.get(&id).and_then(|process| match process.parent {
+                    Parent::Known(parent) if self.processes.contains_key(&parent) => Some(parent),
+                    _ => self.init_of(process),
+                });
             }
             let mut depth = at.and_then(|id| depths.get(&id).copied()).unwrap_or(0);
             for id in path.into_iter().rev() {
@@ -241,7 +249,7 @@ impl Tree {
         let Some(process) = self.processes.remove(&id) else { return };
         let own = process.own(self.frame.tick_us);
         self.remember(&process, now_ns);
-        self.charge_parent(&process, &own);
+        self.charge_reaper(&process, &own);
         if process.autoreaped() {
             self.autoreaped += process.unreaped_count;
         }
@@ -289,17 +297,36 @@ impl Tree {
         });
     }
 
-    /// Who ended without a record of its reaping was still waited for by somebody (inside libc, or by a raw system
-    /// call), unless its parent ignores SIGCHLD.
-    fn charge_parent(&mut self, process: &Process, own: &Own) {
+    /// Who ended without a record of its reaping was still waited for by somebody (inside libc, by a raw system call, or
+    /// as an orphan by its pid namespace's init), unless the kernel reaped it by itself.
+    fn charge_reaper(&mut self, process: &Process, own: &Own) {
         if process.reaped.is_some() || process.end_ns.is_none() {
             return;
         }
-        let Parent::Known(parent) = process.parent else { return };
-        if let Some(parent) = self.processes.get_mut(&parent) {
-            parent.unreaped_children = plus(&parent.unreaped_children, &total_of(&own.usage, process));
-            parent.unreaped_count += 1;
+        let used = total_of(&own.usage, process);
+        let init = self.init_of(process);
+        let parent = match process.parent {
+            Parent::Known(id) if init.is_none() => Some(id),
+            Parent::Known(id) => Some(id).filter(|id| self.can_have_reaped(*id, process, &used)),
+            Parent::Launcher | Parent::Unknown => None,
+        };
+        let init = init.filter(|_| parent.is_none());
+        if init.and_then(|id| self.processes.get(&id)).is_some_and(|init| self.has_taken_along(init, process))
+        {
+            self.autoreaped += 1;
+            self.lost += u64::from(own.quality == Quality::Unknown);
+            return;
         }
+        let Some(reaper) = parent.or(init).and_then(|id| self.processes.get_mut(&id)) else { return };
+        reaper.unreaped_children = plus(&reaper.unreaped_children, &used);
+        reaper.unreaped_count += 1;
+    }
+
+    /// Whether this parent may have waited for a child that used so much: it did not end before that, and does not say
+    /// that it waited for less.
+    fn can_have_reaped(&self, parent: ProcessId, child: &Process, used: &Usage) -> bool {
+        let Some(process) = self.processes.get(&parent) else { return false };
+        !self.has_outlived(child, parent) && process.says_it_waited_for(used)
     }
 
     fn parent_pid(&self, process: &Process) -> Option<u32> {
@@ -323,6 +350,10 @@ impl Tree {
             self.no_longer_alive(id);
         }
         self.inner.remove(&(process.key.pid_ns, id));
+        self.mute.remove(&id);
+        if process.key.pid == 1 {
+            self.forks.remove(&process.key.pid_ns);
+        }
         self.could_not_exec.remove(&id);
         let host_key = process.host_pid.map(|pid| super::Key { pid_ns: self.frame.pid_ns, pid });
         for key in [Some(process.key), host_key].into_iter().flatten() {

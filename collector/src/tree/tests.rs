@@ -145,14 +145,7 @@ impl Run {
     fn scan(&mut self, pid: u32, parent: u32) -> &mut Self {
         let key = Key { pid_ns: HERE, pid };
         let (parent, start_ns) = (self.id(parent), self.now_ns);
-        self.tree.found_in_proc(&FoundInProc {
-            key,
-            found_by: FoundBy::Scan,
-            host_pid: pid,
-            parent,
-            start_ns,
-            pidfd_inode: 0,
-        });
+        self.tree.found_in_proc(&FoundInProc { key, host_pid: pid, parent, start_ns, pidfd_inode: 0 });
         self
     }
 
@@ -739,13 +732,14 @@ fn a_pid_namespaces_first_process_is_the_one_that_the_kernel_told_of() {
     assert_eq!((run.tree.born(), run.tree.get(run.id(500)).unwrap().key.pid), (2, 1));
     // Its children are told of by pids that nobody inside knows: they speak, or are reaped, each once.
     run.made(501, 500).made(502, 500).made(503, 500);
-    let id = run.id(500);
-    assert_eq!(run.tree.take_inner_forks(), [(id, 501), (id, 502), (id, 503)]);
     run.inside(INSIDE, |run| {
         run.start(3, 1).exit(3, 5, 0).start(2, 1).exit(2, 6, 0);
-        run.reaped(1, 3, 5).reaped(1, 2, 6).reaped(1, 4, 7);
+        run.reaped(1, 3, 5).reaped(1, 2, 6);
     });
-    run.execs(503).over(503, 0).over(502, 0).over(501, 0);
+    run.execs(503).kernel(503, What::Exit { status: 0 }).inside(INSIDE, |run| {
+        run.reaped(1, 4, 7);
+    });
+    run.over(502, 0).over(501, 0);
     assert_eq!((run.tree.born(), total_us(&run.end())), (5, 18));
 }
 
@@ -758,6 +752,111 @@ fn a_child_of_a_silent_process_in_a_pid_namespace_is_the_one_that_the_kernel_tol
     run.over(501, 0).over(500, 0);
     let settled = run.end();
     assert_eq!((settled.len(), of(&settled, 501).spoke, of(&settled, 500).spoke), (3, true, false));
+}
+
+/// A pid namespace, whose init is 500 outside.
+fn with_namespace() -> Run {
+    let mut run = Run::new();
+    run.made(500, MAIN).inside(INSIDE, |run| {
+        run.start(1, 0);
+    });
+    run
+}
+
+fn outside_of(run: &Run, pid: u32) -> Option<u32> {
+    let id = run.tree.open_instance(Key { pid_ns: INSIDE, pid })?;
+    run.tree.get(id)?.host_pid
+}
+
+#[test]
+fn who_speaks_in_a_pid_namespace_is_told_from_siblings_by_the_order_of_pids() {
+    let mut run = with_namespace();
+    run.made(501, 500).made(502, 500).execs(501).execs(502).inside(INSIDE, |run| {
+        run.start(3, 1).start(2, 1);
+    });
+    assert_eq!([2, 3].map(|pid| outside_of(&run, pid)), [Some(501), Some(502)]);
+    // Children of theirs, and theirs; threads may have had pids between.
+    run.made(503, 502).made(504, 503).inside(INSIDE, |run| {
+        run.fork(7, 3, MIB_KIB).fork(8, 7, MIB_KIB);
+    });
+    assert_eq!([7, 8].map(|pid| outside_of(&run, pid)), [Some(503), Some(504)]);
+    // The kernel numbers all pids that it hands out by the inodes of pidfds: better than any guess.
+    run.made(510, 502).made(511, 502).tree.note_number(504, 7000);
+    run.inside(INSIDE, |run| {
+        let fork = |pidfd_inode| Event::Fork {
+            realtime_ns: 7 * T0,
+            pidfd_inode,
+            max_rss_kib: MIB_KIB,
+            parent_pid_ns: INSIDE,
+        };
+        run.tell(11, 3, 0, fork(7006)).tell(12, 3, 0, fork(7007));
+    });
+    assert_eq!([11, 12].map(|pid| outside_of(&run, pid)), [Some(510), Some(511)]);
+    // One is an orphan when it speaks first.
+    run.made(505, 504).made(506, 505).execs(506).kernel(505, What::Exit { status: 0 });
+    run.inside(INSIDE, |run| {
+        run.start(14, 1);
+    });
+    assert_eq!((outside_of(&run, 14), run.tree.born()), (Some(506), 10));
+}
+
+#[test]
+fn the_pid_of_a_silent_init_is_told_by_its_child() {
+    let mut run = Run::new();
+    run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
+        run.start(2, 1);
+    });
+    assert_eq!([1, 2].map(|pid| outside_of(&run, pid)), [Some(500), Some(501)]);
+    // What it waited for, an orphan too, is taken off what its own parent says of it.
+    run.made(502, 501).made(503, 502).inside(INSIDE, |run| {
+        run.fork(3, 2, MIB_KIB).fork(4, 3, MIB_KIB).exit(3, 1000, 0).reaped(2, 3, 1000);
+        run.exit(4, 40_000, 0).exit(2, 2000, 1000);
+    });
+    run.over(503, 0).over(501, 0).kernel(500, What::Exit { status: 0 });
+    run.reaped(MAIN, 500, 50_000).settle(&[501, 503]);
+    let settled = run.end();
+    assert_eq!((settled.len(), total_us(&settled), cpu_us(&of(&settled, 500).own)), (5, 50_000, 7000));
+}
+
+#[test]
+fn a_silent_child_that_is_reaped_in_a_pid_namespace_is_the_one_that_ended_so() {
+    let mut run = with_namespace();
+    run.made(501, 500).made(502, 500).kernel(501, What::Exit { status: 9 });
+    run.kernel(502, What::Exit { status: 0 }).inside(INSIDE, |run| {
+        run.reaped_with(1, 3, 0, 0, used(7, 0)).reaped_with(1, 2, 0, 9, used(5, 0));
+    });
+    let settled = run.end();
+    assert_eq!([501, 502].map(|pid| cpu_us(&of(&settled, pid).own)), [5, 7]);
+    assert_eq!(settled.len(), 4);
+}
+
+#[test]
+fn who_ends_with_the_init_of_his_pid_namespace_is_in_nobodys_sums() {
+    let mut run = with_namespace();
+    run.made(501, 500).made(502, 500).inside(INSIDE, |run| {
+        run.fork(2, 1, MIB_KIB).fork(3, 1, MIB_KIB).exit(2, 3000, 0).exit(1, 10_000, 0);
+    });
+    // The kernel reaps the zombie that is left, which is in the init's sums, and kills the other, which is not.
+    run.kernel(501, What::Exit { status: 0 }).kernel(502, What::Exit { status: 9 });
+    run.kernel(500, What::Exit { status: 0 }).reaped(MAIN, 500, 13_500);
+    run.settle(&[501, 502]).later(300).settle(&[501, 502]);
+    assert_eq!((run.tree.lost(), run.tree.autoreaped()), (1, 1));
+    let settled = run.end();
+    assert_eq!((of(&settled, 502).quality, total_us(&settled)), (Quality::Unknown, 13_500));
+    assert_eq!(cpu_us(&of(&settled, 500).own), 10_500);
+}
+
+#[test]
+fn a_process_that_proc_shows_in_a_pid_namespace_is_one_with_what_spoke_there() {
+    let mut run = with_namespace();
+    run.made(501, 500);
+    let told = run.id(501);
+    // Its word was not taken for its own: the kernel's events had been lost, say.
+    run.inside(INSIDE, |run| {
+        run.fork(2, 77, MIB_KIB);
+    });
+    run.tree.found_inside(told, Key { pid_ns: INSIDE, pid: 2 });
+    assert_eq!((run.tree.born(), outside_of(&run, 2)), (3, Some(501)));
 }
 
 #[test]
@@ -1296,7 +1395,6 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
                         let (host_pid, start_ns) = (key.pid, now_ns);
                         tree.found_in_proc(&FoundInProc {
                             key,
-                            found_by: crate::tree::FoundBy::Scan,
                             host_pid,
                             parent: id,
                             start_ns,

@@ -169,14 +169,7 @@ fn a_peak_names_those_who_held_it_and_the_largest_only() {
     let mut sample = Sample { holders: vec![held(main, 100 * MB)], ..window() };
     for pid in 300..330 {
         let key = Key { pid_ns: 1, pid };
-        let found = FoundInProc {
-            key,
-            found_by: crate::tree::FoundBy::Scan,
-            host_pid: pid,
-            parent: main,
-            start_ns: S,
-            pidfd_inode: 0,
-        };
+        let found = FoundInProc { key, host_pid: pid, parent: main, start_ns: S, pidfd_inode: 0 };
         sample.holders.push(held(tree.found_in_proc(&found), u64::from(pid) * MB));
     }
     sample.now = Sums { main: 100 * MB, descendants: 9000 * MB, ..Sums::default() };
