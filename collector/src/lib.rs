@@ -8,7 +8,8 @@
 //! ```
 //!
 //! `session` runs the rooms; `account` is what the run has come to so far, `state` keeps it for the next collector should
-//! this one be killed; `stale` finds what is left where all was killed, `recover` makes a report of it. `segment` is the shared memory, `proc_fs`, `pidfd` and `kernel` are the ways to the kernel.
+//! this one be killed; `stale` finds what is left where all was killed, `recover` makes a report of it. `segment` is the
+//! shared memory, `proc_fs`, `pidfd` and `kernel` are the ways to the kernel.
 
 pub mod account;
 pub mod cgroup;

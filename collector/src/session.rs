@@ -144,6 +144,7 @@ pub struct Inheritance {
 /// # Errors
 /// If there is no configuration or segment to work with, or the report can't be written.
 pub fn serve(from: Inheritance) -> Result<(), SessionError> {
+    give_back_what_is_freed();
     // They are not for children; there are none, but a library may one day think otherwise.
     for fd in [&from.pipe, &from.segment, &from.state].into_iter().chain(&from.connector) {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
@@ -168,6 +169,20 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     let mut session = Session::new(config, segment, state, from.connector)?;
     session.work(&mut messages)?;
     if session.is_cancelled { Ok(()) } else { session.finish() }
+}
+
+/// A burst of records takes memory for a moment; glibc's allocator would keep it, in an arena for each thread.
+fn give_back_what_is_freed() {
+    #[cfg(target_env = "gnu")]
+    {
+        const LARGE: libc::c_int = 512 << 10;
+        for (parameter, value) in
+            [(libc::M_ARENA_MAX, 1), (libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, LARGE)]
+        {
+            // SAFETY: takes numbers. Where it has no effect, the collector is larger.
+            unsafe { libc::mallopt(parameter, value) };
+        }
+    }
 }
 
 /// Two files are held open per process, and the state file is long, though nearly empty.
@@ -342,18 +357,21 @@ impl Session {
 
     /// Take in what the pump has read. Gives the time up to which that is all that was written.
     fn drain(&mut self) -> u64 {
-        let (findings, complete_ns) = self.pump.take();
+        let (batches, complete_ns) = self.pump.take();
         let now_ns = clock::monotonic_ns();
         let connector = self.account.connector.clone();
-        for part in findings.chunks(PART) {
-            self.account.apply(part, now_ns);
-            if self.account.forgery.is_none() {
-                self.account.forgery =
-                    self.trust.forgery(&self.account.tree, self.account.found.count, now_ns);
-                if self.account.forgery.is_some() {
-                    self.pump.distrust();
+        let was_forged = self.account.forgery.is_some();
+        for batch in batches {
+            for part in batch.chunks(PART) {
+                self.account.apply(part, now_ns);
+                if self.account.forgery.is_none() {
+                    self.account.forgery =
+                        self.trust.forgery(&self.account.tree, self.account.found.count, now_ns);
                 }
             }
+        }
+        if self.account.forgery.is_some() && !was_forged {
+            self.pump.distrust();
         }
         self.account.damage = self.damage_before.plus(self.pump.damage());
         if self.account.connector != connector {

@@ -295,15 +295,13 @@ impl Pump {
 
     /// All that was found since the last time, in order, and the time (CLOCK_MONOTONIC, nanoseconds) up to which that
     /// and what came before is all that happened.
-    pub fn take(&mut self) -> (Vec<Finding>, u64) {
+    pub fn take(&mut self) -> (impl Iterator<Item = Vec<Finding>>, u64) {
         // The time first: what is complete up to it was sent before it was stored.
         let complete_ns = self.shared.complete_ns.load(Ordering::Acquire);
-        let mut findings = Vec::new();
-        for batch in self.batches.try_iter() {
-            findings.extend(batch);
-        }
-        self.shared.waiting.fetch_sub(findings.len(), Ordering::Relaxed);
-        (findings, complete_ns)
+        let waiting = &self.shared.waiting;
+        let batches = self.batches.try_iter();
+        let taken = batches.inspect(|batch| _ = waiting.fetch_sub(batch.len(), Ordering::Relaxed));
+        (taken, complete_ns)
     }
 
     /// A process of the tree that another layer found.
