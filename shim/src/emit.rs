@@ -15,13 +15,22 @@ use crate::{next, overflow, state, sys};
 /// The origin of a record of `pid`, now.
 pub fn origin(pid: u32) -> Origin {
     let monotonic_ns = next::clock_ns(libc::CLOCK_MONOTONIC);
-    Origin { pid, pid_ns: state::PID_NAMESPACE.load(Relaxed), parent: 0, monotonic_ns, flags: 0 }
+    Origin { pid, pid_ns: pid_namespace_of(pid), parent: 0, monotonic_ns, flags: 0 }
 }
 
 /// The same for what a process writes once in its life, when system calls are safe.
 pub fn origin_once(pid: u32, parent: u32) -> Origin {
     let monotonic_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
-    Origin { pid, pid_ns: state::PID_NAMESPACE.load(Relaxed), parent, monotonic_ns, flags: 0 }
+    Origin { pid, pid_ns: pid_namespace_of(pid), parent, monotonic_ns, flags: 0 }
+}
+
+/// The pid namespace of the caller, whose pid this is. What a clone system call by hand made knows of itself what its
+/// parent knew, and is the first process of another one if its pid is 1.
+pub fn pid_namespace_of(pid: u32) -> u32 {
+    if pid == 1 && state::PID.load(Relaxed) != 1 && state::may_call() {
+        return sys::pid_namespace();
+    }
+    state::PID_NAMESPACE.load(Relaxed)
 }
 
 /// Write `event` to every open session without one of the header flags in `unless`.

@@ -40,15 +40,20 @@ pub extern "C" fn in_child() {
         return;
     }
     let parent = state::FORKER.load(Relaxed);
-    let parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
+    // It was made by a clone system call into a pid namespace of which this memory knows nothing (see `emit`).
+    let parent_has_moved = parent == 1 && state::PID.load(Relaxed) != 1;
+    let mut parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
     let pid = sys::getpid();
     state::PID.store(pid, Relaxed);
     // A parent that can't be seen from here is in another pid namespace: this is the first process of a new one.
-    let is_elsewhere = sys::getppid() == 0;
+    let is_elsewhere = parent_has_moved || sys::getppid() == 0;
     if is_elsewhere {
         state::PID_NAMESPACE.store(0, Relaxed);
     }
     let pidfd_inode = identify(pid, is_elsewhere);
+    if parent_has_moved {
+        parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
+    }
     state::IMAGE.store(false, Relaxed);
     state::EXITED.store(false, Relaxed);
     state::TRACER.store(false, Relaxed);

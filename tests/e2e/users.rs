@@ -53,6 +53,23 @@ fn a_pid_namespace() {
 }
 
 #[test]
+fn a_pid_namespace_by_a_clone_that_no_library_sees() {
+    if !is_root() {
+        skip!("needs root (a pid namespace without a user namespace)");
+    }
+    for layers in ["preload,wait,subreaper,scan", "preload,wait,subreaper,scan,connector"] {
+        let script = format!("{} 0.3; (/bin/true; /bin/true); exit 0", program("burn"));
+        let run = tracked([program("init"), "-n".into(), "sh".into(), "-c".into(), script])
+            .options(&["--layers", layers])
+            .run();
+        let report = run.assert_clean(0);
+        // init, the one in the namespace, sh, burn, true, and a subshell that becomes the second one.
+        report.assert_all_exact(6);
+        report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
+    }
+}
+
+#[test]
 fn gpu_track_run_inside_a_pid_namespace() {
     if !is_root() {
         skip!("needs root (unshare)");
