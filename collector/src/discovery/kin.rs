@@ -10,6 +10,8 @@ use crate::proc_fs::ProcRoot;
 /// Deeper trees exist in fork bombs only; who is deeper in one proves itself by what it maps.
 const DEEPEST: usize = 1024;
 
+const KTHREADD: u32 = 2;
+
 /// Looks for it in /proc.
 #[derive(Debug, Clone)]
 pub struct Kin {
@@ -34,7 +36,7 @@ impl Kin {
     #[must_use]
     pub fn is_kin(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
         let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
-        let mut ancestor = parent(pid)?;
+        let (mut topmost, mut ancestor) = (pid, parent(pid)?);
         if self.ours.contains(&pid) {
             return Some(false);
         }
@@ -45,9 +47,11 @@ impl Kin {
             if ancestor <= 1 {
                 break;
             }
-            ancestor = parent(ancestor)?;
+            (topmost, ancestor) = (ancestor, parent(ancestor)?);
         }
-        self.maps_segment(pid)
+        // A kernel thread never has memory: all descend from kthreadd, which nobody made.
+        let is_of_kernel = topmost == KTHREADD && ancestor == 0;
+        self.maps_segment(pid).or(is_of_kernel.then_some(false))
     }
 
     /// `None`: it has no memory of its own (any more), or it may not be read.
@@ -100,6 +104,8 @@ mod tests {
             [Some(true), Some(true), Some(false), Some(false), None]
         );
         assert_eq!(machine.is_kin(LAUNCHER), Some(false));
+        machine.has(2, 0, "").has(70, 2, "").has(71, 60, "");
+        assert_eq!([2, 70, 71].map(|pid| machine.is_kin(pid)), [Some(false), Some(false), None]);
     }
 
     #[test]
