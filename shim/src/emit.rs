@@ -26,7 +26,7 @@ pub fn origin_once(pid: u32, parent: u32) -> Origin {
 
 /// The pid namespace of the caller, whose pid this is. What a clone system call by hand made knows of itself what its
 /// parent knew, and is the first process of another one if its pid is 1.
-pub fn pid_namespace_of(pid: u32) -> u32 {
+fn pid_namespace_of(pid: u32) -> u32 {
     if pid == 1 && state::PID.load(Relaxed) != 1 && state::may_call() {
         return sys::pid_namespace();
     }
