@@ -13,6 +13,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::handle::Handle;
 use crate::tree::process::fork_share;
 use crate::tree::{Image, ImageGroup, ProcessId, Tree};
@@ -29,7 +31,7 @@ pub struct Estimate {
 }
 
 /// Sums over processes, bytes; main apart from its descendants.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
     /// RSS of the first process.
     pub main_rss: u64,

@@ -2,7 +2,8 @@
 //!
 //! Between two samples lies a window. Who lived at both ends counts with the smaller of its two shares all through
 //! it; who was there in part only counts for exactly that time, with its exact peak if it ended. So a process that
-//! no sample saw is not lost, and nothing is counted at a time when it did not exist.
+//! no sample saw is not lost, and nothing is counted at a time when it did not exist. News of an end that come a window
+//! late count beside those who lived all through the window of that end.
 
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,16 @@ pub struct RamUsage {
     pub combined_threads: u64,
     /// Largest memory in use on the machine, bytes.
     pub system: Option<u64>,
+    /// The last window.
+    last: Window,
+}
+
+/// The time between two samples, and what was there all through it.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Window {
+    from_ns: u64,
+    until_ns: u64,
+    steady: Sums,
 }
 
 /// Sums at one moment of a window.
@@ -141,8 +152,18 @@ impl RamUsage {
     /// Take in a window with the sample at its end.
     pub fn add(&mut self, tree: &Tree, sample: &Sample) {
         self.add_moment(tree, sample);
-        self.sweep(tree, sample);
+        let window = Window { from_ns: sample.from_ns, until_ns: sample.at_ns, steady: sample.steady };
+        // Of the time before the last window it is not known any more who was there.
+        let earlier = Window { until_ns: self.last.from_ns, ..Window::default() };
+        let (lives, late): (Vec<_>, Vec<_>) =
+            sample.lives.iter().partition(|life| life.end_ns >= window.from_ns);
+        let (late, later): (Vec<_>, Vec<_>) =
+            late.into_iter().partition(|life| life.end_ns >= self.last.from_ns);
+        for (window, lives) in [(window, lives), (self.last, late), (earlier, later)] {
+            self.sweep(tree, sample, &window, &lives);
+        }
         self.add_means(sample);
+        self.last = window;
     }
 
     /// The sample itself.
@@ -171,22 +192,21 @@ impl RamUsage {
     }
 
     /// The time between the samples: steps up and down in the order of time, ends before starts.
-    fn sweep(&mut self, tree: &Tree, sample: &Sample) {
-        let mut steps: Vec<(u64, i8, usize)> = Vec::with_capacity(sample.lives.len() * 2);
-        for (number, life) in sample.lives.iter().enumerate() {
-            let start = life.start_ns.clamp(sample.from_ns, sample.at_ns);
-            let end = life.end_ns.clamp(start, sample.at_ns);
-            steps.push((start, 1, number));
+    fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window, lives: &[&Life]) {
+        let mut steps: Vec<(u64, i8, &Life)> = Vec::with_capacity(lives.len() * 2);
+        for life in lives {
+            let start = life.start_ns.clamp(window.from_ns, window.until_ns);
+            let end = life.end_ns.clamp(start, window.until_ns);
+            steps.push((start, 1, life));
             // Who lived at all did so for a moment, also where the clock saw none.
-            steps.push((end.max(start + 1), -1, number));
+            steps.push((end.max(start + 1), -1, life));
         }
         steps.sort_unstable_by_key(|(at, sign, _)| (*at, *sign));
-        let mut level = Level::of_sums(&sample.steady);
-        for (at, sign, number) in steps {
-            let Some(life) = sample.lives.get(number) else { continue };
+        let mut level = Level::of_sums(&window.steady);
+        for (at, sign, life) in steps {
             level.step(life, sign);
             if sign > 0 {
-                self.take_level(sample, &level, at);
+                self.take_level(&window.steady, &level, at);
             }
         }
         // Who held it is asked once: a storm of starting processes sets a new peak with each of them.
@@ -195,11 +215,10 @@ impl RamUsage {
         }
     }
 
-    fn take_level(&mut self, sample: &Sample, level: &Level, at_ns: u64) {
+    fn take_level(&mut self, steady: &Sums, level: &Level, at_ns: u64) {
         let (main, descendants) = (positive(level.main), positive(level.descendants));
         let combined = main.saturating_add(descendants);
         // The split of a memory that no sample saw is not known; what is certain of the steady part stays certain.
-        let steady = &sample.steady;
         let shared = steady.descendants.saturating_sub(steady.descendants_private);
         self.main.raise(main, main.min(steady.main_private.saturating_add(main.saturating_sub(steady.main))));
         self.descendants.raise(descendants, descendants.saturating_sub(shared));
@@ -221,7 +240,9 @@ impl RamUsage {
         self.main_byte_s += sample.steady_mean.main as f64 * whole;
         self.descendants_byte_s += sample.steady_mean.descendants as f64 * whole;
         for life in &sample.lives {
-            let start = life.start_ns.max(sample.from_ns);
+            // Late news are of a time that nobody counted.
+            let is_late = life.end_ns < sample.from_ns;
+            let start = if is_late { life.start_ns } else { life.start_ns.max(sample.from_ns) };
             let byte_s = life.bytes as f64 * seconds(life.end_ns.min(sample.at_ns).saturating_sub(start));
             if life.is_main {
                 self.main_byte_s += byte_s;
@@ -239,8 +260,10 @@ fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders
 }
 
-fn live_holders(tree: &Tree, sample: &Sample, share: impl Fn(&Held) -> u64) -> Vec<Holder> {
-    let mut shares: Vec<_> = sample.holders.iter().map(|held| (share(held), held.id)).collect();
+fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64, share: impl Fn(&Held) -> u64) -> Vec<Holder> {
+    let was_there = |held: &&Held| tree.get(held.id).is_some_and(|process| process.start_ns <= at_ns);
+    let there = sample.holders.iter().filter(was_there);
+    let mut shares: Vec<_> = there.map(|held| (share(held), held.id)).collect();
     if shares.len() > HOLDERS {
         shares.select_nth_unstable_by_key(HOLDERS, |(share, _)| std::cmp::Reverse(*share));
         shares.truncate(HOLDERS);
@@ -254,12 +277,12 @@ fn live_holders(tree: &Tree, sample: &Sample, share: impl Fn(&Held) -> u64) -> V
 }
 
 fn holders_now(tree: &Tree, sample: &Sample) -> Vec<Holder> {
-    largest(live_holders(tree, sample, |held| held.now))
+    largest(live_holders(tree, sample, sample.at_ns, |held| held.now))
 }
 
 /// Those who lived all through the window, and those who did so in part, at that time.
 fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
-    let mut holders = live_holders(tree, sample, |held| held.steady);
+    let mut holders = live_holders(tree, sample, at_ns, |held| held.steady);
     let there = sample.lives.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
     let mut there: Vec<&Life> = there.filter(|life| life.bytes > 0).collect();
     there.sort_unstable_by_key(|life| std::cmp::Reverse(life.bytes));

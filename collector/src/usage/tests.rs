@@ -116,6 +116,25 @@ fn lives_come_on_top_of_who_lived_all_through() {
 }
 
 #[test]
+fn late_news_of_ends_are_of_the_time_that_they_tell_of() {
+    let (tree, mut ram) = (tree(), RamUsage::default());
+    let main = Sums { main: 400 * MB, main_rss: 400 * MB, processes: 1, ..Sums::default() };
+    ram.add(&tree, &Sample { steady: main, ..lives([child(12, 20, 150)]) });
+    // The child of the window before lives on. Only now it is heard of two that came one after another before it.
+    let steady = Sums { descendants: 150 * MB, processes: 2, ..main };
+    let late = lives([child(10, 11, 200), child(11, 12, 200)]).lives;
+    ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, steady, lives: late, ..window() });
+    assert_eq!((ram.descendants.total, ram.max_processes), (200 * MB, 2));
+    assert_eq!((ram.combined.total, ram.peak.as_ref().unwrap().at_ns), (600 * MB, 10 * S));
+    // So late that nobody knows who was there beside it.
+    let late = lives([child(5, 6, 300)]).lives;
+    ram.add(&tree, &Sample { from_ns: 30 * S, at_ns: 40 * S, steady: main, lives: late, ..window() });
+    assert_eq!((ram.descendants.total, ram.combined.total, ram.max_processes), (300 * MB, 600 * MB, 2));
+    let (_, of_others, _) = ram.means(1.0).unwrap();
+    assert_eq!(of_others, (8 * 150 + 2 * 200 + 300) as f64 * MB as f64, "of the lives of all four");
+}
+
+#[test]
 fn each_figure_is_a_maximum_of_its_own() {
     let mut ram = RamUsage::default();
     let tree = tree();
