@@ -199,12 +199,15 @@ impl Options {
         let devices: Vec<Device> = known.gpus.iter().map(|gpu| gpu.device.clone()).collect();
         let Some(missing) = select::unknown(words, &devices) else { return Ok(()) };
         let ids: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
-        let reasons: Vec<String> =
-            known.drivers.iter().map(|driver| format!(" ({}: {})", driver.name, driver.reason)).collect();
+        let drivers = known.drivers.iter().map(|driver| format!(" ({}: {})", driver.name, driver.reason));
+        let warnings = known.warnings.iter().map(|warning| format!(" ({})", warning.trim_end_matches('.')));
+        let (drivers, warnings): (String, String) = (drivers.collect(), warnings.collect());
         let allowed = match ids.as_slice() {
-            [] => format!("no GPU was found on this machine{}", reasons.concat()),
+            [] => format!("no GPU was found on this machine{drivers}"),
             ids => format!("one of {}", ids.join(", ")),
         };
-        Err(Refusal::new(format_args!("--guuids: \"{missing}\" is not a GPU of this machine: {allowed}")))
+        let message =
+            format_args!("--guuids: \"{missing}\" is not a GPU of this machine: {allowed}{warnings}");
+        Err(Refusal::new(message))
     }
 }

@@ -288,6 +288,20 @@ fn gpu_that_was_lost_before_the_first_reading_has_a_reason_for_everything() {
 }
 
 #[test]
+fn gpu_that_is_lost_before_the_run_is_in_the_warnings_once() {
+    let gpus = FakeGpus::new(3, "0.lost 15\n1.handle !4");
+    let report = gpus.run(&["hold:2:700,c", "samples:60"]).assert_clean(0).clone();
+    assert_eq!(report.gpu_ram(), [Some(700), Some(0), Some(700)]);
+    // The second one is another's.
+    let warning = "GPU number 0 of the NVIDIA driver could not be read: GPU lost.";
+    assert_eq!(report.warnings(), warning);
+    let listing = gpus.list(&["-f", "json"]);
+    let listing: serde_json::Value = serde_json::from_str(&listing.stdout).unwrap();
+    assert_eq!((&listing["gpus"][0]["id"], &listing["warnings"][0]), (&"GPU-fake-2".into(), &warning.into()));
+    assert!(gpus.list(&[]).stdout.contains(&format!("Warning: {warning}")));
+}
+
+#[test]
 fn gpu_figures_survive_a_killed_collector() {
     let gpus = FakeGpus::new(1, "0.energy 1000000");
     let more = gpus.script("more", "0.energy 1500000");

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::support::gpu::{FakeGpus, VISIBILITY};
 use crate::support::program;
-use crate::support::report::Report;
+use crate::support::report::{Report, assert_within};
 use crate::support::run::{Run, Tracked, tracked};
 
 /// A root with these files.
@@ -208,6 +208,21 @@ fn gpu_figures_of_i915_are_read_from_the_kernel_s_files() {
             )
         );
         assert_eq!(gpu.array("missing").len(), 14, "and accounting");
+    }
+}
+
+/// Engines that are busy for a part of the time: the mean over all readings is that part, but for how late each is.
+#[test]
+fn gpu_engines_that_are_partly_busy_say_how_much() {
+    let i915 = "drm-driver: i915\ndrm-client-id: 3\ndrm-pdev: 0000:03:00.0\n";
+    for (root, client, engine, percent) in
+        [(amd_root(), AMD_CLIENT, "gfx", 30.0), (i915_root(), i915, "render", 75.0)]
+    {
+        let client = format!("{client}drm-engine-enc: 9000 ns\ndrm-engine-{engine}: @{percent} ns\n");
+        let report = run(root.path(), &clients(root.path(), &[&client]), &[], &[]);
+        let of_process = report.gpu("0000:03:00.0").at("processes.0").clone();
+        assert_within("mean", of_process["mean_sm_percent"].as_f64().unwrap(), percent, 5.0);
+        assert!(of_process["max_sm_percent"].as_f64().unwrap() >= percent * 0.95, "{of_process}");
     }
 }
 

@@ -364,6 +364,7 @@ fn gpus_are_listed_for_programs_field_by_field() {
     };
     let expected = json!({
         "drivers": [],
+        "warnings": [],
         "gpus": [
             {
                 "id": GPU0, "uuid": GPU0, "index": 0, "minor": null, "pci_address": "0000:3b:00.0",

@@ -2,12 +2,17 @@
  * was read, and what was read is handed on, before the next takes its place.
  *
  *   fdinfo ROOT CONTENT...
+ *
+ * In a content, @P stands for nanoseconds of which P percent of the time is added, for a hundred readings.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static void must(int is_right, const char *what) {
@@ -16,29 +21,56 @@ static void must(int is_right, const char *what) {
     exit(99);
 }
 
+static char part[4200], path[4200];
+static int watch;
+
+static void show(const char *content, const char *counter, unsigned long long ns) {
+    FILE *file = fopen(part, "w");
+    must(!!file, part);
+    if (counter)
+        fprintf(file, "%.*s%llu%s", (int)(counter - content), content, ns, counter + 1 + strspn(counter + 1, "0123456789"));
+    else
+        fputs(content, file);
+    must(!fclose(file) && !rename(part, path), path);
+}
+
+/* How often it was opened since the last time; one who waits is told of the next time. */
+static int times_opened(int waits) {
+    _Alignas(struct inotify_event) char event[sizeof(struct inotify_event) + 16];
+    struct inotify_event *of = (struct inotify_event *)event;
+    struct pollfd readable = {watch, POLLIN, 0};
+    int opened = 0;
+    while ((waits && !opened) || poll(&readable, 1, 0) > 0) {
+        must(read(watch, event, sizeof event) > 0, "inotify");
+        /* The directory itself is opened too, which is an event without a name. */
+        opened += of->len > 0 && !strcmp(of->name, "5");
+    }
+    return opened;
+}
+
 int main(int argc, char **argv) {
-    char directory[4096], part[4200], path[4200];
-    _Alignas(struct inotify_event) char event[sizeof(struct inotify_event) + 256];
+    char directory[4096];
     if (argc < 3) return 98;
-    snprintf(directory, sizeof directory, "%s/proc/%d", argv[1], (int)getpid());
-    snprintf(part, sizeof part, "%s/part", directory);
     snprintf(path, sizeof path, "%s/proc", argv[1]);
     mkdir(path, 0755);
+    snprintf(directory, sizeof directory, "%s/proc/%d", argv[1], (int)getpid());
+    snprintf(part, sizeof part, "%s/part", directory);
     must(!mkdir(directory, 0755), directory);
     snprintf(directory, sizeof directory, "%s/proc/%d/fdinfo", argv[1], (int)getpid());
     must(!mkdir(directory, 0755), directory);
     snprintf(path, sizeof path, "%s/5", directory);
-    int watch = inotify_init1(0);
+    watch = inotify_init1(0);
     must(watch >= 0 && inotify_add_watch(watch, directory, IN_OPEN) >= 0, "inotify");
     for (int i = 2; i < argc; i++) {
-        FILE *file = fopen(part, "w");
-        must(file && fputs(argv[i], file) >= 0 && !fclose(file) && !rename(part, path), path);
-        /* The directory itself is opened too, which is an event without a name. One reading may have opened what was
-         * here before; the next but one begins when the first of this content is done. */
-        for (int opened = 0; opened < 4;) {
-            struct inotify_event *first = (struct inotify_event *)event;
-            must(read(watch, event, sizeof *first + 16) > 0, "inotify");
-            opened += first->len > 0;
+        const char *counter = strchr(argv[i], '@');
+        show(argv[i], counter, 0);
+        /* One reading may have opened what was here before; the next but one begins when the first of this content is
+         * done. */
+        for (int opened = 0; opened < (counter ? 100 : 3);) {
+            struct timespec now;
+            clock_gettime(CLOCK_MONOTONIC, &now);
+            if (counter) show(argv[i], counter, (now.tv_sec * 1000000000ull + now.tv_nsec) / 100 * atoi(counter + 1));
+            opened += times_opened(!counter);
         }
     }
     return 0;

@@ -18,6 +18,8 @@ pub struct Listing {
     pub gpus: Vec<Listed>,
     /// Drivers that gave nothing, and why.
     pub drivers: Vec<Driver>,
+    /// What is wrong besides.
+    pub warnings: Vec<String>,
 }
 
 /// A driver that gave nothing.
@@ -75,6 +77,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
             }
             Phase::Ready | Phase::Done => {}
         }
+        listing.warnings.extend(worker.warnings());
         for batch in worker.exchange(&[]).into_iter().take(1) {
             let devices = batch.devices.unwrap_or_default();
             let seen = Seen::new(&config.visible, &devices);
@@ -120,6 +123,9 @@ pub fn text(listing: &Listing) -> String {
     line(0, "GPUs", &listing.gpus.len().to_string());
     for driver in &listing.drivers {
         line(1, &driver.name, &driver.reason);
+    }
+    for warning in &listing.warnings {
+        line(1, "Warning", warning);
     }
     for gpu in &listing.gpus {
         let device = &gpu.device;

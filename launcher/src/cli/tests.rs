@@ -445,7 +445,7 @@ fn found(ids: &[&str]) -> Listing {
         visible: None,
         figures: vec![],
     };
-    Listing { gpus: ids.iter().map(listed).collect(), drivers: vec![] }
+    Listing { gpus: ids.iter().map(listed).collect(), ..Listing::default() }
 }
 
 #[test]
@@ -462,9 +462,15 @@ fn gpus_that_are_not_there_are_refused_with_those_that_are() {
     );
     let driver = Driver { name: "NVIDIA".into(), reason: "no driver".into() };
     assert_eq!(
-        options.check_gpus(&Listing { gpus: vec![], drivers: vec![driver] }).unwrap_err().to_string(),
+        options.check_gpus(&Listing { drivers: vec![driver], ..Listing::default() }).unwrap_err().to_string(),
         "gpu-track-run: --guuids: \"GPU-a\" is not a GPU of this machine: no GPU was found on this machine \
          (NVIDIA: no driver)"
+    );
+    let known = Listing { warnings: vec!["GPU number 0 could not be read: GPU lost.".into()], ..known };
+    assert_eq!(
+        options.check_gpus(&known).unwrap_err().to_string(),
+        "gpu-track-run: --guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b (GPU number 0 could not be \
+         read: GPU lost)"
     );
     assert_eq!(run(&["--guuids", "GPU-b", "true"]).check_gpus(&known), Ok(()));
     assert_eq!(run(&["--guuids", "gpu-B", "true"]).check_gpus(&known), Ok(()));

@@ -104,7 +104,11 @@ impl Nvml {
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
         let pci_address = self.pci_address(raw).or_else(|| parent.and_then(|p| p.pci_address.clone()));
         let id = uuid.clone().or_else(|| pci_address.clone().filter(|_| parent.is_none()));
-        let Some(id) = id else { return };
+        let Some(id) = id else {
+            let why = figures::memory(&self.api, raw)
+                .map_or_else(|missing| missing.to_string(), |_| "it has no UUID".into());
+            return self.note_unreadable(index, &why);
+        };
         if let Some(known) = self.devices.iter_mut().find(|handle| handle.device.id == id) {
             (known.raw, known.is_there, known.device.index) = (raw, true, index);
             return;
@@ -183,11 +187,26 @@ impl Nvml {
                 // The number says which one it was. Unless it is lost, its figures may still be had.
                 Err(failure) => {
                     let is_lost = failure.code == Some(code::GPU_IS_LOST);
+                    let mut is_known = false;
                     for known in self.devices.iter_mut().filter(|handle| handle.device.index == Some(index)) {
                         (known.is_there, known.is_lost) = (true, is_lost);
+                        is_known = true;
+                    }
+                    // One that a batch system gave to others is none of ours.
+                    if !is_known && failure.code != Some(code::NO_PERMISSION) {
+                        self.note_unreadable(Some(index), &Missing::from(failure).to_string());
                     }
                 }
             }
+        }
+    }
+
+    /// A device that never said which one it is.
+    fn note_unreadable(&mut self, index: Option<u32>, why: &str) {
+        let Some(index) = index else { return };
+        let warning = format!("GPU number {index} of the NVIDIA driver could not be read: {why}.");
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 
