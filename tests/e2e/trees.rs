@@ -21,8 +21,18 @@ struct Way {
     shim: Shim,
     /// Through this command.
     through: &'static [&'static str],
-    /// In a pid namespace: what they say of their memory is said under other pids than the kernel's.
-    is_inside: bool,
+    below: Below,
+}
+
+/// Who reaps the orphans.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Below {
+    /// The launcher.
+    Nobody,
+    /// A static subreaper, which tells nobody.
+    Subreaper,
+    /// The init of a pid namespace. What they say of their memory is said under other pids than the kernel's.
+    Init,
 }
 
 /// Where the shim is.
@@ -77,8 +87,10 @@ fn run_of(script: &str, way: Way) -> Result<(), TestCaseError> {
     let directory = tempfile::tempdir().unwrap();
     let (says, its_says) = (directory.path().join("says"), directory.path().join("says"));
     let mut words: Vec<String> = way.through.iter().map(|word| (*word).to_owned()).collect();
-    if way.is_inside {
-        words.push(program("init"));
+    match way.below {
+        Below::Nobody => {}
+        Below::Subreaper => words.extend([static_program("init"), "-s".to_owned()]),
+        Below::Init => words.push(program("init")),
     }
     words.extend([program("twig"), script.to_owned()]);
     let run = tracked(account.wrap(words))
@@ -97,7 +109,7 @@ fn run_of(script: &str, way: Way) -> Result<(), TestCaseError> {
     let allowed = truth.cpu_s * 0.01 + truth.moving_s;
     prop_assert!(off.abs() <= allowed, "CPU time is {off:+} s off {} s", truth.cpu_s);
     prop_assert_eq!(report.u64("coverage.dropped_events"), 0);
-    if way.is_inside {
+    if way.below == Below::Init {
         return Ok(());
     }
     check_peaks(report, &truth, &Said::read(&std::fs::read_to_string(&says).unwrap_or_default()))
@@ -189,18 +201,31 @@ fn check(way: Way, cases: u32) {
     }
 }
 
+/// Why the kernel does not tell of silent programs.
+fn connector_absent() -> Option<String> {
+    let run = tracked(["/bin/true"]).run();
+    run.report().at("coverage.connector_absent").as_str().map(str::to_owned)
+}
+
 #[test]
 fn with_the_shim_in_every_program() {
-    check(Way { shim: Shim::InAll, through: &[], is_inside: false }, 40);
+    check(Way { shim: Shim::InAll, through: &[], below: Below::Nobody }, 40);
 }
 
 #[test]
 fn with_the_shim_in_some_programs_and_the_kernels_word_on_the_others() {
-    let run = tracked(["/bin/true"]).run();
-    if let Some(reason) = run.report().at("coverage.connector_absent").as_str() {
+    if let Some(reason) = connector_absent() {
         skip!("{reason}");
     }
-    check(Way { shim: Shim::InSome, through: &[], is_inside: false }, 40);
+    check(Way { shim: Shim::InSome, through: &[], below: Below::Nobody }, 40);
+}
+
+#[test]
+fn below_a_subreaper_that_tells_nobody() {
+    if let Some(reason) = connector_absent() {
+        skip!("{reason}");
+    }
+    check(Way { shim: Shim::InAll, through: &[], below: Below::Subreaper }, 20);
 }
 
 #[test]
@@ -209,7 +234,7 @@ fn under_strace() {
         skip!("strace is not installed");
     }
     let through = &["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=none"];
-    check(Way { shim: Shim::InAll, through, is_inside: false }, 6);
+    check(Way { shim: Shim::InAll, through, below: Below::Nobody }, 6);
 }
 
 #[test]
@@ -217,5 +242,5 @@ fn in_a_pid_namespace() {
     if !std::process::Command::new("unshare").args(["-fp", "true"]).status().is_ok_and(|s| s.success()) {
         skip!("there can't be a pid namespace");
     }
-    check(Way { shim: Shim::InAll, through: &["unshare", "-fp"], is_inside: true }, 20);
+    check(Way { shim: Shim::InAll, through: &["unshare", "-fp"], below: Below::Init }, 20);
 }

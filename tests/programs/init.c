@@ -1,11 +1,13 @@
-/* init [-n] COMMAND...
+/* init [-n | -s] COMMAND...
  *
  * A pid namespace's first process as containers have it: runs COMMAND, and waits until nobody is left. With -n it makes
- * the namespace, and that process, itself, by a clone system call that no library sees, as bubblewrap does.
+ * the namespace, and that process, itself, by a clone system call that no library sees, as bubblewrap does. With -s it
+ * becomes a subreaper instead, as tini -s and container managers are.
  */
 #include "common.h"
 #include <errno.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -15,6 +17,9 @@ int main(int argc, char **argv) {
         pid_t init = (pid_t)syscall(SYS_clone, SIGCHLD | CLONE_NEWPID, 0, 0, 0, 0);
         if (init < 0) return 2;
         if (init > 0) return waitpid(init, NULL, 0) != init;
+    } else if (argc > 2 && strcmp(argv[1], "-s") == 0) {
+        ++argv;
+        if (prctl(PR_SET_CHILD_SUBREAPER, 1)) return 2;
     } else if (argc < 2) {
         return 2;
     }

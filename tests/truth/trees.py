@@ -45,11 +45,12 @@ def grow(dice, depth, makers):
 
 
 def workloads(seeds, makers, directory, through=""):
-    """Compiles twig, both ways, and gives a workload of each seed. `through`: a command that runs init, which runs it."""
-    for name, source, flags in (("twig", "twig", []), ("twig-static", "twig", ["-static"]), ("init", "init", [])):
-        source = PROGRAMS / f"{source}.c"
-        subprocess.run(["cc", "-O1", "-pthread", *flags, "-o", directory / name, source], check=True)
-    through = through and f"{through} {directory}/init "
+    """Compiles twig, both ways, and gives a workload of each seed. `through`: a command that runs init, which runs it, in {}."""
+    for name in ("twig", "init"):
+        for program, flags in ((name, []), (f"{name}-static", ["-static"])):
+            source = PROGRAMS / f"{name}.c"
+            subprocess.run(["cc", "-O1", "-pthread", *flags, "-o", directory / program, source], check=True)
+    through = through and through.format(directory) + " "
     twig = f"TWIG_DYNAMIC={directory}/twig TWIG_STATIC={directory}/twig-static {through}{directory}/twig"
     scripts = {seed: script(seed, makers) for seed in seeds}
     return [

@@ -107,6 +107,13 @@ impl Tree {
         self.departed.iter().rev().find(|departed| departed.key == key)
     }
 
+    /// The first ancestor, this parent included, that runs a program which says nothing.
+    pub(super) fn silent_ancestor(&self, parent: Parent) -> Option<ProcessId> {
+        let Parent::Known(id) = parent else { return None };
+        let process = self.processes.get(&id)?;
+        process.silent_ancestor.or((!process.speaks()).then_some(id))
+    }
+
     /// The command that a child of this parent runs until it execs.
     pub(super) fn command_of_parent(&self, parent: Parent) -> Option<Arc<str>> {
         let Parent::Known(id) = parent else { return None };
@@ -198,6 +205,7 @@ impl Tree {
             self.insert(key, maker, FoundBy::Preload, at)
         });
         let command = self.command_of_parent(maker);
+        let silent_ancestor = self.silent_ancestor(maker);
         if let Parent::Known(parent) = maker
             && let Some(parent) = self.processes.get_mut(&parent)
         {
@@ -210,7 +218,7 @@ impl Tree {
         let Some(process) = self.processes.get_mut(&id) else { return };
         // The kernel's word on its parent is better: after a raw clone a process does not know its own pid.
         if !process.is_watched || process.parent == Parent::Unknown {
-            process.parent = maker;
+            (process.parent, process.silent_ancestor) = (maker, silent_ancestor);
             process.parent_pid = parent.pid;
         }
         process.start_ns = process.start_ns.min(at);
@@ -317,7 +325,10 @@ impl Tree {
         }
         let key = process.key;
         if process.is_alive() {
-            self.end(id, at);
+            // It may have been waited for long after its end. A signal ends all threads at once.
+            let killed = process.kernel_exit.filter(|exit| libc::WIFSIGNALED(exit.status));
+            let dead_ns = killed.map(|exit| exit.at_ns).or(process.seen_dead_ns);
+            self.end(id, dead_ns.map_or(at, |dead| dead.min(at)));
         }
         if key.pid == 1 && key.pid_ns != self.frame.pid_ns {
             self.end_namespace(key.pid_ns, at);
@@ -377,6 +388,7 @@ impl Tree {
     /// Processes that named a parent which nobody knew: it is known now.
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
         let mut has_children = false;
+        let silent_ancestor = self.silent_ancestor(Parent::Known(id));
         self.strays.retain(|stray| {
             let Some(process) = self.processes.get_mut(stray) else { return false };
             let is_its = process.parent == Parent::Unknown
@@ -384,7 +396,7 @@ impl Tree {
                 && process.key.pid_ns == parent.pid_ns
                 && process.id != id;
             if is_its {
-                process.parent = Parent::Known(id);
+                (process.parent, process.silent_ancestor) = (Parent::Known(id), silent_ancestor);
                 has_children = true;
             }
             process.parent == Parent::Unknown

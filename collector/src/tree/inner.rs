@@ -1,6 +1,7 @@
 //! Processes of other pid namespaces than ours: the kernel tells of them by the pids that they have out here, and they
 //! tell of themselves by those inside. Which of the ones is which of the others.
 
+use gpu_track_abi::record::Usage;
 use serde::{Deserialize, Serialize};
 
 use super::{Image, Key, Parent, Process, ProcessId, Tree};
@@ -86,7 +87,7 @@ impl Tree {
     }
 
     /// Inode of the other pid namespace that a process is in, as far as known.
-    fn namespace_of(&self, process: &Process) -> Option<u32> {
+    pub(super) fn namespace_of(&self, process: &Process) -> Option<u32> {
         let has_own_pid = process.key.pid_ns != self.frame.pid_ns;
         has_own_pid.then_some(process.key.pid_ns).or(process.inside.map(|inside| inside.pid_ns))
     }
@@ -106,14 +107,17 @@ impl Tree {
         }
     }
 
-    /// Whether the kernel killed a process because this one, the init of its pid namespace, ended, and reaped it itself.
-    pub(super) fn has_taken_along(&self, init: &Process, process: &Process) -> bool {
+    /// Whether the kernel killed a process, which used so much, because this one, the init of its pid namespace, ended, and
+    /// reaped it itself.
+    pub(super) fn has_taken_along(&self, init: &Process, process: &Process, used: &Usage) -> bool {
         // What it says itself is said before.
         let since_ns = match init.exit {
             Some(_) => init.end_ns,
             None => self.forks.get(&init.key.pid_ns).map(|forks| forks.last_end_ns),
         };
-        process.end_ns > since_ns && process.exit_status().signal == Some(libc::SIGKILL)
+        // Of one that says nothing its reaper's sum tells whether it waited.
+        let has_waited = init.exit.is_none() && init.reaped.is_some() && init.says_it_waited_for(used);
+        process.end_ns > since_ns && process.was_killed() && !has_waited
     }
 
     /// A process of our pid namespace has a pidfd of this inode (0: unknown).

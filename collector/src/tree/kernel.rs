@@ -118,6 +118,7 @@ impl Tree {
             }
         };
         let command = self.command_of_parent(maker);
+        let silent_ancestor = self.silent_ancestor(maker);
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.is_watched = true;
         process.is_proven = true;
@@ -126,7 +127,7 @@ impl Tree {
             process.inside = inside;
         }
         if process.parent == Parent::Unknown {
-            process.parent = maker;
+            (process.parent, process.silent_ancestor) = (maker, silent_ancestor);
         }
         if !is_same && let Some(command) = command {
             process.command = command;
@@ -275,7 +276,7 @@ impl Tree {
 
 impl Process {
     /// Whether the program that it runs carries the shim, as far as the kernel's word goes.
-    fn speaks(&self) -> bool {
+    pub(super) fn speaks(&self) -> bool {
         matches!(self.image, Image::Loaded { .. } | Image::Forked { .. }) && self.silent_exec.is_none()
     }
 

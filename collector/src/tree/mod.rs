@@ -460,6 +460,7 @@ impl Tree {
             pidfd_inode: 0,
             parent,
             parent_pid: 0,
+            silent_ancestor: self.silent_ancestor(parent),
             found_by,
             spoke: false,
             is_main: false,

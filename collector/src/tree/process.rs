@@ -162,6 +162,9 @@ pub struct Process {
     pub parent: Parent,
     /// Its parent's pid as told when it started.
     pub parent_pid: u32,
+    /// The first of its ancestors that ran a program which says nothing when this one was made: if that is a subreaper,
+    /// it reaps orphans and does not tell.
+    pub silent_ancestor: Option<ProcessId>,
     /// Who found it.
     pub found_by: FoundBy,
     /// It wrote a record itself.
@@ -327,13 +330,29 @@ impl Process {
         if self.key.pid == 1 && cpu_us(&known) > cpu_us(&exit.children) { known } else { exit.children }
     }
 
+    /// Whether it ignored SIGCHLD at its end, so that the kernel reaped its children by itself.
+    pub(super) fn ignores_children(&self) -> bool {
+        self.exit.is_some_and(|exit| exit.flags & FLAG_AUTOREAP != 0)
+    }
+
     /// Whether what it says of its children has room for one more that used this.
     pub(super) fn says_it_waited_for(&self, used: &Usage) -> bool {
         // Sums are rounded; a child's end, which only its reaper has, makes them larger.
         const DOUBT_US: u64 = 100;
         let known = plus(&self.reaped_children, &self.unreaped_children);
         let with_it = cpu_us(&known).saturating_add(cpu_us(used));
-        self.exit.is_none_or(|exit| with_it <= cpu_us(&exit.children).saturating_add(DOUBT_US))
+        match (&self.exit, &self.reaped) {
+            (Some(exit), _) => with_it <= cpu_us(&exit.children).saturating_add(DOUBT_US),
+            // It was killed, or says nothing: its reaper's word is of it and of all that it waited for. Who has told of one
+            // wait tells of all.
+            (None, Some(reaped)) => {
+                let own_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
+                let has_told = self.reaped_children != Usage::default();
+                let all_us = cpu_us(&reaped.usage).saturating_add(DOUBT_US);
+                !has_told && with_it.saturating_add(own_us) <= all_us
+            }
+            (None, None) => true,
+        }
     }
 
     /// The last sample in the form of a usage. The clock is exact; the split into user and system follows the ticks.
@@ -374,8 +393,7 @@ impl Process {
         let Some(exit) = &self.exit else { return false };
         let known = plus(&self.reaped_children, &self.unreaped_children);
         self.unreaped_count > 0
-            && (exit.flags & FLAG_AUTOREAP != 0
-                || cpu_us(&known) > cpu_us(&exit.children).saturating_add(DOUBT_US))
+            && (self.ignores_children() || cpu_us(&known) > cpu_us(&exit.children).saturating_add(DOUBT_US))
     }
 
     /// Its peak RSS over all its images, bytes, and how that is known. Never its parent's: ru_maxrss survives exec,
@@ -497,6 +515,12 @@ impl Process {
                 status.map_or_else(Exit::default, exit_of_wait_status)
             }
         }
+    }
+
+    /// Whether SIGKILL ended it.
+    #[must_use]
+    pub fn was_killed(&self) -> bool {
+        self.exit_status().signal == Some(libc::SIGKILL)
     }
 
     /// Its memory's part in the tree's RAM since it was last sampled, at most: the peak of its image if that is more

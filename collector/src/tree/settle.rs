@@ -156,15 +156,26 @@ impl Tree {
         }
     }
 
-    /// Who may have waited for an unreaped process: its parent, and its pid namespace's init. What a child used is taken
-    /// off their sums, so they are settled after it.
+    /// Who may have waited for an unreaped process: its parent, and who would reap it as an orphan. What a child used is
+    /// taken off their sums, so they are settled after it.
     fn who_awaits(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
         let process = self.processes.get(&id).filter(|process| process.reaped.is_none());
         let parent = process.and_then(|process| match process.parent {
             Parent::Known(parent) if !self.has_outlived(process, parent) => Some(parent),
             _ => None,
         });
-        parent.into_iter().chain(process.and_then(|process| self.init_of(process)))
+        parent.into_iter().chain(process.and_then(|process| self.untold_reaper(process)))
+    }
+
+    /// Who reaps an orphan without telling, if it is not the launcher that does: an ancestor that says nothing and may be a
+    /// subreaper, else its pid namespace's init.
+    fn untold_reaper(&self, process: &Process) -> Option<ProcessId> {
+        let ancestor = process.silent_ancestor.and_then(|id| self.processes.get(&id)).filter(|ancestor| {
+            !ancestor.speaks()
+                && !self.has_outlived(process, ancestor.id)
+                && self.namespace_of(ancestor) == self.namespace_of(process)
+        });
+        ancestor.map(|ancestor| ancestor.id).or_else(|| self.init_of(process))
     }
 
     /// Whether it was there after this other one's end.
@@ -219,8 +230,8 @@ impl Tree {
         }
     }
 
-    /// These in an order in which each comes before its parent and its pid namespace's init: what it used is taken off
-    /// their sums.
+    /// These in an order in which each comes before its parent, or who would reap it as an orphan: what it used is taken
+    /// off their sums.
     fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
         let mut depths: HashMap<ProcessId, u32> = HashMap::with_capacity(ids.len());
         for id in &ids {
@@ -232,7 +243,7 @@ impl Tree {
                 path.push(id);
                 at = self.processes.get(&id).and_then(|process| match process.parent {
                     Parent::Known(parent) if self.processes.contains_key(&parent) => Some(parent),
-                    _ => self.init_of(process),
+                    _ => self.untold_reaper(process),
                 });
             }
             let mut depth = at.and_then(|id| depths.get(&id).copied()).unwrap_or(0);
@@ -241,7 +252,9 @@ impl Tree {
                 depths.insert(id, depth);
             }
         }
-        ids.sort_unstable_by_key(|id| (Reverse(depths.get(id).copied()), *id));
+        // What is left of an init's sum tells whether it waited for those that were killed.
+        let was_killed = |id: &ProcessId| self.processes.get(id).is_some_and(Process::was_killed);
+        ids.sort_unstable_by_key(|id| (Reverse(depths.get(id).copied()), was_killed(id), *id));
         ids
     }
 
@@ -298,35 +311,35 @@ impl Tree {
     }
 
     /// Who ended without a record of its reaping was still waited for by somebody (inside libc, by a raw system call, or
-    /// as an orphan by its pid namespace's init), unless the kernel reaped it by itself.
+    /// as an orphan by a subreaper or its pid namespace's init), unless the kernel reaped it by itself.
     fn charge_reaper(&mut self, process: &Process, own: &Own) {
         if process.reaped.is_some() || process.end_ns.is_none() {
             return;
         }
         let used = total_of(&own.usage, process);
-        let init = self.init_of(process);
+        let other = self.untold_reaper(process);
         let parent = match process.parent {
-            Parent::Known(id) if init.is_none() => Some(id),
+            Parent::Known(id) if other.is_none() => Some(id),
             Parent::Known(id) => Some(id).filter(|id| self.can_have_reaped(*id, process, &used)),
             Parent::Launcher | Parent::Unknown => None,
         };
-        let init = init.filter(|_| parent.is_none());
-        if init.and_then(|id| self.processes.get(&id)).is_some_and(|init| self.has_taken_along(init, process))
-        {
+        let other = other.filter(|_| parent.is_none());
+        let init = other.filter(|_| self.init_of(process) == other).and_then(|id| self.processes.get(&id));
+        if init.is_some_and(|init| self.has_taken_along(init, process, &used)) {
             self.autoreaped += 1;
             self.lost += u64::from(own.quality == Quality::Unknown);
             return;
         }
-        let Some(reaper) = parent.or(init).and_then(|id| self.processes.get_mut(&id)) else { return };
+        let Some(reaper) = parent.or(other).and_then(|id| self.processes.get_mut(&id)) else { return };
         reaper.unreaped_children = plus(&reaper.unreaped_children, &used);
         reaper.unreaped_count += 1;
     }
 
     /// Whether this parent may have waited for a child that used so much: it did not end before that, and does not say
-    /// that it waited for less.
+    /// that it waited for less. If it ignores SIGCHLD, nobody waited.
     fn can_have_reaped(&self, parent: ProcessId, child: &Process, used: &Usage) -> bool {
         let Some(process) = self.processes.get(&parent) else { return false };
-        !self.has_outlived(child, parent) && process.says_it_waited_for(used)
+        !self.has_outlived(child, parent) && (process.ignores_children() || process.says_it_waited_for(used))
     }
 
     fn parent_pid(&self, process: &Process) -> Option<u32> {

@@ -831,6 +831,21 @@ fn a_silent_child_that_is_reaped_in_a_pid_namespace_is_the_one_that_ended_so() {
 }
 
 #[test]
+fn who_was_killed_below_a_silent_init_that_waited_is_in_its_sum() {
+    let mut run = Run::new();
+    run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
+        run.start(2, 1).exit(2, 3000, 0);
+    });
+    run.made(502, 500).over(501, 0).sampled(502, 9_000_000, MIB, MIB).sampled(500, 1_000_000, MIB, MIB);
+    run.over(502, libc::SIGKILL).kernel(500, What::Exit { status: 0 }).later(300);
+    // Its own millisecond, and both; one that it had not waited for would have nothing left there.
+    run.reaped(MAIN, 500, 13_000);
+    assert_eq!((run.tree.lost(), run.tree.autoreaped()), (0, 0));
+    let settled = run.end();
+    assert_eq!((total_us(&settled), cpu_us(&of(&settled, 500).own)), (13_000, 1000));
+}
+
+#[test]
 fn who_ends_with_the_init_of_his_pid_namespace_is_in_nobodys_sums() {
     let mut run = with_namespace();
     run.made(501, 500).made(502, 500).inside(INSIDE, |run| {
@@ -857,6 +872,61 @@ fn a_process_that_proc_shows_in_a_pid_namespace_is_one_with_what_spoke_there() {
     });
     run.tree.found_inside(told, Key { pid_ns: INSIDE, pid: 2 });
     assert_eq!((run.tree.born(), outside_of(&run, 2)), (3, Some(501)));
+}
+
+/// 102 runs a static program that is a subreaper, 103 a child of it that speaks.
+fn below_a_silent_subreaper() -> Run {
+    let mut run = Run::new();
+    run.made(102, MAIN).execs(102).made(103, 102).execs(103).start(103, 102);
+    run
+}
+
+#[test]
+fn an_orphan_below_a_silent_subreaper_is_in_its_sums() {
+    let mut run = below_a_silent_subreaper();
+    run.made(104, 103).fork(104, 103, MIB_KIB).made(105, 104).fork(105, 104, MIB_KIB);
+    run.exit(104, 100, 0)
+        .reaped(103, 104, 100)
+        .exit(105, 5000, 0)
+        .exit(103, 900, 100)
+        .over(105, 0)
+        .over(103, 0);
+    run.later(1).reaped(MAIN, 102, 6700).settle(&[103, 105]).later(300).settle(&[103, 105]);
+    let settled = run.end();
+    assert_eq!((total_us(&settled), cpu_us(&of(&settled, 102).own)), (6700, 700));
+}
+
+#[test]
+fn a_zombie_that_a_killed_process_leaves_is_its_reapers() {
+    // 104 is killed with a zombie of its own: what its parent says of it has no room for that one, or it has told of
+    // another that it waited for.
+    for (has_told, own_us) in [(false, 300), (true, 30_000)] {
+        let mut run = below_a_silent_subreaper();
+        run.made(104, 103).fork(104, 103, MIB_KIB).made(105, 104).fork(105, 104, MIB_KIB);
+        if has_told {
+            run.made(106, 104).fork(106, 104, MIB_KIB).exit(106, 10, 0).reaped(104, 106, 10);
+        }
+        let of_106 = if has_told { 10 } else { 0 };
+        run.exit(105, 5000, 0).kernel(104, What::Exit { status: libc::SIGKILL });
+        run.reaped_with(103, 104, 0, libc::SIGKILL, used(own_us + of_106, 0)).exit(103, 900, own_us + of_106);
+        run.over(105, 0).over(103, 0).reaped(MAIN, 102, 700 + 5000 + 900 + own_us + of_106);
+        run.settle(&[103, 105]).later(300).settle(&[103, 105]);
+        let settled = run.end();
+        assert_eq!(cpu_us(&of(&settled, 104).own), own_us);
+        assert_eq!((total_us(&settled), cpu_us(&of(&settled, 102).own)), (6600 + own_us + of_106, 700));
+    }
+}
+
+#[test]
+fn who_was_killed_ended_then_and_not_when_it_was_waited_for() {
+    let mut run = Run::new();
+    run.made(102, MAIN).fork(102, MAIN, MIB_KIB);
+    let killed_ns = run.now_ns;
+    run.kernel(102, What::Exit { status: libc::SIGKILL }).later(500);
+    run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(10, 0));
+    let settled = run.end();
+    let killed = of(&settled, 102);
+    assert_eq!(killed.start_ns + killed.wall_ns, killed_ns);
 }
 
 #[test]
