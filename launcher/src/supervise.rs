@@ -19,6 +19,8 @@ use crate::tracking::{Collector, Session, children_usage};
 const SHORT_LIFE_NS: u64 = 20_000_000;
 /// So many of those in a row, and there is no other.
 const MOST_SHORT_LIVES: u32 = 100;
+/// So many of those in a row that ended by a fault of their own, and the next goes without the GPU driver's library.
+const MOST_CRASHES: u32 = 3;
 
 /// While the report is awaited, the collector is looked at this often.
 const LOOK_AT_COLLECTOR: Duration = Duration::from_millis(100);
@@ -28,6 +30,7 @@ pub struct Supervisor {
     session: Session,
     collector: Option<Collector>,
     short_lives: u32,
+    crashes: u32,
     main_pid: u32,
     /// Of the command.
     end: Option<End>,
@@ -54,6 +57,11 @@ fn ends_programs(signal: i32) -> bool {
     matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGQUIT | libc::SIGHUP)
 }
 
+/// Signals that a program gets for what it did itself.
+fn is_fault(signal: i32) -> bool {
+    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGABRT | libc::SIGILL | libc::SIGFPE)
+}
+
 fn cpu_us(usage: &Usage) -> u64 {
     usage.user_us + usage.system_us
 }
@@ -73,6 +81,7 @@ impl Supervisor {
             session,
             collector: Some(collector),
             short_lives: 0,
+            crashes: 0,
             main_pid,
             end: None,
             told: Vec::new(),
@@ -170,15 +179,17 @@ impl Supervisor {
         let is_finishing = self.told.iter().any(|message| matches!(message, Message::Ended { .. }));
         let is_short = clock::monotonic_ns().saturating_sub(ended.started_ns) < SHORT_LIFE_NS || is_finishing;
         self.short_lives = if is_short { self.short_lives + 1 } else { 0 };
+        let signal = libc::WTERMSIG(status);
+        self.crashes = if is_short && is_fault(signal) { self.crashes + 1 } else { 0 };
         if self.short_lives >= MOST_SHORT_LIVES {
-            let signal = libc::WTERMSIG(status);
             self.say(&format!(
                 "the collector is ended by signal {signal} again and again; there is no report"
             ));
             return;
         }
         let running_pid = self.end.is_none().then_some(self.main_pid);
-        match self.session.replace_collector(running_pid) {
+        let crashed_by = (self.crashes >= MOST_CRASHES).then_some(signal);
+        match self.session.replace_collector(running_pid, crashed_by) {
             Ok(mut another) => {
                 for message in &self.told {
                     let _ = another.send(message);

@@ -193,8 +193,15 @@ impl Session {
         self.state.is_reported()
     }
 
-    /// Start another collector, which goes on where the killed one stopped; the command may run still.
-    pub fn replace_collector(&mut self, running_pid: Option<u32>) -> Result<Collector, TrackingError> {
+    /// Start another collector, which goes on where the killed one stopped; the command may run still. One that was
+    /// `crashed_by` a signal again and again is replaced by one that leaves NVIDIA's library alone: it is the one thing in
+    /// it that is not ours.
+    pub fn replace_collector(
+        &mut self,
+        running_pid: Option<u32>,
+        crashed_by: Option<i32>,
+    ) -> Result<Collector, TrackingError> {
+        self.config.gpu.crashed_by = self.config.gpu.crashed_by.or(crashed_by);
         self.config.restarts += 1;
         self.config.running_pid = running_pid;
         self.start_collector()

@@ -178,6 +178,15 @@ fn gpu_throttling_and_xid_errors_are_told() {
     assert_eq!(report.warnings(), "GPU-fake-0 reported XID error 13 (2 times).");
 }
 
+/// Before R440 the call had no `_v2`.
+#[test]
+fn gpu_xid_errors_are_told_by_older_libraries_too() {
+    let gpus = FakeGpus::new(1, "").driver("second");
+    let bad = gpus.script("bad", "0.xids 79");
+    let run = gpus.run(&["sampled", &format!("script:{bad}"), "sampled", "sampled"]);
+    assert_eq!(run.assert_clean(0).warnings(), "GPU-fake-0 reported XID error 79 (once).");
+}
+
 #[test]
 fn gpu_mig_instances_are_devices_of_their_own() {
     let mig = "0.mig 1\n0.mig_most 7\n0m0.uuid MIG-fake-a\n0m0.memory_total 20000000000\n0m1.uuid MIG-fake-b\n\

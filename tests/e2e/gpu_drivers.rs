@@ -84,6 +84,96 @@ fn gpu_driver_that_hangs_at_its_start_holds_nobody() {
 }
 
 #[test]
+fn gpu_driver_that_can_not_count_its_devices_tells_why() {
+    let gpus = FakeGpus::new(1, "count !4");
+    assert_eq!(gpus.list(&[]).stdout, "GPUs: 0\n   NVIDIA: no permission\n");
+    let times = gpus.path("times");
+    std::fs::remove_file(&times).unwrap();
+    assert_no_driver(&gpus, || Path::new(&times).exists(), "no permission");
+}
+
+/// The real one runs nvidia-modprobe, which is none of the command's processes.
+#[test]
+fn gpu_driver_s_own_programs_are_not_counted() {
+    let gpus = FakeGpus::new(1, "init_runs /bin/true; /bin/true");
+    let report = gpus.run(&["sampled"]).assert_clean(0).clone();
+    assert_eq!((report.u64("processes.total"), report.u64("coverage.joined")), (1, 0));
+    assert_eq!(report.warnings(), "");
+}
+
+/// The library is in the collector: what ends that takes no other figure away.
+#[test]
+fn gpu_library_that_crashes_costs_the_gpu_figures_only() {
+    let gpus = FakeGpus::new(1, "init_crashes");
+    let run = gpus.tracked(["sh", "-c", "sleep 0.3; exit 3"]).run();
+    assert_eq!(run.status.code(), Some(3));
+    let report = run.report();
+    let reason = format!(
+        "NVIDIA GPUs: with the driver's library in it the collector is ended by signal {}; whether there are any is \
+         not known.",
+        libc::SIGABRT
+    );
+    assert!(report.warnings().lines().any(|line| line == reason), "{}", report.warnings());
+    assert_eq!((report.gpu_ram(), report.u64("processes.total")), ([None; 3], 2));
+    assert_eq!(report.u64("coverage.exact"), 2);
+}
+
+/// What most processes are in can't be read, so the other lists say nothing.
+#[test]
+fn gpu_memory_is_not_known_where_the_list_of_compute_processes_fails() {
+    let gpus = FakeGpus::new(2, "1.processes_c !4");
+    let report = gpus.run(&["hold:0:700,c", "hold:1:300,c", "sampled"]).assert_clean(0).clone();
+    assert_eq!(report.gpu_ram(), [None; 3], "a sum without one of the devices is none");
+    assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
+    assert!(report.gpu(GPU1).at("memory.max_main_bytes").is_null());
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (no permission): memory by process of GPU-fake-1."
+    );
+}
+
+#[test]
+fn gpu_memory_in_use_is_not_summed_over_some_of_the_devices() {
+    let gpus = FakeGpus::new(2, "1.memory_used !4");
+    let report = gpus.run(&["hold:1:300,c", "sampled"]).assert_clean(0).clone();
+    assert!(report.at("max_gpu_ram.system").is_null(), "{}", report.at("max_gpu_ram"));
+    assert_eq!(report.gpu_ram()[0], Some(300));
+}
+
+#[test]
+fn gpu_that_is_read_once_tells_no_differences() {
+    let gpus = FakeGpus::new(1, "power.stall 0|forever");
+    let report = gpus.run(&["samples:1", "stalled"]).assert_clean(0).clone();
+    let gpu = report.gpu(GPU0);
+    for difference in
+        ["power.energy_j", "power.integrated_energy_j", "pcie.tx_bytes", "errors.ecc_corrected", "throttle"]
+    {
+        assert!(gpu.at(difference).is_null(), "{difference}: {}", gpu.at(difference));
+    }
+    assert_eq!(gpu.f64("power.max_w"), 100.0);
+    let reasons = "GPU figures that are missing (read only once, so no difference is known): energy counter, throttle \
+                   reasons, PCIe bytes sent, PCIe bytes received, ECC errors corrected, ECC errors uncorrected of \
+                   GPU-fake-0.";
+    assert!(report.warnings().contains(reasons), "{}", report.warnings());
+}
+
+#[test]
+fn gpu_figures_that_end_in_mid_run_are_told_and_each_with_its_devices() {
+    let gpus = FakeGpus::new(2, "0.power !4\n1.energy !4");
+    let later = gpus.script("later", "0.power !4\n1.energy !4\n*.temperature !16\n1.sm_clock !16");
+    let run = gpus.run(&["sampled", &format!("script:{later}"), "sampled", "sampled"]);
+    assert_eq!(
+        run.assert_clean(0).warnings(),
+        "GPU figures that are missing (no permission): power of GPU-fake-0.\n\
+         GPU figures that are missing (no permission): energy counter of GPU-fake-1.\n\
+         GPU figures that could no longer be read when the command ended (NVML error 16: the GPU requires a reset): temperature \
+         of GPU-fake-0, GPU-fake-1.\n\
+         GPU figures that could no longer be read when the command ended (NVML error 16: the GPU requires a reset): SM clock of \
+         GPU-fake-1."
+    );
+}
+
+#[test]
 fn gpu_call_that_never_returns_holds_nobody() {
     let gpus = FakeGpus::new(1, "");
     let script = gpus.script("stall", "power.stall forever");

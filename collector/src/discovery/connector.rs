@@ -307,14 +307,21 @@ fn receive(fd: RawFd, bytes: &mut [[u8; MESSAGE]; BATCH]) -> io::Result<(usize, 
     }
 }
 
-/// Which pids are the tree's: the launcher's and those of all that descend from it.
+/// Which pids are the tree's: the launcher's and those of all that descend from it, but for the collector and its own.
 #[derive(Debug, Default)]
 pub struct Members {
     /// With the time of the exit event of those that may be over.
     pids: HashMap<u32, Option<u64>>,
+    collector: u32,
 }
 
 impl Members {
+    /// Nobody yet; what this collector starts (drivers run programs) never belongs to the tree.
+    #[must_use]
+    pub fn without(collector: u32) -> Self {
+        Self { collector, ..Self::default() }
+    }
+
     /// This process belongs to the tree.
     pub fn add(&mut self, pid: u32) {
         self.pids.insert(pid, None);
@@ -329,7 +336,7 @@ impl Members {
     /// Whether an event is about the tree.
     pub fn take(&mut self, event: &KernelEvent) -> bool {
         match event.what {
-            What::Fork { parent } if self.pids.contains_key(&parent) => {
+            What::Fork { parent } if self.pids.contains_key(&parent) && event.pid != self.collector => {
                 self.add(event.pid);
                 true
             }
@@ -403,8 +410,11 @@ mod tests {
 
     #[test]
     fn only_the_trees_processes_are_members() {
-        let mut members = Members::default();
+        let mut members = Members::without(8);
         members.add(1);
+        // A driver in the collector runs a program.
+        assert!(!members.take(&event(8, What::Fork { parent: 1 })));
+        assert!(!members.take(&event(9, What::Fork { parent: 8 })));
         assert!(members.take(&event(2, What::Fork { parent: 1 })));
         assert!(members.take(&event(3, What::Fork { parent: 2 })));
         assert!(!members.take(&event(4, What::Fork { parent: 99 })));

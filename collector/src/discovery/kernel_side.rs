@@ -61,7 +61,7 @@ impl KernelSide {
         pending: VecDeque<KernelEvent>,
         has_proof: bool,
     ) -> Self {
-        let mut members = Members::default();
+        let mut members = Members::without(std::process::id());
         known.into_iter().for_each(|pid| members.add(pid));
         for event in &pending {
             members.take(event);

@@ -18,8 +18,8 @@ pub struct Kin {
     root: ProcRoot,
     /// Name of the segment's file.
     segment: OsString,
-    /// The launcher and the collector: not of the tree, whatever a record says.
-    ours: [u32; 2],
+    launcher: u32,
+    collector: u32,
 }
 
 impl Kin {
@@ -27,20 +27,24 @@ impl Kin {
     #[must_use]
     pub fn new(root: ProcRoot, segment: &Path, launcher_pid: u32) -> Self {
         let segment = segment.file_name().unwrap_or_default().to_owned();
-        Self { root, segment, ours: [launcher_pid, std::process::id()] }
+        Self { root, segment, launcher: launcher_pid, collector: std::process::id() }
     }
 
     /// Whether this pid is that of a process of the tree: it descends from one that `is_known` (the launcher reaps
     /// orphans, so the chain of parents does not break), or, where another brought it into the session, it maps the
-    /// segment. `None`: that can't be told now, since it, or one that it descends from, is about to end.
+    /// segment. Launcher and collector are not, whatever a record says, nor are programs that a driver starts in the
+    /// collector. `None`: that can't be told now, since it, or one that it descends from, is about to end.
     #[must_use]
     pub fn is_kin(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
         let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
         let (mut topmost, mut ancestor) = (pid, parent(pid)?);
-        if self.ours.contains(&pid) {
+        if pid == self.launcher {
             return Some(false);
         }
         for _ in 0..DEEPEST {
+            if topmost == self.collector || ancestor == self.collector {
+                return Some(false);
+            }
             if is_known(ancestor) {
                 return Some(true);
             }
@@ -104,6 +108,9 @@ mod tests {
             [Some(true), Some(true), Some(false), Some(false), None]
         );
         assert_eq!(machine.is_kin(LAUNCHER), Some(false));
+        let collector = std::process::id();
+        machine.has(collector, LAUNCHER, "x").has(53, collector, "x").has(54, 53, "x");
+        assert_eq!([collector, 53, 54].map(|pid| machine.is_kin(pid)), [Some(false); 3]);
         machine.has(2, 0, "").has(70, 2, "").has(71, 60, "");
         assert_eq!([2, 70, 71].map(|pid| machine.is_kin(pid)), [Some(false), Some(false), None]);
     }

@@ -76,6 +76,8 @@ pub struct GpuConfig {
     pub nvml_lib: Option<PathBuf>,
     /// `--gpu-accounting`.
     pub accounting: bool,
+    /// With NVIDIA's library in it the collector was ended by this signal again and again: it is left alone.
+    pub crashed_by: Option<i32>,
     /// Where /proc, /sys and /dev lie.
     pub root: PathBuf,
     /// The least time between two samples, nanoseconds.
@@ -91,6 +93,7 @@ impl Default for GpuConfig {
             vendor: None,
             nvml_lib: None,
             accounting: false,
+            crashed_by: None,
             root: PathBuf::from("/"),
             interval_ns: 100_000_000,
         }

@@ -91,7 +91,12 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
                         available: reading.is_ok(),
                         reason: reading.err().map(|missing| missing.to_string()),
                     };
-                    sample.capabilities().into_iter().map(able).collect()
+                    let lost = sample.is_lost.then_some(Missing::Lost);
+                    let capabilities = sample.capabilities().into_iter();
+                    capabilities
+                        .map(|(figure, is_able)| (figure, lost.clone().map_or(is_able, Err)))
+                        .map(able)
+                        .collect()
                 });
                 listing.gpus.push(Listed {
                     tracked: tracked.contains(&device.id),

@@ -67,6 +67,15 @@ pub enum Missing {
     /// No sample was taken.
     #[error("no sample was taken in time")]
     NoSample,
+    /// It can't be used.
+    #[error("with the driver's library in it the collector is ended by signal {0}")]
+    Crashes(i32),
+    /// A counter needs two.
+    #[error("read only once, so no difference is known")]
+    Once,
+    /// The driver was initialised, and did not come back from the first reading.
+    #[error("the driver's first reading was not over when the command ended")]
+    FirstReading,
     /// Anything else that the driver said.
     #[error("{0}")]
     Failed(String),

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 /// The report waits this long for a last reading, and only for a thread that rests: one in a driver's call, or one
 /// that still initialises the driver, is not waited for at all.
 const LAST_READING: Duration = Duration::from_millis(20);
+/// A last reading that is older than this, or than two intervals, at the end is told of.
+const LATE: Duration = Duration::from_millis(500);
 /// Settings that we changed are put back before we go, even if the driver takes long.
 const PUT_BACK: Duration = Duration::from_secs(2);
 /// Inode of the initial pid namespace (the kernel's PROC_PID_INIT_INO).
@@ -152,16 +154,28 @@ impl GpuRoom {
         let phases: Vec<Phase> = self.workers.iter().map(Worker::phase).collect();
         batches.extend(self.workers.iter().flat_map(|worker| worker.exchange(&[])));
         self.take_in(account, &batches);
-        self.note_silent(account, clock::monotonic_ns());
+        let now_ns = clock::monotonic_ns();
+        self.note_silent(account, now_ns);
         account.finish(tree);
         for (worker, phase) in self.workers.iter().zip(phases) {
             match phase {
-                Phase::Starting | Phase::Reading => {
-                    account.usage.failed.push((worker.name.to_owned(), Missing::NotYet))
-                }
+                Phase::Starting => account.usage.failed.push((worker.name.to_owned(), Missing::NotYet)),
+                Phase::Reading => account.usage.failed.push((worker.name.to_owned(), Missing::FirstReading)),
                 Phase::Failed(Missing::NoDevice) => {}
                 Phase::Failed(missing) => account.usage.failed.push((worker.name.to_owned(), missing)),
-                Phase::Ready | Phase::Done => {}
+                Phase::Ready | Phase::Done => {
+                    let age = worker.age(now_ns);
+                    if worker.silent_since_ns(now_ns).is_none()
+                        && age > LATE.max(Duration::from_nanos(self.config.interval_ns.saturating_mul(2)))
+                    {
+                        account.usage.notes.push(format!(
+                        "{} GPUs: the last reading began {:.1} s before the end of the command, since the driver takes long; \
+                         their figures end there.",
+                        worker.name,
+                        age.as_secs_f64()
+                    ));
+                    }
+                }
             }
             account.usage.notes.extend(worker.warnings());
         }

@@ -61,6 +61,8 @@ struct State {
     is_last: bool,
     pids: Vec<u32>,
     batches: VecDeque<Batch>,
+    /// When the last of them was begun, CLOCK_MONOTONIC nanoseconds.
+    read_ns: u64,
     warnings: Vec<String>,
 }
 
@@ -95,6 +97,7 @@ impl Worker {
             is_last: false,
             pids: Vec::new(),
             batches: VecDeque::new(),
+            read_ns: 0,
             warnings: Vec::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
@@ -143,6 +146,12 @@ impl Worker {
         let state = self.shared.lock();
         let since_ns = state.in_driver_since_ns.filter(|_| state.phase == Phase::Ready)?;
         (now_ns.saturating_sub(since_ns) >= SILENT_NS).then_some(since_ns)
+    }
+
+    /// How long ago the last reading began.
+    #[must_use]
+    pub fn age(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(now_ns.saturating_sub(self.shared.lock().read_ns))
     }
 
     /// Wait until the last sample is there, or the deadline.
@@ -204,6 +213,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         if state.batches.len() >= MOST_WAITING {
             state.batches.pop_front();
         }
+        state.read_ns = batch.at_ns;
         state.batches.push_back(batch);
         state.in_driver_since_ns = None;
         shared.changed.notify_all();

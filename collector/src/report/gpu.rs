@@ -17,6 +17,14 @@ fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
     usage.devices.iter().filter(|device| !device.is_part)
 }
 
+/// Whether processes of ours may have memory on a device that does not say so, though it could.
+fn hides_processes(of: &DeviceUsage) -> bool {
+    let reason = of.missing.get(&Figure::ProcessMemory);
+    !of.knows(Figure::ProcessMemory)
+        && of.is_visible != Some(false)
+        && reason.is_some_and(|reason| !matches!(reason, Missing::NotSupported | Missing::OfInstances))
+}
+
 /// gpu_tracker's section. Without a GPU all is 0, as it has it; where a driver fails, nobody knows.
 #[must_use]
 pub fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
@@ -30,10 +38,17 @@ pub fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
             combined_bytes: none,
         };
     }
-    let [main_untold, descendant_untold] = usage.untold;
+    let [main_untold, descendant_untold] =
+        usage.untold.map(|untold| untold || usage.devices.iter().any(hides_processes));
+    // A processor's own graphics unit has no memory of its own.
+    let has_memory = |of: &&DeviceUsage| of.device.memory_bytes.is_some() || of.max.combined > 0;
+    let is_told = whole(usage).filter(has_memory).all(|of| of.knows(Figure::MemoryUsed));
+    let capacities: Vec<_> = whole(usage).filter(has_memory).map(|of| of.device.memory_bytes).collect();
     MaxGpuRam {
-        system_capacity_bytes: whole(usage).map(|device| device.device.memory_bytes).sum(),
-        system_bytes: usage.max_used,
+        system_capacity_bytes: (!capacities.is_empty())
+            .then_some(capacities)
+            .and_then(|all| all.into_iter().sum()),
+        system_bytes: usage.max_used.filter(|_| is_told),
         main_bytes: usage.max.filter(|_| !main_untold).map(|max| max.main),
         descendants_bytes: usage.max.filter(|_| !descendant_untold).map(|max| max.descendants),
         combined_bytes: usage.max.filter(|_| !main_untold && !descendant_untold).map(|max| max.combined),
@@ -71,7 +86,8 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
     let gauge = |figure| of.gauges.get(&figure).copied();
     let max = |figure| gauge(figure).map(|gauge: meters::Gauge| gauge.max);
     let mean = |figure| gauge(figure).map(|gauge: meters::Gauge| gauge.mean());
-    let counted = |figure| of.counters.get(&figure).map(|counter| counter.total);
+    let counted =
+        |figure| of.counters.get(&figure).filter(|counter| counter.has_counted).map(|counter| counter.total);
     let whole = |figure| counted(figure).map(|count| count as u64);
     let held = |bytes| (of.knows(Figure::ProcessMemory) && !of.has_untold).then_some(bytes);
     let device = of.device.clone();
@@ -105,7 +121,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
             mean_w: mean(Figure::Power),
             max_w: max(Figure::Power),
             energy_j: counted(Figure::Energy),
-            integrated_energy_j: gauge(Figure::Power).map(|gauge| gauge.integral),
+            integrated_energy_j: gauge(Figure::Power).and_then(|gauge| gauge.integrated()),
         },
         max_temperature_c: max(Figure::Temperature),
         clocks: GpuClocks {
@@ -118,7 +134,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
             fastest: gauge(Figure::Pstate).map(|gauge| gauge.min as u32),
             slowest: gauge(Figure::Pstate).map(|gauge| gauge.max as u32),
         },
-        throttle: of.knows(Figure::Throttle).then(|| {
+        throttle: (of.knows(Figure::Throttle) && of.has_span()).then(|| {
             let time = |(reason, ns): (&String, &u64)| GpuThrottle {
                 reason: reason.clone(),
                 time_s: *ns as f64 / 1e9,
@@ -267,6 +283,8 @@ fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
     let reason = |figure: Figure| match figure {
         Figure::Utilization if of.knows(figure) => of.busy.max.is_none().then_some(Missing::NoSample),
         Figure::ProcessMemory if of.knows(figure) => of.has_untold.then_some(Missing::NotTold),
+        Figure::Throttle if of.knows(figure) => (!of.has_span()).then_some(Missing::Once),
+        _ if of.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::Once),
         _ if of.knows(figure) => None,
         _ if !was_never_read(of) => Some(of.missing.get(&figure).cloned().unwrap_or(Missing::NotSupported)),
         _ if of.lost_at_ns.is_some() => Some(Missing::Lost),
@@ -275,42 +293,56 @@ fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
     Figure::ALL.into_iter().filter_map(|figure| Some((figure, reason(figure)?))).collect()
 }
 
-/// Each reason once, with the figures and the devices that it is about.
-fn missing(usage: &GpuUsage) -> Vec<String> {
-    let mut by_reason: BTreeMap<String, (Vec<&str>, Vec<&str>)> = BTreeMap::new();
-    let mut note = |reason: &Missing, figure: &'static str, device| {
-        let (figures, devices) = by_reason.entry(reason.to_string()).or_default();
-        for (list, item) in [(figures, figure), (devices, device)] {
-            if !list.contains(&item) {
-                list.push(item);
+/// Figures with the devices that lack them, by the reason.
+type Reasons = BTreeMap<String, BTreeMap<Figure, Vec<String>>>;
+
+/// Each reason once for the same devices, with the figures that they lack. An account is a way to a figure, and none
+/// itself.
+fn lines(said: &str, reasons: Reasons) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (reason, by_figure) in reasons {
+        let mut by_devices: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
+        for (figure, devices) in by_figure.into_iter().filter(|(figure, _)| *figure != Figure::Accounting) {
+            match by_devices.iter_mut().find(|(others, _)| *others == devices) {
+                Some((_, figures)) => figures.push(figure.name()),
+                None => by_devices.push((devices, vec![figure.name()])),
             }
         }
-    };
+        lines.extend(by_devices.into_iter().map(|(devices, figures)| {
+            format!("GPU figures that {said} ({reason}): {} of {}.", figures.join(", "), devices.join(", "))
+        }));
+    }
+    lines
+}
+
+fn missing(usage: &GpuUsage) -> Vec<String> {
+    let (mut missing, mut ended, mut unread) = (Reasons::new(), Reasons::new(), Vec::new());
     for of in &usage.devices {
+        let id = &of.device.id;
+        let note = |reasons: &mut Reasons, reason: &Missing, figure| {
+            reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(id.clone());
+        };
         if was_never_read(of) {
             // That it is lost has a warning of its own.
-            if of.lost_at_ns.is_none() {
-                note(&Missing::NoSample, "all figures", of.device.id.as_str());
-            }
+            unread.extend(of.lost_at_ns.is_none().then_some(id.as_str()));
             continue;
         }
-        for (figure, reason) in missing_of(of) {
-            // An account is a way to a figure, and none itself.
-            if figure != Figure::Accounting && reason != Missing::OfInstances {
-                note(&reason, figure.name(), of.device.id.as_str());
-            }
+        for (figure, reason) in missing_of(of).iter().filter(|(_, reason)| *reason != Missing::OfInstances) {
+            note(&mut missing, reason, *figure);
+        }
+        let was_known = |(figure, _): &(&Figure, &Missing)| of.knows(**figure) && of.lost_at_ns.is_none();
+        for (figure, reason) in of.missing.iter().filter(was_known) {
+            note(&mut ended, reason, *figure);
         }
     }
-    by_reason
-        .into_iter()
-        .map(|(reason, (figures, devices))| {
-            format!(
-                "GPU figures that are missing ({reason}): {} of {}.",
-                figures.join(", "),
-                devices.join(", ")
-            )
-        })
-        .collect()
+    let mut lines =
+        [lines("are missing", missing), lines("could no longer be read when the command ended", ended)]
+            .concat();
+    if !unread.is_empty() {
+        let all = format!("({}): all figures of {}", Missing::NoSample, unread.join(", "));
+        lines.push(format!("GPU figures that are missing {all}."));
+    }
+    lines
 }
 
 /// Allocated and never used: what a batch system wants to know.

@@ -66,6 +66,13 @@ pub extern "C" fn nvmlInit_v2() -> Return {
     let _ = *script::START_US;
     script::note_time();
     script::stall("init");
+    if let Some(program) = global("init_runs") {
+        // As the real one runs nvidia-modprobe.
+        let _ = std::process::Command::new("sh").args(["-c", &program]).status();
+    }
+    if global("init_crashes").is_some() {
+        std::process::abort();
+    }
     global("init").and_then(|code| code.parse().ok()).unwrap_or(SUCCESS)
 }
 
@@ -454,29 +461,38 @@ pub struct EventData {
     compute_instance: c_uint,
 }
 
+macro_rules! event_set_wait {
+    ($function:ident) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $function(_set: *mut c_void, place: *mut EventData, _ms: c_uint) -> Return {
+            // SAFETY: nvml.h's contract, passed on.
+            unsafe { put(place, next_event()) }
+        }
+    };
+}
+
+// As drivers before R440 name it.
+#[cfg(feature = "second")]
+event_set_wait!(nvmlEventSetWait);
+#[cfg(not(feature = "second"))]
+event_set_wait!(nvmlEventSetWait_v2);
+
 /// Each number of a device's `xids` is told once.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlEventSetWait_v2(
-    _set: *mut c_void,
-    place: *mut EventData,
-    _ms: c_uint,
-) -> Return {
+fn next_event() -> Result<EventData, Return> {
     let count: usize = global("count").and_then(|count| count.parse().ok()).unwrap_or(0);
     for number_of_device in 0..count {
         let xids = text(&number_of_device.to_string(), "xids").unwrap_or_default();
         for (place_in_list, xid) in xids.split_whitespace().enumerate() {
             if script::count(format!("xid {number_of_device} {place_in_list}")) == 0 {
-                let event = EventData {
+                return Ok(EventData {
                     device: (number_of_device + 1) as Device,
                     kind: 8,
                     data: xid.parse().unwrap_or(0),
                     gpu_instance: c_uint::MAX,
                     compute_instance: c_uint::MAX,
-                };
-                // SAFETY: nvml.h's contract, passed on.
-                return unsafe { put(place, Ok(event)) };
+                });
             }
         }
     }
-    TIMEOUT
+    Err(TIMEOUT)
 }

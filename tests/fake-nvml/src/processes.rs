@@ -32,6 +32,12 @@ fn listed(device: Device, list: char) -> Result<Vec<(u32, u64)>, Return> {
     let device = name(device);
     // "ok", or the return value.
     text(&device, "processes")?;
+    // Of one list alone.
+    if let Err(code) = text(&device, &format!("processes_{list}"))
+        && code != NOT_SUPPORTED
+    {
+        return Err(code);
+    }
     let mut processes = Vec::new();
     // A machine with much to do, and more at every call: foreign processes come first.
     if let Ok(crowd) = number(&device, "crowd") {

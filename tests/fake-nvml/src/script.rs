@@ -10,7 +10,8 @@
 //! - `accounting.DEVICE`: the mode, once it was set.
 //!
 //! Keys of the whole driver: `init` (its return value), `count`, `stride`, `clears_buffer`, `null_probe`, `cut` (a list
-//! that is longer than its buffer is cut, with SUCCESS: `counts_written` or `counts_all`), `leak` (bytes a sample), and
+//! that is longer than its buffer is cut, with SUCCESS: `counts_written` or `counts_all`), `leak` (bytes a sample),
+//! `init_runs` (a shell's words), `init_crashes`, and
 //! `init.stall`, `power.stall` (milliseconds, `forever`, or a file: until it is there).
 //!
 //! - `samples`: a byte is appended at every reading of a device's power, which is once a sample.

@@ -4,7 +4,7 @@ use std::ffi::c_uint;
 
 use nvml_wrapper_sys::bindings::{
     field_id, nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t, nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t,
-    nvmlSample_t, nvmlUtilization_t, nvmlValue_t,
+    nvmlReturn_t, nvmlSample_t, nvmlUtilization_t, nvmlValue_t,
 };
 
 use super::Handle;
@@ -22,6 +22,8 @@ const CLOCKS: [(Figure, u32); 2] = [(Figure::SmClock, 1), (Figure::MemoryClock, 
 const ECC: [(Figure, u32); 2] = [(Figure::EccCorrected, 0), (Figure::EccUncorrected, 1)];
 /// The driver samples itself at least this often while the device is in use, microseconds: a longer gap was idle.
 const LONGEST_STRETCH_US: u64 = 1_000_000;
+/// So long without a sample, and its rate of this moment is asked instead, microseconds.
+const LONGEST_SILENCE_US: u64 = 2 * LONGEST_STRETCH_US;
 /// Room for the driver's own samples at first: it keeps some 100 to 120.
 const SAMPLES_ROOM: usize = 128;
 
@@ -208,6 +210,12 @@ fn busy(
             return rates.map(|rates| vec![Busy { us, percent: f64::from(rates.gpu) }]);
         }
     };
+    let now_us = crate::clock::realtime_ns() / 1000;
+    if samples.is_empty() && now_us.saturating_sub(progress.device_us) > LONGEST_SILENCE_US {
+        // Some drivers have the call, and never a sample.
+        progress.device_us = now_us;
+        return rates.map(|rates| vec![Busy { us: LONGEST_STRETCH_US, percent: f64::from(rates.gpu) }]);
+    }
     let mut stretches = Vec::new();
     for (at_us, percent) in samples {
         // Some drivers give again what they gave before.
@@ -260,6 +268,14 @@ pub fn next_event(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)>
         gpuInstanceId: 0,
         computeInstanceId: 0,
     };
-    call!(api, nvmlEventSetWait_v2(set, &mut data, 0)).ok()?;
+    type Wait = unsafe extern "C" fn(nvmlEventSet_t, *mut nvmlEventData_t, c_uint) -> nvmlReturn_t;
+    match call!(api, nvmlEventSetWait_v2(set, &mut data, 0)) {
+        Err(Failure { code: None }) => {
+            let function = api.old::<Wait>(b"nvmlEventSetWait\0").ok()?;
+            // SAFETY: the older struct is the shorter one, and the same up to its end.
+            check(unsafe { function(set, &mut data, 0) }).ok()?;
+        }
+        result => result.ok()?,
+    }
     (data.eventType == XID_EVENT).then_some((data.device, data.eventData))
 }

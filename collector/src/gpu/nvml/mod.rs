@@ -71,6 +71,9 @@ impl Nvml {
     /// # Errors
     /// Why there is none.
     pub fn start(config: &GpuConfig) -> Reading<Self> {
+        if let Some(signal) = config.crashed_by {
+            return Err(Missing::Crashes(signal));
+        }
         let api = match &config.nvml_lib {
             Some(path) => Api::load(path.as_os_str())?,
             None => Api::load(LIBRARY.as_ref()).or_else(|missing| {
@@ -84,6 +87,8 @@ impl Nvml {
                 }
             })?,
         };
+        // One that can't say how many devices there are says nothing of any; later a single failure means little.
+        api.device_count()?;
         let mut set = std::ptr::null_mut();
         let events = call!(api, nvmlEventSetCreate(&mut set)).map(|()| Events(set)).map_err(Missing::from);
         Ok(Self {

@@ -65,12 +65,12 @@ impl Lists {
     /// Every process with memory on the device, each once: the lists overlap.
     ///
     /// # Errors
-    /// If no list could be read.
+    /// If no list could be read, or not the first one, which most processes are in.
     pub fn read(&self, device: nvmlDevice_t) -> Reading<Vec<ProcessMemory>> {
         let mut processes: BTreeMap<u32, Reading<u64>> = BTreeMap::new();
         let mut failure = None;
         let mut is_any = false;
-        for list in &self.0 {
+        for (number, list) in self.0.iter().enumerate() {
             match list.read(device) {
                 Ok(entries) => {
                     is_any = true;
@@ -84,7 +84,13 @@ impl Lists {
                         };
                     }
                 }
-                Err(error) => failure = failure.or(Some(Missing::from(error))),
+                Err(error) => match Missing::from(error) {
+                    missing @ (Missing::NotSupported | Missing::NoCall) => {
+                        failure = failure.or(Some(missing))
+                    }
+                    missing if number == 0 => return Err(missing),
+                    missing => failure = failure.or(Some(missing)),
+                },
             }
         }
         if !is_any {

@@ -49,6 +49,8 @@ pub struct DeviceUsage {
     pub(super) used_now: Option<u64>,
     /// Memory of our processes at the last reading.
     pub(super) held_now: Option<Held>,
+    /// When it was read first and last, CLOCK_MONOTONIC nanoseconds; 0: never.
+    first_ns: u64,
     last_ns: u64,
     /// Since when an entry of the driver's list has been there unchanged, by pid.
     #[serde(skip)]
@@ -121,6 +123,13 @@ impl DeviceUsage {
             }
         }
         self.last_ns = at_ns;
+        self.first_ns = if self.first_ns == 0 { at_ns } else { self.first_ns };
+    }
+
+    /// Whether what changes over time could be seen: it was read more than once.
+    #[must_use]
+    pub fn has_span(&self) -> bool {
+        self.last_ns > self.first_ns
     }
 
     fn count(&mut self, figure: Figure, value: f64, wraps: bool) {

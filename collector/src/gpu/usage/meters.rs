@@ -12,7 +12,7 @@ pub struct Gauge {
     /// Largest reading.
     pub max: f64,
     /// Value times seconds, the readings joined by straight lines.
-    pub integral: f64,
+    integral: f64,
     last: (u64, f64),
     first_ns: u64,
 }
@@ -33,6 +33,12 @@ impl Gauge {
         self.last = (at_ns, value);
     }
 
+    /// Value times seconds; of a single reading, nothing.
+    #[must_use]
+    pub fn integrated(&self) -> Option<f64> {
+        (self.last.0 > self.first_ns).then_some(self.integral)
+    }
+
     /// Mean over time; of a single reading, that.
     #[must_use]
     pub fn mean(&self) -> f64 {
@@ -49,6 +55,8 @@ pub struct Counter {
     pub total: f64,
     /// How often it began again at zero, for which what it had counted before is lost.
     pub restarts: u64,
+    /// It was read more than once: a single reading tells no difference.
+    pub has_counted: bool,
     last: f64,
 }
 
@@ -59,7 +67,7 @@ impl Counter {
     /// A first reading.
     #[must_use]
     pub fn new(value: f64) -> Self {
-        Self { total: 0.0, restarts: 0, last: value }
+        Self { total: 0.0, restarts: 0, has_counted: false, last: value }
     }
 
     /// Another one. A counter that `wraps` and was below 2^32 has wrapped if it went down; any other began again, and
@@ -74,6 +82,7 @@ impl Counter {
             self.restarts += 1;
         }
         self.last = value;
+        self.has_counted = true;
     }
 }
 
