@@ -358,10 +358,11 @@ impl Session {
     /// Take in what the pump has read. Gives the time up to which that is all that was written.
     fn drain(&mut self) -> u64 {
         let (batches, complete_ns) = self.pump.take();
-        let now_ns = clock::monotonic_ns();
         let connector = self.account.connector.clone();
         let was_forged = self.account.forgery.is_some();
         for batch in batches {
+            // It may have come while the one before was taken in, with records of that time.
+            let now_ns = clock::monotonic_ns();
             for part in batch.chunks(PART) {
                 self.account.apply(part, now_ns);
                 if self.account.forgery.is_none() {
@@ -378,7 +379,7 @@ impl Session {
             self.scan_at_ns = 0;
             self.scanner.look_again();
         }
-        self.look_at_silent(now_ns);
+        self.look_at_silent(clock::monotonic_ns());
         self.ends.tell(&mut self.account.tree);
         complete_ns
     }
