@@ -1,5 +1,6 @@
 //! What each event record does to the tree.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_TRACER, Origin, Usage};
@@ -107,11 +108,13 @@ impl Tree {
         self.departed.iter().rev().find(|departed| departed.key == key)
     }
 
-    /// The first ancestor, this parent included, that runs a program which says nothing.
+    /// The first ancestor, this parent included, that runs a program which says nothing; while that is not known, the one
+    /// whose parent it is.
     pub(super) fn silent_ancestor(&self, parent: Parent) -> Option<ProcessId> {
         let Parent::Known(id) = parent else { return None };
         let process = self.processes.get(&id)?;
-        process.silent_ancestor.or((!process.speaks()).then_some(id))
+        let is_it = !process.speaks() || process.parent == Parent::Unknown;
+        process.silent_ancestor.or(is_it.then_some(id))
     }
 
     /// The command that a child of this parent runs until it execs.
@@ -387,7 +390,7 @@ impl Tree {
 
     /// Processes that named a parent which nobody knew: it is known now.
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
-        let mut has_children = false;
+        let mut adopted = BTreeSet::new();
         let silent_ancestor = self.silent_ancestor(Parent::Known(id));
         self.strays.retain(|stray| {
             let Some(process) = self.processes.get_mut(stray) else { return false };
@@ -397,12 +400,20 @@ impl Tree {
                 && process.id != id;
             if is_its {
                 (process.parent, process.silent_ancestor) = (Parent::Known(id), silent_ancestor);
-                has_children = true;
+                adopted.insert(*stray);
             }
             process.parent == Parent::Unknown
         });
+        if adopted.is_empty() {
+            return;
+        }
         if let Some(process) = self.processes.get_mut(&id) {
-            process.has_children |= has_children;
+            process.has_children = true;
+        }
+        let stands_for_it =
+            |process: &&mut Process| process.silent_ancestor.is_some_and(|id| adopted.contains(&id));
+        for process in self.processes.values_mut().filter(stands_for_it) {
+            process.silent_ancestor = silent_ancestor;
         }
     }
 

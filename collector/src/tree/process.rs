@@ -162,8 +162,8 @@ pub struct Process {
     pub parent: Parent,
     /// Its parent's pid as told when it started.
     pub parent_pid: u32,
-    /// The first of its ancestors that ran a program which says nothing when this one was made: if that is a subreaper,
-    /// it reaps orphans and does not tell.
+    /// The first of its ancestors that ran a program which says nothing when this one was made, or whose parent nobody
+    /// knows yet: if that program is a subreaper, it reaps orphans and does not tell.
     pub silent_ancestor: Option<ProcessId>,
     /// Who found it.
     pub found_by: FoundBy,

@@ -897,6 +897,25 @@ fn an_orphan_below_a_silent_subreaper_is_in_its_sums() {
 }
 
 #[test]
+fn an_orphan_below_a_silent_subreaper_of_which_only_its_reaper_tells_is_in_its_sums() {
+    let mut run = Run::new();
+    run.start(103, 102).fork(104, 103, MIB_KIB).fork(105, 104, MIB_KIB);
+    run.exit(104, 100, 0).reaped(103, 104, 100).exit(105, 5000, 0).exit(103, 900, 100).later(1);
+    run.reaped(MAIN, 102, 6700).settle(&[103, 105]);
+    // Another that spoke late is no subreaper.
+    run.fork(108, 107, MIB_KIB)
+        .fork(109, 108, MIB_KIB)
+        .fork(107, MAIN, MIB_KIB)
+        .exit(108, 10, 0)
+        .exit(109, 20, 0);
+    run.exit(107, 30, 0).reaped(MAIN, 107, 30).reaped(LAUNCHER, 108, 10).reaped(LAUNCHER, 109, 20);
+    run.later(300).settle(&[103, 105]);
+    let settled = run.end();
+    assert_eq!((total_us(&settled), cpu_us(&of(&settled, 102).own)), (6760, 700));
+    assert_eq!([107, 108, 109].map(|pid| cpu_us(&of(&settled, pid).own)), [30, 10, 20]);
+}
+
+#[test]
 fn a_zombie_that_a_killed_process_leaves_is_its_reapers() {
     // 104 is killed with a zombie of its own: what its parent says of it has no room for that one, or it has told of
     // another that it waited for.
