@@ -108,13 +108,22 @@ impl Tree {
         self.departed.iter().rev().find(|departed| departed.key == key)
     }
 
-    /// The first ancestor, this parent included, that runs a program which says nothing; while that is not known, the one
+    /// The nearest ancestor, this parent included, that runs a program which says nothing; while that is not known, the one
     /// whose parent it is.
     pub(super) fn silent_ancestor(&self, parent: Parent) -> Option<ProcessId> {
         let Parent::Known(id) = parent else { return None };
         let process = self.processes.get(&id)?;
         let is_it = !process.speaks() || process.parent == Parent::Unknown;
-        process.silent_ancestor.or(is_it.then_some(id))
+        is_it.then_some(id).or(process.silent_ancestor)
+    }
+
+    /// Another one stands for these where they are the nearest silent ancestors.
+    pub(super) fn replace_silent_ancestors(&mut self, these: &BTreeSet<ProcessId>, by: Option<ProcessId>) {
+        for process in self.processes.values_mut() {
+            if process.silent_ancestor.is_some_and(|id| these.contains(&id)) {
+                process.silent_ancestor = by;
+            }
+        }
     }
 
     /// The command that a child of this parent runs until it execs.
@@ -410,11 +419,9 @@ impl Tree {
         if let Some(process) = self.processes.get_mut(&id) {
             process.has_children = true;
         }
-        let stands_for_it =
-            |process: &&mut Process| process.silent_ancestor.is_some_and(|id| adopted.contains(&id));
-        for process in self.processes.values_mut().filter(stands_for_it) {
-            process.silent_ancestor = silent_ancestor;
-        }
+        // One that says nothing itself is still the nearest.
+        adopted.retain(|id| self.processes.get(id).is_some_and(Process::speaks));
+        self.replace_silent_ancestors(&adopted, silent_ancestor);
     }
 
     /// Whether this pid was settled without a REAPED record; if so, this is it.

@@ -110,6 +110,7 @@ impl Tree {
     /// Whether the kernel killed a process, which used so much, because this one, the init of its pid namespace, ended, and
     /// reaped it itself.
     pub(super) fn has_taken_along(&self, init: &Process, process: &Process, used: &Usage) -> bool {
+        let is_alive = init.is_alive() && init.kernel_exit.is_none();
         // What it says itself is said before.
         let since_ns = match init.exit {
             Some(_) => init.end_ns,
@@ -117,7 +118,7 @@ impl Tree {
         };
         // Of one that says nothing its reaper's sum tells whether it waited.
         let has_waited = init.exit.is_none() && init.reaped.is_some() && init.says_it_waited_for(used);
-        process.end_ns > since_ns && process.was_killed() && !has_waited
+        !is_alive && process.end_ns > since_ns && process.was_killed() && !has_waited
     }
 
     /// A process of our pid namespace has a pidfd of this inode (0: unknown).

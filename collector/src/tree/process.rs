@@ -162,7 +162,7 @@ pub struct Process {
     pub parent: Parent,
     /// Its parent's pid as told when it started.
     pub parent_pid: u32,
-    /// The first of its ancestors that ran a program which says nothing when this one was made, or whose parent nobody
+    /// The nearest of its ancestors that ran a program which says nothing when this one was made, or whose parent nobody
     /// knows yet: if that program is a subreaper, it reaps orphans and does not tell.
     pub silent_ancestor: Option<ProcessId>,
     /// Who found it.
@@ -343,13 +343,13 @@ impl Process {
         let with_it = cpu_us(&known).saturating_add(cpu_us(used));
         match (&self.exit, &self.reaped) {
             (Some(exit), _) => with_it <= cpu_us(&exit.children).saturating_add(DOUBT_US),
-            // It was killed, or says nothing: its reaper's word is of it and of all that it waited for. Who has told of one
-            // wait tells of all.
+            // It was killed, or says nothing: its reaper's word is of it and of all that it waited for. How much of that is
+            // its own only its last clock tells; without, who has told of one wait is taken to tell of all.
             (None, Some(reaped)) => {
                 let own_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
-                let has_told = self.reaped_children != Usage::default();
+                let tells_all = !self.is_clock_final && self.reaped_children != Usage::default();
                 let all_us = cpu_us(&reaped.usage).saturating_add(DOUBT_US);
-                !has_told && with_it.saturating_add(own_us) <= all_us
+                !tells_all && with_it.saturating_add(own_us) <= all_us
             }
             (None, None) => true,
         }

@@ -1,7 +1,7 @@
 //! When nothing more can be learnt of a process: its final figures, and its way out of the tree.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use gpu_track_abi::record::Usage;
@@ -164,18 +164,26 @@ impl Tree {
             Parent::Known(parent) if !self.has_outlived(process, parent) => Some(parent),
             _ => None,
         });
-        parent.into_iter().chain(process.and_then(|process| self.untold_reaper(process)))
+        let others = process.map(|process| self.untold_reapers(process)).unwrap_or_default();
+        parent.into_iter().chain(others)
     }
 
-    /// Who reaps an orphan without telling, if it is not the launcher that does: an ancestor that says nothing and may be a
-    /// subreaper, else its pid namespace's init.
-    fn untold_reaper(&self, process: &Process) -> Option<ProcessId> {
-        let ancestor = process.silent_ancestor.and_then(|id| self.processes.get(&id)).filter(|ancestor| {
-            !ancestor.speaks()
-                && !self.has_outlived(process, ancestor.id)
-                && self.namespace_of(ancestor) == self.namespace_of(process)
-        });
-        ancestor.map(|ancestor| ancestor.id).or_else(|| self.init_of(process))
+    /// Who may reap an orphan without telling, if it is not the launcher that does, nearest first: ancestors that say nothing
+    /// and may be subreapers, and its pid namespace's init.
+    fn untold_reapers(&self, process: &Process) -> Vec<ProcessId> {
+        const MOST: usize = 64;
+        let next = |id: &ProcessId| self.processes.get(id)?.silent_ancestor;
+        let ancestors = std::iter::successors(process.silent_ancestor, next).take(MOST);
+        let can_be = |id: &ProcessId| {
+            self.processes.get(id).is_some_and(|ancestor| {
+                !ancestor.speaks()
+                    && !self.has_outlived(process, *id)
+                    && self.namespace_of(ancestor) == self.namespace_of(process)
+            })
+        };
+        let mut all: Vec<ProcessId> = ancestors.filter(can_be).collect();
+        all.extend(self.init_of(process).filter(|init| !all.contains(init)));
+        all
     }
 
     /// Whether it was there after this other one's end.
@@ -243,7 +251,7 @@ impl Tree {
                 path.push(id);
                 at = self.processes.get(&id).and_then(|process| match process.parent {
                     Parent::Known(parent) if self.processes.contains_key(&parent) => Some(parent),
-                    _ => self.untold_reaper(process),
+                    _ => self.untold_reapers(process).first().copied(),
                 });
             }
             let mut depth = at.and_then(|id| depths.get(&id).copied()).unwrap_or(0);
@@ -267,6 +275,9 @@ impl Tree {
             self.autoreaped += process.unreaped_count;
         }
         self.drop_from_lists(&process);
+        if process.has_children && !(process.speaks() && process.parent != Parent::Unknown) {
+            self.replace_silent_ancestors(&BTreeSet::from([id]), process.silent_ancestor);
+        }
         let (peak, peak_quality) = process.peak();
         let joined = process.parent == Parent::Unknown && !process.is_main;
         let unattributed_us = process.unattributed_us();
@@ -317,13 +328,14 @@ impl Tree {
             return;
         }
         let used = total_of(&own.usage, process);
-        let other = self.untold_reaper(process);
+        let others = self.untold_reapers(process);
         let parent = match process.parent {
-            Parent::Known(id) if other.is_none() => Some(id),
+            Parent::Known(id) if others.is_empty() => Some(id),
             Parent::Known(id) => Some(id).filter(|id| self.can_have_reaped(*id, process, &used)),
             Parent::Launcher | Parent::Unknown => None,
         };
-        let other = other.filter(|_| parent.is_none());
+        let with_room = others.iter().find(|id| self.can_have_reaped(**id, process, &used));
+        let other = with_room.or(others.first()).copied().filter(|_| parent.is_none());
         let init = other.filter(|_| self.init_of(process) == other).and_then(|id| self.processes.get(&id));
         if init.is_some_and(|init| self.has_taken_along(init, process, &used)) {
             self.autoreaped += 1;

@@ -832,17 +832,29 @@ fn a_silent_child_that_is_reaped_in_a_pid_namespace_is_the_one_that_ended_so() {
 
 #[test]
 fn who_was_killed_below_a_silent_init_that_waited_is_in_its_sum() {
-    let mut run = Run::new();
-    run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
-        run.start(2, 1).exit(2, 3000, 0);
-    });
-    run.made(502, 500).over(501, 0).sampled(502, 9_000_000, MIB, MIB).sampled(500, 1_000_000, MIB, MIB);
-    run.over(502, libc::SIGKILL).kernel(500, What::Exit { status: 0 }).later(300);
-    // Its own millisecond, and both; one that it had not waited for would have nothing left there.
-    run.reaped(MAIN, 500, 13_000);
-    assert_eq!((run.tree.lost(), run.tree.autoreaped()), (0, 0));
-    let settled = run.end();
-    assert_eq!((total_us(&settled), cpu_us(&of(&settled, 500).own)), (13_000, 1000));
+    // The orphan is settled while the init lives, or only when its sum is known, which has room for it.
+    for is_late in [false, true] {
+        let mut run = Run::new();
+        run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
+            run.start(2, 1);
+        });
+        run.made(502, 501).inside(INSIDE, |run| {
+            run.fork(3, 2, MIB_KIB).exit(2, 3000, 0);
+        });
+        run.over(501, 0);
+        let (id, remains_ns) = (run.id(502), 9_000_000);
+        run.tree.get_mut(id).unwrap().observed.cpu_ns = Some(remains_ns);
+        run.over(502, libc::SIGKILL);
+        if !is_late {
+            run.later(300).settle(&[501, 502]);
+        }
+        let init = run.id(500);
+        run.tree.get_mut(init).unwrap().observed.cpu_ns = Some(1_000_000);
+        run.kernel(500, What::Exit { status: 0 }).reaped(MAIN, 500, 13_000);
+        assert_eq!((run.tree.lost(), run.tree.autoreaped()), (0, 0));
+        let settled = run.end();
+        assert_eq!((total_us(&settled), cpu_us(&of(&settled, 500).own)), (13_000, 1000), "late: {is_late}");
+    }
 }
 
 #[test]
@@ -894,6 +906,24 @@ fn an_orphan_below_a_silent_subreaper_is_in_its_sums() {
     run.later(1).reaped(MAIN, 102, 6700).settle(&[103, 105]).later(300).settle(&[103, 105]);
     let settled = run.end();
     assert_eq!((total_us(&settled), cpu_us(&of(&settled, 102).own)), (6700, 700));
+}
+
+#[test]
+fn an_orphan_is_in_the_sums_of_the_nearest_that_may_be_a_subreaper() {
+    // 102 is static and none; below it 103, which speaks, and 104, a static subreaper.
+    let mut run = below_a_silent_subreaper();
+    run.made(104, 103).execs(104).made(105, 104).execs(105).start(105, 104);
+    run.made(106, 105).fork(106, 105, MIB_KIB).exit(105, 100, 0).over(105, 0).exit(106, 5000, 0).over(106, 0);
+    run.kernel(104, What::Exit { status: 0 })
+        .later(1)
+        .reaped(103, 104, 5800)
+        .exit(103, 900, 5800)
+        .over(103, 0);
+    run.kernel(102, What::Exit { status: 0 }).reaped(MAIN, 102, 7000);
+    run.settle(&[103, 105, 106]).later(300).settle(&[103, 105, 106]);
+    let settled = run.end();
+    assert_eq!([102, 104].map(|pid| cpu_us(&of(&settled, pid).own)), [300, 700]);
+    assert_eq!(total_us(&settled), 7000);
 }
 
 #[test]
