@@ -18,6 +18,7 @@ use thiserror::Error;
 use crate::account::{Account, Damage};
 use crate::clock;
 use crate::config::{Config, Message};
+use crate::discovery::connector::Members;
 use crate::discovery::ends::Ends;
 use crate::discovery::kernel_side::LOADING_NS;
 use crate::discovery::kin::Kin;
@@ -238,6 +239,8 @@ impl Session {
         let facts = Facts::of_this_machine(&root);
         // The command's own are known by now.
         raise_own_limits();
+        // What a driver's program leaves behind is ours, not the launcher's and so the command's.
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         recover::note(&state, &config, &facts);
         let start_ns = config.started_monotonic_ns;
         let new = || Account::of_run(&config, &facts);
@@ -257,12 +260,11 @@ impl Session {
             begin: account.found,
             connector,
             // What waits in the socket may be about the command before the account knows of it.
-            members: account
-                .tree
-                .host_pids()
-                .chain([config.launcher_pid])
-                .chain(config.running_pid)
-                .collect(),
+            members: Members::new(
+                account.tree.host_pids().chain([config.launcher_pid]).chain(config.running_pid),
+                own_pid,
+                (config.restarts > 0).then_some(config.launcher_pid),
+            ),
             pid_ns: config.pid_ns,
             kin: kin.clone(),
         };

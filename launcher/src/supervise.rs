@@ -19,8 +19,9 @@ use crate::tracking::{Collector, Session, children_usage};
 const SHORT_LIFE_NS: u64 = 20_000_000;
 /// So many of those in a row, and there is no other.
 const MOST_SHORT_LIVES: u32 = 100;
-/// So many of those in a row that ended by a fault of their own, and the next goes without the GPU driver's library.
+/// So many in a row that ended by a fault of their own within this time, and the next goes without the GPU driver's library.
 const MOST_CRASHES: u32 = 3;
+const CRASHES_SOON_NS: u64 = 60_000_000_000;
 
 /// While the report is awaited, the collector is looked at this often.
 const LOOK_AT_COLLECTOR: Duration = Duration::from_millis(100);
@@ -59,7 +60,8 @@ fn ends_programs(signal: i32) -> bool {
 
 /// Signals that a program gets for what it did itself.
 fn is_fault(signal: i32) -> bool {
-    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGABRT | libc::SIGILL | libc::SIGFPE)
+    use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+    matches!(signal, SIGSEGV | SIGBUS | SIGABRT | SIGILL | SIGFPE | SIGSYS | SIGTRAP)
 }
 
 fn cpu_us(usage: &Usage) -> u64 {
@@ -177,10 +179,11 @@ impl Supervisor {
             return;
         }
         let is_finishing = self.told.iter().any(|message| matches!(message, Message::Ended { .. }));
-        let is_short = clock::monotonic_ns().saturating_sub(ended.started_ns) < SHORT_LIFE_NS || is_finishing;
+        let life_ns = clock::monotonic_ns().saturating_sub(ended.started_ns);
+        let is_short = life_ns < SHORT_LIFE_NS || is_finishing;
         self.short_lives = if is_short { self.short_lives + 1 } else { 0 };
         let signal = libc::WTERMSIG(status);
-        self.crashes = if is_short && is_fault(signal) { self.crashes + 1 } else { 0 };
+        self.crashes = if is_fault(signal) && life_ns < CRASHES_SOON_NS { self.crashes + 1 } else { 0 };
         if self.short_lives >= MOST_SHORT_LIVES {
             self.say(&format!(
                 "the collector is ended by signal {signal} again and again; there is no report"

@@ -95,7 +95,7 @@ fn gpu_driver_that_can_not_count_its_devices_tells_why() {
 /// The real one runs nvidia-modprobe, which is none of the command's processes.
 #[test]
 fn gpu_driver_s_own_programs_are_not_counted() {
-    let gpus = FakeGpus::new(1, "init_runs /bin/true; /bin/true");
+    let gpus = FakeGpus::new(1, "init_runs /bin/true; (sleep 0.05 &)");
     let report = gpus.run(&["sampled"]).assert_clean(0).clone();
     assert_eq!((report.u64("processes.total"), report.u64("coverage.joined")), (1, 0));
     assert_eq!(report.warnings(), "");
@@ -104,8 +104,8 @@ fn gpu_driver_s_own_programs_are_not_counted() {
 /// The library is in the collector: what ends that takes no other figure away.
 #[test]
 fn gpu_library_that_crashes_costs_the_gpu_figures_only() {
-    let gpus = FakeGpus::new(1, "init_crashes");
-    let run = gpus.tracked(["sh", "-c", "sleep 0.3; exit 3"]).run();
+    let gpus = FakeGpus::new(1, "init.stall 100\ninit_runs /bin/true\ninit_crashes");
+    let run = gpus.tracked(["sh", "-c", "sleep 2; exit 3"]).run();
     assert_eq!(run.status.code(), Some(3));
     let report = run.report();
     let reason = format!(
@@ -114,6 +114,7 @@ fn gpu_library_that_crashes_costs_the_gpu_figures_only() {
         libc::SIGABRT
     );
     assert!(report.warnings().lines().any(|line| line == reason), "{}", report.warnings());
+    assert!(report.warnings().contains("The collector was killed 3 times"), "{}", report.warnings());
     assert_eq!((report.gpu_ram(), report.u64("processes.total")), ([None; 3], 2));
     assert_eq!(report.u64("coverage.exact"), 2);
 }
@@ -135,7 +136,7 @@ fn gpu_memory_is_not_known_where_the_list_of_compute_processes_fails() {
 #[test]
 fn gpu_memory_in_use_is_not_summed_over_some_of_the_devices() {
     let gpus = FakeGpus::new(2, "1.memory_used !4");
-    let report = gpus.run(&["hold:1:300,c", "sampled"]).assert_clean(0).clone();
+    let report = gpus.run(&["hold:0:300,c", "sampled"]).assert_clean(0).clone();
     assert!(report.at("max_gpu_ram.system").is_null(), "{}", report.at("max_gpu_ram"));
     assert_eq!(report.gpu_ram()[0], Some(300));
 }

@@ -345,6 +345,21 @@ fn gpus_of_one_maker_are_chosen() {
     assert_eq!(ids, ["GPU-fake-0", AMD, intel]);
 }
 
+/// What one driver tells is not all there is where another one fails.
+#[test]
+fn gpus_of_one_maker_are_no_sum_while_another_s_driver_fails() {
+    let gpus = FakeGpus::new(1, "init 4");
+    let root = amd_root();
+    let path = root.path().to_str().unwrap();
+    let drm = clients(root.path(), &[AMD_CLIENT]);
+    let run = gpus.tracked(["sh", "-c", &drm]).options(&["--gpu-root", path]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [None; 3]);
+    assert_eq!(report.gpu(AMD).u64("memory.max_main_bytes"), 1 << 20);
+    assert!(report.at("gpu_utilization.system_gpu_count").is_null());
+    assert!(report.warnings().contains("NVIDIA GPUs: no permission; whether there are any is not known."));
+}
+
 /// Figures of a device that is gone end there, and those of others go on.
 #[test]
 fn gpu_of_amd_that_is_unplugged_is_lost() {

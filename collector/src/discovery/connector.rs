@@ -313,13 +313,15 @@ pub struct Members {
     /// With the time of the exit event of those that may be over.
     pids: HashMap<u32, Option<u64>>,
     collector: u32,
+    launcher: Option<u32>,
 }
 
 impl Members {
-    /// Nobody yet; what this collector starts (drivers run programs) never belongs to the tree.
+    /// These. What this collector starts (drivers run programs) never belongs to the tree; nor does what others before it
+    /// started: where there were some, the command is known, and the `launcher` starts nobody else of the tree.
     #[must_use]
-    pub fn without(collector: u32) -> Self {
-        Self { collector, ..Self::default() }
+    pub fn new(known: impl IntoIterator<Item = u32>, collector: u32, launcher: Option<u32>) -> Self {
+        Self { pids: known.into_iter().map(|pid| (pid, None)).collect(), collector, launcher }
     }
 
     /// This process belongs to the tree.
@@ -336,6 +338,7 @@ impl Members {
     /// Whether an event is about the tree.
     pub fn take(&mut self, event: &KernelEvent) -> bool {
         match event.what {
+            What::Fork { parent } if Some(parent) == self.launcher => self.contains(event.pid),
             What::Fork { parent } if self.pids.contains_key(&parent) && event.pid != self.collector => {
                 self.add(event.pid);
                 true
@@ -410,11 +413,15 @@ mod tests {
 
     #[test]
     fn only_the_trees_processes_are_members() {
-        let mut members = Members::without(8);
-        members.add(1);
+        let mut members = Members::new([1], 8, None);
         // A driver in the collector runs a program.
         assert!(!members.take(&event(8, What::Fork { parent: 1 })));
         assert!(!members.take(&event(9, What::Fork { parent: 8 })));
+        // So does one before it, of which a later one may read.
+        let mut later = Members::new([1, 2], 8, Some(1));
+        assert!(later.take(&event(2, What::Fork { parent: 1 })), "the command");
+        assert!(!later.take(&event(7, What::Fork { parent: 1 })));
+        assert!(!later.take(&event(9, What::Fork { parent: 7 })));
         assert!(members.take(&event(2, What::Fork { parent: 1 })));
         assert!(members.take(&event(3, What::Fork { parent: 2 })));
         assert!(!members.take(&event(4, What::Fork { parent: 99 })));
@@ -430,9 +437,7 @@ mod tests {
     fn who_is_over_is_forgotten_and_who_execs_in_a_thread_is_not() {
         // Above the kernel's largest pid: no such process is ever there.
         let (gone, execs) = (5_000_001, 5_000_002);
-        let mut members = Members::default();
-        members.add(gone);
-        members.add(execs);
+        let mut members = Members::new([gone, execs], 8, None);
         for pid in [gone, execs] {
             assert!(members.take(&event(pid, What::Exit { status: 0 })));
         }

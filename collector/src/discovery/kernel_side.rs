@@ -48,21 +48,19 @@ struct Window {
 }
 
 impl KernelSide {
-    /// A reader for the tree of these processes, in this pid namespace. `newcomers` are others of it that other layers
+    /// A reader for the tree of these members, in this pid namespace. `newcomers` are others of it that other layers
     /// find; `pending` an earlier collector has read and not handed on. `has_proof` tells that one has seen that events
     /// come.
     #[must_use]
     pub fn new(
         socket: Option<OwnedFd>,
-        known: Vec<u32>,
+        mut members: Members,
         kin: Kin,
         pid_ns: u32,
         newcomers: Receiver<u32>,
         pending: VecDeque<KernelEvent>,
         has_proof: bool,
     ) -> Self {
-        let mut members = Members::without(std::process::id());
-        known.into_iter().for_each(|pid| members.add(pid));
         for event in &pending {
             members.take(event);
         }
@@ -226,7 +224,8 @@ mod tests {
         let held_back = [fork(5, 1, 2), fork(9, 2, 3)];
         let (_newcomers, receiver) = std::sync::mpsc::channel();
         let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
-        let mut kernel = KernelSide::new(None, vec![1], kin, 10, receiver, held_back.into(), true);
+        let mut kernel =
+            KernelSide::new(None, Members::new([1], 0, None), kin, 10, receiver, held_back.into(), true);
         assert!(kernel.members.take(&fork(10, 3, 4)), "a child of one of them");
         assert_eq!((kernel.held_back(), kernel.next_before(4)), (2, None));
         assert_eq!((kernel.next_before(5), kernel.next_before(5)), (Some(held_back[0]), None));
@@ -239,7 +238,8 @@ mod tests {
         let (_newcomers, receiver) = std::sync::mpsc::channel();
         let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
         let pending = [execs(5, 2), execs(8, 3)];
-        let mut kernel = KernelSide::new(None, vec![2, 3], kin, 10, receiver, pending.into(), true);
+        let mut kernel =
+            KernelSide::new(None, Members::new([2, 3], 0, None), kin, 10, receiver, pending.into(), true);
         while kernel.next_before(9).is_some() {}
         assert_eq!(
             [4, 5, 7, 8, 9].map(|by_ns| kernel.take_unheard(by_ns)),
@@ -258,7 +258,8 @@ mod tests {
             let (_newcomers, receiver) = std::sync::mpsc::channel();
             let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
             let socket = Some(std::fs::File::open("/dev/null").unwrap().into());
-            let kernel = KernelSide::new(socket, vec![1], kin, 10, receiver, pending.into(), true);
+            let kernel =
+                KernelSide::new(socket, Members::new([1], 0, None), kin, 10, receiver, pending.into(), true);
             assert_eq!(kernel.is_active(), is_active);
         }
     }

@@ -13,7 +13,7 @@ use gpu_track_abi::record::RECORD_WORDS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Finding;
-use super::connector::KernelEvent;
+use super::connector::{KernelEvent, Members};
 use super::kernel_side::{KernelSide, LOADING_NS};
 use super::kin::Kin;
 use super::overflow::Overflow;
@@ -83,8 +83,8 @@ pub struct Sources {
     pub begin: ReadUpTo,
     /// The process connector's socket, where there is one.
     pub connector: Option<OwnedFd>,
-    /// The launcher's pid, and those of the processes that an earlier collector knew.
-    pub members: Vec<u32>,
+    /// The launcher, and the processes that an earlier collector knew.
+    pub members: Members,
     /// Inode of its pid namespace.
     pub pid_ns: u32,
     /// Tells who else is of the tree.

@@ -12,6 +12,8 @@ use crate::proc_fs::{ProcRoot, Statm};
 use crate::tree::{Settled, Tree};
 use serde::{Deserialize, Serialize};
 
+/// What the user calls NVML's backend.
+pub const NVIDIA: &str = "NVIDIA";
 /// The report waits this long for a last reading, and only for a thread that rests: one in a driver's call, or one
 /// that still initialises the driver, is not waited for at all.
 const LAST_READING: Duration = Duration::from_millis(20);
@@ -71,7 +73,7 @@ pub fn workers(config: &GpuConfig) -> Vec<Worker> {
     if config.wants(Vendor::Nvidia) && config.may_have_nvidia() {
         let own = config.clone();
         let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&own)?)));
-        workers.push(Worker::start("NVIDIA", config, start));
+        workers.push(Worker::start(NVIDIA, config, start));
     }
     if (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && config.may_have_drm() {
         let own = config.clone();
@@ -169,7 +171,7 @@ impl GpuRoom {
                         && age > LATE.max(Duration::from_nanos(self.config.interval_ns.saturating_mul(2)))
                     {
                         account.usage.notes.push(format!(
-                        "{} GPUs: the last reading began {:.1} s before the end of the command, since the driver takes long; \
+                        "{} GPUs: the last reading began {:.1} s before the report, since the driver or the machine was slow; \
                          their figures end there.",
                         worker.name,
                         age.as_secs_f64()

@@ -7,9 +7,10 @@ use super::model::{
     GpuProcess, GpuPstate, GpuThrottle, GpuUtilization, GpuXid, GroupPercent, MaxGpuRam, Percent, ProcessGpu,
     ProcessUsage,
 };
+use crate::gpu::room::NVIDIA;
 use crate::gpu::usage::device::DeviceUsage;
 use crate::gpu::usage::{ProcessGpu as Used, meters};
-use crate::gpu::{Figure, GpuUsage, Missing};
+use crate::gpu::{Figure, GpuUsage, Missing, Vendor};
 use crate::usage::Totals;
 
 /// Devices that count in sums: the parts of a device are in the whole.
@@ -25,10 +26,20 @@ fn hides_processes(of: &DeviceUsage) -> bool {
         && reason.is_some_and(|reason| !matches!(reason, Missing::NotSupported | Missing::OfInstances))
 }
 
+/// Whether a device of this backend is known.
+fn is_any_of(usage: &GpuUsage, backend: &str) -> bool {
+    usage.devices.iter().any(|of| (of.device.vendor == Some(Vendor::Nvidia)) == (backend == NVIDIA))
+}
+
+/// Whether a driver failed of whose devices none is known: there may be some.
+fn hides_devices(usage: &GpuUsage) -> bool {
+    usage.failed.iter().any(|(backend, _)| !is_any_of(usage, backend))
+}
+
 /// gpu_tracker's section. Without a GPU all is 0, as it has it; where a driver fails, nobody knows.
 #[must_use]
 pub fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
-    if usage.devices.is_empty() {
+    if usage.devices.is_empty() || hides_devices(usage) {
         let none = usage.failed.is_empty().then_some(0);
         return MaxGpuRam {
             system_capacity_bytes: none,
@@ -41,7 +52,13 @@ pub fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     let [main_untold, descendant_untold] =
         usage.untold.map(|untold| untold || usage.devices.iter().any(hides_processes));
     // A processor's own graphics unit has no memory of its own.
-    let has_memory = |of: &&DeviceUsage| of.device.memory_bytes.is_some() || of.max.combined > 0;
+    let has_memory = |of: &&DeviceUsage| {
+        let reason = of.missing.get(&Figure::MemoryUsed);
+        of.device.memory_bytes.is_some()
+            || of.knows(Figure::MemoryUsed)
+            || of.max.combined > 0
+            || reason.is_some_and(|reason| *reason != Missing::NotSupported)
+    };
     let is_told = whole(usage).filter(has_memory).all(|of| of.knows(Figure::MemoryUsed));
     let capacities: Vec<_> = whole(usage).filter(has_memory).map(|of| of.device.memory_bytes).collect();
     MaxGpuRam {
@@ -58,7 +75,7 @@ pub fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
 /// gpu_tracker's other section.
 #[must_use]
 pub fn gpu(usage: &GpuUsage) -> Gpu {
-    let is_known = usage.failed.is_empty() || !usage.machine.is_empty();
+    let is_known = !hides_devices(usage);
     let count = |n: usize| is_known.then(|| u32::try_from(n).unwrap_or(u32::MAX));
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
     let percent = if usage.devices.is_empty() {
@@ -221,7 +238,11 @@ pub fn warnings(usage: &GpuUsage, start_ns: u64) -> Vec<String> {
     let mut warnings: Vec<String> = usage
         .failed
         .iter()
-        .map(|(name, missing)| format!("{name} GPUs: {missing}; whether there are any is not known."))
+        .map(|(name, missing)| {
+            let is_any = is_any_of(usage, name);
+            let then = if is_any { "their figures end there" } else { "whether there are any is not known" };
+            format!("{name} GPUs: {missing}; {then}.")
+        })
         .collect();
     for (name, since_ns) in &usage.silent {
         let since_s = since_ns.saturating_sub(start_ns) as f64 / 1e9;

@@ -2,8 +2,8 @@
 //!
 //! Between two samples lies a window. Who lived at both ends counts with the smaller of its two shares all through
 //! it; who was there in part only counts for exactly that time, with its exact peak if it ended. So a process that
-//! no sample saw is not lost, and nothing is counted at a time when it did not exist. News of an end that come a window
-//! late count beside those who lived all through the window of that end.
+//! no sample saw is not lost, and nothing is counted at a time when it did not exist. News that come a window late
+//! count beside those who lived all through the window that they are about.
 
 use serde::{Deserialize, Serialize};
 
@@ -155,12 +155,8 @@ impl RamUsage {
         let window = Window { from_ns: sample.from_ns, until_ns: sample.at_ns, steady: sample.steady };
         // Of the time before the last window it is not known any more who was there.
         let earlier = Window { until_ns: self.last.from_ns, ..Window::default() };
-        let (lives, late): (Vec<_>, Vec<_>) =
-            sample.lives.iter().partition(|life| life.end_ns >= window.from_ns);
-        let (late, later): (Vec<_>, Vec<_>) =
-            late.into_iter().partition(|life| life.end_ns >= self.last.from_ns);
-        for (window, lives) in [(window, lives), (self.last, late), (earlier, later)] {
-            self.sweep(tree, sample, &window, &lives);
+        for window in [window, self.last, earlier] {
+            self.sweep(tree, sample, &window);
         }
         self.add_means(sample);
         self.last = window;
@@ -191,10 +187,13 @@ impl RamUsage {
         }
     }
 
-    /// The time between the samples: steps up and down in the order of time, ends before starts.
-    fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window, lives: &[&Life]) {
-        let mut steps: Vec<(u64, i8, &Life)> = Vec::with_capacity(lives.len() * 2);
-        for life in lives {
+    /// The time between the samples: steps up and down in the order of time, ends before starts. Of late news each window
+    /// has its part.
+    fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
+        let was_there =
+            |life: &&Life| life.end_ns >= window.from_ns && life.start_ns.min(life.end_ns) < window.until_ns;
+        let mut steps: Vec<(u64, i8, &Life)> = Vec::with_capacity(sample.lives.len() * 2);
+        for life in sample.lives.iter().filter(was_there) {
             let start = life.start_ns.clamp(window.from_ns, window.until_ns);
             let end = life.end_ns.clamp(start, window.until_ns);
             steps.push((start, 1, life));
@@ -240,10 +239,9 @@ impl RamUsage {
         self.main_byte_s += sample.steady_mean.main as f64 * whole;
         self.descendants_byte_s += sample.steady_mean.descendants as f64 * whole;
         for life in &sample.lives {
-            // Late news are of a time that nobody counted.
-            let is_late = life.end_ns < sample.from_ns;
-            let start = if is_late { life.start_ns } else { life.start_ns.max(sample.from_ns) };
-            let byte_s = life.bytes as f64 * seconds(life.end_ns.min(sample.at_ns).saturating_sub(start));
+            // Late news, too: nobody has counted that time.
+            let span_ns = life.end_ns.min(sample.at_ns).saturating_sub(life.start_ns);
+            let byte_s = life.bytes as f64 * seconds(span_ns);
             if life.is_main {
                 self.main_byte_s += byte_s;
             } else {

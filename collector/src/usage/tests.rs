@@ -126,6 +126,12 @@ fn late_news_of_ends_are_of_the_time_that_they_tell_of() {
     ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, steady, lives: late, ..window() });
     assert_eq!((ram.descendants.total, ram.max_processes), (200 * MB, 2));
     assert_eq!((ram.combined.total, ram.peak.as_ref().unwrap().at_ns), (600 * MB, 10 * S));
+    // One lived in both windows, beside who was there all through the first of them, and not beside who came later.
+    let both = lives([child(15, 21, 250), child(22, 23, 100)]).lives;
+    let mut ram_of_both = RamUsage::default();
+    ram_of_both.add(&tree, &Sample { steady: main, ..window() });
+    ram_of_both.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, lives: both, ..window() });
+    assert_eq!((ram_of_both.combined.total, ram_of_both.max_processes), (650 * MB, 2));
     // So late that nobody knows who was there beside it.
     let late = lives([child(5, 6, 300)]).lives;
     ram.add(&tree, &Sample { from_ns: 30 * S, at_ns: 40 * S, steady: main, lives: late, ..window() });
@@ -167,8 +173,8 @@ fn means_are_weighted_by_time() {
     let mut sample = lives([child(5, 12, 300), child(15, 40, 100)]);
     sample.steady_mean = Sums { main: 50 * MB, ..Sums::default() };
     let (main, descendants, combined) = added(&sample).means(10.0).unwrap();
-    // 300 MB for the two seconds that are in the window, 100 MB for five.
-    assert_eq!((main, descendants), (50e6, (300e6 * 2.0 + 100e6 * 5.0) / 10.0));
+    // 300 MB for seven seconds, of which five were before the window and in nobody's sum; 100 MB for five.
+    assert_eq!((main, descendants), (50e6, (300e6 * 7.0 + 100e6 * 5.0) / 10.0));
     assert_eq!(combined, main + descendants);
     assert_eq!(RamUsage::default().means(0.0), None);
 }

@@ -44,6 +44,8 @@ const REASONS: [(u64, &str); 9] = [
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     device_us: u64,
+    /// When its rate was last asked in the place of samples.
+    rated_us: u64,
     processes_us: u64,
 }
 
@@ -51,7 +53,7 @@ impl Progress {
     /// What was before the run is not of the run.
     #[must_use]
     pub fn new(now_us: u64) -> Self {
-        Self { device_us: now_us, processes_us: now_us }
+        Self { device_us: now_us, rated_us: now_us, processes_us: now_us }
     }
 }
 
@@ -210,12 +212,6 @@ fn busy(
             return rates.map(|rates| vec![Busy { us, percent: f64::from(rates.gpu) }]);
         }
     };
-    let now_us = crate::clock::realtime_ns() / 1000;
-    if samples.is_empty() && now_us.saturating_sub(progress.device_us) > LONGEST_SILENCE_US {
-        // Some drivers have the call, and never a sample.
-        progress.device_us = now_us;
-        return rates.map(|rates| vec![Busy { us: LONGEST_STRETCH_US, percent: f64::from(rates.gpu) }]);
-    }
     let mut stretches = Vec::new();
     for (at_us, percent) in samples {
         // Some drivers give again what they gave before.
@@ -223,6 +219,13 @@ fn busy(
             stretches.push(Busy { us: (at_us - progress.device_us).min(LONGEST_STRETCH_US), percent });
             progress.device_us = at_us;
         }
+    }
+    let now_us = crate::clock::realtime_ns() / 1000;
+    let told_us = progress.device_us.max(progress.rated_us);
+    if stretches.is_empty() && now_us.saturating_sub(told_us) > LONGEST_SILENCE_US {
+        // Some drivers have the call, and never a new sample.
+        progress.rated_us = now_us;
+        return rates.map(|rates| vec![Busy { us: LONGEST_STRETCH_US, percent: f64::from(rates.gpu) }]);
     }
     Ok(stretches)
 }

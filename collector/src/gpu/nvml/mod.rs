@@ -8,6 +8,7 @@ mod api;
 mod figures;
 mod processes;
 
+use std::collections::BTreeMap;
 use std::ffi::c_uint;
 
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventSet_t, nvmlPciInfo_t, nvmlReturn_t};
@@ -40,6 +41,9 @@ pub struct Nvml {
     events: Reading<Events>,
     wants_accounting: bool,
     memory: Memory,
+    /// Why devices that never said which they are can't be read, by number; where the user names others, nobody asks.
+    unreadable: BTreeMap<u32, Missing>,
+    tells_unreadable: bool,
     warnings: Vec<String>,
 }
 
@@ -99,6 +103,8 @@ impl Nvml {
             events,
             wants_accounting: config.accounting,
             memory: Memory::default(),
+            unreadable: BTreeMap::new(),
+            tells_unreadable: config.uuids.is_none(),
             warnings: Vec::new(),
             api,
         })
@@ -110,10 +116,13 @@ impl Nvml {
         let pci_address = self.pci_address(raw).or_else(|| parent.and_then(|p| p.pci_address.clone()));
         let id = uuid.clone().or_else(|| pci_address.clone().filter(|_| parent.is_none()));
         let Some(id) = id else {
-            let why = figures::memory(&self.api, raw)
-                .map_or_else(|missing| missing.to_string(), |_| "it has no UUID".into());
-            return self.note_unreadable(index, &why);
+            let why = figures::memory(&self.api, raw).err();
+            self.note_unreadable(index, why.unwrap_or(Missing::Failed("it has no UUID".into())));
+            return;
         };
+        if let Some(index) = index {
+            self.unreadable.remove(&index);
+        }
         if let Some(known) = self.devices.iter_mut().find(|handle| handle.device.id == id) {
             (known.raw, known.is_there, known.device.index) = (raw, true, index);
             return;
@@ -197,21 +206,21 @@ impl Nvml {
                         (known.is_there, known.is_lost) = (true, is_lost);
                         is_known = true;
                     }
-                    // One that a batch system gave to others is none of ours.
-                    if !is_known && failure.code != Some(code::NO_PERMISSION) {
-                        self.note_unreadable(Some(index), &Missing::from(failure).to_string());
+                    if !is_known {
+                        self.note_unreadable(Some(index), failure.into());
                     }
                 }
             }
         }
     }
 
-    /// A device that never said which one it is.
-    fn note_unreadable(&mut self, index: Option<u32>, why: &str) {
-        let Some(index) = index else { return };
-        let warning = format!("GPU number {index} of the NVIDIA driver could not be read: {why}.");
-        if !self.warnings.contains(&warning) {
-            self.warnings.push(warning);
+    /// A device that never said which one it is. One that may not be opened is another job's, and none of ours.
+    fn note_unreadable(&mut self, index: Option<u32>, why: Missing) {
+        if let Some(index) = index
+            && self.tells_unreadable
+            && why != Missing::NoPermission
+        {
+            self.unreadable.insert(index, why);
         }
     }
 
@@ -298,7 +307,9 @@ impl Backend for Nvml {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
+        let line =
+            |(index, why)| format!("GPU number {index} of the NVIDIA driver could not be read: {why}.");
+        self.unreadable.iter().map(line).chain(self.warnings.iter().cloned()).collect()
     }
 }
 

@@ -43,6 +43,8 @@ const LISTS: [[(&[u8], usize); 3]; 3] = [
 /// One list's function, and the size of an entry that its name should mean.
 #[derive(Clone, Copy)]
 struct List {
+    /// The list that most processes are in.
+    is_compute: bool,
     function: ListCall,
     stride: usize,
 }
@@ -54,12 +56,13 @@ impl Lists {
     /// Look them up.
     #[must_use]
     pub fn new(api: &Api) -> Self {
-        let newest = |names: &[(&[u8], usize); 3]| {
+        let newest = |(number, names): (usize, &[(&[u8], usize); 3])| {
             names.iter().find_map(|(name, stride)| {
-                Some(List { function: api.old::<ListCall>(name).ok()?, stride: *stride })
+                let function = api.old::<ListCall>(name).ok()?;
+                Some(List { is_compute: number == 0, function, stride: *stride })
             })
         };
-        Self(LISTS.iter().filter_map(newest).collect())
+        Self(LISTS.iter().enumerate().filter_map(newest).collect())
     }
 
     /// Every process with memory on the device, each once: the lists overlap.
@@ -70,7 +73,7 @@ impl Lists {
         let mut processes: BTreeMap<u32, Reading<u64>> = BTreeMap::new();
         let mut failure = None;
         let mut is_any = false;
-        for (number, list) in self.0.iter().enumerate() {
+        for list in &self.0 {
             match list.read(device) {
                 Ok(entries) => {
                     is_any = true;
@@ -88,7 +91,7 @@ impl Lists {
                     missing @ (Missing::NotSupported | Missing::NoCall) => {
                         failure = failure.or(Some(missing))
                     }
-                    missing if number == 0 => return Err(missing),
+                    missing if list.is_compute => return Err(missing),
                     missing => failure = failure.or(Some(missing)),
                 },
             }
