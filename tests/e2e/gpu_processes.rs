@@ -194,6 +194,21 @@ fn gpu_short_processes_are_found_in_the_driver_s_account() {
     }
 }
 
+/// An account tells of one process; who else was there only the lists would.
+#[test]
+fn gpu_accounts_beside_lists_that_are_forbidden_are_no_sum() {
+    let gpus = FakeGpus::new(1, "0.accounting 1\n0.processes !4");
+    let [first, last] =
+        [["account:0:5000000"].as_slice(), &["sampled", "sampled", "sampled"]].map(|w| gpus.line(w));
+    let report = gpus.tracked(["sh", "-c", &format!("{first}; {last}")]).run().assert_clean(0).clone();
+    assert_eq!(report.gpu_ram(), [None; 3]);
+    assert_eq!(report.gpu(GPU0).u64("memory.max_descendants_bytes"), 5_000_000);
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (no permission): memory by process of GPU-fake-0."
+    );
+}
+
 #[test]
 fn gpu_account_of_an_earlier_process_with_the_pid_is_not_ours() {
     let gpus = FakeGpus::new(1, "0.accounting 1");

@@ -106,7 +106,8 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
     let counted =
         |figure| of.counters.get(&figure).filter(|counter| counter.has_counted).map(|counter| counter.total);
     let whole = |figure| counted(figure).map(|count| count as u64);
-    let held = |bytes| (of.knows(Figure::ProcessMemory) && !of.has_untold).then_some(bytes);
+    let is_told = of.knows(Figure::ProcessMemory) || of.has_accounts;
+    let held = |bytes| (is_told && !of.has_untold).then_some(bytes);
     let device = of.device.clone();
     GpuDevice {
         index: device.index,

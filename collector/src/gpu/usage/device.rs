@@ -39,6 +39,8 @@ pub struct DeviceUsage {
     pub max: Held,
     /// Whether any of our processes was ever seen on it.
     pub is_used: bool,
+    /// The driver's accounts told of memory of our processes, whether or not its lists did.
+    pub has_accounts: bool,
     /// The driver listed one of our processes without telling its memory.
     pub has_untold: bool,
     /// The largest utilisation that was told last, percent.

@@ -332,7 +332,7 @@ impl GpuUsage {
         alone.add(person.is_main, bytes);
         usage.is_used = true;
         usage.max = usage.max.max(&alone);
-        usage.known.extend((!usage.knows(Figure::ProcessMemory)).then_some(Figure::ProcessMemory));
+        usage.has_accounts = true;
         self.max = Some(self.max.unwrap_or_default().max(&alone));
         let device = usage.device.id.clone();
         let Some(process) = self.process(person, account.pid) else { return };
