@@ -304,10 +304,40 @@ fn gpu_that_is_lost_before_the_run_is_in_the_warnings_once() {
     // The second one is another's.
     let warning = "GPU number 0 of the NVIDIA driver could not be read: GPU lost.";
     assert_eq!(report.warnings(), warning);
+    // Nobody can be on it; what it has is not known.
+    assert!(report.at("max_gpu_ram.system").is_null() && report.at("max_gpu_ram.system_capacity").is_null());
+    assert!(report.at("gpu_utilization.system_gpu_count").is_null());
     let listing = gpus.list(&["-f", "json"]);
     let listing: serde_json::Value = serde_json::from_str(&listing.stdout).unwrap();
     assert_eq!((&listing["gpus"][0]["id"], &listing["warnings"][0]), (&"GPU-fake-2".into(), &warning.into()));
     assert!(gpus.list(&[]).stdout.contains(&format!("Warning: {warning}")));
+}
+
+/// By an error that does not say that nobody uses it.
+#[test]
+fn gpu_sums_are_unknown_while_a_gpu_can_not_be_read() {
+    let gpus = FakeGpus::new(2, "0.lost 999");
+    let report = gpus.run(&["hold:1:700,c", "samples:6"]).assert_clean(0).clone();
+    assert_eq!(
+        report.warnings(),
+        "GPU number 0 of the NVIDIA driver could not be read: NVML error 999: unknown error."
+    );
+    assert_eq!(report.gpu_ram(), [None; 3]);
+    assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 700);
+    for sum in ["max_gpu_ram.system", "gpu_utilization.system_gpu_count"] {
+        assert!(report.at(sum).is_null(), "{sum}");
+    }
+    assert!(report.at("gpu_utilization.gpu_percentages.max_sum_percent").is_null());
+}
+
+#[test]
+fn gpu_utilization_is_not_summed_over_some_of_the_devices() {
+    let gpus = FakeGpus::new(2, "0.samples 100000000:80\n1.samples !4\n1.utilization !4\n1.process_times !4");
+    let report = gpus.run(&["hold:0:700,c,60", "sampled", "samples:30"]).assert_clean(0).clone();
+    assert!(report.at("gpu_utilization.gpu_percentages.max_sum_percent").is_null());
+    assert!(report.at("processes").get("max_sm_percent").is_none_or(serde_json::Value::is_null));
+    assert_eq!(report.gpu(GPU0).f64("utilization.max_percent"), 80.0);
+    assert!(report.gpu(GPU1).at("utilization.max_percent").is_null());
 }
 
 #[test]

@@ -307,6 +307,11 @@ pub trait Backend: Send {
     /// Put back what was changed in the driver's settings.
     fn restore(&mut self) {}
 
+    /// Why devices that never said which they are can't be read.
+    fn unreadable(&self) -> Vec<Missing> {
+        Vec::new()
+    }
+
     /// What a reader should know of this backend.
     fn warnings(&self) -> Vec<String> {
         Vec::new()

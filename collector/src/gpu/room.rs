@@ -179,6 +179,7 @@ impl GpuRoom {
                     }
                 }
             }
+            account.usage.unreadable.extend(worker.unreadable());
             account.usage.notes.extend(worker.warnings());
         }
     }

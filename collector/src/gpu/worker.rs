@@ -63,6 +63,7 @@ struct State {
     batches: VecDeque<Batch>,
     /// When the last of them was begun, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,
+    unreadable: Vec<Missing>,
     warnings: Vec<String>,
 }
 
@@ -98,6 +99,7 @@ impl Worker {
             pids: Vec::new(),
             batches: VecDeque::new(),
             read_ns: 0,
+            unreadable: Vec::new(),
             warnings: Vec::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
@@ -122,6 +124,12 @@ impl Worker {
         state.pids.clear();
         state.pids.extend_from_slice(pids);
         state.batches.drain(..).collect()
+    }
+
+    /// Why devices that never said which they are can't be read.
+    #[must_use]
+    pub fn unreadable(&self) -> Vec<Missing> {
+        self.shared.lock().unreadable.clone()
     }
 
     /// What a reader should know.
@@ -209,6 +217,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         let rest = interval.max(began.elapsed() * REST);
         let mut state = shared.lock();
         state.phase = if is_last { Phase::Done } else { Phase::Ready };
+        state.unreadable = backend.unreadable();
         state.warnings = backend.warnings();
         if state.batches.len() >= MOST_WAITING {
             state.batches.pop_front();

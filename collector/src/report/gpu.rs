@@ -18,12 +18,16 @@ fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
     usage.devices.iter().filter(|device| !device.is_part)
 }
 
-/// Whether processes of ours may have memory on a device that does not say so, though it could.
-fn hides_processes(of: &DeviceUsage) -> bool {
-    let reason = of.missing.get(&Figure::ProcessMemory);
-    !of.knows(Figure::ProcessMemory)
-        && of.is_visible != Some(false)
+/// Whether a device does not tell its part of a sum, though it could.
+fn hides(of: &DeviceUsage, figure: Figure) -> bool {
+    let reason = of.missing.get(&figure);
+    !of.knows(figure)
         && reason.is_some_and(|reason| !matches!(reason, Missing::NotSupported | Missing::OfInstances))
+}
+
+/// The same of our processes, which are only on devices that the command may see.
+fn hides_processes(usage: &GpuUsage, figure: Figure) -> bool {
+    usage.devices.iter().any(|of| of.is_visible != Some(false) && hides(of, figure))
 }
 
 /// Whether a device of this backend is known.
@@ -31,16 +35,18 @@ fn is_any_of(usage: &GpuUsage, backend: &str) -> bool {
     usage.devices.iter().any(|of| (of.device.vendor == Some(Vendor::Nvidia)) == (backend == NVIDIA))
 }
 
-/// Whether a driver failed of whose devices none is known: there may be some.
+/// Whether a driver failed of whose devices none is known, so that there may be some; or one that could not be read may be
+/// in use. Nobody uses a lost one.
 fn hides_devices(usage: &GpuUsage) -> bool {
     usage.failed.iter().any(|(backend, _)| !is_any_of(usage, backend))
+        || usage.unreadable.iter().any(|why| usage.devices.is_empty() || *why != Missing::Lost)
 }
 
 /// gpu_tracker's section. Without a GPU all is 0, as it has it; where a driver fails, nobody knows.
 #[must_use]
 pub fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     if usage.devices.is_empty() || hides_devices(usage) {
-        let none = usage.failed.is_empty().then_some(0);
+        let none = (!hides_devices(usage)).then_some(0);
         return MaxGpuRam {
             system_capacity_bytes: none,
             system_bytes: none,
@@ -50,7 +56,7 @@ pub fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
         };
     }
     let [main_untold, descendant_untold] =
-        usage.untold.map(|untold| untold || usage.devices.iter().any(hides_processes));
+        usage.untold.map(|untold| untold || hides_processes(usage, Figure::ProcessMemory));
     // A processor's own graphics unit has no memory of its own.
     let has_memory = |of: &&DeviceUsage| {
         let reason = of.missing.get(&Figure::MemoryUsed);
@@ -59,10 +65,11 @@ pub fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
             || of.max.combined > 0
             || reason.is_some_and(|reason| *reason != Missing::NotSupported)
     };
-    let is_told = whole(usage).filter(has_memory).all(|of| of.knows(Figure::MemoryUsed));
+    let is_told =
+        usage.unreadable.is_empty() && whole(usage).filter(has_memory).all(|of| of.knows(Figure::MemoryUsed));
     let capacities: Vec<_> = whole(usage).filter(has_memory).map(|of| of.device.memory_bytes).collect();
     MaxGpuRam {
-        system_capacity_bytes: (!capacities.is_empty())
+        system_capacity_bytes: (usage.unreadable.is_empty() && !capacities.is_empty())
             .then_some(capacities)
             .and_then(|all| all.into_iter().sum()),
         system_bytes: usage.max_used.filter(|_| is_told),
@@ -78,19 +85,27 @@ pub fn gpu(usage: &GpuUsage) -> Gpu {
     let is_known = !hides_devices(usage);
     let count = |n: usize| is_known.then(|| u32::try_from(n).unwrap_or(u32::MAX));
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
-    let percent = if usage.devices.is_empty() {
-        let none = is_known.then_some(0.0);
-        Percent { max_sum: none, mean_sum: none }
+    let is_told = is_known && !whole(usage).any(|of| hides(of, Figure::Utilization));
+    let percent = if !is_told {
+        Percent { max_sum: None, mean_sum: None }
+    } else if usage.devices.is_empty() {
+        Percent { max_sum: Some(0.0), mean_sum: Some(0.0) }
     } else {
         Percent { max_sum: usage.max_busy, mean_sum: (!means.is_empty()).then(|| means.iter().sum()) }
     };
-    Gpu { system_gpu_count: count(usage.machine.len()), expected_gpus: count(whole(usage).count()), percent }
+    Gpu {
+        system_gpu_count: count(usage.machine.len()).filter(|_| usage.unreadable.is_empty()),
+        expected_gpus: count(whole(usage).count()),
+        percent,
+    }
 }
 
 /// Largest sum of the processes' utilisation.
 #[must_use]
 pub fn max_sm_percent(usage: &GpuUsage) -> Option<GroupPercent> {
-    usage.max_process_busy.map(|[main, descendants, combined]| GroupPercent { main, descendants, combined })
+    let is_told = !hides_devices(usage) && !hides_processes(usage, Figure::ProcessUtilization);
+    let max = usage.max_process_busy.filter(|_| is_told);
+    max.map(|[main, descendants, combined]| GroupPercent { main, descendants, combined })
 }
 
 /// Each device.
@@ -388,4 +403,25 @@ fn idle(usage: &GpuUsage) -> Vec<String> {
         format!("Allocated but idle: {}{name} was never seen in use by the command.", of.device.id)
     };
     usage.devices.iter().filter(is_idle).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_gpu_that_is_lost_before_the_run_makes_no_figure_0() {
+        let of = |unreadable| {
+            let mut usage = GpuUsage::default();
+            usage.unreadable = unreadable;
+            let (ram, gpu) = (max_gpu_ram(&usage), gpu(&usage));
+            (ram.combined_bytes, ram.system_bytes, gpu.system_gpu_count, gpu.percent.max_sum)
+        };
+        assert_eq!(
+            of(vec![]),
+            (Some(0), Some(0), Some(0), Some(0.0)),
+            "as gpu_tracker has it where there is none"
+        );
+        assert_eq!(of(vec![Missing::Lost]), (None, None, None, None));
+    }
 }

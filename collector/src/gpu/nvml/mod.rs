@@ -306,6 +306,10 @@ impl Backend for Nvml {
         }
     }
 
+    fn unreadable(&self) -> Vec<Missing> {
+        self.unreadable.values().cloned().collect()
+    }
+
     fn warnings(&self) -> Vec<String> {
         let line =
             |(index, why)| format!("GPU number {index} of the NVIDIA driver could not be read: {why}.");

@@ -101,6 +101,8 @@ pub struct GpuUsage {
     pub processes: BTreeMap<u64, ProcessGpu>,
     /// Backends that could not give anything, and why.
     pub failed: Vec<(String, Missing)>,
+    /// Why devices that never said which they are could not be read.
+    pub unreadable: Vec<Missing>,
     /// What backends had to say.
     pub notes: Vec<String>,
     /// Backends that do not come back from the driver, and since when, CLOCK_MONOTONIC nanoseconds.
