@@ -23,6 +23,9 @@ pub const ENV_SESSION: &str = "GPU_TRACK_SESSION";
 /// The dynamic linker's list of libraries to load first (ld.so(8)).
 pub const ENV_PRELOAD: &str = "LD_PRELOAD";
 
+/// Where a program's name is looked for (exec(3)).
+pub const ENV_PATH: &str = "PATH";
+
 /// Most sessions that one process takes part in; deeper nesting leaves the outermost ones their own processes only.
 pub const MAX_SESSIONS: usize = 4;
 
@@ -32,6 +35,12 @@ pub const MAX_PATH: usize = 127;
 /// What the shim's file name starts with; the rest is its content hash. A preload entry whose base name starts so
 /// is a shim of this ABI, and is not added twice.
 pub const SHIM_PREFIX: &str = "libgpu_track_shim.v1.";
+
+/// Stands before the shim's file name in the LD_PRELOAD of a 32-bit program, where the session says
+/// [`layout::FLAG_ELF32`]. ld.so(8) makes `x86_64` of it in a 64-bit program and `i686` in a 32-bit one, so each finds a
+/// library of its own class; with only the 64-bit one in the list, the 32-bit linker prints a line for every program. It is
+/// not in every LD_PRELOAD, since glibc reads the link /proc/self/exe wherever there is such a token: 18 us of 600.
+pub const PLATFORM_DIRECTORY: &str = "${PLATFORM}/";
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -66,6 +75,7 @@ mod tests {
         assert_eq!(number("GPU_TRACK_FLAG_NO_ENV_REPAIR"), u64::from(layout::FLAG_NO_ENV_REPAIR));
         assert_eq!(number("GPU_TRACK_FLAG_NO_WAIT_RECORDS"), u64::from(layout::FLAG_NO_WAIT_RECORDS));
         assert_eq!(number("GPU_TRACK_FLAG_SPLIT_RSS"), u64::from(layout::FLAG_SPLIT_RSS));
+        assert_eq!(number("GPU_TRACK_FLAG_ELF32"), u64::from(layout::FLAG_ELF32));
         assert_eq!(number("GPU_TRACK_STATE_OPEN"), u64::from(layout::STATE_OPEN));
         assert_eq!(number("GPU_TRACK_STATE_CLOSED"), u64::from(layout::STATE_CLOSED));
     }

@@ -7,6 +7,7 @@
 mod cli;
 mod docs;
 mod early;
+mod elf32;
 mod gpus;
 mod reap;
 mod recover;
@@ -127,7 +128,7 @@ fn run(options: &Options) -> ExitCode {
         Ok(session) => session,
         Err(error) => return untracked(options, &world, &error.into()),
     };
-    let env = match session.environment() {
+    let env = match session.environment(options.command.first()) {
         Ok(env) => env,
         Err(error) => {
             session.clean_up();

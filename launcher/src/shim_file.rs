@@ -24,6 +24,8 @@ use std::ptr;
 use gpu_track_abi::SHIM_PREFIX;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::elf32;
+
 /// The built library (see build.rs).
 const BYTES: &[u8] = include_bytes!(env!("GPU_TRACK_SHIM_SO"));
 const HASH: &str = env!("GPU_TRACK_SHIM_HASH");
@@ -57,7 +59,7 @@ enum Unfit {
 /// When no candidate directory will do; the message says why for each.
 pub fn install() -> Result<PathBuf, ShimFileError> {
     let uid = rustix::process::geteuid().as_raw();
-    install_to(&candidates(|name| std::env::var_os(name), uid), BYTES, uid)
+    install_to(&candidates(|name| std::env::var_os(name), uid), BYTES, uid, elf32::is_supported())
 }
 
 /// The directories to try, best first. Those from the environment count if they are absolute (XDG Base Directory).
@@ -84,11 +86,16 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<Path
     .collect()
 }
 
-fn install_to(directories: &[PathBuf], bytes: &[u8], uid: u32) -> Result<PathBuf, ShimFileError> {
+fn install_to(
+    directories: &[PathBuf],
+    bytes: &[u8],
+    uid: u32,
+    elf32: bool,
+) -> Result<PathBuf, ShimFileError> {
     let mut reasons = Vec::new();
     for directory in directories {
         let is_new = !directory.exists();
-        match install_in(directory, bytes, uid) {
+        match install_in(directory, bytes, uid, elf32) {
             Ok(path) => return Ok(path),
             Err(unfit) => reasons.push(format!("{}: {unfit}", directory.display())),
         }
@@ -100,7 +107,7 @@ fn install_to(directories: &[PathBuf], bytes: &[u8], uid: u32) -> Result<PathBuf
     Err(ShimFileError::NoDirectory(reasons.join("; ")))
 }
 
-fn install_in(directory: &Path, bytes: &[u8], uid: u32) -> Result<PathBuf, Unfit> {
+fn install_in(directory: &Path, bytes: &[u8], uid: u32, elf32: bool) -> Result<PathBuf, Unfit> {
     if directory.as_os_str().as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
         return Err(Unfit::Path);
     }
@@ -112,24 +119,38 @@ fn install_in(directory: &Path, bytes: &[u8], uid: u32) -> Result<PathBuf, Unfit
         return Err(Unfit::NotPrivate);
     }
     let name = format!("{SHIM_PREFIX}{HASH}.so");
-    let path = directory.join(&name);
-    if let Some(file) = usable(&path, bytes, uid) {
-        return if maps_executable(&file) { linked(directory, &name) } else { Err(Unfit::NoExec) };
+    write(&directory.join(&name), bytes, uid, |file| {
+        if maps_executable(file) { Ok(()) } else { Err(Unfit::NoExec) }
+    })?;
+    let link = linked(directory, &name)?;
+    if elf32 {
+        let name = link.file_name().unwrap_or_default();
+        elf32::install(directory, name, mode, |path, bytes| write(path, bytes, uid, |_| Ok(())))?;
     }
-    let part = directory.join(part_name(&path));
+    Ok(link)
+}
+
+/// Write a file that `is_fit`, unless the right one is there.
+fn write(
+    path: &Path,
+    bytes: &[u8],
+    uid: u32,
+    is_fit: impl Fn(&File) -> Result<(), Unfit>,
+) -> Result<(), Unfit> {
+    if let Some(file) = usable(path, bytes, uid) {
+        return is_fit(&file);
+    }
+    let part = path.with_file_name(part_name(path));
     let written = write_new(&part, bytes).and_then(|file| {
-        if !maps_executable(&file) {
-            return Err(Unfit::NoExec);
-        }
+        is_fit(&file)?;
         // Atomic: who starts at the same moment sees all of it or nothing.
-        Ok(fs::rename(&part, &path)?)
+        Ok(fs::rename(&part, path)?)
     });
     if written.is_err() {
         // The reason matters, not whether the rest of a failed write could be removed.
         let _ = fs::remove_file(&part);
     }
-    written?;
-    linked(directory, &name)
+    written
 }
 
 /// A link to the file `name` in `directory`, for AddressSanitizer (see above).
@@ -236,13 +257,13 @@ mod tests {
     fn written_once_and_then_used_again() {
         let top = dir();
         let target = top.path().join("a/gpu-track");
-        let path = install_in(&target, BYTES, uid()).unwrap();
+        let path = install_in(&target, BYTES, uid(), false).unwrap();
         assert_eq!(fs::read(&path).unwrap(), BYTES);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
         let mode = if uid() == 0 { 0o755 } else { 0o700 };
         assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, mode);
         let inode = fs::metadata(&path).unwrap().ino();
-        assert_eq!(install_in(&target, BYTES, uid()).unwrap(), path);
+        assert_eq!(install_in(&target, BYTES, uid(), false).unwrap(), path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
         assert_eq!(
             fs::read_dir(&target).unwrap().count(),
@@ -254,17 +275,17 @@ mod tests {
     #[test]
     fn a_file_that_others_could_have_changed_is_replaced() {
         let top = dir();
-        let path = install_in(top.path(), BYTES, uid()).unwrap();
+        let path = install_in(top.path(), BYTES, uid(), false).unwrap();
         let inode = || fs::metadata(&path).unwrap().ino();
         let first = inode();
         set_mode(&path, 0o777);
-        install_in(top.path(), BYTES, uid()).unwrap();
+        install_in(top.path(), BYTES, uid(), false).unwrap();
         let second = inode();
         assert_ne!(first, second);
         let mut wrong = BYTES.to_vec();
         wrong[BYTES.len() / 2] ^= 1;
         fs::write(&path, &wrong).unwrap();
-        install_in(top.path(), BYTES, uid()).unwrap();
+        install_in(top.path(), BYTES, uid(), false).unwrap();
         assert_ne!(inode(), second);
         assert_eq!(fs::read(&path).unwrap(), BYTES);
     }
@@ -272,11 +293,11 @@ mod tests {
     #[test]
     fn a_link_in_the_files_place_is_replaced_and_its_target_untouched() {
         let top = dir();
-        let path = fs::canonicalize(install_in(top.path(), BYTES, uid()).unwrap()).unwrap();
+        let path = fs::canonicalize(install_in(top.path(), BYTES, uid(), false).unwrap()).unwrap();
         let victim = fs::canonicalize(top.path()).unwrap().join("victim");
         fs::rename(&path, &victim).unwrap();
         symlink(&victim, &path).unwrap();
-        install_in(top.path(), BYTES, uid()).unwrap();
+        install_in(top.path(), BYTES, uid(), false).unwrap();
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
         assert_eq!(fs::read(&victim).unwrap(), BYTES);
     }
@@ -284,13 +305,44 @@ mod tests {
     #[test]
     fn the_link_has_the_name_that_address_sanitizer_wants_and_the_file_has_not() {
         let top = dir();
-        let link = install_in(top.path(), BYTES, uid()).unwrap();
+        let link = install_in(top.path(), BYTES, uid(), false).unwrap();
         let has = |path: &Path| path.file_name().unwrap().to_str().unwrap().contains("libasan.so");
         assert!(has(&link) && !has(&fs::canonicalize(&link).unwrap()));
         fs::remove_file(&link).unwrap();
         symlink("elsewhere", &link).unwrap();
-        assert_eq!(install_in(top.path(), BYTES, uid()).unwrap(), link);
+        assert_eq!(install_in(top.path(), BYTES, uid(), false).unwrap(), link);
         assert_eq!(fs::read(&link).unwrap(), BYTES, "a link that leads elsewhere is replaced");
+    }
+
+    /// By a reader of ELF files that is not ours.
+    #[test]
+    fn beside_it_lies_what_a_32_bit_linker_takes_for_it() {
+        let top = dir();
+        let link = install_in(top.path(), BYTES, uid(), true).unwrap();
+        let name = link.file_name().unwrap();
+        for alias in ["x86_64", "haswell", "xeon_phi", "${PLATFORM}"] {
+            assert_eq!(fs::read(top.path().join(alias).join(name)).unwrap(), BYTES, "{alias}");
+        }
+        let narrow = top.path().join("i586").join(name);
+        assert_eq!(
+            narrow.canonicalize().unwrap(),
+            top.path().canonicalize().unwrap().join("i686").join(name)
+        );
+        let inode = fs::metadata(&narrow).unwrap().ino();
+        assert_eq!(install_in(top.path(), BYTES, uid(), true).unwrap(), link);
+        assert_eq!(fs::metadata(&narrow).unwrap().ino(), inode, "used again");
+        assert_eq!(fs::read_dir(narrow.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
+
+        let output = std::process::Command::new("readelf").args(["--all", "--wide"]).arg(&narrow).output();
+        let Ok(output) = output else {
+            println!("skipped: readelf is not installed");
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{text}");
+        for part in ["ELF32", "DYN (Shared object file)", "Intel 80386", "GNU_STACK", "RW  0x10", "(STRSZ)"] {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
     }
 
     #[test]
@@ -307,12 +359,12 @@ mod tests {
         fs::write(&file, "").unwrap();
         let good = top.path().join("good");
         let bad = vec![colon, space, open, link, file.join("below")];
-        let error = install_to(&bad, BYTES, uid()).unwrap_err().to_string();
+        let error = install_to(&bad, BYTES, uid(), false).unwrap_err().to_string();
         for part in ["a:b: its path", "a b: its path", "open: it is no", "link: it is no", "below: "] {
             assert!(error.contains(part), "{error}");
         }
         let all: Vec<_> = bad.into_iter().chain([good.clone()]).collect();
-        assert!(install_to(&all, BYTES, uid()).unwrap().starts_with(good));
+        assert!(install_to(&all, BYTES, uid(), false).unwrap().starts_with(good));
     }
 
     #[test]
@@ -338,10 +390,12 @@ mod tests {
                     0
                 );
             }
-            let error = install_to(&[mount.join("gpu-track")], BYTES, uid()).unwrap_err().to_string();
+            let error = install_to(&[mount.join("gpu-track")], BYTES, uid(), false).unwrap_err().to_string();
             assert!(error.contains("may not be mapped executable"), "{error}");
             assert_eq!(fs::read_dir(&mount).unwrap().count(), 0, "nothing stays there");
-            install_to(&[mount.join("gpu-track"), good.clone()], BYTES, uid()).unwrap().starts_with(good)
+            install_to(&[mount.join("gpu-track"), good.clone()], BYTES, uid(), false)
+                .unwrap()
+                .starts_with(good)
         });
         assert!(found.join().unwrap());
     }

@@ -10,7 +10,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS};
+use gpu_track_abi::layout::{
+    FLAG_ELF32, FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS,
+};
 use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS, SHIM_PREFIX};
 use gpu_track_collector::cgroup::{Places, RunCgroup};
@@ -28,6 +30,7 @@ use gpu_track_collector::{clock, pidfd};
 use thiserror::Error;
 
 use crate::cli::Options;
+use crate::elf32;
 use crate::reap::Changed;
 use crate::shim_file::{self, ShimFileError};
 
@@ -90,6 +93,7 @@ impl Session {
             (FLAG_SPLIT_RSS, has_split_rss()),
             (FLAG_NO_ENV_REPAIR, !options.env_repair),
             (FLAG_NO_WAIT_RECORDS, !options.layers.wait),
+            (FLAG_ELF32, elf32::is_supported()),
         ] {
             flags |= if on { flag } else { 0 };
         }
@@ -142,8 +146,11 @@ impl Session {
         Ok(Self { segment, state, connector, origin, config, records_all: options.layers.wait })
     }
 
-    /// The command's environment: ours, with the shim and the session added.
-    pub fn environment(&mut self) -> Result<Vec<(OsString, OsString)>, TrackingError> {
+    /// The environment of the command that starts `program`: ours, with the shim and the session added.
+    pub fn environment(
+        &mut self,
+        program: Option<&OsString>,
+    ) -> Result<Vec<(OsString, OsString)>, TrackingError> {
         let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         if !self.config.layers.preload {
             return Ok(env);
@@ -163,6 +170,8 @@ impl Session {
             .filter_map(|path| path.rsplit(|b| *b == b'/').next())
             .any(|name| name.starts_with(SHIM_PREFIX.as_bytes()));
         let preload = if has_shim { preload } else { joined(shim_file::install()?.as_os_str(), &preload) };
+        let is_elf32 = elf32::is_supported() && program.is_some_and(|program| elf32::is_elf32(program));
+        let preload = if is_elf32 { elf32::preload_for(&preload) } else { preload };
         for (name, value) in [(ENV_SESSION, session), (ENV_PRELOAD, preload)] {
             env.retain(|(other, _)| other != name);
             env.push((name.into(), value));

@@ -1,5 +1,6 @@
 //! Environment repair: an exec'd program gets the shim and the session back, if its environment lost them (`env -i`,
-//! a hand-made envp). A foreign LD_PRELOAD is kept behind ours; every byte of the rest is kept.
+//! a hand-made envp). A foreign LD_PRELOAD is kept behind ours; every byte of the rest is kept. A 32-bit program is led to a
+//! library of its own class (`elf32`).
 //!
 //! The new pointer array lies on the stack, up to 8 KiB. A larger one lies in a mapping that is kept and used again:
 //! a vfork child that execs leaves no chance to unmap, and would leak into its parent.
@@ -11,9 +12,15 @@ use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
-use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS, SHIM_PREFIX};
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS, PLATFORM_DIRECTORY, SHIM_PREFIX};
 
+use crate::elf32::Program;
 use crate::{state, sys};
+
+unsafe extern "C" {
+    /// libc's environment.
+    pub static environ: *const *const c_char;
+}
 
 /// A NULL-terminated array of strings; a null array is an empty one, as for execve(2).
 #[derive(Clone, Copy)]
@@ -107,37 +114,66 @@ pub fn session_paths() -> impl Iterator<Item = &'static [u8]> {
 struct Lack {
     entries: usize,
     session: bool,
-    preload: bool,
-    /// The LD_PRELOAD that counts and isn't ours: its place, and its value.
-    foreign: Option<(usize, &'static [u8])>,
+    preload: Option<Preload>,
+}
+
+/// An LD_PRELOAD that is to be: the text that these make, in the place of an entry or in a new one.
+struct Preload {
+    place: Option<usize>,
+    parts: [&'static [u8]; 8],
+}
+
+impl Preload {
+    /// What must become of the LD_PRELOAD that counts, if anything: its place and value.
+    fn instead_of(found: Option<(usize, &'static [u8])>, elf32: bool) -> Option<Self> {
+        let value = found.map_or(&b""[..], |(_, value)| value);
+        let (before, shim, after) = match shim_in(value) {
+            Some(shim) => {
+                let start = shim.as_ptr().addr() - value.as_ptr().addr();
+                (value.get(..start)?, shim, value.get(start + shim.len()..)?)
+            }
+            None => (&b""[..], value_of(PRELOAD.bytes(), ENV_PRELOAD)?, value),
+        };
+        let (directory, file) = shim.split_at_checked(shim.iter().rposition(|b| *b == b'/')? + 1)?;
+        let needs_platform = elf32 && !directory.ends_with(PLATFORM_DIRECTORY.as_bytes());
+        let is_there = shim_in(value).is_some();
+        if is_there && !needs_platform {
+            return None;
+        }
+        let platform = if needs_platform { PLATFORM_DIRECTORY.as_bytes() } else { b"" };
+        let colon: &[u8] = if is_there || value.is_empty() { b"" } else { b":" };
+        let name = ENV_PRELOAD.as_bytes();
+        Some(Self {
+            place: found.map(|(place, _)| place),
+            parts: [name, b"=", before, directory, platform, file, colon, after],
+        })
+    }
+
+    fn text(&self) -> impl Iterator<Item = &'static u8> {
+        self.parts.into_iter().flatten().chain(b"\0")
+    }
 }
 
 impl Lack {
-    fn of(environment: Strings) -> Self {
-        let mut lack = Self {
-            entries: 0,
-            session: !SESSION.bytes().is_empty(),
-            preload: !PRELOAD.bytes().is_empty(),
-            foreign: None,
-        };
+    fn of(environment: Strings, elf32: bool) -> Self {
+        let mut lack = Self { entries: 0, session: !SESSION.bytes().is_empty(), preload: None };
+        let mut preload = None;
         for entry in environment.iter() {
             if value_of(entry, ENV_SESSION).is_some() {
                 lack.session = false;
             } else if let Some(value) = value_of(entry, ENV_PRELOAD) {
-                lack.foreign = Some((lack.entries, value));
+                preload = Some((lack.entries, value));
             }
             lack.entries += 1;
         }
-        if lack.foreign.is_some_and(|(_, value)| shim_in(value).is_some()) {
-            lack.preload = false;
-        }
+        lack.preload = Preload::instead_of(preload, elf32);
         lack
     }
 
-    /// Bytes of the new array, with room for the joined LD_PRELOAD behind it.
+    /// Bytes of the new array, with room for the new LD_PRELOAD behind it.
     fn size(&self) -> usize {
         let array = (self.entries + 3) * size_of::<usize>();
-        array + self.foreign.map_or(0, |(_, value)| PRELOAD.bytes().len() + 1 + value.len() + 1)
+        array + self.preload.as_ref().map_or(0, |preload| preload.text().count())
     }
 
     /// # Safety
@@ -153,17 +189,13 @@ impl Lack {
                 end.write(SESSION.pointer());
                 end = end.add(1);
             }
-            if self.preload {
-                match self.foreign {
-                    Some((place, value)) if !value.is_empty() => {
-                        let joined = room.add(self.entries + 3).cast::<u8>();
-                        let text = PRELOAD.bytes().iter().chain(b":").chain(value).chain(b"\0");
-                        text.enumerate().for_each(|(i, byte)| joined.add(i).write(*byte));
-                        room.add(place).write(joined.cast());
-                    }
-                    Some((place, _)) => room.add(place).write(PRELOAD.pointer()),
+            if let Some(preload) = &self.preload {
+                let text = room.add(self.entries + 3).cast::<u8>();
+                preload.text().enumerate().for_each(|(i, byte)| text.add(i).write(*byte));
+                match preload.place {
+                    Some(place) => room.add(place).write(text.cast()),
                     None => {
-                        end.write(PRELOAD.pointer());
+                        end.write(text.cast());
                         end = end.add(1);
                     }
                 }
@@ -173,21 +205,22 @@ impl Lack {
     }
 }
 
-/// Call with `environment`, or with a repaired copy of it.
+/// Call with `environment`, or with a copy of it that is repaired for the `program` to be executed.
 ///
 /// # Safety
-/// `environment` must be null or an array of strings that ends with null.
+/// `environment` must be null or an array of strings that ends with null, and `program` name one.
 #[inline]
 pub unsafe fn with_repaired<R>(
     environment: *const *const c_char,
+    program: Program,
     call: impl FnOnce(*const *const c_char) -> R,
 ) -> R {
     if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
         return call(environment);
     }
     // SAFETY: promised by the caller.
-    let lack = Lack::of(unsafe { Strings::new(environment) });
-    if !lack.session && !lack.preload {
+    let lack = unsafe { Lack::of(Strings::new(environment), program.is_elf32()) };
+    if !lack.session && lack.preload.is_none() {
         return call(environment);
     }
     // SAFETY: the lack of this environment.

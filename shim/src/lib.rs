@@ -13,6 +13,7 @@
 //! - Nothing here has a destructor: a cancelled thread is unwound straight through these frames.
 #![cfg_attr(panic = "abort", no_std)]
 
+mod elf32;
 mod emit;
 mod envp;
 mod fork;

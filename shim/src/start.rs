@@ -12,10 +12,6 @@ use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 use crate::hooks::exit;
 use crate::{emit, envp, fork, next, session, state, sys};
 
-unsafe extern "C" {
-    static environ: *const *const c_char;
-}
-
 // In .init_array, and not by way of a crate: glibc hands argc and argv to these functions.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -24,7 +20,7 @@ static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char) = construc
 unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     next::resolve();
     // SAFETY: libc's environment, set up before any constructor runs.
-    let environment = unsafe { envp::Strings::new(environ) };
+    let environment = unsafe { envp::Strings::new(envp::environ) };
     let Some(list) = environment.value(ENV_SESSION) else { return };
     session::map_all(list);
     if !state::is_active() {

@@ -91,11 +91,27 @@ pub fn getrusage(who: c_int) -> libc::rusage {
 
 /// open(2), close-on-exec. `None` on any error.
 pub fn open(path: &CStr, flags: c_int) -> Option<usize> {
+    open_at(libc::AT_FDCWD, path, flags)
+}
+
+/// openat(2), close-on-exec. `None` on any error.
+pub fn open_at(directory: c_int, path: &CStr, flags: c_int) -> Option<usize> {
     let flags = (flags | libc::O_CLOEXEC) as usize;
     // SAFETY: a NUL-terminated path.
-    let fd =
-        unsafe { call(libc::SYS_openat, [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0]) };
+    let fd = unsafe { call(libc::SYS_openat, [directory as usize, path.as_ptr() as usize, flags, 0, 0, 0]) };
     usize::try_from(fd).ok()
+}
+
+/// Whether there is a regular file at a path; with an empty one, behind the descriptor.
+pub fn regular_file_at(directory: c_int, path: &CStr) -> bool {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    let (path, into) = (path.as_ptr() as usize, stat.as_mut_ptr() as usize);
+    // SAFETY: as in `fstat`; on an error it stays zero.
+    let mode = unsafe {
+        call(libc::SYS_newfstatat, [directory as usize, path, into, libc::AT_EMPTY_PATH as usize, 0, 0]);
+        stat.assume_init().st_mode
+    };
+    mode & libc::S_IFMT == libc::S_IFREG
 }
 
 /// close(2).

@@ -3,7 +3,9 @@
 mod common;
 use common::*;
 
-use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
+use std::process::Command;
+
+use gpu_track_abi::layout::{FLAG_ELF32, FLAG_NO_ENV_REPAIR};
 use gpu_track_abi::record::Event;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
@@ -105,6 +107,66 @@ fn a_foreign_preload_is_kept_behind_ours() {
             let entry = output.stdout.split(|b| *b == b'\n').find(|l| l.starts_with(b"LD_PRELOAD=")).unwrap();
             assert_eq!(String::from_utf8_lossy(entry), format!("LD_PRELOAD={wanted}"));
         }
+    }
+}
+
+/// The LD_PRELOADs of a 32-bit program, which needs no 32-bit linker here, started in each way in a session of these
+/// `flags`; none if there are no such programs.
+fn preloads_of_a_32_bit_program(flags: u32, preload: &str) -> Option<Vec<String>> {
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: 32-bit programs are known on x86_64 only");
+        return None;
+    }
+    let flags_of_gcc = ["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie"];
+    let narrow = compile("gcc", "../../../tests/programs/narrow", &flags_of_gcc);
+    if Command::new(&narrow).output().is_err() {
+        println!("skipped: the kernel runs no 32-bit programs");
+        return None;
+    }
+    let directories = format!("/nowhere::{}:/bin", narrow.parent().unwrap().display());
+    let case = |how: &&str| {
+        let session = Session::with_flags(flags);
+        let mut command = session.command(program("execs", &[]));
+        command.env("PATH", &directories).env("CASE_PROGRAM", &narrow).env("CASE_PRELOAD", preload);
+        // execv and its kind take PATH from the environment that they hand on.
+        let output = run(command.args([how, "3000"]));
+        assert_clean(&output);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("E2999="), "{how}: {text}");
+        text.lines().filter_map(|line| line.strip_prefix("LD_PRELOAD=")).collect::<Vec<_>>().join(" and ")
+    };
+    let ways = [
+        "execve",
+        "execvpe",
+        "execle",
+        "fexecve",
+        "execveat",
+        "posix_spawn",
+        "posix_spawnp",
+        "vfork",
+        "environ-execv",
+    ];
+    Some(ways.iter().map(case).collect())
+}
+
+#[test]
+fn a_32_bit_program_gets_a_preload_for_its_own_linker() {
+    let shim = SHIM.display().to_string();
+    let (directory, file) = shim.rsplit_once('/').unwrap();
+    let platform = format!("{directory}/${{PLATFORM}}/{file}");
+    for (before, wanted) in [
+        (String::new(), platform.clone()),
+        ("libm.so.6".into(), format!("{platform}:libm.so.6")),
+        (format!("libm.so.6 {shim}:libc.so.6"), format!("libm.so.6 {platform}:libc.so.6")),
+        (platform.clone(), platform.clone()),
+    ] {
+        for preload in preloads_of_a_32_bit_program(FLAG_ELF32, &before).into_iter().flatten() {
+            assert_eq!(preload, wanted);
+        }
+    }
+    // Where the session knows of no linker for such programs, nothing is asked, and nothing changed.
+    for preload in preloads_of_a_32_bit_program(0, "").into_iter().flatten() {
+        assert_eq!(preload, shim);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Programs that do what a preloaded library may not survive, or may not let them do.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use crate::support::programs::compiled;
 use crate::support::{Run, installed, program, skip};
@@ -103,21 +104,32 @@ fn a_setuid_program() {
 
 #[test]
 fn a_32_bit_program() {
-    let directory = tempfile::tempdir().unwrap();
-    let (source, file) = (directory.path().join("x.c"), directory.path().join("narrow"));
-    // Without gcc's 32-bit start files, which few machines have.
-    let text = "#include <unistd.h>\nvoid _start(void) { _exit(write(1, \"32\\n\", 3) == 3 ? 6 : 1); }\n";
-    std::fs::write(&source, text).unwrap();
-    let flags = ["-m32", "-fno-pie", "-no-pie", "-nostartfiles", "-nodefaultlibs", "-o"];
-    let built = std::process::Command::new("gcc").args(flags).args([&file, &source]).arg("-lc").output();
-    if !built.is_ok_and(|output| output.status.success()) {
-        skip!("gcc -m32 finds no 32-bit libc");
+    if !Path::new("/lib/ld-linux.so.2").exists() {
+        skip!("no dynamic linker for 32-bit programs is installed");
     }
-    let words = [file.to_str().unwrap()];
-    let run = crate::support::tracked(words).run();
-    assert_eq!((run.status.code(), run.stdout.as_str()), (Some(6), "32\n"), "{}", run.stderr);
+    let narrow = compiled(
+        "narrow",
+        "gcc",
+        &["-m32", "-nostdlib", "-fpie", "-pie", "-Wl,--dynamic-linker,/lib/ld-linux.so.2"],
+    );
+    // The linker says nothing, whether the program is the command, a command of PATH, or started by others; what it
+    // starts is tracked again.
+    let run = same_with_and_without(&[&narrow, "/nowhere"]);
+    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(127), ""));
     assert_eq!(run.report().u64("processes.total"), 1);
-    assert!(run.stderr.lines().count() <= 1, "at most the loader's own line: {}", run.stderr);
+    let sh = installed("sh").unwrap().display().to_string();
+    let run = same_with_and_without(&[&narrow, &sh, "-c", "/bin/true; /bin/true; exit 6"]);
+    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(6), ""));
+    run.report().assert_all_exact(3);
+
+    let directory = Path::new(&narrow).parent().unwrap().display();
+    let path = format!("PATH={directory}:{}", std::env::var("PATH").unwrap());
+    let run = same_in(
+        &["narrow", &sh, "-c", "narrow /bin/echo 32; env narrow /bin/echo 32; exit 7"],
+        &["env", &path],
+    );
+    assert_eq!((run.status.code(), run.stdout.as_str(), run.stderr.as_str()), (Some(7), "32\n32\n", ""));
+    run.report().assert_all_exact(3);
 }
 
 #[test]

@@ -11,15 +11,12 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gpu_track_abi::record::Event;
 
-use crate::envp::with_repaired;
+use crate::elf32::Program;
+use crate::envp::{environ, with_repaired};
 use crate::proc_status::vm_hwm_kib;
 use crate::{emit, next, rss, state, sys};
 
 type Array = *const *const c_char;
-
-unsafe extern "C" {
-    static environ: Array;
-}
 
 /// `execve`.
 ///
@@ -29,7 +26,7 @@ unsafe extern "C" {
 pub unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
-    unsafe { with_repaired(envp, |envp| next_execve(path, argv, envp)) }
+    unsafe { with_repaired(envp, Program::path(path), |envp| next_execve(path, argv, envp)) }
 }
 
 /// `execv`.
@@ -41,7 +38,7 @@ pub unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
     unsafe {
-        with_repaired(environ, |envp| match next::EXECV.get() {
+        with_repaired(environ, Program::path(path), |envp| match next::EXECV.get() {
             Some(next) if envp == environ => next(path, argv),
             _ => next_execve(path, argv, envp),
         })
@@ -57,7 +54,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
     unsafe {
-        with_repaired(environ, |envp| match next::EXECVP.get() {
+        with_repaired(environ, Program::Named(file), |envp| match next::EXECVP.get() {
             Some(next) if envp == environ => next(file, argv),
             _ => next_execvpe(file, argv, envp),
         })
@@ -72,7 +69,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
 pub unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
-    unsafe { with_repaired(envp, |envp| next_execvpe(file, argv, envp)) }
+    unsafe { with_repaired(envp, Program::Named(file), |envp| next_execvpe(file, argv, envp)) }
 }
 
 /// `fexecve`.
@@ -84,7 +81,7 @@ pub unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
     unsafe {
-        with_repaired(envp, |envp| match next::FEXECVE.get() {
+        with_repaired(envp, Program::At(fd, c"".as_ptr()), |envp| match next::FEXECVE.get() {
             Some(next) => next(fd, argv, envp),
             None => raw_execveat(fd, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH),
         })
@@ -106,7 +103,7 @@ pub unsafe extern "C" fn execveat(
     save_peak();
     // SAFETY: the same promises.
     unsafe {
-        with_repaired(envp, |envp| match next::EXECVEAT.get() {
+        with_repaired(envp, Program::At(dir, path), |envp| match next::EXECVEAT.get() {
             Some(next) => next(dir, path, argv, envp, flags),
             None => raw_execveat(dir, path, argv, envp, flags),
         })

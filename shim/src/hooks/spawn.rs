@@ -5,13 +5,14 @@ use core::ffi::{c_char, c_int, c_void};
 
 use gpu_track_abi::record::Event;
 
+use crate::elf32::Program;
 use crate::envp::with_repaired;
 use crate::{emit, next, state, sys};
 
 type Array = *const *const c_char;
 
 macro_rules! spawns {
-    ($(#[doc = $doc:literal] $name:ident($out:ty) => $next:ident;)*) => {$(
+    ($(#[doc = $doc:literal] $name:ident($out:ty, $program:path) => $next:ident;)*) => {$(
         #[doc = $doc]
         ///
         /// # Safety
@@ -24,7 +25,7 @@ macro_rules! spawns {
             // glibc before 2.39 has no pidfd_spawn, but a weak reference would find this one.
             let Some(next) = next::$next.get() else { return libc::ENOSYS };
             // SAFETY: the same promises.
-            let error = unsafe { with_repaired(envp, |envp| next(child, path, actions, attributes, argv, envp)) };
+            let error = unsafe { with_repaired(envp, $program(path), |envp| next(child, path, actions, attributes, argv, envp)) };
             if error != 0 {
                 failed(error);
             }
@@ -35,13 +36,13 @@ macro_rules! spawns {
 
 spawns! {
     /// `posix_spawn`.
-    posix_spawn(libc::pid_t) => POSIX_SPAWN;
+    posix_spawn(libc::pid_t, Program::path) => POSIX_SPAWN;
     /// `posix_spawnp`.
-    posix_spawnp(libc::pid_t) => POSIX_SPAWNP;
+    posix_spawnp(libc::pid_t, Program::Named) => POSIX_SPAWNP;
     /// `pidfd_spawn`.
-    pidfd_spawn(c_int) => PIDFD_SPAWN;
+    pidfd_spawn(c_int, Program::path) => PIDFD_SPAWN;
     /// `pidfd_spawnp`.
-    pidfd_spawnp(c_int) => PIDFD_SPAWNP;
+    pidfd_spawnp(c_int, Program::Named) => PIDFD_SPAWNP;
 }
 
 /// SPAWN_FAILED, unless it may have been the clone itself that failed (clone(2)) or, for EINVAL, the attributes.

@@ -66,7 +66,7 @@ pub fn compile(compiler: &str, name: &str, flags: &[&str]) -> PathBuf {
             });
             let source =
                 Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
-            let built = DIR.join(format!("{name}.{next}"));
+            let built = DIR.join(format!("{}.{next}", name.rsplit('/').next().unwrap()));
             let mut cc = Command::new(compiler);
             cc.args(["-O1", "-Wall", "-pthread", "-o"]).arg(&built).arg(&source).args(flags);
             assert!(cc.status().unwrap().success(), "{cc:?}");

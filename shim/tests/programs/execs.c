@@ -1,4 +1,5 @@
-// The exec and spawn families: `execs CASE [ENV-ENTRIES]` starts /bin/sh with a hand-made environment.
+// The exec and spawn families: `execs CASE [ENV-ENTRIES]` starts CASE_PROGRAM, or /bin/sh, with a
+// hand-made environment.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -46,25 +47,27 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < entries; i++)
         if (asprintf(&env[n++], "E%d=%0100d", i, i) < 0) return 93;
+    const char *path = getenv("CASE_PROGRAM") ? getenv("CASE_PROGRAM") : "/bin/sh";
+    const char *name = strrchr(path, '/') + 1, *directory = strndup(path, name - path);
     char *sh[] = {"sh", "-c", SCRIPT, 0};
     pid_t pid = -1;
 
-    if (!strcmp(how, "execve")) execve("/bin/sh", sh, env);
-    if (!strcmp(how, "execve-null")) execve("/bin/sh", sh, 0);
-    if (!strcmp(how, "execvpe")) execvpe("sh", sh, env);
-    if (!strcmp(how, "execle")) execle("/bin/sh", "sh", "-c", SCRIPT, (char *)0, env);
+    if (!strcmp(how, "execve")) execve(path, sh, env);
+    if (!strcmp(how, "execve-null")) execve(path, sh, 0);
+    if (!strcmp(how, "execvpe")) execvpe(name, sh, env);
+    if (!strcmp(how, "execle")) execle(path, "sh", "-c", SCRIPT, (char *)0, env);
     // More arguments than there are registers.
     if (!strcmp(how, "execle-long"))
-        execle("/bin/sh", "sh", "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0, env);
-    if (!strcmp(how, "fexecve")) fexecve(open("/bin/sh", O_RDONLY | O_CLOEXEC), sh, env);
+        execle(path, "sh", "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0, env);
+    if (!strcmp(how, "fexecve")) fexecve(open(path, O_RDONLY | O_CLOEXEC), sh, env);
 #ifdef __GLIBC__
-    if (!strcmp(how, "execveat")) execveat(open("/bin", O_PATH | O_CLOEXEC), "sh", sh, env, 0);
+    if (!strcmp(how, "execveat")) execveat(open(directory, O_PATH | O_CLOEXEC), name, sh, env, 0);
 #endif
-    if (!strcmp(how, "posix_spawn") && !posix_spawn(&pid, "/bin/sh", 0, 0, sh, env)) return reap(pid);
-    if (!strcmp(how, "posix_spawnp") && !posix_spawnp(&pid, "sh", 0, 0, sh, env)) return reap(pid);
+    if (!strcmp(how, "posix_spawn") && !posix_spawn(&pid, path, 0, 0, sh, env)) return reap(pid);
+    if (!strcmp(how, "posix_spawnp") && !posix_spawnp(&pid, name, 0, 0, sh, env)) return reap(pid);
     if (!strcmp(how, "vfork")) {
         if (!(pid = vfork())) {
-            execve("/bin/sh", sh, env);
+            execve(path, sh, env);
             _exit(94);
         }
         return reap(pid);
@@ -72,12 +75,12 @@ int main(int argc, char **argv) {
     if (!strncmp(how, "environ-", 8)) {
         environ = env;
         how += 8;
-        if (!strcmp(how, "execv")) execv("/bin/sh", sh);
-        if (!strcmp(how, "execvp")) execvp("sh", sh);
-        if (!strcmp(how, "execl")) execl("/bin/sh", "sh", "-c", SCRIPT, (char *)0);
+        if (!strcmp(how, "execv")) execv(path, sh);
+        if (!strcmp(how, "execvp")) execvp(name, sh);
+        if (!strcmp(how, "execl")) execl(path, "sh", "-c", SCRIPT, (char *)0);
         if (!strcmp(how, "execl-long"))
-            execl("/bin/sh", "sh", "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0);
-        if (!strcmp(how, "execlp")) execlp("sh", "sh", "-c", SCRIPT, (char *)0);
+            execl(path, "sh", "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0);
+        if (!strcmp(how, "execlp")) execlp(name, "sh", "-c", SCRIPT, (char *)0);
     }
 
     if (!strcmp(how, "errors")) {

@@ -1,0 +1,164 @@
+//! 32-bit programs on a 64-bit machine, which the shim can't be loaded into: their dynamic linker would print a line about
+//! that for each of them. It is given a library of its own class, with nothing in it.
+//!
+//! The shim's directory is also found as `x86_64/`, and beside it there is `i686/` with the empty library under the shim's
+//! name: what ld.so(8) makes of `${PLATFORM}/`, which stands in the LD_PRELOAD of 32-bit programs (the launcher puts it
+//! there for the command, the shim at each exec) and is inherited by whatever they start. Nothing of this is done on a
+//! machine without a linker for such programs.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::Path;
+
+use gpu_track_abi::{PLATFORM_DIRECTORY, SHIM_PREFIX};
+
+/// Their dynamic linker, by the i386 psABI; other machines' are not known here.
+const LINKER: Option<&str> = if cfg!(target_arch = "x86_64") { Some("/lib/ld-linux.so.2") } else { None };
+
+/// What glibc calls the platform of a 64-bit program: the kernel's name, or by the processor (init_cpu_features in
+/// sysdeps/x86/cpu-features.c). musl knows no such tokens and takes the last one for a name.
+const WIDE: [&str; 4] = ["x86_64", "haswell", "xeon_phi", "${PLATFORM}"];
+/// The same of a 32-bit one; an emulated kernel may say the older ones.
+const NARROW: [&str; 4] = ["i686", "i586", "i486", "i386"];
+
+/// Whether the machine runs 32-bit programs that are linked dynamically.
+pub fn is_supported() -> bool {
+    LINKER.is_some_and(|linker| Path::new(linker).exists())
+}
+
+/// Whether a command, found along PATH as execvp(3) does it, is a 32-bit program.
+pub fn is_elf32(command: &OsStr) -> bool {
+    let starts_so = |path: &Path| -> io::Result<bool> {
+        // To open a device may have an effect.
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut start = [0; 5];
+        Ok(File::open(path)?.read_exact(&mut start).is_ok_and(|()| start == *b"\x7fELF\x01"))
+    };
+    if command.as_bytes().contains(&b'/') {
+        return starts_so(Path::new(command)).unwrap_or(false);
+    }
+    let directories = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    env::split_paths(&directories)
+        .find_map(|directory| starts_so(&directory.join(command)).ok())
+        .unwrap_or(false)
+}
+
+/// An LD_PRELOAD for a 32-bit program.
+pub fn preload_for(preload: &OsStr) -> OsString {
+    let preload = preload.as_bytes();
+    let names = |at: usize| preload.get(at..).is_some_and(|rest| rest.starts_with(SHIM_PREFIX.as_bytes()));
+    let Some(at) = (0..preload.len()).find(|at| names(*at)) else {
+        return OsString::from_vec(preload.into());
+    };
+    let (before, from) = preload.split_at(at);
+    let platform: &[u8] =
+        if before.ends_with(PLATFORM_DIRECTORY.as_bytes()) { b"" } else { PLATFORM_DIRECTORY.as_bytes() };
+    OsString::from_vec([before, platform, from].concat())
+}
+
+/// Make what `${PLATFORM}/` leads to in the shim's `directory`, `write` the empty library there under the shim's `name`.
+pub fn install<E: From<io::Error>>(
+    directory: &Path,
+    name: &OsStr,
+    mode: u32,
+    write: impl FnOnce(&Path, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    for alias in WIDE {
+        link(".", &directory.join(alias))?;
+    }
+    let [narrow, aliases @ ..] = NARROW;
+    let of_its_own = directory.join(narrow);
+    DirBuilder::new().recursive(true).mode(mode).create(&of_its_own)?;
+    for alias in aliases {
+        link(narrow, &directory.join(alias))?;
+    }
+    write(&of_its_own.join(name), &empty_library())
+}
+
+fn link(target: &str, at: &Path) -> io::Result<()> {
+    let is_there = || fs::read_link(at).is_ok_and(|found| found == Path::new(target));
+    if is_there() {
+        return Ok(());
+    }
+    // Another launcher may be at it, too.
+    symlink(target, at).or_else(|error| if is_there() { Ok(()) } else { Err(error) })
+}
+
+/// A shared library for i386 that defines nothing and needs nothing (elf(5)): header, three program headers, the dynamic
+/// section, a hash table, the null symbol, and an empty string.
+fn empty_library() -> Vec<u8> {
+    const HEADER: u32 = 52;
+    const PROGRAM_HEADER: u32 = 32;
+    const DYNAMIC: u32 = HEADER + 3 * PROGRAM_HEADER;
+    const DYNAMIC_SIZE: u32 = 6 * 8;
+    const HASH: u32 = DYNAMIC + DYNAMIC_SIZE;
+    const SYMBOL: u32 = HASH + 4 * 4;
+    const STRING: u32 = SYMBOL + 16;
+    const SIZE: u32 = STRING + 4;
+    const PAGE: u32 = 4096;
+    const READ_WRITE: u32 = 6;
+    let half = |low: u32, high: u32| low | high << 16;
+    let segment =
+        |kind: u32, at: u32, size: u32, align: u32| [kind, at, at, at, size, size, READ_WRITE, align];
+    let words: Vec<u32> = [
+        // ELFCLASS32, ELFDATA2LSB, EV_CURRENT; ET_DYN, EM_386.
+        &[u32::from_le_bytes(*b"\x7fELF"), u32::from_le_bytes([1, 1, 1, 0]), 0, 0, half(3, 3), 1][..],
+        // No entry, no sections.
+        &[0, HEADER, 0, 0, half(HEADER, PROGRAM_HEADER), half(3, 0), 0],
+        // PT_LOAD: writable, since glibc adds the load address to the dynamic section's.
+        &segment(1, 0, SIZE, PAGE),
+        // PT_DYNAMIC.
+        &segment(2, DYNAMIC, DYNAMIC_SIZE, 4),
+        // PT_GNU_STACK: without it the process's stack would become executable.
+        &segment(0x6474_e551, 0, 0, 16),
+        // DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_NULL.
+        &[4, HASH, 5, STRING, 6, SYMBOL, 10, 1, 11, 16, 0, 0],
+        // One bucket and one chain, both empty.
+        &[1, 1, 0, 0],
+        &[0; 4],
+        &[0],
+    ]
+    .concat();
+    debug_assert_eq!(words.len() * 4, SIZE as usize);
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preload_leads_to_both_libraries() {
+        let shim = format!("/c/{SHIM_PREFIX}0.not-libasan.so");
+        let wanted = format!("/c/${{PLATFORM}}/{SHIM_PREFIX}0.not-libasan.so");
+        for (before, after) in [("", ""), ("libm.so.6:", ""), ("", ":libm.so.6"), ("/a/b.so ", " c.so")] {
+            let (plain, wanted) = (format!("{before}{shim}{after}"), format!("{before}{wanted}{after}"));
+            assert_eq!(preload_for(plain.as_ref()), *wanted);
+            assert_eq!(preload_for(wanted.as_ref()), *wanted);
+        }
+        assert_eq!(preload_for("libm.so.6".as_ref()), "libm.so.6");
+    }
+
+    #[test]
+    fn a_program_is_asked_for_its_class() {
+        let directory = tempfile::tempdir().unwrap();
+        let named = |name: &str, content: &[u8]| {
+            let path = directory.path().join(name);
+            fs::write(&path, content).unwrap();
+            path.into_os_string()
+        };
+        assert!(is_elf32(&named("narrow", &empty_library())));
+        assert!(!is_elf32(&named("short", b"\x7fELF")));
+        assert!(!is_elf32(&named("script", b"#!/bin/sh\n")));
+        assert!(!is_elf32(directory.path().as_os_str()));
+        for wide in ["/proc/self/exe", "sh", "/dev/null", "nowhere to be found", ""] {
+            assert!(!is_elf32(wide.as_ref()), "{wide}");
+        }
+    }
+}
