@@ -169,9 +169,6 @@ fn finish(account: &mut Account, root_of_living: Option<&ProcRoot>, end_ns: u64)
     account.cpu.finish(end_ns);
     account.gpu.finish(&account.tree);
     account.settle_all(end_ns);
-    if let Some(peak) = account.totals.main_peak {
-        account.ram.raise_main(peak);
-    }
 }
 
 impl NotRecovered {
@@ -371,6 +368,13 @@ mod tests {
         let known_s = (starts[1].1 - 1) as f64 / 1e9;
         assert!((report.wall_s - known_s).abs() < 1e-6, "{} {known_s}", report.wall_s);
         assert!(report.warnings[0].contains("what came then"), "{:?}", report.warnings);
+        // Nobody ever saw their memory.
+        let (most, mean) = (&report.max_ram, &report.mean_ram);
+        let of_all = [most.main.total_bytes, most.descendants.total_bytes, most.combined.total_bytes];
+        assert_eq!((report.coverage.peaks.unknown, of_all), (2, [None; 3]));
+        assert_eq!([mean.main_bytes, mean.descendants_bytes, mean.combined_bytes], [None; 3]);
+        let says_so = |text: &String| text.starts_with("The RAM of 2 processes is not known");
+        assert!(report.warnings.iter().any(says_so), "{:?}", report.warnings);
     }
 
     #[test]

@@ -588,9 +588,6 @@ impl Session {
         }
         self.gpu.finish(&mut self.account.gpu, &self.account.tree);
         self.account.settle_all(now_ns);
-        if let Some(peak) = self.account.totals.main_peak {
-            self.account.ram.raise_main(peak);
-        }
         let inputs = self.inputs(&self.account);
         let report = build::report(&build::Inputs { at_ns: end_ns, stage: Stage::Over, ..inputs });
         let written = self.write(&render(&report, &self.config.style));

@@ -101,7 +101,7 @@ pub fn report(inputs: &Inputs) -> Report {
         host: inputs.facts.host.clone(),
         exit: inputs.status.map_or_else(Exit::default, exit_of_wait_status),
         max_ram: max_ram(inputs, &coverage),
-        mean_ram: mean_ram(inputs, wall_s),
+        mean_ram: mean_ram(inputs, &coverage, wall_s),
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
         cpu: cpu(inputs, &cpu_time, wall_s),
         gpu: gpu::gpu(on_gpus),
@@ -189,11 +189,17 @@ fn rss(max: &MaxRss, is_known: bool) -> Rss {
     Rss { total_bytes: known(max.total), private_bytes: known(max.private), shared_bytes: known(max.shared) }
 }
 
+/// The largest RAM of the first process: its exact peak no sample need have seen.
+fn max_main(account: &Account) -> MaxRss {
+    let main = &account.ram.main;
+    MaxRss { total: main.total.max(account.totals.main_peak.unwrap_or(0)), ..*main }
+}
+
 /// Memory that was never seen is unknown, unless there was nobody to have it.
 fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     let ram = &inputs.account.ram;
+    let main = max_main(inputs.account);
     let has_descendants = coverage.processes > 1;
-    let main = MaxRss { total: ram.main.total.max(inputs.account.totals.main_peak.unwrap_or(0)), ..ram.main };
     MaxRam {
         system_capacity_bytes: inputs.facts.host.ram_bytes,
         system_bytes: inputs.account.ram.system,
@@ -203,15 +209,19 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     }
 }
 
-fn mean_ram(inputs: &Inputs, wall_s: f64) -> MeanRam {
+fn mean_ram(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> MeanRam {
     let ram = &inputs.account.ram;
-    let means = ram.means(wall_s).filter(|_| ram.combined.total > 0);
+    let means = ram.means(wall_s);
     // How memory is shared may not have been read in every sample: those enter a mean in full, a maximum in part.
-    let at_most = |mean: f64, max: &MaxRss| mean.min(max.total as f64);
+    let known = |mean: f64, max: &MaxRss, has_nobody: bool| {
+        (max.total > 0 || has_nobody).then(|| mean.min(max.total as f64))
+    };
+    let has_no_descendants = coverage.processes <= 1;
     MeanRam {
-        main_bytes: means.map(|(main, ..)| at_most(main, &ram.main)),
-        descendants_bytes: means.map(|(_, descendants, _)| at_most(descendants, &ram.descendants)),
-        combined_bytes: means.map(|(.., combined)| at_most(combined, &ram.combined)),
+        main_bytes: means.and_then(|(main, ..)| known(main, &max_main(inputs.account), false)),
+        descendants_bytes: means
+            .and_then(|(_, descendants, _)| known(descendants, &ram.descendants, has_no_descendants)),
+        combined_bytes: means.and_then(|(.., combined)| known(combined, &ram.combined, false)),
     }
 }
 
@@ -382,6 +392,13 @@ fn warnings(inputs: &Inputs, coverage: &Coverage, limits: &Limits, cgroup: Optio
     if unknown > 0 {
         warn(format!(
             "The CPU time of {unknown} processes is not known by itself; it is counted with who waited for them."
+        ));
+    }
+    let unseen = coverage.peaks.unknown;
+    if unseen > 0 {
+        warn(format!(
+            "The RAM of {} is not known: no sample saw it, and nobody told of it. It is missing in the sums.",
+            processes(unseen)
         ));
     }
     for running in &inputs.account.totals.running {

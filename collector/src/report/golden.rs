@@ -178,7 +178,7 @@ fn full() -> Report {
                 scan: Some(1),
                 connector: None,
             },
-            peaks: Peaks { exact: 2018, sampled: 1, bound: 2 },
+            peaks: Peaks { exact: 2018, sampled: 1, bound: 2, unknown: 3 },
             static_executables: vec!["/usr/bin/busybox".into()],
             dropped_events: 0,
             records_untrusted: None,

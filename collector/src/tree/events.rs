@@ -9,7 +9,7 @@ use super::command::command_of_record;
 use super::inner::{Sign, Sought};
 use super::process::{ExitRecord, FILE_PAGES, Process, ReapRecord, rss_noise};
 use super::usage_math::plus;
-use super::{Departed, FoundBy, Image, Key, Parent, ProcessId, Tree};
+use super::{Departed, FoundBy, Image, Key, Life, Parent, ProcessId, Tree, image_life};
 
 const KIB: u64 = 1024;
 
@@ -331,7 +331,13 @@ impl Tree {
         };
         // What a child inherits is bounded by the peak of who made it, not of who reaps an orphan.
         let reaper_peak = if made_it { record.reaper_peak } else { u64::MAX };
+        let counted = process.share_since_sample(self.frame.page);
         process.reaped = Some(ReapRecord { reaper_peak, ..record });
+        // Of who was known to have ended before, its reaper may know of more memory than was counted by then.
+        let more = process.share_since_sample(self.frame.page).saturating_sub(counted);
+        if let Some(end_ns) = process.end_ns.filter(|_| more > 0 && process.exit.is_none()) {
+            self.lives.push(Life { bytes: more, ..image_life(process, end_ns) });
+        }
         if process.host_pid.is_none() && reaper_key.pid_ns == self.frame.pid_ns {
             process.host_pid = Some(child);
         }

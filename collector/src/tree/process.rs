@@ -425,8 +425,11 @@ impl Process {
             None => (None, Quality::Unknown),
         };
         match (&self.exit, self.image) {
-            // A raw clone, which has memory of its own, looks the same to the shim as a vfork.
-            (Some(exit), _) if exit.flags & FLAG_BORROWED_MEMORY != 0 => (None, Quality::Unknown),
+            // A raw clone, which has memory of its own, looks the same to the shim as a vfork, but for its page faults.
+            (Some(exit), _) if exit.flags & FLAG_BORROWED_MEMORY != 0 => {
+                let has_own = exit.own.minor_faults > BORROWERS_FAULTS;
+                (None, if has_own { Quality::Unknown } else { Quality::Exact })
+            }
             (_, Image::Borrowed) => (None, Quality::Exact),
             (Some(exit), image) => {
                 let max = exit.own.max_rss_kib.max(self.reaped_own_kib(exit)).saturating_mul(1024);
@@ -467,12 +470,19 @@ impl Process {
                     };
                 // Killed before it could say that it runs another program, whose peak this is not.
                 let may_have_execd = matches!(image, Image::Forked { .. }) && !self.is_watched;
+                // It had its parent's peak, or ran another program by then, which had no more. Who ended by exit without a
+                // word did run another program.
+                let was_killed_as_copy = matches!(image, Image::Forked { .. })
+                    && libc::WIFSIGNALED(reaped.status)
+                    && max > of_children;
                 match observed {
                     _ if is_own && self.knows_its_children(reaped.status) => {
                         (Some(max), if may_have_execd { Quality::Bound } else { Quality::Exact })
                     }
                     Some(peak) => (Some(peak), Quality::Sampled),
-                    None if is_own && !self.has_children => (Some(max), Quality::Bound),
+                    None if (is_own || was_killed_as_copy) && !self.has_children => {
+                        (Some(max), Quality::Bound)
+                    }
                     None => (None, Quality::Unknown),
                 }
             }
@@ -566,6 +576,9 @@ impl Image {
 
 /// So much a fork child may grow by reading in its parent's programs and libraries again, bytes.
 pub(super) const FILE_PAGES: u64 = 4 << 20;
+
+/// A child that works in its parent's memory touches at most so many pages that its parent had not touched.
+const BORROWERS_FAULTS: u64 = 16;
 
 /// How far two readings of the same RSS may differ: the kernel's counters are batched per CPU.
 #[must_use]

@@ -359,8 +359,12 @@ fn a_vfork_child_that_never_execs_is_known_by_its_exit_and_has_no_memory() {
     let settled = run.end();
     let child = of(&settled, 102);
     assert_eq!((cpu_us(&child.own), child.peak, child.joined), (9, None, false));
-    // A child of a raw clone writes the same record, and has memory of its own.
-    assert_eq!(child.peak_quality, Quality::Unknown);
+    assert_eq!(child.peak_quality, Quality::Exact, "it has none");
+    // A child of a raw clone writes the same record, and has memory of its own, which it copies when it writes to it.
+    let own = Usage { minor_faults: 40, ..used(7, 400 * MIB_KIB) };
+    let mut run = Run::new();
+    run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, own, used(0, 0)).reaped(MAIN, 102, 9);
+    assert_eq!(of(&run.end(), 102).peak_quality, Quality::Unknown);
 }
 
 #[test]
@@ -1172,6 +1176,26 @@ fn a_fork_child_of_a_large_process_that_runs_a_silent_program_adds_nothing_of_it
     let usage = used(1, 400 * MIB_KIB);
     run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage });
     assert_eq!(of(&run.end(), 102).peak, None);
+}
+
+/// The launcher's word comes after the kernel's.
+#[test]
+fn memory_that_only_the_reaper_knows_of_counts_though_the_end_was_told_before() {
+    let mut run = Run::new();
+    run.start(102, MAIN).sampled(102, 1, 5 * MIB, 5 * MIB).over(102, 0);
+    let bytes = |run: &mut Run| run.tree.take_lives(u64::MAX).iter().map(|life| life.bytes).sum::<u64>();
+    assert_eq!(bytes(&mut run), 5 * MIB);
+    run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
+    assert_eq!(bytes(&mut run), 4 * MIB);
+    assert_eq!(of(&run.end(), 102).peak, Some(9 * MIB));
+}
+
+#[test]
+fn a_fork_child_that_was_killed_had_no_more_than_its_reaper_says() {
+    let mut run = Run::new();
+    run.fork(102, MAIN, 50 * MIB_KIB).reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 50 * MIB_KIB));
+    let settled = run.end();
+    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(50 * MIB), Quality::Bound));
 }
 
 #[test]

@@ -144,11 +144,6 @@ impl RamUsage {
         Some((main, descendants, main + descendants))
     }
 
-    /// The exact peak of the first process, which no sample need have seen.
-    pub fn raise_main(&mut self, peak: u64) {
-        self.main.total = self.main.total.max(peak);
-    }
-
     /// Take in a window with the sample at its end.
     pub fn add(&mut self, tree: &Tree, sample: &Sample) {
         self.add_moment(tree, sample);

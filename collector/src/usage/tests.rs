@@ -180,14 +180,6 @@ fn means_are_weighted_by_time() {
 }
 
 #[test]
-fn the_exact_peak_of_the_first_process_counts() {
-    let mut ram = added(&Sample { now: Sums { main_rss: 5, main: 5, ..Sums::default() }, ..window() });
-    ram.raise_main(9);
-    ram.raise_main(7);
-    assert_eq!(ram.main.total, 9);
-}
-
-#[test]
 fn a_peak_names_those_who_held_it_and_the_largest_only() {
     let mut tree = tree();
     let main = main_id(&tree);

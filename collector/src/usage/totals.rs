@@ -90,12 +90,12 @@ impl Totals {
             Quality::Sampled => coverage.sampled += 1,
             Quality::Bound | Quality::Unknown => coverage.unknown += 1,
         }
-        let Peaks { exact, sampled, bound } = &mut coverage.peaks;
+        let Peaks { exact, sampled, bound, unknown } = &mut coverage.peaks;
         match process.peak_quality {
             Quality::Exact => *exact += 1,
             Quality::Sampled => *sampled += 1,
             Quality::Bound => *bound += 1,
-            Quality::Unknown => {}
+            Quality::Unknown => *unknown += 1,
         }
         coverage.silent += u64::from(process.ended_silently);
         coverage.joined += u64::from(process.joined);

@@ -243,6 +243,7 @@ fn coverage(page: &mut Page, report: &Report) {
     page.field(2, "Exact", coverage.peaks.exact);
     page.field(2, "Sampled", coverage.peaks.sampled);
     page.field(2, "Upper bound", coverage.peaks.bound);
+    page.field(2, "Unknown", coverage.peaks.unknown);
     list(page, 1, "Static executables", &coverage.static_executables);
 }
 
