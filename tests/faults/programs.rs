@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::support::programs::compiled;
+use crate::support::programs::{compiled, source};
 use crate::support::{Run, installed, program, skip};
 use crate::twice::{same_in, same_with_and_without};
 
@@ -130,6 +130,28 @@ fn a_32_bit_program() {
     );
     assert_eq!((run.status.code(), run.stdout.as_str(), run.stderr.as_str()), (Some(7), "32\n32\n", ""));
     run.report().assert_all_exact(3);
+}
+
+#[test]
+fn a_go_program_with_c_in_it() {
+    if installed("go").is_none() {
+        skip!("go is not installed");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let built = directory.path().join("cgo");
+    let output = std::process::Command::new("go")
+        .args(["build", "-o"])
+        .arg(&built)
+        .arg(source("cgo.go"))
+        .envs([("CGO_ENABLED", "1"), ("GOTOOLCHAIN", "local"), ("GOFLAGS", "-mod=mod")])
+        .envs(["GOCACHE", "GOPATH"].map(|name| (name, directory.path().join(name))))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let run = same_with_and_without(&[built.to_str().unwrap()]);
+    let stdout = "3\nfrom Go\n<nil>\n".to_owned() + &"from Go\n<nil>\n".repeat(2);
+    assert_eq!((run.status.code(), run.stdout.as_str()), (Some(4), stdout.as_str()));
+    run.report().assert_all_exact(5);
 }
 
 #[test]

@@ -1,24 +1,25 @@
-//! Programs that are built with gcc's sanitizers, which watch the same functions as the shim, and are particular about
-//! who is loaded before them.
+//! Programs that are built with the sanitizers of gcc and clang, which watch the same functions as the shim, and are
+//! particular about who is loaded before them. gcc links their runtimes dynamically, clang puts them into the program.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::support::programs::compiled;
+use crate::support::programs::{compiled, source};
 use crate::support::skip;
 use crate::twice::same_with_and_without;
 
-/// Whether gcc has a runtime library.
-fn has(library: &str) -> bool {
-    let output = Command::new("gcc").arg(format!("-print-file-name={library}")).output();
-    output.is_ok_and(|output| output.stdout.starts_with(b"/"))
+/// Whether the compiler is there and has the runtime that the flags ask for.
+fn can_build(compiler: &str, flags: &[&str]) -> bool {
+    let mut command = Command::new(compiler);
+    command.args(flags).args(["-o", "/dev/null"]).arg(source("faulty.c"));
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// Each of `modes`; the last ends well, after it had children.
-fn check(library: &str, flags: &[&str], modes: &[&str]) {
-    if !has(library) {
-        skip!("gcc has no {library}");
+fn check(compiler: &str, flags: &[&str], modes: &[&str]) {
+    if !can_build(compiler, flags) {
+        skip!("{compiler} is not installed, or builds nothing with {flags:?}");
     }
-    let program = compiled("faulty", "gcc", flags);
+    let program = compiled("faulty", compiler, flags);
     for mode in modes {
         let run = same_with_and_without(&[&program, *mode]);
         if *mode == "none" {
@@ -32,25 +33,48 @@ fn check(library: &str, flags: &[&str], modes: &[&str]) {
 
 #[test]
 fn address_with_the_shared_runtime() {
-    check("libasan.so", &["-fsanitize=address"], &["overflow", "leak", "none"]);
+    check("gcc", &["-fsanitize=address"], &["overflow", "leak", "none"]);
 }
 
 #[test]
 fn address_with_a_static_runtime() {
-    check("libasan.a", &["-fsanitize=address", "-static-libasan"], &["overflow", "leak", "none"]);
+    check("gcc", &["-fsanitize=address", "-static-libasan"], &["overflow", "leak", "none"]);
+}
+
+#[test]
+fn clangs_address() {
+    check("clang", &["-fsanitize=address"], &["overflow", "leak", "none"]);
+}
+
+#[test]
+fn clangs_address_with_the_shared_runtime() {
+    let name = format!("libclang_rt.asan-{}.so", std::env::consts::ARCH);
+    let found = Command::new("clang").arg(format!("-print-file-name={name}")).output();
+    let Some(library) = found.ok().and_then(|output| String::from_utf8(output.stdout).ok()) else {
+        skip!("clang is not installed");
+    };
+    let Some((directory, _)) = library.rsplit_once('/') else { skip!("clang has no {name}") };
+    let rpath = format!("-Wl,-rpath,{directory}");
+    check("clang", &["-fsanitize=address", "-shared-libasan", &rpath], &["overflow", "leak", "none"]);
 }
 
 #[test]
 fn thread() {
-    check("libtsan.so", &["-fsanitize=thread"], &["race", "none"]);
+    for compiler in ["gcc", "clang"] {
+        check(compiler, &["-fsanitize=thread"], &["race", "none"]);
+    }
 }
 
 #[test]
 fn undefined_behaviour() {
-    check("libubsan.so", &["-fsanitize=undefined"], &["shift", "none"]);
+    for compiler in ["gcc", "clang"] {
+        check(compiler, &["-fsanitize=undefined"], &["shift", "none"]);
+    }
 }
 
 #[test]
 fn leaks() {
-    check("liblsan.so", &["-fsanitize=leak"], &["leak", "none"]);
+    for compiler in ["gcc", "clang"] {
+        check(compiler, &["-fsanitize=leak"], &["leak", "none"]);
+    }
 }
