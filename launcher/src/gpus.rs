@@ -1,17 +1,19 @@
 //! Asking the drivers before a command runs: `--gpus`, and the check of `--guuids`.
 //!
-//! For the check a child does it: a driver's library starts threads and opens devices, neither of which the command is
-//! to inherit, and one that hangs can be left behind.
+//! A child does it: a driver's library starts threads and opens devices, neither of which the command is to inherit, one
+//! that hangs can be left behind, and one that crashes takes nothing along.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use gpu_track_collector::gpu::GpuConfig;
 use gpu_track_collector::gpu::list::{self, Listing};
 use gpu_track_collector::report::units::Format;
+
+use crate::supervise::is_fault;
 
 /// argv\[0\] of the launcher's executable when it is started to list the GPUs; the argument is a [`GpuConfig`] as JSON.
 pub const LISTER_NAME: &str = "gpu-track-gpus";
@@ -19,14 +21,19 @@ pub const LISTER_NAME: &str = "gpu-track-gpus";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `--gpus`: say what there is.
-pub fn print(config: &GpuConfig, format: Format) -> ! {
-    let listing = list::list(config, PATIENCE);
+pub fn print(config: &GpuConfig, format: Format) -> ExitCode {
+    let listing = match ask(config) {
+        Ok(listing) => listing,
+        Err(error) => {
+            crate::say(&format!("gpu-track-run: cannot ask the drivers: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
     let text = match format {
         Format::Text => list::text(&listing),
         Format::Json => list::json(&listing),
     };
-    let _ = io::stdout().write_all(text.as_bytes());
-    leave(0)
+    crate::print(&text)
 }
 
 /// The child's life: the listing in one line.
@@ -38,11 +45,21 @@ pub fn serve(config: &OsString) -> ! {
     leave(0)
 }
 
-/// The GPUs of this machine, from a child.
+/// The GPUs of this machine, from a child. If that crashes, another one leaves NVIDIA's library alone.
 ///
 /// # Errors
 /// If there can be no child, or it said nothing.
 pub fn ask(config: &GpuConfig) -> io::Result<Listing> {
+    let (line, signal) = ask_child(config)?;
+    let line = match signal.filter(|signal| line.is_empty() && is_fault(*signal)) {
+        Some(signal) => ask_child(&GpuConfig { crashed_by: Some(signal), ..config.clone() })?.0,
+        None => line,
+    };
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// What a child says, and by which signal it ended.
+fn ask_child(config: &GpuConfig) -> io::Result<(String, Option<i32>)> {
     let config = serde_json::to_string(config)?;
     let mut child = Command::new("/proc/self/exe")
         .arg0(LISTER_NAME)
@@ -54,11 +71,11 @@ pub fn ask(config: &GpuConfig) -> io::Result<Listing> {
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line)?;
     }
-    // It has said all that it has to say.
+    // It has said all that it has to say. What it died of already stays what it died of.
     let _ = child.kill();
     // Where SIGCHLD is ignored the kernel has reaped it.
-    let _ = child.wait();
-    Ok(serde_json::from_str(&line)?)
+    let signal = child.wait().ok().and_then(|status| status.signal());
+    Ok((line, signal))
 }
 
 /// End without the exit handlers of a driver's library, which would wait for a thread that is stuck in it.

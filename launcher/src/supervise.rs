@@ -59,7 +59,7 @@ fn ends_programs(signal: i32) -> bool {
 }
 
 /// Signals that a program gets for what it did itself.
-fn is_fault(signal: i32) -> bool {
+pub fn is_fault(signal: i32) -> bool {
     use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     matches!(signal, SIGSEGV | SIGBUS | SIGABRT | SIGILL | SIGFPE | SIGSYS | SIGTRAP)
 }

@@ -109,14 +109,28 @@ fn gpu_library_that_crashes_costs_the_gpu_figures_only() {
     assert_eq!(run.status.code(), Some(3));
     let report = run.report();
     let reason = format!(
-        "NVIDIA GPUs: with the driver's library in it the collector is ended by signal {}; whether there are any is \
-         not known.",
+        "NVIDIA GPUs: the driver's library crashes (signal {}); whether there are any is not known.",
         libc::SIGABRT
     );
     assert!(report.warnings().lines().any(|line| line == reason), "{}", report.warnings());
     assert!(report.warnings().contains("The collector was killed 3 times"), "{}", report.warnings());
     assert_eq!((report.gpu_ram(), report.u64("processes.total")), ([None; 3], 2));
     assert_eq!(report.u64("coverage.exact"), 2);
+}
+
+/// Nor does it end what only asks.
+#[test]
+fn gpu_library_that_crashes_is_told_of_by_a_list() {
+    let gpus = FakeGpus::new(1, "init_crashes");
+    let run = gpus.list(&["-f", "json"]);
+    let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    assert_eq!(listing["drivers"][0]["name"], "NVIDIA", "{listing}");
+    let reason = listing["drivers"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains(&format!("crashes (signal {})", libc::SIGABRT)), "{reason}");
+    let run = gpus.tracked(["true"]).options(&["--guuids", GPU0]).run();
+    assert_eq!(run.status.code(), Some(2), "{}", run.stderr);
+    assert!(run.stderr.contains(reason), "{}", run.stderr);
 }
 
 /// What most processes are in can't be read, so the other lists say nothing.

@@ -68,7 +68,7 @@ pub enum Missing {
     #[error("no sample was taken in time")]
     NoSample,
     /// It can't be used.
-    #[error("with the driver's library in it the collector is ended by signal {0}")]
+    #[error("the driver's library crashes (signal {0})")]
     Crashes(i32),
     /// A counter needs two.
     #[error("read only once, so no difference is known")]
