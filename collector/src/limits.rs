@@ -11,11 +11,12 @@ use crate::proc_fs::ProcRoot;
 use crate::report::model::{Limit, Limits, SoftHard};
 
 /// Slurm's words on what was allocated.
-const SLURM: [&str; 16] = [
+const SLURM: [&str; 17] = [
     "SLURM_JOB_ID",
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
     "SLURM_STEP_ID",
+    "SLURM_PROCID",
     "SLURM_JOB_PARTITION",
     "SLURM_JOB_NUM_NODES",
     "SLURM_NTASKS",

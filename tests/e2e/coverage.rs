@@ -1,5 +1,7 @@
 //! The report says where its figures come from, and what it could not see.
 
+use std::io::Write;
+
 use crate::support::{assert_within, program, skip, static_program, tracked};
 
 #[test]
@@ -27,6 +29,32 @@ fn without_the_shim_the_report_says_what_it_did_not_see() {
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 3.0);
     let warnings = report.warnings();
     assert!(warnings.contains("preload"), "no warning names the layers that were off: {warnings:?}");
+}
+
+/// As srun's tasks do, which slurmstepd starts.
+#[test]
+fn who_has_the_environment_and_another_parent_counts_and_is_in_no_sum_of_the_kernels() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("environment");
+    let script = format!("env >{}; echo ready; read x; exit 0", file.display());
+    let mut running =
+        tracked(["sh", "-c", &script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
+    running.wait_for_output("ready");
+    let environment = std::fs::read_to_string(&file).unwrap();
+    let ours = environment
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .filter(|(name, _)| ["LD_PRELOAD", "GPU_TRACK_SESSION"].contains(name));
+    let burned = std::process::Command::new(program("burn")).arg("0.3").envs(ours).status().unwrap();
+    assert!(burned.success());
+    running.stdin().write_all(b"go\n").unwrap();
+    let run = running.wait();
+    let report = run.assert_clean(0);
+    assert_eq!((report.u64("processes.total"), report.u64("coverage.joined")), (3, 1));
+    assert_within("burn", report.f64("cpu_time.total_s"), 0.3, 5.0);
+    assert!(report.at("cpu_time.kernel_s").is_null());
+    let reason = report.at("cpu_time.kernel_s_reason").as_str().unwrap();
+    assert_eq!(reason, "outside of the command's tree, with its environment: 1 process");
 }
 
 #[test]

@@ -282,13 +282,24 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         let is_running = inputs.stage == Stage::SoFar;
         return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
     };
-    match (inputs.account.totals.still_running, inputs.account.tree.autoreaped()) {
-        (0, 0) => Ok(ending.children_cpu_us as f64 / 1e6),
-        (0, autoreaped) => Err(format!(
-            "{autoreaped} processes were reaped by the kernel itself (SIGCHLD ignored, or killed with their pid namespace)"
-        )),
-        (running, _) => Err(format!("{running} processes still run")),
+    let tree = &inputs.account.tree;
+    let running = inputs.account.totals.still_running;
+    if running > 0 {
+        return Err(format!("still running: {}", processes(running)));
     }
+    if tree.autoreaped() > 0 {
+        return Err(format!(
+            "the kernel itself reaped {} (SIGCHLD ignored, or killed with their pid namespace)",
+            processes(tree.autoreaped())
+        ));
+    }
+    if tree.outside() > 0 {
+        return Err(format!(
+            "outside of the command's tree, with its environment: {}",
+            processes(tree.outside())
+        ));
+    }
+    Ok(ending.children_cpu_us as f64 / 1e6)
 }
 
 fn warnings(inputs: &Inputs, coverage: &Coverage, limits: &Limits, cgroup: Option<&Cgroup>) -> Vec<String> {
@@ -324,7 +335,7 @@ fn warnings(inputs: &Inputs, coverage: &Coverage, limits: &Limits, cgroup: Optio
     let silent = coverage.silent;
     if inputs.config.layers.preload && silent > 0 && coverage.connector_absent.is_some() {
         warn(format!(
-            "{silent} programs said nothing of their end (static ones, other users', another root's); children of \
+            "Programs that said nothing of their end (static ones, other users', another root's): {silent}. Children of \
              theirs that no sample saw are not counted, and their CPU time is added to who waited for them."
         ));
     }
@@ -378,20 +389,22 @@ fn warnings(inputs: &Inputs, coverage: &Coverage, limits: &Limits, cgroup: Optio
     }
     if coverage.sampled > 0 {
         warn(format!(
-            "The CPU time of {} processes is from their last sample; what they used after it is missing.",
-            coverage.sampled
+            "The CPU time of {} is from the last sample; what was used after that is missing.",
+            processes(coverage.sampled)
         ));
     }
     let lost = inputs.account.tree.lost();
     if lost > 0 {
         warn(format!(
-            "{lost} processes were killed with their pid namespace; the kernel counts their CPU time nowhere, and it is missing."
+            "Killed with their pid namespace: {}. The kernel counts that CPU time nowhere, and it is missing.",
+            processes(lost)
         ));
     }
     let unknown = (coverage.unknown - coverage.failed_spawns).saturating_sub(lost);
     if unknown > 0 {
         warn(format!(
-            "The CPU time of {unknown} processes is not known by itself; it is counted with who waited for them."
+            "The CPU time of {} is not known by itself; it is counted with who waited.",
+            processes(unknown)
         ));
     }
     let unseen = coverage.peaks.unknown;

@@ -123,6 +123,7 @@ pub struct Tree {
     born: u64,
     failed_spawns: u64,
     autoreaped: u64,
+    outside: u64,
     lost: u64,
     silent_programs: u64,
 }
@@ -173,6 +174,7 @@ impl Tree {
             born: 0,
             failed_spawns: 0,
             autoreaped: 0,
+            outside: 0,
             lost: 0,
             silent_programs: 0,
         }
@@ -231,7 +233,14 @@ impl Tree {
         self.autoreaped
     }
 
-    /// Those of them of whom nobody can tell what they used.
+    /// Processes that joined, and that nobody in the tree waited for: what a service started for the command (`srun`), with
+    /// its environment. The launcher's sums don't have what they used.
+    #[must_use]
+    pub fn outside(&self) -> u64 {
+        self.outside
+    }
+
+    /// Those that the kernel reaped of whom nobody can tell what they used.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost

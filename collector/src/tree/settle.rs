@@ -280,6 +280,7 @@ impl Tree {
         }
         let (peak, peak_quality) = process.peak();
         let joined = process.parent == Parent::Unknown && !process.is_main;
+        self.outside += u64::from(joined && process.reaped.is_none());
         let unattributed_us = process.unattributed_us();
         self.settled.push(Settled {
             id: process.id,

@@ -533,6 +533,11 @@ fn who_carries_the_session_without_a_known_parent_is_joined() {
     let mut run = Run::new();
     run.start(500, 400).exit(500, 5, 0);
     assert!(of(&run.end(), 500).joined);
+    assert_eq!(run.tree.outside(), 1);
+    // Who is waited for in the tree belongs to it.
+    let mut run = Run::new();
+    run.start(500, 400).exit(500, 5, 0).reaped(LAUNCHER, 500, 5).end();
+    assert_eq!(run.tree.outside(), 0);
 }
 
 #[test]

@@ -56,9 +56,9 @@ pub struct Args {
     #[arg(long, help_heading = "Command", display_order = 2)]
     pub wait_all: bool,
 
-    /// Write the report to FILE ("-": stdout) instead of stderr; in its name %j is the batch job's id (or "nojob"), %h
-    /// the host, %p the pid, %t the time in UTC (20260131T235959), %% a percent sign; with --recover %p and %t are the
-    /// killed run's
+    /// Write the report to FILE ("-": stdout) instead of stderr; in its name %j is the batch job's id (or "nojob"), %r
+    /// the task's rank (or "norank"), %h the host, %p the pid, %t the time in UTC (20260131T235959), %% a percent sign;
+    /// with --recover %p and %t are the killed run's
     #[arg(short, long, value_name = "FILE", help_heading = "Report", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 

@@ -12,9 +12,14 @@ use rustix::system::uname;
 /// Variables that hold the job's id under Slurm, PBS and LSF.
 const JOB_VARIABLES: [&str; 3] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
 
+/// Variables that hold a task's rank: those of Open MPI, of PMIx, and of PMI (MPICH, Intel MPI) first, since what an
+/// mpirun starts has the batch script's Slurm variables, too.
+const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+
 /// What the patterns stand for.
 pub struct Place {
     pub job: OsString,
+    pub rank: OsString,
     pub host: OsString,
     pub pid: u32,
     pub time: SystemTime,
@@ -23,9 +28,12 @@ pub struct Place {
 impl Place {
     /// Here and now.
     pub fn here() -> Self {
-        let job = JOB_VARIABLES.iter().find_map(|name| env::var_os(name).filter(|id| !id.is_empty()));
+        let first_of = |names: &[&str]| {
+            names.iter().find_map(|name| env::var_os(name).filter(|value| !value.is_empty()))
+        };
         Self {
-            job: job.unwrap_or_else(|| "nojob".into()),
+            job: first_of(&JOB_VARIABLES).unwrap_or_else(|| "nojob".into()),
+            rank: first_of(&RANK_VARIABLES).unwrap_or_else(|| "norank".into()),
             host: OsString::from_vec(uname().nodename().to_bytes().to_vec()),
             pid: process::id(),
             time: SystemTime::now(),
@@ -73,6 +81,7 @@ fn expand(given: &Path, place: &Place) -> Result<PathBuf, String> {
         }
         match bytes.next() {
             Some(b'j') => push_name(&mut path, place.job.as_bytes()),
+            Some(b'r') => push_name(&mut path, place.rank.as_bytes()),
             Some(b'h') => push_name(&mut path, place.host.as_bytes()),
             Some(b'p') => path.extend(place.pid.to_string().bytes()),
             Some(b't') => path.extend(compact(place.time).bytes()),
@@ -80,7 +89,7 @@ fn expand(given: &Path, place: &Place) -> Result<PathBuf, String> {
             other => {
                 let pattern: Vec<u8> = [b'%'].iter().chain(other).copied().collect();
                 return Err(format!(
-                    "\"{}\" has an unknown pattern \"{}\": one of %j, %h, %p, %t, %%",
+                    "\"{}\" has an unknown pattern \"{}\": one of %j, %r, %h, %p, %t, %%",
                     given.display(),
                     String::from_utf8_lossy(&pattern)
                 ));

@@ -18,6 +18,7 @@ use super::{Options, Recovery, Refusal, Request, parse_at};
 fn place() -> Place {
     Place {
         job: "17/4".into(),
+        rank: "../7".into(),
         host: "node3".into(),
         pid: 4242,
         time: UNIX_EPOCH + Duration::from_secs(1_760_000_000),
@@ -285,19 +286,19 @@ fn bad_values_get_one_line_that_says_what_is_allowed() {
 #[test]
 fn output_patterns_are_replaced() {
     let directory = tempfile::tempdir().unwrap();
-    let given = directory.path().join("r.%j.%h.%p.%t.%%");
+    let given = directory.path().join("r.%j.%r.%h.%p.%t.%%");
     let Output::File(path) = run(&[OsStr::new("-o"), given.as_os_str(), OsStr::new("x")]).output else {
         panic!("no file");
     };
-    assert_eq!(path, directory.path().join("r.17_4.node3.4242.20251009T085320.%"));
+    assert_eq!(path, directory.path().join("r.17_4..._7.node3.4242.20251009T085320.%"));
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "checking writes nothing");
     assert_eq!(
         refused(&["-o", "/tmp/%x", "x"]),
-        "--output: \"/tmp/%x\" has an unknown pattern \"%x\": one of %j, %h, %p, %t, %%"
+        "--output: \"/tmp/%x\" has an unknown pattern \"%x\": one of %j, %r, %h, %p, %t, %%"
     );
     assert_eq!(
         refused(&["-o", "/tmp/50%", "x"]),
-        "--output: \"/tmp/50%\" has an unknown pattern \"%\": one of %j, %h, %p, %t, %%"
+        "--output: \"/tmp/50%\" has an unknown pattern \"%\": one of %j, %r, %h, %p, %t, %%"
     );
 }
 
