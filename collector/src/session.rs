@@ -55,6 +55,10 @@ const SOON_NS: u64 = 25_000_000;
 const GROWTH_PAUSE_NS: u64 = 500_000_000;
 /// Such samples take at most this part of a core, as a divisor.
 const SHARE_OF_SOON: u64 = 100;
+/// A young run is sampled each time that it is twice as old, from this age on: the command may be short, and silent.
+const YOUNGEST_NS: u64 = 1_000_000;
+/// Such samples take at most this part of a core, as a divisor.
+const SHARE_OF_YOUNG: u64 = 10;
 /// Where the process connector tells of all processes, a scan only makes sure, this often.
 const SCAN_NS: u64 = 1_000_000_000;
 /// A program that has not spoken so long after its exec won't.
@@ -289,7 +293,8 @@ impl Session {
             trust: Trust::new(root.clone(), config.forks_before, start_ns, facts.host.cores),
             next_tick_ns: start_ns,
             soon_ns: u64::MAX,
-            grows_until_ns: 0,
+            // Nearly every program grows at its start.
+            grows_until_ns: start_ns.saturating_add(GROWTH_PAUSE_NS),
             scan_at_ns: 0,
             settle_at_ns: 0,
             system_at_ns: 0,
@@ -487,12 +492,10 @@ impl Session {
         if in_interval > u128::from(record.combined / NOTABLE_GROWTH) {
             self.grows_until_ns = now_ns.saturating_add(GROWTH_PAUSE_NS);
         }
-        self.soon_ns = if now_ns < self.grows_until_ns {
-            let cost_ns = clock::thread_cpu_ns().saturating_sub(begun_ns);
-            now_ns.saturating_add(SOON_NS.max(cost_ns * SHARE_OF_SOON))
-        } else {
-            u64::MAX
-        };
+        let cost_ns = clock::thread_cpu_ns().saturating_sub(begun_ns);
+        let age_ns = now_ns.saturating_sub(account.start_ns);
+        let rest_ns = rest_ns(age_ns, now_ns < self.grows_until_ns, cost_ns);
+        self.soon_ns = rest_ns.map_or(u64::MAX, |rest| now_ns.saturating_add(rest));
         self.gpu.tick(&mut account.gpu, &account.tree, now_ns);
         if now_ns.saturating_sub(self.system_at_ns) >= SYSTEM_NS || self.ending.is_some() {
             self.system_at_ns = now_ns;
@@ -623,5 +626,31 @@ impl Session {
             }
             SessionError::Output { output: output.to_string(), source }
         })
+    }
+}
+
+/// How long after a sample that cost this much the next one comes, if it is not to wait for the grid.
+fn rest_ns(age_ns: u64, grows: bool, cost_ns: u64) -> Option<u64> {
+    if age_ns < SOON_NS {
+        Some(age_ns.max(YOUNGEST_NS).max(cost_ns.saturating_mul(SHARE_OF_YOUNG)))
+    } else {
+        grows.then(|| SOON_NS.max(cost_ns.saturating_mul(SHARE_OF_SOON)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_young_run_is_sampled_often_and_an_old_one_while_it_grows() {
+        let ages = |cost_ns: u64| {
+            let next = |age: &u64| Some(age + rest_ns(*age, *age < 100 * MS, cost_ns)?);
+            std::iter::successors(Some(0), next).map(|age| age / MS).collect::<Vec<_>>()
+        };
+        assert_eq!(ages(MS / 20), [0, 1, 2, 4, 8, 16, 32, 57, 82, 107]);
+        assert_eq!(ages(MS / 2), [0, 5, 10, 20, 40, 90, 140], "what is dear comes less often");
     }
 }

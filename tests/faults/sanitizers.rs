@@ -5,7 +5,11 @@ use std::process::{Command, Stdio};
 
 use crate::support::programs::{compiled, source};
 use crate::support::skip;
-use crate::twice::same_with_and_without;
+use crate::twice::same_in;
+
+/// It is a process that would outlive the program for a moment.
+const NO_SYMBOLIZER: &str =
+    "export ASAN_OPTIONS=symbolize=0 LSAN_OPTIONS=symbolize=0 TSAN_OPTIONS=symbolize=0; exec \"$@\"";
 
 /// Whether the compiler is there and has the runtime that the flags ask for.
 fn can_build(compiler: &str, flags: &[&str]) -> bool {
@@ -21,7 +25,7 @@ fn check(compiler: &str, flags: &[&str], modes: &[&str]) {
     }
     let program = compiled("faulty", compiler, flags);
     for mode in modes {
-        let run = same_with_and_without(&[&program, *mode]);
+        let run = same_in(&[&program, *mode], &["sh", "-c", NO_SYMBOLIZER, "sh"]);
         if *mode == "none" {
             assert_eq!(run.status.code(), Some(5), "{}", run.stderr);
             assert!(run.report().u64("processes.total") >= 5, "its children are seen");

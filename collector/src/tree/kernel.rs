@@ -16,6 +16,9 @@ pub(super) const TICK_NS: u64 = 20_000_000;
 /// Wait status of a child of posix_spawn that could not exec.
 const COULD_NOT_EXEC: i32 = 127 << 8;
 
+/// Most execs of unknown processes that are kept until the command is known.
+const MOST_EARLY_EXECS: usize = 16;
+
 /// The name of a program that nobody looked at while it was there.
 const UNSEEN: &str = "(unseen)";
 
@@ -135,7 +138,13 @@ impl Tree {
     }
 
     fn kernel_exec(&mut self, key: Key, at: u64) {
-        let Some(id) = self.open_instance(key) else { return };
+        let Some(id) = self.open_instance(key) else {
+            // It may be the command, of which the launcher's word comes yet; until then there are but it and collectors.
+            if self.main.is_none() && self.early_execs.len() < MOST_EARLY_EXECS {
+                self.early_execs.push((key, at));
+            }
+            return;
+        };
         // The program before never spoke.
         self.confirm_silent(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -150,6 +159,17 @@ impl Tree {
         }
         process.silent_exec = Some(SilentExec { at_ns: at, program: None, peak_before });
         self.silent.push(id);
+    }
+
+    /// The kernel told of the command before the launcher did.
+    pub(super) fn apply_early_exec(&mut self, main: ProcessId, key: Key) {
+        let execs = std::mem::take(&mut self.early_execs);
+        let Some((_, at)) = execs.into_iter().rfind(|(early, _)| *early == key) else { return };
+        match self.processes.get_mut(&main) {
+            // It has said so itself meanwhile.
+            Some(process) if process.spoke => process.is_watched = true,
+            _ => self.kernel_exec(key, at),
+        }
     }
 
     /// Events of the kernel were lost: whose children are all known can't be said any more.

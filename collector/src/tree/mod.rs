@@ -124,6 +124,8 @@ pub struct Tree {
     failed_spawns: u64,
     autoreaped: u64,
     outside: u64,
+    /// Execs that the kernel told of before the launcher told of the command.
+    early_execs: Vec<(Key, u64)>,
     lost: u64,
     silent_programs: u64,
 }
@@ -175,6 +177,7 @@ impl Tree {
             failed_spawns: 0,
             autoreaped: 0,
             outside: 0,
+            early_execs: Vec::new(),
             lost: 0,
             silent_programs: 0,
         }
@@ -309,6 +312,7 @@ impl Tree {
         };
         self.main = Some(id);
         self.adopt(key, id);
+        self.apply_early_exec(id, key);
         if let Some(process) = self.processes.get_mut(&id) {
             process.is_main = true;
             process.is_proven = true;

@@ -1183,6 +1183,27 @@ fn a_fork_child_of_a_large_process_that_runs_a_silent_program_adds_nothing_of_it
     assert_eq!(of(&run.end(), 102).peak, None);
 }
 
+#[test]
+fn the_kernel_s_word_on_the_command_may_come_before_the_launcher_s() {
+    let exec = |pid| KernelEvent { at_ns: T0 + MS, pid, what: What::Exec };
+    let mut tree = Tree::new(frame());
+    for pid in [MAIN - 1, MAIN] {
+        tree.apply_kernel(&exec(pid), T0 + 2 * MS);
+    }
+    tree.set_main(MAIN, T0, "static");
+    let main = tree.alive()[0];
+    assert_eq!((tree.alive().len(), tree.silent_execs()), (1, vec![main]));
+    assert_eq!(tree.take_silent(u64::MAX), [main], "it will be looked at");
+    assert!(tree.get(main).unwrap().is_watched);
+    // It has spoken before the launcher's word is read.
+    let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 2 * MS, pid_ns: HERE };
+    run.tree.apply_kernel(&exec(MAIN), run.now_ns);
+    run.start(MAIN, LAUNCHER);
+    run.tree.set_main(MAIN, T0, "dynamic");
+    assert_eq!((run.tree.silent_execs(), run.tree.take_silent(u64::MAX)), (vec![], vec![]));
+    assert!(run.tree.get(run.id(MAIN)).unwrap().is_watched);
+}
+
 /// The launcher's word comes after the kernel's.
 #[test]
 fn memory_that_only_the_reaper_knows_of_counts_though_the_end_was_told_before() {
