@@ -110,10 +110,11 @@ impl Tree {
 
     /// The nearest ancestor, this parent included, that runs a program which says nothing; while that is not known, the one
     /// whose parent it is.
-    pub(super) fn silent_ancestor(&self, parent: Parent) -> Option<ProcessId> {
+    pub(super) fn silent_ancestor(&mut self, parent: Parent) -> Option<ProcessId> {
         let Parent::Known(id) = parent else { return None };
-        let process = self.processes.get(&id)?;
+        let process = self.processes.get_mut(&id)?;
         let is_it = !process.speaks() || process.parent == Parent::Unknown;
+        process.was_silent_ancestor |= is_it;
         is_it.then_some(id).or(process.silent_ancestor)
     }
 

@@ -465,6 +465,7 @@ impl Tree {
         {
             parent.has_children = true;
         }
+        let silent_ancestor = self.silent_ancestor(parent);
         let process = Process {
             id,
             key,
@@ -473,7 +474,8 @@ impl Tree {
             pidfd_inode: 0,
             parent,
             parent_pid: 0,
-            silent_ancestor: self.silent_ancestor(parent),
+            silent_ancestor,
+            was_silent_ancestor: false,
             found_by,
             spoke: false,
             is_main: false,

@@ -165,6 +165,8 @@ pub struct Process {
     /// The nearest of its ancestors that ran a program which says nothing when this one was made, or whose parent nobody
     /// knows yet: if that program is a subreaper, it reaps orphans and does not tell.
     pub silent_ancestor: Option<ProcessId>,
+    /// It was that of another one; it may speak by now.
+    pub was_silent_ancestor: bool,
     /// Who found it.
     pub found_by: FoundBy,
     /// It wrote a record itself.

@@ -275,7 +275,7 @@ impl Tree {
             self.autoreaped += process.unreaped_count;
         }
         self.drop_from_lists(&process);
-        if process.has_children && !(process.speaks() && process.parent != Parent::Unknown) {
+        if process.was_silent_ancestor {
             self.replace_silent_ancestors(&BTreeSet::from([id]), process.silent_ancestor);
         }
         let (peak, peak_quality) = process.peak();

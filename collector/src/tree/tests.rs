@@ -936,6 +936,18 @@ fn an_orphan_is_in_the_sums_of_the_nearest_that_may_be_a_subreaper() {
 }
 
 #[test]
+fn an_orphan_is_in_a_silent_subreapers_sums_though_one_between_them_was_silent_and_spoke_later() {
+    let mut run = below_a_silent_subreaper();
+    run.made(104, 103).execs(104).made(105, 104).execs(105).start(105, 104);
+    run.execs(104).start(104, 103).exit(104, 100, 0).reaped(103, 104, 100).later(1).settle(&[103, 105]);
+    assert!(run.tree.open_instance(Key { pid_ns: HERE, pid: 104 }).is_none(), "it is settled");
+    run.exit(105, 5000, 0).over(105, 0).exit(103, 900, 100).over(103, 0);
+    run.later(1).reaped(MAIN, 102, 6700).settle(&[103, 105]).later(300).settle(&[103, 105]);
+    let settled = run.end();
+    assert_eq!((total_us(&settled), cpu_us(&of(&settled, 102).own)), (6700, 700));
+}
+
+#[test]
 fn an_orphan_below_a_silent_subreaper_of_which_only_its_reaper_tells_is_in_its_sums() {
     let mut run = Run::new();
     run.start(103, 102).fork(104, 103, MIB_KIB).fork(105, 104, MIB_KIB);
