@@ -462,6 +462,7 @@ impl Session {
     }
 
     fn sample(&mut self, now_ns: u64) {
+        let begun_ns = clock::thread_cpu_ns();
         self.prove_newcomers(now_ns);
         // The connector tells of all there are.
         let has_connector = self.account.connector.absent.is_none();
@@ -475,7 +476,6 @@ impl Session {
         self.watch_ends();
         // Whose memory it is that the sample will see.
         self.look_at_newborn(u64::MAX);
-        let begun_ns = clock::thread_cpu_ns();
         let record = self.account.ram.record();
         let mut sample = self.sampler.sample(&mut self.account.tree, now_ns, record);
         if sample.dead_ns > 0 {

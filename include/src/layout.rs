@@ -55,7 +55,7 @@ pub const FLAG_NO_WAIT_RECORDS: u32 = 4;
 pub const FLAG_SPLIT_RSS: u32 = 8;
 
 /// Header flag: the machine has a dynamic linker for 32-bit programs, which gets a library of its own
-/// ([`crate::PLATFORM_DIRECTORY`]).
+/// ([`crate::preload::PLATFORM_DIRECTORY`]).
 pub const FLAG_ELF32: u32 = 16;
 
 /// [`Header::state`]: the session takes records.

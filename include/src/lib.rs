@@ -3,7 +3,7 @@
 //! The shim (writer, in every tracked process), the collector (reader) and the launcher (creator, and writer of
 //! its own wait records) share one file-backed segment per session. Its layout is in [`layout`], the lock-free
 //! event ring in [`ring`], what it has no room for in [`overflow`], what a record says in [`record`], the live samples
-//! in [`sample`]. `gpu_track.h` beside this crate states the same for C.
+//! in [`sample`], how it stands in LD_PRELOAD in [`preload`]. `gpu_track.h` beside this crate states the same for C.
 //!
 //! `no_std`, without dependencies: whatever is here also lives inside other people's programs.
 #![cfg_attr(not(any(test, loom)), no_std)]
@@ -11,6 +11,7 @@
 
 pub mod layout;
 pub mod overflow;
+pub mod preload;
 pub mod record;
 pub mod ring;
 pub mod sample;
@@ -31,16 +32,6 @@ pub const MAX_SESSIONS: usize = 4;
 
 /// Longest segment path in bytes, without its terminating NUL.
 pub const MAX_PATH: usize = 127;
-
-/// What the shim's file name starts with; the rest is its content hash. A preload entry whose base name starts so
-/// is a shim of this ABI, and is not added twice.
-pub const SHIM_PREFIX: &str = "libgpu_track_shim.v1.";
-
-/// Stands before the shim's file name in the LD_PRELOAD of a 32-bit program, where the session says
-/// [`layout::FLAG_ELF32`]. ld.so(8) makes `x86_64` of it in a 64-bit program and `i686` in a 32-bit one, so each finds a
-/// library of its own class; with only the 64-bit one in the list, the 32-bit linker prints a line for every program. It is
-/// not in every LD_PRELOAD, since glibc reads the link /proc/self/exe wherever there is such a token: 18 us of 600.
-pub const PLATFORM_DIRECTORY: &str = "${PLATFORM}/";
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -63,7 +54,7 @@ mod tests {
                 .map_or_else(|| digits.parse().unwrap(), |h| u64::from_str_radix(h, 16).unwrap())
         };
         assert_eq!(define("GPU_TRACK_ENV_SESSION"), ENV_SESSION);
-        assert_eq!(define("GPU_TRACK_SHIM_PREFIX"), SHIM_PREFIX);
+        assert_eq!(define("GPU_TRACK_SHIM_PREFIX"), preload::SHIM_PREFIX);
         assert_eq!(number("GPU_TRACK_MAGIC"), layout::MAGIC);
         assert_eq!(number("GPU_TRACK_ABI_VERSION"), u64::from(layout::ABI_VERSION));
         assert_eq!(number("GPU_TRACK_HEADER_SIZE"), layout::HEADER_SIZE as u64);

@@ -7,14 +7,14 @@
 //! machine without a linker for such programs.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File};
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use gpu_track_abi::{PLATFORM_DIRECTORY, SHIM_PREFIX};
+use crate::shim_file::{self, Unfit};
 
 /// Their dynamic linker, by the i386 psABI; other machines' are not known here.
 const LINKER: Option<&str> = if cfg!(target_arch = "x86_64") { Some("/lib/ld-linux.so.2") } else { None };
@@ -30,11 +30,18 @@ pub fn is_supported() -> bool {
     LINKER.is_some_and(|linker| Path::new(linker).exists())
 }
 
-/// Whether a command, found along PATH as execvp(3) does it, is a 32-bit program.
+/// Whether there is a library for them beside the shim at this path.
+pub fn is_installed(shim: &Path) -> bool {
+    let beside = |directory: &str| Some(shim.parent()?.join(directory).join(shim.file_name()?).exists());
+    WIDE.iter().chain(&NARROW).all(|directory| beside(directory) == Some(true))
+}
+
+/// Whether a command, found along PATH as execvp(3) does it, is a 32-bit program. One that can't be read is none.
 pub fn is_elf32(command: &OsStr) -> bool {
     let starts_so = |path: &Path| -> io::Result<bool> {
+        let found = fs::metadata(path)?;
         // To open a device may have an effect.
-        if !fs::metadata(path)?.is_file() {
+        if !found.is_file() || found.permissions().mode() & 0o111 == 0 {
             return Err(io::ErrorKind::NotFound.into());
         }
         let mut start = [0; 5];
@@ -49,45 +56,17 @@ pub fn is_elf32(command: &OsStr) -> bool {
         .unwrap_or(false)
 }
 
-/// An LD_PRELOAD for a 32-bit program.
-pub fn preload_for(preload: &OsStr) -> OsString {
-    let preload = preload.as_bytes();
-    let names = |at: usize| preload.get(at..).is_some_and(|rest| rest.starts_with(SHIM_PREFIX.as_bytes()));
-    let Some(at) = (0..preload.len()).find(|at| names(*at)) else {
-        return OsString::from_vec(preload.into());
-    };
-    let (before, from) = preload.split_at(at);
-    let platform: &[u8] =
-        if before.ends_with(PLATFORM_DIRECTORY.as_bytes()) { b"" } else { PLATFORM_DIRECTORY.as_bytes() };
-    OsString::from_vec([before, platform, from].concat())
-}
-
-/// Make what `${PLATFORM}/` leads to in the shim's `directory`, `write` the empty library there under the shim's `name`.
-pub fn install<E: From<io::Error>>(
-    directory: &Path,
-    name: &OsStr,
-    mode: u32,
-    write: impl FnOnce(&Path, &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
+/// Make what `${PLATFORM}/` before the name of this shim leads to.
+pub fn install(shim: &Path, uid: u32) -> Result<(), Unfit> {
+    let (Some(directory), Some(name)) = (shim.parent(), shim.file_name()) else { return Ok(()) };
     for alias in WIDE {
-        link(".", &directory.join(alias))?;
+        shim_file::make_link(".", &directory.join(alias))?;
     }
     let [narrow, aliases @ ..] = NARROW;
-    let of_its_own = directory.join(narrow);
-    DirBuilder::new().recursive(true).mode(mode).create(&of_its_own)?;
     for alias in aliases {
-        link(narrow, &directory.join(alias))?;
+        shim_file::make_link(narrow, &directory.join(alias))?;
     }
-    write(&of_its_own.join(name), &empty_library())
-}
-
-fn link(target: &str, at: &Path) -> io::Result<()> {
-    let is_there = || fs::read_link(at).is_ok_and(|found| found == Path::new(target));
-    if is_there() {
-        return Ok(());
-    }
-    // Another launcher may be at it, too.
-    symlink(target, at).or_else(|error| if is_there() { Ok(()) } else { Err(error) })
+    shim_file::install_beside(&directory.join(narrow), name, &empty_library(), uid)
 }
 
 /// A shared library for i386 that defines nothing and needs nothing (elf(5)): header, three program headers, the dynamic
@@ -134,26 +113,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_preload_leads_to_both_libraries() {
-        let shim = format!("/c/{SHIM_PREFIX}0.not-libasan.so");
-        let wanted = format!("/c/${{PLATFORM}}/{SHIM_PREFIX}0.not-libasan.so");
-        for (before, after) in [("", ""), ("libm.so.6:", ""), ("", ":libm.so.6"), ("/a/b.so ", " c.so")] {
-            let (plain, wanted) = (format!("{before}{shim}{after}"), format!("{before}{wanted}{after}"));
-            assert_eq!(preload_for(plain.as_ref()), *wanted);
-            assert_eq!(preload_for(wanted.as_ref()), *wanted);
-        }
-        assert_eq!(preload_for("libm.so.6".as_ref()), "libm.so.6");
-    }
-
-    #[test]
     fn a_program_is_asked_for_its_class() {
         let directory = tempfile::tempdir().unwrap();
         let named = |name: &str, content: &[u8]| {
             let path = directory.path().join(name);
             fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
             path.into_os_string()
         };
-        assert!(is_elf32(&named("narrow", &empty_library())));
+        let narrow = named("narrow", &empty_library());
+        assert!(is_elf32(&narrow));
+        fs::set_permissions(&narrow, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(!is_elf32(&narrow), "nobody may execute it");
         assert!(!is_elf32(&named("short", b"\x7fELF")));
         assert!(!is_elf32(&named("script", b"#!/bin/sh\n")));
         assert!(!is_elf32(directory.path().as_os_str()));

@@ -4,7 +4,9 @@
 //! that hangs can be left behind, and one that crashes takes nothing along.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -39,9 +41,16 @@ pub fn print(config: &GpuConfig, format: Format) -> ExitCode {
 /// The child's life: the listing in one line.
 pub fn serve(config: &OsString) -> ! {
     let Some(config) = config.to_str().and_then(|text| serde_json::from_str(text).ok()) else { leave(2) };
+    // A driver's library may print what it likes.
+    let Ok(answer) = io::stdout().as_fd().try_clone_to_owned() else { leave(2) };
+    if rustix::stdio::dup2_stdout(io::stderr()).is_err() {
+        leave(2)
+    }
     let listing = list::list(&config, PATIENCE);
-    let _ = serde_json::to_writer(io::stdout(), &listing);
-    let _ = io::stdout().write_all(b"\n");
+    let mut answer = File::from(answer);
+    let _ = serde_json::to_writer(&mut answer, &listing);
+    let _ = answer.write_all(b"\n");
+    drop(answer);
     leave(0)
 }
 

@@ -128,13 +128,7 @@ fn run(options: &Options) -> ExitCode {
         Ok(session) => session,
         Err(error) => return untracked(options, &world, &error.into()),
     };
-    let env = match session.environment(options.command.first()) {
-        Ok(env) => env,
-        Err(error) => {
-            session.clean_up();
-            return untracked(options, &world, &error.into());
-        }
-    };
+    let env = session.environment(options.command.first());
     let entrance = session.cgroup_entrance();
     // Before the command, but nobody waits for it to be ready.
     let mut collector = match session.start_collector() {

@@ -17,11 +17,11 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use gpu_track_abi::SHIM_PREFIX;
+use gpu_track_abi::preload::SHIM_PREFIX;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::elf32;
@@ -42,7 +42,7 @@ pub enum ShimFileError {
 
 /// Why one directory won't do.
 #[derive(Debug, thiserror::Error)]
-enum Unfit {
+pub enum Unfit {
     #[error("its path has a colon or white space, which LD_PRELOAD can't carry")]
     Path,
     #[error("{0}")]
@@ -111,6 +111,22 @@ fn install_in(directory: &Path, bytes: &[u8], uid: u32, elf32: bool) -> Result<P
     if directory.as_os_str().as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
         return Err(Unfit::Path);
     }
+    private_directory(directory, uid)?;
+    let name = format!("{SHIM_PREFIX}{HASH}.so");
+    write(&directory.join(&name), bytes, uid, |file| {
+        if maps_executable(file) { Ok(()) } else { Err(Unfit::NoExec) }
+    })?;
+    let link = directory.join(format!("{SHIM_PREFIX}{HASH}.not-libasan.so"));
+    make_link(&name, &link)?;
+    if elf32 {
+        // Where it fails there is no such library, as the caller will see.
+        let _ = elf32::install(&link, uid);
+    }
+    Ok(link)
+}
+
+/// A directory of ours that only we can write to, and whose files all can read if we are root.
+fn private_directory(directory: &Path, uid: u32) -> Result<(), Unfit> {
     let mode = if uid == 0 { 0o755 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(directory)?;
     // Of the link itself: in /tmp anybody may have been there first.
@@ -118,16 +134,17 @@ fn install_in(directory: &Path, bytes: &[u8], uid: u32, elf32: bool) -> Result<P
     if !found.is_dir() || found.uid() != uid || found.mode() & 0o022 != 0 {
         return Err(Unfit::NotPrivate);
     }
-    let name = format!("{SHIM_PREFIX}{HASH}.so");
-    write(&directory.join(&name), bytes, uid, |file| {
-        if maps_executable(file) { Ok(()) } else { Err(Unfit::NoExec) }
-    })?;
-    let link = linked(directory, &name)?;
-    if elf32 {
-        let name = link.file_name().unwrap_or_default();
-        elf32::install(directory, name, mode, |path, bytes| write(path, bytes, uid, |_| Ok(())))?;
+    if found.mode() & mode != mode {
+        // The umask may have taken the others' permissions.
+        fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
     }
-    Ok(link)
+    Ok(())
+}
+
+/// An empty library for the dynamic linker of other programs, in a directory beside the shim's file.
+pub fn install_beside(directory: &Path, name: &OsStr, bytes: &[u8], uid: u32) -> Result<(), Unfit> {
+    private_directory(directory, uid)?;
+    write(&directory.join(name), bytes, uid, |_| Ok(()))
 }
 
 /// Write a file that `is_fit`, unless the right one is there.
@@ -153,19 +170,17 @@ fn write(
     written
 }
 
-/// A link to the file `name` in `directory`, for AddressSanitizer (see above).
-fn linked(directory: &Path, name: &str) -> Result<PathBuf, Unfit> {
-    let link = directory.join(format!("{SHIM_PREFIX}{HASH}.not-libasan.so"));
-    if fs::read_link(&link).is_ok_and(|target| target == Path::new(name)) {
-        return Ok(link);
+/// A symbolic link, in the place of whatever other one is there.
+pub fn make_link(target: &str, link: &Path) -> io::Result<()> {
+    if fs::read_link(link).is_ok_and(|found| found == Path::new(target)) {
+        return Ok(());
     }
-    let part = directory.join(part_name(&link));
-    symlink(name, &part)?;
-    fs::rename(&part, &link).inspect_err(|_| {
+    let part = link.with_file_name(part_name(link));
+    symlink(target, &part)?;
+    fs::rename(&part, link).inspect_err(|_| {
         // The reason matters, not whether the rest could be removed.
         let _ = fs::remove_file(&part);
-    })?;
-    Ok(link)
+    })
 }
 
 /// A name beside the final one that no other launcher uses, in any pid namespace that shares the directory.
@@ -216,7 +231,6 @@ fn maps_executable(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn uid() -> u32 {
         rustix::process::geteuid().as_raw()
@@ -320,6 +334,16 @@ mod tests {
         let top = dir();
         let link = install_in(top.path(), BYTES, uid(), true).unwrap();
         let name = link.file_name().unwrap();
+        assert!(elf32::is_installed(&link));
+        // What another put in an alias's place is replaced; what can't be costs this alone.
+        fs::remove_file(top.path().join("haswell")).unwrap();
+        symlink("elsewhere", top.path().join("haswell")).unwrap();
+        assert!(!elf32::is_installed(&link));
+        assert_eq!(install_in(top.path(), BYTES, uid(), true).unwrap(), link);
+        assert!(elf32::is_installed(&link));
+        let other = dir();
+        fs::write(other.path().join("i686"), "").unwrap();
+        assert!(!elf32::is_installed(&install_in(other.path(), BYTES, uid(), true).unwrap()));
         for alias in ["x86_64", "haswell", "xeon_phi", "${PLATFORM}"] {
             assert_eq!(fs::read(top.path().join(alias).join(name)).unwrap(), BYTES, "{alias}");
         }

@@ -13,8 +13,9 @@ use std::process::{Command, Stdio};
 use gpu_track_abi::layout::{
     FLAG_ELF32, FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS,
 };
+use gpu_track_abi::preload::{for_elf32, shim_in};
 use gpu_track_abi::record::{Event, Origin, Usage};
-use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS, SHIM_PREFIX};
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS};
 use gpu_track_collector::cgroup::{Places, RunCgroup};
 use gpu_track_collector::config::{Config, Message};
 use gpu_track_collector::discovery::connector;
@@ -65,6 +66,7 @@ pub struct Session {
     segment: Segment,
     state: StateFile,
     connector: Option<OwnedFd>,
+    preload: Option<Preload>,
     origin: Origin,
     config: Config,
     records_all: bool,
@@ -87,13 +89,14 @@ impl Session {
         stale::remove_all(&options.session_dir, uid);
         let pid_ns = ProcRoot::default().pid_ns(pid).unwrap_or(0);
         let random = RandomState::new();
+        let preload = options.layers.preload.then(Preload::new).transpose()?;
         let mut flags = 0;
         for (flag, on) in [
             (FLAG_PIDFS, pidfd::has_pidfs()),
             (FLAG_SPLIT_RSS, has_split_rss()),
             (FLAG_NO_ENV_REPAIR, !options.env_repair),
             (FLAG_NO_WAIT_RECORDS, !options.layers.wait),
-            (FLAG_ELF32, elf32::is_supported()),
+            (FLAG_ELF32, preload.as_ref().is_some_and(|preload| preload.is_for_elf32)),
         ] {
             flags |= if on { flag } else { 0 };
         }
@@ -143,40 +146,25 @@ impl Session {
             warnings: Vec::new(),
         };
         let origin = Origin { pid, pid_ns, ..Origin::default() };
-        Ok(Self { segment, state, connector, origin, config, records_all: options.layers.wait })
+        Ok(Self { segment, state, connector, preload, origin, config, records_all: options.layers.wait })
     }
 
     /// The environment of the command that starts `program`: ours, with the shim and the session added.
-    pub fn environment(
-        &mut self,
-        program: Option<&OsString>,
-    ) -> Result<Vec<(OsString, OsString)>, TrackingError> {
+    pub fn environment(&mut self, program: Option<&OsString>) -> Vec<(OsString, OsString)> {
         let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-        if !self.config.layers.preload {
-            return Ok(env);
-        }
-        let value = |name: &str| std::env::var_os(name).unwrap_or_default();
-        let outer = value(ENV_SESSION);
+        let Some(preload) = &self.preload else { return env };
+        let outer = std::env::var_os(ENV_SESSION).unwrap_or_default();
         if outer.as_bytes().split(|b| *b == b':').filter(|path| !path.is_empty()).count() >= MAX_SESSIONS {
             self.config.warnings.push(format!(
                 "More than {MAX_SESSIONS} runs are nested: the processes of this one are found by looking at /proc only."
             ));
         }
         let session = joined(&outer, self.segment.named().path().as_os_str());
-        let preload = value(ENV_PRELOAD);
-        let has_shim = preload
-            .as_bytes()
-            .split(|b| matches!(b, b':' | b' '))
-            .filter_map(|path| path.rsplit(|b| *b == b'/').next())
-            .any(|name| name.starts_with(SHIM_PREFIX.as_bytes()));
-        let preload = if has_shim { preload } else { joined(shim_file::install()?.as_os_str(), &preload) };
-        let is_elf32 = elf32::is_supported() && program.is_some_and(|program| elf32::is_elf32(program));
-        let preload = if is_elf32 { elf32::preload_for(&preload) } else { preload };
-        for (name, value) in [(ENV_SESSION, session), (ENV_PRELOAD, preload)] {
+        for (name, value) in [(ENV_SESSION, session), (ENV_PRELOAD, preload.of(program))] {
             env.retain(|(other, _)| other != name);
             env.push((name.into(), value));
         }
-        Ok(env)
+        env
     }
 
     /// The file that the command moves into its cgroup by, if it has one.
@@ -270,6 +258,36 @@ impl Collector {
 
     fn send_line(&mut self, line: &str) -> io::Result<()> {
         self.pipe.write_all(format!("{line}\n").as_bytes())
+    }
+}
+
+/// The command's LD_PRELOAD.
+struct Preload {
+    value: OsString,
+    /// There is a library for 32-bit programs beside the shim.
+    is_for_elf32: bool,
+}
+
+impl Preload {
+    /// Ours, with the shim in it, which is put on disk unless an outer run has done that.
+    fn new() -> Result<Self, ShimFileError> {
+        let value = std::env::var_os(ENV_PRELOAD).unwrap_or_default();
+        let value = match shim_in(value.as_bytes()) {
+            Some(_) => value,
+            None => joined(shim_file::install()?.as_os_str(), &value),
+        };
+        let shim = shim_in(value.as_bytes()).map(|path| Path::new(OsStr::from_bytes(path)));
+        let is_for_elf32 = elf32::is_supported() && shim.is_some_and(elf32::is_installed);
+        Ok(Self { value, is_for_elf32 })
+    }
+
+    /// That of a command that starts this program.
+    fn of(&self, program: Option<&OsString>) -> OsString {
+        let is_elf32 = self.is_for_elf32 && program.is_some_and(|program| elf32::is_elf32(program));
+        match for_elf32(self.value.as_bytes()).filter(|_| is_elf32) {
+            Some(parts) => OsString::from_vec(parts.concat()),
+            None => self.value.clone(),
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
-use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS, PLATFORM_DIRECTORY, SHIM_PREFIX};
+use gpu_track_abi::preload::{for_elf32, shim_in};
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS};
 
 use crate::elf32::Program;
 use crate::{state, sys};
@@ -45,6 +46,11 @@ impl Strings {
         })
     }
 
+    /// The value of a variable; of several, the first one, as getenv(3) does it.
+    pub fn first_value(self, name: &str) -> Option<&'static [u8]> {
+        self.iter().find_map(|entry| value_of(entry, name))
+    }
+
     /// The value of a variable; of several, the last one, as the dynamic linker does it.
     pub fn value(self, name: &str) -> Option<&'static [u8]> {
         self.iter().filter_map(|entry| value_of(entry, name)).last()
@@ -53,13 +59,6 @@ impl Strings {
 
 fn value_of<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
     entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
-}
-
-/// The entry of LD_PRELOAD that is a shim. ld.so(8): separated by spaces or colons.
-fn shim_in(preload: &[u8]) -> Option<&[u8]> {
-    preload.split(|b| matches!(b, b':' | b' ')).find(|path| {
-        path.rsplit(|b| *b == b'/').next().is_some_and(|name| name.starts_with(SHIM_PREFIX.as_bytes()))
-    })
 }
 
 /// `NAME=value` with its NUL, written by the constructor; all zero if there is nothing to put back.
@@ -120,32 +119,25 @@ struct Lack {
 /// An LD_PRELOAD that is to be: the text that these make, in the place of an entry or in a new one.
 struct Preload {
     place: Option<usize>,
-    parts: [&'static [u8]; 8],
+    parts: [&'static [u8]; 7],
 }
 
 impl Preload {
     /// What must become of the LD_PRELOAD that counts, if anything: its place and value.
     fn instead_of(found: Option<(usize, &'static [u8])>, elf32: bool) -> Option<Self> {
         let value = found.map_or(&b""[..], |(_, value)| value);
-        let (before, shim, after) = match shim_in(value) {
-            Some(shim) => {
-                let start = shim.as_ptr().addr() - value.as_ptr().addr();
-                (value.get(..start)?, shim, value.get(start + shim.len()..)?)
-            }
-            None => (&b""[..], value_of(PRELOAD.bytes(), ENV_PRELOAD)?, value),
+        let narrow = |preload| if elf32 { for_elf32(preload) } else { None };
+        let ([before, platform, after], rest) = if shim_in(value).is_some() {
+            (narrow(value)?, &b""[..])
+        } else {
+            let own = value_of(PRELOAD.bytes(), ENV_PRELOAD)?;
+            (narrow(own).unwrap_or([own, b"", b""]), value)
         };
-        let (directory, file) = shim.split_at_checked(shim.iter().rposition(|b| *b == b'/')? + 1)?;
-        let needs_platform = elf32 && !directory.ends_with(PLATFORM_DIRECTORY.as_bytes());
-        let is_there = shim_in(value).is_some();
-        if is_there && !needs_platform {
-            return None;
-        }
-        let platform = if needs_platform { PLATFORM_DIRECTORY.as_bytes() } else { b"" };
-        let colon: &[u8] = if is_there || value.is_empty() { b"" } else { b":" };
+        let colon: &[u8] = if rest.is_empty() { b"" } else { b":" };
         let name = ENV_PRELOAD.as_bytes();
         Some(Self {
             place: found.map(|(place, _)| place),
-            parts: [name, b"=", before, directory, platform, file, colon, after],
+            parts: [name, b"=", before, platform, after, colon, rest],
         })
     }
 

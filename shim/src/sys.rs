@@ -1,7 +1,7 @@
 //! System calls without libc: they leave errno alone, are no cancellation points, and pass by whatever other
 //! preloaded libraries interpose.
 
-use core::ffi::{CStr, c_int, c_long, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::sync::atomic::AtomicU32;
 
@@ -91,27 +91,27 @@ pub fn getrusage(who: c_int) -> libc::rusage {
 
 /// open(2), close-on-exec. `None` on any error.
 pub fn open(path: &CStr, flags: c_int) -> Option<usize> {
-    open_at(libc::AT_FDCWD, path, flags)
+    open_at(libc::AT_FDCWD, path.as_ptr(), flags)
 }
 
-/// openat(2), close-on-exec. `None` on any error.
-pub fn open_at(directory: c_int, path: &CStr, flags: c_int) -> Option<usize> {
+/// openat(2), close-on-exec. `None` on any error, which a path that can't be read is, too.
+pub fn open_at(directory: c_int, path: *const c_char, flags: c_int) -> Option<usize> {
     let flags = (flags | libc::O_CLOEXEC) as usize;
-    // SAFETY: a NUL-terminated path.
-    let fd = unsafe { call(libc::SYS_openat, [directory as usize, path.as_ptr() as usize, flags, 0, 0, 0]) };
+    // SAFETY: the kernel alone reads the path.
+    let fd = unsafe { call(libc::SYS_openat, [directory as usize, path as usize, flags, 0, 0, 0]) };
     usize::try_from(fd).ok()
 }
 
-/// Whether there is a regular file at a path; with an empty one, behind the descriptor.
-pub fn regular_file_at(directory: c_int, path: &CStr) -> bool {
+/// Whether there is a regular file at a path that somebody may execute; with an empty one, behind the descriptor.
+pub fn is_program(directory: c_int, path: *const c_char) -> bool {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
-    let (path, into) = (path.as_ptr() as usize, stat.as_mut_ptr() as usize);
-    // SAFETY: as in `fstat`; on an error it stays zero.
+    let (path, into) = (path as usize, stat.as_mut_ptr() as usize);
+    // SAFETY: as in `fstat`; on an error it stays zero. The kernel alone reads the path.
     let mode = unsafe {
         call(libc::SYS_newfstatat, [directory as usize, path, into, libc::AT_EMPTY_PATH as usize, 0, 0]);
         stat.assume_init().st_mode
     };
-    mode & libc::S_IFMT == libc::S_IFREG
+    mode & libc::S_IFMT == libc::S_IFREG && mode & 0o111 != 0
 }
 
 /// close(2).

@@ -52,6 +52,9 @@ fn who_has_the_environment_and_another_parent_counts_and_is_in_no_sum_of_the_ker
     let report = run.assert_clean(0);
     assert_eq!((report.u64("processes.total"), report.u64("coverage.joined")), (3, 1));
     assert_within("burn", report.f64("cpu_time.total_s"), 0.3, 5.0);
+    if !report.at("coverage.connector_absent").is_null() {
+        skip!("without the process connector it is not known who waited for it");
+    }
     assert!(report.at("cpu_time.kernel_s").is_null());
     let reason = report.at("cpu_time.kernel_s_reason").as_str().unwrap();
     assert_eq!(reason, "outside of the command's tree, with its environment: 1 process");

@@ -118,6 +118,14 @@ fn gpu_library_that_crashes_costs_the_gpu_figures_only() {
     assert_eq!(report.u64("coverage.exact"), 2);
 }
 
+#[test]
+fn gpu_library_that_prints_does_not_spoil_a_list() {
+    let run = FakeGpus::new(1, "init_runs echo hello from the driver").list(&["-f", "json"]);
+    let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(listing["gpus"][0]["uuid"], GPU0, "{listing}");
+    assert_eq!(run.stderr, "hello from the driver\n");
+}
+
 /// Nor does it end what only asks.
 #[test]
 fn gpu_library_that_crashes_is_told_of_by_a_list() {

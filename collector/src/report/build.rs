@@ -293,7 +293,9 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
             processes(tree.autoreaped())
         ));
     }
-    if tree.outside() > 0 {
+    // Elsewhere silent programs may have made them, and waited for them.
+    let connector = &inputs.account.connector;
+    if tree.outside() > 0 && connector.absent.is_none() && connector.overruns == 0 {
         return Err(format!(
             "outside of the command's tree, with its environment: {}",
             processes(tree.outside())
@@ -407,7 +409,7 @@ fn warnings(inputs: &Inputs, coverage: &Coverage, limits: &Limits, cgroup: Optio
             processes(unknown)
         ));
     }
-    let unseen = coverage.peaks.unknown;
+    let unseen = inputs.account.totals.ram_missing;
     if unseen > 0 {
         warn(format!(
             "The RAM of {} is not known: no sample saw it, and nobody told of it. It is missing in the sums.",

@@ -742,6 +742,6 @@ pub struct Peaks {
     pub sampled: u64,
     /// It can't be more: the kernel's figure may be that of a child that nobody told of.
     pub bound: u64,
-    /// No sample saw it, and the kernel's figure is another's: it is in no sum.
+    /// No sample saw it, and the kernel's figure is another's.
     pub unknown: u64,
 }

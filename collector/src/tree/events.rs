@@ -334,9 +334,11 @@ impl Tree {
         let reaper_peak = if made_it { record.reaper_peak } else { u64::MAX };
         let counted = process.share_since_sample(self.frame.page);
         process.reaped = Some(ReapRecord { reaper_peak, ..record });
-        // Of who was known to have ended before, its reaper may know of more memory than was counted by then.
+        // Of who was known to have ended before, its reaper may know of more memory than was counted by then. Only the
+        // kernel's word dates the end well enough: who was seen dead has made room for others meanwhile.
         let more = process.share_since_sample(self.frame.page).saturating_sub(counted);
-        if let Some(end_ns) = process.end_ns.filter(|_| more > 0 && process.exit.is_none()) {
+        let is_dated = process.kernel_exit.is_some() && process.exit.is_none();
+        if let Some(end_ns) = process.end_ns.filter(|_| more > 0 && is_dated) {
             self.lives.push(Life { bytes: more, ..image_life(process, end_ns) });
         }
         if process.host_pid.is_none() && reaper_key.pid_ns == self.frame.pid_ns {

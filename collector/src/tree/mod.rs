@@ -236,8 +236,9 @@ impl Tree {
         self.autoreaped
     }
 
-    /// Processes that joined, and that nobody in the tree waited for: what a service started for the command (`srun`), with
-    /// its environment. The launcher's sums don't have what they used.
+    /// Processes that joined, and of which nobody in the tree told that it waited for them. Where the kernel told of all
+    /// processes of the tree, a service started them for the command (`srun`), with its environment, and the launcher's sums
+    /// don't have what they used.
     #[must_use]
     pub fn outside(&self) -> u64 {
         self.outside

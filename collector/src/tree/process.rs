@@ -415,6 +415,16 @@ impl Process {
         (last.into_iter().chain(self.earlier_peak).max(), quality)
     }
 
+    /// Whether the tree's RAM lacks what it held: nobody knows of it, and it may have been much.
+    #[must_use]
+    pub fn is_ram_missing(&self) -> bool {
+        let held_little = self
+            .exit
+            .as_ref()
+            .is_some_and(|exit| exit.flags & FLAG_BORROWED_MEMORY != 0 && exit.own.minor_faults < FEW_FAULTS);
+        self.peak() == (None, Quality::Unknown) && !held_little
+    }
+
     fn peak_of_last_image(&self) -> (Option<u64>, Quality) {
         // A fork child that the kernel has not seen exec has what it had at its fork.
         let at_fork = match self.image {
@@ -427,11 +437,8 @@ impl Process {
             None => (None, Quality::Unknown),
         };
         match (&self.exit, self.image) {
-            // A raw clone, which has memory of its own, looks the same to the shim as a vfork, but for its page faults.
-            (Some(exit), _) if exit.flags & FLAG_BORROWED_MEMORY != 0 => {
-                let has_own = exit.own.minor_faults > BORROWERS_FAULTS;
-                (None, if has_own { Quality::Unknown } else { Quality::Exact })
-            }
+            // A raw clone, which has memory of its own, looks the same to the shim as a vfork.
+            (Some(exit), _) if exit.flags & FLAG_BORROWED_MEMORY != 0 => (None, Quality::Unknown),
             (_, Image::Borrowed) => (None, Quality::Exact),
             (Some(exit), image) => {
                 let max = exit.own.max_rss_kib.max(self.reaped_own_kib(exit)).saturating_mul(1024);
@@ -579,8 +586,8 @@ impl Image {
 /// So much a fork child may grow by reading in its parent's programs and libraries again, bytes.
 pub(super) const FILE_PAGES: u64 = 4 << 20;
 
-/// A child that works in its parent's memory touches at most so many pages that its parent had not touched.
-const BORROWERS_FAULTS: u64 = 16;
+/// What touched so few pages held little of its own, be it in its parent's memory or in a copy of it.
+const FEW_FAULTS: u64 = 256;
 
 /// How far two readings of the same RSS may differ: the kernel's counters are batched per CPU.
 #[must_use]

@@ -51,6 +51,8 @@ pub struct Settled {
     pub peak: Option<u64>,
     /// How that is known.
     pub peak_quality: Quality,
+    /// The tree's RAM lacks it.
+    pub is_ram_missing: bool,
     /// From start to end, nanoseconds.
     pub wall_ns: u64,
     /// How it ended.
@@ -279,6 +281,7 @@ impl Tree {
             self.replace_silent_ancestors(&BTreeSet::from([id]), process.silent_ancestor);
         }
         let (peak, peak_quality) = process.peak();
+        let is_ram_missing = process.is_ram_missing();
         let joined = process.parent == Parent::Unknown && !process.is_main;
         self.outside += u64::from(joined && process.reaped.is_none());
         let unattributed_us = process.unattributed_us();
@@ -301,6 +304,7 @@ impl Tree {
             quality: own.quality,
             peak,
             peak_quality,
+            is_ram_missing,
             unattributed_us,
             command: process.command,
             args: process.args,

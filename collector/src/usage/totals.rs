@@ -32,6 +32,8 @@ pub struct Totals {
     pub main_peak: Option<u64>,
     /// CPU time of nobody in particular, microseconds.
     pub unattributed_us: u64,
+    /// Processes whose memory is in no sum.
+    pub ram_missing: u64,
     /// Survivors.
     pub still_running: u64,
     /// Which those are.
@@ -77,6 +79,7 @@ impl Totals {
                 self.running.push(Running { pid: process.pid, command: process.command.to_string() });
             }
         }
+        self.ram_missing += u64::from(process.is_ram_missing);
         self.add_coverage(process);
         self.add_command(process);
         self.add_heaviest(process);

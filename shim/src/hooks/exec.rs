@@ -81,7 +81,7 @@ pub unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
     unsafe {
-        with_repaired(envp, Program::At(fd, c"".as_ptr()), |envp| match next::FEXECVE.get() {
+        with_repaired(envp, Program::Open(fd), |envp| match next::FEXECVE.get() {
             Some(next) => next(fd, argv, envp),
             None => raw_execveat(fd, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH),
         })

@@ -16,9 +16,10 @@ use gpu_track_abi::layout::{
     ABI_VERSION, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, STATE_OPEN, TRACKED_SIZE,
 };
 use gpu_track_abi::overflow;
+use gpu_track_abi::preload::SHIM_PREFIX;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Pop, Ring};
-use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, SHIM_PREFIX};
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 use tempfile::TempDir;
 
 /// Longer than any of the programs could need: a hang fails the test instead of stopping it.

@@ -92,6 +92,11 @@ int main(int argc, char **argv) {
         bad += execle("/etc/passwd", "x", (char *)0, env) != -1 || errno != EACCES;
         bad += execvpe("no-such-program", args, env) != -1 || errno != ENOENT;
         bad += fexecve(-1, args, env) != -1 || errno != EINVAL;
+        // A path that nobody can read is the kernel's to refuse.
+        const char *nowhere = mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        bad += execve(nowhere, args, env) != -1 || errno != EFAULT;
+        bad += execv(nowhere, args) != -1 || errno != EFAULT;
+        bad += posix_spawn(&pid, nowhere, 0, 0, args, env) != EFAULT;
         bad += execl("/no/such", "x", (char *)0) != -1 || errno != ENOENT;
         bad += execlp("/no/such", "x", (char *)0) != -1 || errno != ENOENT;
         return bad;
