@@ -81,7 +81,6 @@ fn check_names<'a>(outputs: impl Iterator<Item = &'a Output>) -> Result<(), Refu
     let mut files = BTreeSet::new();
     for output in outputs {
         if let Output::File(path) = output
-            && (path.is_file() || !path.exists())
             && !files.insert(path)
         {
             return Err(Refusal::new(format_args!(

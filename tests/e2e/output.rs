@@ -46,6 +46,22 @@ fn output_patterns_are_filled_in() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "a temporary file is left");
 }
 
+/// Its reader goes when it has got one, and who would write another waits for ever.
+#[test]
+fn a_fifo_gets_one_report_of_a_run_that_is_old_enough_for_a_report_so_far() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || std::fs::read_to_string(fifo)
+    });
+    let run = tracked(["sleep", "2.2"]).only_options(&["-f", "json", "-o", fifo.to_str().unwrap()]).run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let report: serde_json::Value = serde_json::from_str(&reader.join().unwrap().unwrap()).unwrap();
+    assert_eq!(report["finished"], true);
+}
+
 #[test]
 fn a_configuration_file_is_used_and_options_override_it() {
     let directory = tempfile::tempdir().unwrap();

@@ -3,11 +3,15 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{
+    Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat, openat2, renameat, unlinkat,
+};
+use rustix::io::Errno;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::model::Report;
@@ -20,9 +24,13 @@ pub enum Output {
     Stderr,
     /// `-o -`.
     Stdout,
-    /// `-o FILE`.
+    /// `-o FILE`: it is replaced whole. No symbolic link.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
     File(PathBuf),
+    /// `-o FILE` where that is no regular file (a terminal, a fifo, /dev/null) or somebody's open one: the report, and no
+    /// report so far, is written to it.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    Stream(PathBuf),
 }
 
 impl Output {
@@ -35,6 +43,7 @@ impl Output {
             Self::Stderr => io::stderr().write_all(text.as_bytes()),
             Self::Stdout => io::stdout().write_all(text.as_bytes()),
             Self::File(path) => write_atomically(path, text.as_bytes()),
+            Self::Stream(path) => OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes()),
         }
     }
 }
@@ -45,7 +54,7 @@ impl fmt::Display for Output {
         match self {
             Self::Stderr => f.write_str("stderr"),
             Self::Stdout => f.write_str("stdout"),
-            Self::File(path) => path.display().fmt(f),
+            Self::File(path) | Self::Stream(path) => path.display().fmt(f),
         }
     }
 }
@@ -68,48 +77,47 @@ pub fn render(report: &Report, style: &Style) -> String {
     }
 }
 
-/// Writes `bytes` to `path` all at once: into a new file beside it, which then takes its name.
+/// Writes `bytes` to `target` all at once: into a new file beside it, which then takes its name. A replaced file's mode
+/// stays. A file that may be written in a directory that may not is written to.
 ///
-/// A symbolic link stays, its target is replaced; a replaced file's mode stays. What is no regular file (a terminal,
-/// a fifo, /dev/null) is written to. So is a file that may be written in a directory that may not.
+/// Nothing is followed that was put there meanwhile: where root tracks another user's command, that user may own the
+/// directory.
 ///
 /// # Errors
 /// Whatever opening, writing or renaming says. No new file is left behind then.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    match destination(path)? {
-        Destination::Stream => OpenOptions::new().append(true).open(path)?.write_all(bytes),
-        Destination::File(target) => match replace(&target, |file| file.write_all(bytes)) {
-            Err(error) if is_denied(&error) && target.exists() => fs::write(&target, bytes),
-            result => result,
-        },
+pub fn write_atomically(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    match replace(target, |file| file.write_all(bytes)) {
+        Err(error) if is_denied(&error) && target.exists() => {
+            let mut options = OpenOptions::new();
+            let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+            options.write(true).truncate(true).custom_flags(flags).open(target)?.write_all(bytes)
+        }
+        result => result,
     }
 }
 
-/// Whether [`write_atomically`] could write there now, as far as permissions tell.
+/// Where a report to `path` goes: symbolic links are followed now, and not again when it is written.
 ///
 /// # Errors
-/// What writing would say.
-pub fn check(path: &Path) -> io::Result<()> {
+/// What writing would say now, as far as permissions tell.
+pub fn output_at(path: &Path) -> io::Result<Output> {
     let may_write =
         |path: &Path| accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from);
-    match destination(path)? {
-        Destination::Stream => may_write(path),
-        Destination::File(target) if target.exists() && may_write(&target).is_ok() => Ok(()),
-        Destination::File(target) => may_write(target.parent().unwrap_or(&target)),
+    // The collector may stand in another directory.
+    let output = destination(&std::path::absolute(path)?)?;
+    match &output {
+        Output::File(target) if target.exists() && may_write(target).is_ok() => {}
+        Output::File(target) => may_write(target.parent().unwrap_or(target))?,
+        _ => may_write(path)?,
     }
+    Ok(output)
 }
 
-enum Destination {
-    /// To be written to as it is.
-    Stream,
-    /// To be replaced; it need not exist. No symbolic link.
-    File(PathBuf),
-}
-
-fn destination(path: &Path) -> io::Result<Destination> {
+fn destination(given: &Path) -> io::Result<Output> {
     // ELOOP for the kernel, too (path_resolution(7)).
     const MOST_LINKS: usize = 40;
-    let mut path = path.to_path_buf();
+    let stream = || Ok(Output::Stream(given.to_path_buf()));
+    let mut path = given.to_path_buf();
     for _ in 0..MOST_LINKS {
         let parent = match path.parent() {
             Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
@@ -122,18 +130,20 @@ fn destination(path: &Path) -> io::Result<Destination> {
         // /dev/stderr leads here. A link in /proc/PID/fd is an open file, not a name: who replaced the file that it
         // names would take it away from under the process that has it open.
         if parent.starts_with("/proc") {
-            return Ok(Destination::Stream);
+            return stream();
         }
         match fs::symlink_metadata(&here) {
             Ok(metadata) if metadata.is_symlink() => path = parent.join(fs::read_link(&here)?),
             Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(metadata) if !metadata.is_file() => return Ok(Destination::Stream),
-            Ok(_) => return Ok(Destination::File(here)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Destination::File(here)),
+            Ok(metadata) if !metadata.is_file() => return stream(),
+            Ok(_) => return Ok(Output::File(here)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Output::File(here));
+            }
             Err(error) => return Err(error),
         }
     }
-    Err(rustix::io::Errno::LOOP.into())
+    Err(Errno::LOOP.into())
 }
 
 fn is_denied(error: &io::Error) -> bool {
@@ -142,28 +152,43 @@ fn is_denied(error: &io::Error) -> bool {
 
 /// Not synced to the disk: a rename is atomic for readers without it, and a sync could stall the collector.
 fn replace(target: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let (temporary, mut file) = create_beside(target)?;
+    let name = target.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let directory = directory_of(target)?;
+    let (temporary, mut file) = create_in(&directory)?;
+    let old = fs::symlink_metadata(target).ok().filter(fs::Metadata::is_file);
     let result = fill(&mut file)
-        .and_then(|()| match fs::metadata(target) {
-            Ok(old) => file.set_permissions(Permissions::from_mode(old.permissions().mode() & 0o7777)),
-            Err(_) => Ok(()),
+        .and_then(|()| match old {
+            Some(old) => file.set_permissions(Permissions::from_mode(old.permissions().mode() & 0o777)),
+            None => Ok(()),
         })
-        .and_then(|()| fs::rename(&temporary, target));
+        .and_then(|()| Ok(renameat(&directory, temporary.as_str(), &directory, name)?));
     if result.is_err() {
         // The first error is the one worth telling.
-        let _ = fs::remove_file(&temporary);
+        let _ = unlinkat(&directory, temporary.as_str(), AtFlags::empty());
     }
     result
 }
 
-/// A new file in `target`'s directory. The name can be taken: pids repeat over hosts and after a crash.
-fn create_beside(target: &Path) -> io::Result<(PathBuf, File)> {
+/// The directory of a path that had no symbolic link in it.
+fn directory_of(target: &Path) -> io::Result<OwnedFd> {
+    let parent = target.parent().unwrap_or(target);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat2(CWD, parent, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // Before Linux 5.6, or in a container that does not let it through.
+        Err(Errno::NOSYS | Errno::PERM) => Ok(openat(CWD, parent, flags, Mode::empty())?),
+        result => Ok(result?),
+    }
+}
+
+/// A new file. The name can be taken: pids repeat over hosts and after a crash.
+fn create_in(directory: &OwnedFd) -> io::Result<(String, File)> {
     const TRIES: u32 = 1000;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     for attempt in 0..TRIES {
-        let temporary = target.with_file_name(format!(".gpu-track.{}.{attempt}", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).mode(0o666).open(&temporary) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            result => return result.map(|file| (temporary, file)),
+        let temporary = format!(".gpu-track.{}.{attempt}", std::process::id());
+        match openat(directory, temporary.as_str(), flags, Mode::from_raw_mode(0o666)) {
+            Err(Errno::EXIST) => {}
+            result => return Ok((temporary, result?.into())),
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
@@ -215,25 +240,46 @@ mod tests {
         let link = directory.path().join("link");
         symlink("real/report", &link).unwrap();
         for text in ["to a target that isn't there yet", "to one that is"] {
-            write_atomically(&link, text.as_bytes()).unwrap();
+            output_at(&link).unwrap().write(text).unwrap();
             assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
             assert_eq!(fs::read_to_string(directory.path().join("real/report")).unwrap(), text);
         }
         assert_eq!(names_in(&directory.path().join("real")), ["report"]);
         symlink("loop", directory.path().join("loop")).unwrap();
-        let error = write_atomically(&directory.path().join("loop"), b"x").unwrap_err();
+        let error = output_at(&directory.path().join("loop")).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+    }
+
+    /// By a user whose command root tracks.
+    #[test]
+    fn what_is_put_in_the_reports_place_meanwhile_is_not_followed() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let (ours, theirs) = (top.join("ours"), top.join("theirs"));
+        fs::create_dir(&ours).unwrap();
+        fs::create_dir(&theirs).unwrap();
+        fs::write(theirs.join("report"), "not to be touched").unwrap();
+        let untouched = || fs::read_to_string(theirs.join("report")).unwrap() == "not to be touched";
+        let report = ours.join("report");
+        let output = output_at(&report).unwrap();
+        symlink(theirs.join("report"), &report).unwrap();
+        output.write("a report").unwrap();
+        assert!(fs::symlink_metadata(&report).unwrap().is_file() && untouched());
+        fs::rename(&ours, top.join("away")).unwrap();
+        symlink(&theirs, &ours).unwrap();
+        assert_eq!(output.write("another").unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        assert!(untouched());
     }
 
     #[test]
     fn what_is_no_regular_file_is_written_to() {
-        write_atomically(Path::new("/dev/null"), b"x").unwrap();
+        output_at(Path::new("/dev/null")).unwrap().write("x").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
-        let error = write_atomically(Path::new("/dev/full"), b"x").unwrap_err();
+        let error = output_at(Path::new("/dev/full")).unwrap().write("x").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         let (reader, writer) = io::pipe().unwrap();
         let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
-        write_atomically(Path::new(&path), b"through a pipe").unwrap();
+        output_at(Path::new(&path)).unwrap().write("through a pipe").unwrap();
         drop(writer);
         assert_eq!(io::read_to_string(reader).unwrap(), "through a pipe");
     }
@@ -245,7 +291,7 @@ mod tests {
         fs::write(&path, "what the command said\n").unwrap();
         let open = OpenOptions::new().append(true).open(&path).unwrap();
         let by_fd = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
-        write_atomically(Path::new(&by_fd), b"the report\n").unwrap();
+        output_at(Path::new(&by_fd)).unwrap().write("the report\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "what the command said\nthe report\n");
         assert_eq!(open.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
     }
@@ -285,9 +331,9 @@ mod tests {
                     let nobody = rustix::process::Uid::from_raw(65534);
                     rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
                 }
-                check(&path).unwrap();
+                output_at(&path).unwrap();
                 write_atomically(&path, b"new").unwrap();
-                assert_eq!(check(&other).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+                assert_eq!(output_at(&other).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
                 assert_eq!(
                     write_atomically(&other, b"x").unwrap_err().kind(),
                     io::ErrorKind::PermissionDenied

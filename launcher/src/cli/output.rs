@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{self, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{env, process};
 
@@ -66,9 +66,7 @@ pub fn output(given: &Path, place: &Place) -> Result<Output, String> {
         };
         return Err(format!("\"{name}\": the directory \"{}\" {is}: {cure}", parent.display()));
     }
-    write::check(&path).map_err(|error| format!("\"{name}\" can't be written: {error}"))?;
-    // The collector may stand in another directory.
-    path::absolute(&path).map(Output::File).map_err(|error| format!("\"{name}\": {error}"))
+    write::output_at(&path).map_err(|error| format!("\"{name}\" can't be written: {error}"))
 }
 
 fn expand(given: &Path, place: &Place) -> Result<PathBuf, String> {

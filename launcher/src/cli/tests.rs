@@ -323,7 +323,7 @@ fn a_relative_output_becomes_absolute_and_streams_have_their_names() {
     assert_eq!(run(&["-o", "report.json", "x"]).output, Output::File(here.join("report.json")));
     assert_eq!(run(&["-o", "/dev/stderr", "x"]).output, Output::Stderr);
     assert_eq!(run(&["-o", "/dev/stdout", "x"]).output, Output::Stdout);
-    assert_eq!(run(&["-o", "/dev/null", "x"]).output, Output::File(PathBuf::from("/dev/null")));
+    assert_eq!(run(&["-o", "/dev/null", "x"]).output, Output::Stream(PathBuf::from("/dev/null")));
 }
 
 #[test]
