@@ -228,7 +228,10 @@ fn mean_ram(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> MeanRam {
 fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let host = &inputs.facts.host;
     let mean = |seconds: f64| Some(seconds / wall_s * 100.0).filter(|percent| percent.is_finite());
-    let main_s = cpu_us(&inputs.account.totals.main) as f64 / 1e6;
+    // The others' is what is left of the sum, so it is known only if the first one's is.
+    let main_s = inputs.account.totals.main.as_ref().map(|main| cpu_us(main) as f64 / 1e6);
+    let main_s = cpu_time.total_s.and(main_s);
+    let descendants_s = Option::zip(cpu_time.total_s, main_s).map(|(total, main)| total - main);
     let [max_main, max_descendants, max_combined] = inputs.account.cpu.max_percent();
     // A mean above every window's value means that the windows missed something: the mean is the exact one.
     let percent = |max: Option<f64>, mean: Option<f64>| Percent { max_sum: max.max_by(mean), mean_sum: mean };
@@ -238,8 +241,8 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
         system_core_count: host.cores,
         expected_cores: inputs.config.expected_cores.unwrap_or(host.cores),
         system: Percent { max_sum: max_system, mean_sum: mean_system },
-        main: percent(max_main, cpu_time.total_s.and_then(|_| mean(main_s))),
-        descendants: percent(max_descendants, cpu_time.total_s.and_then(|total| mean(total - main_s))),
+        main: percent(max_main.filter(|_| main_s.is_some()), main_s.and_then(mean)),
+        descendants: percent(max_descendants, descendants_s.and_then(mean)),
         combined: percent(max_combined, cpu_time.total_s.and_then(mean)),
         main_threads: Some(ram.main_threads).filter(|n| *n > 0),
         descendants_threads: Some(ram.descendants_threads),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CpuUsage, RamUsage};
+use super::{CpuUsage, RamUsage, Totals};
 use crate::sampler::memory::Sums;
 use crate::sampler::{Held, Sample};
 use crate::tree::{FoundInProc, Frame, Key, Life, ProcessId, Tree};
@@ -238,4 +238,19 @@ fn no_window_has_more_than_all_cores() {
     let mut cpu = CpuUsage::new(S, 2, 10 * S);
     cpu.add(&Sample { main_cpu_ns: 50 * S, descendants_cpu_ns: S, ..window() });
     assert_eq!(cpu.max_percent(), [Some(200.0), Some(10.0), Some(200.0)]);
+}
+
+#[test]
+fn cpu_time_of_a_first_process_that_nobody_saw_is_not_known() {
+    let totals_of = |mut tree: Tree| {
+        tree.settle_all(10 * S);
+        let mut totals = Totals::new(1);
+        tree.take_settled().iter().for_each(|process| totals.add(process));
+        totals
+    };
+    assert_eq!(totals_of(tree()).main, None);
+    let mut seen = tree();
+    let main = main_id(&seen);
+    seen.get_mut(main).unwrap().observed.cpu_ns = Some(5_000_000);
+    assert_eq!(totals_of(seen).main.map(|usage| usage.user_us + usage.system_us), Some(5000));
 }

@@ -26,8 +26,8 @@ pub struct Totals {
     most_heaviest: usize,
     /// Sum over all processes' own.
     pub own: Usage,
-    /// The first process's own.
-    pub main: Usage,
+    /// The first process's own, if that is known.
+    pub main: Option<Usage>,
     /// Exact peak RSS of the first process, bytes.
     pub main_peak: Option<u64>,
     /// CPU time of nobody in particular, microseconds.
@@ -70,7 +70,7 @@ impl Totals {
         self.own = plus(&self.own, &process.own);
         self.unattributed_us = self.unattributed_us.saturating_add(process.unattributed_us);
         if process.is_main {
-            self.main = process.own;
+            self.main = (process.quality != Quality::Unknown).then_some(process.own);
             self.main_peak = process.peak.filter(|_| process.peak_quality == Quality::Exact);
         }
         if process.still_running {
