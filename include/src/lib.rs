@@ -24,9 +24,6 @@ pub const ENV_SESSION: &str = "GPU_TRACK_SESSION";
 /// The dynamic linker's list of libraries to load first (ld.so(8)).
 pub const ENV_PRELOAD: &str = "LD_PRELOAD";
 
-/// Where a program's name is looked for (exec(3)).
-pub const ENV_PATH: &str = "PATH";
-
 /// Most sessions that one process takes part in; deeper nesting leaves the outermost ones their own processes only.
 pub const MAX_SESSIONS: usize = 4;
 

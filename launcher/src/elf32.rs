@@ -14,16 +14,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::shim_file::{self, Unfit};
-
 /// Their dynamic linker, by the i386 psABI; other machines' are not known here.
 const LINKER: Option<&str> = if cfg!(target_arch = "x86_64") { Some("/lib/ld-linux.so.2") } else { None };
 
-/// What glibc calls the platform of a 64-bit program: the kernel's name, or by the processor (init_cpu_features in
-/// sysdeps/x86/cpu-features.c). musl knows no such tokens and takes the last one for a name.
-const WIDE: [&str; 4] = ["x86_64", "haswell", "xeon_phi", "${PLATFORM}"];
-/// The same of a 32-bit one; an emulated kernel may say the older ones.
-const NARROW: [&str; 4] = ["i686", "i586", "i486", "i386"];
+/// Where the empty library lies, beside the shim.
+pub const DIRECTORY: &str = "i686";
+
+/// Links that make `${PLATFORM}/` lead to the one or the other: what glibc calls the platform of a 64-bit program, which is
+/// the kernel's name for it, or one by the processor (init_cpu_features in sysdeps/x86/cpu-features.c); musl, which knows
+/// no such tokens and takes this one for a name; and what an emulated kernel may call that of a 32-bit program.
+pub const LINKS: [(&str, &str); 7] = [
+    ("x86_64", "."),
+    ("haswell", "."),
+    ("xeon_phi", "."),
+    ("${PLATFORM}", "."),
+    ("i586", DIRECTORY),
+    ("i486", DIRECTORY),
+    ("i386", DIRECTORY),
+];
 
 /// Whether the machine runs 32-bit programs that are linked dynamically.
 pub fn is_supported() -> bool {
@@ -32,8 +40,9 @@ pub fn is_supported() -> bool {
 
 /// Whether there is a library for them beside the shim at this path.
 pub fn is_installed(shim: &Path) -> bool {
-    let beside = |directory: &str| Some(shim.parent()?.join(directory).join(shim.file_name()?).exists());
-    WIDE.iter().chain(&NARROW).all(|directory| beside(directory) == Some(true))
+    let (Some(directory), Some(name)) = (shim.parent(), shim.file_name()) else { return false };
+    let names = LINKS.iter().map(|(link, _)| *link).chain([DIRECTORY]);
+    names.map(|beside| directory.join(beside).join(name)).all(|path| path.exists())
 }
 
 /// Whether a command, found along PATH as execvp(3) does it, is a 32-bit program. One that can't be read is none.
@@ -56,22 +65,9 @@ pub fn is_elf32(command: &OsStr) -> bool {
         .unwrap_or(false)
 }
 
-/// Make what `${PLATFORM}/` before the name of this shim leads to.
-pub fn install(shim: &Path, uid: u32) -> Result<(), Unfit> {
-    let (Some(directory), Some(name)) = (shim.parent(), shim.file_name()) else { return Ok(()) };
-    for alias in WIDE {
-        shim_file::make_link(".", &directory.join(alias))?;
-    }
-    let [narrow, aliases @ ..] = NARROW;
-    for alias in aliases {
-        shim_file::make_link(narrow, &directory.join(alias))?;
-    }
-    shim_file::install_beside(&directory.join(narrow), name, &empty_library(), uid)
-}
-
 /// A shared library for i386 that defines nothing and needs nothing (elf(5)): header, three program headers, the dynamic
 /// section, a hash table, the null symbol, and an empty string.
-fn empty_library() -> Vec<u8> {
+pub fn empty_library() -> Vec<u8> {
     const HEADER: u32 = 52;
     const PROGRAM_HEADER: u32 = 32;
     const DYNAMIC: u32 = HEADER + 3 * PROGRAM_HEADER;

@@ -42,7 +42,7 @@ pub enum ShimFileError {
 
 /// Why one directory won't do.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfit {
+enum Unfit {
     #[error("its path has a colon or white space, which LD_PRELOAD can't carry")]
     Path,
     #[error("{0}")]
@@ -120,7 +120,7 @@ fn install_in(directory: &Path, bytes: &[u8], uid: u32, elf32: bool) -> Result<P
     make_link(&name, &link)?;
     if elf32 {
         // Where it fails there is no such library, as the caller will see.
-        let _ = elf32::install(&link, uid);
+        let _ = add_for_elf32(directory, &link, uid);
     }
     Ok(link)
 }
@@ -141,10 +141,14 @@ fn private_directory(directory: &Path, uid: u32) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// An empty library for the dynamic linker of other programs, in a directory beside the shim's file.
-pub fn install_beside(directory: &Path, name: &OsStr, bytes: &[u8], uid: u32) -> Result<(), Unfit> {
-    private_directory(directory, uid)?;
-    write(&directory.join(name), bytes, uid, |_| Ok(()))
+/// What 32-bit programs find in the place of this shim.
+fn add_for_elf32(directory: &Path, shim: &Path, uid: u32) -> Result<(), Unfit> {
+    for (link, target) in elf32::LINKS {
+        make_link(target, &directory.join(link))?;
+    }
+    let own = directory.join(elf32::DIRECTORY);
+    private_directory(&own, uid)?;
+    write(&own.join(shim.file_name().unwrap_or_default()), &elf32::empty_library(), uid, |_| Ok(()))
 }
 
 /// Write a file that `is_fit`, unless the right one is there.
@@ -171,7 +175,7 @@ fn write(
 }
 
 /// A symbolic link, in the place of whatever other one is there.
-pub fn make_link(target: &str, link: &Path) -> io::Result<()> {
+fn make_link(target: &str, link: &Path) -> io::Result<()> {
     if fs::read_link(link).is_ok_and(|found| found == Path::new(target)) {
         return Ok(());
     }
