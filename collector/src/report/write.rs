@@ -171,7 +171,8 @@ fn replace(target: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io:
 
 /// The directory of a path that had no symbolic link in it.
 fn directory_of(target: &Path) -> io::Result<OwnedFd> {
-    let parent = target.parent().unwrap_or(target);
+    // "." has a directory mounted that is mounted when it is used (autofs); to open it by O_PATH alone would not.
+    let parent = &target.parent().unwrap_or(target).join(".");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat2(CWD, parent, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         // Before Linux 5.6, or in a container that does not let it through.
