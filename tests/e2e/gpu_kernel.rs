@@ -262,6 +262,14 @@ fn gpu_figures_of_amd_are_found_under_their_other_names() {
             (gpu.f64("utilization.mean_percent"), gpu.f64("utilization.mean_memory_percent")),
             (42.0, 17.0)
         );
+        // Utilisation and power are added up apart, over the same readings: the one in whole microseconds, which the
+        // readings, 20 ms apart but for the last, round down.
+        let sampled_s = gpu.f64("utilization.active_s") / 0.42;
+        let rounded_off_s = gpu.f64("power.integrated_energy_j") / 125.0 - sampled_s;
+        assert!(
+            (-1e-9..2e-6 + sampled_s * 1e-6 / 0.02).contains(&rounded_off_s),
+            "{rounded_off_s} s of {sampled_s}"
+        );
     }
 }
 

@@ -300,9 +300,9 @@ pub trait Backend: Send {
     /// The devices that are there now.
     fn devices(&mut self) -> Vec<Device>;
 
-    /// Read the devices in `wanted` (ids). `pids` are the processes of the run, for those drivers that have to be
-    /// asked process by process.
-    fn sample(&mut self, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample>;
+    /// Read the devices in `wanted` (ids); it is `at_ns` now, CLOCK_MONOTONIC. `pids` are the processes of the run, for those
+    /// drivers that have to be asked process by process.
+    fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample>;
 
     /// Put back what was changed in the driver's settings.
     fn restore(&mut self) {}

@@ -250,7 +250,7 @@ struct Rounds<'a> {
 
 impl Rounds<'_> {
     fn round(&mut self, backend: &mut dyn Backend, pids: &[u32]) -> Batch {
-        let mut batch = Batch { at_ns: clock::monotonic_ns(), ..Batch::default() };
+        let mut batch = Batch::default();
         let began = Instant::now();
         if began >= self.look_at {
             let all = backend.devices();
@@ -264,7 +264,8 @@ impl Rounds<'_> {
                 (batch.devices, batch.all) = (Some(wanted), Some(all));
             }
         }
-        batch.samples = backend.sample(&self.wanted, pids);
+        batch.at_ns = clock::monotonic_ns();
+        batch.samples = backend.sample(batch.at_ns, &self.wanted, pids);
         batch
     }
 }
@@ -281,7 +282,7 @@ mod tests {
             vec![Device { id: "GPU-1".into(), ..Device::default() }]
         }
 
-        fn sample(&mut self, wanted: &[String], _: &[u32]) -> Vec<DeviceSample> {
+        fn sample(&mut self, _: u64, wanted: &[String], _: &[u32]) -> Vec<DeviceSample> {
             wanted.iter().map(|id| DeviceSample { device: id.clone(), ..DeviceSample::default() }).collect()
         }
     }
@@ -312,12 +313,12 @@ mod tests {
             Plain.devices()
         }
 
-        fn sample(&mut self, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
+        fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
             self.1 += 1;
             if self.1 > 1 {
                 let _ = self.0.recv();
             }
-            Plain.sample(wanted, pids)
+            Plain.sample(at_ns, wanted, pids)
         }
     }
 

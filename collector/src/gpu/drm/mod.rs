@@ -63,41 +63,6 @@ impl Drm {
         if drm.devices().is_empty() { Err(Missing::NoDevice) } else { Ok(drm) }
     }
 
-    fn sample_at(&mut self, now_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
-        let span_ns = self.before_ns.replace(now_ns).map(|before| now_ns.saturating_sub(before));
-        let mut on_devices = self.read_processes(pids, span_ns);
-        let listed_ns = clock::monotonic_ns();
-        let us = span_ns.unwrap_or(0) / 1000;
-        let mut samples = Vec::new();
-        for id in wanted {
-            let mut sample = DeviceSample { device: id.clone(), listed_ns, ..DeviceSample::default() };
-            let card = self.cards.iter().find(|card| &card.device.id == id);
-            let has_node = self.nodes.iter().any(|node| &node.device.id == id);
-            if card.map_or(!has_node, |card| !card.is_there()) {
-                samples.push(DeviceSample { is_lost: true, ..sample });
-                continue;
-            }
-            if let Some(card) = card {
-                sample.values = card.values();
-                sample.busy = Some(card.busy_percent().map(|percent| vec![Busy { us, percent }]));
-            }
-            let mut on = on_devices.remove(id).unwrap_or_default();
-            self.add_kfd(id, pids, &mut on);
-            sample.processes =
-                Some(Ok(on.bytes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect()));
-            if self.cards.iter().any(|card| &card.device.id == id) {
-                // Its busiest engine is what a process is measured by.
-                let busiest = |(pid, engines): (u32, BTreeMap<String, f64>)| {
-                    let share = engines.into_values().fold(0.0, f64::max);
-                    ProcessBusy { pid, busy: Busy { us, percent: (share * 100.0).min(100.0) } }
-                };
-                sample.process_busy = Some(Ok(on.busy.into_iter().map(busiest).collect()));
-            }
-            samples.push(sample);
-        }
-        samples
-    }
-
     fn read_processes(&mut self, pids: &[u32], span_ns: Option<u64>) -> HashMap<String, OnDevice> {
         let mut pids = pids.to_vec();
         pids.sort_unstable();
@@ -188,7 +153,38 @@ impl Backend for Drm {
         devices
     }
 
-    fn sample(&mut self, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
-        self.sample_at(clock::monotonic_ns(), wanted, pids)
+    fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
+        let span_ns = self.before_ns.replace(at_ns).map(|before| at_ns.saturating_sub(before));
+        let mut on_devices = self.read_processes(pids, span_ns);
+        let listed_ns = clock::monotonic_ns();
+        let us = span_ns.unwrap_or(0) / 1000;
+        let mut samples = Vec::new();
+        for id in wanted {
+            let mut sample = DeviceSample { device: id.clone(), listed_ns, ..DeviceSample::default() };
+            let card = self.cards.iter().find(|card| &card.device.id == id);
+            let has_node = self.nodes.iter().any(|node| &node.device.id == id);
+            if card.map_or(!has_node, |card| !card.is_there()) {
+                samples.push(DeviceSample { is_lost: true, ..sample });
+                continue;
+            }
+            if let Some(card) = card {
+                sample.values = card.values();
+                sample.busy = Some(card.busy_percent().map(|percent| vec![Busy { us, percent }]));
+            }
+            let mut on = on_devices.remove(id).unwrap_or_default();
+            self.add_kfd(id, pids, &mut on);
+            sample.processes =
+                Some(Ok(on.bytes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect()));
+            if self.cards.iter().any(|card| &card.device.id == id) {
+                // Its busiest engine is what a process is measured by.
+                let busiest = |(pid, engines): (u32, BTreeMap<String, f64>)| {
+                    let share = engines.into_values().fold(0.0, f64::max);
+                    ProcessBusy { pid, busy: Busy { us, percent: (share * 100.0).min(100.0) } }
+                };
+                sample.process_busy = Some(Ok(on.busy.into_iter().map(busiest).collect()));
+            }
+            samples.push(sample);
+        }
+        samples
     }
 }

@@ -70,7 +70,7 @@ fn an_amd_device_with_its_figures_and_reasons() {
         ("0000:03:00.0", Some(Vendor::Amd), Some(0))
     );
     assert_eq!(device.memory_bytes, Some(68_702_699_520));
-    let samples = drm.sample_at(S, &["0000:03:00.0".into()], &[]);
+    let samples = drm.sample(S, &["0000:03:00.0".into()], &[]);
     let value = |figure| samples[0].values.iter().find(|(f, _)| *f == figure).unwrap().1.clone();
     assert_eq!(value(Figure::MemoryUsed), Ok(1_073_741_824.0));
     assert_eq!(value(Figure::Power), Ok(125.0));
@@ -80,7 +80,7 @@ fn an_amd_device_with_its_figures_and_reasons() {
     assert_eq!(value(Figure::Energy), Err(Missing::NotSupported));
     assert_eq!(samples[0].busy, Some(Ok(vec![Busy { us: 0, percent: 42.0 }])));
     fs::remove_dir_all(root.path().join("sys/class/drm/card0")).unwrap();
-    assert!(drm.sample_at(2 * S, &["0000:03:00.0".into()], &[])[0].is_lost);
+    assert!(drm.sample(2 * S, &["0000:03:00.0".into()], &[])[0].is_lost);
 }
 
 #[test]
@@ -102,14 +102,14 @@ fn a_client_counts_once_for_the_process_that_had_it_first() {
     let mut drm = backend(root);
     drm.devices();
     let wanted = ["0000:03:00.0".to_owned()];
-    assert_eq!(bytes(&drm.sample_at(S, &wanted, &[200])[0]), [(200, Ok(1_024_000))]);
+    assert_eq!(bytes(&drm.sample(S, &wanted, &[200])[0]), [(200, Ok(1_024_000))]);
     // A child with a smaller pid inherits it, and opens one of its own.
     open(root, 100, 5, NODE, &amd_client(7, 1000, 0));
     open(root, 100, 8, NODE, &amd_client(8, 500, 0));
-    let now = drm.sample_at(2 * S, &wanted, &[100, 200]);
+    let now = drm.sample(2 * S, &wanted, &[100, 200]);
     assert_eq!(bytes(&now[0]), [(100, Ok(512_000)), (200, Ok(1_024_000))]);
     // The first owner is gone: the memory is the child's now.
-    assert_eq!(bytes(&drm.sample_at(3 * S, &wanted, &[100])[0]), [(100, Ok(1_536_000))]);
+    assert_eq!(bytes(&drm.sample(3 * S, &wanted, &[100])[0]), [(100, Ok(1_536_000))]);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn engine_time_becomes_utilisation_and_never_goes_back() {
     let wanted = ["0000:03:00.0".to_owned()];
     let mut busy = |at_s: u64, gfx_ns: u64| {
         open(root, 200, 5, NODE, &amd_client(7, 1000, gfx_ns));
-        let sample = drm.sample_at(at_s * S, &wanted, &[200]);
+        let sample = drm.sample(at_s * S, &wanted, &[200]);
         let list = sample[0].process_busy.clone().unwrap().unwrap();
         (list[0].busy.us, list[0].busy.percent)
     };
@@ -150,9 +150,9 @@ fn xe_counts_cycles() {
     assert_eq!(drm.devices()[0].vendor, Some(Vendor::Intel));
     let wanted = ["0000:04:00.0".to_owned()];
     open(root, 9, 4, NODE, &client(1000, 10_000));
-    drm.sample_at(S, &wanted, &[9]);
+    drm.sample(S, &wanted, &[9]);
     open(root, 9, 4, NODE, &client(2000, 12_000));
-    let sample = &drm.sample_at(2 * S, &wanted, &[9])[0];
+    let sample = &drm.sample(2 * S, &wanted, &[9])[0];
     assert_eq!(sample.process_busy.clone().unwrap().unwrap()[0].busy.percent, 25.0);
     assert_eq!(bytes(sample), [(9, Ok(2 << 20))]);
     assert!(sample.values.contains(&(Figure::Energy, Ok(5.0))));
@@ -192,7 +192,7 @@ fn kfd_tells_of_compute_processes_and_of_devices_without_a_drm_node() {
         (Some("aldebaran"), Some(68_702_699_520))
     );
     let wanted: Vec<String> = devices.iter().map(|device| device.id.clone()).collect();
-    let samples = drm.sample_at(S, &wanted, &[200, 300]);
+    let samples = drm.sample(S, &wanted, &[200, 300]);
     assert_eq!(bytes(&samples[0]), [(200, Ok(5_000_000))], "the larger of the two counts");
     assert_eq!(bytes(&samples[1]), [(300, Ok(7_000_000))], "and nobody who is not of the run");
 }

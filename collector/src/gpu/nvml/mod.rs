@@ -270,7 +270,7 @@ impl Backend for Nvml {
         self.devices.iter().filter(|handle| handle.is_there).map(|handle| handle.device.clone()).collect()
     }
 
-    fn sample(&mut self, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
+    fn sample(&mut self, _: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
         if let Some(grown) = self.memory.look(own_bytes) {
             self.warnings.push(format!(
                 "The memory of the collector with the driver's library in it has grown by {} MB.",
