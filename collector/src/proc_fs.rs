@@ -33,6 +33,8 @@ pub struct Stat {
     pub threads: u64,
     /// Start, clock ticks after boot.
     pub start_ticks: u64,
+    /// Address of the bottom of the stack: an exec changes it, a fork does not. 0: not told (another user's process).
+    pub start_stack: u64,
 }
 
 impl Stat {
@@ -63,6 +65,7 @@ impl Stat {
             system_ticks: field(15)?,
             threads: field(20)?,
             start_ticks: field(22)?,
+            start_stack: field(28).unwrap_or(0),
         })
     }
 
@@ -416,7 +419,7 @@ mod tests {
 
     #[test]
     fn stat_counts_its_fields_from_the_last_parenthesis() {
-        let text = b"12 (a) b (c) R) Z 7 12 12 0 -1 4194304 101 2 3 4 50 60 7 8 20 0 9 0 555 1000 200 18446744073709551615\n";
+        let text = b"12 (a) b (c) R) Z 7 12 12 0 -1 4194304 101 2 3 4 50 60 7 8 20 0 9 0 555 1000 200 18446744073709551615 1 2 140727100000000\n";
         let stat = Stat::parse(text).unwrap();
         let expected = Stat {
             state: b'Z',
@@ -428,6 +431,7 @@ mod tests {
             system_ticks: 60,
             threads: 9,
             start_ticks: 555,
+            start_stack: 140_727_100_000_000,
         };
         assert_eq!(stat, expected);
         assert!(stat.is_dead() && stat.is_ending());

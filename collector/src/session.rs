@@ -478,6 +478,14 @@ impl Session {
         self.look_at_newborn(u64::MAX);
         let record = self.account.ram.record();
         let mut sample = self.sampler.sample(&mut self.account.tree, now_ns, record);
+        if self.config.layers.scan && !has_connector {
+            for id in &sample.newcomers {
+                self.scanner.look_at_newcomer(&mut self.account.tree, *id, now_ns);
+            }
+            for (id, since_ns) in &sample.execd {
+                self.account.tree.observe_exec(*id, *since_ns, now_ns);
+            }
+        }
         if sample.dead_ns > 0 {
             self.pump.await_complete(sample.dead_ns, LONGEST_WAIT);
             let complete_ns = self.drain();

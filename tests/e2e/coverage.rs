@@ -79,6 +79,30 @@ fn how_a_static_programs_children_ended_is_known_without_the_kernels_events() {
 }
 
 #[test]
+fn static_programs_have_their_names_without_the_kernels_events() {
+    // After a fork, which bash tells of itself; after an exec of a process that was sampled before, here with its own
+    // program, there with a fork child's.
+    let (speaks, burn) = (program("burn"), static_program("burn"));
+    let script = format!("{burn} 0.5; ({speaks} 0.5; exec {burn} 0.6); {speaks} 0.5; exec {burn} 0.7");
+    let run = tracked(["bash", "-c", &script]).options(&["--layers", "preload,wait,subreaper,scan"]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.u64("processes.total"), 5);
+    assert_eq!(report.at("coverage.static_executables.0"), burn.as_str());
+    let mut names: Vec<_> = (report.array("processes.heaviest").iter())
+        .map(|one| {
+            (
+                one["command"].as_str().unwrap(),
+                one["args"][0].as_str().unwrap(),
+                one["args"][1].as_str().unwrap(),
+            )
+        })
+        .collect();
+    names.sort_unstable_by_key(|(_, path, seconds)| (*path != burn, *seconds));
+    let expected = [(&burn, "0.5"), (&burn, "0.6"), (&burn, "0.7"), (&speaks, "0.5"), (&speaks, "0.5")];
+    assert_eq!(names, expected.map(|(path, seconds)| ("burn", path.as_str(), seconds)));
+}
+
+#[test]
 fn each_process_is_credited_to_the_layer_that_found_it() {
     let run = tracked(["sh", "-c", "/bin/true; (exit 0); /bin/true; exit 0"]).run();
     let report = run.assert_clean(0);

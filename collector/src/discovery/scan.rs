@@ -95,11 +95,28 @@ impl Scanner {
         // The pid may be a stranger's by now.
         let stat = self.root.stat(pid).filter(|stat| process.is_shown(stat, tree.frame().tick_us));
         let Some(stat) = stat else { return };
-        if !process.spoke || self.ran_silent(tree, process, pid) {
-            self.look_at_image(tree, id, pid);
+        if self.may_be_silent(tree, process, pid) {
+            self.look_at_image(tree, id, pid, clock::monotonic_ns());
         }
         self.queue
             .extend(self.root.children(pid, stat.threads).into_iter().map(|child| Look::Child(id, child)));
+    }
+
+    /// Look at a process that was sampled for the first time, at that time: it may run another program than when it was
+    /// found, and no other process need come before it ends.
+    pub fn look_at_newcomer(&self, tree: &mut Tree, id: ProcessId, sampled_ns: u64) {
+        let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
+        if let Some(pid) = process.host_pid
+            && self.may_be_silent(tree, process, pid)
+        {
+            // What was sampled is that program already.
+            self.look_at_image(tree, id, pid, sampled_ns.saturating_sub(1));
+        }
+    }
+
+    /// Whether a process may run a program that says nothing.
+    fn may_be_silent(&self, tree: &Tree, process: &Process, pid: u32) -> bool {
+        !process.spoke || process.image == Image::Silent || self.ran_silent(tree, process, pid)
     }
 
     /// Whether a fork child, which said so itself, runs another program by now that says nothing.
@@ -122,12 +139,12 @@ impl Scanner {
             let program = self.program(tree, id, pid);
             tree.set_program(id, program);
         } else if !process.spoke {
-            self.look_at_image(tree, id, pid);
+            self.look_at_image(tree, id, pid, clock::monotonic_ns());
         }
     }
 
-    /// What a process that never spoke runs; it may have exec'd since the last look.
-    fn look_at_image(&self, tree: &mut Tree, id: ProcessId, pid: u32) {
+    /// What a process that never spoke runs, if it is another program than at the last look since `at_ns`.
+    fn look_at_image(&self, tree: &mut Tree, id: ProcessId, pid: u32, at_ns: u64) {
         let parent = match tree.get(id).map(|process| process.parent) {
             Some(Parent::Known(parent)) => tree.get(parent).and_then(|parent| parent.host_pid),
             _ => None,
@@ -140,7 +157,7 @@ impl Scanner {
         let program = self.program(tree, id, pid);
         // Whose memory it was can't be told any more.
         if !program.is_over() {
-            tree.set_silent_image(id, memory, clock::monotonic_ns());
+            tree.set_silent_image(id, memory, at_ns);
         }
         tree.set_program(id, program);
     }
@@ -199,7 +216,7 @@ impl Scanner {
         let session = tree.frame().session_monotonic_ns;
         let found = FoundInProc { key, host_pid: pid, parent, start_ns: start_ns.max(session), pidfd_inode };
         let id = tree.found_in_proc(&found);
-        self.look_at_image(tree, id, pid);
+        self.look_at_image(tree, id, pid, clock::monotonic_ns());
         Some(id)
     }
 }

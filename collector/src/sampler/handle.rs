@@ -50,6 +50,10 @@ pub struct Handle {
     files: Option<(File, File)>,
     /// Its address space is not gone yet.
     has_memory: bool,
+    /// Where its stack begins; 0: not known.
+    start_stack: u64,
+    /// It runs another program than at the reading before, which was at that time, CLOCK_MONOTONIC nanoseconds.
+    pub execd_since_ns: Option<u64>,
     /// RSS, bytes.
     pub rss: u64,
     /// The part of it that belongs to files or shared memory, bytes.
@@ -95,6 +99,8 @@ impl Handle {
             read_at_ns: 0,
             files,
             has_memory: true,
+            start_stack: 0,
+            execd_since_ns: None,
             rss: 0,
             shared: 0,
             cpu_ns: None,
@@ -127,13 +133,14 @@ impl Handle {
     /// Read clock, stat and statm. A process `is_alone` if no other has its memory: then what has used no CPU time
     /// since it was read has touched none and has not ended, and the clock alone tells that, at a tenth of the price.
     pub fn read(&mut self, root: &ProcRoot, page: u64, is_alone: bool, now_ns: u64) -> Seen {
+        self.execd_since_ns = None;
         // The clock first: after reaping it would be another process's or nobody's.
         let clock = pidfd::cpu_clock_ns(self.pid);
         let has_rested = clock.is_some() && clock == self.cpu_ns;
         if has_rested && is_alone && now_ns.saturating_sub(self.read_at_ns) < LONGEST_REST_NS {
             return Seen::Alive;
         }
-        self.read_at_ns = 0;
+        let before_ns = std::mem::take(&mut self.read_at_ns);
         let Some(stat) = self.stat(root) else { return Seen::Gone };
         self.cpu_ns = clock.or(self.cpu_ns);
         self.threads = stat.threads;
@@ -141,6 +148,10 @@ impl Handle {
         self.major_faults = stat.major_faults;
         self.user_ticks = stat.user_ticks;
         self.system_ticks = stat.system_ticks;
+        if stat.start_stack != 0 {
+            let before = std::mem::replace(&mut self.start_stack, stat.start_stack);
+            self.execd_since_ns = Some(before_ns).filter(|_| before != 0 && before != stat.start_stack);
+        }
         if stat.is_over() {
             return Remains::of(self.pid, &stat).map_or(Seen::Gone, Seen::Dead);
         }

@@ -53,6 +53,10 @@ pub struct Sample {
     pub holders: Vec<Held>,
     /// When the last one that was found dead was; 0: none was.
     pub dead_ns: u64,
+    /// Who was read for the first time.
+    pub newcomers: Vec<ProcessId>,
+    /// Who runs another program than at its reading before, and when that was, CLOCK_MONOTONIC nanoseconds.
+    pub execd: Vec<(ProcessId, u64)>,
 }
 
 /// A process's share of the tree's RAM.
@@ -158,7 +162,7 @@ impl Sampler {
     pub fn sample(&mut self, tree: &mut Tree, now_ns: u64, record: Record) -> Sample {
         self.budget.refill(now_ns);
         let mut sample = Sample { from_ns: self.last_ns, at_ns: now_ns, ..Sample::default() };
-        let alive = self.read_all(tree, now_ns, &mut sample.dead_ns);
+        let alive = self.read_all(tree, &mut sample);
         self.read_peaks(tree, &alive, now_ns);
         let mut estimates = memory::estimate_all(tree, &self.handles, &alive);
         let shared_of_all = memory::shared_of_all(&self.handles, &alive);
@@ -170,14 +174,13 @@ impl Sampler {
         sample
     }
 
-    /// One pass over the processes: clock, stat, statm. Returns those that live; `dead_ns` is when one was last found
-    /// dead.
-    fn read_all(&mut self, tree: &mut Tree, now_ns: u64, dead_ns: &mut u64) -> Vec<ProcessId> {
+    /// One pass over the processes: clock, stat, statm. Returns those that live.
+    fn read_all(&mut self, tree: &mut Tree, sample: &mut Sample) -> Vec<ProcessId> {
         let ids = tree.alive().to_vec();
         let mut alive = Vec::with_capacity(ids.len());
         let mut found_dead = |tree: &mut Tree, id, is_gone: bool| {
-            *dead_ns = clock::monotonic_ns();
-            tree.observe_end(id, *dead_ns, is_gone.then_some(*dead_ns));
+            sample.dead_ns = clock::monotonic_ns();
+            tree.observe_end(id, sample.dead_ns, is_gone.then_some(sample.dead_ns));
         };
         for id in ids {
             let Some(process) = tree.get(id) else { continue };
@@ -186,7 +189,10 @@ impl Sampler {
                 std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::hash_map::Entry::Vacant(entry) => {
                     match Handle::open(&self.root, pid, process, tree.frame().tick_us) {
-                        Ok(handle) => entry.insert(handle),
+                        Ok(handle) => {
+                            sample.newcomers.push(id);
+                            entry.insert(handle)
+                        }
                         Err(gone) => {
                             if gone {
                                 found_dead(tree, id, true);
@@ -197,8 +203,11 @@ impl Sampler {
                 }
             };
             let is_alone = tree.group(process.group).is_some_and(|group| group.members.len() <= 1);
-            match handle.read(&self.root, tree.frame().page, is_alone, now_ns) {
-                Seen::Alive => alive.push(id),
+            match handle.read(&self.root, tree.frame().page, is_alone, sample.at_ns) {
+                Seen::Alive => {
+                    alive.push(id);
+                    sample.execd.extend(handle.execd_since_ns.map(|since_ns| (id, since_ns)));
+                }
                 Seen::Dead(remains) => {
                     tree.note_remains(id, &remains);
                     found_dead(tree, id, false);

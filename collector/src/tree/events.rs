@@ -190,8 +190,9 @@ impl Tree {
         let seen = process.peak_before_exec().filter(|_| process.image == Image::Silent);
         let peak = if grown { Some(inherited) } else { process.told_peak.or(seen) };
         let lives = known.is_some().then_some(&mut self.lives);
-        // The kernel saw no exec since: it is the silent program itself, which took its time to speak.
-        let is_late = process.is_watched && process.silent_exec.is_none();
+        // It is the silent program itself, which took its time to speak: the kernel saw no exec since, or it has its name.
+        let is_late =
+            process.was_looked_at_as(command) || (process.is_watched && process.silent_exec.is_none());
         let has_sampled_past = process.has_sampled_past;
         process.change_image(lives, Image::Loaded { inherited }, at, peak);
         process.has_sampled_past &= has_sampled_past || !is_late;

@@ -145,13 +145,29 @@ impl Tree {
             }
             return;
         };
-        // The program before never spoke.
-        self.confirm_silent(id);
+        self.note_exec(id, at);
         let Some(process) = self.processes.get_mut(&id) else { return };
         // It was another thread's first word, after the end of the first one.
         process.kernel_exit = None;
         // The command itself: the launcher started it when it listened already.
         process.is_watched |= process.parent == Parent::Launcher;
+    }
+
+    /// A sample at this time found that a process runs another program than at its reading before, at `since_ns` (both
+    /// CLOCK_MONOTONIC, nanoseconds): where the kernel does not tell, for a program that does not speak.
+    pub fn observe_exec(&mut self, id: ProcessId, since_ns: u64, at_ns: u64) {
+        let is_news = |process: &Process| process.is_alive() && process.program_start_ns() <= since_ns;
+        if self.processes.get(&id).is_some_and(is_news) {
+            // What was sampled is that program already.
+            self.note_exec(id, at_ns.saturating_sub(1));
+        }
+    }
+
+    /// A process runs another program, which has not spoken yet.
+    fn note_exec(&mut self, id: ProcessId, at: u64) {
+        // The program before never spoke.
+        self.confirm_silent(id);
+        let Some(process) = self.processes.get_mut(&id) else { return };
         let is_sampled = process.observed.at_ns > at;
         let peak_before = process.sampled_peak().filter(|_| !is_sampled);
         if is_sampled {
@@ -248,7 +264,7 @@ impl Tree {
         }
         match &mut process.silent_exec {
             Some(exec) => exec.program = Some(program),
-            None if !process.spoke => process.set_program(program),
+            None if !process.spoke || process.image == Image::Silent => process.set_program(program),
             None => {}
         }
     }
@@ -304,6 +320,11 @@ impl Process {
     #[must_use]
     pub fn is_silent(&self) -> bool {
         !self.spoke || self.silent_exec.is_some()
+    }
+
+    /// Whether it is this program, by its name, that was taken for a silent one: it was looked at while it was being loaded.
+    pub(super) fn was_looked_at_as(&self, command: &str) -> bool {
+        self.image == Image::Silent && &*self.command == command && self.static_executable.is_none()
     }
 
     fn set_program(&mut self, program: Program) {

@@ -390,6 +390,7 @@ impl Tree {
             // What it had of its parent's memory goes with the image. It may still say what it runs now.
             let peak = process.told_peak;
             process.change_image(Some(&mut self.lives), image, at_ns, peak);
+            process.args = None;
         } else {
             process.image = image;
         }

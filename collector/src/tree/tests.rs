@@ -1216,7 +1216,6 @@ fn the_kernel_s_word_on_the_command_may_come_before_the_launcher_s() {
     assert!(run.tree.get(run.id(MAIN)).unwrap().is_watched);
 }
 
-/// The launcher's word comes after the kernel's.
 #[test]
 fn memory_that_only_the_reaper_knows_of_counts_though_the_end_was_told_before() {
     let mut run = Run::new();
@@ -1349,6 +1348,83 @@ fn a_program_that_was_slow_to_speak_is_no_silent_one_before_itself() {
     run.tell(102, MAIN, FLAG_IMAGE, event);
     let settled = run.end();
     assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(9 * MIB), Quality::Exact));
+}
+
+#[test]
+fn a_program_that_was_looked_at_while_it_was_loaded_is_no_silent_one_before_itself() {
+    let seen = |command: &str, path: Option<&str>| Program {
+        command: Some(command.into()),
+        static_executable: path.map(str::to_owned),
+        ..Program::default()
+    };
+    let quality_of = |program: Program, is_fork: bool| {
+        let mut run = Run::new();
+        if is_fork {
+            run.fork(102, MAIN, 50 * MIB_KIB);
+        } else {
+            run.scan(102, MAIN);
+        }
+        let id = run.id(102);
+        run.tree.set_silent_image(id, SilentMemory::Own, run.now_ns);
+        run.tree.set_program(id, program);
+        run.later(1).sampled(102, 1, 5 * MIB, MIB).start_as(102, MAIN, 0, 50 * MIB_KIB, "slow");
+        let own = used(1, 50 * MIB_KIB);
+        run.tell(
+            102,
+            MAIN,
+            FLAG_IMAGE,
+            Event::Exit { status: 0, vm_hwm_kib: 9 * MIB_KIB, own, children: used(0, 0) },
+        );
+        let settled = run.end();
+        assert_eq!(of(&settled, 102).peak, Some(9 * MIB));
+        of(&settled, 102).peak_quality
+    };
+    for is_fork in [false, true] {
+        assert_eq!(quality_of(seen("slow", None), is_fork), Quality::Exact);
+        // Another program, and one that can't have spoken.
+        assert_eq!(quality_of(seen("other", None), is_fork), Quality::Sampled);
+        assert_eq!(quality_of(seen("slow", Some("/bin/slow")), is_fork), Quality::Sampled);
+    }
+}
+
+#[test]
+fn an_exec_that_only_a_sample_shows_is_one_of_a_program_that_has_not_spoken() {
+    let program = Program {
+        command: Some("busybox".into()),
+        static_executable: Some("/bin/busybox".into()),
+        ..Program::default()
+    };
+    for is_fork in [false, true] {
+        let mut run = Run::new();
+        if is_fork {
+            run.fork(102, MAIN, 50 * MIB_KIB);
+        } else {
+            run.start_as(102, MAIN, 0, 50 * MIB_KIB, "sh");
+        }
+        let id = run.id(102);
+        let since_ns = run.later(1).now_ns;
+        run.later(1).sampled(102, 1, 7 * MIB, 7 * MIB);
+        let at_ns = run.tree.get(id).unwrap().observed.at_ns;
+        run.tree.observe_exec(id, since_ns, at_ns);
+        assert_eq!(run.tree.take_silent(at_ns), [id], "it will be looked at");
+        run.tree.set_program(id, program.clone());
+        run.tree.confirm_silent(id);
+        let process = run.tree.get(id).unwrap();
+        assert_eq!((process.image, &*process.command), (Image::Silent, "busybox"));
+        let settled = run.reaped_with(MAIN, 102, 0, 0, used(1, 50 * MIB_KIB)).end();
+        assert_eq!(
+            (of(&settled, 102).peak, of(&settled, 102).peak_quality),
+            (Some(7 * MIB), Quality::Sampled)
+        );
+        assert_eq!(of(&settled, 102).static_executable.as_deref(), Some("/bin/busybox"));
+    }
+    // It said so itself, between the two readings.
+    let mut run = Run::new();
+    let since_ns = run.now_ns;
+    run.later(1).start_as(MAIN, LAUNCHER, 0, MIB_KIB, "speaks");
+    let id = run.id(MAIN);
+    run.tree.observe_exec(id, since_ns, run.now_ns);
+    assert_eq!((run.tree.silent_execs(), run.tree.take_silent(u64::MAX)), (vec![], vec![]));
 }
 
 #[test]
