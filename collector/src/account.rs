@@ -62,6 +62,8 @@ pub struct ConnectorState {
     pub absent: Option<String>,
     /// How often events were lost, since the socket's buffer was full.
     pub overruns: u64,
+    /// How many events of the whole machine were lost in all, as far as the kernel tells.
+    pub dropped: u32,
 }
 
 /// What was wrong with the records of the ring.
@@ -153,7 +155,10 @@ impl Account {
                 }
                 Finding::Kernel(event) => {
                     match event.what {
-                        What::Lost => self.connector.overruns += 1,
+                        What::Lost { dropped } => {
+                            self.connector.overruns += 1;
+                            self.connector.dropped = dropped;
+                        }
                         What::GivenUp(reason) => self.connector.absent = Some(reason.to_string()),
                         What::Fork { .. } | What::Exec | What::Exit { .. } => {}
                     }
@@ -227,8 +232,8 @@ mod tests {
     fn what_befell_the_connector_is_counted_in_its_turn() {
         let mut account = account();
         let finding = |what| Finding::Kernel(KernelEvent { at_ns: 60 * S, pid: 0, what });
-        account.apply(&[What::Lost, What::Lost].map(finding), 60 * S);
-        assert_eq!(account.connector, ConnectorState { absent: None, overruns: 2 });
+        account.apply(&[5, 7].map(|dropped| finding(What::Lost { dropped })), 60 * S);
+        assert_eq!(account.connector, ConnectorState { absent: None, overruns: 2, dropped: 7 });
         account.apply(&[finding(What::GivenUp(Reason::Cost))], 60 * S);
         assert!(account.connector.absent.unwrap().contains("5% of a core"));
         assert_eq!(account.found, ReadUpTo { count: 3, events: 3, ..ReadUpTo::default() });

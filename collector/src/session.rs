@@ -263,6 +263,7 @@ impl Session {
             state: keeper.state(),
             begin: account.found,
             connector,
+            dropped: account.connector.dropped,
             // What waits in the socket may be about the command before the account knows of it.
             members: Members::new(
                 account.tree.host_pids().chain([config.launcher_pid]).chain(config.running_pid),

@@ -44,7 +44,10 @@ pub enum What {
         status: i32,
     },
     /// There was no room for some events; the pid says nothing.
-    Lost,
+    Lost {
+        /// How many in all by now, as far as the kernel tells: of the whole machine.
+        dropped: u32,
+    },
     /// There will be no more; the pid says nothing.
     GivenUp(Reason),
 }
@@ -102,7 +105,7 @@ impl KernelEvent {
             What::Fork { parent } => (0, parent),
             What::Exec => (1, 0),
             What::Exit { status } => (2, status.cast_unsigned()),
-            What::Lost => (3, 0),
+            What::Lost { dropped } => (3, dropped),
             What::GivenUp(Reason::Silence) => (4, 0),
             What::GivenUp(Reason::Cost) => (4, 1),
         };
@@ -117,7 +120,7 @@ impl KernelEvent {
             0 => What::Fork { parent: value },
             1 => What::Exec,
             2 => What::Exit { status: value.cast_signed() },
-            3 => What::Lost,
+            3 => What::Lost { dropped: value },
             4 if value == 0 => What::GivenUp(Reason::Silence),
             4 => What::GivenUp(Reason::Cost),
             _ => return None,
@@ -281,6 +284,22 @@ impl Connector {
         }
     }
 
+    /// Events that there was no room for since the subscription, whoever read from it then (SO_MEMINFO, Linux 4.12; 0
+    /// before): an error tells of them, but once, and to whoever reads first, who may be killed before it is taken down.
+    #[must_use]
+    pub fn dropped(&self) -> u32 {
+        // linux/sock_diag.h, SK_MEMINFO_DROPS of SK_MEMINFO_VARS.
+        const DROPS: usize = 8;
+        let mut words = [0u32; DROPS + 1];
+        let mut length = size_of_val(&words) as libc::socklen_t;
+        let place = (&raw mut words).cast();
+        // SAFETY: the kernel writes so many bytes at most to memory that lives through the call.
+        let result = unsafe {
+            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, place, &mut length)
+        };
+        if result == 0 { words[DROPS] } else { 0 }
+    }
+
     /// End the subscription: kernels before 6.6 count listeners by their messages alone.
     pub fn end(&self) {
         // Where it fails there is nothing that could be done.
@@ -353,7 +372,7 @@ impl Members {
             What::Exit { .. } => {
                 self.pids.get_mut(&event.pid).map(|exited| *exited = Some(event.at_ns)).is_some()
             }
-            What::Lost | What::GivenUp(_) => true,
+            What::Lost { .. } | What::GivenUp(_) => true,
         }
     }
 
@@ -389,9 +408,10 @@ mod tests {
     #[test]
     fn an_event_survives_the_journal() {
         let given_up = [Reason::Silence, Reason::Cost].map(What::GivenUp);
-        for what in [What::Fork { parent: 9 }, What::Exec, What::Exit { status: -1 }, What::Lost]
-            .into_iter()
-            .chain(given_up)
+        for what in
+            [What::Fork { parent: 9 }, What::Exec, What::Exit { status: -1 }, What::Lost { dropped: 5 }]
+                .into_iter()
+                .chain(given_up)
         {
             assert_eq!(KernelEvent::decode(&event(8, what).encode()), Some(event(8, what)));
         }

@@ -37,6 +37,10 @@ pub struct KernelSide {
     has_mute_end: bool,
     read: Vec<KernelEvent>,
     has_proof: bool,
+    /// So many events were told to be lost.
+    dropped: u32,
+    /// An earlier collector may have been killed after it heard that more were, and before it told.
+    may_have_dropped_more: bool,
     window: Window,
 }
 
@@ -47,10 +51,20 @@ struct Window {
     used_ns: u64,
 }
 
+/// What an earlier collector left of the layer.
+#[derive(Debug, Default)]
+pub struct Earlier {
+    /// What it has read and not handed on.
+    pub pending: VecDeque<KernelEvent>,
+    /// It has seen that events come.
+    pub has_proof: bool,
+    /// How many it told to be lost.
+    pub dropped: u32,
+}
+
 impl KernelSide {
     /// A reader for the tree of these members, in this pid namespace. `newcomers` are others of it that other layers
-    /// find; `pending` an earlier collector has read and not handed on. `has_proof` tells that one has seen that events
-    /// come.
+    /// find.
     #[must_use]
     pub fn new(
         socket: Option<OwnedFd>,
@@ -58,12 +72,14 @@ impl KernelSide {
         kin: Kin,
         pid_ns: u32,
         newcomers: Receiver<u32>,
-        pending: VecDeque<KernelEvent>,
-        has_proof: bool,
+        earlier: Earlier,
     ) -> Self {
+        let Earlier { pending, has_proof, dropped } = earlier;
         for event in &pending {
             members.take(event);
         }
+        let told = |event: &KernelEvent| if let What::Lost { dropped } = event.what { dropped } else { 0 };
+        let dropped = pending.iter().map(told).fold(dropped, u32::max);
         let is_given_up = pending.iter().any(|event| matches!(event.what, What::GivenUp(_)));
         Self {
             connector: socket.filter(|_| !is_given_up).map(Connector::new),
@@ -77,6 +93,8 @@ impl KernelSide {
             has_mute_end: false,
             read: Vec::new(),
             has_proof,
+            dropped,
+            may_have_dropped_more: true,
             window: Window::default(),
         }
     }
@@ -115,8 +133,13 @@ impl KernelSide {
             }
         }
         let used_ns = clock::thread_cpu_ns().saturating_sub(start_ns);
-        if has_lost {
-            self.note(What::Lost, &mut take_down);
+        if has_lost || self.may_have_dropped_more {
+            let dropped = connector.dropped();
+            has_lost |= dropped != self.dropped;
+            (self.dropped, self.may_have_dropped_more) = (dropped, false);
+            if has_lost {
+                self.note(What::Lost { dropped }, &mut take_down);
+            }
         }
         // Where some were lost, the proof may have been among them.
         if !self.has_proof && !has_lost {
@@ -177,7 +200,7 @@ impl KernelSide {
                 self.unheard.remove(&event.pid);
                 self.has_mute_end |= self.mute.remove(&event.pid);
             }
-            What::Lost | What::GivenUp(_) => {}
+            What::Lost { .. } | What::GivenUp(_) => {}
         }
         Some(event)
     }
@@ -218,6 +241,10 @@ impl KernelSide {
 mod tests {
     use super::*;
 
+    fn earlier(pending: VecDeque<KernelEvent>) -> Earlier {
+        Earlier { pending, has_proof: true, dropped: 0 }
+    }
+
     #[test]
     fn what_an_earlier_collector_held_back_is_handed_on_once_and_its_processes_are_members() {
         let fork = |at_ns, parent, pid| KernelEvent { at_ns, pid, what: What::Fork { parent } };
@@ -225,7 +252,7 @@ mod tests {
         let (_newcomers, receiver) = std::sync::mpsc::channel();
         let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
         let mut kernel =
-            KernelSide::new(None, Members::new([1], 0, None), kin, 10, receiver, held_back.into(), true);
+            KernelSide::new(None, Members::new([1], 0, None), kin, 10, receiver, earlier(held_back.into()));
         assert!(kernel.members.take(&fork(10, 3, 4)), "a child of one of them");
         assert_eq!((kernel.held_back(), kernel.next_before(4)), (2, None));
         assert_eq!((kernel.next_before(5), kernel.next_before(5)), (Some(held_back[0]), None));
@@ -239,7 +266,7 @@ mod tests {
         let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
         let pending = [execs(5, 2), execs(8, 3)];
         let mut kernel =
-            KernelSide::new(None, Members::new([2, 3], 0, None), kin, 10, receiver, pending.into(), true);
+            KernelSide::new(None, Members::new([2, 3], 0, None), kin, 10, receiver, earlier(pending.into()));
         while kernel.next_before(9).is_some() {}
         assert_eq!(
             [4, 5, 7, 8, 9].map(|by_ns| kernel.take_unheard(by_ns)),
@@ -252,14 +279,55 @@ mod tests {
     }
 
     #[test]
+    fn what_an_earlier_collector_heard_of_losses_and_could_not_tell_is_told() {
+        let name = "what_an_earlier_collector_heard_of_losses_and_could_not_tell_is_told";
+        let Ok(socket) = super::super::connector::subscribe() else {
+            println!("SKIPPED {name}: no process connector here");
+            return;
+        };
+        // Room for a few events only.
+        let (bytes, fd) = (1i32, std::os::fd::AsRawFd::as_raw_fd(&socket));
+        let (place, length) = ((&raw const bytes).cast(), size_of_val(&bytes) as libc::socklen_t);
+        // SAFETY: the kernel reads a number that lives through the call.
+        let result = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, place, length) };
+        assert_eq!(result, 0);
+        for _ in 0..20 {
+            std::process::Command::new("true").status().unwrap();
+        }
+        // One that heard it, and was killed.
+        let killed = Connector::new(socket.try_clone().unwrap());
+        let mut events = Vec::new();
+        let has_lost = killed.read(&mut events).has_lost;
+        if events.is_empty() || killed.dropped() == 0 {
+            println!("SKIPPED {name}: the kernel sends nothing here, or does not say what it dropped");
+            return;
+        }
+        assert!(has_lost, "it is told once");
+        let (_newcomers, receiver) = std::sync::mpsc::channel();
+        let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
+        let members = Members::new([1], 0, None);
+        let mut kernel = KernelSide::new(Some(socket), members, kin, 10, receiver, earlier(VecDeque::new()));
+        let mut down = Vec::new();
+        kernel.read(|events| down.extend(events.iter().map(|event| event.what)));
+        assert!(matches!(down.last(), Some(What::Lost { dropped: 1.. })), "{down:?}");
+        killed.end();
+    }
+
+    #[test]
     fn what_an_earlier_collector_has_given_up_stays_so() {
         let given_up = KernelEvent { at_ns: 5, pid: 0, what: What::GivenUp(Reason::Cost) };
         for (pending, is_active) in [(vec![], true), (vec![given_up], false)] {
             let (_newcomers, receiver) = std::sync::mpsc::channel();
             let kin = Kin::new(crate::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
             let socket = Some(std::fs::File::open("/dev/null").unwrap().into());
-            let kernel =
-                KernelSide::new(socket, Members::new([1], 0, None), kin, 10, receiver, pending.into(), true);
+            let kernel = KernelSide::new(
+                socket,
+                Members::new([1], 0, None),
+                kin,
+                10,
+                receiver,
+                earlier(pending.into()),
+            );
             assert_eq!(kernel.is_active(), is_active);
         }
     }

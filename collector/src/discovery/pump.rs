@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Finding;
 use super::connector::{KernelEvent, Members};
-use super::kernel_side::{KernelSide, LOADING_NS};
+use super::kernel_side::{Earlier, KernelSide, LOADING_NS};
 use super::kin::Kin;
 use super::overflow::Overflow;
 use super::records::RecordReader;
@@ -83,6 +83,8 @@ pub struct Sources {
     pub begin: ReadUpTo,
     /// The process connector's socket, where there is one.
     pub connector: Option<OwnedFd>,
+    /// How many of its events an earlier collector told to be lost.
+    pub dropped: u32,
     /// The launcher, and the processes that an earlier collector knew.
     pub members: Members,
     /// Inode of its pid namespace.
@@ -260,14 +262,15 @@ impl Pump {
     /// # Errors
     /// If there can't be another thread.
     pub fn start(sources: Sources, main: Thread) -> std::io::Result<Self> {
-        let Sources { segment, state, begin, connector, members, pid_ns, kin } = sources;
+        let Sources { segment, state, begin, connector, dropped, members, pid_ns, kin } = sources;
         let (sender, batches) = std::sync::mpsc::channel();
         let (newcomers, of_others) = std::sync::mpsc::channel();
         let socket = connector.as_ref().and_then(|socket| socket.try_clone().ok());
         let pending = state.events(begin.events);
         let has_proof = begin.events > 0 || !pending.is_empty();
         let pending = pending.iter().filter_map(|slot| KernelEvent::decode(slot)).collect();
-        let kernel = KernelSide::new(connector, members, kin, pid_ns, of_others, pending, has_proof);
+        let earlier = Earlier { pending, has_proof, dropped };
+        let kernel = KernelSide::new(connector, members, kin, pid_ns, of_others, earlier);
         let shared = Arc::new(Shared {
             segment,
             state,

@@ -87,7 +87,7 @@ impl Tree {
                     }
                 }
             }
-            What::Lost | What::GivenUp(_) => self.forget_watched(),
+            What::Lost { .. } | What::GivenUp(_) => self.forget_watched(),
         }
     }
 
