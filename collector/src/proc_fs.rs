@@ -171,6 +171,8 @@ pub struct Status {
     pub hwm: Option<u64>,
     /// HugetlbPages, bytes: neither RSS nor PSS holds them.
     pub hugetlb: u64,
+    /// Its process's pid: of a thread's file that is another than the file's name.
+    pub tgid: Option<u32>,
     /// The pid in each pid namespace from the reader's down to the process's own.
     pub ns_pids: Vec<u32>,
     /// A SIGKILL was sent to it, and not yet taken.
@@ -191,6 +193,7 @@ impl Status {
             is_killed: has_kill(b"SigPnd:") || has_kill(b"ShdPnd:"),
             hwm: kib(text, b"VmHWM:"),
             hugetlb: kib(text, b"HugetlbPages:").unwrap_or(0),
+            tgid: line(text, b"Tgid:").and_then(parse_u64).and_then(|tgid| tgid.try_into().ok()),
             ns_pids: ns_pids
                 .split(u8::is_ascii_whitespace)
                 .filter_map(parse_u64)

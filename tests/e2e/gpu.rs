@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::support::gpu::FakeGpus;
 use crate::support::leftovers::collector;
 use crate::support::report::Report;
-use crate::support::{kill, skip, tracked, wait_until};
+use crate::support::{assert_within, kill, skip, tracked, wait_until};
 
 const GPU0: &str = "GPU-fake-0";
 const GPU1: &str = "GPU-fake-1";
 
 #[test]
 fn gpu_figures_of_one_process_are_exact() {
-    let gpus = FakeGpus::new(1, "0.samples");
+    let gpus = FakeGpus::new(1, "0.samples\n0.process_times");
     let busy = gpus.script(
         "busy",
         "0.memory_used 3000000000\n0.power 300000\n0.energy 5250000\n0.temperature 77\n0.pstate 2\n0.ecc_corrected 6\n\
@@ -88,15 +88,43 @@ fn gpu_combined_is_the_maximum_of_a_sum_over_gpus_and_processes() {
 #[test]
 fn gpu_utilisation_is_integrated_never_above_100_and_never_from_stale_samples() {
     // Offsets from the driver's start in microseconds; the stale driver gives all of them at every call.
-    let gpus = FakeGpus::new(1, "0.stale 1\n0.samples 1500000:150 2000000:20\n0.process_times 1000000");
-    let run = gpus.run(&["hold:0:500,c,140", "sampled", "sampled"]);
+    let gpus = FakeGpus::new(1, "0.stale 1\n0.samples 0:90\n0.process_times");
+    let busy = "0.stale 1\n0.samples 0:90 1500000:150 2000000:20\n0.process_times 1000000";
+    let script = format!("script:{}", gpus.script("busy", busy));
+    let run = gpus.run(&["hold:0:500,c,140", "sampled", &script, "sampled", "sampled"]);
     let report = run.assert_clean(0);
     let gpu = report.gpu(GPU0);
     assert_eq!(gpu.f64("utilization.max_percent"), 100.0);
-    // The driver samples at least once a second while there is work: 1 s at 100%, 0.5 s at 20%.
-    assert_eq!(gpu.f64("utilization.active_s"), 1.1);
+    // The driver samples at least once a second while there is work: 0.5 s idle, 1 s at 100%, 0.5 s at 20%.
+    assert_eq!((gpu.f64("utilization.active_s"), gpu.f64("utilization.mean_percent")), (1.1, 55.0));
     assert_eq!(gpu.f64("processes.0.max_sm_percent"), 100.0);
     assert_eq!(gpu.f64("processes.0.mean_sm_percent"), 100.0);
+}
+
+/// Drivers date their samples by clocks of their own.
+#[test]
+fn gpu_utilisation_is_exact_by_whatever_clock() {
+    for clock in ["boot", "-90000000", "90000000"] {
+        let script = |times: &str| format!("clock {clock}\n0.samples {times}\n0.process_times");
+        let gpus = FakeGpus::new(1, &script(""));
+        let busy = gpus.script("busy", &(script("1500000:80 2500000:40") + " 1000000"));
+        let run = gpus.run(&["hold:0:500,c,60", "sampled", &format!("script:{busy}"), "sampled", "sampled"]);
+        let gpu = run.assert_clean(0).gpu(GPU0);
+        assert_eq!((gpu.f64("utilization.active_s"), gpu.f64("utilization.mean_percent")), (1.2, 60.0));
+        assert_eq!(gpu.f64("processes.0.max_sm_percent"), 60.0, "{clock}");
+    }
+}
+
+/// A driver that samples nothing while nothing runs.
+#[test]
+fn gpu_was_idle_while_its_driver_took_no_samples() {
+    let gpus = FakeGpus::new(1, "0.samples 0:0");
+    let busy = gpus.script("busy", "0.samples 1000000:80 9000000:40");
+    let run = gpus.run(&["sampled", &format!("script:{busy}"), "sampled", "sampled"]);
+    let gpu = run.assert_clean(0).gpu(GPU0);
+    // 1 s at 80%, 7 s idle, 1 s at 40%.
+    assert_eq!(gpu.f64("utilization.active_s"), 1.2);
+    assert_within("mean", gpu.f64("utilization.mean_percent"), 120.0 / 9.0, 1e-7);
 }
 
 #[test]
@@ -179,6 +207,19 @@ fn gpu_throttling_and_xid_errors_are_told() {
 }
 
 /// Before R440 the call had no `_v2`.
+#[test]
+fn gpu_xid_error_that_a_gpu_is_lost_by_is_told() {
+    // A second GPU lets the command wait for samples.
+    let gpus = FakeGpus::new(2, "");
+    let lost = gpus.script("lost", "0.xids 79\n0.lost 15");
+    let run = gpus.run(&["sampled", &format!("script:{lost}"), "samples:30"]);
+    let report = run.assert_clean(0);
+    let gpu = report.gpu(GPU0);
+    assert_eq!(gpu.at("errors.xid").to_string(), r#"[{"count":1,"xid":79}]"#);
+    assert!(gpu.at("lost_at_s").is_number());
+    assert!(report.warnings().contains("GPU-fake-0 reported XID error 79 (once)."), "{}", report.warnings());
+}
+
 #[test]
 fn gpu_xid_errors_are_told_by_older_libraries_too() {
     let gpus = FakeGpus::new(1, "").driver("second");
@@ -285,7 +326,9 @@ fn gpu_that_was_lost_before_the_first_reading_has_a_reason_for_everything() {
     let run = gpus.run(&["hold:0:700,c", "hold:1:100,c", "samples:6"]);
     let report = run.assert_clean(0);
     let lost = report.gpu(GPU0);
-    assert_eq!(lost.array("missing").len(), 18);
+    // All but its critical errors: there were none.
+    assert_eq!(lost.array("missing").len(), 17);
+    assert_eq!(lost.array("errors.xid").len(), 0);
     assert!(lost.array("missing").iter().all(|of| of["reason"] == "GPU lost"), "{}", lost.at("missing"));
     assert!(lost.at("memory.max_used_bytes").is_null() && lost.at("power.max_w").is_null());
     assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 100);
@@ -332,7 +375,7 @@ fn gpu_sums_are_unknown_while_a_gpu_can_not_be_read() {
 
 #[test]
 fn gpu_utilization_is_not_summed_over_some_of_the_devices() {
-    let gpus = FakeGpus::new(2, "0.samples 100000000:80\n1.samples !4\n1.utilization !4\n1.process_times !4");
+    let gpus = FakeGpus::new(2, "0.samples now:80\n1.samples !4\n1.utilization !4\n1.process_times !4");
     let report = gpus.run(&["hold:0:700,c,60", "sampled", "samples:30"]).assert_clean(0).clone();
     assert!(report.at("gpu_utilization.gpu_percentages.max_sum_percent").is_null());
     assert!(report.at("processes").get("max_sm_percent").is_none_or(serde_json::Value::is_null));

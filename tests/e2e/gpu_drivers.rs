@@ -250,10 +250,16 @@ fn gpu_list_that_fills_its_room_exactly_is_read_whole() {
 /// As in issue 110 of nvtop: 100 entries are counted, and most hold what lay in the driver's memory.
 #[test]
 fn gpu_noise_among_the_samples_of_processes_does_not_count() {
-    let gpus = FakeGpus::new(1, "0.process_times 2000000\n0.noise 99");
-    let later = gpus.script("later", "0.process_times 2000000 2500000\n0.noise 99");
-    let script = format!("script:{later}");
-    let run = gpus.run(&["hold:0:500,c,60", "sampled", "hold:0:500,c,90", &script, "sampled", "sampled"]);
+    // Another's process is told of up to then.
+    let gpus = FakeGpus::new(1, "0.noise 99");
+    std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
+    let [none, first, second] = ["", "5000000", "5000000 5500000"].map(|times| {
+        let script = gpus.script(&format!("at{times}"), &format!("0.process_times {times}\n0.noise 99"));
+        format!("script:{script}")
+    });
+    let words =
+        ["sampled", &none, "sampled", "hold:0:500,c,60", &first, "sampled", "hold:0:500,c,90", &second];
+    let run = gpus.run(&[&words[..], &["sampled", "sampled"]].concat());
     let report = run.assert_clean(0);
     let gpu = report.gpu(GPU0);
     // A time stamp of noise must not hide the samples after it.

@@ -110,7 +110,9 @@ fn gpu_entry_that_was_there_before_the_process_with_its_pid_is_not_its() {
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     let report = run.report();
     let pid: u64 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
-    assert_eq!(report.gpu_ram(), [Some(0), Some(0), Some(0)], "{:?}", report.at("gpus"));
+    // Before, it was one that may be of the run under a pid of another namespace.
+    assert_eq!(report.gpu_ram(), [None; 3], "{:?}", report.at("gpus"));
+    assert_eq!(report.gpu(GPU0).array("processes").len(), 0);
     let pids: Vec<_> = report.array("processes.heaviest").iter().filter_map(|p| p["pid"].as_u64()).collect();
     assert!(pids.contains(&pid), "the pid {pid} was used again: {pids:?}");
 }
@@ -134,6 +136,53 @@ fn gpu_pids_of_a_namespace_are_matched_from_both_sides() {
     }
 }
 
+/// As NVIDIA's open kernel modules 560.28 and 570.86 have it.
+#[test]
+fn gpu_processes_that_the_driver_names_by_their_threads_are_known() {
+    let gpus = FakeGpus::new(1, "");
+    let run = gpus.run(&["thread", "hold:0:300,c,20", "thread", "hold:0:200,c,30", "sampled"]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(500), Some(0), Some(500)]);
+    let processes = report.gpu(GPU0).array("processes").to_vec();
+    assert_eq!(processes.len(), 1, "{processes:?}");
+    assert_eq!((&processes[0]["peak_bytes"], &processes[0]["max_sm_percent"]), (&500.into(), &30.0.into()));
+    assert_ne!(processes[0]["pid"], processes[0]["driver_pid"]);
+    assert_eq!(report.warnings(), "");
+}
+
+/// In a container or a sandbox whose processes the driver knows by other pids (gVisor: all by those of its own threads),
+/// some of those are pids inside, too, by chance.
+#[test]
+fn gpu_pids_that_are_others_inside_of_a_namespace_are_unknown() {
+    if !is_root() || installed("unshare").is_none() {
+        skip!("needs root and unshare (a pid namespace)");
+    }
+    let gpus = FakeGpus::new(1, "");
+    let run = |words: &[&str]| {
+        let run = gpus
+            .tracked(gpus.words(words))
+            .options(&["--gpu-root", &gpus.path("")])
+            .through(&["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"])
+            .run();
+        assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+        run.report().clone()
+    };
+    // One of the run's that has no GPU open; then it has.
+    let held = ["hold:0:500,c,50", "sampled"];
+    let report = run(&held);
+    assert_eq!(report.gpu_ram(), [None; 3]);
+    assert!(report.at("processes").get("max_sm_percent").is_none_or(serde_json::Value::is_null));
+    assert!(!report.warnings().contains("idle"), "{}", report.warnings());
+    std::fs::create_dir(gpus.path("dev")).unwrap();
+    std::fs::write(gpus.path("dev/nvidia0"), "").unwrap();
+    let report = run(&held);
+    assert_eq!(report.gpu_ram(), [Some(500), Some(0), Some(500)]);
+    assert_eq!(report.f64("processes.max_sm_percent.main"), 50.0);
+    // One that is none of the run's: the namespace's first process.
+    std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
+    assert_eq!(run(&["sampled"]).gpu_ram(), [None; 3]);
+}
+
 #[test]
 fn gpu_pids_of_another_namespace_are_unknown() {
     if !is_root() || installed("unshare").is_none() {
@@ -154,7 +203,9 @@ fn gpu_pids_of_another_namespace_are_unknown() {
     assert!(gpu.at("memory.max_combined_bytes").is_null());
     let reason = "the driver's process ids are of another pid namespace";
     assert_eq!(gpu.at("missing.0"), &json!({ "figure": "memory by process", "reason": reason }));
-    let warning = format!("GPU figures that are missing ({reason}): memory by process of GPU-fake-0.");
+    let warning = format!(
+        "GPU figures that are missing ({reason}): memory by process, utilization by process of GPU-fake-0."
+    );
     assert!(report.warnings().lines().any(|line| line == warning), "{}", report.warnings());
 }
 

@@ -52,7 +52,7 @@ fn holders(gpus: &FakeGpus) -> [u64; 3] {
 
 #[test]
 fn gpu_columns_of_commands_and_processes_are_exact() {
-    let gpus = FakeGpus::new(2, "");
+    let gpus = FakeGpus::new(2, "*.samples\n*.process_times");
     let run = gpus.tracked(["sh", "-c", &trainers(&gpus, "")]).run();
     let report = run.assert_clean(0);
     assert_eq!(report.gpu_ram(), [Some(0), Some(4_500_000_000), Some(4_500_000_000)]);
@@ -110,7 +110,7 @@ fn take_number(lines: &mut [String], label: &str) -> f64 {
 #[test]
 fn gpu_sections_of_the_page_are_exact() {
     let changes = "0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
-    let gpus = FakeGpus::new(2, &format!("*.samples\n{changes}"));
+    let gpus = FakeGpus::new(2, &format!("*.samples\n*.process_times\n{changes}"));
     let page = gpus.path("page");
     let library = gpus.library_path().to_str().unwrap();
     let options = ["-f", "text", "--tu", "seconds", "--st", "0.02", "--nvml-lib", library, "-o", &page];

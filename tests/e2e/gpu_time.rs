@@ -110,14 +110,14 @@ fn gpu_counters_that_can_not_be_read_for_a_while_lose_nothing() {
 #[test]
 fn gpu_utilisation_that_is_told_of_one_gpu_after_another_adds_up() {
     let told = |percent: &str, is_first: bool| -> String {
-        let of = |n: u32| format!("{n}000000{percent}");
+        let of = |n: u32| format!("{}000000{percent}", n.div_ceil(2));
         let readings: Vec<String> =
             (1..=8).map(|n| if (n % 2 == 1) == is_first { of(n) } else { String::new() }).collect();
         readings.join("|")
     };
     let script = |gpu: u32, key: &str, told: String| format!("{gpu}.{key} {told}\n");
     let samples = script(0, "samples", told(":80", true)) + &script(1, "samples", told(":70", false));
-    let gpus = FakeGpus::new(2, &samples);
+    let gpus = FakeGpus::new(2, "*.samples\n*.process_times");
     let times = script(0, "process_times", told("", true)) + &script(1, "process_times", told("", false));
     let busy = gpus.script("busy", &(samples + &times));
     let words = ["hold:0:700,c,60", "hold:1:300,c,30", "sampled", &format!("script:{busy}"), "samples:30"];

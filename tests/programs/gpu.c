@@ -7,13 +7,21 @@
  *   script:FILE     give the fake driver another script
  *   wait:FILE       wait until there is such a file
  *   touch:FILE      make it
+ *   thread          use the id of a new thread that lives as long as we do, as some drivers name a process
  *   host            use the pid that the /proc which is mounted has for us, not our own
  *   keep            leave what we hold listed after our end, as some drivers do
+ *
+ * It has the fake GPU's device open, where there is one (dev/nvidia0).
  */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -24,6 +32,15 @@ static int keeps;
 static void die(const char *what) {
     perror(what);
     exit(99);
+}
+
+static sem_t has_name;
+
+static void *name_by_thread(void *unused) {
+    (void)unused;
+    snprintf(own_name, sizeof own_name, "%ld", syscall(SYS_gettid));
+    sem_post(&has_name);
+    for (;;) pause();
 }
 
 static void path_of(char *path, size_t room, const char *kind, const char *gpu) {
@@ -50,6 +67,8 @@ int main(int argc, char **argv) {
     directory = getenv("FAKE_NVML_DIR");
     if (!directory) die("FAKE_NVML_DIR");
     snprintf(own_name, sizeof own_name, "%d", (int)getpid());
+    snprintf(path, sizeof path, "%s/dev/nvidia0", directory);
+    open(path, O_RDONLY);
     for (int i = 1; i < argc; i++) {
         char *what = strtok(argv[i], ":"), *first = strtok(NULL, ":"), *second = strtok(NULL, "");
         if (!strcmp(what, "hold")) {
@@ -76,6 +95,11 @@ int main(int argc, char **argv) {
         } else if (!strcmp(what, "touch")) {
             FILE *file = fopen(first, "w");
             if (!file || fclose(file)) die(first);
+        } else if (!strcmp(what, "thread")) {
+            pthread_t thread;
+            sem_init(&has_name, 0, 0);
+            if (pthread_create(&thread, NULL, name_by_thread, NULL)) die("thread");
+            sem_wait(&has_name);
         } else if (!strcmp(what, "host")) {
             ssize_t length = readlink("/proc/self", own_name, sizeof own_name - 1);
             if (length < 0) die("/proc/self");

@@ -273,6 +273,14 @@ pub struct DeviceSample {
 }
 
 impl DeviceSample {
+    /// Every pid that the driver names.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        let listed = self.processes.iter().flatten().flatten().map(|process| process.pid);
+        let busy = self.process_busy.iter().flatten().flatten().map(|process| process.pid);
+        let accounted = self.accounted.iter().flatten().flatten().map(|account| account.pid);
+        listed.chain(busy).chain(accounted)
+    }
+
     /// What the device can tell, and why not the rest, in the order of [`Figure::ALL`].
     #[must_use]
     pub fn capabilities(&self) -> Vec<(Figure, Reading<()>)> {

@@ -1,5 +1,6 @@
 //! The GPU room as the session sees it: started with the run, told who lives at each tick, asked for the usage.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::config::{GpuConfig, Vendor};
@@ -21,6 +22,8 @@ const LAST_READING: Duration = Duration::from_millis(20);
 const LATE: Duration = Duration::from_millis(500);
 /// Settings that we changed are put back before we go, even if the driver takes long.
 const PUT_BACK: Duration = Duration::from_secs(2);
+/// What the devices of GPUs begin with (NVIDIA, WSL, DRM, KFD).
+const GPU_DEVICES: [&str; 4] = ["/dev/nvidia", "/dev/dxg", "/dev/dri/", "/dev/kfd"];
 /// Inode of the initial pid namespace (the kernel's PROC_PID_INIT_INO).
 const INITIAL_PID_NS: u32 = 0xEFFF_FFFC;
 
@@ -127,14 +130,34 @@ impl GpuRoom {
     }
 
     fn take_in(&self, account: &mut GpuAccount, batches: &[Batch]) {
+        for sample in batches.iter().flat_map(|batch| &batch.samples) {
+            for pid in sample.pids() {
+                account.roster.meet(pid, |pid| self.root.status(pid)?.tgid);
+                if !self.is_initial_pid_ns {
+                    account.roster.check(pid, |pid| self.has_gpu_open(pid));
+                }
+            }
+        }
         let memory = |pid: u32| self.root.read(pid, "statm").and_then(|text| Statm::parse(&text));
         // A kernel thread, or nobody: can't be the one that uses a GPU.
         let is_taken = |pid: u32| memory(pid).is_some_and(|statm| statm.size > 0);
-        let is_foreign = |pid: u32| !self.is_initial_pid_ns && memory(pid).is_none();
+        // In a container, or in a sandbox whose processes are all one to the driver (gVisor).
+        let is_foreign = |pid: u32| !self.is_initial_pid_ns && self.has_gpu_open(pid) != Some(true);
         let whose = Whose { roster: &account.roster, is_taken: &is_taken, is_foreign: &is_foreign };
         for batch in batches {
             account.usage.add(&self.config, batch, whose);
         }
+    }
+
+    /// Whether a process has a GPU open; `None`: it is not there, or we may not look.
+    fn has_gpu_open(&self, pid: u32) -> Option<bool> {
+        let devices = GPU_DEVICES.map(|device| self.config.path(device).into_os_string());
+        let is_device = |link: PathBuf| {
+            let link = link.as_os_str().as_encoded_bytes();
+            devices.iter().any(|device| link.starts_with(device.as_encoded_bytes()))
+        };
+        let files = std::fs::read_dir(self.root.path(pid, "fd")).ok()?;
+        Some(files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok()).any(is_device))
     }
 
     /// The run is over: take in a last reading if it comes at once, and all that waits.

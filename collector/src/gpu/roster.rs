@@ -55,6 +55,10 @@ pub struct Roster {
     by_pid: HashMap<u32, Vec<u64>>,
     by_own_pid: HashMap<u32, Vec<u64>>,
     ended: VecDeque<u64>,
+    /// Processes of threads by whose ids drivers name them.
+    leaders: HashMap<u32, u32>,
+    /// Of those that a driver seems to name, who has a GPU open.
+    has_gpu_open: HashMap<u64, bool>,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC, microseconds.
     epoch_us: u64,
 }
@@ -104,6 +108,40 @@ impl Roster {
         self.ended.push_back(id);
     }
 
+    /// Some drivers name a process by the id of the thread that opened the device (NVIDIA's open kernel modules 560.28 and
+    /// 570.86 do): if this is nobody's pid, `leader_of` is asked for the pid of the process with a thread of that id.
+    pub fn meet(&mut self, pid: u32, leader_of: impl FnOnce(u32) -> Option<u32>) {
+        if self.by_pid.contains_key(&pid) {
+            return;
+        }
+        match leader_of(pid) {
+            Some(leader) if self.by_pid.contains_key(&leader) => drop(self.leaders.insert(pid, leader)),
+            Some(_) => drop(self.leaders.remove(&pid)),
+            // It is over: what was known of it stands.
+            None => {}
+        }
+    }
+
+    /// Where a driver's pids may be those of another namespace, so that they are others' here by chance: if this is one's
+    /// pid, or that of a thread, `has_gpu_open` is asked whether the process has a GPU open, until it has.
+    pub fn check(&mut self, pid: u32, has_gpu_open: impl FnOnce(u32) -> Option<bool>) {
+        let pid = self.leaders.get(&pid).copied().unwrap_or(pid);
+        let ids = self.by_pid.get(&pid).into_iter().flatten();
+        let living = ids.filter_map(|id| self.people.get(id)).find(|person| person.end_ns.is_none());
+        if let Some(id) = living.map(|person| person.id)
+            && self.has_gpu_open.get(&id) != Some(&true)
+            && let Some(is_open) = has_gpu_open(pid)
+        {
+            self.has_gpu_open.insert(id, is_open);
+        }
+    }
+
+    /// Whether a process that a driver seems to name had no GPU open then.
+    #[must_use]
+    pub fn is_other(&self, person: &Person) -> bool {
+        self.has_gpu_open.get(&person.id) == Some(&false)
+    }
+
     /// Put in one.
     pub fn put(&mut self, person: Person) {
         let (id, pid, own_pid) = (person.id, person.pid, person.own_pid);
@@ -148,6 +186,8 @@ impl Roster {
                 }
             }
         }
+        self.leaders.retain(|_, leader| self.by_pid.contains_key(leader));
+        self.has_gpu_open.remove(&id);
         Some(person)
     }
 
@@ -162,8 +202,8 @@ impl Roster {
         self.by_pid.keys().copied().collect()
     }
 
-    /// Who had this pid at that time (between these times): by our pid, else by its own where our namespace has no
-    /// process of that pid (`is_taken`).
+    /// Who had this pid at that time (between these times), or a thread of that id: by our pid, else by its own where our
+    /// namespace has no process of that pid (`is_taken`).
     pub fn find(
         &self,
         pid: u32,
@@ -171,15 +211,17 @@ impl Roster {
         to_ns: u64,
         is_taken: impl FnOnce(u32) -> bool,
     ) -> Option<&Person> {
-        let among = |index: &HashMap<u32, Vec<u64>>| -> Vec<&Person> {
+        let among = |index: &HashMap<u32, Vec<u64>>, pid: u32| -> Vec<&Person> {
             let ids = index.get(&pid).into_iter().flatten();
             ids.filter_map(|id| self.people.get(id)).filter(|p| p.lived_between(from_ns, to_ns)).collect()
         };
-        let of_pid = among(&self.by_pid);
-        if let Some(person) = of_pid.into_iter().max_by_key(|person| person.start_ns) {
-            return Some(person);
+        for pid in [Some(pid), self.leaders.get(&pid).copied()].into_iter().flatten() {
+            let of_pid = among(&self.by_pid, pid);
+            if let Some(person) = of_pid.into_iter().max_by_key(|person| person.start_ns) {
+                return Some(person);
+            }
         }
-        match among(&self.by_own_pid).as_slice() {
+        match among(&self.by_own_pid, pid).as_slice() {
             [only] if !is_taken(pid) => Some(only),
             _ => None,
         }
@@ -189,7 +231,8 @@ impl Roster {
     #[must_use]
     pub fn find_account(&self, pid: u32, started_us: u64) -> Option<&Person> {
         let us = started_us.saturating_sub(self.epoch_us);
-        let ids = self.by_pid.get(&pid).into_iter().flatten();
+        let pids = [Some(pid), self.leaders.get(&pid).copied()].into_iter().flatten();
+        let ids = pids.filter_map(|pid| self.by_pid.get(&pid)).flatten();
         ids.filter_map(|id| self.people.get(id)).find(|person| {
             let end = person.end_ns.map_or(u64::MAX, |end| (end / 1000).saturating_add(ACCOUNT_SLACK_US));
             (us.saturating_add(ACCOUNT_SLACK_US) >= person.start_ns / 1000) && us <= end
@@ -233,6 +276,21 @@ pub(crate) mod tests {
         roster.put(Person { own_pid: 5, ..person(2, 901, S, None) });
         assert_eq!(roster.find(901, S, S, |_| false).map(|p| p.id), Some(2));
         assert_eq!(roster.find(5, S, S, |_| false), None, "two namespaces, each with a pid 5");
+    }
+
+    #[test]
+    fn a_process_may_be_named_by_a_threads_id() {
+        let mut roster = Roster::default();
+        roster.put(person(1, 50, S, None));
+        let find = |roster: &Roster| roster.find(51, S, S, |_| false).map(|p| p.id);
+        roster.meet(51, |_| Some(99));
+        assert_eq!(find(&roster), None, "a stranger's");
+        roster.meet(51, |_| Some(50));
+        assert_eq!(find(&roster), Some(1));
+        roster.meet(51, |_| None);
+        assert_eq!(find(&roster), Some(1), "the thread is over");
+        roster.meet(51, |_| Some(99));
+        assert_eq!(find(&roster), None, "its id is another's now");
     }
 
     #[test]

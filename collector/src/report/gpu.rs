@@ -103,7 +103,11 @@ pub fn gpu(usage: &GpuUsage) -> Gpu {
 /// Largest sum of the processes' utilisation.
 #[must_use]
 pub fn max_sm_percent(usage: &GpuUsage) -> Option<GroupPercent> {
-    let is_told = !hides_devices(usage) && !hides_processes(usage, Figure::ProcessUtilization);
+    let knows =
+        |of: &DeviceUsage| !of.knows(Figure::ProcessUtilization) || of.process_utilization_gap().is_none();
+    let is_told = !hides_devices(usage)
+        && !hides_processes(usage, Figure::ProcessUtilization)
+        && usage.devices.iter().all(knows);
     let max = usage.max_process_busy.filter(|_| is_told);
     max.map(|[main, descendants, combined]| GroupPercent { main, descendants, combined })
 }
@@ -310,20 +314,16 @@ pub fn warnings(usage: &GpuUsage, start_ns: u64) -> Vec<String> {
     warnings
 }
 
-/// No reading of the device tells anything.
-fn was_never_read(of: &DeviceUsage) -> bool {
-    of.known.is_empty() && of.missing.is_empty()
-}
-
 /// What is not known of a device, and why.
 fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
     let reason = |figure: Figure| match figure {
         Figure::Utilization if of.knows(figure) => of.busy.max.is_none().then_some(Missing::NoSample),
+        Figure::ProcessUtilization if of.knows(figure) => of.process_utilization_gap(),
         Figure::ProcessMemory if of.knows(figure) => of.has_untold.then_some(Missing::NotTold),
         Figure::Throttle if of.knows(figure) => (!of.has_span()).then_some(Missing::Once),
         _ if of.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::Once),
         _ if of.knows(figure) => None,
-        _ if !was_never_read(of) => Some(of.missing.get(&figure).cloned().unwrap_or(Missing::NotSupported)),
+        _ if of.was_read() => Some(of.missing.get(&figure).cloned().unwrap_or(Missing::NotSupported)),
         _ if of.lost_at_ns.is_some() => Some(Missing::Lost),
         _ => Some(Missing::NoSample),
     };
@@ -359,7 +359,7 @@ fn missing(usage: &GpuUsage) -> Vec<String> {
         let note = |reasons: &mut Reasons, reason: &Missing, figure| {
             reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(id.clone());
         };
-        if was_never_read(of) {
+        if !of.was_read() {
             // That it is lost has a warning of its own.
             unread.extend(of.lost_at_ns.is_none().then_some(id.as_str()));
             continue;

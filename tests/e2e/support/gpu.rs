@@ -54,9 +54,9 @@ cuda 12040
 *.pcie_tx 1000
 *.pcie_rx 2000
 *.xids
-*.samples 100000000:0
+*.samples now:0
 *.processes ok
-*.process_times
+*.process_times now
 *.accounting 0
 *.mig 0
 ";

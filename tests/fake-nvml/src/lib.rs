@@ -395,10 +395,7 @@ pub unsafe extern "C" fn nvmlDeviceGetSamples(
     let samples: Vec<Sample> = list
         .split_whitespace()
         .filter_map(|word| word.split_once(':'))
-        .map(|(at, value)| Sample {
-            time_us: *script::START_US + at.parse::<u64>().unwrap_or(0),
-            value: value.parse().unwrap_or(0),
-        })
+        .map(|(at, value)| Sample { time_us: script::time_us(at), value: value.parse().unwrap_or(0) })
         .filter(|sample| is_stale || sample.time_us > since_us)
         .collect();
     if samples.is_empty() {
@@ -481,7 +478,8 @@ event_set_wait!(nvmlEventSetWait_v2);
 fn next_event() -> Result<EventData, Return> {
     let count: usize = global("count").and_then(|count| count.parse().ok()).unwrap_or(0);
     for number_of_device in 0..count {
-        let xids = text(&number_of_device.to_string(), "xids").unwrap_or_default();
+        // They wait for whoever asks, also once the device is lost.
+        let xids = global(&format!("{number_of_device}.xids")).unwrap_or_default();
         for (place_in_list, xid) in xids.split_whitespace().enumerate() {
             if script::count(format!("xid {number_of_device} {place_in_list}")) == 0 {
                 return Ok(EventData {

@@ -3,7 +3,7 @@
 use std::ffi::{c_uint, c_ulonglong, c_void};
 
 use super::{Device, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, name, put};
-use crate::script::{self, NOT_SUPPORTED, START_US, global, now_us, number, of_processes, path, text};
+use crate::script::{self, NOT_SUPPORTED, global, now_us, number, of_processes, path, text};
 
 /// Foreign processes have these pids, which no kernel gives out.
 const FOREIGN: u32 = 5_000_000;
@@ -154,7 +154,8 @@ pub struct ProcessUtilization {
     decoder: c_uint,
 }
 
-/// Each process that says how much it computes gives one sample at each `process_time` (microseconds after the start).
+/// Each process that says how much it computes gives one sample at each of `process_times`; where that is `now`, those that
+/// don't say are idle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     device: Device,
@@ -168,11 +169,12 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
         Err(code) => return code,
     };
     let is_stale = text(&device, "stale").is_ok();
-    let times: Vec<u64> =
-        times.split_whitespace().filter_map(|at| Some(*START_US + at.parse::<u64>().ok()?)).collect();
+    let tells_of_all = times.trim() == "now";
+    let times: Vec<u64> = times.split_whitespace().map(script::time_us).collect();
     let mut samples = Vec::new();
     for (pid, words) in of_processes("held", &device) {
-        let Some(sm) = words.get(2).and_then(|sm| sm.parse().ok()) else { continue };
+        let sm = words.get(2).and_then(|sm| sm.parse().ok()).or(tells_of_all.then_some(0));
+        let Some(sm) = sm else { continue };
         for at in times.iter().filter(|at| is_stale || **at > since_us) {
             samples.push(ProcessUtilization { pid, time_us: *at, sm, memory: 0, encoder: 0, decoder: 0 });
         }

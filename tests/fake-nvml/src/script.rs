@@ -4,6 +4,9 @@
 //!   `0.power`, that of a MIG instance `0m1.name`, and `*.power` is for all that have none of their own. A value `!15`
 //!   makes the call return 15; a key that is not there makes it return NOT_SUPPORTED. `A|B|C` is A at the first call,
 //!   B at the second, and C from then on.
+//!
+//!   Times are microseconds after the driver's start, or `now`. With the key `clock` they are by a clock that counts from
+//!   boot (`boot`), or is off by so many microseconds.
 //! - `held/PID.DEVICE`: `BYTES [LISTS [SM]]`: what a process holds (`na`: not available), in which lists it is (`c`, `g`,
 //!   `m`), and how much it computes.
 //! - `account/PID.DEVICE`: `PEAK UTILISATION START_US`: an account of accounting mode.
@@ -31,6 +34,9 @@ pub const NOT_SUPPORTED: u32 = 3;
 /// When this process first had to do with us, microseconds since the epoch: the script's times count from here.
 pub static START_US: LazyLock<u64> = LazyLock::new(now_us);
 
+/// When the machine was booted, microseconds since the epoch.
+static BOOTED_US: LazyLock<u64> = LazyLock::new(|| now_us().saturating_sub(boot_us()));
+
 /// How often something was asked for.
 static COUNTS: LazyLock<Mutex<HashMap<String, u64>>> = LazyLock::new(Mutex::default);
 
@@ -38,6 +44,24 @@ static COUNTS: LazyLock<Mutex<HashMap<String, u64>>> = LazyLock::new(Mutex::defa
 pub fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A time of the script's, by the driver's clock.
+pub fn time_us(word: &str) -> u64 {
+    let us = if word == "now" { now_us() } else { START_US.saturating_add(word.parse().unwrap_or(0)) };
+    match global("clock").as_deref() {
+        None => us,
+        Some("boot") => us.saturating_sub(*BOOTED_US),
+        Some(off) => us.saturating_add_signed(off.parse().unwrap_or(0)),
+    }
+}
+
+/// Since boot, microseconds.
+fn boot_us() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: one live timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    u64::try_from(now.tv_sec * 1_000_000 + now.tv_nsec / 1000).unwrap_or(0)
 }
 
 /// A file of the script's directory.

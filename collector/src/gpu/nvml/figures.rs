@@ -20,6 +20,9 @@ const GPU_UTILIZATION_SAMPLES: u32 = 1;
 const CLOCKS: [(Figure, u32); 2] = [(Figure::SmClock, 1), (Figure::MemoryClock, 2)];
 /// nvml.h, `NVML_MEMORY_ERROR_TYPE_*`.
 const ECC: [(Figure, u32); 2] = [(Figure::EccCorrected, 0), (Figure::EccUncorrected, 1)];
+/// How long a call for the next event may wait, milliseconds. What 0 means is not documented: cuda-python's cuda.core says
+/// "wait indefinitely" of it.
+const EVENT_WAIT_MS: c_uint = 1;
 /// The driver samples itself at least this often while the device is in use, microseconds: a longer gap was idle.
 const LONGEST_STRETCH_US: u64 = 1_000_000;
 /// So long without a sample, and its rate of this moment is asked instead, microseconds.
@@ -40,20 +43,55 @@ const REASONS: [(u64, &str); 9] = [
     (0x100, "display clocks"),
 ];
 
-/// Up to when the driver's own samples were read, microseconds since the epoch.
-#[derive(Debug, Clone, Copy)]
+/// How far the driver's own samples of a device were read.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Progress {
-    device_us: u64,
-    /// When its rate was last asked in the place of samples.
+    device: Told,
+    /// Its rate was asked in the place of samples since the last of them, for so long in all, microseconds.
     rated_us: u64,
-    processes_us: u64,
+    processes: Told,
 }
 
-impl Progress {
-    /// What was before the run is not of the run.
-    #[must_use]
-    pub fn new(now_us: u64) -> Self {
-        Self { device_us: now_us, rated_us: now_us, processes_us: now_us }
+/// The newest sample of a kind. Samples have times by the driver's clock, which need not be the machine's: some count from
+/// boot (polarsignals/gpu-metrics-agent PR 37), some were set once and drift (NVIDIA's open kernel modules, timer_gh100.c).
+/// So they are held against each other only.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    /// Its time, microseconds; 0: there was none yet.
+    newest_us: u64,
+    /// When it was told, or all of them were first asked for, CLOCK_MONOTONIC nanoseconds; 0: never.
+    at_ns: u64,
+}
+
+impl Told {
+    /// Since it was told, microseconds.
+    fn age_us(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.at_ns) / 1000
+    }
+
+    /// A time stamp beyond this is none, but what lay in the driver's memory.
+    fn latest_us(&self, now_ns: u64) -> u64 {
+        const CLOCK_IS_OFF_US: u64 = 3_600_000_000;
+        const SAMPLE_IS_OLD_US: u64 = 10_000_000;
+        match self.newest_us {
+            0 => crate::clock::realtime_ns() / 1000 + CLOCK_IS_OFF_US,
+            newest_us => newest_us.saturating_add(self.age_us(now_ns)).saturating_add(SAMPLE_IS_OLD_US),
+        }
+    }
+
+    /// Take in the times of new samples; gives false of the first reading: what was before the run is not of the run.
+    fn take(&mut self, newest_us: Option<u64>, now_ns: u64) -> bool {
+        let is_first = self.at_ns == 0;
+        if is_first || newest_us.is_some() {
+            *self = Self { newest_us: newest_us.unwrap_or(0), at_ns: now_ns };
+        }
+        !is_first
+    }
+
+    /// How long the stretch was that a sample is about, microseconds.
+    fn stretch_us(&self, at_us: u64, now_ns: u64) -> u64 {
+        let since_us = if self.newest_us == 0 { self.age_us(now_ns) } else { at_us - self.newest_us };
+        since_us.min(LONGEST_STRETCH_US)
     }
 }
 
@@ -202,30 +240,48 @@ fn busy(
     progress: &mut Progress,
     rates: Reading<nvmlUtilization_t>,
 ) -> Reading<Vec<Busy>> {
-    let samples = match own_samples(api, device, progress.device_us) {
+    let now_ns = crate::clock::monotonic_ns();
+    let told = progress.device;
+    let mut samples = match own_samples(api, device, told.newest_us) {
         Ok(samples) => samples,
         Err(Failure { code: Some(code::NOT_FOUND) }) => Vec::new(),
         Err(_) => {
-            let now_us = crate::clock::realtime_ns() / 1000;
-            let us = now_us.saturating_sub(progress.device_us);
-            progress.device_us = now_us;
+            let us = if told.at_ns == 0 { 0 } else { told.age_us(now_ns) };
+            progress.device.at_ns = now_ns;
             return rates.map(|rates| vec![Busy { us, percent: f64::from(rates.gpu) }]);
         }
     };
-    let mut stretches = Vec::new();
-    for (at_us, percent) in samples {
-        // Some drivers give again what they gave before.
-        if at_us > progress.device_us {
-            stretches.push(Busy { us: (at_us - progress.device_us).min(LONGEST_STRETCH_US), percent });
-            progress.device_us = at_us;
-        }
+    // Some drivers give again what they gave before.
+    samples.retain(|(at_us, _)| (told.newest_us + 1..=told.latest_us(now_ns)).contains(at_us));
+    if !progress.device.take(samples.last().map(|(at_us, _)| *at_us), now_ns) {
+        return Ok(Vec::new());
     }
-    let now_us = crate::clock::realtime_ns() / 1000;
-    let told_us = progress.device_us.max(progress.rated_us);
-    if stretches.is_empty() && now_us.saturating_sub(told_us) > LONGEST_SILENCE_US {
-        // Some drivers have the call, and never a new sample.
-        progress.rated_us = now_us;
-        return rates.map(|rates| vec![Busy { us: LONGEST_STRETCH_US, percent: f64::from(rates.gpu) }]);
+    if samples.is_empty() {
+        let us = told.age_us(now_ns).saturating_sub(progress.rated_us);
+        if us <= LONGEST_SILENCE_US {
+            return Ok(Vec::new());
+        }
+        // Some drivers have the call, and never a new sample, or none while nothing runs.
+        progress.rated_us += us;
+        return rates.map(|rates| vec![Busy { us, percent: f64::from(rates.gpu) }]);
+    }
+    let mut idle_us = std::mem::take(&mut progress.rated_us);
+    let mut stretches = Vec::new();
+    let mut before = told;
+    if let (0, [(first_us, _), (second_us, _), ..]) = (told.newest_us, samples.as_slice()) {
+        // How long the first is, the distance to the next one tells best.
+        before.newest_us = first_us.saturating_sub(second_us - first_us);
+    }
+    for (at_us, percent) in samples {
+        let us = before.stretch_us(at_us, now_ns);
+        let rest_us = if before.newest_us == 0 { 0 } else { at_us - before.newest_us - us };
+        // What is not told was idle, but for what was told otherwise.
+        if rest_us > idle_us {
+            stretches.push(Busy { us: rest_us - idle_us, percent: 0.0 });
+        }
+        idle_us = 0;
+        stretches.push(Busy { us, percent });
+        before.newest_us = at_us;
     }
     Ok(stretches)
 }
@@ -252,12 +308,15 @@ fn own_samples(api: &Api, device: nvmlDevice_t, since_us: u64) -> Result<Vec<(u6
 }
 
 fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> Reading<Vec<ProcessBusy>> {
-    let since_us = progress.processes_us;
-    let samples = processes::utilization(api, device, since_us)?;
-    progress.processes_us = samples.iter().map(|(_, at_us, _)| *at_us).max().unwrap_or(since_us);
+    let now_ns = crate::clock::monotonic_ns();
+    let told = progress.processes;
+    let samples = processes::utilization(api, device, told.newest_us, told.latest_us(now_ns))?;
+    if !progress.processes.take(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
+        return Ok(Vec::new());
+    }
     let busy = |(pid, at_us, percent): (u32, u64, u32)| ProcessBusy {
         pid,
-        busy: Busy { us: (at_us - since_us).min(LONGEST_STRETCH_US), percent: f64::from(percent) },
+        busy: Busy { us: told.stretch_us(at_us, now_ns), percent: f64::from(percent) },
     };
     Ok(samples.into_iter().map(busy).collect())
 }
@@ -272,11 +331,11 @@ pub fn next_event(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)>
         computeInstanceId: 0,
     };
     type Wait = unsafe extern "C" fn(nvmlEventSet_t, *mut nvmlEventData_t, c_uint) -> nvmlReturn_t;
-    match call!(api, nvmlEventSetWait_v2(set, &mut data, 0)) {
+    match call!(api, nvmlEventSetWait_v2(set, &mut data, EVENT_WAIT_MS)) {
         Err(Failure { code: None }) => {
             let function = api.old::<Wait>(b"nvmlEventSetWait\0").ok()?;
             // SAFETY: the older struct is the shorter one, and the same up to its end.
-            check(unsafe { function(set, &mut data, 0) }).ok()?;
+            check(unsafe { function(set, &mut data, EVENT_WAIT_MS) }).ok()?;
         }
         result => result.ok()?,
     }

@@ -18,7 +18,6 @@ use api::{Api, Failure, call, check, code};
 use processes::Lists;
 
 use super::{Backend, Device, DeviceSample, GpuConfig, Missing, Reading, Vendor};
-use crate::clock;
 use crate::proc_fs::{ProcRoot, Statm};
 
 /// The library's name, as the driver installs it.
@@ -158,7 +157,7 @@ impl Nvml {
             is_divided: false,
             is_lost: false,
             is_there: true,
-            progress: figures::Progress::new(clock::realtime_ns() / 1000),
+            progress: figures::Progress::default(),
             accounting,
             events,
         });
@@ -283,15 +282,15 @@ impl Backend for Nvml {
             let Some(handle) = self.devices.iter_mut().find(|handle| &handle.device.id == id) else {
                 continue;
             };
-            let mut sample = DeviceSample { device: id.clone(), ..DeviceSample::default() };
+            let xids = events.iter().filter(|(raw, _)| *raw == handle.raw).map(|(_, xid)| *xid).collect();
+            let xids = Some(handle.events.clone().map(|()| xids));
+            let mut sample = DeviceSample { device: id.clone(), xids, ..DeviceSample::default() };
             let is_gone = handle.is_lost || !handle.is_there;
             if is_gone || !figures::read(&self.api, &self.lists, handle, &mut sample) {
-                samples.push(DeviceSample { device: id.clone(), is_lost: true, ..DeviceSample::default() });
+                let (device, xids) = (sample.device, sample.xids);
+                samples.push(DeviceSample { device, xids, is_lost: true, ..DeviceSample::default() });
                 continue;
             }
-            let of_device =
-                || events.iter().filter(|(raw, _)| *raw == handle.raw).map(|(_, xid)| *xid).collect();
-            sample.xids = Some(handle.events.clone().map(|()| of_device()));
             sample.accounted = Some(handle.accounting.read(&self.api, handle.raw, pids));
             samples.push(sample);
         }

@@ -152,18 +152,20 @@ fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
 
 /// More than 100 percent is rounding up to here; beyond, it is what lay in the driver's memory.
 const ABSURD_PERCENT: c_uint = 1000;
-/// The driver's clock is the machine's; a time stamp that is further in the future is none, microseconds.
-const CLOCKS_DIFFER_US: u64 = 10_000_000;
 
-/// Who ran on the device since `since_us` (microseconds since the epoch): pid, time stamp, percent. Nothing new is an
-/// empty list.
+/// Who ran on the device since `since_us` (by the driver's clock): pid, time stamp, percent. Nothing new is an empty list.
 ///
 /// Some drivers count more entries than they fill in, and the rest is noise (Syllo/nvtop issue 110): an entry counts
-/// only if its time and its percentage can be true.
+/// only if its time (`latest_us` at most) and its percentage can be true.
 ///
 /// # Errors
 /// What NVML says.
-pub fn utilization(api: &Api, device: nvmlDevice_t, since_us: u64) -> Reading<Vec<(u32, u64, u32)>> {
+pub fn utilization(
+    api: &Api,
+    device: nvmlDevice_t,
+    since_us: u64,
+    latest_us: u64,
+) -> Reading<Vec<(u32, u64, u32)>> {
     let zero = nvmlProcessUtilizationSample_t {
         pid: 0,
         timeStamp: 0,
@@ -182,7 +184,6 @@ pub fn utilization(api: &Api, device: nvmlDevice_t, since_us: u64) -> Reading<Ve
     });
     match given {
         Ok((_, samples)) => {
-            let latest_us = crate::clock::realtime_ns() / 1000 + CLOCKS_DIFFER_US;
             // A slot that was not written has no time; one that is not newer was told before.
             let is_new = |s: &&nvmlProcessUtilizationSample_t| {
                 s.pid != 0 && (since_us + 1..=latest_us).contains(&s.timeStamp) && s.smUtil <= ABSURD_PERCENT

@@ -8,6 +8,9 @@ use super::Held;
 use super::meters::{BusyMeter, Counter, Gauge, Latest};
 use crate::gpu::{Device, DeviceSample, Figure, Missing, Reading};
 
+/// A driver tells of processes that run at least this often.
+const TIME_TO_TELL_NS: u64 = 2_000_000_000;
+
 /// What a device did over the run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DeviceUsage {
@@ -43,6 +46,13 @@ pub struct DeviceUsage {
     pub has_accounts: bool,
     /// The driver listed one of our processes without telling its memory.
     pub has_untold: bool,
+    used_since_ns: Option<u64>,
+    /// The driver listed one that may be of the run under a pid of another namespace.
+    pub(super) has_foreign: bool,
+    /// The driver ever told who ran on it.
+    pub(super) has_process_samples: bool,
+    /// One of them was ours.
+    pub(super) has_samples_of_ours: bool,
     /// The largest utilisation that was told last, percent.
     pub(super) busy_now: Latest<f64>,
     /// Likewise of our processes on it (main, descendants, both).
@@ -72,8 +82,46 @@ impl DeviceUsage {
         self.known.contains(&figure)
     }
 
+    /// Whether the driver ever listed a process of ours by a pid that we know.
+    pub(super) fn was_ever_ours(&self) -> bool {
+        self.used_since_ns.is_some()
+    }
+
+    /// Since when the driver has listed processes of ours, up to the last reading.
+    fn used_ns(&self) -> Option<u64> {
+        self.used_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns))
+    }
+
+    /// One of our processes was seen on it at this time.
+    pub(super) fn note_use(&mut self, at_ns: u64) {
+        self.is_used = true;
+        self.used_since_ns.get_or_insert(at_ns);
+    }
+
+    /// Why it is not known how much our processes ran on it, though the driver has a call for that.
+    #[must_use]
+    pub fn process_utilization_gap(&self) -> Option<Missing> {
+        let is_foreign = self.missing.get(&Figure::ProcessMemory) == Some(&Missing::ForeignPids);
+        match (self.has_process_samples, self.has_samples_of_ours) {
+            // Who is on it and does not run, of him drivers tell nothing; but a moment is too short to say so.
+            (false, _)
+                if self.used_ns().is_some_and(|ns| self.busy.max > Some(0.0) || ns < TIME_TO_TELL_NS) =>
+            {
+                Some(Missing::NoSample)
+            }
+            (_, false) if is_foreign => Some(Missing::ForeignPids),
+            _ => None,
+        }
+    }
+
     /// Take in a reading, all but the processes.
     pub fn add(&mut self, at_ns: u64, sample: &DeviceSample) {
+        // What it was lost by comes with its loss.
+        if let Some(xids) = sample.xids.as_ref().and_then(|reading| self.note(Figure::Xid, reading)) {
+            for xid in xids {
+                *self.xids.entry(*xid).or_default() += 1;
+            }
+        }
         if sample.is_lost {
             self.lost_at_ns.get_or_insert(at_ns);
             self.is_back = false;
@@ -119,13 +167,14 @@ impl DeviceUsage {
                 *self.throttle_ns.entry((*reason).to_owned()).or_default() += at_ns.saturating_sub(since);
             }
         }
-        if let Some(xids) = sample.xids.as_ref().and_then(|reading| self.note(Figure::Xid, reading)) {
-            for xid in xids {
-                *self.xids.entry(*xid).or_default() += 1;
-            }
-        }
         self.last_ns = at_ns;
         self.first_ns = if self.first_ns == 0 { at_ns } else { self.first_ns };
+    }
+
+    /// Whether a reading told anything of it but its loss.
+    #[must_use]
+    pub fn was_read(&self) -> bool {
+        self.last_ns != 0
     }
 
     /// Whether what changes over time could be seen: it was read more than once.

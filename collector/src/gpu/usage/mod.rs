@@ -137,6 +137,14 @@ pub struct Whose<'a> {
     pub is_foreign: &'a dyn Fn(u32) -> bool,
 }
 
+impl Whose<'_> {
+    /// Whom the driver means.
+    fn find(&self, pid: u32, [from_ns, to_ns]: [u64; 2]) -> Option<&Person> {
+        let person = self.roster.find(pid, from_ns, to_ns, self.is_taken)?;
+        (!self.roster.is_other(person)).then_some(person)
+    }
+}
+
 impl GpuUsage {
     /// Take in what a backend read.
     pub fn add(&mut self, config: &GpuConfig, batch: &Batch, whose: Whose) {
@@ -211,24 +219,23 @@ impl GpuUsage {
             return;
         };
         let mut held = Held::default();
-        let mut is_foreign = false;
         let mut ours = Vec::new();
         for entry in list {
             let bytes = entry.bytes.as_ref().ok().copied();
             let since = usage.listed_since(at_ns, entry.pid, bytes);
-            match whose.roster.find(entry.pid, at_ns, at_ns, whose.is_taken) {
+            match whose.find(entry.pid, [at_ns, at_ns]) {
                 Some(person) if person.was_there_at(since) => {
-                    usage.is_used = true;
+                    usage.note_use(at_ns);
                     held.add(person.is_main, bytes.unwrap_or(0));
                     ours.push((person.clone(), entry));
                 }
                 Some(_) => {}
-                None => is_foreign |= (whose.is_foreign)(entry.pid),
+                None => usage.has_foreign |= (whose.is_foreign)(entry.pid),
             }
         }
         usage.keep_listed(|pid| list.iter().any(|entry| entry.pid == pid));
-        if is_foreign && ours.is_empty() {
-            // Any of those may be ours.
+        if usage.has_foreign && !usage.was_ever_ours() {
+            // Any of those may have been ours.
             usage.known.retain(|figure| *figure != Figure::ProcessMemory);
             usage.missing.insert(Figure::ProcessMemory, Missing::ForeignPids);
         } else {
@@ -244,11 +251,14 @@ impl GpuUsage {
         match &entry.bytes {
             Ok(bytes) => {
                 let Some(process) = self.process(person, entry.pid) else { return };
-                process.now.insert(device.to_owned(), *bytes);
+                // It may be there by several of its threads' ids.
+                let here = process.now.entry(device.to_owned()).or_default();
+                *here = here.saturating_add(*bytes);
+                let here = *here;
                 let sum = process.now.values().sum();
                 process.peak_bytes = process.peak_bytes.max(Some(sum));
                 let on = process.devices.entry(device.to_owned()).or_default();
-                on.peak_bytes = on.peak_bytes.max(Some(*bytes));
+                on.peak_bytes = on.peak_bytes.max(Some(here));
             }
             Err(_) => {
                 if let Some(untold) = self.untold.get_mut(usize::from(!person.is_main)) {
@@ -292,7 +302,7 @@ impl GpuUsage {
         let mut seen = Vec::new();
         for ProcessBusy { pid, busy } in list {
             let from_ns = at_ns.saturating_sub(busy.us.saturating_mul(1000));
-            if let Some(person) = whose.roster.find(*pid, from_ns, at_ns, whose.is_taken) {
+            if let Some(person) = whose.find(*pid, [from_ns, at_ns]) {
                 let percent = busy.percent.clamp(0.0, 100.0);
                 let largest = now.entry(person.id).or_insert((person.is_main, 0.0));
                 largest.1 = largest.1.max(percent);
@@ -300,6 +310,8 @@ impl GpuUsage {
                 seen.push((person.clone(), *pid, *busy));
             }
         }
+        usage.has_process_samples |= !list.is_empty();
+        usage.has_samples_of_ours |= !seen.is_empty();
         if let Some(last) = list.last() {
             let sum = |which: fn(bool) -> bool| -> f64 {
                 now.values().filter(|(is_main, _)| which(*is_main)).map(|(_, percent)| percent).sum()

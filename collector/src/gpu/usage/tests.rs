@@ -224,6 +224,39 @@ fn utilisation_holds_as_long_as_the_stretch_that_it_was_told_for() {
 }
 
 #[test]
+fn that_nothing_was_told_of_processes_is_no_utilisation_of_0_in_a_moment() {
+    let nothing = |list| DeviceSample { process_busy: Some(Ok(vec![])), ..memory("a", list) };
+    let mut bench = Bench::new(&[gpu("a")]);
+    bench.at(2, vec![nothing(vec![])]);
+    assert_eq!(bench.usage.devices[0].process_utilization_gap(), None, "who is not on it does not run there");
+    bench.at(3, vec![nothing(vec![listed(10, 500)])]);
+    bench.at(4, vec![nothing(vec![listed(10, 500)])]);
+    assert_eq!(bench.usage.devices[0].process_utilization_gap(), Some(Missing::NoSample));
+    bench.at(5, vec![nothing(vec![listed(10, 500)])]);
+    assert_eq!(bench.usage.devices[0].process_utilization_gap(), None, "by now the driver had told");
+    // Somebody runs there, and nothing was told of anybody.
+    let busy = Some(Ok(vec![Busy { us: 1_000_000, percent: 80.0 }]));
+    bench.at(6, vec![DeviceSample { busy, ..nothing(vec![listed(10, 500)]) }]);
+    assert_eq!(bench.usage.devices[0].process_utilization_gap(), Some(Missing::NoSample));
+}
+
+#[test]
+fn who_has_no_gpu_open_is_not_whom_the_driver_names() {
+    let mut bench = Bench::new(&[gpu("a")]);
+    bench.is_foreign = true;
+    bench.roster.check(20, |_| Some(false));
+    bench.at(2, vec![memory("a", vec![listed(20, 500)])]);
+    assert_eq!(bench.usage.devices[0].missing[&Figure::ProcessMemory], Missing::ForeignPids);
+    assert!(bench.usage.processes.is_empty());
+    // It opens one, and closes it.
+    bench.roster.check(20, |_| Some(true));
+    bench.at(3, vec![memory("a", vec![listed(20, 500)])]);
+    bench.roster.check(20, |_| Some(false));
+    bench.at(4, vec![memory("a", vec![listed(20, 700)])]);
+    assert_eq!(bench.max(), (0, 700, 700));
+}
+
+#[test]
 fn an_account_tells_of_a_process_that_no_sample_saw() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.roster.put(person(3, 30, 5 * S, Some(5 * S + S / 20)));
