@@ -112,6 +112,10 @@ fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a str> {
         if let Some(exact) = devices.iter().find(|device| device.id.eq_ignore_ascii_case(word)) {
             return Some(exact.id.as_str());
         }
+        // MIG-GPU-UUID/1/0, as drivers of the 450 and 460 series name an instance, and later ones take it: which one that is
+        // NVML does not say by then, so it stands for its GPU with all instances.
+        let word =
+            word.strip_prefix("MIG-").and_then(|name| name.split_once('/')).map_or(word, |(gpu, _)| gpu);
         let mut matching = devices.iter().filter(|device| names(word, device));
         matching.next().filter(|_| matching.next().is_none()).map(|device| device.id.as_str())
     };
@@ -189,6 +193,9 @@ mod tests {
         assert_eq!(seen(&cuda("MIG-2"), &devices), ["MIG-2"]);
         assert_eq!(seen(&cuda("0"), &devices), ["GPU-aa11", "MIG-1", "MIG-2"]);
         assert_eq!(seen(&cuda("GPU-aa22"), &devices), ["GPU-aa22"]);
+        assert_eq!(seen(&cuda("MIG-GPU-aa11/1/0"), &devices), ["GPU-aa11", "MIG-1", "MIG-2"]);
+        let old = [device("GPU-aa11", 0), part("MIG-GPU-aa11/1/0"), part("MIG-GPU-aa11/2/0")];
+        assert_eq!(seen(&cuda("MIG-GPU-aa11/2/0"), &old), ["MIG-GPU-aa11/2/0"]);
     }
 
     #[test]
