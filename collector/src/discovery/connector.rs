@@ -64,7 +64,7 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Silence => "the kernel sends no events here (not in the initial namespaces)",
+            Self::Silence => "the kernel sends no events here: not in the initial namespaces",
             Self::Cost => {
                 "given up: the machine starts so many processes that reading it would cost 5% of a core"
             }
@@ -132,8 +132,25 @@ impl KernelEvent {
 /// Subscribe. To be done before the collector is started, whose fork is the proof that events come.
 ///
 /// # Errors
-/// If the kernel says at once that there will be none.
+/// If the kernel says at once that there will be none, and why.
 pub fn subscribe() -> io::Result<OwnedFd> {
+    socket().map_err(explained)
+}
+
+/// What the errors of these calls mean here (drivers/connector).
+fn explained(error: io::Error) -> io::Error {
+    let reason = match error.raw_os_error() {
+        // CAP_NET_ADMIN, until CN_IDX_PROC was opened to all.
+        Some(libc::EPERM) if kernel::is_before((6, 6)) => "before Linux 6.6 for root only",
+        // The kernel listens in one network namespace only.
+        Some(libc::ECONNREFUSED) => "not in the initial network namespace",
+        Some(libc::EPROTONOSUPPORT) => "the kernel was built without it",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), reason)
+}
+
+fn socket() -> io::Result<OwnedFd> {
     // SAFETY: plain system calls on memory that lives through them; the descriptor is owned from the check on.
     let socket = unsafe {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -158,14 +175,7 @@ pub fn subscribe() -> io::Result<OwnedFd> {
         address.nl_groups = CN_IDX_PROC;
         let length = size_of_val(&address) as libc::socklen_t;
         if libc::bind(fd, (&raw const address).cast(), length) != 0 {
-            let error = io::Error::last_os_error();
-            // CAP_NET_ADMIN, until CN_IDX_PROC was opened to all (drivers/connector/cn_proc.c).
-            let is_refused = error.kind() == io::ErrorKind::PermissionDenied;
-            return Err(if is_refused && kernel::is_before((6, 6)) {
-                io::Error::new(error.kind(), "before Linux 6.6 for root only")
-            } else {
-                error
-            });
+            return Err(io::Error::last_os_error());
         }
     }
     tell(&socket, &[PROC_CN_MCAST_LISTEN])?;
