@@ -253,7 +253,7 @@ fn gpu_noise_among_the_samples_of_processes_does_not_count() {
     // Another's process is told of up to then.
     let gpus = FakeGpus::new(1, "0.noise 99");
     std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
-    let [none, first, second] = ["", "5000000", "5000000 5500000"].map(|times| {
+    let [none, first, second] = ["", "9000000", "9000000 9500000"].map(|times| {
         let script = gpus.script(&format!("at{times}"), &format!("0.process_times {times}\n0.noise 99"));
         format!("script:{script}")
     });

@@ -74,14 +74,18 @@ fn a_proc_full_of_garbage() {
     fs::create_dir_all(process.join("task/7")).unwrap();
     let root = ProcRoot::new(directory.path());
     let mut random = Random(3);
+    let of_process = ["stat", "statm", "status", "smaps_rollup", "cmdline", "comm", "io", "task/7/children"];
+    let files: Vec<_> = of_process
+        .map(|name| process.join(name))
+        .into_iter()
+        .chain(["stat", "meminfo"].map(|name| directory.path().join(name)))
+        .collect();
     for _ in 0..rounds(300) {
-        for name in ["stat", "statm", "status", "smaps_rollup", "cmdline", "comm", "io", "task/7/children"] {
+        for file in &files {
             let length = random.below(300);
             let bytes: Vec<u8> =
                 (0..length).map(|_| b"0123456789 \n:()kBabc\0\xff"[random.below(22) as usize]).collect();
-            fs::write(process.join(name), &bytes).unwrap();
-            fs::write(directory.path().join("stat"), &bytes).unwrap();
-            fs::write(directory.path().join("meminfo"), &bytes).unwrap();
+            fs::write(file, &bytes).unwrap();
         }
         let _ = (root.stat(7), root.status(7), root.rollup(7).ok(), root.comm(7), root.io_bytes(7));
         let _ = (root.system_cpu(), root.system_memory(), root.executable(7), root.pid_ns(7));
