@@ -33,7 +33,8 @@ pub struct Stat {
     pub threads: u64,
     /// Start, clock ticks after boot.
     pub start_ticks: u64,
-    /// Address of the bottom of the stack: an exec changes it, a fork does not. 0: not told (another user's process).
+    /// Address of the bottom of the stack: an exec changes it, unless addresses are not randomised, a fork does not. 0: not
+    /// told (another user's process, one that may not be dumped, a zombie).
     pub start_stack: u64,
 }
 

@@ -157,6 +157,7 @@ fn finish(account: &mut Account, root_of_living: Option<&ProcRoot>, end_ns: u64)
             &mut account.tree,
             end_ns,
             account.ram.record(),
+            |_, _| (),
         ),
         None => Sample {
             from_ns: account.sampled_ns,

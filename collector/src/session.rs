@@ -467,9 +467,9 @@ impl Session {
         self.prove_newcomers(now_ns);
         // The connector tells of all there are.
         let has_connector = self.account.connector.absent.is_none();
+        let interval = Duration::from_nanos(self.config.interval_ns);
         if self.config.layers.scan && (!has_connector || now_ns >= self.scan_at_ns) {
             self.scan_at_ns = now_ns.saturating_add(SCAN_NS);
-            let interval = Duration::from_nanos(self.config.interval_ns);
             for pid in self.scanner.scan(&mut self.account.tree, interval) {
                 self.pump.add_member(pid);
             }
@@ -478,15 +478,12 @@ impl Session {
         // Whose memory it is that the sample will see.
         self.look_at_newborn(u64::MAX);
         let record = self.account.ram.record();
-        let mut sample = self.sampler.sample(&mut self.account.tree, now_ns, record);
-        if self.config.layers.scan && !has_connector {
-            for id in &sample.newcomers {
-                self.scanner.look_at_newcomer(&mut self.account.tree, *id, now_ns);
+        let (scanner, sees_execs) = (&self.scanner, self.config.layers.scan && !has_connector);
+        let mut sample = self.sampler.sample(&mut self.account.tree, now_ns, record, |tree, programs| {
+            if sees_execs {
+                scanner.look_at_programs(tree, programs, now_ns, interval);
             }
-            for (id, since_ns) in &sample.execd {
-                self.account.tree.observe_exec(*id, *since_ns, now_ns);
-            }
-        }
+        });
         if sample.dead_ns > 0 {
             self.pump.await_complete(sample.dead_ns, LONGEST_WAIT);
             let complete_ns = self.drain();

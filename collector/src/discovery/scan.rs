@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::pidfd;
 use crate::proc_fs::{ProcRoot, read_held};
+use crate::sampler::Programs;
 use crate::tree::command::command_of_args;
 use crate::tree::{FoundInProc, Image, Key, Parent, Process, ProcessId, Program, SilentMemory, Tree};
 
@@ -62,9 +63,7 @@ impl Scanner {
         if self.queue.is_empty() && self.is_news() {
             self.queue = tree.alive().iter().copied().map(Look::Process).collect();
         }
-        let start = Instant::now();
-        let limit =
-            (interval / SHARE_OF_INTERVAL).clamp(Duration::from_micros(20), Duration::from_millis(20));
+        let (start, limit) = (Instant::now(), longest_look(interval));
         let mut found = Vec::new();
         while let Some(look) = self.queue.pop() {
             match look {
@@ -95,28 +94,64 @@ impl Scanner {
         // The pid may be a stranger's by now.
         let stat = self.root.stat(pid).filter(|stat| process.is_shown(stat, tree.frame().tick_us));
         let Some(stat) = stat else { return };
-        if self.may_be_silent(tree, process, pid) {
+        if !process.spoke || self.ran_silent(tree, process, pid) {
             self.look_at_image(tree, id, pid, clock::monotonic_ns());
         }
         self.queue
             .extend(self.root.children(pid, stat.threads).into_iter().map(|child| Look::Child(id, child)));
     }
 
-    /// Look at a process that was sampled for the first time, at that time: it may run another program than when it was
-    /// found, and no other process need come before it ends.
-    pub fn look_at_newcomer(&self, tree: &mut Tree, id: ProcessId, sampled_ns: u64) {
-        let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
-        if let Some(pid) = process.host_pid
-            && self.may_be_silent(tree, process, pid)
+    /// Where the kernel does not tell of execs: look at those whom a reading at this time saw for the first time, since no
+    /// other process need come before they end, and at those who run another program than before; at most for a part of
+    /// `interval`.
+    pub fn look_at_programs(&self, tree: &mut Tree, programs: &Programs, now_ns: u64, interval: Duration) {
+        let (start, limit) = (Instant::now(), longest_look(interval));
+        // What was read is that program already.
+        let at_ns = now_ns.saturating_sub(1);
+        let mut looks = (programs.changed.iter().map(|(id, since_ns)| (*id, Some(*since_ns), 0)))
+            .chain(programs.first.iter().map(|(id, start_stack)| (*id, None, *start_stack)));
+        while let Some((id, since_ns, start_stack)) = looks.next()
+            && start.elapsed() < limit
         {
-            // What was sampled is that program already.
-            self.look_at_image(tree, id, pid, sampled_ns.saturating_sub(1));
+            match since_ns {
+                Some(since_ns) => self.look_at_changed(tree, id, since_ns, at_ns),
+                None => self.look_at_newcomer(tree, id, start_stack, at_ns),
+            }
         }
     }
 
-    /// Whether a process may run a program that says nothing.
-    fn may_be_silent(&self, tree: &Tree, process: &Process, pid: u32) -> bool {
-        !process.spoke || process.image == Image::Silent || self.ran_silent(tree, process, pid)
+    fn look_at_changed(&self, tree: &mut Tree, id: ProcessId, since_ns: u64, at_ns: u64) {
+        let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
+        let Some(pid) = process.host_pid else { return };
+        // It may have said so itself. What has no dynamic loader has not.
+        let may_be_told = process.program_start_ns() > since_ns;
+        if !may_be_told || is_static(&self.root.path(pid, "exe")) == Some(true) {
+            tree.observe_exec(id, at_ns);
+            self.look_at_silent(tree, id);
+        }
+    }
+
+    fn look_at_newcomer(&self, tree: &mut Tree, id: ProcessId, start_stack: u64, at_ns: u64) {
+        let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
+        let Some(pid) = process.host_pid else { return };
+        let is_copy = matches!(process.image, Image::Forked { .. } | Image::Unknown);
+        let runs_another = || match process.image {
+            Image::Loaded { .. } => is_static(&self.root.path(pid, "exe")) == Some(true),
+            Image::Forked { .. } => self.ran_silent(tree, process, pid),
+            Image::Unknown => true,
+            Image::Silent | Image::Borrowed => false,
+        };
+        // One that has changed since will be found to have done so.
+        let is_same = || self.root.stat(pid).is_some_and(|stat| stat.start_stack == start_stack);
+        if process.silent_exec.is_some() || !runs_another() || !is_same() {
+            return;
+        }
+        if is_copy {
+            self.look_at_image(tree, id, pid, at_ns);
+        } else {
+            tree.observe_exec(id, at_ns);
+            self.look_at_silent(tree, id);
+        }
     }
 
     /// Whether a fork child, which said so itself, runs another program by now that says nothing.
@@ -143,7 +178,7 @@ impl Scanner {
         }
     }
 
-    /// What a process that never spoke runs, if it is another program than at the last look since `at_ns`.
+    /// What a process that never spoke runs; if it has exec'd since the last look, it did so by `at_ns`.
     fn look_at_image(&self, tree: &mut Tree, id: ProcessId, pid: u32, at_ns: u64) {
         let parent = match tree.get(id).map(|process| process.parent) {
             Some(Parent::Known(parent)) => tree.get(parent).and_then(|parent| parent.host_pid),
@@ -219,6 +254,11 @@ impl Scanner {
         self.look_at_image(tree, id, pid, clock::monotonic_ns());
         Some(id)
     }
+}
+
+/// How long to look around at a time.
+fn longest_look(interval: Duration) -> Duration {
+    (interval / SHARE_OF_INTERVAL).clamp(Duration::from_micros(20), Duration::from_millis(20))
 }
 
 /// Whether an ELF file has no program interpreter, so no dynamic loader ever reads LD_PRELOAD for it. `None` if that

@@ -48,10 +48,13 @@ pub struct Handle {
     read_at_ns: u64,
     /// Held open where the fd limit allows: stat, statm.
     files: Option<(File, File)>,
+    was_read: bool,
     /// Its address space is not gone yet.
     has_memory: bool,
-    /// Where its stack begins; 0: not known.
-    start_stack: u64,
+    /// It was read for the first time.
+    pub is_first_reading: bool,
+    /// The bottom of its stack; 0: not known.
+    pub start_stack: u64,
     /// It runs another program than at the reading before, which was at that time, CLOCK_MONOTONIC nanoseconds.
     pub execd_since_ns: Option<u64>,
     /// RSS, bytes.
@@ -98,7 +101,9 @@ impl Handle {
             pid,
             read_at_ns: 0,
             files,
+            was_read: false,
             has_memory: true,
+            is_first_reading: false,
             start_stack: 0,
             execd_since_ns: None,
             rss: 0,
@@ -134,6 +139,7 @@ impl Handle {
     /// since it was read has touched none and has not ended, and the clock alone tells that, at a tenth of the price.
     pub fn read(&mut self, root: &ProcRoot, page: u64, is_alone: bool, now_ns: u64) -> Seen {
         self.execd_since_ns = None;
+        self.is_first_reading = !std::mem::replace(&mut self.was_read, true);
         // The clock first: after reaping it would be another process's or nobody's.
         let clock = pidfd::cpu_clock_ns(self.pid);
         let has_rested = clock.is_some() && clock == self.cpu_ns;

@@ -53,10 +53,15 @@ pub struct Sample {
     pub holders: Vec<Held>,
     /// When the last one that was found dead was; 0: none was.
     pub dead_ns: u64,
-    /// Who was read for the first time.
-    pub newcomers: Vec<ProcessId>,
-    /// Who runs another program than at its reading before, and when that was, CLOCK_MONOTONIC nanoseconds.
-    pub execd: Vec<(ProcessId, u64)>,
+}
+
+/// What a reading tells of the programs that processes run.
+#[derive(Debug, Default)]
+pub struct Programs {
+    /// Who was read for the first time, and the bottom of its stack then (0: not known).
+    pub first: Vec<(ProcessId, u64)>,
+    /// Who runs another one than at its reading before, and when that was, CLOCK_MONOTONIC nanoseconds.
+    pub changed: Vec<(ProcessId, u64)>,
 }
 
 /// A process's share of the tree's RAM.
@@ -158,11 +163,20 @@ impl Sampler {
         Duration::from_nanos(now_ns.saturating_sub(self.last_ns))
     }
 
-    /// Read all live processes. To be completed by what their ends tell.
-    pub fn sample(&mut self, tree: &mut Tree, now_ns: u64, record: Record) -> Sample {
+    /// Read all live processes. `look` is told of the programs that they were found to run, before anything is concluded
+    /// from what they hold. To be completed by what their ends tell.
+    pub fn sample(
+        &mut self,
+        tree: &mut Tree,
+        now_ns: u64,
+        record: Record,
+        look: impl FnOnce(&mut Tree, &Programs),
+    ) -> Sample {
         self.budget.refill(now_ns);
         let mut sample = Sample { from_ns: self.last_ns, at_ns: now_ns, ..Sample::default() };
-        let alive = self.read_all(tree, &mut sample);
+        let mut programs = Programs::default();
+        let alive = self.read_all(tree, &mut sample, &mut programs);
+        look(tree, &programs);
         self.read_peaks(tree, &alive, now_ns);
         let mut estimates = memory::estimate_all(tree, &self.handles, &alive);
         let shared_of_all = memory::shared_of_all(&self.handles, &alive);
@@ -175,7 +189,7 @@ impl Sampler {
     }
 
     /// One pass over the processes: clock, stat, statm. Returns those that live.
-    fn read_all(&mut self, tree: &mut Tree, sample: &mut Sample) -> Vec<ProcessId> {
+    fn read_all(&mut self, tree: &mut Tree, sample: &mut Sample, programs: &mut Programs) -> Vec<ProcessId> {
         let ids = tree.alive().to_vec();
         let mut alive = Vec::with_capacity(ids.len());
         let mut found_dead = |tree: &mut Tree, id, is_gone: bool| {
@@ -189,10 +203,7 @@ impl Sampler {
                 std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::hash_map::Entry::Vacant(entry) => {
                     match Handle::open(&self.root, pid, process, tree.frame().tick_us) {
-                        Ok(handle) => {
-                            sample.newcomers.push(id);
-                            entry.insert(handle)
-                        }
+                        Ok(handle) => entry.insert(handle),
                         Err(gone) => {
                             if gone {
                                 found_dead(tree, id, true);
@@ -206,7 +217,10 @@ impl Sampler {
             match handle.read(&self.root, tree.frame().page, is_alone, sample.at_ns) {
                 Seen::Alive => {
                     alive.push(id);
-                    sample.execd.extend(handle.execd_since_ns.map(|since_ns| (id, since_ns)));
+                    if handle.is_first_reading {
+                        programs.first.push((id, handle.start_stack));
+                    }
+                    programs.changed.extend(handle.execd_since_ns.map(|since_ns| (id, since_ns)));
                 }
                 Seen::Dead(remains) => {
                     tree.note_remains(id, &remains);

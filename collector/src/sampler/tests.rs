@@ -116,7 +116,7 @@ impl Run {
     /// A sample some seconds later.
     fn sample(&mut self, seconds: u64) -> Sample {
         self.now_ns += seconds * S;
-        let mut sample = self.sampler.sample(&mut self.tree, self.now_ns, self.ram.record());
+        let mut sample = self.sampler.sample(&mut self.tree, self.now_ns, self.ram.record(), |_, _| ());
         sample.complete(&mut self.tree);
         self.ram.add(&self.tree, &sample);
         sample

@@ -153,13 +153,11 @@ impl Tree {
         process.is_watched |= process.parent == Parent::Launcher;
     }
 
-    /// A sample at this time found that a process runs another program than at its reading before, at `since_ns` (both
-    /// CLOCK_MONOTONIC, nanoseconds): where the kernel does not tell, for a program that does not speak.
-    pub fn observe_exec(&mut self, id: ProcessId, since_ns: u64, at_ns: u64) {
-        let is_news = |process: &Process| process.is_alive() && process.program_start_ns() <= since_ns;
-        if self.processes.get(&id).is_some_and(is_news) {
-            // What was sampled is that program already.
-            self.note_exec(id, at_ns.saturating_sub(1));
+    /// Where the kernel does not tell: a process runs another program by this time (CLOCK_MONOTONIC, nanoseconds), which it
+    /// has not said itself.
+    pub fn observe_exec(&mut self, id: ProcessId, at_ns: u64) {
+        if self.processes.get(&id).is_some_and(Process::is_alive) {
+            self.note_exec(id, at_ns);
         }
     }
 
@@ -328,6 +326,10 @@ impl Process {
     }
 
     fn set_program(&mut self, program: Program) {
+        // Another silent program was looked at before, and no exec was seen.
+        let has_changed =
+            self.args.is_some() && program.command.as_deref().is_some_and(|name| name != &*self.command);
+        self.has_sampled_past |= self.image == Image::Silent && has_changed;
         if let Some(command) = program.command {
             self.command = command.into();
         }

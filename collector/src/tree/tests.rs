@@ -1385,6 +1385,23 @@ fn a_program_that_was_looked_at_while_it_was_loaded_is_no_silent_one_before_itse
         assert_eq!(quality_of(seen("other", None), is_fork), Quality::Sampled);
         assert_eq!(quality_of(seen("slow", Some("/bin/slow")), is_fork), Quality::Sampled);
     }
+    // It was another one at an earlier look.
+    let mut run = Run::new();
+    let id = run.scan(102, MAIN).id(102);
+    run.tree.set_silent_image(id, SilentMemory::Own, run.now_ns);
+    for name in ["static", "slow"] {
+        let args = Some(vec![name.to_owned()]);
+        run.tree.set_program(id, Program { args, ..seen(name, None) });
+    }
+    run.later(1).sampled(102, 1, 5 * MIB, MIB).start_as(102, MAIN, 0, 50 * MIB_KIB, "slow");
+    let own = used(1, 50 * MIB_KIB);
+    run.tell(
+        102,
+        MAIN,
+        FLAG_IMAGE,
+        Event::Exit { status: 0, vm_hwm_kib: 9 * MIB_KIB, own, children: used(0, 0) },
+    );
+    assert_eq!(of(&run.end(), 102).peak_quality, Quality::Sampled);
 }
 
 #[test]
@@ -1402,29 +1419,24 @@ fn an_exec_that_only_a_sample_shows_is_one_of_a_program_that_has_not_spoken() {
             run.start_as(102, MAIN, 0, 50 * MIB_KIB, "sh");
         }
         let id = run.id(102);
-        let since_ns = run.later(1).now_ns;
-        run.later(1).sampled(102, 1, 7 * MIB, 7 * MIB);
-        let at_ns = run.tree.get(id).unwrap().observed.at_ns;
-        run.tree.observe_exec(id, since_ns, at_ns);
+        // The sampler tells of it before what it read of the new program counts.
+        run.later(1).sampled(102, 1, 90 * MIB, 7 * MIB);
+        let at_ns = run.later(1).now_ns;
+        run.tree.observe_exec(id, at_ns - 1);
         assert_eq!(run.tree.take_silent(at_ns), [id], "it will be looked at");
+        run.tree.get_mut(id).unwrap().observed =
+            Observed { at_ns, rss: MIB, peak: MIB, ..Observed::default() };
         run.tree.set_program(id, program.clone());
         run.tree.confirm_silent(id);
         let process = run.tree.get(id).unwrap();
         assert_eq!((process.image, &*process.command), (Image::Silent, "busybox"));
-        let settled = run.reaped_with(MAIN, 102, 0, 0, used(1, 50 * MIB_KIB)).end();
-        assert_eq!(
-            (of(&settled, 102).peak, of(&settled, 102).peak_quality),
-            (Some(7 * MIB), Quality::Sampled)
-        );
+        assert_eq!(process.observed.peak, MIB);
+        let settled = run.reaped_with(MAIN, 102, 0, 0, used(1, 100 * MIB_KIB)).end();
+        // Of a fork child what it had of its parent's memory is not its own.
+        let peak = if is_fork { 40 * MIB } else { 90 * MIB };
+        assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(peak), Quality::Sampled));
         assert_eq!(of(&settled, 102).static_executable.as_deref(), Some("/bin/busybox"));
     }
-    // It said so itself, between the two readings.
-    let mut run = Run::new();
-    let since_ns = run.now_ns;
-    run.later(1).start_as(MAIN, LAUNCHER, 0, MIB_KIB, "speaks");
-    let id = run.id(MAIN);
-    run.tree.observe_exec(id, since_ns, run.now_ns);
-    assert_eq!((run.tree.silent_execs(), run.tree.take_silent(u64::MAX)), (vec![], vec![]));
 }
 
 #[test]
