@@ -261,6 +261,15 @@ fn gpu_accounts_beside_lists_that_are_forbidden_are_no_sum() {
 }
 
 #[test]
+fn gpu_account_under_a_threads_id_is_read() {
+    let gpus = FakeGpus::new(1, "0.accounting 1");
+    let words = ["thread", "hold:0:300,c", "sampled", "account:0:700", "sampled", "sampled"];
+    let report = gpus.run(&words).assert_clean(0).clone();
+    assert_eq!(report.gpu_ram()[0], Some(700));
+    assert_eq!(report.gpu(GPU0).array("processes").len(), 1);
+}
+
+#[test]
 fn gpu_account_of_an_earlier_process_with_the_pid_is_not_ours() {
     let gpus = FakeGpus::new(1, "0.accounting 1");
     // Of a year ago, for every pid that the command could get.

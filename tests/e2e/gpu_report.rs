@@ -13,7 +13,7 @@ const GPU0: &str = "GPU-fake-0";
 const GPU1: &str = "GPU-fake-1";
 
 /// What GPUs say once all are there.
-const BUSY: &str = "*.process_times 1000000\n*.samples 1500000:80 2500000:40\n*.pcie_tx 4001000\n*.pcie_rx 1502000\n\
+const BUSY: &str = "*.process_times 1000000\n*.samples 500001:0 1500001:80 2500001:40\n*.pcie_tx 4001000\n*.pcie_rx 1502000\n\
                     *.energy 5250000\n*.ecc_corrected 6\n*.xids 13 31 13\n*.pstate 2\n";
 
 /// Two processes of a program `trainer` (2.5 GB on two GPUs, 60% and 20%; 1.5 GB, 30%) and one of another (0.5 GB) at
@@ -52,7 +52,7 @@ fn holders(gpus: &FakeGpus) -> [u64; 3] {
 
 #[test]
 fn gpu_columns_of_commands_and_processes_are_exact() {
-    let gpus = FakeGpus::new(2, "*.samples\n*.process_times");
+    let gpus = FakeGpus::new(2, "*.samples 500000:0\n*.process_times");
     let run = gpus.tracked(["sh", "-c", &trainers(&gpus, "")]).run();
     let report = run.assert_clean(0);
     assert_eq!(report.gpu_ram(), [Some(0), Some(4_500_000_000), Some(4_500_000_000)]);
@@ -110,7 +110,7 @@ fn take_number(lines: &mut [String], label: &str) -> f64 {
 #[test]
 fn gpu_sections_of_the_page_are_exact() {
     let changes = "0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
-    let gpus = FakeGpus::new(2, &format!("*.samples\n*.process_times\n{changes}"));
+    let gpus = FakeGpus::new(2, &format!("*.samples 500000:0\n*.process_times\n{changes}"));
     let page = gpus.path("page");
     let library = gpus.library_path().to_str().unwrap();
     let options = ["-f", "text", "--tu", "seconds", "--st", "0.02", "--nvml-lib", library, "-o", &page];

@@ -142,7 +142,11 @@ impl GpuRoom {
         // A kernel thread, or nobody: can't be the one that uses a GPU.
         let is_taken = |pid: u32| memory(pid).is_some_and(|statm| statm.size > 0);
         // In a container, or in a sandbox whose processes are all one to the driver (gVisor).
-        let is_foreign = |pid: u32| !self.is_initial_pid_ns && self.has_gpu_open(pid) != Some(true);
+        let is_nobody = |pid: u32| memory(pid).is_none();
+        let is_foreign = |pid: u32| {
+            !self.is_initial_pid_ns
+                && self.has_gpu_open(pid).map_or_else(|| is_nobody(pid), |is_open| !is_open)
+        };
         let whose = Whose { roster: &account.roster, is_taken: &is_taken, is_foreign: &is_foreign };
         for batch in batches {
             account.usage.add(&self.config, batch, whose);
@@ -157,7 +161,10 @@ impl GpuRoom {
             devices.iter().any(|device| link.starts_with(device.as_encoded_bytes()))
         };
         let files = std::fs::read_dir(self.root.path(pid, "fd")).ok()?;
-        Some(files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok()).any(is_device))
+        let mut links = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok()).peekable();
+        // A zombie has none.
+        links.peek()?;
+        Some(links.any(is_device))
     }
 
     /// The run is over: take in a last reading if it comes at once, and all that waits.

@@ -196,10 +196,10 @@ impl Roster {
         self.people.values()
     }
 
-    /// The pids of all of them.
+    /// The pids of all of them, and the ids of threads that they were named by.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
-        self.by_pid.keys().copied().collect()
+        self.by_pid.keys().chain(self.leaders.keys()).copied().collect()
     }
 
     /// Who had this pid at that time (between these times), or a thread of that id: by our pid, else by its own where our
@@ -233,7 +233,7 @@ impl Roster {
         let us = started_us.saturating_sub(self.epoch_us);
         let pids = [Some(pid), self.leaders.get(&pid).copied()].into_iter().flatten();
         let ids = pids.filter_map(|pid| self.by_pid.get(&pid)).flatten();
-        ids.filter_map(|id| self.people.get(id)).find(|person| {
+        ids.filter_map(|id| self.people.get(id)).filter(|person| !self.is_other(person)).find(|person| {
             let end = person.end_ns.map_or(u64::MAX, |end| (end / 1000).saturating_add(ACCOUNT_SLACK_US));
             (us.saturating_add(ACCOUNT_SLACK_US) >= person.start_ns / 1000) && us <= end
         })

@@ -103,11 +103,16 @@ pub fn gpu(usage: &GpuUsage) -> Gpu {
 /// Largest sum of the processes' utilisation.
 #[must_use]
 pub fn max_sm_percent(usage: &GpuUsage) -> Option<GroupPercent> {
-    let knows =
-        |of: &DeviceUsage| !of.knows(Figure::ProcessUtilization) || of.process_utilization_gap().is_none();
+    // What one device told of our processes is no less for what another did not.
+    let has_gap = |of: &DeviceUsage| {
+        of.is_visible != Some(false)
+            && of.knows(Figure::ProcessUtilization)
+            && of.process_utilization_gap().is_some()
+    };
+    let is_any_told = usage.devices.iter().any(|of| of.has_samples_of_ours);
     let is_told = !hides_devices(usage)
         && !hides_processes(usage, Figure::ProcessUtilization)
-        && usage.devices.iter().all(knows);
+        && (is_any_told || !usage.devices.iter().any(has_gap));
     let max = usage.max_process_busy.filter(|_| is_told);
     max.map(|[main, descendants, combined]| GroupPercent { main, descendants, combined })
 }

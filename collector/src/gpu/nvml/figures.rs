@@ -27,6 +27,8 @@ const EVENT_WAIT_MS: c_uint = 1;
 const LONGEST_STRETCH_US: u64 = 1_000_000;
 /// So long without a sample, and its rate of this moment is asked instead, microseconds.
 const LONGEST_SILENCE_US: u64 = 2 * LONGEST_STRETCH_US;
+/// A driver's clock is not known to be further ahead, microseconds: a day, as one that was set by another time zone.
+const CLOCK_IS_OFF_US: u64 = 86_400_000_000;
 /// Room for the driver's own samples at first: it keeps some 100 to 120.
 const SAMPLES_ROOM: usize = 128;
 
@@ -61,37 +63,41 @@ struct Told {
     newest_us: u64,
     /// When it was told, or all of them were first asked for, CLOCK_MONOTONIC nanoseconds; 0: never.
     at_ns: u64,
+    /// What there was before is known, and left out: it is not of the run.
+    has_begun: bool,
+    /// A sample of the run was told.
+    has_told: bool,
 }
 
 impl Told {
-    /// Since it was told, microseconds.
+    /// Since it was told, microseconds; 0 if nothing was ever asked for.
     fn age_us(&self, now_ns: u64) -> u64 {
-        now_ns.saturating_sub(self.at_ns) / 1000
+        if self.at_ns == 0 { 0 } else { now_ns.saturating_sub(self.at_ns) / 1000 }
     }
 
-    /// A time stamp beyond this is none, but what lay in the driver's memory.
-    fn latest_us(&self, now_ns: u64) -> u64 {
-        const CLOCK_IS_OFF_US: u64 = 3_600_000_000;
+    /// The newest time that a sample can have by now, unless there was none yet.
+    fn latest_us(&self, now_ns: u64) -> Option<u64> {
         const SAMPLE_IS_OLD_US: u64 = 10_000_000;
-        match self.newest_us {
-            0 => crate::clock::realtime_ns() / 1000 + CLOCK_IS_OFF_US,
-            newest_us => newest_us.saturating_add(self.age_us(now_ns)).saturating_add(SAMPLE_IS_OLD_US),
-        }
+        let latest_us = self.newest_us.saturating_add(self.age_us(now_ns)).saturating_add(SAMPLE_IS_OLD_US);
+        (self.newest_us != 0).then_some(latest_us)
     }
 
-    /// Take in the times of new samples; gives false of the first reading: what was before the run is not of the run.
+    /// Take in the times of new samples; gives false of those that were there before the run.
     fn take(&mut self, newest_us: Option<u64>, now_ns: u64) -> bool {
-        let is_first = self.at_ns == 0;
-        if is_first || newest_us.is_some() {
-            *self = Self { newest_us: newest_us.unwrap_or(0), at_ns: now_ns };
+        let was_begun = std::mem::replace(&mut self.has_begun, true);
+        if !was_begun || newest_us.is_some() {
+            (self.newest_us, self.at_ns) = (newest_us.unwrap_or(self.newest_us), now_ns);
         }
-        !is_first
+        self.has_told |= was_begun && newest_us.is_some();
+        was_begun
     }
 
-    /// How long the stretch was that a sample is about, microseconds.
-    fn stretch_us(&self, at_us: u64, now_ns: u64) -> u64 {
-        let since_us = if self.newest_us == 0 { self.age_us(now_ns) } else { at_us - self.newest_us };
-        since_us.min(LONGEST_STRETCH_US)
+    /// How long it is from the one before to a sample that is so much older than the newest that was told with it,
+    /// microseconds, without what was before the first reading.
+    fn gap_us(&self, at_us: u64, older_us: u64, now_ns: u64) -> u64 {
+        let since_us = if self.newest_us == 0 { u64::MAX } else { at_us.saturating_sub(self.newest_us) };
+        let of_run_us = if self.has_told { u64::MAX } else { self.age_us(now_ns).saturating_sub(older_us) };
+        since_us.min(of_run_us)
     }
 }
 
@@ -242,46 +248,43 @@ fn busy(
 ) -> Reading<Vec<Busy>> {
     let now_ns = crate::clock::monotonic_ns();
     let told = progress.device;
+    // Of what lies behind the newest sample, the rate has told of this.
+    let untold_us = told.age_us(now_ns).saturating_sub(progress.rated_us);
+    let rate = |progress: &mut Progress| {
+        progress.rated_us += untold_us;
+        rates.clone().map(|rates| vec![Busy { us: untold_us, percent: f64::from(rates.gpu) }])
+    };
     let mut samples = match own_samples(api, device, told.newest_us) {
         Ok(samples) => samples,
         Err(Failure { code: Some(code::NOT_FOUND) }) => Vec::new(),
         Err(_) => {
-            let us = if told.at_ns == 0 { 0 } else { told.age_us(now_ns) };
-            progress.device.at_ns = now_ns;
-            return rates.map(|rates| vec![Busy { us, percent: f64::from(rates.gpu) }]);
+            if told.at_ns == 0 {
+                progress.device.at_ns = now_ns;
+            }
+            return rate(progress);
         }
     };
     // Some drivers give again what they gave before.
-    samples.retain(|(at_us, _)| (told.newest_us + 1..=told.latest_us(now_ns)).contains(at_us));
+    samples.retain(|(at_us, _)| *at_us > told.newest_us);
     if !progress.device.take(samples.last().map(|(at_us, _)| *at_us), now_ns) {
+        progress.rated_us = 0;
         return Ok(Vec::new());
     }
     if samples.is_empty() {
-        let us = told.age_us(now_ns).saturating_sub(progress.rated_us);
-        if us <= LONGEST_SILENCE_US {
-            return Ok(Vec::new());
-        }
         // Some drivers have the call, and never a new sample, or none while nothing runs.
-        progress.rated_us += us;
-        return rates.map(|rates| vec![Busy { us, percent: f64::from(rates.gpu) }]);
+        return if untold_us > LONGEST_SILENCE_US { rate(progress) } else { Ok(Vec::new()) };
     }
-    let mut idle_us = std::mem::take(&mut progress.rated_us);
+    let mut rated_us = std::mem::take(&mut progress.rated_us);
+    let (mut before, newest_us) = (told, progress.device.newest_us);
     let mut stretches = Vec::new();
-    let mut before = told;
-    if let (0, [(first_us, _), (second_us, _), ..]) = (told.newest_us, samples.as_slice()) {
-        // How long the first is, the distance to the next one tells best.
-        before.newest_us = first_us.saturating_sub(second_us - first_us);
-    }
     for (at_us, percent) in samples {
-        let us = before.stretch_us(at_us, now_ns);
-        let rest_us = if before.newest_us == 0 { 0 } else { at_us - before.newest_us - us };
-        // What is not told was idle, but for what was told otherwise.
-        if rest_us > idle_us {
-            stretches.push(Busy { us: rest_us - idle_us, percent: 0.0 });
-        }
-        idle_us = 0;
+        let untold_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(rated_us);
+        let us = untold_us.min(LONGEST_STRETCH_US);
+        // What nobody tells of was idle.
+        stretches.extend((untold_us > us).then_some(Busy { us: untold_us - us, percent: 0.0 }));
         stretches.push(Busy { us, percent });
-        before.newest_us = at_us;
+        before = Told { newest_us: at_us, has_told: true, ..before };
+        rated_us = 0;
     }
     Ok(stretches)
 }
@@ -310,13 +313,17 @@ fn own_samples(api: &Api, device: nvmlDevice_t, since_us: u64) -> Result<Vec<(u6
 fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> Reading<Vec<ProcessBusy>> {
     let now_ns = crate::clock::monotonic_ns();
     let told = progress.processes;
-    let samples = processes::utilization(api, device, told.newest_us, told.latest_us(now_ns))?;
+    // Both kinds have times by the same clock.
+    let latest_us = told.latest_us(now_ns).or_else(|| progress.device.latest_us(now_ns));
+    let latest_us = latest_us.unwrap_or_else(|| crate::clock::realtime_ns() / 1000 + CLOCK_IS_OFF_US);
+    let samples = processes::utilization(api, device, told.newest_us, latest_us)?;
     if !progress.processes.take(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
         return Ok(Vec::new());
     }
-    let busy = |(pid, at_us, percent): (u32, u64, u32)| ProcessBusy {
-        pid,
-        busy: Busy { us: told.stretch_us(at_us, now_ns), percent: f64::from(percent) },
+    let newest_us = progress.processes.newest_us;
+    let busy = |(pid, at_us, percent): (u32, u64, u32)| {
+        let us = told.gap_us(at_us, newest_us - at_us, now_ns).min(LONGEST_STRETCH_US);
+        ProcessBusy { pid, busy: Busy { us, percent: f64::from(percent) } }
     };
     Ok(samples.into_iter().map(busy).collect())
 }

@@ -52,7 +52,7 @@ pub struct DeviceUsage {
     /// The driver ever told who ran on it.
     pub(super) has_process_samples: bool,
     /// One of them was ours.
-    pub(super) has_samples_of_ours: bool,
+    pub has_samples_of_ours: bool,
     /// The largest utilisation that was told last, percent.
     pub(super) busy_now: Latest<f64>,
     /// Likewise of our processes on it (main, descendants, both).
@@ -102,11 +102,10 @@ impl DeviceUsage {
     #[must_use]
     pub fn process_utilization_gap(&self) -> Option<Missing> {
         let is_foreign = self.missing.get(&Figure::ProcessMemory) == Some(&Missing::ForeignPids);
+        let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= TIME_TO_TELL_NS as f64);
         match (self.has_process_samples, self.has_samples_of_ours) {
             // Who is on it and does not run, of him drivers tell nothing; but a moment is too short to say so.
-            (false, _)
-                if self.used_ns().is_some_and(|ns| self.busy.max > Some(0.0) || ns < TIME_TO_TELL_NS) =>
-            {
+            (false, _) if self.used_ns().is_some_and(|ns| ns < TIME_TO_TELL_NS || was_busy) => {
                 Some(Missing::NoSample)
             }
             (_, false) if is_foreign => Some(Missing::ForeignPids),

@@ -235,9 +235,11 @@ fn that_nothing_was_told_of_processes_is_no_utilisation_of_0_in_a_moment() {
     bench.at(5, vec![nothing(vec![listed(10, 500)])]);
     assert_eq!(bench.usage.devices[0].process_utilization_gap(), None, "by now the driver had told");
     // Somebody runs there, and nothing was told of anybody.
-    let busy = Some(Ok(vec![Busy { us: 1_000_000, percent: 80.0 }]));
-    bench.at(6, vec![DeviceSample { busy, ..nothing(vec![listed(10, 500)]) }]);
-    assert_eq!(bench.usage.devices[0].process_utilization_gap(), Some(Missing::NoSample));
+    for (at, gap) in [(6, None), (7, None), (8, Some(Missing::NoSample))] {
+        let busy = Some(Ok(vec![Busy { us: 1_000_000, percent: 80.0 }]));
+        bench.at(at, vec![DeviceSample { busy, ..nothing(vec![listed(10, 500)]) }]);
+        assert_eq!(bench.usage.devices[0].process_utilization_gap(), gap);
+    }
 }
 
 #[test]
