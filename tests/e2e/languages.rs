@@ -27,7 +27,10 @@ fn against_the_kernel(command: &[&str], expected: Option<u64>) -> Option<Run> {
         Ok(account) => {
             let truth = account.close();
             run.report().assert_all_exact(truth.processes());
-            assert_within("cpu_time.total_s", run.report().f64("cpu_time.total_s"), truth.cpu_s, 1.0);
+            // One that is reaped while the kernel still ends it on the other core lacks that (docs/ACCURACY.md).
+            let ends_s = 20e-6 * truth.processes() as f64;
+            let percent = 1.0 + 100.0 * ends_s / truth.cpu_s;
+            assert_within("cpu_time.total_s", run.report().f64("cpu_time.total_s"), truth.cpu_s, percent);
         }
         Err(reason) if expected.is_none() => {
             skipped(&reason);
