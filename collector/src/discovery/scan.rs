@@ -94,7 +94,8 @@ impl Scanner {
         // The pid may be a stranger's by now.
         let stat = self.root.stat(pid).filter(|stat| process.is_shown(stat, tree.frame().tick_us));
         let Some(stat) = stat else { return };
-        if !process.spoke || self.ran_silent(tree, process, pid) {
+        let is_fork = matches!(process.image, Image::Forked { .. });
+        if !process.spoke || (is_fork && self.runs_other_than_its_parent(tree, process, pid)) {
             self.look_at_image(tree, id, pid, clock::monotonic_ns());
         }
         self.queue
@@ -135,15 +136,14 @@ impl Scanner {
         let Some(process) = tree.get(id).filter(|process| process.is_alive()) else { return };
         let Some(pid) = process.host_pid else { return };
         let is_copy = matches!(process.image, Image::Forked { .. } | Image::Unknown);
-        let runs_another = || match process.image {
+        let runs_another = match process.image {
             Image::Loaded { .. } => is_static(&self.root.path(pid, "exe")) == Some(true),
-            Image::Forked { .. } => self.ran_silent(tree, process, pid),
-            Image::Unknown => true,
+            Image::Forked { .. } | Image::Unknown => self.runs_other_than_its_parent(tree, process, pid),
             Image::Silent | Image::Borrowed => false,
         };
-        // One that has changed since will be found to have done so.
+        // Asked last: one that has exec'd since it was read will be found to have done so.
         let is_same = || self.root.stat(pid).is_some_and(|stat| stat.start_stack == start_stack);
-        if process.silent_exec.is_some() || !runs_another() || !is_same() {
+        if process.silent_exec.is_some() || !runs_another || !is_same() {
             return;
         }
         if is_copy {
@@ -154,16 +154,15 @@ impl Scanner {
         }
     }
 
-    /// Whether a fork child, which said so itself, runs another program by now that says nothing.
-    fn ran_silent(&self, tree: &Tree, process: &Process, pid: u32) -> bool {
+    /// Whether a process that may be a copy of its parent runs another program by now.
+    fn runs_other_than_its_parent(&self, tree: &Tree, process: &Process, pid: u32) -> bool {
         let Parent::Known(parent) = process.parent else { return false };
         let Some(parent) = tree.get(parent).filter(|parent| parent.is_alive()) else { return false };
         let executable = |pid| self.root.executable(pid);
-        matches!(process.image, Image::Forked { .. })
-            && matches!(
-                (executable(pid), parent.host_pid.and_then(executable)),
-                (Some(own), Some(parents)) if own != parents
-            )
+        matches!(
+            (executable(pid), parent.host_pid.and_then(executable)),
+            (Some(own), Some(parents)) if own != parents
+        )
     }
 
     /// Look at a process of which the kernel told and that has not spoken since.

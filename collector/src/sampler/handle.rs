@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use crate::pidfd;
 use crate::proc_fs::{ProcRoot, Remains, Rollup, Stat, Statm, read_held};
 use crate::tree::Process;
+use crate::tree::process::rss_noise;
 
 /// What a reading found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,7 +216,10 @@ impl Handle {
                 // It may have exec'd or begun to end since it was last looked at: both figures must be of one time.
                 self.read_statm(root, page);
                 let (rss, shared, minor_faults) = (self.rss, self.shared, self.minor_faults);
-                self.sharing = Some(Sharing { rollup, rss, shared, others_shared, minor_faults, epoch });
+                // It may have done so between them, too: then one is of another program.
+                let is_one = rss.abs_diff(rollup.rss) <= rss.max(rollup.rss) / 2 + rss_noise(rss);
+                let sharing = Sharing { rollup, rss, shared, others_shared, minor_faults, epoch };
+                self.sharing = is_one.then_some(sharing);
             }
             // It is about to end: its memory is gone already.
             Ok(None) => {}

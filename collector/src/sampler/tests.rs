@@ -170,6 +170,20 @@ fn the_first_process_may_begin_long_after_the_time_that_is_told_of_it() {
     assert_eq!((sample.now.main, sample.dead_ns), (100 * MIB, 0));
 }
 
+/// A fork child that runs another program between the two: half of its parent's memory would be its own.
+#[test]
+fn a_rollup_and_a_size_of_two_programs_are_no_reading() {
+    let mut run = Run::new(Made { shared: 20, ..Made::with(500) });
+    run.fork(CHILD, 500);
+    run.is(CHILD, Made { shared: 1, faults: 10, ..Made::with(2) });
+    let copy =
+        "Rss: 512000 kB\nPss: 256000 kB\nPss_Anon: 246000 kB\nPrivate_Clean: 0 kB\nPrivate_Dirty: 0 kB\n";
+    std::fs::write(run.proc.path().join(CHILD.to_string()).join("smaps_rollup"), copy).unwrap();
+    let sample = run.sample(1);
+    assert!(sample.now.combined() <= 502 * MIB, "{:?}", sample.now);
+    assert!(run.ram.combined.total <= 502 * MIB, "{:?}", run.ram.combined);
+}
+
 #[test]
 fn memory_of_files_counts_with_its_proportional_part_once_that_is_read() {
     let files = Made { shared: 60, pss: 55, private: 40, ..Made::with(100) };
