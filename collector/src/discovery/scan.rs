@@ -102,22 +102,21 @@ impl Scanner {
             .extend(self.root.children(pid, stat.threads).into_iter().map(|child| Look::Child(id, child)));
     }
 
-    /// Where the kernel does not tell of execs: look at those whom a reading at this time saw for the first time, since no
-    /// other process need come before they end, and at those who run another program than before; at most for a part of
-    /// `interval`.
+    /// Where the kernel does not tell of execs: look at those who run another program than before, by a reading at this time,
+    /// and, for a part of `interval` at most, at those whom it saw for the first time, since no other process need come
+    /// before they end.
     pub fn look_at_programs(&self, tree: &mut Tree, programs: &Programs, now_ns: u64, interval: Duration) {
         let (start, limit) = (Instant::now(), longest_look(interval));
         // What was read is that program already.
         let at_ns = now_ns.saturating_sub(1);
-        let mut looks = (programs.changed.iter().map(|(id, since_ns)| (*id, Some(*since_ns), 0)))
-            .chain(programs.first.iter().map(|(id, start_stack)| (*id, None, *start_stack)));
-        while let Some((id, since_ns, start_stack)) = looks.next()
-            && start.elapsed() < limit
-        {
-            match since_ns {
-                Some(since_ns) => self.look_at_changed(tree, id, since_ns, at_ns),
-                None => self.look_at_newcomer(tree, id, start_stack, at_ns),
+        for (id, since_ns) in &programs.changed {
+            self.look_at_changed(tree, *id, *since_ns, at_ns);
+        }
+        for (id, start_stack) in &programs.first {
+            if start.elapsed() > limit {
+                break;
             }
+            self.look_at_newcomer(tree, *id, *start_stack, at_ns);
         }
     }
 
