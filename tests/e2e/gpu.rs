@@ -150,7 +150,9 @@ fn gpu_without_new_samples_was_idle_and_without_any_falls_back_to_the_rate() {
     );
     let gpus = FakeGpus::new(1, "0.samples !3\n0.utilization 35");
     let run = gpus.run(&["hold:0:500,c", "sampled"]);
-    assert_eq!(run.assert_clean(0).gpu(GPU0).f64("utilization.mean_percent"), 35.0);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu(GPU0).f64("utilization.mean_percent"), 35.0);
+    assert_eq!(report.f64("gpu_utilization.gpu_percentages.max_sum_percent"), 35.0);
 }
 
 #[test]

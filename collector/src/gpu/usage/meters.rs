@@ -127,10 +127,10 @@ pub struct Latest<T> {
 }
 
 impl<T: Copy + Default> Latest<T> {
-    /// Told at this time, for a stretch of so many microseconds.
+    /// Told at this time, for a stretch of so many microseconds. It holds at this time in any case.
     #[must_use]
     pub fn new(at_ns: u64, us: u64, value: T) -> Self {
-        Self { value, until_ns: at_ns.saturating_add(us.saturating_mul(1000)) }
+        Self { value, until_ns: at_ns.saturating_add(us.saturating_mul(1000).max(1)) }
     }
 
     /// What holds at this time: zero, once it is over.

@@ -204,6 +204,15 @@ fn utilisation_is_summed_over_devices_and_by_process() {
 }
 
 #[test]
+fn utilisation_that_is_told_of_no_time_at_all_holds_for_a_moment() {
+    let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
+    let busy =
+        |device: &str| DeviceSample { busy: Some(Ok(vec![Busy { us: 0, percent: 35.0 }])), ..sample(device) };
+    bench.at(2, vec![busy("a"), busy("b")]);
+    assert_eq!(bench.usage.max_busy, Some(70.0));
+}
+
+#[test]
 fn utilisation_holds_as_long_as_the_stretch_that_it_was_told_for() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
     let busy = |device: &str, told: &[f64]| {
