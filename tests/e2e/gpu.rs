@@ -115,6 +115,17 @@ fn gpu_utilisation_is_exact_by_whatever_clock() {
     }
 }
 
+/// Nothing ran for minutes before, so the driver's newest samples are as old.
+#[test]
+fn gpu_that_was_idle_for_long_before_tells_of_processes_at_once() {
+    let gpus = FakeGpus::new(1, "0.samples 1:0\n0.process_times 1");
+    std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
+    let busy = gpus.script("busy", "0.samples 1:0 300000000:60\n0.process_times 300000000");
+    let run = gpus.run(&["sampled", "hold:0:500,c,60", &format!("script:{busy}"), "sampled", "sampled"]);
+    let gpu = run.assert_clean(0).gpu(GPU0);
+    assert_eq!((gpu.f64("processes.0.max_sm_percent"), gpu.f64("utilization.max_percent")), (60.0, 60.0));
+}
+
 /// What its samples can't be had for, the rate tells, and neither of them tells of anything twice, or of what was before.
 #[test]
 fn gpu_samples_that_can_not_be_read_for_a_while_add_no_time() {

@@ -75,11 +75,12 @@ impl Told {
         if self.at_ns == 0 { 0 } else { now_ns.saturating_sub(self.at_ns) / 1000 }
     }
 
-    /// The newest time that a sample can have by now, unless there was none yet.
+    /// The newest time that a sample can have by now, where it is known how far the driver's clock has come: what there was
+    /// before the run may be of any time.
     fn latest_us(&self, now_ns: u64) -> Option<u64> {
         const SAMPLE_IS_OLD_US: u64 = 10_000_000;
         let latest_us = self.newest_us.saturating_add(self.age_us(now_ns)).saturating_add(SAMPLE_IS_OLD_US);
-        (self.newest_us != 0).then_some(latest_us)
+        self.has_told.then_some(latest_us)
     }
 
     /// Take in the times of new samples; gives false of those that were there before the run.
@@ -313,8 +314,8 @@ fn own_samples(api: &Api, device: nvmlDevice_t, since_us: u64) -> Result<Vec<(u6
 fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> Reading<Vec<ProcessBusy>> {
     let now_ns = crate::clock::monotonic_ns();
     let told = progress.processes;
-    // Both kinds have times by the same clock.
-    let latest_us = told.latest_us(now_ns).or_else(|| progress.device.latest_us(now_ns));
+    // Both kinds have times by the same clock, and those of the device have just been read.
+    let latest_us = progress.device.latest_us(now_ns);
     let latest_us = latest_us.unwrap_or_else(|| crate::clock::realtime_ns() / 1000 + CLOCK_IS_OFF_US);
     let samples = processes::utilization(api, device, told.newest_us, latest_us)?;
     if !progress.processes.take(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
