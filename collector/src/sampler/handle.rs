@@ -12,7 +12,10 @@ use crate::tree::process::rss_noise;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// It runs.
-    Alive,
+    Alive {
+        /// Another program than at the reading before, which was at that time, CLOCK_MONOTONIC nanoseconds.
+        execd_since_ns: Option<u64>,
+    },
     /// It is dead and not reaped.
     Dead(Remains),
     /// It is about to be.
@@ -49,15 +52,10 @@ pub struct Handle {
     read_at_ns: u64,
     /// Held open where the fd limit allows: stat, statm.
     files: Option<(File, File)>,
-    was_read: bool,
     /// Its address space is not gone yet.
     has_memory: bool,
-    /// It was read for the first time.
-    pub is_first_reading: bool,
     /// The bottom of its stack; 0: not known.
     pub start_stack: u64,
-    /// It runs another program than at the reading before, which was at that time, CLOCK_MONOTONIC nanoseconds.
-    pub execd_since_ns: Option<u64>,
     /// RSS, bytes.
     pub rss: u64,
     /// The part of it that belongs to files or shared memory, bytes.
@@ -102,11 +100,8 @@ impl Handle {
             pid,
             read_at_ns: 0,
             files,
-            was_read: false,
             has_memory: true,
-            is_first_reading: false,
             start_stack: 0,
-            execd_since_ns: None,
             rss: 0,
             shared: 0,
             cpu_ns: None,
@@ -139,13 +134,11 @@ impl Handle {
     /// Read clock, stat and statm. A process `is_alone` if no other has its memory: then what has used no CPU time
     /// since it was read has touched none and has not ended, and the clock alone tells that, at a tenth of the price.
     pub fn read(&mut self, root: &ProcRoot, page: u64, is_alone: bool, now_ns: u64) -> Seen {
-        self.execd_since_ns = None;
-        self.is_first_reading = !std::mem::replace(&mut self.was_read, true);
         // The clock first: after reaping it would be another process's or nobody's.
         let clock = pidfd::cpu_clock_ns(self.pid);
         let has_rested = clock.is_some() && clock == self.cpu_ns;
         if has_rested && is_alone && now_ns.saturating_sub(self.read_at_ns) < LONGEST_REST_NS {
-            return Seen::Alive;
+            return Seen::Alive { execd_since_ns: None };
         }
         let before_ns = std::mem::take(&mut self.read_at_ns);
         let Some(stat) = self.stat(root) else { return Seen::Gone };
@@ -155,9 +148,10 @@ impl Handle {
         self.major_faults = stat.major_faults;
         self.user_ticks = stat.user_ticks;
         self.system_ticks = stat.system_ticks;
+        let mut execd_since_ns = None;
         if stat.start_stack != 0 {
             let before = std::mem::replace(&mut self.start_stack, stat.start_stack);
-            self.execd_since_ns = Some(before_ns).filter(|_| before != 0 && before != stat.start_stack);
+            execd_since_ns = Some(before_ns).filter(|_| before != 0 && before != stat.start_stack);
         }
         if stat.is_over() {
             return Remains::of(self.pid, &stat).map_or(Seen::Gone, Seen::Dead);
@@ -168,7 +162,7 @@ impl Handle {
             true if !self.has_memory && stat.is_ending() => Seen::Ending,
             true => {
                 self.read_at_ns = now_ns;
-                Seen::Alive
+                Seen::Alive { execd_since_ns }
             }
         }
     }

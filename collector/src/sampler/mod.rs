@@ -199,6 +199,7 @@ impl Sampler {
         for id in ids {
             let Some(process) = tree.get(id) else { continue };
             let Some(pid) = process.host_pid else { continue };
+            let is_new = !self.handles.contains_key(&id);
             let handle = match self.handles.entry(id) {
                 std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::hash_map::Entry::Vacant(entry) => {
@@ -215,12 +216,12 @@ impl Sampler {
             };
             let is_alone = tree.group(process.group).is_some_and(|group| group.members.len() <= 1);
             match handle.read(&self.root, tree.frame().page, is_alone, sample.at_ns) {
-                Seen::Alive => {
+                Seen::Alive { execd_since_ns } => {
                     alive.push(id);
-                    if handle.is_first_reading {
+                    if is_new {
                         programs.first.push((id, handle.start_stack));
                     }
-                    programs.changed.extend(handle.execd_since_ns.map(|since_ns| (id, since_ns)));
+                    programs.changed.extend(execd_since_ns.map(|since_ns| (id, since_ns)));
                 }
                 Seen::Dead(remains) => {
                     tree.note_remains(id, &remains);

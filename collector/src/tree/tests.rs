@@ -81,6 +81,13 @@ impl Run {
         self.tell(pid, parent, 0, Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names })
     }
 
+    /// A program `slow` speaks, and ends with 9 MiB, when the process has had up to 50.
+    fn speaks_late(&mut self, pid: u32) -> &mut Self {
+        let (own, children) = (used(1, 50 * MIB_KIB), used(0, 0));
+        let event = Event::Exit { status: 0, vm_hwm_kib: 9 * MIB_KIB, own, children };
+        self.start_as(pid, MAIN, 0, 50 * MIB_KIB, "slow").tell(pid, MAIN, FLAG_IMAGE, event)
+    }
+
     fn fork(&mut self, pid: u32, parent: u32, max_rss_kib: u64) -> &mut Self {
         let event = Event::Fork {
             realtime_ns: self.now_ns + 6 * T0,
@@ -1342,10 +1349,7 @@ fn a_program_that_was_slow_to_speak_is_no_silent_one_before_itself() {
     run.made(102, MAIN).fork(102, MAIN, 50 * MIB_KIB).execs(102);
     let id = run.id(102);
     run.tree.confirm_silent(id);
-    run.later(1).sampled(102, 1, 5 * MIB, MIB).start_as(102, MAIN, 0, 50 * MIB_KIB, "slow");
-    let event =
-        Event::Exit { status: 0, vm_hwm_kib: 9 * MIB_KIB, own: used(1, 50 * MIB_KIB), children: used(0, 0) };
-    run.tell(102, MAIN, FLAG_IMAGE, event);
+    run.later(1).sampled(102, 1, 5 * MIB, MIB).speaks_late(102);
     let settled = run.end();
     assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(9 * MIB), Quality::Exact));
 }
@@ -1367,14 +1371,7 @@ fn a_program_that_was_looked_at_while_it_was_loaded_is_no_silent_one_before_itse
         let id = run.id(102);
         run.tree.set_silent_image(id, SilentMemory::Own, run.now_ns);
         run.tree.set_program(id, program);
-        run.later(1).sampled(102, 1, 5 * MIB, MIB).start_as(102, MAIN, 0, 50 * MIB_KIB, "slow");
-        let own = used(1, 50 * MIB_KIB);
-        run.tell(
-            102,
-            MAIN,
-            FLAG_IMAGE,
-            Event::Exit { status: 0, vm_hwm_kib: 9 * MIB_KIB, own, children: used(0, 0) },
-        );
+        run.later(1).sampled(102, 1, 5 * MIB, MIB).speaks_late(102);
         let settled = run.end();
         assert_eq!(of(&settled, 102).peak, Some(9 * MIB));
         of(&settled, 102).peak_quality
@@ -1393,14 +1390,7 @@ fn a_program_that_was_looked_at_while_it_was_loaded_is_no_silent_one_before_itse
         let args = Some(vec![name.to_owned()]);
         run.tree.set_program(id, Program { args, ..seen(name, None) });
     }
-    run.later(1).sampled(102, 1, 5 * MIB, MIB).start_as(102, MAIN, 0, 50 * MIB_KIB, "slow");
-    let own = used(1, 50 * MIB_KIB);
-    run.tell(
-        102,
-        MAIN,
-        FLAG_IMAGE,
-        Event::Exit { status: 0, vm_hwm_kib: 9 * MIB_KIB, own, children: used(0, 0) },
-    );
+    run.later(1).sampled(102, 1, 5 * MIB, MIB).speaks_late(102);
     assert_eq!(of(&run.end(), 102).peak_quality, Quality::Sampled);
 }
 

@@ -46,6 +46,7 @@ pub struct DeviceUsage {
     pub has_accounts: bool,
     /// The driver listed one of our processes without telling its memory.
     pub has_untold: bool,
+    /// When the driver first listed one of ours by a pid that we know, CLOCK_MONOTONIC nanoseconds.
     used_since_ns: Option<u64>,
     /// The driver listed one that may be of the run under a pid of another namespace.
     pub(super) has_foreign: bool,

@@ -111,10 +111,10 @@ impl BusyMeter {
         if self.covered_us > 0.0 { Some(self.busy / self.covered_us) } else { self.max }
     }
 
-    /// Time busy, seconds.
+    /// Time busy, seconds, unless what was told is of no time.
     #[must_use]
     pub fn active_s(&self) -> Option<f64> {
-        self.max.map(|_| self.busy / 1e8)
+        (self.covered_us > 0.0).then_some(self.busy / 1e8)
     }
 }
 
@@ -179,6 +179,9 @@ mod tests {
     fn busy_time_is_weighted_by_its_length_and_never_above_100() {
         let mut busy = BusyMeter::default();
         assert_eq!((busy.mean(), busy.active_s()), (None, None));
+        let mut once = busy;
+        once.add(Busy { us: 0, percent: 30.0 });
+        assert_eq!((once.max, once.mean(), once.active_s()), (Some(30.0), Some(30.0), None));
         busy.add(Busy { us: 1_000_000, percent: 150.0 });
         busy.add(Busy { us: 3_000_000, percent: 20.0 });
         assert_eq!((busy.max, busy.mean(), busy.active_s()), (Some(100.0), Some(40.0), Some(1.6)));
