@@ -6,7 +6,7 @@
 //   work sleepers N                   spawns N programs that sleep, prints "ready", waits for its stdin's end, ends them
 //   work bare SECONDS HZ PID...       what sampling these processes costs at least: clock_gettime of the CPU clock, pread
 //                                     of stat and statm on held fds, HZ times a second; prints the nanoseconds of CPU
-//                                     time that one process took one time
+//                                     time that one process took one time, and the part of a core that all of it took
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -108,7 +108,8 @@ static int bare(double seconds, long hz, int count, char **pids) {
         snprintf(text, sizeof text, "/proc/%s/statm", pids[i]);
         held[i][1] = open(text, O_RDONLY);
     }
-    long ticks = (long)(seconds * (double)hz), next = clock_ns(CLOCK_MONOTONIC), spent = 0;
+    long ticks = (long)(seconds * (double)hz), begun = clock_ns(CLOCK_MONOTONIC), next = begun, spent = 0;
+    long before = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     for (long tick = 0; tick < ticks; tick++) {
         long start = clock_ns(CLOCK_THREAD_CPUTIME_ID);
         for (int i = 0; i < count; i++) {
@@ -122,7 +123,8 @@ static int bare(double seconds, long hz, int count, char **pids) {
         struct timespec until = {next / 1000000000L, next % 1000000000L};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
     }
-    printf("%.1f\n", (double)spent / (double)ticks / count);
+    double all = (double)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) - before);
+    printf("%.1f %.5f\n", (double)spent / (double)ticks / count, all / (double)(clock_ns(CLOCK_MONOTONIC) - begun));
     return 0;
 }
 
