@@ -12,7 +12,7 @@
 //! still succeeds. An all-zero ring is a valid empty one.
 
 use core::mem::{offset_of, size_of};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::record::RECORD_WORDS;
 use crate::sample::{SAMPLE_CAPACITY, SampleSlot};
@@ -21,7 +21,7 @@ use crate::sample::{SAMPLE_CAPACITY, SampleSlot};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"gputrack");
 
 /// Version of this layout and of the records. A process that finds another one goes inert.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// Bytes of the header page.
 pub const HEADER_SIZE: usize = 4096;
@@ -128,5 +128,13 @@ impl Header {
             && self.abi_version == ABI_VERSION
             && self.record_words as usize == RECORD_WORDS
             && self.ring_capacity as usize == RING_CAPACITY
+    }
+
+    /// Have the kernel map this page, and no other with it; nothing changes. If it is first met by a read, up to 15 pages
+    /// of the ring are mapped along ("fault-around", mm/memory.c do_read_fault), which a process that writes two records
+    /// pays for and does not need.
+    pub fn take_page(&self) {
+        // An exchange that fails counts as a write, too.
+        let _ = self.head.0.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 
 /// What a shim's file name starts with; the rest is its content hash. A preload entry whose base name starts so is a shim
 /// of this ABI, and is not added twice.
-pub const SHIM_PREFIX: &str = "libgpu_track_shim.v1.";
+pub const SHIM_PREFIX: &str = "libgpu_track_shim.v2.";
 
 /// Stands before the shim's file name in the LD_PRELOAD of a 32-bit program, where the session says
 /// [`crate::layout::FLAG_ELF32`]. The dynamic linker makes `x86_64` of it in a 64-bit program and `i686` in a 32-bit one, so

@@ -199,6 +199,13 @@ impl Event {
     /// The record of this event.
     #[must_use]
     pub fn encode(&self, origin: &Origin) -> [u32; RECORD_WORDS] {
+        let mut record = [0; RECORD_WORDS];
+        self.encode_into(origin, &mut record);
+        record
+    }
+
+    /// The same, in a record of zeros.
+    pub fn encode_into(&self, origin: &Origin, record: &mut [u32; RECORD_WORDS]) {
         let kind = match self {
             Event::Start { .. } => KIND_START,
             Event::Fork { .. } => KIND_FORK,
@@ -207,7 +214,6 @@ impl Event {
             Event::Reaped { .. } => KIND_REAPED,
             Event::SpawnFailed { .. } => KIND_SPAWN_FAILED,
         };
-        let mut record = [0; RECORD_WORDS];
         let mut words = Words { out: record.iter_mut() };
         words.u32(u32::from(kind) | u32::from(origin.flags) << 8);
         words.u32(origin.pid);
@@ -245,7 +251,6 @@ impl Event {
             }
             Event::SpawnFailed { error } => words.u32(error.cast_unsigned()),
         }
-        record
     }
 
     /// The event of a record; `None` if its kind is unknown.

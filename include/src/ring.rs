@@ -1,13 +1,14 @@
 //! The event ring: many writers, one reader, lock-free, bounded; safe against writers that die or stop anywhere.
 //!
 //! A slot is N words of 64 bits: lap tag in the upper 32 bits, payload in the lower. In lap L an empty word has tag
-//! 2L, a written one 2L+1, so an all-zero file is a valid empty ring.
+//! 2L, a written one 2L+1, so an all-zero file is a valid empty ring. A payload of 0 need not be written, but in the last
+//! word, which publishes the record: most words of a record are the upper halves of small numbers.
 //!
 //! | who | does |
 //! |---|---|
 //! | writer | takes a ticket by CAS on `head`, only while `head - tail < capacity` |
-//! | writer | CASes each word from (2L, 0) to (2L+1, payload), the last one with release; if one fails, the slot was retired under it: new ticket, at most [`TRIES`] times |
-//! | reader | when the last word is written: copies, checks all tags, stores tag 2L+2 everywhere, advances `tail` |
+//! | writer | CASes each word that is not 0, and the last one, from (2L, 0) to (2L+1, payload), the last one with release; if one fails, the slot was retired under it: new ticket, at most [`TRIES`] times |
+//! | reader | when the last word is written: copies, checks all words, stores tag 2L+2 everywhere, advances `tail` |
 //! | reader | a slot unpublished past a grace period: CAS of its *last* word to 2L+2 first (if that fails it was published just now: read it), then the other words, then `tail` |
 //!
 //! Tickets are unique, tags only grow, and `tail` moves only when all words carry the next lap: the CAS of a writer
@@ -154,9 +155,14 @@ impl<'a, const N: usize> Ring<'a, N> {
     fn write(slot: &[AtomicU64], lap: u32, record: &[u32; N]) -> bool {
         let (free, full) = (empty(lap), empty(lap).wrapping_add(1));
         slot.iter().zip(record).enumerate().all(|(i, (cell, payload))| {
+            let is_last = i + 1 == N;
             // SYNC POINT: the last word publishes the record; the reader loads it with acquire.
-            let order = if i + 1 == N { Ordering::Release } else { Ordering::Relaxed };
-            cell.compare_exchange(word(free, 0), word(full, *payload), order, Ordering::Relaxed).is_ok()
+            let order = if is_last { Ordering::Release } else { Ordering::Relaxed };
+            let is_needed = is_last || *payload != 0;
+            !is_needed
+                || cell
+                    .compare_exchange(word(free, 0), word(full, *payload), order, Ordering::Relaxed)
+                    .is_ok()
         })
     }
 
@@ -182,7 +188,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         let mut record = [0u32; N];
         for (out, cell) in record.iter_mut().zip(slot) {
             let value = cell.load(Ordering::Relaxed);
-            if tag_of(value) != full {
+            if tag_of(value) != full && value != word(empty(lap), 0) {
                 return Pop::Damaged;
             }
             *out = value as u32;
@@ -259,6 +265,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_zero_is_not_written_and_comes_back_as_zero() {
+        let memory = Memory::new(1);
+        let ring = memory.ring();
+        for (position, record) in [[1, 2, 3, 4], [0, 7, 0, 0], [0; N]].into_iter().enumerate() {
+            assert_eq!(ring.push(&record), Push::StoredWake);
+            let lap = position as u32;
+            let written =
+                memory.words.iter().filter(|w| tag_of(w.load(Ordering::Relaxed)) == 2 * lap + 1).count();
+            assert_eq!(written, [4, 2, 1][position]);
+            assert_eq!(ring.peek(position as u64), Pop::Record(record));
+            ring.release(position as u64);
+        }
+        // An empty word with something in it is nobody's.
+        assert_eq!(ring.push(&[0; N]), Push::StoredWake);
+        memory.words[1].store(word(6, 1), Ordering::Relaxed);
+        assert_eq!(ring.peek(3), Pop::Damaged);
     }
 
     #[test]
@@ -349,7 +374,7 @@ mod models {
     use super::*;
     use loom::sync::Arc;
 
-    const N: usize = 2;
+    const N: usize = 3;
 
     struct Memory {
         head: AtomicU64,
@@ -383,15 +408,15 @@ mod models {
         fn read(&mut self, memory: &Memory, retire: bool) {
             let ring = memory.ring();
             match ring.peek(self.position) {
-                Pop::Record([w, x]) => {
+                Pop::Record([w, 0, x]) => {
                     assert_eq!(x, w + 100, "torn record");
                     self.seen[w as usize] += 1;
                     ring.release(self.position);
                     self.position += 1;
                 }
                 Pop::Pending if retire && ring.retire(self.position) => self.position += 1,
-                Pop::Damaged => panic!("damaged"),
-                _ => {}
+                Pop::Record(_) | Pop::Damaged => panic!("damaged"),
+                Pop::Empty | Pop::Pending => {}
             }
         }
     }
@@ -411,7 +436,7 @@ mod models {
             let writers: Vec<_> = (1..=3u32)
                 .map(|w| {
                     let memory = memory.clone();
-                    loom::thread::spawn(move || memory.ring().push(&[w, w + 100]) != Push::Full)
+                    loom::thread::spawn(move || memory.ring().push(&[w, 0, w + 100]) != Push::Full)
                 })
                 .collect();
             // In a thread of its own: loom does not try other orders of what the first thread does.

@@ -35,7 +35,9 @@ fn pid_namespace_of(pid: u32) -> u32 {
 
 /// Write `event` to every open session without one of the header flags in `unless`.
 pub fn emit(origin: &Origin, event: &Event, unless: u32) {
-    let record = event.encode(origin);
+    // Where it is: a copy would be libc's memcpy, which takes a fork child a page fault.
+    let mut record = [0; RECORD_WORDS];
+    event.encode_into(origin, &mut record);
     for header in state::sessions() {
         // A closed session has its report; late records would only fill its memory.
         if header.state.load(Relaxed) != STATE_OPEN || header.flags & unless != 0 {

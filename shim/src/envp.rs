@@ -6,7 +6,7 @@
 //! a vfork child that execs leaves no chance to unmap, and would leak into its parent.
 
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -197,16 +197,14 @@ impl Lack {
     }
 }
 
+/// What is called with the environment: one of libc's exec functions, or of its spawns.
+type Call<'a> = &'a dyn Fn(*const *const c_char) -> c_int;
+
 /// Call with `environment`, or with a copy of it that is repaired for the `program` to be executed.
 ///
 /// # Safety
 /// `environment` must be null or an array of strings that ends with null, and `program` name one.
-#[inline]
-pub unsafe fn with_repaired<R>(
-    environment: *const *const c_char,
-    program: Program,
-    call: impl FnOnce(*const *const c_char) -> R,
-) -> R {
+pub unsafe fn with_repaired(environment: *const *const c_char, program: Program, call: Call<'_>) -> c_int {
     if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
         return call(environment);
     }
@@ -228,11 +226,7 @@ pub unsafe fn with_repaired<R>(
 const STACK_BYTES: usize = 8192;
 
 #[inline(never)]
-unsafe fn on_stack<R>(
-    lack: &Lack,
-    old: *const *const c_char,
-    call: impl FnOnce(*const *const c_char) -> R,
-) -> R {
+unsafe fn on_stack(lack: &Lack, old: *const *const c_char, call: Call<'_>) -> c_int {
     let mut room = MaybeUninit::<[*const c_char; STACK_BYTES / size_of::<usize>()]>::uninit();
     let room = room.as_mut_ptr().cast::<*const c_char>();
     // SAFETY: the caller looked at the size.
@@ -241,11 +235,7 @@ unsafe fn on_stack<R>(
 }
 
 #[inline(never)]
-unsafe fn in_mapping<R>(
-    lack: &Lack,
-    old: *const *const c_char,
-    call: impl FnOnce(*const *const c_char) -> R,
-) -> R {
+unsafe fn in_mapping(lack: &Lack, old: *const *const c_char, call: Call<'_>) -> c_int {
     let Some(room) = Room::take(lack.size()) else { return call(old) };
     // SAFETY: at least that large, page-aligned, and ours alone.
     unsafe { lack.fill(old, room.address.cast()) };

@@ -3,6 +3,7 @@
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
+use gpu_track_abi::layout::Header;
 use gpu_track_abi::record::Event;
 
 use crate::start::identify;
@@ -25,7 +26,11 @@ pub fn register() {
 /// its parent may be gone by then.
 pub extern "C" fn before() {
     if state::is_active() && state::may_call() {
-        state::FORKER.store(sys::getpid(), Relaxed);
+        let pid = sys::getpid();
+        // After each fork the first write to a page is a page fault.
+        if state::FORKER.load(Relaxed) != pid {
+            state::FORKER.store(pid, Relaxed);
+        }
     }
 }
 
@@ -39,6 +44,7 @@ pub extern "C" fn in_child() {
         state::go_inert();
         return;
     }
+    state::sessions().for_each(Header::take_page);
     let parent = state::FORKER.load(Relaxed);
     // It was made by a clone system call into a pid namespace of which this memory knows nothing (see `emit`).
     let parent_has_moved = parent == 1 && state::PID.load(Relaxed) != 1;

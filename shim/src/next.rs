@@ -101,6 +101,8 @@ static VDSO_CLOCK: Symbol<unsafe extern "C" fn(libc::clockid_t, *mut libc::times
 static RESOLVED: AtomicBool = AtomicBool::new(false);
 
 /// Find all of them. May be done twice; the second time changes nothing.
+#[cold]
+#[inline(never)]
 pub fn resolve() {
     let mut seen_self = false;
     // SAFETY: the callback has the signature that dl_iterate_phdr wants and outlives no call.

@@ -13,6 +13,8 @@ use crate::{envp, session, state, sys};
 ///
 /// It takes a descriptor for a moment. Another thread that closes all descriptors, or forks, could make a file of the
 /// program's out of it, or keep it: a process that has other threads gives the record up instead.
+#[cold]
+#[inline(never)]
 pub fn append(header: &Header, record: &[u32; RECORD_WORDS]) -> bool {
     if !state::may_call() || !sys::is_single_threaded() {
         return false;

@@ -43,6 +43,7 @@ fn map(path: &[u8]) -> Option<&'static Header> {
     let address = address?;
     // SAFETY: the mapping is page-aligned, larger than a Header, and any bytes are a valid one.
     let header = unsafe { &*address.cast::<Header>() };
+    header.take_page();
     if header.is_compatible() && header.state.load(Relaxed) == STATE_OPEN {
         sys::dont_dump(address, TRACKED_SIZE);
         // Only in its own pid namespace has the launcher this pid.

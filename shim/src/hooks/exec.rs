@@ -26,7 +26,7 @@ type Array = *const *const c_char;
 pub unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
-    unsafe { with_repaired(envp, Program::path(path), |envp| next_execve(path, argv, envp)) }
+    unsafe { with_repaired(envp, Program::path(path), &|envp| next_execve(path, argv, envp)) }
 }
 
 /// `execv`.
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
     unsafe {
-        with_repaired(environ, Program::path(path), |envp| match next::EXECV.get() {
+        with_repaired(environ, Program::path(path), &|envp| match next::EXECV.get() {
             Some(next) if envp == environ => next(path, argv),
             _ => next_execve(path, argv, envp),
         })
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
     unsafe {
-        with_repaired(environ, Program::Named(file), |envp| match next::EXECVP.get() {
+        with_repaired(environ, Program::Named(file), &|envp| match next::EXECVP.get() {
             Some(next) if envp == environ => next(file, argv),
             _ => next_execvpe(file, argv, envp),
         })
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
 pub unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
-    unsafe { with_repaired(envp, Program::Named(file), |envp| next_execvpe(file, argv, envp)) }
+    unsafe { with_repaired(envp, Program::Named(file), &|envp| next_execvpe(file, argv, envp)) }
 }
 
 /// `fexecve`.
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the same promises.
     unsafe {
-        with_repaired(envp, Program::Open(fd), |envp| match next::FEXECVE.get() {
+        with_repaired(envp, Program::Open(fd), &|envp| match next::FEXECVE.get() {
             Some(next) => next(fd, argv, envp),
             None => raw_execveat(fd, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH),
         })
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn execveat(
     save_peak();
     // SAFETY: the same promises.
     unsafe {
-        with_repaired(envp, Program::At(dir, path), |envp| match next::EXECVEAT.get() {
+        with_repaired(envp, Program::At(dir, path), &|envp| match next::EXECVEAT.get() {
             Some(next) => next(dir, path, argv, envp, flags),
             None => raw_execveat(dir, path, argv, envp, flags),
         })

@@ -25,7 +25,7 @@ macro_rules! spawns {
             // glibc before 2.39 has no pidfd_spawn, but a weak reference would find this one.
             let Some(next) = next::$next.get() else { return libc::ENOSYS };
             // SAFETY: the same promises.
-            let error = unsafe { with_repaired(envp, $program(path), |envp| next(child, path, actions, attributes, argv, envp)) };
+            let error = unsafe { with_repaired(envp, $program(path), &|envp| next(child, path, actions, attributes, argv, envp)) };
             if error != 0 {
                 failed(error);
             }
