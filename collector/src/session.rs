@@ -46,7 +46,7 @@ const SYSTEM_NS: u64 = 100_000_000;
 /// After so many findings it is asked whether they can be true.
 const PART: usize = 1024;
 /// More lives than this waiting for a sample, and one is taken early.
-const MAX_LIVES: usize = 32_768;
+const MAX_LIVES: usize = 8192;
 /// While the tree's RAM grows beyond what it ever was by more than this part (a divisor) in an interval, the next sample
 /// comes this soon: what several processes have at once is only known as well as how far each had grown by then.
 const NOTABLE_GROWTH: u64 = 100;

@@ -386,9 +386,9 @@ impl Members {
         }
     }
 
-    /// Forget who is over. Until then its other threads may go on, and fork.
+    /// Forget who is over. Until then its other threads may go on, and fork; what they did may come late.
     pub fn forget_gone(&mut self, now_ns: u64) {
-        const GRACE_NS: u64 = 1_000_000_000;
+        const GRACE_NS: u64 = 200_000_000;
         self.pids.retain(|pid, exited| {
             exited.is_none_or(|at| now_ns.saturating_sub(at) < GRACE_NS || !pidfd::is_gone(*pid))
         });

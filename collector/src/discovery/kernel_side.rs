@@ -19,6 +19,8 @@ pub const LOADING_NS: u64 = 3_000_000;
 const SHARE_OF_CORE: u64 = 20;
 /// Over which time that is measured.
 const WINDOW_NS: u64 = 1_000_000_000;
+/// Who is gone is forgotten this often.
+const FORGET_NS: u64 = 200_000_000;
 
 /// Reads the connector for one tree.
 #[derive(Debug)]
@@ -42,6 +44,7 @@ pub struct KernelSide {
     /// An earlier collector may have been killed after it heard that more were, and before it told.
     may_have_dropped_more: bool,
     window: Window,
+    forgotten_at_ns: u64,
 }
 
 /// CPU time of reading what is not about the tree.
@@ -99,6 +102,7 @@ impl KernelSide {
             dropped,
             may_have_dropped_more: true,
             window: Window::default(),
+            forgotten_at_ns: 0,
         }
     }
 
@@ -151,6 +155,7 @@ impl KernelSide {
             self.give_up(Reason::Cost, &mut take_down);
         }
         self.has_proof = true;
+        self.forget_gone();
     }
 
     /// Count what reading took for others than the tree. True if that is too much.
@@ -160,9 +165,16 @@ impl KernelSide {
         let is_too_much = self.window.used_ns > WINDOW_NS / SHARE_OF_CORE;
         if now_ns.saturating_sub(self.window.since_ns) >= WINDOW_NS {
             self.window = Window { since_ns: now_ns, used_ns: 0 };
-            self.members.forget_gone(now_ns);
         }
         is_too_much
+    }
+
+    fn forget_gone(&mut self) {
+        let now_ns = clock::monotonic_ns();
+        if now_ns.saturating_sub(self.forgotten_at_ns) >= FORGET_NS {
+            self.forgotten_at_ns = now_ns;
+            self.members.forget_gone(now_ns);
+        }
     }
 
     /// What befell the layer itself takes its turn among the events.

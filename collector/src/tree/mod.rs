@@ -12,6 +12,7 @@ mod events;
 mod inner;
 mod kernel;
 pub mod process;
+mod processes;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use process::{FoundBy, Image, ImageGroup, Key, Parent, Process, ProcessId, Q
 pub use settle::Settled;
 
 use process::Observed;
+use processes::Processes;
 
 /// The constants of the run that the tree needs.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -88,7 +90,7 @@ pub struct Group {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tree {
     frame: Frame,
-    processes: HashMap<ProcessId, Process>,
+    processes: Processes,
     /// Instances that are not settled, oldest first.
     index: HashMap<Key, Vec<ProcessId>>,
     groups: HashMap<ImageGroup, Group>,
@@ -152,7 +154,7 @@ impl Tree {
     pub fn new(frame: Frame) -> Self {
         Self {
             frame,
-            processes: HashMap::new(),
+            processes: Processes::default(),
             index: HashMap::new(),
             groups: HashMap::new(),
             alive: Vec::new(),
@@ -523,7 +525,7 @@ impl Tree {
         if found_by == FoundBy::Preload && key.pid_ns == self.frame.pid_ns {
             self.unproven.push(id);
         }
-        self.processes.insert(id, process);
+        self.processes.insert(process);
         let of_pid = self.index.entry(key).or_default();
         of_pid.push(id);
         let oldest = of_pid.first().copied().filter(|_| of_pid.len() > MOST_OF_ONE_PID);
