@@ -130,11 +130,11 @@ impl Header {
             && self.ring_capacity as usize == RING_CAPACITY
     }
 
-    /// Have the kernel map this page, and no other with it; nothing changes. If it is first met by a read, up to 15 pages
-    /// of the ring are mapped along ("fault-around", mm/memory.c do_read_fault), which a process that writes two records
-    /// pays for and does not need.
+    /// Have the kernel map this page, and no other with it, on x86; no counter changes. If it is first met by a read, up to
+    /// 15 pages of the ring are mapped along ("fault-around", mm/memory.c do_read_fault), which a process that writes two
+    /// records pays for and does not need.
     pub fn take_page(&self) {
-        // An exchange that fails counts as a write, too.
+        // An exchange that fails counts as a write, too; on other machines it may be a read like any other.
         let _ = self.head.0.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

@@ -1,9 +1,10 @@
 //! The sessions that the environment names: each segment is opened, checked, mapped, and its descriptor closed.
 
 use core::ffi::{CStr, c_int};
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 
-use gpu_track_abi::layout::{Header, STATE_OPEN, TRACKED_SIZE};
+use gpu_track_abi::layout::{Header, MAGIC, STATE_OPEN, TRACKED_SIZE};
 use gpu_track_abi::{MAX_PATH, MAX_SESSIONS};
 
 use crate::{state, sys};
@@ -33,10 +34,10 @@ pub fn open(path: &[u8], flags: c_int) -> Option<usize> {
 
 fn map(path: &[u8]) -> Option<&'static Header> {
     let fd = open(path, 0)?;
-    // Touching a page behind the end of a file is a SIGBUS.
+    // Touching a page behind the end of a file is a SIGBUS. No other file is written to, be it only by a page fault.
     let fits = sys::fstat(fd).is_some_and(|s| {
         s.st_mode & libc::S_IFMT == libc::S_IFREG && s.st_size >= TRACKED_SIZE as libc::off_t
-    });
+    }) && sys::read_number(fd, offset_of!(Header, magic)) == Some(MAGIC);
     let address = if fits { sys::mmap(TRACKED_SIZE, Some(fd)) } else { None };
     let lock_holder = sys::lock_holder(fd);
     sys::close(fd);

@@ -386,12 +386,21 @@ impl Members {
         }
     }
 
-    /// Forget who is over. Until then its other threads may go on, and fork; what they did may come late.
-    pub fn forget_gone(&mut self, now_ns: u64) {
-        const GRACE_NS: u64 = 200_000_000;
-        self.pids.retain(|pid, exited| {
-            exited.is_none_or(|at| now_ns.saturating_sub(at) < GRACE_NS || !pidfd::is_gone(*pid))
-        });
+    /// Who is over, with the time of its exit event. Until then its other threads may go on, and fork. What it did is in
+    /// the socket by now.
+    #[must_use]
+    pub fn gone(&self) -> Vec<(u32, u64)> {
+        let exited = self.pids.iter().filter_map(|(pid, exited)| Some((*pid, (*exited)?)));
+        exited.filter(|(pid, _)| pidfd::is_gone(*pid)).collect()
+    }
+
+    /// Forget those, unless somebody has come to be of that pid since.
+    pub fn forget(&mut self, gone: &[(u32, u64)]) {
+        for (pid, at_ns) in gone {
+            if self.pids.get(pid) == Some(&Some(*at_ns)) {
+                self.pids.remove(pid);
+            }
+        }
     }
 
     /// How many there are.
@@ -466,15 +475,23 @@ mod tests {
     #[test]
     fn who_is_over_is_forgotten_and_who_execs_in_a_thread_is_not() {
         // Above the kernel's largest pid: no such process is ever there.
-        let (gone, execs) = (5_000_001, 5_000_002);
-        let mut members = Members::new([gone, execs], 8, None);
-        for pid in [gone, execs] {
+        let (over, execs, again, own) = (5_000_001, 5_000_002, 5_000_003, std::process::id());
+        let mut members = Members::new([over, execs, again, own], 8, None);
+        for pid in [over, execs, again, own] {
             assert!(members.take(&event(pid, What::Exit { status: 0 })));
         }
         assert!(members.take(&event(execs, What::Exec)));
-        members.forget_gone(6 << 40);
-        assert_eq!(members.len(), 1);
-        assert!(members.take(&event(7, What::Fork { parent: execs })));
+        let mut gone = members.gone();
+        gone.sort_unstable();
+        assert_eq!(gone, [over, again].map(|pid| (pid, 5 << 40 | 7)));
+        // Until it is forgotten what it did is taken, and who gets its pid stays.
+        assert!(members.take(&event(7, What::Fork { parent: over })));
+        assert!(members.take(&event(again, What::Fork { parent: execs })));
+        members.forget(&gone);
+        assert_eq!(
+            [over, execs, again, own, 7].map(|pid| members.contains(pid)),
+            [false, true, true, true, true]
+        );
     }
 
     #[test]

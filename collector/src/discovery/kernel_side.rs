@@ -19,8 +19,8 @@ pub const LOADING_NS: u64 = 3_000_000;
 const SHARE_OF_CORE: u64 = 20;
 /// Over which time that is measured.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// Who is gone is forgotten this often.
-const FORGET_NS: u64 = 200_000_000;
+/// Who is gone is looked for this often.
+const GONE_NS: u64 = 200_000_000;
 
 /// Reads the connector for one tree.
 #[derive(Debug)]
@@ -44,7 +44,9 @@ pub struct KernelSide {
     /// An earlier collector may have been killed after it heard that more were, and before it told.
     may_have_dropped_more: bool,
     window: Window,
-    forgotten_at_ns: u64,
+    /// Who was gone before the last reading: nothing that they did is unread at the next one.
+    gone: Vec<(u32, u64)>,
+    gone_at_ns: u64,
 }
 
 /// CPU time of reading what is not about the tree.
@@ -102,7 +104,8 @@ impl KernelSide {
             dropped,
             may_have_dropped_more: true,
             window: Window::default(),
-            forgotten_at_ns: 0,
+            gone: Vec::new(),
+            gone_at_ns: 0,
         }
     }
 
@@ -117,6 +120,9 @@ impl KernelSide {
     pub fn read(&mut self, mut take_down: impl FnMut(&[KernelEvent])) {
         while let Ok(pid) = self.newcomers.try_recv() {
             self.members.add(pid);
+        }
+        if self.connector.is_some() {
+            self.forget_gone();
         }
         let Some(connector) = &self.connector else { return };
         let start_ns = clock::thread_cpu_ns();
@@ -155,7 +161,6 @@ impl KernelSide {
             self.give_up(Reason::Cost, &mut take_down);
         }
         self.has_proof = true;
-        self.forget_gone();
     }
 
     /// Count what reading took for others than the tree. True if that is too much.
@@ -170,10 +175,12 @@ impl KernelSide {
     }
 
     fn forget_gone(&mut self) {
+        self.members.forget(&self.gone);
+        self.gone.clear();
         let now_ns = clock::monotonic_ns();
-        if now_ns.saturating_sub(self.forgotten_at_ns) >= FORGET_NS {
-            self.forgotten_at_ns = now_ns;
-            self.members.forget_gone(now_ns);
+        if now_ns.saturating_sub(self.gone_at_ns) >= GONE_NS {
+            self.gone_at_ns = now_ns;
+            self.gone = self.members.gone();
         }
     }
 

@@ -34,6 +34,8 @@ const SHORT_NAP: Duration = Duration::from_millis(1);
 const FRESHEN_WAIT: Duration = Duration::from_millis(2);
 /// Records that may wait in memory (14 MB); beyond it they stay in the ring, which counts what it drops.
 const MOST_WAITING: usize = 1 << 16;
+/// So many are worth a wake (0.4 MB).
+const WORTH_A_WAKE: usize = 1 << 11;
 
 /// What both threads see. Nothing here can be held: the pump must never wait for a collector that lost its CPU.
 #[derive(Debug)]
@@ -154,7 +156,9 @@ impl Shared {
             }
             self.turns.fetch_add(1, Ordering::Release);
             let loading_ns = if self.is_eager.load(Ordering::Relaxed) { 0 } else { LOADING_NS };
-            if std::mem::take(&mut rang) || kernel.take_unheard(now_ns.saturating_sub(loading_ns)) {
+            let is_unheard = kernel.take_unheard(now_ns.saturating_sub(loading_ns));
+            let has_many = self.waiting.load(Ordering::Relaxed) >= WORTH_A_WAKE;
+            if std::mem::take(&mut rang) || is_unheard || has_many {
                 main.unpark();
             }
             // What is held back would be lost with this collector.
