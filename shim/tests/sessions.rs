@@ -56,6 +56,21 @@ fn a_truncated_file() {
     }
 }
 
+/// Not even by a page fault, which a file system on a disk dates.
+#[test]
+fn a_file_of_somebody_else_is_not_written_to() {
+    let session = Session::new();
+    let path = session.dir().join("data");
+    let before = vec![7; FILE_SIZE];
+    std::fs::write(&path, &before).unwrap();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    OpenOptions::new().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+    let output = run(session.command(program("waits", &[])).arg("waitpid").env(ENV_SESSION, &path));
+    assert_clean(&output);
+    assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), long_ago);
+    assert!(std::fs::read(&path).unwrap() == before);
+}
+
 #[test]
 fn what_is_no_file_of_ours() {
     let session = Session::new();

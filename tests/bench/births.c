@@ -3,7 +3,7 @@
 //
 //   births spawn N PROGRAM            posix_spawn of a program, with the argument "grow"
 //   births fork N                     fork; the child calls _exit at once
-//   births many N                     the same; prints only "COUNT NANOSECONDS" (CLOCK_MONOTONIC) forty times on its way
+//   births many N                     the same; prints only "COUNT NANOSECONDS" (CLOCK_MONOTONIC) ten times on its way
 //   births grow                       is such a program, which grows beyond its parent's peak
 //   births sides N PROGRAM SIDE...    posix_spawn, the sides in turn: SIDE is an LD_PRELOAD, or - for neither preload
 //                                     nor session in the child's environment; two lines a side
@@ -92,7 +92,7 @@ static int grow(void) {
 static int many(long n) {
     for (long i = 1; i <= n; i++) {
         fork_one();
-        if (i % (n / 40) == 0) {
+        if (i % (n / 10) == 0) {
             printf("%ld %ld\n", i, now_ns());
             fflush(stdout);
         }

@@ -121,9 +121,7 @@ impl KernelSide {
         while let Ok(pid) = self.newcomers.try_recv() {
             self.members.add(pid);
         }
-        if self.connector.is_some() {
-            self.forget_gone();
-        }
+        self.forget_gone();
         let Some(connector) = &self.connector else { return };
         let start_ns = clock::thread_cpu_ns();
         let own = std::process::id();
