@@ -83,6 +83,14 @@ fn shared_maps_count_once() {
 }
 
 #[test]
+fn shared_maps_that_grow_while_they_are_read_count_once() {
+    let run = run(&["share", "growing", "5", &(100 * MIB).to_string(), "4", "2"], &[]);
+    let report = run.assert_clean(0);
+    // 0.12% of it is the program itself.
+    assert_within("combined", report.f64("max_ram.combined.total_rss"), (500 * MIB) as f64, 0.3);
+}
+
+#[test]
 fn the_peak_of_an_exec_chain_is_that_of_its_largest_image() {
     for interval in ["0.1", "10"] {
         let run = run(&["exec_chain", "300000000"], &["--st", interval]);

@@ -48,10 +48,12 @@ static inline char *map_touched(size_t bytes, int flags) {
     return memory;
 }
 
-static inline void hold_ms(long ms) {
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+static inline void hold_us(long us) {
+    struct timespec t = {us / 1000000, us % 1000000 * 1000};
     while (nanosleep(&t, &t) && errno == EINTR) {}
 }
+
+static inline void hold_ms(long ms) { hold_us(ms * 1000); }
 
 /* Reaps `child` and insists that it ended well. */
 static inline void reap(pid_t child) {

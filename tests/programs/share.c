@@ -2,16 +2,25 @@
  *     A parent's PARENT_BYTES shared copy-on-write by FORKS children, each of which touches FORK_BYTES of its own.
  * share maps MAPS MAP_BYTES FORKS SECONDS
  *     MAPS separate shared anonymous maps that the parent and FORKS children all have touched.
+ * share growing MAPS MAP_BYTES FORKS SECONDS
+ *     The same, but each child takes SECONDS to touch them.
  *
  * All processes hold what they have for SECONDS after the last of them is ready. */
 #include "common.h"
 
 static char *maps[64];
 static size_t map_count, map_bytes, own_bytes;
+static double growing_s;
 
 static void child_touches(void) {
+    const size_t step = 1 << 20;
     if (own_bytes) map_touched(own_bytes, MAP_PRIVATE);
-    for (size_t i = 0; i < map_count; i++) touch_pages(maps[i], map_bytes);
+    for (size_t i = 0; i < map_count; i++) {
+        for (size_t from = 0; from < map_bytes; from += step) {
+            touch_pages(maps[i] + from, map_bytes - from < step ? map_bytes - from : step);
+            if (growing_s > 0) hold_us((long)(growing_s * 1e6 * step / (map_count * map_bytes)));
+        }
+    }
 }
 
 int main(int argc, char **argv) {
@@ -21,7 +30,8 @@ int main(int argc, char **argv) {
         map_touched(strtoul(argv[2], NULL, 10), MAP_PRIVATE);
         forks = atoi(argv[3]);
         own_bytes = strtoul(argv[4], NULL, 10);
-    } else if (!strcmp(argv[1], "maps")) {
+    } else if (!strcmp(argv[1], "maps") || !strcmp(argv[1], "growing")) {
+        if (*argv[1] == 'g') growing_s = atof(argv[5]);
         map_count = strtoul(argv[2], NULL, 10);
         map_bytes = strtoul(argv[3], NULL, 10);
         forks = atoi(argv[4]);

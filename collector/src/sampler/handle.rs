@@ -202,9 +202,8 @@ impl Handle {
         }
     }
 
-    /// Read how its memory is shared, in a tree whose processes have so much shared memory in all.
-    pub fn read_rollup(&mut self, root: &ProcRoot, epoch: u64, page: u64, shared_of_all: u64) {
-        let others_shared = shared_of_all.saturating_sub(self.shared);
+    /// Read how its memory is shared, in a tree whose other processes have so much shared memory.
+    pub fn read_rollup(&mut self, root: &ProcRoot, epoch: u64, page: u64, others_shared: u64) {
         match root.rollup(self.pid) {
             Ok(Some(rollup)) => {
                 // It may have exec'd or begun to end since it was last looked at: both figures must be of one time.

@@ -215,8 +215,11 @@ pub fn estimate_all(
 
 /// The shared memory of several processes, each in full, bytes.
 #[must_use]
-pub fn shared_of_all(handles: &HashMap<ProcessId, Handle>, of: &[ProcessId]) -> u64 {
-    of.iter().filter_map(|id| Some(handles.get(id)?.shared)).sum()
+pub fn shared_of_all<'a>(
+    handles: &HashMap<ProcessId, Handle>,
+    of: impl IntoIterator<Item = &'a ProcessId>,
+) -> u64 {
+    of.into_iter().filter_map(|id| Some(handles.get(id)?.shared)).sum()
 }
 
 /// The image groups of several processes of which all were read since they last changed.

@@ -179,8 +179,10 @@ impl Sampler {
         look(tree, &programs);
         self.read_peaks(tree, &alive, now_ns);
         let mut estimates = memory::estimate_all(tree, &self.handles, &alive);
-        let shared_of_all = memory::shared_of_all(&self.handles, &alive);
-        self.spend_on_sharing(tree, &mut estimates, record, shared_of_all);
+        if self.spend_on_sharing(tree, &mut estimates, record) {
+            // What the others mapped while one after another was read.
+            estimates = memory::estimate_all(tree, &self.handles, &alive);
+        }
         sample.verified = memory::certain(&estimates);
         self.take_in(tree, &alive, &estimates, &mut sample);
         self.handles.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
@@ -267,16 +269,17 @@ impl Sampler {
     }
 
     /// Read how memory is shared, most uncertain first: within the budget, and on credit where the sample would
-    /// otherwise set a new peak that it can't vouch for.
+    /// otherwise set a new peak that it can't vouch for. Whether anything was read.
     fn spend_on_sharing(
         &mut self,
         tree: &Tree,
         estimates: &mut HashMap<ProcessId, Estimate>,
         record: Record,
-        shared_of_all: u64,
-    ) {
+    ) -> bool {
         let page = tree.frame().page;
+        let mut shared_of_all = memory::shared_of_all(&self.handles, estimates.keys());
         let mut units = memory::units_by_uncertainty(tree, estimates);
+        let mut is_any_read = false;
         while let Some(unit) = units.pop() {
             let sums = memory::total(tree, estimates);
             let new_peak = sums.combined() > record.combined || sums.descendants > record.descendants;
@@ -294,10 +297,16 @@ impl Sampler {
                 }
                 let epoch = memory::epoch(tree, id);
                 if let Some(handle) = self.handles.get_mut(&id) {
-                    self.budget.spend(|| handle.read_rollup(&self.root, epoch, page, shared_of_all));
+                    let others_shared = shared_of_all.saturating_sub(handle.shared);
+                    self.budget.spend(|| handle.read_rollup(&self.root, epoch, page, others_shared));
+                    shared_of_all = others_shared + handle.shared;
+                    is_any_read = true;
                 }
             }
+            let before = memory::shared_of_all(&self.handles, &unit.members);
             self.discard_if_moved(&unit.members, page);
+            let now = memory::shared_of_all(&self.handles, &unit.members);
+            shared_of_all = shared_of_all.saturating_sub(before) + now;
             let read = memory::groups_read(tree, &self.handles, &unit.members);
             for id in &unit.members {
                 if estimates.contains_key(id)
@@ -308,6 +317,7 @@ impl Sampler {
                 }
             }
         }
+        is_any_read
     }
 
     /// Whether the memory of any of them is more than 5% larger than at the last sample.
