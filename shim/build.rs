@@ -43,7 +43,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whether the linker takes these flags: which one it is, rustc does not say.
+/// Whether the linker takes these flags: which one it is, rustc does not say. GNU ld since 2.44 knows the first, and
+/// ignores the other with a warning.
 fn links_with(flags: &[&str]) -> Result<bool, Box<dyn Error>> {
     let directory = PathBuf::from(env::var("OUT_DIR")?);
     let source = directory.join("probe.rs");
@@ -60,7 +61,7 @@ fn links_with(flags: &[&str]) -> Result<bool, Box<dyn Error>> {
     if let Ok(of_cargo) = env::var("CARGO_ENCODED_RUSTFLAGS") {
         rustc.args(of_cargo.split('\x1f').filter(|flag| !flag.is_empty()));
     }
-    rustc.args(flags.iter().map(|flag| format!("-Clink-arg={flag}")));
+    rustc.args(["-Wl,--fatal-warnings"].iter().chain(flags).map(|flag| format!("-Clink-arg={flag}")));
     rustc.arg("-o").arg(directory.join("probe.so")).arg(&source);
     let status = rustc.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
     Ok(status.success())

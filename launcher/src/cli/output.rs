@@ -85,7 +85,7 @@ fn expand(given: &Path, place: &Place) -> Result<PathBuf, String> {
             Some(b't') => path.extend(compact(place.time).bytes()),
             Some(b'%') => path.push(b'%'),
             other => {
-                let pattern: Vec<u8> = [b'%'].iter().chain(other).copied().collect();
+                let pattern: Vec<u8> = b"%".iter().chain(other).copied().collect();
                 return Err(format!(
                     "\"{}\" has an unknown pattern \"{}\": one of %j, %r, %h, %p, %t, %%",
                     given.display(),
