@@ -357,20 +357,21 @@ impl ProcRoot {
     #[must_use]
     pub fn children(&self, pid: u32, threads: u64) -> Vec<u32> {
         let mut found = Vec::new();
-        let mut of_thread = |tid: &str| {
-            let text = self.read(pid, &format!("task/{tid}/children")).unwrap_or_default();
+        let threads = if threads <= 1 { vec![pid] } else { self.threads(pid) };
+        for thread in threads {
+            let text = self.read(pid, &format!("task/{thread}/children")).unwrap_or_default();
             found.extend(
                 text.split(|b| *b == b' ').filter_map(parse_u64).filter_map(|p| u32::try_from(p).ok()),
             );
-        };
-        if threads <= 1 {
-            of_thread(&pid.to_string());
-        } else if let Ok(tasks) = std::fs::read_dir(self.path(pid, "task")) {
-            for task in tasks.flatten() {
-                of_thread(&task.file_name().to_string_lossy());
-            }
         }
         found
+    }
+
+    /// The ids of a process's threads; none if it is gone.
+    #[must_use]
+    pub fn threads(&self, pid: u32) -> Vec<u32> {
+        let Ok(tasks) = std::fs::read_dir(self.path(pid, "task")) else { return Vec::new() };
+        tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
     }
 
     /// Processes and threads that the machine has made since it was started; `None` where the kernel does not count.

@@ -152,20 +152,17 @@ fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
 fn finish(account: &mut Account, root_of_living: Option<&ProcRoot>, end_ns: u64) {
     account.tree.settle(end_ns, u64::MAX, false, |_| None);
     // Who ended since the last sample enters the figures over time by the next one.
-    let sample = match root_of_living {
-        Some(root) => Sampler::new(root.clone(), account.sampled_ns).sample(
-            &mut account.tree,
-            end_ns,
-            account.ram.record(),
-            |_, _| (),
-        ),
-        None => Sample {
-            from_ns: account.sampled_ns,
-            at_ns: end_ns,
-            lives: account.tree.take_lives(end_ns),
-            ..Sample::default()
-        },
-    };
+    let record = account.ram.record();
+    let living = root_of_living.and_then(|root| {
+        let mut sampler = Sampler::new(root.clone(), account.sampled_ns);
+        sampler.sample(&mut account.tree, end_ns, record, None, |_, _| ())
+    });
+    let sample = living.unwrap_or_else(|| Sample {
+        from_ns: account.sampled_ns,
+        at_ns: end_ns,
+        lives: account.tree.take_lives(end_ns),
+        ..Sample::default()
+    });
     account.add(&sample);
     account.cpu.finish(end_ns);
     account.gpu.finish(&account.tree);

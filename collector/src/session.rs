@@ -34,10 +34,10 @@ use crate::recover;
 use crate::report::build::{self, Ending, Facts};
 use crate::report::model::Stage;
 use crate::report::write::{Output, render, write_atomically};
-use crate::sampler::Sampler;
+use crate::sampler::{Programs, Sampler};
 use crate::segment::{Segment, SegmentError};
 use crate::state::StateFile;
-use crate::tree::ProcessId;
+use crate::tree::{ProcessId, Tree};
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
@@ -51,6 +51,13 @@ const MAX_LIVES: usize = 8192;
 /// comes this soon: what several processes have at once is only known as well as how far each had grown by then.
 const NOTABLE_GROWTH: u64 = 100;
 const SOON_NS: u64 = 25_000_000;
+/// Who end together do so within this time of each other at most, and within half the time since the sample before.
+const TOGETHER_NS: u64 = 20_000_000;
+/// A sample is put off by their ends at most until it is so many times as far from the one before.
+const LONGEST_PUT_OFF: u64 = 2;
+/// An end is notable that frees more than this part (a divisor) of the most that the tree ever had, and this many bytes.
+const NOTABLE_END: u64 = 1000;
+const NOTABLE_END_BYTES: u64 = 16 << 20;
 /// Growth may pause so long: on a busy machine programs lose their CPU.
 const GROWTH_PAUSE_NS: u64 = 500_000_000;
 /// Such samples take at most this part of a core, as a divisor.
@@ -222,6 +229,8 @@ struct Session {
     eager_until_ns: u64,
     next_tick_ns: u64,
     soon_ns: u64,
+    /// Not before this time: see [`Self::notable_ends`].
+    put_off_ns: u64,
     grows_until_ns: u64,
     scan_at_ns: u64,
     settle_at_ns: u64,
@@ -294,6 +303,7 @@ impl Session {
             trust: Trust::new(root.clone(), config.forks_before, start_ns, facts.host.cores),
             next_tick_ns: start_ns,
             soon_ns: u64::MAX,
+            put_off_ns: 0,
             // Nearly every program grows at its start.
             grows_until_ns: start_ns.saturating_add(GROWTH_PAUSE_NS),
             scan_at_ns: 0,
@@ -314,16 +324,20 @@ impl Session {
         loop {
             self.listen(messages)?;
             let now_ns = clock::monotonic_ns();
-            let is_tick = now_ns >= self.next_tick_ns.min(self.soon_ns);
-            let is_on_grid = now_ns >= self.next_tick_ns;
-            if is_tick {
+            let is_due = now_ns >= self.due_ns();
+            if is_due {
                 self.pump.freshen();
             }
             let complete_ns = self.drain();
             self.settle(complete_ns);
             let now_ns = clock::monotonic_ns();
-            if is_tick || self.account.tree.lives_waiting() > MAX_LIVES {
-                self.sample(now_ns);
+            let ends = self.notable_ends(now_ns);
+            let is_tick = is_due && !self.puts_off(ends.as_ref(), now_ns);
+            let is_on_grid = is_tick && now_ns >= self.next_tick_ns;
+            if self.account.tree.lives_waiting() > MAX_LIVES {
+                self.sample(now_ns, None);
+            } else if is_tick {
+                self.sample(now_ns, ends);
             }
             self.keeper.keep(&self.account, is_on_grid);
             let launcher_is_gone = messages.is_closed && self.ending.is_none();
@@ -336,10 +350,41 @@ impl Session {
             if now_ns >= self.interim_at_ns {
                 self.write_interim(now_ns);
             }
-            let next = self.next_tick_ns.min(self.soon_ns).min(now_ns + LOOK_NS);
+            let next = self.due_ns().min(now_ns + LOOK_NS);
             // The pump's doorbell ends the nap.
             std::thread::park_timeout(Duration::from_nanos(next.saturating_sub(clock::monotonic_ns())));
         }
+    }
+
+    /// When the next sample is due.
+    fn due_ns(&self) -> u64 {
+        self.next_tick_ns.min(self.soon_ns).max(self.put_off_ns)
+    }
+
+    /// Whose ends put off the sample that is due, if any do.
+    ///
+    /// While the tree grows, a sample waits for the last of those that end together. Of who lives on it is not known how
+    /// large he was when the others ended, but only how large he was at the sample before: a sample amid their ends would
+    /// have half of them as large as they ever were, and the other half small.
+    fn notable_ends(&self, now_ns: u64) -> Option<NotableEnds> {
+        let before_ns = self.sampler.sampled_ns();
+        let window_ns = self.next_tick_ns.min(self.soon_ns).saturating_sub(before_ns);
+        let may_wait = now_ns < before_ns.saturating_add(window_ns.saturating_mul(LONGEST_PUT_OFF));
+        (may_wait && now_ns < self.grows_until_ns).then(|| NotableEnds {
+            bytes: (self.account.ram.record().combined / NOTABLE_END).max(NOTABLE_END_BYTES),
+            together_ns: TOGETHER_NS.min(window_ns / 2),
+        })
+    }
+
+    /// Put the sample off if one of these ended just now.
+    fn puts_off(&mut self, ends: Option<&NotableEnds>, now_ns: u64) -> bool {
+        self.put_off_ns = 0;
+        if let Some(ends) = ends
+            && let Some(last_ns) = self.account.tree.last_end_of(ends.bytes)
+        {
+            self.put_off_ns = last_ns.saturating_add(ends.together_ns);
+        }
+        now_ns < self.put_off_ns
     }
 
     fn listen(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
@@ -462,7 +507,8 @@ impl Session {
         }
     }
 
-    fn sample(&mut self, now_ns: u64) {
+    /// Take a sample, unless it finds one of these ends: then it is put off.
+    fn sample(&mut self, now_ns: u64, ends: Option<NotableEnds>) {
         let begun_ns = clock::thread_cpu_ns();
         self.prove_newcomers(now_ns);
         // The connector tells of all there are.
@@ -479,11 +525,17 @@ impl Session {
         self.look_at_newborn(u64::MAX);
         let record = self.account.ram.record();
         let (scanner, sees_execs) = (&self.scanner, self.config.layers.scan && !has_connector);
-        let mut sample = self.sampler.sample(&mut self.account.tree, now_ns, record, |tree, programs| {
+        let look = |tree: &mut Tree, programs: &Programs| {
             if sees_execs {
                 scanner.look_at_programs(tree, programs, now_ns, interval);
             }
-        });
+        };
+        let notable = ends.as_ref().map(|ends| ends.bytes);
+        let Some(mut sample) = self.sampler.sample(&mut self.account.tree, now_ns, record, notable, look)
+        else {
+            self.put_off_ns = now_ns.saturating_add(ends.map_or(0, |ends| ends.together_ns));
+            return;
+        };
         if sample.dead_ns > 0 {
             self.pump.await_complete(sample.dead_ns, LONGEST_WAIT);
             let complete_ns = self.drain();
@@ -579,7 +631,7 @@ impl Session {
         let _ = self.pump.await_last(clock::monotonic_ns());
         self.drain();
         let now_ns = clock::monotonic_ns();
-        self.sample(now_ns);
+        self.sample(now_ns, None);
         let end_ns = self.ending.map_or(now_ns, |ending| ending.at_ns);
         self.account.cpu.finish(end_ns);
         self.note_survivors();
@@ -593,7 +645,7 @@ impl Session {
         let complete_ns = self.drain();
         self.account.settle(clock::monotonic_ns(), complete_ns, true);
         if self.account.tree.lives_waiting() > 0 {
-            self.sample(clock::monotonic_ns());
+            self.sample(clock::monotonic_ns(), None);
         }
         self.gpu.finish(&mut self.account.gpu, &self.account.tree);
         self.account.settle_all(now_ns);
@@ -633,6 +685,15 @@ impl Session {
             SessionError::Output { output: output.to_string(), source }
         })
     }
+}
+
+/// Ends that put a sample off: see [`Session::notable_ends`].
+#[derive(Debug)]
+struct NotableEnds {
+    /// Those of processes that had so much.
+    bytes: u64,
+    /// For so long after the last of them.
+    together_ns: u64,
 }
 
 /// How long after a sample that cost this much the next one comes, if it is not to wait for the grid.

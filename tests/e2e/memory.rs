@@ -51,6 +51,28 @@ fn eight_children_of_200_mb_at_once() {
 }
 
 #[test]
+fn who_ends_one_after_another_was_there_together() {
+    for _ in 0..6 {
+        let run = run(&["touch", "in_turn", "8", "50000000", "4"], &[]);
+        let report = run.assert_clean(0);
+        report.assert_all_exact(9);
+        assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 400e6, 4.0);
+    }
+}
+
+#[test]
+fn a_process_whose_main_thread_has_ended_lives_on() {
+    let run = run(&["touch", "threads", "100000000", "300"], &["--tu", "seconds"]);
+    let report = run.assert_clean(0);
+    report.assert_all_exact(1);
+    assert_within("main", report.f64("max_ram.main.total_rss"), 200e6, 2.0);
+    let held = 100e6 * 0.3 + 200e6 * 0.3;
+    let mean = report.f64("mean_ram.main") * report.f64("compute_time.time");
+    assert!(mean >= 0.9 * held, "{mean} byte-seconds, at least {held} were held");
+    assert_eq!(report.u64("cpu_utilization.main_n_threads"), 3);
+}
+
+#[test]
 fn a_large_parent_with_a_thousand_short_children() {
     let bytes = 400 * MIB;
     // A fork copies the page tables of 400 MiB: 10 ms each on a busy machine.

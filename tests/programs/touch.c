@@ -1,14 +1,17 @@
 /* touch hold BYTES MS                      touches BYTES and keeps them for MS milliseconds
+ * touch threads BYTES MS                   two threads do so, the second after the first, once the main thread has ended
  * touch forks|execs COUNT BYTES MS         COUNT children that do so, one after another (fork; fork + exec)
- * touch together COUNT BYTES MS            COUNT fork children at once: all hold theirs before any lets go */
+ * touch together COUNT BYTES MS            COUNT fork children at once: all hold theirs before any lets go
+ * touch in_turn COUNT BYTES MS             the same, but then they let go one after another, MS apart */
 #include "common.h"
+#include <pthread.h>
 
 static void hold(size_t bytes, long ms) {
     map_touched(bytes, MAP_PRIVATE);
     hold_ms(ms);
 }
 
-static void together(int count, size_t bytes, long ms) {
+static void together(int count, size_t bytes, long held_ms, long apart_ms) {
     int ready[2], release[2];
     if (pipe(ready) || pipe(release)) die("pipe");
     pid_t children[64];
@@ -20,7 +23,7 @@ static void together(int count, size_t bytes, long ms) {
             close(release[1]);
             map_touched(bytes, MAP_PRIVATE);
             if (write(ready[1], &byte, 1) != 1) die("write");
-            if (read(release[0], &byte, 1) != 0) die("read");
+            if (read(release[0], &byte, 1) != (apart_ms > 0)) die("read");
             exit(0);
         }
     }
@@ -28,12 +31,33 @@ static void together(int count, size_t bytes, long ms) {
         char byte;
         if (read(ready[0], &byte, 1) != 1) die("read");
     }
-    hold_ms(ms);
+    hold_ms(held_ms);
+    for (int i = 0; i < count && apart_ms > 0; i++) {
+        if (write(release[1], "", 1) != 1) die("write");
+        hold_ms(apart_ms);
+    }
     close(release[1]);
     for (int i = 0; i < count; i++) reap(children[i]);
 }
 
+static size_t thread_bytes;
+static long thread_ms;
+
+static void *thread_holds(void *after) {
+    if (after) pthread_join(*(pthread_t *)after, NULL);
+    hold(thread_bytes, thread_ms);
+    return NULL;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 4 && !strcmp(argv[1], "threads")) {
+        static pthread_t first, second;
+        thread_bytes = strtoul(argv[2], NULL, 10);
+        thread_ms = atol(argv[3]);
+        if (pthread_create(&first, NULL, thread_holds, NULL)) die("pthread_create");
+        if (pthread_create(&second, NULL, thread_holds, &first)) die("pthread_create");
+        pthread_exit(NULL);
+    }
     if (argc == 4 && !strcmp(argv[1], "hold")) {
         hold(strtoul(argv[2], NULL, 10), atol(argv[3]));
         return 0;
@@ -43,7 +67,11 @@ int main(int argc, char **argv) {
     size_t bytes = strtoul(argv[3], NULL, 10);
     long ms = atol(argv[4]);
     if (!strcmp(argv[1], "together")) {
-        together(count, bytes, ms);
+        together(count, bytes, ms, 0);
+        return 0;
+    }
+    if (!strcmp(argv[1], "in_turn")) {
+        together(count, bytes, 0, ms);
         return 0;
     }
     int execs = !strcmp(argv[1], "execs");

@@ -48,6 +48,8 @@ const LONGEST_REST_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Handle {
     pid: u32,
+    /// The thread whose files show its memory: another than the first once that has ended alone.
+    memory_of: u32,
     /// When stat and statm were last read, CLOCK_MONOTONIC nanoseconds.
     read_at_ns: u64,
     /// Held open where the fd limit allows: stat, statm.
@@ -98,6 +100,7 @@ impl Handle {
         };
         let handle = Self {
             pid,
+            memory_of: pid,
             read_at_ns: 0,
             files,
             has_memory: true,
@@ -151,32 +154,55 @@ impl Handle {
         let mut execd_since_ns = None;
         if stat.start_stack != 0 {
             let before = std::mem::replace(&mut self.start_stack, stat.start_stack);
-            execd_since_ns = Some(before_ns).filter(|_| before != 0 && before != stat.start_stack);
+            execd_since_ns = (before != 0 && before != stat.start_stack).then_some(before_ns);
         }
         if stat.is_over() {
             return Remains::of(self.pid, &stat).map_or(Seen::Gone, Seen::Dead);
         }
-        match self.read_statm(root, page) {
-            false => Seen::Gone,
-            // It is ending: its memory is gone, it is not yet a zombie. In the middle of an exec it has none either.
-            true if !self.has_memory && stat.is_ending() => Seen::Ending,
-            true => {
-                self.read_at_ns = now_ns;
-                Seen::Alive { execd_since_ns }
+        let is_there = self.read_statm(root, page);
+        if !(is_there && self.has_memory) {
+            let is_elsewhere = self.memory_of != self.pid;
+            // It is ending: its memory is gone, it is not yet a zombie. That may have begun since stat was read. If it
+            // has other threads, the first may have ended alone.
+            let is_ending =
+                is_elsewhere || stat.is_ending() || self.stat(root).is_none_or(|stat| stat.is_ending());
+            if is_ending && !self.has_living_thread(root, page) {
+                return if is_there || is_elsewhere { Seen::Ending } else { Seen::Gone };
+            }
+            // In the middle of an exec there is none either.
+            if !is_ending && !is_there {
+                return Seen::Gone;
             }
         }
+        self.read_at_ns = now_ns;
+        Seen::Alive { execd_since_ns }
+    }
+
+    /// Look for a thread that has the process's memory, and read it there from now on.
+    fn has_living_thread(&mut self, root: &ProcRoot, page: u64) -> bool {
+        root.threads(self.pid).into_iter().any(|thread| {
+            let Ok(statm) = root.open(thread, "statm") else { return false };
+            self.memory_of = thread;
+            if let Some((_, of_memory)) = &mut self.files {
+                *of_memory = statm;
+            }
+            self.read_statm(root, page) && self.has_memory
+        })
     }
 
     fn read_statm(&mut self, root: &ProcRoot, page: u64) -> bool {
         let mut buffer = [0; 256];
         let statm = match &self.files {
             Some((_, statm)) => read_held(statm, &mut buffer).and_then(Statm::parse),
-            None => root.read(self.pid, "statm").as_deref().and_then(Statm::parse),
+            None => root.read(self.memory_of, "statm").as_deref().and_then(Statm::parse),
         };
         let Some(statm) = statm else { return false };
         self.has_memory = statm.size > 0;
-        self.rss = statm.resident.saturating_mul(page);
-        self.shared = statm.shared.saturating_mul(page).min(self.rss);
+        // What it had until its memory went is the last word on that.
+        if self.has_memory {
+            self.rss = statm.resident.saturating_mul(page);
+            self.shared = statm.shared.saturating_mul(page).min(self.rss);
+        }
         true
     }
 
@@ -196,7 +222,7 @@ impl Handle {
     pub fn read_peak(&mut self, root: &ProcRoot, now_ns: u64) {
         self.peak_at_ns = now_ns;
         self.faults_at_peak = self.minor_faults;
-        if let Some(status) = root.status(self.pid) {
+        if let Some(status) = root.status(self.memory_of) {
             self.hwm = status.hwm.or(self.hwm);
             self.hugetlb = status.hugetlb;
         }
@@ -204,7 +230,7 @@ impl Handle {
 
     /// Read how its memory is shared, in a tree whose other processes have so much shared memory.
     pub fn read_rollup(&mut self, root: &ProcRoot, epoch: u64, page: u64, others_shared: u64) {
-        match root.rollup(self.pid) {
+        match root.rollup(self.memory_of) {
             Ok(Some(rollup)) => {
                 // It may have exec'd or begun to end since it was last looked at: both figures must be of one time.
                 self.read_statm(root, page);

@@ -18,7 +18,6 @@ pub mod memory;
 mod tests;
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use handle::{Handle, Seen};
 use memory::{Estimate, Sums};
@@ -53,6 +52,8 @@ pub struct Sample {
     pub holders: Vec<Held>,
     /// When the last one that was found dead was; 0: none was.
     pub dead_ns: u64,
+    /// What the largest of those had when it was last read, bytes.
+    pub dead_bytes: u64,
 }
 
 /// What a reading tells of the programs that processes run.
@@ -157,26 +158,31 @@ impl Sampler {
         }
     }
 
-    /// The time since the last sample.
+    /// When the last sample was taken (or the start), CLOCK_MONOTONIC nanoseconds.
     #[must_use]
-    pub fn age(&self, now_ns: u64) -> Duration {
-        Duration::from_nanos(now_ns.saturating_sub(self.last_ns))
+    pub fn sampled_ns(&self) -> u64 {
+        self.last_ns
     }
 
     /// Read all live processes. `look` is told of the programs that they were found to run, before anything is concluded
-    /// from what they hold. To be completed by what their ends tell.
+    /// from what they hold. To be completed by what their ends tell. None if somebody was found dead who had `notable_end`
+    /// bytes when he was last read.
     pub fn sample(
         &mut self,
         tree: &mut Tree,
         now_ns: u64,
         record: Record,
+        notable_end: Option<u64>,
         look: impl FnOnce(&mut Tree, &Programs),
-    ) -> Sample {
+    ) -> Option<Sample> {
         self.budget.refill(now_ns);
         let mut sample = Sample { from_ns: self.last_ns, at_ns: now_ns, ..Sample::default() };
         let mut programs = Programs::default();
         let alive = self.read_all(tree, &mut sample, &mut programs);
         look(tree, &programs);
+        if notable_end.is_some_and(|bytes| sample.dead_bytes >= bytes) {
+            return None;
+        }
         self.read_peaks(tree, &alive, now_ns);
         let mut estimates = memory::estimate_all(tree, &self.handles, &alive);
         if self.spend_on_sharing(tree, &mut estimates, record) {
@@ -187,7 +193,7 @@ impl Sampler {
         self.take_in(tree, &alive, &estimates, &mut sample);
         self.handles.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
         self.last_ns = now_ns;
-        sample
+        Some(sample)
     }
 
     /// One pass over the processes: clock, stat, statm. Returns those that live.
@@ -196,6 +202,7 @@ impl Sampler {
         let mut alive = Vec::with_capacity(ids.len());
         let mut found_dead = |tree: &mut Tree, id, is_gone: bool| {
             sample.dead_ns = clock::monotonic_ns();
+            sample.dead_bytes = sample.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss));
             tree.observe_end(id, sample.dead_ns, is_gone.then_some(sample.dead_ns));
         };
         for id in ids {
@@ -320,11 +327,11 @@ impl Sampler {
         is_any_read
     }
 
-    /// Whether the memory of any of them is more than 5% larger than at the last sample.
+    /// Whether the memory of any of them is more than 0.1% larger than at the last sample.
     fn is_growing(&self, tree: &Tree, members: &[ProcessId]) -> bool {
         members.iter().any(|id| {
             let before = tree.get(*id).map_or(0, |process| process.observed.rss);
-            self.handles.get(id).is_some_and(|handle| handle.rss > before.saturating_add(before / 20))
+            self.handles.get(id).is_some_and(|handle| handle.rss > before.saturating_add(before / 1000))
         })
     }
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use gpu_track_abi::record::{Event, NAME_BYTES, Origin};
+use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 
 use super::*;
-use crate::tree::{Frame, Key, SilentMemory};
+use crate::tree::{FoundInProc, Frame, Key, SilentMemory};
 use crate::usage::RamUsage;
 
 const S: u64 = 1_000_000_000;
@@ -109,6 +109,14 @@ impl Run {
         self.tell(pid, Event::Fork { realtime_ns, pidfd_inode: 0, max_rss_kib, parent_pid_ns: 1 });
     }
 
+    /// The child of the first process with this pid was found by looking.
+    fn found(&mut self, pid: u32) -> ProcessId {
+        let parent = self.tree.alive()[0];
+        let key = Key { pid_ns: 1, pid };
+        let start_ns = self.now_ns;
+        self.tree.found_in_proc(&FoundInProc { key, host_pid: pid, parent, start_ns, pidfd_inode: 0 })
+    }
+
     fn is(&mut self, pid: u32, made: Made) {
         write(&self.proc.path().join(pid.to_string()), &made);
     }
@@ -116,7 +124,11 @@ impl Run {
     /// A sample some seconds later.
     fn sample(&mut self, seconds: u64) -> Sample {
         self.now_ns += seconds * S;
-        let mut sample = self.sampler.sample(&mut self.tree, self.now_ns, self.ram.record(), |_, _| ());
+        let record = self.ram.record();
+        let mut sample = self
+            .sampler
+            .sample(&mut self.tree, self.now_ns, record, None, |_, _| ())
+            .expect("nobody puts it off");
         sample.complete(&mut self.tree);
         self.ram.add(&self.tree, &sample);
         sample
@@ -258,11 +270,7 @@ fn an_image_group_that_was_read_counts_with_its_proportional_sizes() {
 #[test]
 fn a_process_in_its_parents_memory_counts_nothing() {
     let mut run = Run::new(Made::with(400));
-    let parent = run.tree.alive()[0];
-    let key = Key { pid_ns: 1, pid: CHILD };
-    let found =
-        crate::tree::FoundInProc { key, host_pid: CHILD, parent, start_ns: run.now_ns, pidfd_inode: 0 };
-    let id = run.tree.found_in_proc(&found);
+    let id = run.found(CHILD);
     run.tree.set_silent_image(id, SilentMemory::Parents, run.now_ns);
     run.is(CHILD, Made::with(400));
     let sample = run.sample(1);
@@ -270,6 +278,39 @@ fn a_process_in_its_parents_memory_counts_nothing() {
     run.tree.set_silent_image(id, SilentMemory::Own, run.now_ns);
     run.is(CHILD, Made::with(3));
     assert_eq!(run.sample(1).now.combined(), 403 * MIB);
+}
+
+#[test]
+fn a_fork_child_that_was_sampled_before_it_spoke_has_its_own_peak() {
+    let mut run = Run::new(Made::with(10));
+    run.found(CHILD);
+    run.is(CHILD, Made { faults: 15 * 256, ..Made::with(25) });
+    run.broke();
+    // It may all be its parent's.
+    assert_eq!(run.sample(1).now.uncertain, 25 * MIB);
+    run.fork(CHILD, 10);
+    run.now_ns += S / 2;
+    let own = Usage { minor_faults: 50 * 256, max_rss_kib: 60 * 1024, ..Usage::default() };
+    run.tell(CHILD, Event::Exit { status: 0, vm_hwm_kib: 60 * 1024, own, children: Usage::default() });
+    run.sample(1);
+    assert_eq!(run.ram.descendants.total, 50 * MIB);
+}
+
+#[test]
+fn a_sample_amid_the_ends_of_the_large_is_put_off() {
+    let mut run = Run::new(Made::with(400));
+    for pid in [CHILD, CHILD + 1] {
+        run.start(pid);
+        run.is(pid, Made::with(10));
+    }
+    run.sample(1);
+    run.is(CHILD, Made { state: 'Z', ..Made::with(0) });
+    let mut sample = |notable_end| {
+        let now_ns = run.now_ns + S;
+        run.sampler.sample(&mut run.tree, now_ns, Record::default(), notable_end, |_, _| ()).is_some()
+    };
+    assert!(!sample(Some(10 * MIB)));
+    assert!(sample(Some(11 * MIB)));
 }
 
 #[test]
@@ -317,9 +358,29 @@ fn a_zombie_and_a_process_without_files_are_over() {
 }
 
 #[test]
-fn a_leader_that_ended_before_its_threads_still_lives() {
-    let mut run = Run::new(Made { state: 'Z', threads: 3, ..Made::with(10) });
-    assert_eq!(run.sample(1).now.processes, 1);
+fn a_process_whose_first_thread_has_ended_is_what_its_others_show() {
+    let mut run = Run::new(Made::with(10));
+    run.sample(1);
+    // As the kernel shows it: the first thread has no memory any more.
+    let dir = run.proc.path().join(MAIN.to_string());
+    let empty = |dir: &Path| std::fs::write(dir.join("statm"), "0 0 0 0 0 0 0\n").unwrap();
+    run.is(MAIN, Made { state: 'Z', threads: 3, ..Made::with(0) });
+    empty(&dir);
+    for thread in [MAIN, MAIN + 1, MAIN + 2] {
+        std::fs::create_dir_all(dir.join("task").join(thread.to_string())).unwrap();
+    }
+    run.is(MAIN + 1, Made::with(30));
+    run.is(MAIN + 2, Made::with(30));
+    assert_eq!(run.sample(1).now.main, 30 * MIB);
+    // The one that was read ends, and then the other.
+    let others = [MAIN + 1, MAIN + 2].map(|thread| run.proc.path().join(thread.to_string()));
+    empty(&others[0]);
+    run.is(MAIN + 2, Made::with(40));
+    assert_eq!(run.sample(1).now.main, 40 * MIB);
+    empty(&others[1]);
+    run.sample(1);
+    run.settle();
+    assert!(run.tree.alive().is_empty());
 }
 
 #[test]

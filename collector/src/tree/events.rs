@@ -7,7 +7,7 @@ use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_TRACER, Origin, Us
 
 use super::command::command_of_record;
 use super::inner::{Sign, Sought};
-use super::process::{ExitRecord, FILE_PAGES, Process, ReapRecord, rss_noise};
+use super::process::{ExitRecord, FILE_PAGES, Process, ReapRecord, fork_share, rss_noise};
 use super::usage_math::plus;
 use super::{Departed, FoundBy, Image, Key, Life, Parent, ProcessId, Tree, image_life};
 
@@ -218,6 +218,7 @@ impl Tree {
             self.end_stale(key, at);
             self.insert(key, maker, FoundBy::Preload, at)
         });
+        let page = self.frame.page;
         let command = self.command_of_parent(maker);
         let silent_ancestor = self.silent_ancestor(maker);
         if let Parent::Known(parent) = maker
@@ -238,6 +239,11 @@ impl Tree {
         process.start_ns = process.start_ns.min(at);
         process.image_start_ns = at;
         process.silent_exec = None;
+        if process.image == Image::Unknown {
+            // What a sample saw of it is known for its own only now.
+            let seen = &mut process.observed;
+            seen.share = fork_share(seen.rss, rss_at_fork, seen.minor_faults.saturating_mul(page));
+        }
         process.image = Image::Forked { rss_at_fork };
         process.note_inode(pidfd_inode);
         process.clock_skew_ns = skew;

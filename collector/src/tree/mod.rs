@@ -298,6 +298,12 @@ impl Tree {
         self.lives.len()
     }
 
+    /// When the last of those ended that wait to be taken and held so much, CLOCK_MONOTONIC nanoseconds.
+    #[must_use]
+    pub fn last_end_of(&self, bytes: u64) -> Option<u64> {
+        self.lives.iter().filter(|life| life.bytes >= bytes).map(|life| life.end_ns).max()
+    }
+
     /// Processes that were settled since this was last asked.
     pub fn take_settled(&mut self) -> Vec<Settled> {
         std::mem::take(&mut self.settled)
