@@ -52,12 +52,17 @@ fn eight_children_of_200_mb_at_once() {
 
 #[test]
 fn who_ends_one_after_another_was_there_together() {
-    for _ in 0..6 {
-        let run = run(&["touch", "in_turn", "8", "50000000", "4"], &[]);
+    // When a sample comes is chance, and on a busy machine one may still come amid the ends.
+    let descendants = |_| {
+        let run = run(&["touch", "in_turn", "8", "50000000", "6"], &[]);
         let report = run.assert_clean(0);
         report.assert_all_exact(9);
-        assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 400e6, 4.0);
-    }
+        report.f64("max_ram.descendants.total_rss")
+    };
+    let seen: Vec<f64> = (0..20).map(descendants).collect();
+    let right = seen.iter().filter(|bytes| (0.96 * 400e6..1.02 * 400e6).contains(*bytes)).count();
+    assert!(right >= 15, "{seen:?} are not 400 MB");
+    assert!(seen.iter().all(|bytes| *bytes < 1.02 * 400e6), "{seen:?} are more than 400 MB");
 }
 
 #[test]
