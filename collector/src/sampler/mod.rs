@@ -404,6 +404,7 @@ impl Sampler {
                 peak,
                 share: certain,
                 private: estimate.private,
+                shared: handle.shared,
                 threads: handle.threads,
                 minor_faults: handle.minor_faults,
                 major_faults: handle.major_faults,

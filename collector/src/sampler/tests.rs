@@ -297,6 +297,40 @@ fn a_fork_child_that_was_sampled_before_it_spoke_has_its_own_peak() {
 }
 
 #[test]
+fn who_was_seen_after_his_last_word_counts_once() {
+    let mut run = Run::new(Made::with(10));
+    run.start(CHILD);
+    run.is(CHILD, Made::with(200));
+    run.sample(1);
+    run.sample(1);
+    // It was written before the sample, and read after it.
+    run.now_ns -= S / 1000;
+    let own = Usage { max_rss_kib: 200 * 1024, ..Usage::default() };
+    run.tell(CHILD, Event::Exit { status: 0, vm_hwm_kib: 200 * 1024, own, children: Usage::default() });
+    run.settle();
+    run.sample(1);
+    assert_eq!((run.ram.descendants.total, run.ram.max_processes), (200 * MIB, 2));
+}
+
+#[test]
+fn what_a_process_in_shared_memory_grows_by_is_not_its_own() {
+    let mut run = Run::new(Made { shared: 400, ..Made::with(400) });
+    for pid in [CHILD, CHILD + 1] {
+        run.fork(pid, 1);
+        run.is(pid, Made { shared: 300, faults: 300 * 256, ..Made::with(300) });
+    }
+    run.broke();
+    run.sample(1);
+    let own = Usage { minor_faults: 400 * 256, max_rss_kib: 400 * 1024, ..Usage::default() };
+    for pid in [CHILD, CHILD + 1] {
+        run.tell(pid, Event::Exit { status: 0, vm_hwm_kib: 400 * 1024, own, children: Usage::default() });
+    }
+    run.settle();
+    run.sample(1);
+    assert_eq!(run.ram.descendants.total, 0);
+}
+
+#[test]
 fn a_sample_amid_the_ends_of_the_large_is_put_off() {
     let mut run = Run::new(Made::with(400));
     for pid in [CHILD, CHILD + 1] {

@@ -580,12 +580,14 @@ impl Tree {
         process.end_ns = Some(end_ns);
         let own = process.own(tick_us);
         let cpu_ns = process::cpu_us(&own.usage).saturating_mul(1000);
+        // Who said his last word and was still seen by a sample was there until then: that sample has counted him.
+        let until_ns = end_ns.max(process.observed.at_ns);
         let memory =
-            Life { bytes: process.share_since_sample(self.frame.page), ..image_life(process, end_ns) };
+            Life { bytes: process.share_since_sample(self.frame.page), ..image_life(process, until_ns) };
         self.lives.push(Life {
             counted_at_ns: process.counted_at_ns,
             cpu_ns: cpu_ns.saturating_sub(process.counted_cpu_ns),
-            ..process_life(process, end_ns)
+            ..process_life(process, until_ns)
         });
         self.lives.push(memory);
         process.counted_cpu_ns = process.counted_cpu_ns.max(cpu_ns);

@@ -108,20 +108,23 @@ fn bytes(value: &str) -> Option<u64> {
 #[must_use]
 pub fn clients(proc_root: &Path, pid: u32) -> Vec<Client> {
     let process = proc_root.join(pid.to_string());
-    let Ok(entries) = fs::read_dir(process.join("fdinfo")) else { return Vec::new() };
-    let mut clients = Vec::new();
-    for entry in entries.flatten() {
+    // A process whose main thread has ended shows its files in those of its other threads only.
+    let threads =
+        || fs::read_dir(process.join("task")).into_iter().flatten().flatten().map(|task| task.path());
+    clients_of(&process).or_else(|| threads().find_map(|thread| clients_of(&thread))).unwrap_or_default()
+}
+
+/// The DRM clients of a process or thread; `None` if it has no files at all.
+fn clients_of(task: &Path) -> Option<Vec<Client>> {
+    let mut entries = fs::read_dir(task.join("fdinfo")).ok()?.flatten().peekable();
+    entries.peek()?;
+    let client_of = |entry: fs::DirEntry| {
         // Reading a link is much cheaper than having a driver write a page about itself.
-        let is_drm = fs::read_link(process.join("fd").join(entry.file_name()))
+        let is_drm = fs::read_link(task.join("fd").join(entry.file_name()))
             .map_or(true, |target| target.starts_with("/dev/dri") || target.starts_with("/dev/accel"));
-        if is_drm
-            && let Ok(text) = fs::read_to_string(entry.path())
-            && let Some(client) = Client::parse(&text)
-        {
-            clients.push(client);
-        }
-    }
-    clients
+        is_drm.then(|| Client::parse(&fs::read_to_string(entry.path()).ok()?))?
+    };
+    Some(entries.filter_map(client_of).collect())
 }
 
 #[cfg(test)]

@@ -113,6 +113,24 @@ fn a_client_counts_once_for_the_process_that_had_it_first() {
 }
 
 #[test]
+fn a_process_whose_main_thread_has_ended_shows_its_files_in_another() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    amd(root, 0, 3);
+    open(root, 200, 5, NODE, &amd_client(7, 1000, 0));
+    let process = root.join("proc/200");
+    for name in ["fd", "fdinfo"] {
+        fs::create_dir_all(process.join("task/200").join(name)).unwrap();
+        fs::create_dir_all(process.join("task/201")).unwrap();
+        fs::rename(process.join(name), process.join("task/201").join(name)).unwrap();
+        fs::create_dir(process.join(name)).unwrap();
+    }
+    let mut drm = backend(root);
+    drm.devices();
+    assert_eq!(bytes(&drm.sample(S, &["0000:03:00.0".into()], &[200])[0]), [(200, Ok(1_024_000))]);
+}
+
+#[test]
 fn engine_time_becomes_utilisation_and_never_goes_back() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
