@@ -166,7 +166,7 @@ impl Handle {
             // has other threads, the first may have ended alone.
             let is_ending =
                 is_elsewhere || stat.is_ending() || self.stat(root).is_none_or(|stat| stat.is_ending());
-            if is_ending && !self.has_living_thread(root, page) {
+            if is_ending && !(stat.threads > 1 && self.has_living_thread(root, page)) {
                 return if is_there || is_elsewhere { Seen::Ending } else { Seen::Gone };
             }
             // In the middle of an exec there is none either.
@@ -182,6 +182,10 @@ impl Handle {
     fn has_living_thread(&mut self, root: &ProcRoot, page: u64) -> bool {
         root.threads(self.pid).into_iter().any(|thread| {
             let Ok(statm) = root.open(thread, "statm") else { return false };
+            // As long as the process is there, its pid and those of its threads are nobody else's.
+            if self.stat(root).is_none() {
+                return false;
+            }
             self.memory_of = thread;
             if let Some((_, of_memory)) = &mut self.files {
                 *of_memory = statm;
