@@ -53,8 +53,9 @@ const NOTABLE_GROWTH: u64 = 100;
 const SOON_NS: u64 = 25_000_000;
 /// Who end together do so within this time of each other at most, and within half the time since the sample before.
 const TOGETHER_NS: u64 = 20_000_000;
-/// A sample is put off by their ends at most until it is so many times as far from the one before.
-const LONGEST_PUT_OFF: u64 = 2;
+/// A sample is put off by their ends for so long at most, and for so many times the time since the sample before.
+const LONGEST_PUT_OFF_NS: u64 = 100_000_000;
+const LONGEST_PUT_OFF: u64 = 3;
 /// An end is notable that frees more than this part (a divisor) of the most that the tree ever had, and this many bytes.
 const NOTABLE_END: u64 = 1000;
 const NOTABLE_END_BYTES: u64 = 16 << 20;
@@ -367,9 +368,10 @@ impl Session {
     /// large he was when the others ended, but only how large he was at the sample before: a sample amid their ends would
     /// have half of them as large as they ever were, and the other half small.
     fn notable_ends(&self, now_ns: u64) -> Option<NotableEnds> {
-        let before_ns = self.sampler.sampled_ns();
-        let window_ns = self.next_tick_ns.min(self.soon_ns).saturating_sub(before_ns);
-        let may_wait = now_ns < before_ns.saturating_add(window_ns.saturating_mul(LONGEST_PUT_OFF));
+        let due_ns = self.next_tick_ns.min(self.soon_ns);
+        let window_ns = due_ns.saturating_sub(self.sampler.sampled_ns());
+        let longest_ns = window_ns.saturating_mul(LONGEST_PUT_OFF).min(LONGEST_PUT_OFF_NS);
+        let may_wait = now_ns < due_ns.saturating_add(longest_ns);
         (may_wait && now_ns < self.grows_until_ns).then(|| NotableEnds {
             bytes: (self.account.ram.record().combined / NOTABLE_END).max(NOTABLE_END_BYTES),
             together_ns: TOGETHER_NS.min(window_ns / 2),

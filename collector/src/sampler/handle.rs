@@ -252,8 +252,9 @@ impl Handle {
 
     /// Whether its memory is not what it was when its sharing was read.
     pub fn has_moved(&mut self, root: &ProcRoot, page: u64) -> bool {
-        let alive = self.read_statm(root, page);
-        !alive || self.sharing.is_none_or(|sharing| self.rss.abs_diff(sharing.rss) > sharing.rss / 100)
+        let is_there = self.read_statm(root, page);
+        !(is_there && self.has_memory)
+            || self.sharing.is_none_or(|sharing| self.rss.abs_diff(sharing.rss) > sharing.rss / 100)
     }
 }
 

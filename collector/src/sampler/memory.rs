@@ -222,6 +222,39 @@ pub fn shared_of_all<'a>(
     of.into_iter().filter_map(|id| Some(handles.get(id)?.shared)).sum()
 }
 
+/// The two largest shared memories of several processes, bytes, and whose the first is.
+#[must_use]
+pub fn largest_shared(handles: &HashMap<ProcessId, Handle>, of: &[ProcessId]) -> LargestShared {
+    let mut largest = LargestShared::default();
+    for id in of {
+        let shared = handles.get(id).map_or(0, |handle| handle.shared);
+        if shared > largest.first {
+            largest = LargestShared { whose: Some(*id), first: shared, second: largest.first };
+        } else {
+            largest.second = largest.second.max(shared);
+        }
+    }
+    largest
+}
+
+/// See [`largest_shared`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LargestShared {
+    whose: Option<ProcessId>,
+    first: u64,
+    second: u64,
+}
+
+/// How much of what a process grows by may be others' too, bytes: what one of them has in shared memory, if nearly all
+/// that this one has is shared, and more than programs and libraries have in common.
+#[must_use]
+pub fn common_growth(handle: &Handle, largest: LargestShared, id: ProcessId) -> u64 {
+    const MUCH: u64 = 16 << 20;
+    let is_sharing = handle.shared >= MUCH && handle.shared > handle.rss / 4 * 3;
+    let of_others = if largest.whose == Some(id) { largest.second } else { largest.first };
+    if is_sharing { of_others } else { 0 }
+}
+
 /// The image groups of several processes of which all were read since they last changed.
 #[must_use]
 pub fn groups_read(

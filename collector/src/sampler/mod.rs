@@ -362,6 +362,7 @@ impl Sampler {
         sample: &mut Sample,
     ) {
         let (from_ns, now_ns) = (sample.from_ns, sample.at_ns);
+        let largest_shared = memory::largest_shared(&self.handles, alive);
         for id in alive {
             let (Some(handle), Some(estimate)) = (self.handles.get(id), estimates.get(id)) else { continue };
             note_clock(tree, *id, handle);
@@ -404,7 +405,7 @@ impl Sampler {
                 peak,
                 share: certain,
                 private: estimate.private,
-                shared: handle.shared,
+                common_growth: memory::common_growth(handle, largest_shared, *id),
                 threads: handle.threads,
                 minor_faults: handle.minor_faults,
                 major_faults: handle.major_faults,

@@ -313,6 +313,22 @@ fn who_was_seen_after_his_last_word_counts_once() {
 }
 
 #[test]
+fn who_lost_his_memory_while_a_group_was_read_has_moved() {
+    let mut run = Run::new(Made::with(400));
+    run.fork(CHILD, 400);
+    run.is(CHILD, Made { pss: 200, private: 0, ..Made::with(400) });
+    run.is(MAIN, Made { pss: 200, private: 0, ..Made::with(400) });
+    run.sample(1);
+    let root = ProcRoot::new(run.proc.path());
+    let id = run.tree.alive()[1];
+    let handle = run.sampler.handles.get_mut(&id).unwrap();
+    assert!(handle.sharing.is_some() && !handle.has_moved(&root, PAGE));
+    std::fs::write(run.proc.path().join(CHILD.to_string()).join("statm"), "0 0 0 0 0 0 0\n").unwrap();
+    assert!(handle.has_moved(&root, PAGE));
+    assert_eq!(handle.rss, 400 * MIB, "what it had stands");
+}
+
+#[test]
 fn what_a_process_in_shared_memory_grows_by_is_not_its_own() {
     let mut run = Run::new(Made { shared: 400, ..Made::with(400) });
     for pid in [CHILD, CHILD + 1] {
@@ -328,6 +344,21 @@ fn what_a_process_in_shared_memory_grows_by_is_not_its_own() {
     run.settle();
     run.sample(1);
     assert_eq!(run.ram.descendants.total, 0);
+}
+
+#[test]
+fn what_a_process_grows_by_is_its_own_where_nobody_shares_as_much() {
+    let mut run = Run::new(Made { shared: 100, ..Made::with(101) });
+    run.fork(CHILD, 1);
+    run.is(CHILD, Made { shared: 30, faults: 30 * 256, ..Made::with(31) });
+    run.broke();
+    run.sample(1);
+    let own = Usage { max_rss_kib: 1101 * 1024, ..Usage::default() };
+    run.tell(MAIN, Event::Exit { status: 0, vm_hwm_kib: 1101 * 1024, own, children: Usage::default() });
+    run.settle();
+    run.sample(1);
+    // 1 MiB was certain; 30 of the 1,000 that it grew by may be the child's.
+    assert_eq!(run.ram.main.total, 971 * MIB);
 }
 
 #[test]

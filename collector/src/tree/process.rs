@@ -135,8 +135,8 @@ pub struct Observed {
     pub share: u64,
     /// The part of it that no other process has, bytes.
     pub private: u64,
-    /// The part of its RSS that belongs to files or shared memory, bytes.
-    pub shared: u64,
+    /// How much of what it grows by from then on may be others' too, bytes.
+    pub common_growth: u64,
     /// Threads.
     pub threads: u64,
     /// Minor faults.
@@ -591,9 +591,6 @@ pub(super) const FILE_PAGES: u64 = 4 << 20;
 /// What touched so few pages held little of its own, be it in its parent's memory or in a copy of it.
 const FEW_FAULTS: u64 = 256;
 
-/// More than programs and libraries have in common, bytes.
-const MUCH_SHARED: u64 = 16 << 20;
-
 /// How far two readings of the same RSS may differ: the kernel's counters are batched per CPU.
 #[must_use]
 pub fn rss_noise(rss: u64) -> u64 {
@@ -630,16 +627,11 @@ impl Observed {
     }
 
     /// The share of the tree's RAM when the RSS was at this peak, if that is one that no sample knew of: what the
-    /// process grew by since is its own, unless nearly all that it had was shared memory, and that was much: then it is
-    /// not known to be.
+    /// process grew by since is its own, as far as it can't be others' too.
     #[must_use]
     pub fn share_at(&self, peak: u64) -> u64 {
         let is_new = peak > self.peak.saturating_add(rss_noise(self.peak));
-        let is_sharing = self.shared >= MUCH_SHARED && self.shared > self.rss / 4 * 3;
-        if is_new && !is_sharing {
-            self.share.saturating_add(peak.saturating_sub(self.rss))
-        } else {
-            self.share
-        }
+        let grown = if is_new { peak.saturating_sub(self.rss) } else { 0 };
+        self.share.saturating_add(grown.saturating_sub(self.common_growth))
     }
 }

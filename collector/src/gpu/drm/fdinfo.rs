@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::proc_fs::ProcRoot;
+
 /// One open file of a DRM device. The same client can be behind many descriptors, of many processes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Client {
@@ -109,9 +111,11 @@ fn bytes(value: &str) -> Option<u64> {
 pub fn clients(proc_root: &Path, pid: u32) -> Vec<Client> {
     let process = proc_root.join(pid.to_string());
     // A process whose main thread has ended shows its files in those of its other threads only.
-    let threads =
-        || fs::read_dir(process.join("task")).into_iter().flatten().flatten().map(|task| task.path());
-    clients_of(&process).or_else(|| threads().find_map(|thread| clients_of(&thread))).unwrap_or_default()
+    let of_threads = || {
+        let threads = ProcRoot::new(proc_root).threads(pid).into_iter();
+        threads.map(|thread| process.join("task").join(thread.to_string())).find_map(|task| clients_of(&task))
+    };
+    clients_of(&process).or_else(of_threads).unwrap_or_default()
 }
 
 /// The DRM clients of a process or thread; `None` if it has no files at all.
