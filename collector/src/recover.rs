@@ -11,23 +11,26 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-use crate::account::{Account, Damage};
-use crate::cgroup::RunCgroup;
-use crate::clock;
-use crate::config::Config;
-use crate::discovery::Finding;
-use crate::discovery::connector::KernelEvent;
-use crate::discovery::overflow::Overflow;
-use crate::discovery::records::{RecordReader, Stored};
-use crate::keeper;
-use crate::proc_fs::ProcRoot;
-use crate::report::build::{self, Facts, Inputs};
-use crate::report::model::{Report, Stage};
-use crate::sampler::{Sample, Sampler};
-use crate::segment::named::NamedFile;
-use crate::segment::{Segment, SegmentError};
-use crate::stale::Stale;
-use crate::state::StateFile;
+use crate::model::cgroup::RunCgroup;
+use crate::model::config::Config;
+use crate::model::finding::Damage;
+use crate::model::finding::Finding;
+use crate::model::finding::KernelEvent;
+use crate::model::finding::Stored;
+use crate::model::host::HostInfo;
+use crate::model::report::{Report, Stage};
+use crate::report::build::{self, Inputs};
+use crate::run::RunState;
+use crate::sources::overflow::Overflow;
+use crate::sources::records::RecordReader;
+use crate::sources::sampler::{Sample, Sampler};
+use crate::store::checkpoint;
+use crate::store::stale::Stale;
+use crate::store::state_file::StateFile;
+use crate::sys::clock;
+use crate::sys::proc_fs::ProcRoot;
+use crate::sys::segment::named::NamedFile;
+use crate::sys::segment::{Segment, SegmentError};
 
 /// Who wrote the state: nobody else can read it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -64,21 +67,21 @@ pub struct Recovered {
 }
 
 /// Write down what a recovery must know besides the account: what was asked for, and where it ran.
-pub fn note(state: &StateFile, config: &Config, facts: &Facts) {
+pub fn note(state: &StateFile, config: &Config, facts: &HostInfo) {
     if let Ok(run) = serde_json::to_vec(&(VERSION, config, facts)) {
         // Where there is no room for it, there is none for the account either.
         let _ = state.save_run(&run);
     }
 }
 
-fn noted(state: &StateFile) -> Result<(Config, Facts), NotRecovered> {
+fn noted(state: &StateFile) -> Result<(Config, HostInfo), NotRecovered> {
     let is_empty = state.named().length() == 0;
     let run = state.load_run().ok_or(if is_empty { NotRecovered::Nothing } else { NotRecovered::Damaged })?;
     let (version, ..): (String, IgnoredAny, IgnoredAny) = parse(&run)?;
     if version != VERSION {
         return Err(NotRecovered::OtherVersion(version));
     }
-    let (_, config, facts): (IgnoredAny, Config, Facts) = parse(&run)?;
+    let (_, config, facts): (IgnoredAny, Config, HostInfo) = parse(&run)?;
     Ok((config, facts))
 }
 
@@ -102,8 +105,8 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let is_cut_short = stale.segment.as_ref().is_some_and(|file| file.length() < FILE_SIZE as u64);
 
     let now_ns = clock::monotonic_ns();
-    let new = || Account::of_run(&config, &facts);
-    let (snapshot, mut account) = keeper::kept(&state, segment.as_ref(), now_ns, new);
+    let new = || RunState::of_run(&config, &facts);
+    let (snapshot, mut account) = checkpoint::kept(&state, segment.as_ref(), now_ns, new);
     read_rest(segment.as_ref(), &state, &mut account, now_ns);
     account.damage.is_untrusted |= is_spoilt;
     let is_lost = snapshot == 0 && account.is_state_lost;
@@ -149,7 +152,7 @@ fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
 }
 
 /// The last sample, of those who live if that can be seen, and the last word on everybody.
-fn finish(account: &mut Account, root_of_living: Option<&ProcRoot>, end_ns: u64) {
+fn finish(account: &mut RunState, root_of_living: Option<&ProcRoot>, end_ns: u64) {
     account.tree.settle(end_ns, u64::MAX, false, |_| None);
     // Who ended since the last sample enters the figures over time by the next one.
     let record = account.ram.record();
@@ -187,7 +190,7 @@ impl Recovered {
 }
 
 /// What no collector had read, and what it had read of the kernel's events and held back.
-fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut Account, now_ns: u64) {
+fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut RunState, now_ns: u64) {
     let events = state.events(account.found.events);
     let mut events = events.iter().filter_map(|slot| KernelEvent::decode(slot)).peekable();
     let mut findings = Vec::new();
@@ -224,7 +227,7 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut Account
 
 /// Who is not there any more has ended; nobody saw when, so its time is that of the last word on anybody. Tells whether
 /// somebody is there.
-fn note_the_dead(account: &mut Account, root: &ProcRoot, known_ns: u64) -> bool {
+fn note_the_dead(account: &mut RunState, root: &ProcRoot, known_ns: u64) -> bool {
     let tick_us = account.tree.frame().tick_us;
     let mut has_living = false;
     for id in account.tree.alive().to_vec() {
@@ -269,12 +272,12 @@ mod tests {
     use gpu_track_abi::record::{Event, NAME_BYTES, Origin};
 
     use super::*;
-    use crate::config::Layers;
-    use crate::gpu::GpuConfig;
-    use crate::report::units::Style;
-    use crate::report::write::Output;
-    use crate::segment::NewSession;
-    use crate::stale;
+    use crate::model::config::Layers;
+    use crate::model::gpu::GpuConfig;
+    use crate::model::style::Output;
+    use crate::model::style::Style;
+    use crate::store::stale;
+    use crate::sys::segment::NewSession;
 
     const LAUNCHER: u32 = 4_000_000;
 
@@ -319,7 +322,7 @@ mod tests {
         note(
             &StateFile::create(&state).unwrap(),
             &config(pid_ns),
-            &Facts::of_this_machine(&ProcRoot::default()),
+            &HostInfo::of_this_machine(&ProcRoot::default()),
         );
         for (pid, monotonic_ns) in starts {
             let origin =

@@ -3,6 +3,7 @@
 //! One loop, woken by the doorbell (ring filling up, command ended), by the sampling tick, and every 50 ms at the
 //! latest, whatever the interval.
 
+use crate::model::finding::Remains;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,29 +16,32 @@ use gpu_track_abi::sample::Sample as LiveSample;
 use rustix::process::{Resource, Rlimit};
 use thiserror::Error;
 
-use crate::account::{Account, Damage};
-use crate::clock;
-use crate::config::{Config, Message};
-use crate::discovery::connector::Members;
-use crate::discovery::ends::Ends;
-use crate::discovery::kernel_side::LOADING_NS;
-use crate::discovery::kin::Kin;
-use crate::discovery::pump::{Pump, Sources};
-use crate::discovery::scan::Scanner;
-use crate::discovery::trust::Trust;
-use crate::gpu::GpuRoom;
-use crate::keeper::Keeper;
-use crate::pidfd;
-use crate::priority;
-use crate::proc_fs::{ProcRoot, Remains};
+use crate::model::config::{Config, Message};
+use crate::model::finding::Damage;
+use crate::model::host::{CommandExit, HostInfo};
+use crate::model::report::Stage;
+use crate::model::style::Output;
 use crate::recover;
-use crate::report::build::{self, Ending, Facts};
-use crate::report::model::Stage;
-use crate::report::write::{Output, render, write_atomically};
-use crate::sampler::{Programs, Sampler};
-use crate::segment::{Segment, SegmentError};
-use crate::state::StateFile;
-use crate::tree::{ProcessId, Tree};
+use crate::report::build;
+use crate::report::write::{render, write_atomically};
+use crate::run::RunState;
+use crate::run::tree::{ProcessId, Tree};
+use crate::run::trust::Trust;
+use crate::sources::connector::Members;
+use crate::sources::exit_watch::Ends;
+use crate::sources::gpu::monitor::GpuRoom;
+use crate::sources::kernel_side::LOADING_NS;
+use crate::sources::membership::Kin;
+use crate::sources::pump::{Pump, Sources};
+use crate::sources::sampler::{Programs, Sampler};
+use crate::sources::scan::Scanner;
+use crate::store::checkpoint::Keeper;
+use crate::store::state_file::StateFile;
+use crate::sys::clock;
+use crate::sys::pidfd;
+use crate::sys::priority;
+use crate::sys::proc_fs::ProcRoot;
+use crate::sys::segment::{Segment, SegmentError};
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
@@ -218,10 +222,10 @@ struct Session {
     scanner: Scanner,
     ends: Ends,
     sampler: Sampler,
-    account: Account,
+    account: RunState,
     keeper: Keeper,
     gpu: GpuRoom,
-    facts: Facts,
+    facts: HostInfo,
     /// What was wrong with the records that earlier collectors read.
     damage_before: Damage,
     /// Processes that were not heard of since they exec'd.
@@ -238,7 +242,7 @@ struct Session {
     system_at_ns: u64,
     interim_at_ns: u64,
     status: Option<i32>,
-    ending: Option<Ending>,
+    ending: Option<CommandExit>,
     is_cancelled: bool,
 }
 
@@ -250,14 +254,14 @@ impl Session {
         connector: Option<OwnedFd>,
     ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
-        let facts = Facts::of_this_machine(&root);
+        let facts = HostInfo::of_this_machine(&root);
         // The command's own are known by now.
         raise_own_limits();
         // What a driver's program leaves behind is ours, not the launcher's and so the command's.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         recover::note(&state, &config, &facts);
         let start_ns = config.started_monotonic_ns;
-        let new = || Account::of_run(&config, &facts);
+        let new = || RunState::of_run(&config, &facts);
         let now_ns = clock::monotonic_ns();
         let (keeper, mut account) = Keeper::resume(state, &segment, config.restarts > 0, now_ns, new);
         if connector.is_none() {
@@ -403,7 +407,7 @@ impl Session {
                 Message::Cancelled => self.is_cancelled = true,
                 Message::Ended { status, monotonic_ns, children_cpu_us } => {
                     self.status = Some(status);
-                    self.ending = Some(Ending { at_ns: monotonic_ns, children_cpu_us });
+                    self.ending = Some(CommandExit { at_ns: monotonic_ns, children_cpu_us });
                 }
             }
         }
@@ -614,7 +618,7 @@ impl Session {
         let _ = write_atomically(path, render(&report, &self.config.style).as_bytes());
     }
 
-    fn inputs<'a>(&'a self, account: &'a Account) -> build::Inputs<'a> {
+    fn inputs<'a>(&'a self, account: &'a RunState) -> build::Inputs<'a> {
         build::Inputs {
             config: &self.config,
             facts: &self.facts,

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use gpu_track_collector::config::Layers;
-use gpu_track_collector::gpu::list::Listing;
-use gpu_track_collector::gpu::{Device, GpuConfig, select};
-use gpu_track_collector::report::units::{Format, Style};
-use gpu_track_collector::report::write::Output;
+use gpu_track_collector::model::config::Layers;
+use gpu_track_collector::model::gpu::{Device, GpuConfig, select};
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::model::style::{Format, Style};
+use gpu_track_collector::sources::gpu::list::Listing;
 
 use crate::docs;
 use args::Args;

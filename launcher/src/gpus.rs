@@ -11,9 +11,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use gpu_track_collector::gpu::GpuConfig;
-use gpu_track_collector::gpu::list::{self, Listing};
-use gpu_track_collector::report::units::Format;
+use gpu_track_collector::model::gpu::GpuConfig;
+use gpu_track_collector::model::style::Format;
+use gpu_track_collector::sources::gpu::list::{self, Listing};
 
 use crate::supervise::is_fault;
 

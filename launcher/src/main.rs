@@ -23,9 +23,9 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
-use gpu_track_collector::clock;
-use gpu_track_collector::config::Message;
+use gpu_track_collector::model::config::Message;
 use gpu_track_collector::session::Inheritance;
+use gpu_track_collector::sys::clock;
 
 use crate::cli::{Options, Refusal, Request};
 use crate::spawn::World;

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use gpu_track_collector::proc_fs::ProcRoot;
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::model::style::Style;
 use gpu_track_collector::recover::{self, NotRecovered, Recovered};
-use gpu_track_collector::report::units::Style;
-use gpu_track_collector::report::write::{Output, render};
-use gpu_track_collector::stale::Stale;
+use gpu_track_collector::report::write::render;
+use gpu_track_collector::store::stale::Stale;
+use gpu_track_collector::sys::proc_fs::ProcRoot;
 
 use crate::cli::{self, Place, Recovery, Refusal};
 use crate::say;

@@ -6,9 +6,9 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use gpu_track_abi::record::Usage;
-use gpu_track_collector::clock;
-use gpu_track_collector::config::Message;
-use gpu_track_collector::proc_fs::ProcRoot;
+use gpu_track_collector::model::config::Message;
+use gpu_track_collector::sys::clock;
+use gpu_track_collector::sys::proc_fs::ProcRoot;
 
 use crate::cli::Options;
 use crate::reap::{self, Changed};

@@ -16,18 +16,19 @@ use gpu_track_abi::layout::{
 use gpu_track_abi::preload::{for_elf32, shim_in};
 use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS};
-use gpu_track_collector::cgroup::{Places, RunCgroup};
-use gpu_track_collector::config::{Config, Message};
-use gpu_track_collector::discovery::connector;
-use gpu_track_collector::gpu::GpuConfig;
-use gpu_track_collector::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
-use gpu_track_collector::proc_fs::ProcRoot;
-use gpu_track_collector::report::write::Output;
-use gpu_track_collector::segment::named::NamedFile;
-use gpu_track_collector::segment::{NewSession, Segment, SegmentError};
-use gpu_track_collector::stale;
-use gpu_track_collector::state::StateFile;
-use gpu_track_collector::{clock, pidfd};
+use gpu_track_collector::model::cgroup::RunCgroup;
+use gpu_track_collector::model::config::{Config, Message};
+use gpu_track_collector::model::gpu::GpuConfig;
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::sources::cgroup::Places;
+use gpu_track_collector::sources::connector;
+use gpu_track_collector::store::stale;
+use gpu_track_collector::store::state_file::StateFile;
+use gpu_track_collector::sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
+use gpu_track_collector::sys::proc_fs::ProcRoot;
+use gpu_track_collector::sys::segment::named::NamedFile;
+use gpu_track_collector::sys::segment::{NewSession, Segment, SegmentError};
+use gpu_track_collector::sys::{clock, pidfd};
 use thiserror::Error;
 
 use crate::cli::Options;
@@ -309,7 +310,7 @@ fn spawn_collector(fds: [Option<RawFd>; 4], names: [&Path; 2], output: &Output) 
         command.pre_exec(move || {
             libc::setsid();
             // The command starts at the same time, and may take all the CPU there is.
-            gpu_track_collector::priority::prefer_at_once();
+            gpu_track_collector::sys::priority::prefer_at_once();
             for fd in fds.into_iter().flatten() {
                 if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
                     return Err(io::Error::last_os_error());

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS, Usage};
-use gpu_track_collector::discovery::Finding;
-use gpu_track_collector::discovery::connector::{KernelEvent, What};
+use gpu_track_collector::model::finding::Finding;
+use gpu_track_collector::model::finding::{KernelEvent, What};
 
 #[path = "../fuzz/entries.rs"]
 mod entries;
@@ -184,8 +184,8 @@ fn state_of_a_killed_collector() {
 
 #[test]
 fn the_seeds_get_past_the_parsers() {
-    use gpu_track_collector::gpu::drm::fdinfo::Client;
-    use gpu_track_collector::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
+    use gpu_track_collector::sources::gpu::drm::fdinfo::Client;
+    use gpu_track_collector::sys::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
     for (name, bytes) in seeds("fdinfo") {
         assert!(Client::parse(str::from_utf8(&bytes).unwrap()).is_some(), "{name}");
     }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use gpu_track_abi::record::{Event, RECORD_WORDS};
-use gpu_track_collector::proc_fs::{ProcRoot, Rollup, Stat, Statm, Status, SystemCpu};
+use gpu_track_collector::sys::proc_fs::{ProcRoot, Rollup, Stat, Statm, Status, SystemCpu};
 
 use crate::{Random, rounds};
 

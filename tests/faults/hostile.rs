@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use gpu_track_abi::layout::RING_CAPACITY;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
-use gpu_track_collector::proc_fs::ProcRoot;
-use gpu_track_collector::segment::Segment;
+use gpu_track_collector::sys::proc_fs::ProcRoot;
+use gpu_track_collector::sys::segment::Segment;
 
 use crate::kills::collector;
 use crate::support::programs::program;
@@ -243,7 +243,7 @@ fn a_forged_record_of_a_stranger_does_not_have_him_measured() {
             pid: stranger.id(),
             pid_ns: own_pid_ns(),
             parent: running.pid(),
-            monotonic_ns: gpu_track_collector::clock::monotonic_ns(),
+            monotonic_ns: gpu_track_collector::sys::clock::monotonic_ns(),
             flags: 0,
         };
         let mut names = [0; NAME_BYTES];

@@ -4,15 +4,17 @@
 #![allow(dead_code, reason = "each target uses one of them")]
 
 use gpu_track_abi::record::{Event, RECORD_WORDS};
-use gpu_track_collector::account::Account;
-use gpu_track_collector::discovery::Finding;
-use gpu_track_collector::discovery::connector::{KernelEvent, Members};
-use gpu_track_collector::gpu::drm::fdinfo::Client;
-use gpu_track_collector::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
-use gpu_track_collector::state::{ReadUpTo, StateFile};
-use gpu_track_collector::tree::command::command_of_args;
-use gpu_track_collector::tree::{Frame, Tree};
-use gpu_track_collector::usage::CpuUsage;
+use gpu_track_collector::model::finding::Finding;
+use gpu_track_collector::model::finding::KernelEvent;
+use gpu_track_collector::model::finding::ReadUpTo;
+use gpu_track_collector::run::RunState;
+use gpu_track_collector::run::tree::command::command_of_args;
+use gpu_track_collector::run::tree::{Frame, Tree};
+use gpu_track_collector::run::usage::CpuUsage;
+use gpu_track_collector::sources::connector::Members;
+use gpu_track_collector::sources::gpu::drm::fdinfo::Client;
+use gpu_track_collector::store::state_file::StateFile;
+use gpu_track_collector::sys::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
 /// A target: what cargo-fuzz and the corpus call it, and the function.
@@ -42,7 +44,7 @@ const SETTLE_EVERY: u64 = 16;
 const STEP_NS: u64 = 10_000_000;
 
 /// A run that has just begun.
-pub fn account() -> Account {
+pub fn account() -> RunState {
     let frame = Frame {
         launcher_pid: LAUNCHER,
         pid_ns: PID_NS,
@@ -51,7 +53,7 @@ pub fn account() -> Account {
         page: 4096,
         tick_us: 10_000,
     };
-    let mut account = Account::new(frame, CpuUsage::new(STEP_NS, 2, START_NS), 5);
+    let mut account = RunState::new(frame, CpuUsage::new(STEP_NS, 2, START_NS), 5);
     account.tree.set_main(MAIN, START_NS, "main");
     account
 }
@@ -160,7 +162,7 @@ pub fn state(bytes: &[u8]) {
         let words = words(record).expect("a whole record");
         file.append(number, &[(number, words)]).expect("room");
     }
-    let mut account = file.load::<Account>().map_or_else(account, |(_, account)| account);
+    let mut account = file.load::<RunState>().map_or_else(account, |(_, account)| account);
     let findings: Vec<_> =
         file.journal(0).expect("it is there").iter().map_while(Finding::of_entry).collect();
     account.apply(&findings, START_NS + STEP_NS);
@@ -168,7 +170,7 @@ pub fn state(bytes: &[u8]) {
 }
 
 /// The account of such a snapshot.
-pub fn loaded(bytes: &[u8]) -> Option<Account> {
+pub fn loaded(bytes: &[u8]) -> Option<RunState> {
     state_file(bytes).0.load().map(|(_, account)| account)
 }
 

@@ -2,60 +2,17 @@
 
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Serialize};
-
-use crate::account::Account;
-use crate::cgroup::OomCounter;
-use crate::config::Config;
-use crate::proc_fs::ProcRoot;
-use crate::report::gpu;
-use crate::report::model::{
-    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Host, Io, Layers, Limits, MaxRam, MeanRam,
-    Peak, Percent, Processes, Report, Rss, Stage,
+use crate::model::cgroup::OomCounter;
+use crate::model::config::Config;
+use crate::model::host::{CommandExit, HostInfo};
+use crate::model::report::{
+    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Io, Layers, Limits, MaxRam, MeanRam, Peak,
+    Percent, Processes, Report, Rss, Stage,
 };
-use crate::tree::process::{cpu_us, exit_of_wait_status};
-use crate::usage::MaxRss;
-
-/// Where it runs.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Facts {
-    /// The machine.
-    pub host: Host,
-    /// Clock ticks a second.
-    pub ticks_per_second: u64,
-    /// What the command was allowed.
-    pub limits: Limits,
-}
-
-impl Facts {
-    /// Ask the machine that we run on.
-    #[must_use]
-    pub fn of_this_machine(root: &ProcRoot) -> Self {
-        let uname = rustix::system::uname();
-        let text = |s: &std::ffi::CStr| Some(s.to_string_lossy().into_owned()).filter(|s| !s.is_empty());
-        // SAFETY: sysconf has no preconditions.
-        let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-        Self {
-            host: Host {
-                hostname: text(uname.nodename()),
-                kernel: text(uname.release()),
-                cores: u32::try_from(cores).unwrap_or(1).max(1),
-                ram_bytes: root.system_memory().map(|(_, total)| total),
-            },
-            ticks_per_second: rustix::param::clock_ticks_per_second(),
-            limits: Limits::own(root),
-        }
-    }
-}
-
-/// The launcher's last word.
-#[derive(Debug, Clone, Copy)]
-pub struct Ending {
-    /// CLOCK_MONOTONIC, nanoseconds.
-    pub at_ns: u64,
-    /// RUSAGE_CHILDREN of the launcher over the run, microseconds.
-    pub children_cpu_us: u64,
-}
+use crate::report::gpu;
+use crate::run::RunState;
+use crate::run::tree::process::{cpu_us, exit_of_wait_status};
+use crate::run::usage::MaxRss;
 
 /// All that a report is made of.
 #[derive(Debug, Clone, Copy)]
@@ -63,15 +20,15 @@ pub struct Inputs<'a> {
     /// What was asked for.
     pub config: &'a Config,
     /// The machine.
-    pub facts: &'a Facts,
+    pub facts: &'a HostInfo,
     /// What the run came to, all processes settled.
-    pub account: &'a Account,
+    pub account: &'a RunState,
     /// CLOCK_MONOTONIC of its end, or now.
     pub at_ns: u64,
     /// The command's wait status.
     pub status: Option<i32>,
     /// The launcher's last word; `None` if it never came.
-    pub ending: Option<Ending>,
+    pub ending: Option<CommandExit>,
     /// How far the run is.
     pub stage: Stage,
     /// Records that found no room.
@@ -190,7 +147,7 @@ fn rss(max: &MaxRss, is_known: bool) -> Rss {
 }
 
 /// The largest RAM of the first process: its exact peak no sample need have seen.
-fn max_main(account: &Account) -> MaxRss {
+fn max_main(account: &RunState) -> MaxRss {
     let main = &account.ram.main;
     MaxRss { total: main.total.max(account.totals.main_peak.unwrap_or(0)), ..*main }
 }

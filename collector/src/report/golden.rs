@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::model::*;
-use super::units::{Format, RamUnit, Style, TimeUnit};
 use super::write::render;
-use crate::tree::Quality;
+use crate::model::report::*;
+use crate::model::style::{Format, RamUnit, Style, TimeUnit};
+use crate::run::tree::Quality;
 
 fn rss(total: u64, private: u64, shared: u64) -> Rss {
     Rss { total_bytes: Some(total), private_bytes: Some(private), shared_bytes: Some(shared) }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::model::{
+use crate::model::gpu::NVIDIA;
+use crate::model::gpu::{Figure, Missing, Vendor};
+use crate::model::report::{
     CommandGpu, CommandUsage, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuMemory, GpuMissing, GpuPcie, GpuPower,
     GpuProcess, GpuPstate, GpuThrottle, GpuUtilization, GpuXid, GroupPercent, MaxGpuRam, Percent, ProcessGpu,
     ProcessUsage,
 };
-use crate::gpu::room::NVIDIA;
-use crate::gpu::usage::device::DeviceUsage;
-use crate::gpu::usage::{ProcessGpu as Used, meters};
-use crate::gpu::{Figure, GpuUsage, Missing, Vendor};
-use crate::usage::Totals;
+use crate::run::gpu::GpuUsage;
+use crate::run::gpu::usage::device::DeviceUsage;
+use crate::run::gpu::usage::{ProcessGpu as Used, meters};
+use crate::run::usage::Totals;
 
 /// Devices that count in sums: the parts of a device are in the whole.
 fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
@@ -137,7 +138,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         index: device.index,
         pci_address: device.pci_address,
         name: device.name,
-        vendor: device.vendor.map(crate::gpu::Vendor::name),
+        vendor: device.vendor.map(crate::model::gpu::Vendor::name),
         parent: device.parent,
         source: device.source,
         driver_version: device.driver_version,

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-use super::model::{
+use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Host, Io, Limits, MeanRam, Peak,
     Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage,
 };
-use super::units::{RamUnit, Style, TimeUnit};
+use crate::model::style::{RamUnit, Style, TimeUnit};
 
 /// The report in JSON, indented as gpu_tracker does, with a newline at its end.
 ///

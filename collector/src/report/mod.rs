@@ -2,10 +2,8 @@
 pub mod build;
 pub mod gpu;
 pub mod json;
-pub mod model;
 pub mod quote;
 pub mod text;
-pub mod units;
 pub mod write;
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ mod page;
 
 use page::{Page, WIDTH};
 
-use super::model::{Exit, Percent, Report, Rss, Stage};
 use super::quote;
-use super::units::{RamUnit, Style, TimeUnit};
+use crate::model::report::{Exit, Percent, Report, Rss, Stage};
+use crate::model::style::{RamUnit, Style, TimeUnit};
 
 /// The report as text, with a newline at its end.
 #[must_use]

@@ -1,37 +1,18 @@
 //! Where a report goes, and how it gets there whole: a reader finds the old report or the new one, never a half.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{
     Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat, openat2, renameat, unlinkat,
 };
 use rustix::io::Errno;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::model::Report;
-use super::units::{Format, Style};
-
-/// Where the report goes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Output {
-    /// The default: pipes of the command stay clean.
-    Stderr,
-    /// `-o -`.
-    Stdout,
-    /// `-o FILE`: it is replaced whole. No symbolic link.
-    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
-    File(PathBuf),
-    /// `-o FILE` where that is no regular file (a terminal, a fifo, /dev/null) or somebody's open one: the report, and no
-    /// report so far, is written to it.
-    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
-    Stream(PathBuf),
-}
+use crate::model::report::Report;
+use crate::model::style::{Format, Output, Style};
 
 impl Output {
     /// Write a report there.
@@ -46,26 +27,6 @@ impl Output {
             Self::Stream(path) => OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes()),
         }
     }
-}
-
-/// For messages.
-impl fmt::Display for Output {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stderr => f.write_str("stderr"),
-            Self::Stdout => f.write_str("stdout"),
-            Self::File(path) | Self::Stream(path) => path.display().fmt(f),
-        }
-    }
-}
-
-/// A path need not be UTF-8, a string of serde must.
-fn path_to_bytes<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    path.as_os_str().as_encoded_bytes().serialize(serializer)
-}
-
-fn path_from_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-    Vec::deserialize(deserializer).map(|bytes| std::ffi::OsString::from_vec(bytes).into())
 }
 
 /// The report in the form that `style` asks for, with a newline at its end.

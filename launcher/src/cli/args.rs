@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Parser, ValueHint};
 use clap_complete::Shell;
-use gpu_track_collector::gpu::Vendor;
-use gpu_track_collector::report::units::{Format, RamUnit, TimeUnit};
+use gpu_track_collector::model::gpu::Vendor;
+use gpu_track_collector::model::style::{Format, RamUnit, TimeUnit};
 
 use super::values::{Layer, cores, seconds, uuids};
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{env, process};
 
-use gpu_track_collector::report::write::{self, Output};
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::report::write;
 use rustix::system::uname;
 
 /// Variables that hold the job's id under Slurm, PBS and LSF.

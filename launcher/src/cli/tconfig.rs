@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use gpu_track_collector::report::units::{RamUnit, TimeUnit};
+use gpu_track_collector::model::style::{RamUnit, TimeUnit};
 use serde_json::{Map, Value};
 
 use super::values::{cores, seconds, uuids};

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use gpu_track_collector::config::Layers;
-use gpu_track_collector::gpu::list::{Driver, Listed, Listing};
-use gpu_track_collector::gpu::{Device, GpuConfig, Vendor};
-use gpu_track_collector::report::units::{Format, RamUnit, Style, TimeUnit};
-use gpu_track_collector::report::write::Output;
+use gpu_track_collector::model::config::Layers;
+use gpu_track_collector::model::gpu::{Device, GpuConfig, Vendor};
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::model::style::{Format, RamUnit, Style, TimeUnit};
+use gpu_track_collector::sources::gpu::list::{Driver, Listed, Listing};
 
 use super::output::Place;
 use super::{Options, Recovery, Refusal, Request, parse_at};

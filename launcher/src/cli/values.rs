@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpu_track_collector::config::Layers;
+use gpu_track_collector::model::config::Layers;
 
 /// A year: longer than any batch system lets a job run.
 const LONGEST_S: f64 = 365.0 * 86_400.0;

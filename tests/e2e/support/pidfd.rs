@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-pub use gpu_track_collector::pidfd::open;
+pub use gpu_track_collector::sys::pidfd::open;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Waits for the end of a process, which leaves the reaping to whoever owns it. From then on it holds no file, nor a lock

@@ -1,10 +1,10 @@
 //! The GPUs, and the processes on them.
 
-use super::super::model::{CommandUsage, GpuDevice, Processes, Report};
 use super::super::quote;
-use super::super::units::{RamUnit, TimeUnit};
 use super::ours::{MOST_ROWS, more};
 use super::page::{Page, UNKNOWN, number};
+use crate::model::report::{CommandUsage, GpuDevice, Processes, Report};
+use crate::model::style::{RamUnit, TimeUnit};
 
 /// A section for each GPU; none where there is no GPU.
 pub fn gpus(page: &mut Page, report: &Report, ram: RamUnit, time: TimeUnit) {

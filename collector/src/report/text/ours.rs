@@ -1,11 +1,11 @@
 //! The sections that gpu_tracker doesn't have, in its style.
 
 use super::super::json::rfc3339;
-use super::super::model::{Cgroup, Exit, Limit, Limits, Peak, Processes, Report};
 use super::super::quote;
-use super::super::units::{RamUnit, Style, TimeUnit};
 use super::page::{Page, UNKNOWN, WIDTH, count, number};
 use super::{Units, gpus, signal_name, unit_that_fits};
+use crate::model::report::{Cgroup, Exit, Limit, Limits, Peak, Processes, Report};
+use crate::model::style::{RamUnit, Style, TimeUnit};
 
 /// Rows of a table; JSON has them all.
 pub(super) const MOST_ROWS: usize = 15;
@@ -103,7 +103,7 @@ fn processes(page: &mut Page, processes: &Processes, units: Units, time: TimeUni
     page.field(1, "Still running at the end", processes.still_running);
     if !processes.still_running_processes.is_empty() {
         let still = &processes.still_running_processes;
-        let row = |p: &super::super::model::Running| [p.pid.to_string(), quote::escape(&p.command)];
+        let row = |p: &crate::model::report::Running| [p.pid.to_string(), quote::escape(&p.command)];
         page.table(2, ["PID", "Command"], &still.iter().take(MOST_ROWS).map(row).collect::<Vec<_>>());
         more(page, usize::try_from(processes.still_running).unwrap_or(usize::MAX));
     }

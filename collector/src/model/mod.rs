@@ -1,0 +1,12 @@
+//! Data that several parts share: names, qualities, what sources find, what was asked for, and the report. It knows no
+//! other module and does no I/O.
+
+pub mod cgroup;
+pub mod config;
+pub mod finding;
+pub mod gpu;
+pub mod host;
+pub mod ids;
+pub mod quality;
+pub mod report;
+pub mod style;

@@ -1,0 +1,247 @@
+//! How the user wants the report: form, units and place.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Form of a report.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Unit of RAM and of GPU RAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RamUnit {
+    /// 1 byte.
+    Bytes,
+    /// 1e3 bytes.
+    Kilobytes,
+    /// 1e6 bytes.
+    Megabytes,
+    /// 1e9 bytes.
+    Gigabytes,
+    /// 1e12 bytes.
+    Terabytes,
+}
+
+/// Unit of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeUnit {
+    /// 1 s.
+    Seconds,
+    /// 60 s.
+    Minutes,
+    /// 3,600 s.
+    Hours,
+    /// 86,400 s.
+    Days,
+}
+
+/// How the user wants a report written. A unit that was not given is the writer's choice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Style {
+    /// Text or JSON.
+    pub format: Format,
+    /// Unit of RAM.
+    pub ram_unit: Option<RamUnit>,
+    /// Unit of GPU RAM.
+    pub gpu_ram_unit: Option<RamUnit>,
+    /// Unit of time.
+    pub time_unit: Option<TimeUnit>,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Text, Self::Json];
+
+    /// What the user calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
+impl RamUnit {
+    /// All of them, smallest first.
+    pub const ALL: [Self; 5] =
+        [Self::Bytes, Self::Kilobytes, Self::Megabytes, Self::Gigabytes, Self::Terabytes];
+
+    /// gpu_tracker's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Kilobytes => "kilobytes",
+            Self::Megabytes => "megabytes",
+            Self::Gigabytes => "gigabytes",
+            Self::Terabytes => "terabytes",
+        }
+    }
+
+    /// Its symbol, for the head of a column.
+    #[must_use]
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Bytes => "B",
+            Self::Kilobytes => "kB",
+            Self::Megabytes => "MB",
+            Self::Gigabytes => "GB",
+            Self::Terabytes => "TB",
+        }
+    }
+
+    /// `bytes` in this unit.
+    #[must_use]
+    pub fn convert(self, bytes: f64) -> f64 {
+        bytes / self.bytes()
+    }
+
+    /// The unit in which a quantity reads well: the largest that it fills.
+    #[must_use]
+    pub fn that_fits(bytes: f64) -> Self {
+        Self::ALL.into_iter().rev().find(|unit| bytes >= unit.bytes()).unwrap_or(Self::Bytes)
+    }
+
+    fn bytes(self) -> f64 {
+        match self {
+            Self::Bytes => 1.0,
+            Self::Kilobytes => 1e3,
+            Self::Megabytes => 1e6,
+            Self::Gigabytes => 1e9,
+            Self::Terabytes => 1e12,
+        }
+    }
+}
+
+impl TimeUnit {
+    /// All of them, shortest first.
+    pub const ALL: [Self; 4] = [Self::Seconds, Self::Minutes, Self::Hours, Self::Days];
+
+    /// gpu_tracker's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seconds => "seconds",
+            Self::Minutes => "minutes",
+            Self::Hours => "hours",
+            Self::Days => "days",
+        }
+    }
+
+    /// Its symbol, for the head of a column.
+    #[must_use]
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Seconds => "s",
+            Self::Minutes => "min",
+            Self::Hours => "h",
+            Self::Days => "d",
+        }
+    }
+
+    /// `seconds` in this unit.
+    #[must_use]
+    pub fn convert(self, seconds: f64) -> f64 {
+        seconds / self.seconds()
+    }
+
+    /// The unit in which a time reads well: the largest that goes into it twice.
+    #[must_use]
+    pub fn that_fits(seconds: f64) -> Self {
+        Self::ALL.into_iter().rev().find(|unit| seconds >= 2.0 * unit.seconds()).unwrap_or(Self::Seconds)
+    }
+
+    fn seconds(self) -> f64 {
+        match self {
+            Self::Seconds => 1.0,
+            Self::Minutes => 60.0,
+            Self::Hours => 3600.0,
+            Self::Days => 86400.0,
+        }
+    }
+}
+
+/// Where the report goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Output {
+    /// The default: pipes of the command stay clean.
+    Stderr,
+    /// `-o -`.
+    Stdout,
+    /// `-o FILE`: it is replaced whole. No symbolic link.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    File(PathBuf),
+    /// `-o FILE` where that is no regular file (a terminal, a fifo, /dev/null) or somebody's open one: the report, and no
+    /// report so far, is written to it.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    Stream(PathBuf),
+}
+
+/// For messages.
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stderr => f.write_str("stderr"),
+            Self::Stdout => f.write_str("stdout"),
+            Self::File(path) | Self::Stream(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A path need not be UTF-8, a string of serde must.
+fn path_to_bytes<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_os_str().as_encoded_bytes().serialize(serializer)
+}
+
+fn path_from_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    Vec::deserialize(deserializer).map(|bytes| OsString::from_vec(bytes).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_decimal_and_chosen_to_read_well() {
+        assert_eq!(RamUnit::Gigabytes.convert(25_276_502_016.0), 25.276502016);
+        assert_eq!(RamUnit::that_fits(0.0), RamUnit::Bytes);
+        assert_eq!(RamUnit::that_fits(999_999.0), RamUnit::Kilobytes);
+        assert_eq!(RamUnit::that_fits(200e6), RamUnit::Megabytes);
+        assert_eq!(RamUnit::that_fits(1e15), RamUnit::Terabytes);
+        assert_eq!(TimeUnit::that_fits(0.02), TimeUnit::Seconds);
+        assert_eq!(TimeUnit::that_fits(119.9), TimeUnit::Seconds);
+        assert_eq!(TimeUnit::that_fits(120.0), TimeUnit::Minutes);
+        assert_eq!(TimeUnit::that_fits(3.0 * 3600.0), TimeUnit::Hours);
+        assert_eq!(TimeUnit::that_fits(1e6), TimeUnit::Days);
+    }
+
+    #[test]
+    fn a_style_survives_its_way_to_the_collector() {
+        let style = Style {
+            format: Format::Json,
+            ram_unit: Some(RamUnit::Megabytes),
+            gpu_ram_unit: None,
+            time_unit: Some(TimeUnit::Days),
+        };
+        let sent = serde_json::to_string(&style).unwrap();
+        assert_eq!(
+            sent,
+            r#"{"format":"json","ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days"}"#
+        );
+        assert_eq!(serde_json::from_str::<Style>(&sent).unwrap(), style);
+    }
+}

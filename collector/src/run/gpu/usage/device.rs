@@ -1,0 +1,221 @@
+//! One device over the run.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::Held;
+use super::meters::{BusyMeter, Counter, Gauge, Latest};
+use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading};
+
+/// A driver tells of processes that run at least this often.
+const TIME_TO_TELL_NS: u64 = 2_000_000_000;
+
+/// What a device did over the run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct DeviceUsage {
+    /// Which it is.
+    pub device: Device,
+    /// Whether the command's environment names it; `None`: it names none.
+    pub is_visible: Option<bool>,
+    /// It is part of a device that is tracked itself.
+    pub is_part: bool,
+    /// Gauges.
+    pub gauges: BTreeMap<Figure, Gauge>,
+    /// Counters.
+    pub counters: BTreeMap<Figure, Counter>,
+    /// Its utilisation.
+    pub busy: BusyMeter,
+    /// Nanoseconds in each throttle reason.
+    pub throttle_ns: BTreeMap<String, u64>,
+    /// Critical errors by number, and how often.
+    pub xids: BTreeMap<u64, u64>,
+    /// Why a figure was not known when it was last asked for.
+    pub missing: BTreeMap<Figure, Missing>,
+    /// What was known at any time.
+    pub known: Vec<Figure>,
+    /// When it was lost first, CLOCK_MONOTONIC nanoseconds.
+    pub lost_at_ns: Option<u64>,
+    /// It was lost, and answered again later.
+    pub is_back: bool,
+    /// Largest memory of our processes on it.
+    pub max: Held,
+    /// Whether any of our processes was ever seen on it.
+    pub is_used: bool,
+    /// The driver's accounts told of memory of our processes, whether or not its lists did.
+    pub has_accounts: bool,
+    /// The driver listed one of our processes without telling its memory.
+    pub has_untold: bool,
+    /// When the driver first listed one of ours by a pid that we know, CLOCK_MONOTONIC nanoseconds.
+    used_since_ns: Option<u64>,
+    /// The driver listed one that may be of the run under a pid of another namespace.
+    pub(super) has_foreign: bool,
+    /// The driver ever told who ran on it.
+    pub(super) has_process_samples: bool,
+    /// One of them was ours.
+    pub has_samples_of_ours: bool,
+    /// The largest utilisation that was told last, percent.
+    pub(super) busy_now: Latest<f64>,
+    /// Likewise of our processes on it (main, descendants, both).
+    pub(super) process_busy_now: Latest<[f64; 3]>,
+    /// Memory in use by anybody at the last reading, bytes.
+    pub(super) used_now: Option<u64>,
+    /// Memory of our processes at the last reading.
+    pub(super) held_now: Option<Held>,
+    /// When it was read first and last, CLOCK_MONOTONIC nanoseconds; 0: never.
+    first_ns: u64,
+    last_ns: u64,
+    /// Since when an entry of the driver's list has been there unchanged, by pid.
+    #[serde(skip)]
+    streaks: HashMap<u32, (u64, Option<u64>)>,
+}
+
+impl DeviceUsage {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(device: Device, is_visible: Option<bool>, is_part: bool) -> Self {
+        Self { device, is_visible, is_part, ..Self::default() }
+    }
+
+    /// Whether a figure was ever known.
+    #[must_use]
+    pub fn knows(&self, figure: Figure) -> bool {
+        self.known.contains(&figure)
+    }
+
+    /// Whether the driver ever listed a process of ours by a pid that we know.
+    pub(super) fn was_ever_ours(&self) -> bool {
+        self.used_since_ns.is_some()
+    }
+
+    /// Since when the driver has listed processes of ours, up to the last reading.
+    fn used_ns(&self) -> Option<u64> {
+        self.used_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns))
+    }
+
+    /// One of our processes was seen on it at this time.
+    pub(super) fn note_use(&mut self, at_ns: u64) {
+        self.is_used = true;
+        self.used_since_ns.get_or_insert(at_ns);
+    }
+
+    /// Why it is not known how much our processes ran on it, though the driver has a call for that.
+    #[must_use]
+    pub fn process_utilization_gap(&self) -> Option<Missing> {
+        let is_foreign = self.missing.get(&Figure::ProcessMemory) == Some(&Missing::ForeignPids);
+        let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= TIME_TO_TELL_NS as f64);
+        match (self.has_process_samples, self.has_samples_of_ours) {
+            // Who is on it and does not run, of him drivers tell nothing; but a moment is too short to say so.
+            (false, _) if self.used_ns().is_some_and(|ns| ns < TIME_TO_TELL_NS || was_busy) => {
+                Some(Missing::NoSample)
+            }
+            (_, false) if is_foreign => Some(Missing::ForeignPids),
+            _ => None,
+        }
+    }
+
+    /// Take in a reading, all but the processes.
+    pub fn add(&mut self, at_ns: u64, sample: &DeviceSample) {
+        // What it was lost by comes with its loss.
+        if let Some(xids) = sample.xids.as_ref().and_then(|reading| self.note(Figure::Xid, reading)) {
+            for xid in xids {
+                *self.xids.entry(*xid).or_default() += 1;
+            }
+        }
+        if sample.is_lost {
+            self.lost_at_ns.get_or_insert(at_ns);
+            self.is_back = false;
+            (self.held_now, self.used_now) = (None, None);
+            (self.busy_now, self.process_busy_now) = (Latest::default(), Latest::default());
+            return;
+        }
+        self.is_back = self.lost_at_ns.is_some();
+        self.used_now = None;
+        for (figure, reading) in &sample.values {
+            let Some(value) = self.note(*figure, reading).copied() else { continue };
+            match figure {
+                Figure::Energy | Figure::EccCorrected | Figure::EccUncorrected => {
+                    self.count(*figure, value, false)
+                }
+                Figure::PcieTx | Figure::PcieRx => self.count(*figure, value, true),
+                _ => {
+                    let gauge = self.gauges.entry(*figure);
+                    gauge.and_modify(|g| g.add(at_ns, value)).or_insert_with(|| Gauge::new(at_ns, value));
+                }
+            }
+            if *figure == Figure::MemoryUsed {
+                self.used_now = Some(value as u64);
+            }
+        }
+        if let Some(spans) = sample.busy.as_ref().and_then(|reading| self.note(Figure::Utilization, reading))
+        {
+            let mut largest = 0.0_f64;
+            for span in spans {
+                self.busy.add(*span);
+                largest = largest.max(span.percent.clamp(0.0, 100.0));
+            }
+            if let Some(last) = spans.last() {
+                self.busy_now = Latest::new(at_ns, last.us, largest);
+            }
+        }
+        if let Some(reasons) =
+            sample.throttle.as_ref().and_then(|reading| self.note(Figure::Throttle, reading))
+        {
+            // The reason is taken to have held since the reading before.
+            let since = if self.last_ns == 0 { at_ns } else { self.last_ns };
+            for reason in reasons {
+                *self.throttle_ns.entry((*reason).to_owned()).or_default() += at_ns.saturating_sub(since);
+            }
+        }
+        self.last_ns = at_ns;
+        self.first_ns = if self.first_ns == 0 { at_ns } else { self.first_ns };
+    }
+
+    /// Whether a reading told anything of it but its loss.
+    #[must_use]
+    pub fn was_read(&self) -> bool {
+        self.last_ns != 0
+    }
+
+    /// Whether what changes over time could be seen: it was read more than once.
+    #[must_use]
+    pub fn has_span(&self) -> bool {
+        self.last_ns > self.first_ns
+    }
+
+    fn count(&mut self, figure: Figure, value: f64, wraps: bool) {
+        let counter = self.counters.entry(figure);
+        counter.and_modify(|counter| counter.add(value, wraps)).or_insert_with(|| Counter::new(value));
+    }
+
+    /// Remember whether a figure is known, and if not, why.
+    pub(super) fn note<'a, T>(&mut self, figure: Figure, reading: &'a Reading<T>) -> Option<&'a T> {
+        match reading {
+            Ok(value) => {
+                if !self.known.contains(&figure) {
+                    self.known.push(figure);
+                }
+                self.missing.remove(&figure);
+                Some(value)
+            }
+            Err(missing) => {
+                self.missing.insert(figure, missing.clone());
+                None
+            }
+        }
+    }
+
+    /// Since when the driver has listed this pid with this memory; to be asked once a reading.
+    pub(super) fn listed_since(&mut self, at_ns: u64, pid: u32, bytes: Option<u64>) -> u64 {
+        let streak = self.streaks.entry(pid).or_insert((at_ns, bytes));
+        if streak.1 != bytes {
+            *streak = (at_ns, bytes);
+        }
+        streak.0
+    }
+
+    /// Forget the pids that the driver no longer lists.
+    pub(super) fn keep_listed(&mut self, is_listed: impl Fn(u32) -> bool) {
+        self.streaks.retain(|pid, _| is_listed(*pid));
+    }
+}

@@ -1,0 +1,189 @@
+//! What single figures come to over time: gauges, counters that can wrap or start again, and busy time.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::gpu::Busy;
+
+/// A value that goes up and down.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Gauge {
+    /// Smallest reading.
+    pub min: f64,
+    /// Largest reading.
+    pub max: f64,
+    /// Value times seconds, the readings joined by straight lines.
+    integral: f64,
+    last: (u64, f64),
+    first_ns: u64,
+}
+
+impl Gauge {
+    /// A first reading.
+    #[must_use]
+    pub fn new(at_ns: u64, value: f64) -> Self {
+        Self { min: value, max: value, integral: 0.0, last: (at_ns, value), first_ns: at_ns }
+    }
+
+    /// Another one.
+    pub fn add(&mut self, at_ns: u64, value: f64) {
+        let (before_ns, before) = self.last;
+        self.integral += (before + value) / 2.0 * seconds(at_ns.saturating_sub(before_ns));
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.last = (at_ns, value);
+    }
+
+    /// Value times seconds; of a single reading, nothing.
+    #[must_use]
+    pub fn integrated(&self) -> Option<f64> {
+        (self.last.0 > self.first_ns).then_some(self.integral)
+    }
+
+    /// Mean over time; of a single reading, that.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        let length = seconds(self.last.0.saturating_sub(self.first_ns));
+        // Rounding must not lead beyond what was read.
+        if length > 0.0 { (self.integral / length).clamp(self.min, self.max) } else { self.last.1 }
+    }
+}
+
+/// A counter that only goes up, until it wraps or its owner starts again.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Counter {
+    /// How much was counted since the first reading.
+    pub total: f64,
+    /// How often it began again at zero, for which what it had counted before is lost.
+    pub restarts: u64,
+    /// It was read more than once: a single reading tells no difference.
+    pub has_counted: bool,
+    last: f64,
+}
+
+/// Counters of 32 bits wrap here.
+const WRAP: f64 = 4_294_967_296.0;
+
+impl Counter {
+    /// A first reading.
+    #[must_use]
+    pub fn new(value: f64) -> Self {
+        Self { total: 0.0, restarts: 0, has_counted: false, last: value }
+    }
+
+    /// Another one. A counter that `wraps` and was below 2^32 has wrapped if it went down; any other began again, and
+    /// has counted since then what it shows.
+    pub fn add(&mut self, value: f64, wraps: bool) {
+        if value >= self.last {
+            self.total += value - self.last;
+        } else if wraps && self.last < WRAP {
+            self.total += value + WRAP - self.last;
+        } else {
+            self.total += value;
+            self.restarts += 1;
+        }
+        self.last = value;
+        self.has_counted = true;
+    }
+}
+
+/// Busy time: what the driver says for stretches of time, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct BusyMeter {
+    /// The largest of any stretch, percent.
+    pub max: Option<f64>,
+    /// Percent times microseconds.
+    busy: f64,
+    covered_us: f64,
+}
+
+impl BusyMeter {
+    /// Take in a stretch. Drivers are known to say more than 100.
+    pub fn add(&mut self, busy: Busy) {
+        let percent = busy.percent.clamp(0.0, 100.0);
+        self.max = Some(self.max.map_or(percent, |max| max.max(percent)));
+        self.busy += percent * busy.us as f64;
+        self.covered_us += busy.us as f64;
+    }
+
+    /// Mean over the time that was told about, percent.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        if self.covered_us > 0.0 { Some(self.busy / self.covered_us) } else { self.max }
+    }
+
+    /// Time busy, seconds, unless what was told is of no time.
+    #[must_use]
+    pub fn active_s(&self) -> Option<f64> {
+        (self.covered_us > 0.0).then_some(self.busy / 1e8)
+    }
+}
+
+/// What the driver told last. It holds for as long as the stretch was that it told of: devices are told of at times of
+/// their own, so most readings bring nothing new of some of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latest<T> {
+    value: T,
+    until_ns: u64,
+}
+
+impl<T: Copy + Default> Latest<T> {
+    /// Told at this time, for a stretch of so many microseconds. It holds at this time in any case.
+    #[must_use]
+    pub fn new(at_ns: u64, us: u64, value: T) -> Self {
+        Self { value, until_ns: at_ns.saturating_add(us.saturating_mul(1000).max(1)) }
+    }
+
+    /// What holds at this time: zero, once it is over.
+    #[must_use]
+    pub fn at(&self, at_ns: u64) -> T {
+        if at_ns < self.until_ns { self.value } else { T::default() }
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_gauge_integrates_along_straight_lines() {
+        let mut power = Gauge::new(0, 100.0);
+        power.add(2 * S, 300.0);
+        power.add(3 * S, 300.0);
+        assert_eq!((power.min, power.max, power.integral), (100.0, 300.0, 700.0));
+        assert_eq!(power.mean(), 700.0 / 3.0);
+        assert_eq!(Gauge::new(5, 7.0).mean(), 7.0);
+    }
+
+    #[test]
+    fn counters_wrap_or_begin_again() {
+        let mut pcie = Counter::new(4_294_967_000.0);
+        pcie.add(704.0, true);
+        assert_eq!((pcie.total, pcie.restarts), (1000.0, 0));
+        let mut energy = Counter::new(1000.0);
+        energy.add(1500.0, false);
+        energy.add(200.0, false);
+        energy.add(300.0, false);
+        assert_eq!((energy.total, energy.restarts), (800.0, 1));
+        let mut wide = Counter::new(9e12);
+        wide.add(5.0, true);
+        assert_eq!((wide.total, wide.restarts), (5.0, 1), "beyond 32 bits it can't be a wrap of 32 bits");
+    }
+
+    #[test]
+    fn busy_time_is_weighted_by_its_length_and_never_above_100() {
+        let mut busy = BusyMeter::default();
+        assert_eq!((busy.mean(), busy.active_s()), (None, None));
+        let mut once = busy;
+        once.add(Busy { us: 0, percent: 30.0 });
+        assert_eq!((once.max, once.mean(), once.active_s()), (Some(30.0), Some(30.0), None));
+        busy.add(Busy { us: 1_000_000, percent: 150.0 });
+        busy.add(Busy { us: 3_000_000, percent: 20.0 });
+        assert_eq!((busy.max, busy.mean(), busy.active_s()), (Some(100.0), Some(40.0), Some(1.6)));
+    }
+}

@@ -1,0 +1,201 @@
+//! Whether the records can be true. A process of the tree can write whatever it likes into the ring, but the kernel
+//! counts how many processes the machine has made: where the records tell of many more, or come faster than any processes
+//! could cause them, somebody forges them, and nothing more is read of the ring.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::tree::Tree;
+use crate::sys::proc_fs::ProcRoot;
+
+/// So many processes more than the machine has made are no sign of forgery: one may have been taken for two, or have been
+/// there before the run.
+const MOST_DOUBLE: u64 = 1000;
+/// So many live processes of other pid namespaces that no other layer knows are none either.
+const MOST_UNSEEN: usize = 16_384;
+/// The records that a process may cause: it forks, execs a few times, ends, is reaped; and its tracers' words.
+const RECORDS_OF_PROCESS: u64 = 16;
+/// The records that a core may cause in a second by exec alone, which takes 200 us at least.
+const RECORDS_OF_CORE_SECOND: u64 = 20_000;
+/// So many records say nothing.
+const FEW_RECORDS: u64 = 100_000;
+
+/// What showed that records are forged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Forgery {
+    /// More processes than there can be.
+    Processes {
+        /// That records told of.
+        told: u64,
+        /// That the machine made, threads included.
+        made: u64,
+    },
+    /// Live processes that nobody else knows.
+    Unseen {
+        /// How many.
+        count: u64,
+    },
+    /// More records than the machine can have caused.
+    Records {
+        /// How many.
+        told: u64,
+    },
+}
+
+impl fmt::Display for Forgery {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Processes { told, made } => {
+                write!(out, "they told of {told} processes when the machine had made {made}")
+            }
+            Self::Unseen { count } => {
+                write!(out, "they told of {count} live processes that /proc does not show")
+            }
+            Self::Records { told } => {
+                write!(out, "{told} of them came faster than processes can cause them")
+            }
+        }
+    }
+}
+
+/// Holds the records against the kernel's count.
+#[derive(Debug)]
+pub struct Trust {
+    root: ProcRoot,
+    forks_before: Option<u64>,
+    start_ns: u64,
+    cores: u64,
+    /// The machine's processes and threads since the session's start, when they were last counted; `None`: it does not
+    /// count them.
+    made: Option<u64>,
+}
+
+impl Trust {
+    /// For a session that began at `start_ns` (CLOCK_MONOTONIC), when the machine had made so many processes.
+    #[must_use]
+    pub fn new(root: ProcRoot, forks_before: Option<u64>, start_ns: u64, cores: u32) -> Self {
+        Self { root, forks_before, start_ns, cores: cores.into(), made: forks_before.map(|_| 0) }
+    }
+
+    /// Whether the tree as records tell of it can't be true. `findings` were taken in so far.
+    pub fn forgery(&mut self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
+        if tree.may_have_unseen(MOST_UNSEEN)
+            && let count = tree.unseen()
+            && count >= MOST_UNSEEN
+        {
+            return Some(Forgery::Unseen { count: count as u64 });
+        }
+        self.too_much(tree.born(), findings, now_ns)?;
+        // The kernel is asked only when what it said last does not suffice: /proc/stat is long on large machines.
+        self.made =
+            self.root.forks().zip(self.forks_before).map(|(forks, before)| forks.saturating_sub(before));
+        self.too_much(tree.born(), findings, now_ns)
+    }
+
+    fn too_much(&self, told: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
+        let made = self.made?;
+        if told > made.saturating_mul(2).saturating_add(MOST_DOUBLE) {
+            return Some(Forgery::Processes { told, made });
+        }
+        let core_ms = now_ns.saturating_sub(self.start_ns) / 1_000_000 * self.cores;
+        let possible = made
+            .saturating_mul(RECORDS_OF_PROCESS)
+            .saturating_add(core_ms.saturating_mul(RECORDS_OF_CORE_SECOND) / 1000)
+            .saturating_add(FEW_RECORDS);
+        (findings > possible).then_some(Forgery::Records { told: findings })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tree::Frame;
+    use gpu_track_abi::record::{Event, Origin};
+
+    const BEFORE: u64 = 70_000;
+    const NS: u32 = 10;
+
+    struct Machine {
+        proc: tempfile::TempDir,
+        trust: Trust,
+        tree: Tree,
+        findings: u64,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let frame = Frame {
+                launcher_pid: 1,
+                pid_ns: NS,
+                session_monotonic_ns: 0,
+                session_realtime_ns: 0,
+                page: 4096,
+                tick_us: 10_000,
+            };
+            let proc = tempfile::tempdir().unwrap();
+            let trust = Trust::new(ProcRoot::new(proc.path()), Some(BEFORE), 0, 2);
+            let machine = Self { proc, trust, tree: Tree::new(frame), findings: 0 };
+            machine.has_made(0);
+            machine
+        }
+
+        fn has_made(&self, processes: u64) {
+            let text = format!("cpu  1 2 3 4 5 6 7 8 9 10\nbtime 5\nprocesses {}\n", BEFORE + processes);
+            std::fs::write(self.proc.path().join("stat"), text).unwrap();
+        }
+
+        /// Each with a pid of its own in this namespace.
+        fn told_of(&mut self, processes: u32, pid_ns: u32) -> Option<Forgery> {
+            for _ in 0..processes {
+                let pid = 100 + self.tree.born() as u32;
+                let origin = Origin { pid, pid_ns, parent: 5, monotonic_ns: 1, flags: 0 };
+                let event =
+                    Event::Fork { realtime_ns: 1, pidfd_inode: 0, max_rss_kib: 1, parent_pid_ns: pid_ns };
+                self.tree.apply(&origin, &event, 1);
+            }
+            self.findings += u64::from(processes);
+            self.trust.forgery(&self.tree, self.findings, 1)
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_processes_than_the_machine_made() {
+        let mut machine = Machine::new();
+        assert_eq!(machine.told_of(1000, NS), None, "a few that were there before");
+        machine.has_made(50_000);
+        assert_eq!(machine.told_of(50_000, NS), None, "a fork bomb");
+        machine.has_made(50_010);
+        let told = machine.told_of(60_000, NS);
+        assert_eq!(told, Some(Forgery::Processes { told: 111_000, made: 50_010 }));
+    }
+
+    #[test]
+    fn live_processes_that_nobody_sees_are_bounded_whatever_the_machine_made() {
+        let mut machine = Machine::new();
+        machine.has_made(1_000_000);
+        let most = u32::try_from(MOST_UNSEEN).unwrap();
+        assert_eq!(machine.told_of(most - 1, NS + 1), None);
+        assert_eq!(machine.told_of(1, NS + 1), Some(Forgery::Unseen { count: MOST_UNSEEN as u64 }));
+    }
+
+    #[test]
+    fn records_that_make_no_process_are_bounded_by_time() {
+        let mut machine = Machine::new();
+        let mut forgery =
+            |findings, s: u64| machine.trust.forgery(&machine.tree, findings, s * 1_000_000_000);
+        assert_eq!(forgery(100_000, 0), None);
+        assert_eq!(forgery(100_001, 0), Some(Forgery::Records { told: 100_001 }));
+        assert_eq!(forgery(500_000, 10), None, "ten seconds of exec on two cores");
+        assert_eq!(forgery(500_001, 10), Some(Forgery::Records { told: 500_001 }));
+    }
+
+    #[test]
+    fn where_the_kernel_does_not_count_nobody_is_accused() {
+        let mut machine = Machine::new();
+        std::fs::write(machine.proc.path().join("stat"), "cpu  1 2 3 4 5 6 7\nprocesses 0\n").unwrap();
+        assert_eq!(machine.told_of(10_000, NS), None);
+        machine.trust = Trust::new(ProcRoot::new("/nonexistent"), None, 0, 2);
+        assert_eq!(machine.told_of(10_000, NS), None);
+    }
+}

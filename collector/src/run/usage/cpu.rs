@@ -1,0 +1,192 @@
+//! CPU utilisation: CPU time over the length of a window, the dead included.
+
+use serde::{Deserialize, Serialize};
+
+use crate::sources::sampler::Sample;
+
+/// Shortest window of a maximum: below it the figure would say more of the clock than of the program.
+pub const SHORTEST_WINDOW_NS: u64 = 100_000_000;
+
+/// CPU time by window.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CpuUsage {
+    window_ns: u64,
+    cores: u32,
+    open_since_ns: u64,
+    open: [f64; 2],
+    max_percent: [Option<f64>; 3],
+    system: Option<SystemSpan>,
+    max_system_percent: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct SystemSpan {
+    first: (u64, u64),
+    last: (u64, u64),
+}
+
+/// Main, descendants, combined.
+const MAIN: usize = 0;
+const DESCENDANTS: usize = 1;
+
+impl CpuUsage {
+    /// Windows of at least the sampling interval, from `start_ns` on; `cores` bounds what is possible.
+    #[must_use]
+    pub fn new(interval_ns: u64, cores: u32, start_ns: u64) -> Self {
+        Self {
+            window_ns: interval_ns.max(SHORTEST_WINDOW_NS),
+            cores,
+            open_since_ns: start_ns,
+            open: [0.0; 2],
+            max_percent: [None; 3],
+            system: None,
+            max_system_percent: None,
+        }
+    }
+
+    /// Take in a sample.
+    pub fn add(&mut self, sample: &Sample) {
+        if let Some(of_main) = self.open.get_mut(MAIN) {
+            *of_main += sample.main_cpu_ns as f64;
+        }
+        if let Some(of_others) = self.open.get_mut(DESCENDANTS) {
+            *of_others += sample.descendants_cpu_ns as f64;
+        }
+        for life in &sample.lives {
+            // Time that was spent before this window opened is not this window's.
+            let span = life.end_ns.saturating_sub(life.counted_at_ns);
+            let inside = life.end_ns.saturating_sub(life.counted_at_ns.max(self.open_since_ns));
+            let part = if span == 0 { 1.0 } else { inside as f64 / span as f64 };
+            if let Some(open) = self.open.get_mut(if life.is_main { MAIN } else { DESCENDANTS }) {
+                *open += life.cpu_ns as f64 * part;
+            }
+        }
+        // A tick that comes a little early still closes its window.
+        if sample.at_ns.saturating_sub(self.open_since_ns) + self.window_ns / 20 >= self.window_ns {
+            self.close(sample.at_ns);
+        }
+    }
+
+    /// Whether a process of a run that is so old can have used so much with all its children. Cores may have come since
+    /// they were counted.
+    #[must_use]
+    pub fn is_possible(&self, cpu_us: u64, age_ns: u64) -> bool {
+        const SLACK_US: u64 = 1_000_000;
+        let most_us = (age_ns / 1000).saturating_add(SLACK_US).saturating_mul(2 * u64::from(self.cores));
+        cpu_us <= most_us
+    }
+
+    /// The end of the run. A rest that is no whole window counts only if there was none at all.
+    pub fn finish(&mut self, end_ns: u64) {
+        if self.max_percent.iter().all(Option::is_none) {
+            self.close(end_ns);
+        }
+    }
+
+    fn close(&mut self, at_ns: u64) {
+        let length = at_ns.saturating_sub(self.open_since_ns);
+        if length == 0 {
+            return;
+        }
+        let [main, descendants] = self.open;
+        let possible = self.possible();
+        for (max, ns) in self.max_percent.iter_mut().zip([main, descendants, main + descendants]) {
+            // The clocks of a sample are read one after another: the last bit above the possible is theirs.
+            let percent = (ns / length as f64 * 100.0).min(possible);
+            *max = Some(max.map_or(percent, |max| max.max(percent)));
+        }
+        self.open = [0.0; 2];
+        self.open_since_ns = at_ns;
+    }
+
+    /// All cores: what clocks that are read one after another say above it is theirs.
+    fn possible(&self) -> f64 {
+        f64::from(self.cores) * 100.0
+    }
+
+    /// The machine's busy ticks at a time.
+    pub fn add_system(&mut self, at_ns: u64, busy_ticks: u64, ticks_per_second: u64) {
+        let now = (at_ns, busy_ticks);
+        let possible = self.possible();
+        let Some(span) = &mut self.system else {
+            self.system = Some(SystemSpan { first: now, last: now });
+            return;
+        };
+        let percent = percent_between(span.last, now, ticks_per_second);
+        span.last = now;
+        if let Some(percent) = percent {
+            let percent = percent.min(possible);
+            self.max_system_percent = Some(self.max_system_percent.map_or(percent, |max| max.max(percent)));
+        }
+    }
+
+    /// Largest and mean utilisation of the machine.
+    #[must_use]
+    pub fn system_percent(&self, ticks_per_second: u64) -> (Option<f64>, Option<f64>) {
+        let mean = self.system.and_then(|span| percent_between(span.first, span.last, ticks_per_second));
+        (self.max_system_percent, mean.map(|mean| mean.min(self.possible())))
+    }
+
+    /// Largest utilisation by the first process, the others, and all.
+    #[must_use]
+    pub fn max_percent(&self) -> [Option<f64>; 3] {
+        self.max_percent
+    }
+}
+
+/// `None` where the time is too short for the kernel's ticks to say anything.
+fn percent_between(from: (u64, u64), to: (u64, u64), ticks_per_second: u64) -> Option<f64> {
+    let seconds = to.0.checked_sub(from.0).filter(|ns| *ns >= SHORTEST_WINDOW_NS)? as f64 / 1e9;
+    let busy = to.1.saturating_sub(from.1) as f64 / ticks_per_second as f64;
+    Some(busy / seconds * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn sample(from_ns: u64, at_ns: u64, main: u64, descendants: u64) -> Sample {
+        Sample { from_ns, at_ns, main_cpu_ns: main, descendants_cpu_ns: descendants, ..Sample::default() }
+    }
+
+    #[test]
+    fn short_intervals_are_gathered_into_windows_of_a_tenth_of_a_second() {
+        let mut cpu = CpuUsage::new(SECOND / 1000, 8, 0);
+        for tick in 1..=200u64 {
+            let busy = if tick <= 50 { SECOND / 1000 } else { 0 };
+            cpu.add(&sample((tick - 1) * SECOND / 1000, tick * SECOND / 1000, busy, 0));
+        }
+        let [main, _, combined] = cpu.max_percent();
+        // 50 ms busy: between 50% of the first window, and a little more as windows close 5% early.
+        assert!((49.0..=53.0).contains(&main.unwrap()), "{main:?}");
+        assert_eq!(main, combined);
+    }
+
+    #[test]
+    fn a_run_shorter_than_a_window_is_one_window() {
+        let mut cpu = CpuUsage::new(60 * SECOND, 4, 0);
+        cpu.add(&sample(0, SECOND / 50, SECOND / 100, SECOND / 50));
+        cpu.finish(SECOND / 50);
+        let [main, descendants, combined] = cpu.max_percent();
+        assert_eq!((main, descendants, combined), (Some(50.0), Some(100.0), Some(150.0)));
+    }
+
+    #[test]
+    fn the_machine_is_measured_between_first_and_last() {
+        let mut cpu = CpuUsage::new(SECOND, 2, 0);
+        for (at, ticks) in [(0, 0), (SECOND, 200), (2 * SECOND, 200)] {
+            cpu.add_system(at, ticks, 100);
+        }
+        assert_eq!(cpu.system_percent(100), (Some(200.0), Some(100.0)));
+    }
+
+    #[test]
+    fn a_time_of_few_ticks_says_nothing_of_the_machine() {
+        let mut cpu = CpuUsage::new(SECOND, 2, 0);
+        cpu.add_system(0, 0, 100);
+        cpu.add_system(SECOND / 20, 5, 100);
+        assert_eq!(cpu.system_percent(100), (None, None));
+    }
+}

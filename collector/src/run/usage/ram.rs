@@ -1,0 +1,293 @@
+//! RAM over time: the largest and the mean of the tree's RAM, processes and threads at once.
+//!
+//! Between two samples lies a window. Who lived at both ends counts with the smaller of its two shares all through
+//! it; who was there in part only counts for exactly that time, with its exact peak if it ended. So a process that
+//! no sample saw is not lost, and nothing is counted at a time when it did not exist. News that come a window late
+//! count beside those who lived all through the window that they are about.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::report::Holder;
+use crate::run::memory::Sums;
+use crate::run::tree::{Life, Tree};
+use crate::sources::sampler::{Held, Record, Sample};
+
+/// Most holders of a peak that are kept.
+const HOLDERS: usize = 10;
+
+/// The tree's RAM at its largest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeakMoment {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// Bytes.
+    pub combined: u64,
+    /// Who held most of it.
+    pub holders: Vec<Holder>,
+}
+
+/// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaxRss {
+    /// Private and shared.
+    pub total: u64,
+    /// Private.
+    pub private: u64,
+    /// Shared.
+    pub shared: u64,
+}
+
+impl MaxRss {
+    fn raise(&mut self, total: u64, private: u64) {
+        self.total = self.total.max(total);
+        self.private = self.private.max(private.min(total));
+        self.shared = self.shared.max(total.saturating_sub(private));
+    }
+}
+
+/// RAM, processes and threads over time.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RamUsage {
+    /// The first process.
+    pub main: MaxRss,
+    /// The others.
+    pub descendants: MaxRss,
+    /// All.
+    pub combined: MaxRss,
+    /// Byte-seconds of the first process.
+    main_byte_s: f64,
+    /// Byte-seconds of the others.
+    descendants_byte_s: f64,
+    /// When it was most.
+    pub peak: Option<PeakMoment>,
+    /// Most processes at once.
+    pub max_processes: u64,
+    /// Most threads of the first process.
+    pub main_threads: u64,
+    /// Most threads of the others at once.
+    pub descendants_threads: u64,
+    /// Most threads of all at once.
+    pub combined_threads: u64,
+    /// Largest memory in use on the machine, bytes.
+    pub system: Option<u64>,
+    /// The last window.
+    last: Window,
+}
+
+/// The time between two samples, and what was there all through it.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Window {
+    from_ns: u64,
+    until_ns: u64,
+    steady: Sums,
+}
+
+/// Sums at one moment of a window.
+#[derive(Debug, Clone, Copy, Default)]
+struct Level {
+    main: i128,
+    descendants: i128,
+    processes: i64,
+    main_threads: i64,
+    descendants_threads: i64,
+}
+
+impl Level {
+    fn of_sums(sums: &Sums) -> Self {
+        let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        Self {
+            main: sums.main.into(),
+            descendants: sums.descendants.into(),
+            processes: count(sums.processes),
+            main_threads: count(sums.main_threads),
+            descendants_threads: count(sums.descendants_threads),
+        }
+    }
+
+    fn step(&mut self, life: &Life, sign: i8) {
+        let bytes = i128::from(life.bytes) * i128::from(sign);
+        let threads = i64::try_from(life.threads).unwrap_or(0) * i64::from(sign);
+        if life.is_main {
+            self.main += bytes;
+        } else {
+            self.descendants += bytes;
+        }
+        if life.is_process {
+            self.processes += i64::from(sign);
+            if life.is_main {
+                self.main_threads += threads;
+            } else {
+                self.descendants_threads += threads;
+            }
+        }
+    }
+}
+
+fn positive(n: impl Into<i128>) -> u64 {
+    n.into().clamp(0, u64::MAX.into()) as u64
+}
+
+impl RamUsage {
+    /// What a new peak must exceed.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        Record { descendants: self.descendants.total, combined: self.combined.total }
+    }
+
+    /// Mean RAM of the first process, the others and all, bytes, over a run of that length.
+    #[must_use]
+    pub fn means(&self, wall_s: f64) -> Option<(f64, f64, f64)> {
+        if wall_s <= 0.0 {
+            return None;
+        }
+        let (main, descendants) = (self.main_byte_s / wall_s, self.descendants_byte_s / wall_s);
+        Some((main, descendants, main + descendants))
+    }
+
+    /// Take in a window with the sample at its end.
+    pub fn add(&mut self, tree: &Tree, sample: &Sample) {
+        self.add_moment(tree, sample);
+        let window = Window { from_ns: sample.from_ns, until_ns: sample.at_ns, steady: sample.steady };
+        // Of the time before the last window it is not known any more who was there.
+        let earlier = Window { until_ns: self.last.from_ns, ..Window::default() };
+        for window in [window, self.last, earlier] {
+            self.sweep(tree, sample, &window);
+        }
+        self.add_means(sample);
+        self.last = window;
+    }
+
+    /// The sample itself.
+    fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
+        let now = &sample.now;
+        self.main.raise(now.main_rss, now.main_private);
+        let (descendants, combined) = if sample.verified {
+            (now.descendants, now.combined())
+        } else {
+            // What nobody else can have, too.
+            (
+                now.descendants.saturating_sub(now.descendants_uncertain),
+                now.combined().saturating_sub(now.uncertain),
+            )
+        };
+        self.descendants.raise(descendants, now.descendants_private);
+        self.combined.raise(combined, now.combined_private());
+        self.max_processes = self.max_processes.max(now.processes);
+        self.main_threads = self.main_threads.max(now.main_threads);
+        self.descendants_threads = self.descendants_threads.max(now.descendants_threads);
+        self.combined_threads = self.combined_threads.max(now.main_threads + now.descendants_threads);
+        if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
+            let holders = holders_now(tree, sample);
+            self.peak = Some(PeakMoment { at_ns: sample.at_ns, combined, holders });
+        }
+    }
+
+    /// The time between the samples: steps up and down in the order of time, ends before starts. Of late news each window
+    /// has its part.
+    fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
+        let was_there =
+            |life: &&Life| life.end_ns >= window.from_ns && life.start_ns.min(life.end_ns) < window.until_ns;
+        let mut steps: Vec<(u64, i8, &Life)> = Vec::with_capacity(sample.lives.len() * 2);
+        for life in sample.lives.iter().filter(was_there) {
+            let start = life.start_ns.clamp(window.from_ns, window.until_ns);
+            let end = life.end_ns.clamp(start, window.until_ns);
+            steps.push((start, 1, life));
+            // Who lived at all did so for a moment, also where the clock saw none.
+            steps.push((end.max(start + 1), -1, life));
+        }
+        steps.sort_unstable_by_key(|(at, sign, _)| (*at, *sign));
+        let mut level = Level::of_sums(&window.steady);
+        for (at, sign, life) in steps {
+            level.step(life, sign);
+            if sign > 0 {
+                self.take_level(&window.steady, &level, at);
+            }
+        }
+        // Who held it is asked once: a storm of starting processes sets a new peak with each of them.
+        if let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) {
+            peak.holders = holders_at(tree, sample, peak.at_ns);
+        }
+    }
+
+    fn take_level(&mut self, steady: &Sums, level: &Level, at_ns: u64) {
+        let (main, descendants) = (positive(level.main), positive(level.descendants));
+        let combined = main.saturating_add(descendants);
+        // The split of a memory that no sample saw is not known; what is certain of the steady part stays certain.
+        let shared = steady.descendants.saturating_sub(steady.descendants_private);
+        self.main.raise(main, main.min(steady.main_private.saturating_add(main.saturating_sub(steady.main))));
+        self.descendants.raise(descendants, descendants.saturating_sub(shared));
+        let all_shared = steady.combined().saturating_sub(steady.combined_private());
+        self.combined.raise(combined, combined.saturating_sub(all_shared));
+        let threads = positive(level.main_threads) + positive(level.descendants_threads);
+        self.max_processes = self.max_processes.max(positive(level.processes));
+        self.main_threads = self.main_threads.max(positive(level.main_threads));
+        self.descendants_threads = self.descendants_threads.max(positive(level.descendants_threads));
+        self.combined_threads = self.combined_threads.max(threads);
+        if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
+            self.peak = Some(PeakMoment { at_ns, combined, holders: Vec::new() });
+        }
+    }
+
+    fn add_means(&mut self, sample: &Sample) {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));
+        self.main_byte_s += sample.steady_mean.main as f64 * whole;
+        self.descendants_byte_s += sample.steady_mean.descendants as f64 * whole;
+        for life in &sample.lives {
+            // Late news, too: nobody has counted that time.
+            let span_ns = life.end_ns.min(sample.at_ns).saturating_sub(life.start_ns);
+            let byte_s = life.bytes as f64 * seconds(span_ns);
+            if life.is_main {
+                self.main_byte_s += byte_s;
+            } else {
+                self.descendants_byte_s += byte_s;
+            }
+        }
+    }
+}
+
+fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
+    holders.retain(|holder| holder.rss_bytes > 0);
+    holders.sort_unstable_by_key(|holder| (std::cmp::Reverse(holder.rss_bytes), holder.pid));
+    holders.truncate(HOLDERS);
+    holders
+}
+
+fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64, share: impl Fn(&Held) -> u64) -> Vec<Holder> {
+    let was_there = |held: &&Held| tree.get(held.id).is_some_and(|process| process.start_ns <= at_ns);
+    let there = sample.holders.iter().filter(was_there);
+    let mut shares: Vec<_> = there.map(|held| (share(held), held.id)).collect();
+    if shares.len() > HOLDERS {
+        shares.select_nth_unstable_by_key(HOLDERS, |(share, _)| std::cmp::Reverse(*share));
+        shares.truncate(HOLDERS);
+    }
+    let named = shares.into_iter().filter_map(|(share, id)| {
+        let process = tree.get(id)?;
+        let pid = process.host_pid.unwrap_or(process.key.pid);
+        Some(Holder { pid, command: process.command.to_string(), rss_bytes: share })
+    });
+    named.collect()
+}
+
+fn holders_now(tree: &Tree, sample: &Sample) -> Vec<Holder> {
+    largest(live_holders(tree, sample, sample.at_ns, |held| held.now))
+}
+
+/// Those who lived all through the window, and those who did so in part, at that time.
+fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
+    let mut holders = live_holders(tree, sample, at_ns, |held| held.steady);
+    let there = sample.lives.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
+    let mut there: Vec<&Life> = there.filter(|life| life.bytes > 0).collect();
+    there.sort_unstable_by_key(|life| std::cmp::Reverse(life.bytes));
+    for life in there.into_iter().take(HOLDERS) {
+        match holders.iter_mut().find(|holder| holder.pid == life.pid) {
+            Some(holder) => holder.rss_bytes = holder.rss_bytes.saturating_add(life.bytes),
+            None => holders.push(Holder {
+                pid: life.pid,
+                command: life.command.to_string(),
+                rss_bytes: life.bytes,
+            }),
+        }
+    }
+    largest(holders)
+}

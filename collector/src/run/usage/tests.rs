@@ -1,0 +1,256 @@
+//! RAM and CPU over time as examples: windows made by hand, and what they must add up to.
+
+use std::sync::Arc;
+
+use super::{CpuUsage, RamUsage, Totals};
+use crate::run::memory::Sums;
+use crate::run::tree::{FoundInProc, Frame, Key, Life, ProcessId, Tree};
+use crate::sources::sampler::{Held, Sample};
+
+const S: u64 = 1_000_000_000;
+const MB: u64 = 1_000_000;
+const MAIN: u32 = 101;
+
+fn tree() -> Tree {
+    let frame = Frame {
+        launcher_pid: 100,
+        pid_ns: 1,
+        session_monotonic_ns: 0,
+        session_realtime_ns: 0,
+        page: 4096,
+        tick_us: 10_000,
+    };
+    let mut tree = Tree::new(frame);
+    tree.set_main(MAIN, 0, "main");
+    tree
+}
+
+fn main_id(tree: &Tree) -> ProcessId {
+    tree.alive()[0]
+}
+
+/// A window of ten seconds.
+fn window() -> Sample {
+    Sample { from_ns: 10 * S, at_ns: 20 * S, verified: true, ..Sample::default() }
+}
+
+/// Who had this much all through a window.
+fn held(id: ProcessId, bytes: u64) -> Held {
+    Held { id, now: bytes, steady: bytes }
+}
+
+/// The memory of a descendant that was there from one second to another.
+fn memory(from_s: u64, to_s: u64, megabytes: u64) -> Life {
+    Life {
+        is_process: false,
+        is_main: false,
+        id: ProcessId(1000 + from_s),
+        pid: 200 + from_s as u32,
+        command: Arc::from("child"),
+        start_ns: from_s * S,
+        end_ns: to_s * S,
+        bytes: megabytes * MB,
+        counted_at_ns: from_s * S,
+        cpu_ns: 0,
+        threads: 1,
+    }
+}
+
+/// A descendant: itself, and its memory.
+fn child(from_s: u64, to_s: u64, megabytes: u64) -> [Life; 2] {
+    let memory = memory(from_s, to_s, megabytes);
+    [Life { is_process: true, bytes: 0, ..memory.clone() }, memory]
+}
+
+fn added(sample: &Sample) -> RamUsage {
+    let mut ram = RamUsage::default();
+    ram.add(&tree(), sample);
+    ram
+}
+
+fn lives<const N: usize>(of: [[Life; 2]; N]) -> Sample {
+    Sample { lives: of.into_iter().flatten().collect(), ..window() }
+}
+
+#[test]
+fn children_one_after_another_never_add_up() {
+    let ram = added(&lives([child(11, 13, 200), child(13, 15, 200), child(16, 17, 200)]));
+    assert_eq!((ram.descendants.total, ram.max_processes), (200 * MB, 1), "an end at a start comes first");
+    assert_eq!(ram.peak.unwrap().at_ns, 11 * S);
+}
+
+#[test]
+fn children_at_the_same_time_add_up_while_they_overlap() {
+    let ram = added(&lives([child(11, 15, 200), child(12, 13, 300), child(14, 16, 50)]));
+    assert_eq!((ram.descendants.total, ram.max_processes, ram.descendants_threads), (500 * MB, 2, 2));
+    let peak = ram.peak.unwrap();
+    assert_eq!((peak.at_ns, peak.combined, peak.holders.len()), (12 * S, 500 * MB, 2));
+    assert_eq!(peak.holders[0].rss_bytes, 300 * MB);
+}
+
+#[test]
+fn who_ended_in_the_window_is_not_there_with_who_started_after_it() {
+    // One lived long before the window, one still lives.
+    let ram = added(&lives([child(1, 12, 200), child(13, 20, 300)]));
+    assert_eq!((ram.descendants.total, ram.max_processes), (300 * MB, 1));
+    let ram = added(&lives([child(1, 14, 200), child(13, 20, 300)]));
+    assert_eq!((ram.descendants.total, ram.max_processes), (500 * MB, 2));
+}
+
+#[test]
+fn a_life_without_length_was_there_for_a_moment() {
+    let ram = added(&lives([child(15, 15, 70)]));
+    assert_eq!((ram.descendants.total, ram.max_processes), (70 * MB, 1));
+}
+
+#[test]
+fn lives_come_on_top_of_who_lived_all_through() {
+    let mut sample = lives([child(12, 13, 200)]);
+    sample.steady =
+        Sums { main: 400 * MB, main_private: 300 * MB, main_threads: 3, processes: 1, ..Sums::default() };
+    sample.now = Sums { main_rss: 450 * MB, ..sample.steady };
+    let ram = added(&sample);
+    assert_eq!((ram.main.total, ram.combined.total, ram.max_processes), (450 * MB, 600 * MB, 2));
+    assert_eq!((ram.combined_threads, ram.main_threads), (4, 3));
+    assert_eq!(ram.combined.shared, 100 * MB);
+}
+
+#[test]
+fn late_news_of_ends_are_of_the_time_that_they_tell_of() {
+    let (tree, mut ram) = (tree(), RamUsage::default());
+    let main = Sums { main: 400 * MB, main_rss: 400 * MB, processes: 1, ..Sums::default() };
+    ram.add(&tree, &Sample { steady: main, ..lives([child(12, 20, 150)]) });
+    // The child of the window before lives on. Only now it is heard of two that came one after another before it.
+    let steady = Sums { descendants: 150 * MB, processes: 2, ..main };
+    let late = lives([child(10, 11, 200), child(11, 12, 200)]).lives;
+    ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, steady, lives: late, ..window() });
+    assert_eq!((ram.descendants.total, ram.max_processes), (200 * MB, 2));
+    assert_eq!((ram.combined.total, ram.peak.as_ref().unwrap().at_ns), (600 * MB, 10 * S));
+    // One lived in both windows, beside who was there all through the first of them, and not beside who came later.
+    let both = lives([child(15, 21, 250), child(22, 23, 100)]).lives;
+    let mut ram_of_both = RamUsage::default();
+    ram_of_both.add(&tree, &Sample { steady: main, ..window() });
+    ram_of_both.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, lives: both, ..window() });
+    assert_eq!((ram_of_both.combined.total, ram_of_both.max_processes), (650 * MB, 2));
+    // So late that nobody knows who was there beside it.
+    let late = lives([child(5, 6, 300)]).lives;
+    ram.add(&tree, &Sample { from_ns: 30 * S, at_ns: 40 * S, steady: main, lives: late, ..window() });
+    assert_eq!((ram.descendants.total, ram.combined.total, ram.max_processes), (300 * MB, 600 * MB, 2));
+    let (_, of_others, _) = ram.means(1.0).unwrap();
+    assert_eq!(of_others, (8 * 150 + 2 * 200 + 300) as f64 * MB as f64, "of the lives of all four");
+}
+
+#[test]
+fn each_figure_is_a_maximum_of_its_own() {
+    let mut ram = RamUsage::default();
+    let tree = tree();
+    let now = |main, descendants| Sums { main, main_rss: main, descendants, processes: 2, ..Sums::default() };
+    for (main, descendants) in [(100 * MB, 700 * MB), (500 * MB, 200 * MB)] {
+        ram.add(&tree, &Sample { now: now(main, descendants), ..window() });
+    }
+    assert_eq!((ram.main.total, ram.descendants.total, ram.combined.total), (500 * MB, 700 * MB, 800 * MB));
+    assert_eq!((ram.record().combined, ram.record().descendants), (800 * MB, 700 * MB));
+}
+
+#[test]
+fn of_an_unverified_sample_only_the_certain_part_counts() {
+    let now = Sums {
+        main: 400 * MB,
+        descendants: 500 * MB,
+        descendants_uncertain: 300 * MB,
+        uncertain: 350 * MB,
+        processes: 3,
+        ..Sums::default()
+    };
+    let unsure = added(&Sample { now, verified: false, ..window() });
+    assert_eq!((unsure.descendants.total, unsure.combined.total), (200 * MB, 550 * MB));
+    let sure = added(&Sample { now, ..window() });
+    assert_eq!((sure.descendants.total, sure.combined.total), (500 * MB, 900 * MB));
+}
+
+#[test]
+fn means_are_weighted_by_time() {
+    let mut sample = lives([child(5, 12, 300), child(15, 40, 100)]);
+    sample.steady_mean = Sums { main: 50 * MB, ..Sums::default() };
+    let (main, descendants, combined) = added(&sample).means(10.0).unwrap();
+    // 300 MB for seven seconds, of which five were before the window and in nobody's sum; 100 MB for five.
+    assert_eq!((main, descendants), (50e6, (300e6 * 7.0 + 100e6 * 5.0) / 10.0));
+    assert_eq!(combined, main + descendants);
+    assert_eq!(RamUsage::default().means(0.0), None);
+}
+
+#[test]
+fn a_peak_names_those_who_held_it_and_the_largest_only() {
+    let mut tree = tree();
+    let main = main_id(&tree);
+    let mut sample = Sample { holders: vec![held(main, 100 * MB)], ..window() };
+    for pid in 300..330 {
+        let key = Key { pid_ns: 1, pid };
+        let found = FoundInProc { key, host_pid: pid, parent: main, start_ns: S, pidfd_inode: 0 };
+        sample.holders.push(held(tree.found_in_proc(&found), u64::from(pid) * MB));
+    }
+    sample.now = Sums { main: 100 * MB, descendants: 9000 * MB, ..Sums::default() };
+    let mut ram = RamUsage::default();
+    ram.add(&tree, &sample);
+    let pids: Vec<_> = ram.peak.unwrap().holders.iter().map(|holder| holder.pid).collect();
+    assert_eq!(pids, [329, 328, 327, 326, 325, 324, 323, 322, 321, 320]);
+}
+
+#[test]
+fn a_spike_of_a_steady_process_is_held_on_top_of_its_share() {
+    let tree = tree();
+    let mut sample = Sample { holders: vec![held(main_id(&tree), 400 * MB)], ..window() };
+    sample.steady = Sums { main: 400 * MB, processes: 1, ..Sums::default() };
+    sample.now = sample.steady;
+    sample.lives = vec![Life { is_main: true, id: main_id(&tree), pid: MAIN, ..memory(10, 20, 100) }];
+    let mut ram = RamUsage::default();
+    ram.add(&tree, &sample);
+    let peak = ram.peak.unwrap();
+    assert_eq!(peak.combined, 500 * MB);
+    assert_eq!(peak.holders.iter().map(|holder| holder.rss_bytes).sum::<u64>(), 500 * MB);
+}
+
+#[test]
+fn claimed_sizes_saturate() {
+    let huge = |pid| {
+        let life = memory(11, 12, 0);
+        Life { bytes: u64::MAX, pid, is_main: pid == MAIN, ..life }
+    };
+    let sample = Sample { lives: vec![huge(MAIN), huge(200), huge(201)], ..window() };
+    let ram = added(&sample);
+    assert_eq!((ram.descendants.total, ram.combined.total), (u64::MAX, u64::MAX));
+}
+
+#[test]
+fn cpu_time_of_the_dead_counts_in_the_window_in_which_it_was_spent() {
+    let life = Life { is_process: true, bytes: 0, counted_at_ns: 0, cpu_ns: 8 * S, ..memory(0, 12, 0) };
+    let mut cpu = CpuUsage::new(S, 8, 10 * S);
+    // Two of its twelve seconds are in this window of ten.
+    cpu.add(&Sample { lives: vec![life], main_cpu_ns: 5 * S, ..window() });
+    let [main, descendants, combined] = cpu.max_percent().map(Option::unwrap);
+    assert_eq!(main, 50.0);
+    assert!((descendants - 8.0 * 2.0 / 12.0 * 10.0).abs() < 1e-9, "{descendants}");
+    assert!((combined - main - descendants).abs() < 1e-9);
+}
+
+#[test]
+fn no_window_has_more_than_all_cores() {
+    let mut cpu = CpuUsage::new(S, 2, 10 * S);
+    cpu.add(&Sample { main_cpu_ns: 50 * S, descendants_cpu_ns: S, ..window() });
+    assert_eq!(cpu.max_percent(), [Some(200.0), Some(10.0), Some(200.0)]);
+}
+
+#[test]
+fn cpu_time_of_a_first_process_that_nobody_saw_is_not_known() {
+    let totals_of = |mut tree: Tree| {
+        tree.settle_all(10 * S);
+        let mut totals = Totals::new(1);
+        tree.take_settled().iter().for_each(|process| totals.add(process));
+        totals
+    };
+    assert_eq!(totals_of(tree()).main, None);
+    let mut seen = tree();
+    let main = main_id(&seen);
+    seen.get_mut(main).unwrap().observed.cpu_ns = Some(5_000_000);
+    assert_eq!(totals_of(seen).main.map(|usage| usage.user_us + usage.system_us), Some(5000));
+}

@@ -1,0 +1,230 @@
+//! Sums over settled processes: totals, by command, the heaviest, and where the figures come from.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use gpu_track_abi::record::Usage;
+use serde::{Deserialize, Serialize};
+
+use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
+use crate::run::tree::process::cpu_us;
+use crate::run::tree::{FoundBy, ProcessId, Quality, Settled, plus};
+
+/// Most command names that are told apart; more are added up under one.
+const COMMANDS: usize = 10_000;
+/// Name of the rest.
+const OTHER: &str = "(other)";
+/// Most survivors that are listed.
+const RUNNING: usize = 100;
+/// Most static executables that are listed.
+const STATIC: usize = 100;
+
+/// What the processes used in all.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Totals {
+    most_heaviest: usize,
+    /// Sum over all processes' own.
+    pub own: Usage,
+    /// The first process's own, if that is known.
+    pub main: Option<Usage>,
+    /// Exact peak RSS of the first process, bytes.
+    pub main_peak: Option<u64>,
+    /// CPU time of nobody in particular, microseconds.
+    pub unattributed_us: u64,
+    /// Processes whose memory is in no sum.
+    pub ram_missing: u64,
+    /// Survivors.
+    pub still_running: u64,
+    /// Which those are.
+    pub running: Vec<Running>,
+    /// Where the figures come from.
+    pub coverage: Coverage,
+    /// By layer: preload, wait, subreaper, scan, connector.
+    pub found: [u64; 5],
+    static_executables: BTreeSet<String>,
+    commands: HashMap<Arc<str>, Command>,
+    by_cpu: Vec<Settled>,
+    by_peak: Vec<Settled>,
+    on_gpus: Vec<(u64, Settled)>,
+}
+
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+struct Command {
+    count: u64,
+    cpu_us: u64,
+    is_cpu_known: bool,
+    peak: Option<u64>,
+    wall_ns: u64,
+}
+
+impl Totals {
+    /// Of nobody yet; of single processes it will list so many of each kind (CPU time, peak RSS, GPU memory).
+    #[must_use]
+    pub fn new(most_heaviest: usize) -> Self {
+        Self { most_heaviest, ..Self::default() }
+    }
+
+    /// Take in a settled process.
+    pub fn add(&mut self, process: &Settled) {
+        self.own = plus(&self.own, &process.own);
+        self.unattributed_us = self.unattributed_us.saturating_add(process.unattributed_us);
+        if process.is_main {
+            self.main = (process.quality != Quality::Unknown).then_some(process.own);
+            self.main_peak = process.peak.filter(|_| process.peak_quality == Quality::Exact);
+        }
+        if process.still_running {
+            self.still_running += 1;
+            if self.running.len() < RUNNING {
+                self.running.push(Running { pid: process.pid, command: process.command.to_string() });
+            }
+        }
+        self.ram_missing += u64::from(process.is_ram_missing);
+        self.add_coverage(process);
+        self.add_command(process);
+        self.add_heaviest(process);
+    }
+
+    fn add_coverage(&mut self, process: &Settled) {
+        let coverage = &mut self.coverage;
+        coverage.processes += 1;
+        match process.quality {
+            Quality::Exact => coverage.exact += 1,
+            Quality::Sampled => coverage.sampled += 1,
+            Quality::Bound | Quality::Unknown => coverage.unknown += 1,
+        }
+        let Peaks { exact, sampled, bound, unknown } = &mut coverage.peaks;
+        match process.peak_quality {
+            Quality::Exact => *exact += 1,
+            Quality::Sampled => *sampled += 1,
+            Quality::Bound => *bound += 1,
+            Quality::Unknown => *unknown += 1,
+        }
+        coverage.silent += u64::from(process.ended_silently);
+        coverage.joined += u64::from(process.joined);
+        let layer = match process.found_by {
+            _ if process.spoke => 0,
+            FoundBy::Preload => 0,
+            FoundBy::Wait => 1,
+            FoundBy::Subreaper => 2,
+            FoundBy::Scan => 3,
+            FoundBy::Connector => 4,
+        };
+        if let Some(found) = self.found.get_mut(layer) {
+            *found += 1;
+        }
+        if let Some(path) = &process.static_executable
+            && self.static_executables.len() < STATIC
+        {
+            self.static_executables.insert(path.clone());
+        }
+    }
+
+    fn add_command(&mut self, process: &Settled) {
+        let is_new = !self.commands.contains_key(&process.command);
+        let name =
+            if is_new && self.commands.len() >= COMMANDS { OTHER.into() } else { process.command.clone() };
+        let command = self.commands.entry(name).or_default();
+        command.count += 1;
+        command.cpu_us = command.cpu_us.saturating_add(cpu_us(&process.own));
+        command.is_cpu_known |= process.quality != Quality::Unknown;
+        command.peak = command.peak.max(process.peak);
+        command.wall_ns = command.wall_ns.saturating_add(process.wall_ns);
+    }
+
+    fn add_heaviest(&mut self, process: &Settled) {
+        insert(&mut self.by_peak, process, by_peak, self.most_heaviest);
+        insert(&mut self.by_cpu, process, by_cpu, self.most_heaviest);
+    }
+
+    /// Keep a process that used GPUs, by the GPU memory that it is known to have held, bytes: it may be light otherwise.
+    pub fn add_on_gpus(&mut self, process: &Settled, peak: u64) {
+        let at = self.on_gpus.partition_point(|(other, _)| *other >= peak);
+        if at < self.most_heaviest {
+            self.on_gpus.insert(at, (peak, process.clone()));
+            self.on_gpus.truncate(self.most_heaviest);
+        }
+    }
+
+    /// By command name, most CPU time first.
+    #[must_use]
+    pub fn by_command(&self) -> Vec<CommandUsage> {
+        let mut list: Vec<_> = self
+            .commands
+            .iter()
+            .map(|(name, command)| CommandUsage {
+                command: name.to_string(),
+                count: command.count,
+                cpu_s: command.is_cpu_known.then(|| command.cpu_us as f64 / 1e6),
+                peak_rss_bytes: command.peak,
+                wall_s: command.wall_ns as f64 / 1e9,
+                gpu: None,
+            })
+            .collect();
+        list.sort_by(|a, b| {
+            let key = |c: &CommandUsage| c.cpu_s.unwrap_or(0.0);
+            key(b).total_cmp(&key(a)).then_with(|| a.command.cmp(&b.command))
+        });
+        list
+    }
+
+    /// Single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that
+    /// are not among them.
+    #[must_use]
+    pub fn heaviest(&self) -> Vec<(ProcessId, ProcessUsage)> {
+        let mut list: Vec<(ProcessId, ProcessUsage)> = Vec::new();
+        let mut listed = HashSet::new();
+        let on_gpus = self.on_gpus.iter().map(|(_, process)| process);
+        for process in self.by_cpu.iter().chain(&self.by_peak).chain(on_gpus) {
+            if listed.insert(process.id) {
+                list.push((process.id, usage_of(process)));
+            }
+        }
+        list
+    }
+
+    /// Executables without a dynamic loader.
+    #[must_use]
+    pub fn static_executables(&self) -> Vec<String> {
+        self.static_executables.iter().cloned().collect()
+    }
+}
+
+fn usage_of(process: &Settled) -> ProcessUsage {
+    ProcessUsage {
+        pid: process.pid,
+        ppid: process.parent_pid,
+        command: process.command.to_string(),
+        args: process.args.clone(),
+        cpu_s: (process.quality != Quality::Unknown).then(|| by_cpu(process) / 1e6),
+        cpu_quality: process.quality,
+        peak_rss_bytes: process.peak,
+        peak_quality: process.peak_quality,
+        wall_s: process.wall_ns as f64 / 1e9,
+        exit: process.exit,
+        gpu: None,
+    }
+}
+
+fn by_cpu(process: &Settled) -> f64 {
+    if process.quality == Quality::Unknown { 0.0 } else { cpu_us(&process.own) as f64 }
+}
+
+fn by_peak(process: &Settled) -> f64 {
+    process.peak.unwrap_or(0) as f64
+}
+
+fn insert(list: &mut Vec<Settled>, process: &Settled, key: fn(&Settled) -> f64, most: usize) {
+    let value = key(process);
+    if list.len() >= most && list.last().is_some_and(|last| value <= key(last)) {
+        return;
+    }
+    let at = list.partition_point(|other| Reverse(ordered(key(other))) <= Reverse(ordered(value)));
+    list.insert(at, process.clone());
+    list.truncate(most);
+}
+
+/// Order for values that are never negative or NaN.
+fn ordered(value: f64) -> u64 {
+    value.to_bits()
+}

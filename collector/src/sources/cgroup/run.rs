@@ -1,0 +1,318 @@
+//! A cgroup (v2) of its own for the command (`--cgroup`), below the one that the launcher is in.
+//!
+//! A group that hands controllers down may hold no processes itself, but for the topmost ("no internal process", Linux's
+//! cgroup-v2.rst). So a launcher that is alone in its group steps aside, into a second group below it. Where others are
+//! in it, too, memory and I/O stay unknown: they are not ours to move.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{EVENTS, Places, oom_kills, read};
+use crate::model::cgroup::RunCgroup;
+use crate::model::report::Cgroup as Figures;
+use crate::sys::proc_fs::ProcRoot;
+
+/// What the names of our groups start with; the launcher's pid follows, a dot, and a random number.
+const PREFIX: &str = "gpu-track.";
+/// What the name of a launcher's own group ends with.
+const ASIDE: &str = ".aside";
+/// The controllers that tell what is reported; CPU time is told without one.
+const CONTROLLERS: [&str; 2] = ["memory", "io"];
+/// Where the kernel shows block devices, by number.
+const BLOCK_DEVICES: &str = "/sys/dev/block";
+
+/// The name of the group that the launcher was started in.
+pub(super) fn without_aside(name: &str) -> &str {
+    match name.rsplit_once('/') {
+        Some(("", own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => "/",
+        Some((above, own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => above,
+        _ => name,
+    }
+}
+
+/// Our own group holds processes, so it can't hand down controllers.
+#[derive(Debug, PartialEq, Eq)]
+struct Occupied;
+
+impl RunCgroup {
+    /// Make one. The launcher has a single thread.
+    ///
+    /// # Errors
+    /// Why it can't be had.
+    pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<Self, String> {
+        let home = Places::own(root).v2.ok_or("no cgroup v2 is mounted")?.dir;
+        // Those of runs that were killed as a whole: a group that is in use can't be removed.
+        for left in siblings(&home) {
+            if !root.path(left.1, "stat").exists() {
+                groups_below(&left.0).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
+            }
+        }
+        let name = format!("{PREFIX}{launcher}.{random:08x}");
+        let dir = home.join(&name);
+        std::fs::create_dir(&dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
+        let mut run = Self { home, dir, aside: None, switched_on: Vec::new(), without: Vec::new() };
+        if run.switch_on() == Err(Occupied) && words(&run.home.join("cgroup.procs")) == [launcher.to_string()]
+        {
+            run.step_aside(&name, launcher);
+        }
+        Ok(run)
+    }
+
+    /// Have the controllers that can be had.
+    fn switch_on(&mut self) -> Result<(), Occupied> {
+        let [above, own] = [&self.home, &self.dir].map(|dir| words(&dir.join("cgroup.controllers")));
+        let home = self.home.display();
+        let (mut without, mut is_occupied) = (Vec::new(), false);
+        for controller in CONTROLLERS.map(str::to_owned) {
+            if own.contains(&controller) {
+                continue;
+            }
+            if !above.contains(&controller) {
+                without.push(format!("{home} has no {controller} controller"));
+                continue;
+            }
+            match std::fs::write(self.home.join("cgroup.subtree_control"), format!("+{controller}")) {
+                Ok(()) => self.switched_on.push(controller),
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => is_occupied = true,
+                Err(error) => without.push(format!("the {controller} controller can't be had: {error}")),
+            }
+        }
+        if is_occupied {
+            without.push(format!("{home} holds other processes: start gpu-track-run in a group of its own"));
+        }
+        self.without = without;
+        if is_occupied { Err(Occupied) } else { Ok(()) }
+    }
+
+    fn step_aside(&mut self, name: &str, launcher: u32) {
+        let aside = self.home.join(format!("{name}{ASIDE}"));
+        if std::fs::create_dir(&aside).is_err() {
+            return;
+        }
+        if std::fs::write(aside.join("cgroup.procs"), launcher.to_string()).is_ok()
+            && self.switch_on().is_ok()
+        {
+            self.aside = Some(aside);
+        } else {
+            empty_into(&aside, &self.home);
+        }
+    }
+
+    /// The file that a process writes "0" to in order to move in.
+    ///
+    /// # Errors
+    /// If moving in is not allowed.
+    pub fn entrance(&self) -> io::Result<File> {
+        File::options().write(true).open(self.dir.join("cgroup.procs"))
+    }
+
+    /// What the kernel says of all that ever was in it.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.figures_with(Path::new(BLOCK_DEVICES))
+    }
+
+    fn figures_with(&self, block_devices: &Path) -> Figures {
+        let path = Some(self.dir.display().to_string());
+        let stat = read(&self.dir.join("cpu.stat")).unwrap_or_default();
+        let seconds = |key: &str| {
+            let value = stat.lines().find_map(|line| line.strip_prefix(key))?;
+            Some(value.trim().parse::<f64>().ok()? / 1e6)
+        };
+        // Nothing runs without CPU time.
+        if seconds("usage_usec ") == Some(0.0) {
+            let reason = Some("the command could not be moved into it".into());
+            return Figures { path, reason, ..Figures::default() };
+        }
+        let memory_peak_bytes = read(&self.dir.join("memory.peak")).and_then(|text| text.trim().parse().ok());
+        let mut reasons = self.without.clone();
+        if memory_peak_bytes.is_none() && self.dir.join("memory.current").exists() {
+            reasons.push("memory.peak needs Linux 5.19".to_owned());
+        }
+        let io = read(&self.dir.join("io.stat"));
+        let bytes = |key: &str| Some(io_bytes(io.as_ref()?, key, block_devices));
+        Figures {
+            path,
+            memory_peak_bytes,
+            oom_kills: oom_kills(&self.dir.join(EVENTS)),
+            cpu_usage_s: seconds("usage_usec "),
+            cpu_user_s: seconds("user_usec "),
+            cpu_system_s: seconds("system_usec "),
+            io_read_bytes: bytes("rbytes="),
+            io_write_bytes: bytes("wbytes="),
+            reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
+        }
+    }
+
+    /// Take it away. Those who live on go back to where they would be without it.
+    pub fn remove(&self) {
+        // Another run may count on the controllers. Nobody can go back before they are off.
+        let is_ours = |path: &PathBuf| *path == self.dir || self.aside.as_ref() == Some(path);
+        if siblings(&self.home).all(|(path, _)| is_ours(&path)) {
+            for controller in &self.switched_on {
+                let _ = std::fs::write(self.home.join("cgroup.subtree_control"), format!("-{controller}"));
+            }
+        }
+        for dir in [Some(&self.dir), self.aside.as_ref()].into_iter().flatten() {
+            empty_into(dir, &self.home);
+        }
+    }
+}
+
+/// The sum over io.stat's lines (one a device). A device that lies on others (LVM, dm-crypt, md) has the bytes that they
+/// have, too, except multipath: it hands on requests, which are not counted again.
+fn io_bytes(io_stat: &str, key: &str, block_devices: &Path) -> u64 {
+    let is_on_others = |device: &str| {
+        let device = block_devices.join(device);
+        let is_multipath = || read(&device.join("dm/uuid")).is_some_and(|uuid| uuid.starts_with("mpath-"));
+        std::fs::read_dir(device.join("slaves")).is_ok_and(|mut of| of.next().is_some()) && !is_multipath()
+    };
+    let values = io_stat.lines().filter_map(|line| {
+        let (device, counts) = line.split_once(' ')?;
+        let value = counts.split(' ').find_map(|count| count.strip_prefix(key))?.parse::<u64>().ok()?;
+        (value > 0 && !is_on_others(device)).then_some(value)
+    });
+    values.sum()
+}
+
+/// Move all who are in a group, or in one that they made in it, and remove it.
+fn empty_into(dir: &Path, into: &Path) {
+    // Those that are moved may fork meanwhile.
+    for _ in 0..10 {
+        for group in groups_below(dir) {
+            for pid in words(&group.join("cgroup.procs")) {
+                // Gone, or not to be moved: then the group stays.
+                let _ = std::fs::write(into.join("cgroup.procs"), pid);
+            }
+            let _ = std::fs::remove_dir(group);
+        }
+        if !dir.exists() {
+            break;
+        }
+    }
+}
+
+/// A group and all below it, the lowest first.
+fn groups_below(dir: &Path) -> Vec<PathBuf> {
+    let mut groups = vec![dir.to_owned()];
+    let mut next = 0;
+    while let Some(group) = groups.get(next) {
+        let below = std::fs::read_dir(group).into_iter().flatten().flatten();
+        let below = below.filter(|entry| entry.file_type().is_ok_and(|of| of.is_dir()));
+        groups.extend(below.map(|entry| entry.path()).collect::<Vec<_>>());
+        next += 1;
+    }
+    groups.reverse();
+    groups
+}
+
+/// Our groups below this one, and the pids of their launchers.
+fn siblings(above: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
+    std::fs::read_dir(above).into_iter().flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let (pid, _) = name.strip_prefix(PREFIX)?.split_once('.')?;
+        Some((entry.path(), pid.parse().ok()?))
+    })
+}
+
+fn words(file: &Path) -> Vec<String> {
+    read(file).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{put, tree};
+    use super::*;
+
+    const MOUNTS: &str = "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn without_v2_there_is_none() {
+        let (_dir, root) = tree("4:memory:/\n", "31 20 0:27 / TOP/memory rw - cgroup cgroup rw,memory\n");
+        assert_eq!(RunCgroup::create(&root, 1, 1), Err("no cgroup v2 is mounted".into()));
+    }
+
+    #[test]
+    fn a_groups_figures_are_the_kernels() {
+        let (dir, root) = tree("0::/\n", MOUNTS);
+        put(&dir, "fs/cgroup.controllers", "cpu io\n");
+        let run = RunCgroup::create(&root, 7, 1).unwrap();
+        assert_eq!(run.switched_on, ["io"]);
+        put(&dir, "fs/gpu-track.7.00000001/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
+        assert!(run.figures().cpu_usage_s.is_none() && run.figures().reason.is_some());
+        put(
+            &dir,
+            "fs/gpu-track.7.00000001/cpu.stat",
+            "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n",
+        );
+        let figures = run.figures();
+        assert_eq!((figures.cpu_usage_s, figures.cpu_user_s), (Some(1.5), Some(1.0)));
+        assert_eq!((figures.memory_peak_bytes, figures.io_read_bytes), (None, None));
+        let reason = figures.reason.unwrap();
+        assert!(reason.ends_with("/fs has no memory controller"), "{reason}");
+    }
+
+    #[test]
+    fn memorys_peak_is_newer_than_its_controller() {
+        let (dir, root) = tree("0::/\n", MOUNTS);
+        put(&dir, "fs/cgroup.controllers", "memory io\n");
+        let run = RunCgroup::create(&root, 7, 1).unwrap();
+        assert_eq!(run.without, [""; 0]);
+        put(&dir, "fs/gpu-track.7.00000001/memory.current", "1000\n");
+        assert_eq!(run.figures().reason.as_deref(), Some("memory.peak needs Linux 5.19"));
+        put(&dir, "fs/gpu-track.7.00000001/memory.peak", "4096\n");
+        put(&dir, "fs/gpu-track.7.00000001/memory.events", "max 9\noom 2\noom_kill 1\n");
+        let figures = run.figures();
+        assert_eq!(
+            (figures.memory_peak_bytes, figures.oom_kills, figures.reason),
+            (Some(4096), Some(1), None)
+        );
+    }
+
+    #[test]
+    fn bytes_that_pass_through_several_devices_count_once() {
+        let dir = tempfile::tempdir().unwrap();
+        // dm-linear on a disk, and multipath on another.
+        put(&dir, "253:0/slaves/vda/dev", "254:0\n");
+        put(&dir, "253:0/dm/uuid", "LVM-x\n");
+        put(&dir, "253:1/slaves/sda/dev", "8:0\n");
+        put(&dir, "253:1/dm/uuid", "mpath-x\n");
+        std::fs::create_dir_all(dir.path().join("254:0/slaves")).unwrap();
+        let stat = "254:0 rbytes=10 wbytes=200 rios=1\n\
+                    253:0 rbytes=10 wbytes=200 rios=1\n\
+                    253:1 rbytes=3 wbytes=4\n\
+                    7:0 rbytes=1000\n\
+                    8:16\n";
+        assert_eq!(io_bytes(stat, "rbytes=", dir.path()), 1013);
+        assert_eq!(io_bytes(stat, "wbytes=", dir.path()), 204);
+        assert_eq!(io_bytes("", "rbytes=", dir.path()), 0);
+    }
+
+    #[test]
+    fn the_groups_of_dead_launchers_are_removed_with_what_was_made_in_them() {
+        let (dir, root) = tree("0::/\n", MOUNTS);
+        put(&dir, "fs/cgroup.controllers", "\n");
+        put(&dir, "8/stat", "8 (gpu-track-run) S\n");
+        for group in
+            ["gpu-track.7.00000001/a/b", "gpu-track.7.00000001.aside", "gpu-track.8.00000002", "gpu-track"]
+        {
+            std::fs::create_dir_all(dir.path().join("fs").join(group)).unwrap();
+        }
+        let run = RunCgroup::create(&root, 9, 3).unwrap();
+        run.remove();
+        let mut left: Vec<_> = std::fs::read_dir(dir.path().join("fs"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["cgroup.controllers", "gpu-track", "gpu-track.8.00000002"]);
+    }
+
+    #[test]
+    fn who_stepped_aside_is_named_by_the_group_above() {
+        let names =
+            ["/job/gpu-track.7.01.aside", "/gpu-track.7.01.aside", "/job/gpu-track.7.01", "/job", "/"];
+        assert_eq!(names.map(without_aside), ["/job", "/", "/job/gpu-track.7.01", "/job", "/"]);
+    }
+}

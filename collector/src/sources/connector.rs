@@ -1,0 +1,437 @@
+//! The process connector (linux/cn_proc.h): the kernel's own word on every fork, exec and exit of the machine.
+//!
+//! Works for root, and for everybody on Linux 6.6 or newer, in the initial pid, user and network namespaces; elsewhere
+//! the kernel refuses the subscription or, without a word, sends nothing. So the layer counts as there only if the fork
+//! of the collector itself was seen.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::model::finding::{KernelEvent, What};
+use crate::sys::{kernel, pidfd};
+
+const CN_IDX_PROC: u32 = 1;
+const CN_VAL_PROC: u32 = 1;
+const PROC_CN_MCAST_LISTEN: u32 = 1;
+const PROC_CN_MCAST_IGNORE: u32 = 2;
+const PROC_EVENT_FORK: u32 = 1;
+const PROC_EVENT_EXEC: u32 = 2;
+const PROC_EVENT_EXIT: u32 = 0x8000_0000;
+
+/// Offsets in a message: a netlink header, a connector header, then the event (it is packed behind them).
+const EVENT: usize = 16 + 20;
+const TIME: usize = EVENT + 8;
+const DATA: usize = EVENT + 16;
+
+impl KernelEvent {
+    /// Parse a netlink message.
+    #[must_use]
+    pub fn parse(message: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u32::from_ne_bytes(message.get(at..at + 4)?.try_into().ok()?));
+        let time = message.get(TIME..TIME + 8)?.try_into().ok()?;
+        let (pid, what) = match word(EVENT)? {
+            PROC_EVENT_FORK => (word(DATA + 12)?, What::Fork { parent: word(DATA + 4)? }),
+            PROC_EVENT_EXEC => (word(DATA + 4)?, What::Exec),
+            PROC_EVENT_EXIT => (word(DATA + 4)?, What::Exit { status: word(DATA + 8)?.cast_signed() }),
+            _ => return None,
+        };
+        Some(Self { at_ns: u64::from_ne_bytes(time), pid, what })
+    }
+}
+
+/// What is asked for as receive buffer; only root gets more than net.core.rmem_max.
+const BUFFER_BYTES: libc::c_int = 8 << 20;
+
+/// Subscribe. To be done before the collector is started, whose fork is the proof that events come.
+///
+/// # Errors
+/// If the kernel says at once that there will be none, and why.
+pub fn subscribe() -> io::Result<OwnedFd> {
+    socket().map_err(explained)
+}
+
+/// What the errors of these calls mean here (drivers/connector).
+fn explained(error: io::Error) -> io::Error {
+    let reason = match error.raw_os_error() {
+        // CAP_NET_ADMIN, until CN_IDX_PROC was opened to all.
+        Some(libc::EPERM) if kernel::is_before((6, 6)) => "before Linux 6.6 for root only",
+        // The kernel listens in one network namespace only.
+        Some(libc::ECONNREFUSED) => "not in the initial network namespace",
+        Some(libc::EPROTONOSUPPORT) => "the kernel was built without it",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), reason)
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: plain system calls on memory that lives through them; the descriptor is owned from the check on.
+    let socket = unsafe {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let fd = libc::socket(libc::PF_NETLINK, kind, libc::NETLINK_CONNECTOR);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    filter(&socket)?;
+    let fd = socket.as_raw_fd();
+    // SAFETY: as above; zeroed is a valid address.
+    unsafe {
+        let bytes = BUFFER_BYTES;
+        let (size, length) = ((&raw const bytes).cast(), size_of_val(&bytes) as libc::socklen_t);
+        if libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size, length) != 0 {
+            // As much as everybody may have.
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, size, length);
+        }
+        let mut address: libc::sockaddr_nl = std::mem::zeroed();
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        address.nl_groups = CN_IDX_PROC;
+        let length = size_of_val(&address) as libc::socklen_t;
+        if libc::bind(fd, (&raw const address).cast(), length) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    tell(&socket, &[PROC_CN_MCAST_LISTEN])?;
+    // Linux 6.6 lets a listener choose; older kernels take no notice of a message of this size.
+    tell(&socket, &[PROC_CN_MCAST_LISTEN, PROC_EVENT_FORK | PROC_EVENT_EXEC | PROC_EVENT_EXIT])?;
+    Ok(socket)
+}
+
+/// Let the kernel drop what is about threads.
+fn filter(socket: &OwnedFd) -> io::Result<()> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const EQUAL_X: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_X) as u16;
+    const TAX: u16 = (libc::BPF_MISC | libc::BPF_TAX) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let op = |code, k: u32, jt, jf| libc::sock_filter { code, jt, jf, k };
+    let load = |at: usize| op(LOAD, at as u32, 0, 0);
+    // Loads are in network order; jumps count from the next instruction.
+    let is = |what: u32, jt, jf| op(EQUAL, what.to_be(), jt, jf);
+    let mut program = [
+        load(EVENT),
+        is(PROC_EVENT_FORK, 3, 0),
+        is(PROC_EVENT_EXIT, 6, 0),
+        is(PROC_EVENT_EXEC, 9, 0),
+        op(RETURN, 0, 0, 0),
+        // A fork: the child's pid and tgid.
+        load(DATA + 8),
+        op(TAX, 0, 0, 0),
+        load(DATA + 12),
+        op(EQUAL_X, 0, 4, 5),
+        // An exit: the process's pid and tgid.
+        load(DATA),
+        op(TAX, 0, 0, 0),
+        load(DATA + 4),
+        op(EQUAL_X, 0, 0, 1),
+        op(RETURN, u32::MAX, 0, 0),
+        op(RETURN, 0, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let length = size_of_val(&program) as libc::socklen_t;
+    // SAFETY: the kernel copies the program, which lives through the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            length,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Send a request of the connector's.
+fn tell(socket: &OwnedFd, words: &[u32]) -> io::Result<()> {
+    let data: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let mut message = Vec::with_capacity(EVENT + data.len());
+    let length = (EVENT + data.len()) as u32;
+    message.extend(length.to_ne_bytes());
+    message.extend((libc::NLMSG_DONE as u16).to_ne_bytes());
+    message.extend(0u16.to_ne_bytes());
+    message.extend([0u32, 0].iter().flat_map(|word| word.to_ne_bytes()));
+    message.extend([CN_IDX_PROC, CN_VAL_PROC, 0, 0].iter().flat_map(|word| word.to_ne_bytes()));
+    message.extend((data.len() as u16).to_ne_bytes());
+    message.extend(0u16.to_ne_bytes());
+    message.extend(data);
+    // SAFETY: the message lives through the call.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The subscription's reading end.
+#[derive(Debug)]
+pub struct Connector {
+    socket: OwnedFd,
+}
+
+/// What was read at once, besides the events.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch {
+    /// There was no room for others before: those are lost.
+    pub has_lost: bool,
+    /// No more wait.
+    pub is_last: bool,
+}
+
+/// Messages that are read in one system call.
+const BATCH: usize = 64;
+/// Longer than any of ours.
+const MESSAGE: usize = 128;
+
+impl Connector {
+    /// Read from this subscription.
+    #[must_use]
+    pub fn new(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+
+    /// Append events that wait, so many as are read at once.
+    pub fn read(&self, events: &mut Vec<KernelEvent>) -> Batch {
+        let mut has_lost = false;
+        let mut bytes = [[0u8; MESSAGE]; BATCH];
+        loop {
+            match receive(self.socket.as_fd().as_raw_fd(), &mut bytes) {
+                Ok((count, lengths)) => {
+                    let messages = bytes.iter().zip(lengths).take(count);
+                    events.extend(
+                        messages.filter_map(|(bytes, length)| KernelEvent::parse(bytes.get(..length)?)),
+                    );
+                    return Batch { has_lost, is_last: count < BATCH };
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_lost = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Batch { has_lost, is_last: true },
+            }
+        }
+    }
+
+    /// Events that there was no room for since the subscription, whoever read from it then (SO_MEMINFO, Linux 4.12; 0
+    /// before): an error tells of them, but once, and to whoever reads first, who may be killed before it is taken down.
+    #[must_use]
+    pub fn dropped(&self) -> u32 {
+        // linux/sock_diag.h, SK_MEMINFO_DROPS of SK_MEMINFO_VARS.
+        const DROPS: usize = 8;
+        let mut words = [0u32; DROPS + 1];
+        let mut length = size_of_val(&words) as libc::socklen_t;
+        let place = (&raw mut words).cast();
+        // SAFETY: the kernel writes so many bytes at most to memory that lives through the call.
+        let result = unsafe {
+            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, place, &mut length)
+        };
+        if result == 0 { words[DROPS] } else { 0 }
+    }
+
+    /// End the subscription: kernels before 6.6 count listeners by their messages alone.
+    pub fn end(&self) {
+        // Where it fails there is nothing that could be done.
+        let _ = tell(&self.socket, &[PROC_CN_MCAST_IGNORE]);
+    }
+}
+
+fn receive(fd: RawFd, bytes: &mut [[u8; MESSAGE]; BATCH]) -> io::Result<(usize, [usize; BATCH])> {
+    // SAFETY: zeroed is a valid iovec and mmsghdr; the pointers that are put in are to memory that lives through the
+    // call.
+    unsafe {
+        let mut parts: [libc::iovec; BATCH] = std::mem::zeroed();
+        let mut headers: [libc::mmsghdr; BATCH] = std::mem::zeroed();
+        for ((part, header), bytes) in parts.iter_mut().zip(&mut headers).zip(bytes) {
+            part.iov_base = bytes.as_mut_ptr().cast();
+            part.iov_len = MESSAGE;
+            header.msg_hdr.msg_iov = part;
+            header.msg_hdr.msg_iovlen = 1;
+        }
+        let count =
+            libc::recvmmsg(fd, headers.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT, std::ptr::null_mut());
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        Ok((count, headers.map(|header| header.msg_len as usize)))
+    }
+}
+
+/// Which pids are the tree's: the launcher's and those of all that descend from it, but for the collector and its own.
+#[derive(Debug, Default)]
+pub struct Members {
+    /// With the time of the exit event of those that may be over.
+    pids: HashMap<u32, Option<u64>>,
+    collector: u32,
+    launcher: Option<u32>,
+}
+
+impl Members {
+    /// These. What this collector starts (drivers run programs) never belongs to the tree; nor does what others before it
+    /// started: where there were some, the command is known, and the `launcher` starts nobody else of the tree.
+    #[must_use]
+    pub fn new(known: impl IntoIterator<Item = u32>, collector: u32, launcher: Option<u32>) -> Self {
+        Self { pids: known.into_iter().map(|pid| (pid, None)).collect(), collector, launcher }
+    }
+
+    /// This process belongs to the tree.
+    pub fn add(&mut self, pid: u32) {
+        self.pids.insert(pid, None);
+    }
+
+    /// Whether this process does.
+    #[must_use]
+    pub fn contains(&self, pid: u32) -> bool {
+        self.pids.contains_key(&pid)
+    }
+
+    /// Whether an event is about the tree.
+    pub fn take(&mut self, event: &KernelEvent) -> bool {
+        match event.what {
+            What::Fork { parent } if Some(parent) == self.launcher => self.contains(event.pid),
+            What::Fork { parent } if self.pids.contains_key(&parent) && event.pid != self.collector => {
+                self.add(event.pid);
+                true
+            }
+            What::Fork { .. } => {
+                // The pid is a stranger's now.
+                self.pids.remove(&event.pid);
+                false
+            }
+            // A thread that execs takes over the pid of the first one, which ended before.
+            What::Exec => self.pids.get_mut(&event.pid).map(|exited| *exited = None).is_some(),
+            What::Exit { .. } => {
+                self.pids.get_mut(&event.pid).map(|exited| *exited = Some(event.at_ns)).is_some()
+            }
+            What::Lost { .. } | What::GivenUp(_) => true,
+        }
+    }
+
+    /// Who is over, with the time of its exit event. Until then its other threads may go on, and fork. What it did is in
+    /// the socket by now.
+    #[must_use]
+    pub fn gone(&self) -> Vec<(u32, u64)> {
+        let exited = self.pids.iter().filter_map(|(pid, exited)| Some((*pid, (*exited)?)));
+        exited.filter(|(pid, _)| pidfd::is_gone(*pid)).collect()
+    }
+
+    /// Forget those, unless somebody has come to be of that pid since.
+    pub fn forget(&mut self, gone: &[(u32, u64)]) {
+        for (pid, at_ns) in gone {
+            if self.pids.get(pid) == Some(&Some(*at_ns)) {
+                self.pids.remove(pid);
+            }
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pids.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pids.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::finding::Reason;
+
+    fn event(pid: u32, what: What) -> KernelEvent {
+        KernelEvent { at_ns: 5 << 40 | 7, pid, what }
+    }
+
+    #[test]
+    fn an_event_survives_the_journal() {
+        let given_up = [Reason::Silence, Reason::Cost].map(What::GivenUp);
+        for what in
+            [What::Fork { parent: 9 }, What::Exec, What::Exit { status: -1 }, What::Lost { dropped: 5 }]
+                .into_iter()
+                .chain(given_up)
+        {
+            assert_eq!(KernelEvent::decode(&event(8, what).encode()), Some(event(8, what)));
+        }
+        assert_eq!(KernelEvent::decode(&[7; 8]), None);
+    }
+
+    #[test]
+    fn a_message_is_read_as_the_kernel_lays_it_out() {
+        let mut message = vec![0; EVENT];
+        message.extend(PROC_EVENT_FORK.to_ne_bytes());
+        message.extend(3u32.to_ne_bytes());
+        message.extend((5u64 << 40 | 7).to_ne_bytes());
+        message.extend([11u32, 10, 21, 20].iter().flat_map(|word| word.to_ne_bytes()));
+        assert_eq!(KernelEvent::parse(&message), Some(event(20, What::Fork { parent: 10 })));
+        assert_eq!(KernelEvent::parse(&message[..message.len() - 1]), None);
+        message[EVENT] = 0;
+        assert_eq!(KernelEvent::parse(&message), None);
+    }
+
+    #[test]
+    fn only_the_trees_processes_are_members() {
+        let mut members = Members::new([1], 8, None);
+        // A driver in the collector runs a program.
+        assert!(!members.take(&event(8, What::Fork { parent: 1 })));
+        assert!(!members.take(&event(9, What::Fork { parent: 8 })));
+        // So does one before it, of which a later one may read.
+        let mut later = Members::new([1, 2], 8, Some(1));
+        assert!(later.take(&event(2, What::Fork { parent: 1 })), "the command");
+        assert!(!later.take(&event(7, What::Fork { parent: 1 })));
+        assert!(!later.take(&event(9, What::Fork { parent: 7 })));
+        assert!(members.take(&event(2, What::Fork { parent: 1 })));
+        assert!(members.take(&event(3, What::Fork { parent: 2 })));
+        assert!(!members.take(&event(4, What::Fork { parent: 99 })));
+        assert!(members.take(&event(2, What::Exit { status: 0 })));
+        // Its other threads go on.
+        assert!(members.take(&event(5, What::Fork { parent: 2 })));
+        // A stranger gets its pid.
+        assert!(!members.take(&event(2, What::Fork { parent: 99 })));
+        assert!(!members.take(&event(2, What::Exec)) && !members.take(&event(6, What::Fork { parent: 2 })));
+    }
+
+    #[test]
+    fn who_is_over_is_forgotten_and_who_execs_in_a_thread_is_not() {
+        // Above the kernel's largest pid: no such process is ever there.
+        let (over, execs, again, own) = (5_000_001, 5_000_002, 5_000_003, std::process::id());
+        let mut members = Members::new([over, execs, again, own], 8, None);
+        for pid in [over, execs, again, own] {
+            assert!(members.take(&event(pid, What::Exit { status: 0 })));
+        }
+        assert!(members.take(&event(execs, What::Exec)));
+        let mut gone = members.gone();
+        gone.sort_unstable();
+        assert_eq!(gone, [over, again].map(|pid| (pid, 5 << 40 | 7)));
+        // Until it is forgotten what it did is taken, and who gets its pid stays.
+        assert!(members.take(&event(7, What::Fork { parent: over })));
+        assert!(members.take(&event(again, What::Fork { parent: execs })));
+        members.forget(&gone);
+        assert_eq!(
+            [over, execs, again, own, 7].map(|pid| members.contains(pid)),
+            [false, true, true, true, true]
+        );
+    }
+
+    #[test]
+    fn the_kernel_tells_of_processes_and_not_of_threads() {
+        let Ok(socket) = subscribe() else {
+            println!("SKIPPED the_kernel_tells_of_processes_and_not_of_threads: no process connector here");
+            return;
+        };
+        let connector = Connector::new(socket);
+        let own = std::process::id();
+        std::thread::spawn(|| ()).join().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let mut events = Vec::new();
+        let batch = connector.read(&mut events);
+        assert!(!batch.has_lost && batch.is_last);
+        connector.end();
+        if events.is_empty() {
+            println!("SKIPPED the_kernel_tells_of_processes_and_not_of_threads: it sends nothing here");
+            return;
+        }
+        events.retain(|event| event.pid == pid);
+        let whats: Vec<_> = events.iter().map(|event| event.what).collect();
+        assert_eq!(whats, [What::Fork { parent: own }, What::Exec, What::Exit { status: 0 }]);
+        assert!(events.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
+    }
+}

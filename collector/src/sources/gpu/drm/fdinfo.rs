@@ -1,0 +1,183 @@
+//! What a process's open DRM files say of it: `/proc/PID/fdinfo/FD`, as the kernel's drm-usage-stats.rst has it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::sys::proc_fs::ProcRoot;
+
+/// One open file of a DRM device. The same client can be behind many descriptors, of many processes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Client {
+    /// `drm-driver`.
+    pub driver: String,
+    /// `drm-pdev`, the device's PCI address.
+    pub pdev: String,
+    /// `drm-client-id`, unique within the device.
+    pub id: u64,
+    /// Memory of the device itself (not of the machine) that it holds, bytes; `None`: no such region is told.
+    pub device_bytes: Option<u64>,
+    /// By engine.
+    pub engines: BTreeMap<String, Engine>,
+}
+
+/// One engine's use by one client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Engine {
+    /// Busy time, nanoseconds (`drm-engine-`), or cycles (`drm-cycles-`).
+    pub busy: u64,
+    /// Cycles that passed (`drm-total-cycles-`), where busy is in cycles.
+    pub total_cycles: Option<u64>,
+    /// Engines of this name (`drm-engine-capacity-`), 1 if not told.
+    pub capacity: u64,
+}
+
+impl Client {
+    /// Parse the file. `None`: not a DRM file, or one without the keys that name the client.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut client = Self::default();
+        let mut has_id = false;
+        // By region: resident, memory, total.
+        let mut regions: BTreeMap<&str, [Option<u64>; 3]> = BTreeMap::new();
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once(':') else { continue };
+            let value = value.trim();
+            let Some(key) = key.strip_prefix("drm-") else { continue };
+            match key {
+                "driver" => client.driver = value.to_owned(),
+                "pdev" => client.pdev = value.to_ascii_lowercase(),
+                "client-id" => {
+                    client.id = value.parse().ok()?;
+                    has_id = true;
+                }
+                _ => {
+                    client.engine(key, value);
+                    for (slot, kind) in ["resident-", "memory-", "total-"].into_iter().enumerate() {
+                        if let Some(region) = key.strip_prefix(kind).filter(|region| is_device_region(region))
+                            && let Some(place) = regions.entry(region).or_default().get_mut(slot)
+                        {
+                            *place = bytes(value);
+                        }
+                    }
+                }
+            }
+        }
+        let of_regions = regions.values().filter_map(|kinds| kinds.iter().flatten().next());
+        client.device_bytes = of_regions.copied().reduce(u64::saturating_add);
+        (has_id && !client.pdev.is_empty()).then_some(client)
+    }
+
+    fn engine(&mut self, key: &str, value: &str) {
+        let Some(number) = value.split(' ').next().and_then(|digits| digits.parse().ok()) else { return };
+        let mut engine = |name: &str, set: fn(&mut Engine, u64)| {
+            set(
+                self.engines.entry(name.to_owned()).or_insert(Engine { capacity: 1, ..Engine::default() }),
+                number,
+            );
+        };
+        if let Some(name) = key.strip_prefix("engine-capacity-") {
+            engine(name, |engine, capacity| engine.capacity = capacity.max(1));
+        } else if let Some(name) = key.strip_prefix("engine-").or_else(|| key.strip_prefix("cycles-")) {
+            engine(name, |engine, busy| engine.busy = busy);
+        } else if let Some(name) = key.strip_prefix("total-cycles-") {
+            engine(name, |engine, total| engine.total_cycles = Some(total));
+        }
+    }
+}
+
+/// amdgpu's and xe's `vram`, `vram0`, ...; i915's `local0`, ...
+fn is_device_region(region: &str) -> bool {
+    ["vram", "local"].iter().any(|kind| {
+        region.strip_prefix(kind).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
+/// `123 KiB`, `4 MiB`, or plain bytes. The units are binary, and are converted.
+fn bytes(value: &str) -> Option<u64> {
+    let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
+    let factor: u64 = match unit.trim() {
+        "" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// The DRM clients of a process. A process that is gone, or that we may not look into, has none.
+#[must_use]
+pub fn clients(proc_root: &Path, pid: u32) -> Vec<Client> {
+    let process = proc_root.join(pid.to_string());
+    // A process whose main thread has ended shows its files in those of its other threads only.
+    let of_threads = || {
+        let threads = ProcRoot::new(proc_root).threads(pid).into_iter();
+        threads.map(|thread| process.join("task").join(thread.to_string())).find_map(|task| clients_of(&task))
+    };
+    clients_of(&process).or_else(of_threads).unwrap_or_default()
+}
+
+/// The DRM clients of a process or thread; `None` if it has no files at all.
+fn clients_of(task: &Path) -> Option<Vec<Client>> {
+    let mut entries = fs::read_dir(task.join("fdinfo")).ok()?.flatten().peekable();
+    entries.peek()?;
+    let client_of = |entry: fs::DirEntry| {
+        // Reading a link is much cheaper than having a driver write a page about itself.
+        let is_drm = fs::read_link(task.join("fd").join(entry.file_name()))
+            .map_or(true, |target| target.starts_with("/dev/dri") || target.starts_with("/dev/accel"));
+        is_drm.then(|| Client::parse(&fs::read_to_string(entry.path()).ok()?))?
+    };
+    Some(entries.filter_map(client_of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amdgpu() {
+        let client = Client::parse(
+            "pos:\t0\nflags:\t02100002\nmnt_id:\t26\nino:\t1\ndrm-driver:\tamdgpu\ndrm-client-id:\t48\n\
+             drm-pdev:\t0000:03:00.0\npasid:\t32771\ndrm-total-vram:\t900 KiB\ndrm-memory-vram:\t700 KiB\n\
+             drm-memory-gtt: \t4096 KiB\ndrm-engine-gfx:\t1500000000 ns\ndrm-engine-compute:\t7 ns\n",
+        )
+        .unwrap();
+        assert_eq!((client.driver.as_str(), client.pdev.as_str(), client.id), ("amdgpu", "0000:03:00.0", 48));
+        assert_eq!(client.device_bytes, Some(700 << 10), "memory before total, and no memory of the machine");
+        assert_eq!(client.engines["gfx"], Engine { busy: 1_500_000_000, total_cycles: None, capacity: 1 });
+    }
+
+    #[test]
+    fn xe_as_in_the_kernel_s_example() {
+        let client = Client::parse(
+            "drm-driver:\txe\ndrm-client-id:\t3\ndrm-pdev:\t0000:03:00.0\ndrm-total-gtt:\t192 KiB\n\
+             drm-total-vram0:\t23992 KiB\ndrm-shared-vram0:\t16 MiB\ndrm-resident-vram0:\t20000 KiB\n\
+             drm-cycles-rcs:\t28257900\ndrm-total-cycles-rcs:\t7655183225\ndrm-engine-capacity-ccs:\t4\n",
+        )
+        .unwrap();
+        assert_eq!(client.device_bytes, Some(20_000 << 10));
+        assert_eq!(
+            client.engines["rcs"],
+            Engine { busy: 28_257_900, total_cycles: Some(7_655_183_225), capacity: 1 }
+        );
+        assert_eq!(client.engines["ccs"].capacity, 4);
+    }
+
+    #[test]
+    fn i915_of_a_processor_has_no_memory_of_its_own() {
+        let client = Client::parse(
+            "drm-driver: i915\ndrm-client-id: 7\ndrm-pdev: 0000:00:02.0\ndrm-total-system0: 12 MiB\n\
+             drm-engine-render: 123 ns\ndrm-engine-capacity-video: 2\n",
+        )
+        .unwrap();
+        assert_eq!(client.device_bytes, None);
+    }
+
+    #[test]
+    fn what_is_no_client_is_none() {
+        assert_eq!(Client::parse("pos:\t0\nflags:\t02\n"), None);
+        assert_eq!(Client::parse("drm-driver: amdgpu\ndrm-client-id: x\ndrm-pdev: 0000:03:00.0\n"), None);
+        assert_eq!(Client::parse("drm-driver: vgem\ndrm-client-id: 1\n"), None, "a device that is on no bus");
+    }
+}

@@ -1,0 +1,80 @@
+//! ROCm's kernel driver: `/sys/class/kfd/kfd`. It tells the memory of compute processes, which amdgpu's fdinfo of older
+//! kernels leaves out, and the devices where a container has no DRM nodes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::drm::sysfs::line;
+use crate::model::gpu::{Device, Vendor};
+
+/// A GPU of the topology.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// The driver's number for it, which its files are named by.
+    pub gpu_id: u32,
+    /// Which it is.
+    pub device: Device,
+}
+
+/// The driver's directory.
+#[derive(Debug, Clone)]
+pub struct Kfd {
+    root: PathBuf,
+}
+
+impl Kfd {
+    /// Below a /sys, if the driver is there.
+    #[must_use]
+    pub fn below(sys: &Path) -> Option<Self> {
+        let root = sys.join("class/kfd/kfd");
+        root.is_dir().then_some(Self { root })
+    }
+
+    /// The GPUs, in the order that ROCR_VISIBLE_DEVICES counts them.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Node> {
+        let Ok(entries) = fs::read_dir(self.root.join("topology/nodes")) else { return Vec::new() };
+        let mut numbers: Vec<u32> =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        numbers.sort_unstable();
+        let paths = numbers.into_iter().map(|n| self.root.join("topology/nodes").join(n.to_string()));
+        let mut nodes: Vec<Node> = paths.filter_map(|path| node(&path)).collect();
+        for (index, node) in (0..).zip(&mut nodes) {
+            node.device.index = Some(index);
+        }
+        nodes
+    }
+
+    /// Memory of a process on a GPU, bytes; `None`: it does not compute there.
+    #[must_use]
+    pub fn memory(&self, pid: u32, gpu_id: u32) -> Option<u64> {
+        line(&self.root.join("proc").join(pid.to_string()).join(format!("vram_{gpu_id}")))?.parse().ok()
+    }
+}
+
+/// A processor is a node too, with a GPU id of 0.
+fn node(path: &Path) -> Option<Node> {
+    let gpu_id = line(&path.join("gpu_id"))?.parse().ok().filter(|id| *id != 0)?;
+    let properties = fs::read_to_string(path.join("properties")).ok()?;
+    let property = |key: &str| -> Option<u64> {
+        properties.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+    };
+    let (domain, location) = (property("domain").unwrap_or(0), property("location_id")?);
+    let (bus, slot, function) = (location >> 8 & 0xff, location >> 3 & 0x1f, location & 7);
+    let address = format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}");
+    let bank = fs::read_to_string(path.join("mem_banks/0/properties")).unwrap_or_default();
+    let size = bank.lines().find_map(|line| line.strip_prefix("size_in_bytes ")?.trim().parse().ok());
+    // As ROCm writes it (ROCR_VISIBLE_DEVICES, rocm-smi); a device without one has 0.
+    let uuid = property("unique_id").filter(|id| *id != 0).map(|id| format!("GPU-{id:016x}"));
+    let device = Device {
+        id: address.clone(),
+        uuid,
+        pci_address: Some(address),
+        name: line(&path.join("name")),
+        vendor: Some(Vendor::Amd),
+        memory_bytes: size,
+        source: "kfd".into(),
+        ..Device::default()
+    };
+    Some(Node { gpu_id, device })
+}

@@ -1,0 +1,268 @@
+//! NVML's library, loaded at run time, and its return values as reasons. All calls of it go through [`call`].
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
+
+use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t, nvmlValue_t};
+
+use crate::model::gpu::{Missing, Reading};
+
+/// NVML's return values that we tell apart (nvml.h, `nvmlReturn_t`).
+pub mod code {
+    pub const SUCCESS: u32 = 0;
+    pub const INVALID_ARGUMENT: u32 = 2;
+    pub const NOT_SUPPORTED: u32 = 3;
+    pub const NO_PERMISSION: u32 = 4;
+    pub const NOT_FOUND: u32 = 6;
+    pub const INSUFFICIENT_SIZE: u32 = 7;
+    pub const DRIVER_NOT_LOADED: u32 = 9;
+    pub const LIBRARY_NOT_FOUND: u32 = 12;
+    pub const FUNCTION_NOT_FOUND: u32 = 13;
+    pub const GPU_IS_LOST: u32 = 15;
+    pub const LIB_RM_VERSION_MISMATCH: u32 = 18;
+}
+
+/// What stands for "not available" in a 64-bit value (nvml.h, `NVML_VALUE_NOT_AVAILABLE`).
+pub const NOT_AVAILABLE: u64 = u64::MAX;
+
+/// An error of NVML that is a value in some calls and an error in others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// NVML's return value; `None`: the library has no such call.
+    pub code: Option<nvmlReturn_t>,
+}
+
+impl From<Failure> for Missing {
+    fn from(failure: Failure) -> Self {
+        match failure.code {
+            None | Some(code::FUNCTION_NOT_FOUND) => Missing::NoCall,
+            Some(code::NOT_SUPPORTED) => Missing::NotSupported,
+            Some(code::NO_PERMISSION) => Missing::NoPermission,
+            Some(code::GPU_IS_LOST) => Missing::Lost,
+            Some(code::LIB_RM_VERSION_MISMATCH) => Missing::VersionMismatch,
+            Some(code::DRIVER_NOT_LOADED) => Missing::NoDriver,
+            Some(code::LIBRARY_NOT_FOUND) => Missing::NoLibrary("NVML misses a library of its own".into()),
+            Some(other) => Missing::Failed(match name(other) {
+                "" => format!("NVML error {other}"),
+                name => format!("NVML error {other}: {name}"),
+            }),
+        }
+    }
+}
+
+/// What the other return values are called.
+fn name(code: nvmlReturn_t) -> &'static str {
+    match code {
+        1 => "uninitialized",
+        2 => "invalid argument",
+        6 => "not found",
+        7 => "insufficient size",
+        8 => "insufficient power",
+        10 => "timeout",
+        11 => "interrupt request issue",
+        14 => "corrupted infoROM",
+        16 => "the GPU requires a reset",
+        17 => "the GPU can't be reached by the operating system",
+        19 => "in use",
+        20 => "insufficient memory",
+        21 => "no data",
+        23 => "insufficient resources",
+        25 => "argument version mismatch",
+        26 => "deprecated",
+        27 => "not ready",
+        29 => "invalid state",
+        999 => "unknown error",
+        _ => "",
+    }
+}
+
+/// `Ok` for SUCCESS.
+///
+/// # Errors
+/// Any other return value.
+pub fn check(code: nvmlReturn_t) -> Result<(), Failure> {
+    if code == code::SUCCESS { Ok(()) } else { Err(Failure { code: Some(code) }) }
+}
+
+/// The loaded and initialised library. Never unloaded: a thread may still be in it.
+pub struct Api {
+    /// Its functions, each with the reason if it has it not.
+    pub lib: &'static NvmlLib,
+}
+
+/// `call!(api, nvmlName(arguments))`: the call's result, where the library has it.
+macro_rules! call {
+    ($api:expr, $name:ident ( $($argument:expr),* )) => {
+        match &$api.lib.$name {
+            // SAFETY: the prototype is that of nvml.h; pointers are to live values of the types that it asks for, with
+            // the counts that belong to them.
+            Ok(function) => $crate::sources::gpu::nvml::api::check(unsafe { function($($argument),*) }),
+            Err(_) => Err($crate::sources::gpu::nvml::api::Failure { code: None }),
+        }
+    };
+}
+pub(super) use call;
+
+/// A function that takes a device, the room in a buffer and the buffer, and says how much it needed.
+pub type ListCall = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut c_void) -> nvmlReturn_t;
+
+impl Api {
+    /// Load `path` and initialise the driver, which can take seconds.
+    ///
+    /// # Errors
+    /// Why there is no driver.
+    pub fn load(path: &OsStr) -> Reading<Self> {
+        // SAFETY: loading runs the library's initialisers: it is the driver's own, or one that the user named.
+        let lib = unsafe { NvmlLib::new(path) }.map_err(|error| Missing::NoLibrary(error.to_string()))?;
+        let api = Self { lib: Box::leak(Box::new(lib)) };
+        type Init = unsafe extern "C" fn() -> nvmlReturn_t;
+        let result = match &api.lib.nvmlInit_v2 {
+            // SAFETY: nvmlInit has no preconditions.
+            Ok(init) => check(unsafe { init() }),
+            // SAFETY: the same call under its first name.
+            Err(_) => api.old::<Init>(b"nvmlInit\0").and_then(|init| check(unsafe { init() })),
+        };
+        result?;
+        Ok(api)
+    }
+
+    /// A function by name: those whose prototype the bindings lack or that have an older name.
+    pub fn old<T: Copy>(&self, name: &[u8]) -> Result<T, Failure> {
+        // SAFETY: callers give the type of that function as nvml.h has it.
+        unsafe { self.lib.__library.get::<T>(name) }.map(|symbol| *symbol).map_err(|_| Failure { code: None })
+    }
+
+    /// How many devices there are.
+    pub fn device_count(&self) -> Result<u32, Failure> {
+        type Count = unsafe extern "C" fn(*mut c_uint) -> nvmlReturn_t;
+        let mut count = 0;
+        match call!(self, nvmlDeviceGetCount_v2(&mut count)) {
+            Err(Failure { code: None }) => {
+                let function = self.old::<Count>(b"nvmlDeviceGetCount\0")?;
+                // SAFETY: one live counter.
+                check(unsafe { function(&mut count) })?;
+            }
+            result => result?,
+        }
+        Ok(count)
+    }
+
+    /// The device of this number.
+    pub fn device(&self, index: u32) -> Result<nvmlDevice_t, Failure> {
+        type ByIndex = unsafe extern "C" fn(c_uint, *mut nvmlDevice_t) -> nvmlReturn_t;
+        let mut device = std::ptr::null_mut();
+        match call!(self, nvmlDeviceGetHandleByIndex_v2(index, &mut device)) {
+            Err(Failure { code: None }) => {
+                let function = self.old::<ByIndex>(b"nvmlDeviceGetHandleByIndex\0")?;
+                // SAFETY: one live handle.
+                check(unsafe { function(index, &mut device) })?;
+            }
+            result => result?,
+        }
+        Ok(device)
+    }
+
+    /// A string that a call writes into a buffer.
+    pub fn text(fill: impl FnOnce(*mut c_char, c_uint) -> Result<(), Failure>) -> Option<String> {
+        let mut buffer = [0u8; 97];
+        // The last byte stays 0 whatever the driver does.
+        fill(buffer.as_mut_ptr().cast(), 96).ok()?;
+        let text = CStr::from_bytes_until_nul(&buffer).ok()?.to_string_lossy().trim().to_owned();
+        Some(text).filter(|text| !text.is_empty())
+    }
+
+    /// The CUDA version that the driver supports, such as "12.4".
+    pub fn cuda_version(&self) -> Option<String> {
+        let mut version: c_int = 0;
+        type Version = unsafe extern "C" fn(*mut c_int) -> nvmlReturn_t;
+        match call!(self, nvmlSystemGetCudaDriverVersion_v2(&mut version)) {
+            Err(Failure { code: None }) => {
+                let function = self.old::<Version>(b"nvmlSystemGetCudaDriverVersion\0").ok()?;
+                // SAFETY: one live number.
+                check(unsafe { function(&mut version) }).ok()?;
+            }
+            result => result.ok()?,
+        }
+        (version > 0).then(|| format!("{}.{}", version / 1000, version % 1000 / 10))
+    }
+}
+
+/// More entries than this no driver's list has.
+const MOST_ROOM: usize = 1 << 16;
+
+/// Read a list into more and more room until all of it is there: `ask` is given the room, and gives what the call said
+/// and the number of entries that it counted. The list can grow between two calls.
+///
+/// A list that fills its room may have been cut: some libraries write as many entries as there is room for, and say
+/// SUCCESS.
+///
+/// # Errors
+/// What the call says, but for INSUFFICIENT_SIZE.
+pub fn grow<T>(
+    first_room: usize,
+    mut ask: impl FnMut(usize) -> (Result<T, Failure>, usize),
+) -> Result<(usize, T), Failure> {
+    let mut room = first_room;
+    loop {
+        let (given, count) = ask(room);
+        let may_be_cut = match &given {
+            Ok(_) => count >= room,
+            Err(failure) => failure.code == Some(code::INSUFFICIENT_SIZE),
+        };
+        if !may_be_cut || room >= MOST_ROOM {
+            return given.map(|given| (room, given));
+        }
+        room = (room * 2).max(count.saturating_add(8)).min(MOST_ROOM);
+    }
+}
+
+/// A number of any of NVML's types.
+#[must_use]
+pub fn number(kind: u32, value: nvmlValue_t) -> Option<f64> {
+    // SAFETY: every bit pattern is a number of each of these types; the driver says which it wrote.
+    unsafe {
+        match kind {
+            0 => Some(value.dVal),
+            1 => Some(f64::from(value.uiVal)),
+            2 => Some(value.ulVal as f64),
+            3 => Some(value.ullVal as f64),
+            4 => Some(value.sllVal as f64),
+            5 => Some(f64::from(value.siVal)),
+            6 => Some(f64::from(value.usVal)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn too_small<T>(needed: usize) -> (Result<T, Failure>, usize) {
+        (Err(Failure { code: Some(code::INSUFFICIENT_SIZE) }), needed)
+    }
+
+    #[test]
+    fn room_grows_until_it_is_enough_or_absurd() {
+        let mut asked = Vec::new();
+        let enough = grow(64, |room| {
+            asked.push(room);
+            if room < 300 { too_small(room + 100) } else { (Ok(()), 200) }
+        });
+        assert_eq!(enough, Ok((344, ())));
+        assert_eq!(asked, [64, 172, 344]);
+        let never = grow::<()>(64, |_| too_small(0));
+        assert_eq!(never, Err(Failure { code: Some(code::INSUFFICIENT_SIZE) }));
+    }
+
+    #[test]
+    fn a_list_that_fills_its_room_is_asked_for_again() {
+        // 200 entries; the library says SUCCESS, and counts what it wrote, or all that there are.
+        for counts_all in [false, true] {
+            let given = grow(64, |room| {
+                let written = room.min(200);
+                (Ok(written), if counts_all { 200 } else { written })
+            });
+            assert_eq!(given.map(|(_, written)| written), Ok(200));
+        }
+    }
+}

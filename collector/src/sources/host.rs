@@ -1,0 +1,26 @@
+//! The machine that the run takes place on, read once.
+
+use crate::model::host::HostInfo;
+use crate::model::report::{Host, Limits};
+use crate::sys::proc_fs::ProcRoot;
+
+impl HostInfo {
+    /// Ask the machine that we run on.
+    #[must_use]
+    pub fn of_this_machine(root: &ProcRoot) -> Self {
+        let uname = rustix::system::uname();
+        let text = |s: &std::ffi::CStr| Some(s.to_string_lossy().into_owned()).filter(|s| !s.is_empty());
+        // SAFETY: sysconf has no preconditions.
+        let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        Self {
+            host: Host {
+                hostname: text(uname.nodename()),
+                kernel: text(uname.release()),
+                cores: u32::try_from(cores).unwrap_or(1).max(1),
+                ram_bytes: root.system_memory().map(|(_, total)| total),
+            },
+            ticks_per_second: rustix::param::clock_ticks_per_second(),
+            limits: Limits::own(root),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What the command was allowed: figures that a reader sizes the next job against.
+//!
+//! Read by the collector, which inherits all of it from the launcher as the command does.
+
+use std::collections::BTreeMap;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::model::report::{Limit, Limits, SoftHard};
+use crate::sources::cgroup::Places;
+use crate::sys::proc_fs::ProcRoot;
+
+/// Slurm's words on what was allocated.
+const SLURM: [&str; 17] = [
+    "SLURM_JOB_ID",
+    "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_STEP_ID",
+    "SLURM_PROCID",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_NTASKS",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_JOB_CPUS_PER_NODE",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_JOB_GPUS",
+    "SLURM_STEP_GPUS",
+];
+
+impl Limits {
+    /// Of this process, before it has changed any.
+    #[must_use]
+    pub fn own(root: &ProcRoot) -> Self {
+        let places = Places::own(root);
+        let limit = |resource| {
+            let of = getrlimit(resource);
+            let limit = |value: Option<u64>| value.map_or(Limit::Unlimited, Limit::Known);
+            SoftHard { soft: limit(of.current), hard: limit(of.maximum) }
+        };
+        let ulimits = [
+            ("address_space_bytes", Resource::As),
+            ("core_bytes", Resource::Core),
+            ("cpu_s", Resource::Cpu),
+            ("data_bytes", Resource::Data),
+            ("file_size_bytes", Resource::Fsize),
+            ("locked_memory_bytes", Resource::Memlock),
+            ("open_files", Resource::Nofile),
+            ("processes", Resource::Nproc),
+            ("stack_bytes", Resource::Stack),
+        ];
+        let slurm = SLURM.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+        Self {
+            memory_bytes: places.memory_limit(),
+            cpu_millicores: places.cpu_limit(),
+            tasks: places.task_limit(),
+            cgroup: places.name().map(str::to_owned),
+            // Counted from the launcher's start, and known at the end only.
+            oom_kills: None,
+            cpus: affinity(),
+            ulimits: ulimits.into_iter().map(|(name, resource)| (name.to_owned(), limit(resource))).collect(),
+            slurm: slurm.collect::<BTreeMap<_, _>>(),
+        }
+    }
+}
+
+/// The processors that it may run on.
+fn affinity() -> Option<Vec<u32>> {
+    let set = rustix::thread::sched_getaffinity(None).ok()?;
+    let all = 0..rustix::thread::CpuSet::MAX_CPU;
+    Some(all.filter(|cpu| set.is_set(*cpu)).filter_map(|cpu| u32::try_from(cpu).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_limits_are_those_of_the_kernel() {
+        let limits = Limits::own(&ProcRoot::default());
+        let text = std::fs::read_to_string("/proc/self/limits").unwrap();
+        let files = text.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        let soft: u64 = files.split_whitespace().nth(3).unwrap().parse().unwrap();
+        assert_eq!(limits.ulimits["open_files"].soft, Limit::Known(soft));
+        assert!(!limits.cpus.as_ref().unwrap().is_empty());
+        let sent = serde_json::to_string(&limits).unwrap();
+        assert_eq!(serde_json::from_str::<Limits>(&sent).unwrap(), limits);
+    }
+}

@@ -1,0 +1,15 @@
+//! What reads the outside: the event ring, the process connector, /proc, cgroups and GPU drivers.
+
+pub mod cgroup;
+pub mod connector;
+pub mod exit_watch;
+pub mod gpu;
+pub mod host;
+pub mod kernel_side;
+pub mod limits;
+pub mod membership;
+pub mod overflow;
+pub mod pump;
+pub mod records;
+pub mod sampler;
+pub mod scan;
