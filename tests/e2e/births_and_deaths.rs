@@ -6,7 +6,7 @@ use crate::support::{assert_within, kill, program, skip, static_program, tracked
 const OVERHEAD_S: f64 = 0.1;
 
 #[test]
-fn a_child_that_is_killed_half_way() {
+fn killed_child_has_exact_cpu_and_peak() {
     let run = tracked([program("killed"), "1".into(), "100000000".into()]).options(&["--st", "10"]).run();
     let report = run.assert_clean(0);
     report.assert_all_exact(2);
@@ -19,7 +19,7 @@ fn a_child_that_is_killed_half_way() {
 }
 
 #[test]
-fn who_ends_before_it_waited_for_its_children_is_not_charged_for_them() {
+fn cpu_of_unreaped_children_is_not_added_to_their_parent() {
     // Their zombies become the launcher's to reap at the same moment. Static programs beside them keep the collector awake.
     let group = "f{f{c5} f{c5} c15 s9} f{f{c5 s9} f{c5 Y4} c10} P{c1} P{c2} a ";
     let run = tracked([program("twig"), group.repeat(12)])
@@ -31,7 +31,7 @@ fn who_ends_before_it_waited_for_its_children_is_not_charged_for_them() {
 }
 
 #[test]
-fn a_statically_linked_child() {
+fn static_child_is_exact_and_listed_as_static() {
     let burn = static_program("burn");
     let run = tracked(["sh", "-c", &format!("{burn} 0.5; exit 0")]).run();
     let report = run.assert_clean(0);
@@ -42,7 +42,7 @@ fn a_statically_linked_child() {
 }
 
 #[test]
-fn a_statically_linked_command() {
+fn static_command_has_exact_cpu() {
     let run = tracked([static_program("burn"), "0.5".into()]).run();
     let report = run.assert_clean(0);
     report.assert_all_exact(1);
@@ -50,7 +50,7 @@ fn a_statically_linked_command() {
 }
 
 #[test]
-fn children_that_the_kernel_reaps_itself() {
+fn autoreaped_children_are_exact_and_kernel_s_is_null() {
     let run = tracked([program("ignored_sigchld"), "10".into(), "0.1".into()]).run();
     let report = run.assert_clean(0);
     report.assert_all_exact(11);
@@ -60,7 +60,7 @@ fn children_that_the_kernel_reaps_itself() {
 }
 
 #[test]
-fn a_thread_that_is_cancelled_in_a_wait() {
+fn thread_cancelled_in_wait_leaves_figures_exact() {
     for function in ["waitpid", "waitid"] {
         let run = tracked([program("cancelled_wait"), function.into(), "0.2".into()]).run();
         let report = run.assert_clean(0);
@@ -70,7 +70,7 @@ fn a_thread_that_is_cancelled_in_a_wait() {
 }
 
 #[test]
-fn a_seccomp_regime_that_kills_sees_no_call_of_ours() {
+fn shim_makes_no_call_under_a_killing_seccomp_filter() {
     for how in ["prctl", "syscall", "strict"] {
         let run = tracked([program("seccomp"), how.into()]).run();
         let report = run.assert_clean(0);
@@ -80,7 +80,7 @@ fn a_seccomp_regime_that_kills_sees_no_call_of_ours() {
 }
 
 #[test]
-fn a_failing_posix_spawn() {
+fn failed_posix_spawn_is_counted_with_its_child() {
     let run = tracked([program("births"), "posix_spawn_fails".into(), "0".into()]).run();
     let report = run.assert_clean(0);
     assert_eq!(report.u64("coverage.failed_spawns"), 1);
@@ -108,17 +108,17 @@ fn leaves_a_daemon(how: &str) {
 }
 
 #[test]
-fn a_daemon_that_outlives_its_parent() {
+fn libc_daemon_is_reported_as_still_running() {
     leaves_a_daemon("libc");
 }
 
 #[test]
-fn a_daemon_by_double_fork_and_setsid() {
+fn double_fork_daemon_is_reported_as_still_running() {
     leaves_a_daemon("double");
 }
 
 #[test]
-fn wait_all_ends_with_the_last_daemon() {
+fn wait_all_waits_for_the_last_daemon() {
     let pid_file = tempfile::tempdir().unwrap();
     let path = pid_file.path().join("pid");
     let words = [program("daemon"), "double".into(), path.to_str().unwrap().into()];
@@ -132,7 +132,7 @@ fn wait_all_ends_with_the_last_daemon() {
 }
 
 #[test]
-fn background_children_of_a_shell_that_did_not_wait() {
+fn background_children_of_an_exited_shell_are_exact() {
     let burn = program("burn");
     let run = tracked(["sh", "-c", &format!("({burn} 0.3 & exec {burn} 0.3) & exit 0")])
         .options(&["--wait-all"])
@@ -143,7 +143,7 @@ fn background_children_of_a_shell_that_did_not_wait() {
 }
 
 #[test]
-fn musl_programs_run_untouched() {
+fn musl_child_is_exact_without_the_shim() {
     if crate::support::installed("musl-gcc").is_none() {
         skip!("musl-gcc is not installed");
     }

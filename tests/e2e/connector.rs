@@ -19,7 +19,7 @@ fn told(run: &Run) -> Result<&crate::support::report::Report, String> {
 }
 
 #[test]
-fn a_static_program_with_short_static_children() {
+fn short_static_children_are_all_counted() {
     let run =
         tracked([static_program("runs"), "100".into(), static_program("runs"), "0".into(), "x".into()]).run();
     let report = match told(&run) {
@@ -37,7 +37,7 @@ fn a_static_program_with_short_static_children() {
 }
 
 #[test]
-fn a_static_program_with_children_of_known_work() {
+fn static_children_have_their_known_cpu_time() {
     let (runs, burn) = (static_program("runs"), static_program("burn"));
     let run = tracked([&runs, "3", &burn, "0.3"]).run();
     let report = match told(&run) {
@@ -53,7 +53,7 @@ fn a_static_program_with_children_of_known_work() {
 }
 
 #[test]
-fn dynamic_children_of_a_static_child_are_its_descendants() {
+fn dynamic_children_of_a_static_child_are_not_joined() {
     let script = format!("{} 20 /bin/true; exit 0", static_program("runs"));
     let run = tracked(["sh", "-c", &script]).run();
     let report = match told(&run) {
@@ -66,7 +66,7 @@ fn dynamic_children_of_a_static_child_are_its_descendants() {
 }
 
 #[test]
-fn an_unprivileged_user_is_told_the_same() {
+fn connector_works_for_an_unprivileged_user() {
     let runs = static_program("runs");
     let run = match tracked([&runs, "10", &runs, "0", "x"]).by_an_ordinary_user() {
         Ok(tracked) => tracked.run(),
@@ -98,7 +98,7 @@ fn another_users_processes_are_counted() {
 }
 
 #[test]
-fn nobody_elses_processes_are_counted() {
+fn processes_outside_the_tree_are_not_counted() {
     let storm = || std::process::Command::new(program("runs")).args(["400", "/bin/true"]).spawn().unwrap();
     let mut strangers = storm();
     let runs = static_program("runs");
@@ -115,7 +115,7 @@ fn nobody_elses_processes_are_counted() {
 }
 
 #[test]
-fn a_pid_that_comes_again_and_again_is_another_process_each_time() {
+fn each_reuse_of_a_pid_is_a_new_process() {
     if !is_root() {
         skip!("needs root (a pid namespace)");
     }
@@ -135,7 +135,7 @@ fn a_pid_that_comes_again_and_again_is_another_process_each_time() {
 }
 
 #[test]
-fn a_killed_collector_still_knows_what_the_kernel_told() {
+fn connector_events_survive_a_killed_collector() {
     let script =
         format!("{0} 10 {0} 0 x; echo ready; read x; {0} 10 {0} 0 x; exit 0", static_program("runs"));
     let mut running =
@@ -154,7 +154,7 @@ fn a_killed_collector_still_knows_what_the_kernel_told() {
 }
 
 #[test]
-fn a_layer_that_is_switched_off_says_so() {
+fn disabled_connector_is_reported_as_switched_off() {
     let run = tracked(["/bin/true"]).options(&["--layers", "preload,wait,subreaper,scan"]).run();
     let report = run.assert_clean(0);
     assert_eq!(report.at("coverage.connector_absent"), "switched off");

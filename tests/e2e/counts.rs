@@ -19,7 +19,7 @@ fn unpack_hello(into: &Path) -> Result<(), String> {
 }
 
 #[test]
-fn configure_and_make_of_gnu_hello() {
+fn building_gnu_hello_matches_the_kernel_count_and_cpu() {
     let source = tempfile::tempdir().unwrap();
     if let Err(reason) = unpack_hello(source.path()) {
         skip!("{reason}");
@@ -48,7 +48,7 @@ fn configure_and_make_of_gnu_hello() {
 }
 
 #[test]
-fn ten_thousand_children_of_a_shell_loop() {
+fn ten_thousand_shell_children_are_all_exact() {
     let run = tracked(["sh", "-c", "i=0; while [ $i -lt 10000 ]; do /bin/true; i=$((i+1)); done"])
         .watchdog(Duration::from_secs(180))
         .run();
@@ -58,7 +58,7 @@ fn ten_thousand_children_of_a_shell_loop() {
 }
 
 #[test]
-fn a_fork_bomb_of_five_thousand() {
+fn five_thousand_forks_are_all_exact() {
     let run = tracked([program("fork_bomb"), "5000".into()]).watchdog(Duration::from_secs(180)).run();
     let report = run.assert_clean(0);
     report.assert_all_exact(5000);
@@ -67,7 +67,7 @@ fn a_fork_bomb_of_five_thousand() {
 
 /// Whose collector has to share the cores with all of them.
 #[test]
-fn an_ordinary_users_twenty_loops_side_by_side() {
+fn twenty_parallel_loops_of_an_ordinary_user_are_exact() {
     let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do \
         sh -c 'j=0; while [ $j -lt 100 ]; do /bin/true; j=$((j+1)); done' & done; wait";
     match tracked(["sh", "-c", script]).by_an_ordinary_user() {
@@ -77,7 +77,7 @@ fn an_ordinary_users_twenty_loops_side_by_side() {
 }
 
 #[test]
-fn a_single_process() {
+fn single_process_is_counted_once() {
     let run = tracked(["/bin/true"]).run();
     let report = run.assert_clean(0);
     report.assert_all_exact(1);
@@ -86,7 +86,7 @@ fn a_single_process() {
 }
 
 #[test]
-fn the_kernels_count_of_a_pipeline_of_shells() {
+fn shell_pipeline_matches_the_kernel_count() {
     let account = match KernelAccount::open() {
         Ok(account) => account,
         Err(reason) => skip!("{reason}"),

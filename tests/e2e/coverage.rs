@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::support::{assert_within, program, skip, static_program, tracked};
 
 #[test]
-fn without_the_shim_the_report_says_what_it_did_not_see() {
+fn scan_only_run_reports_what_it_could_not_see() {
     let burn = program("burn");
     let script = format!("i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done; {burn} 1; exit 0");
     let run = tracked(["sh", "-c", &script]).options(&["--layers", "scan"]).run();
@@ -33,7 +33,7 @@ fn without_the_shim_the_report_says_what_it_did_not_see() {
 
 /// As srun's tasks do, which slurmstepd starts.
 #[test]
-fn who_has_the_environment_and_another_parent_counts_and_is_in_no_sum_of_the_kernels() {
+fn joined_process_is_counted_and_makes_kernel_s_null() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("environment");
     let script = format!("env >{}; echo ready; read x; exit 0", file.display());
@@ -61,7 +61,7 @@ fn who_has_the_environment_and_another_parent_counts_and_is_in_no_sum_of_the_ker
 }
 
 #[test]
-fn how_a_static_programs_children_ended_is_known_without_the_kernels_events() {
+fn exit_status_of_static_children_is_known_by_pidfd() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let version: Vec<u32> = release.split(['.', '-']).map_while(|part| part.trim().parse().ok()).collect();
     if version < vec![6, 15] {
@@ -79,7 +79,7 @@ fn how_a_static_programs_children_ended_is_known_without_the_kernels_events() {
 }
 
 #[test]
-fn static_programs_have_their_names_without_the_kernels_events() {
+fn scan_finds_the_names_of_static_programs() {
     // After a fork, which bash tells of itself; after an exec of a process that was sampled before, here with its own
     // program, there with a fork child's.
     let (speaks, burn) = (program("burn"), static_program("burn"));
@@ -103,7 +103,7 @@ fn static_programs_have_their_names_without_the_kernels_events() {
 }
 
 #[test]
-fn each_process_is_credited_to_the_layer_that_found_it() {
+fn each_process_is_credited_to_one_layer() {
     let run = tracked(["sh", "-c", "/bin/true; (exit 0); /bin/true; exit 0"]).run();
     let report = run.assert_clean(0);
     report.assert_all_exact(4);
@@ -123,7 +123,7 @@ fn preload_and_wait_alone_are_enough_for_dynamic_programs() {
 }
 
 #[test]
-fn processes_are_named_by_their_command_and_their_script() {
+fn script_name_appears_in_the_command_name() {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("analyse.pl");
     std::fs::write(&script, "system('/bin/true');").unwrap();

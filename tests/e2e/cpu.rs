@@ -4,7 +4,7 @@ use crate::support::truth::KernelAccount;
 use crate::support::{assert_within, program, skip, static_program, tracked};
 
 #[test]
-fn three_children_of_two_seconds() {
+fn three_children_have_two_cpu_seconds_each() {
     let run = tracked([program("burn"), "2".into(), "children".into(), "3".into()]).run();
     let report = run.assert_clean(0);
     report.assert_all_exact(4);
@@ -17,7 +17,7 @@ fn three_children_of_two_seconds() {
 }
 
 #[test]
-fn eight_threads() {
+fn cpu_of_eight_threads_is_summed() {
     let run = tracked([program("burn"), "0.5".into(), "threads".into(), "8".into()]).run();
     let report = run.assert_clean(0);
     report.assert_all_exact(1);
@@ -27,7 +27,7 @@ fn eight_threads() {
 }
 
 #[test]
-fn a_mixed_tree_against_a_cgroup() {
+fn cpu_of_a_mixed_tree_matches_its_cgroup() {
     let account = match KernelAccount::open() {
         Ok(account) => account,
         Err(reason) => skip!("{reason}"),
@@ -46,7 +46,7 @@ fn a_mixed_tree_against_a_cgroup() {
 }
 
 #[test]
-fn percentages_are_of_one_core_and_of_the_expected_cores() {
+fn cpu_percent_is_per_core_and_per_expected_cores() {
     let run = tracked([program("burn"), "1".into()]).options(&["--nec", "4"]).run();
     let report = run.assert_clean(0);
     let (time, total) = (report.f64("compute_time.time"), report.f64("cpu_time.total_s"));
@@ -59,14 +59,14 @@ fn percentages_are_of_one_core_and_of_the_expected_cores() {
 }
 
 #[test]
-fn one_thread_stays_below_a_core_at_one_millisecond() {
+fn one_thread_stays_near_100_percent_at_1_ms_sampling() {
     let run = tracked([program("burn"), "0.5".into()]).options(&["--st", "0.001"]).run();
     let max = run.assert_clean(0).f64("cpu_utilization.combined.max_sum_percent");
     assert!((1.0..=105.0).contains(&max), "max_sum_percent of one thread is {max}");
 }
 
 #[test]
-fn a_short_command_has_its_true_time() {
+fn short_command_has_its_true_wall_and_cpu_time() {
     let start = std::time::Instant::now();
     let run = tracked([program("burn"), "0.02".into()]).run();
     let outside = start.elapsed().as_secs_f64();

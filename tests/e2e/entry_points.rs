@@ -49,12 +49,12 @@ mod deaths {
         exit _exit _Exit quick_exit exit_group pthread_exit abort);
 
     #[test]
-    fn return_from_main() {
+    fn return_from_main_is_exact() {
         super::both_ways("deaths", &["return", "0.2"], 2, 0.2);
     }
 
     #[test]
-    fn signals() {
+    fn children_killed_by_signals_are_exact() {
         for signal in ["1", "9", "11", "15"] {
             super::both_ways("deaths", &[signal, "0.2"], 2, 0.2);
         }
@@ -76,21 +76,21 @@ mod spawns {
 }
 
 #[test]
-fn env_i_in_the_middle_of_a_script() {
+fn env_i_inside_a_script_keeps_children_tracked() {
     let script = "env -i sh -c '/bin/true; env -i sh -c \"/bin/true; exit 0\"; exit 0'; exit 0";
     let run = tracked(["sh", "-c", script]).options(LAYERS).run();
     run.assert_clean(0).assert_all_exact(5);
 }
 
 #[test]
-fn environments_are_left_alone_when_asked() {
+fn no_env_repair_leaves_environments_unchanged() {
     let run = tracked(["env", "-i", "/usr/bin/env"]).options(&["--no-env-repair"]).run();
     assert_eq!(run.stdout, "");
     assert_eq!(run.status.code(), Some(0));
 }
 
 #[test]
-fn a_foreign_preload_is_kept() {
+fn foreign_ld_preload_is_kept() {
     let script = "LD_PRELOAD=libpthread.so.0 sh -c 'echo $LD_PRELOAD; /bin/true; exit 0'; exit 0";
     let run = tracked(["sh", "-c", script]).options(LAYERS).run();
     run.assert_clean(0).assert_all_exact(3);

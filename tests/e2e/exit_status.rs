@@ -12,7 +12,7 @@ fn exit_codes_pass_through() {
 }
 
 #[test]
-fn a_signal_that_ended_the_command_ends_the_launcher_too() {
+fn launcher_dies_by_the_signal_that_ended_the_command() {
     // Core dumps are off in the launcher, so SEGV and QUIT leave no second core.
     for signal in [
         libc::SIGHUP,
@@ -35,7 +35,7 @@ fn a_signal_that_ended_the_command_ends_the_launcher_too() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_127() {
+fn missing_command_exits_127() {
     for command in ["/nonexistent/program", "no-such-program-on-path"] {
         let run = tracked([command]).run();
         assert_eq!(run.status.code(), Some(127));
@@ -45,7 +45,7 @@ fn a_command_that_is_not_there_is_127() {
 }
 
 #[test]
-fn a_command_that_cannot_be_executed_is_126() {
+fn command_that_cannot_be_executed_exits_126() {
     let file = tempfile::NamedTempFile::new().unwrap();
     for command in [file.path().to_str().unwrap(), "/etc"] {
         let run = tracked([command]).run();
@@ -56,7 +56,7 @@ fn a_command_that_cannot_be_executed_is_126() {
 }
 
 #[test]
-fn a_script_without_an_interpreter_line_runs_as_execvp_runs_it() {
+fn script_without_a_shebang_runs_as_with_execvp() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script");

@@ -57,7 +57,7 @@ fn gpu_figures_of_one_process_are_exact() {
 }
 
 #[test]
-fn gpu_combined_is_the_maximum_of_a_sum_over_gpus_and_processes() {
+fn gpu_combined_ram_is_the_maximum_of_the_sum() {
     let gpus = FakeGpus::new(2, "");
     let [one, two, done] = ["one", "two", "done"].map(|name| gpus.path(name));
     // Two children: 700 + 300 at once, then 900 alone. Devices are read one after another, so what moves from one to
@@ -86,7 +86,7 @@ fn gpu_combined_is_the_maximum_of_a_sum_over_gpus_and_processes() {
 }
 
 #[test]
-fn gpu_utilisation_is_integrated_never_above_100_and_never_from_stale_samples() {
+fn gpu_utilization_ignores_stale_samples_and_stops_at_100() {
     // Offsets from the driver's start in microseconds; the stale driver gives all of them at every call.
     let gpus = FakeGpus::new(1, "0.stale 1\n0.samples 500000:90\n0.process_times");
     let busy = "0.stale 1\n0.samples 500000:90 500001:0 2000001:150 2500001:20\n0.process_times 1000000";
@@ -103,7 +103,7 @@ fn gpu_utilisation_is_integrated_never_above_100_and_never_from_stale_samples() 
 
 /// Drivers date their samples by clocks of their own.
 #[test]
-fn gpu_utilisation_is_exact_by_whatever_clock() {
+fn gpu_utilization_is_exact_with_any_driver_clock() {
     for clock in ["boot", "-90000000", "7200000000"] {
         let script = |times: &str| format!("clock {clock}\n0.samples {times}\n0.process_times");
         let gpus = FakeGpus::new(1, &script("500000:0"));
@@ -117,7 +117,7 @@ fn gpu_utilisation_is_exact_by_whatever_clock() {
 
 /// Nothing ran for minutes before, so the driver's newest samples are as old.
 #[test]
-fn gpu_that_was_idle_for_long_before_tells_of_processes_at_once() {
+fn first_gpu_samples_after_a_long_idle_time_count() {
     let gpus = FakeGpus::new(1, "0.samples 1:0\n0.process_times 1");
     std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
     let busy = gpus.script("busy", "0.samples 1:0 300000000:60\n0.process_times 300000000");
@@ -128,7 +128,7 @@ fn gpu_that_was_idle_for_long_before_tells_of_processes_at_once() {
 
 /// What its samples can't be had for, the rate tells, and neither of them tells of anything twice, or of what was before.
 #[test]
-fn gpu_samples_that_can_not_be_read_for_a_while_add_no_time() {
+fn unreadable_gpu_samples_add_no_busy_time() {
     let gpus = FakeGpus::new(1, "0.utilization 0\n0.samples !999|500000:100 1500000:100 2500000:100");
     let gpu = gpus.run(&["sampled", "sampled"]).assert_clean(0).gpu(GPU0);
     assert!(gpu.at("utilization.active_s").is_null(), "they were there before, and the rate is of no time");
@@ -139,7 +139,7 @@ fn gpu_samples_that_can_not_be_read_for_a_while_add_no_time() {
 
 /// A driver that samples nothing while nothing runs.
 #[test]
-fn gpu_was_idle_while_its_driver_took_no_samples() {
+fn gpu_is_idle_while_its_driver_takes_no_samples() {
     let gpus = FakeGpus::new(1, "0.utilization 0\n0.samples 1:0");
     let busy = gpus.script("busy", "0.utilization 0\n0.samples 2:0 1000002:80 9000002:40");
     let run = gpus.run(&["sampled", &format!("script:{busy}"), "sampled", "sampled"]);
@@ -150,7 +150,7 @@ fn gpu_was_idle_while_its_driver_took_no_samples() {
 }
 
 #[test]
-fn gpu_without_new_samples_was_idle_and_without_any_falls_back_to_the_rate() {
+fn gpu_without_sample_support_uses_the_rate() {
     let gpus = FakeGpus::new(1, "0.samples");
     let run = gpus.run(&["hold:0:500,c", "sampled"]);
     let report = run.assert_clean(0);
@@ -167,7 +167,7 @@ fn gpu_without_new_samples_was_idle_and_without_any_falls_back_to_the_rate() {
 }
 
 #[test]
-fn gpu_energy_counter_that_begins_again_keeps_what_it_counted() {
+fn restarted_gpu_energy_counter_keeps_earlier_energy() {
     let gpus = FakeGpus::new(1, "0.energy 1000000");
     let (more, again) = (gpus.script("more", "0.energy 1500000"), gpus.script("again", "0.energy 200000"));
     let words = ["sampled", &format!("script:{more}"), "sampled", &format!("script:{again}"), "sampled"];
@@ -182,7 +182,7 @@ fn gpu_energy_counter_that_begins_again_keeps_what_it_counted() {
 }
 
 #[test]
-fn gpu_figures_that_are_not_supported_or_not_permitted_are_null_with_the_reason() {
+fn unsupported_gpu_figures_are_null_with_a_reason() {
     let gpus =
         FakeGpus::new(1, "0.energy !3\n0.ecc_corrected !3\n0.ecc_uncorrected !3\n0.power !4\n0.pstate !999");
     let run = gpus.run(&["hold:0:500,c", "sampled"]);
@@ -208,7 +208,7 @@ fn gpu_figures_that_are_not_supported_or_not_permitted_are_null_with_the_reason(
 }
 
 #[test]
-fn gpu_pcie_counters_wrap() {
+fn wrapped_gpu_pcie_counter_is_summed_correctly() {
     let gpus = FakeGpus::new(1, "0.pcie_tx 4294967000");
     let wrapped = gpus.script("wrapped", "0.pcie_tx 704");
     let run = gpus.run(&["sampled", &format!("script:{wrapped}"), "sampled"]);
@@ -216,7 +216,7 @@ fn gpu_pcie_counters_wrap() {
 }
 
 #[test]
-fn gpu_throttling_and_xid_errors_are_told() {
+fn gpu_throttle_reasons_and_xid_errors_are_reported() {
     let gpus = FakeGpus::new(1, "");
     let hot = gpus.script("hot", "0.throttle 36\n0.xids 13 13");
     let run = gpus.run(&["sampled", &format!("script:{hot}"), "sampled", "sampled"]);
@@ -231,7 +231,7 @@ fn gpu_throttling_and_xid_errors_are_told() {
 }
 
 #[test]
-fn gpu_xid_error_that_a_gpu_is_lost_by_is_told() {
+fn xid_error_of_a_lost_gpu_is_reported() {
     // A second GPU lets the command wait for samples.
     let gpus = FakeGpus::new(2, "");
     let lost = gpus.script("lost", "0.xids 79\n0.lost 15");
@@ -245,7 +245,7 @@ fn gpu_xid_error_that_a_gpu_is_lost_by_is_told() {
 
 /// Before R440 the call had no `_v2`.
 #[test]
-fn gpu_xid_errors_are_told_by_older_libraries_too() {
+fn xid_errors_are_read_from_older_gpu_libraries() {
     let gpus = FakeGpus::new(1, "").driver("second");
     let bad = gpus.script("bad", "0.xids 79");
     let run = gpus.run(&["sampled", &format!("script:{bad}"), "sampled", "sampled"]);
@@ -253,7 +253,7 @@ fn gpu_xid_errors_are_told_by_older_libraries_too() {
 }
 
 #[test]
-fn gpu_mig_instances_are_devices_of_their_own() {
+fn gpu_mig_instances_are_separate_devices() {
     let mig = "0.mig 1\n0.mig_most 7\n0m0.uuid MIG-fake-a\n0m0.memory_total 20000000000\n0m1.uuid MIG-fake-b\n\
                0m1.memory_total 10000000000\n0m0.process_times !3\n0m1.process_times !3\n0m0.samples !3\n0m1.samples !3\n\
                0m0.utilization !3\n0m1.utilization !3\n0m0.memory_used 600000000\n0m1.memory_used 1";
@@ -316,7 +316,7 @@ fn gpu_mig_instances_are_devices_of_their_own() {
 }
 
 #[test]
-fn gpu_that_is_lost_ends_its_own_figures_only() {
+fn lost_gpu_does_not_affect_other_gpus() {
     let gpus = FakeGpus::new(2, "");
     let lost = gpus.script("lost", "0.lost 15");
     let words = [
@@ -344,7 +344,7 @@ fn gpu_that_is_lost_ends_its_own_figures_only() {
 }
 
 #[test]
-fn gpu_that_was_lost_before_the_first_reading_has_a_reason_for_everything() {
+fn gpu_lost_before_first_reading_has_reasons_for_all_nulls() {
     // It answers when it is looked for, and from then on no more.
     let gpus = FakeGpus::new(2, "0.memory_used 1|!15");
     let run = gpus.run(&["hold:0:700,c", "hold:1:100,c", "samples:6"]);
@@ -364,7 +364,7 @@ fn gpu_that_was_lost_before_the_first_reading_has_a_reason_for_everything() {
 }
 
 #[test]
-fn gpu_that_is_lost_before_the_run_is_in_the_warnings_once() {
+fn gpu_lost_before_the_run_is_warned_about_once() {
     let gpus = FakeGpus::new(3, "0.lost 15\n1.handle !4");
     let report = gpus.run(&["hold:2:700,c", "samples:60"]).assert_clean(0).clone();
     assert_eq!(report.gpu_ram(), [Some(700), Some(0), Some(700)]);
@@ -382,7 +382,7 @@ fn gpu_that_is_lost_before_the_run_is_in_the_warnings_once() {
 
 /// By an error that does not say that nobody uses it.
 #[test]
-fn gpu_sums_are_unknown_while_a_gpu_can_not_be_read() {
+fn gpu_sums_are_null_if_one_gpu_is_unreadable() {
     let gpus = FakeGpus::new(2, "0.lost 999");
     let report = gpus.run(&["hold:1:700,c", "samples:6"]).assert_clean(0).clone();
     assert_eq!(
@@ -398,7 +398,7 @@ fn gpu_sums_are_unknown_while_a_gpu_can_not_be_read() {
 }
 
 #[test]
-fn gpu_utilization_is_not_summed_over_some_of_the_devices() {
+fn gpu_utilization_sum_is_null_if_one_gpu_has_none() {
     let gpus = FakeGpus::new(2, "0.samples now:80\n1.samples !4\n1.utilization !4\n1.process_times !4");
     let report = gpus.run(&["hold:0:700,c,60", "sampled", "samples:30"]).assert_clean(0).clone();
     assert!(report.at("gpu_utilization.gpu_percentages.max_sum_percent").is_null());
@@ -428,7 +428,7 @@ fn gpu_figures_survive_a_killed_collector() {
 }
 
 #[test]
-fn gpus_that_come_and_go_are_followed() {
+fn gpus_added_and_removed_during_a_run_are_tracked() {
     let gpus = FakeGpus::new(1, "count 1");
     let two = gpus.script("two", "count 2");
     let one = gpus.script("one", "count 1");
@@ -458,7 +458,7 @@ fn gpus_that_come_and_go_are_followed() {
 }
 
 #[test]
-fn gpus_by_the_sixteen() {
+fn sixteen_gpus_are_all_reported() {
     let gpus = FakeGpus::new(16, "");
     let holds: Vec<String> = (0..16).map(|n| format!("hold:{n}:{},c", 1000 + n)).collect();
     let mut words: Vec<&str> = holds.iter().map(String::as_str).collect();
@@ -495,7 +495,7 @@ fn gpu_filters_apply_to_every_figure() {
 }
 
 #[test]
-fn gpu_that_is_not_there_is_refused_before_the_command_starts() {
+fn unknown_gpu_is_refused_before_the_command_starts() {
     let gpus = FakeGpus::new(2, "");
     let run = gpus.tracked(["sh", "-c", "echo started"]).options(&["--guuids", "GPU-other"]).run();
     assert_eq!(run.status.code(), Some(2));
@@ -507,7 +507,7 @@ fn gpu_that_is_not_there_is_refused_before_the_command_starts() {
 }
 
 #[test]
-fn gpu_that_is_allocated_and_idle_is_named() {
+fn allocated_but_idle_gpu_is_named_in_a_warning() {
     let gpus = FakeGpus::new(3, "");
     let words = gpus.words(&["hold:0:700,c", "sampled"]);
     let run = gpus.tracked(words).with(|command| command.env("CUDA_VISIBLE_DEVICES", "0,1")).run();
@@ -520,7 +520,7 @@ fn gpu_that_is_allocated_and_idle_is_named() {
 }
 
 #[test]
-fn gpus_are_listed_with_what_they_can_tell() {
+fn gpu_list_shows_available_and_missing_figures() {
     let gpus = FakeGpus::new(2, "0.energy !3\n1.power !4");
     let run = gpus.list(&["-f", "json", "--guuids", GPU1]);
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);

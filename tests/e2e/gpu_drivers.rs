@@ -35,7 +35,7 @@ fn assert_no_driver(gpus: &FakeGpus, was_asked: impl FnMut() -> bool, reason: &s
 }
 
 #[test]
-fn gpu_driver_that_can_t_be_initialised_is_said() {
+fn gpu_driver_init_failure_is_reported() {
     for (code, reason) in [
         (4, "no permission"),
         (9, "no driver"),
@@ -51,7 +51,7 @@ fn gpu_driver_that_can_t_be_initialised_is_said() {
 }
 
 #[test]
-fn gpu_library_that_can_t_be_loaded_is_said() {
+fn gpu_library_load_failure_is_reported() {
     let reason = |why: &str| format!("the driver's library could not be loaded: {why}");
     // A pipe tells when it is opened.
     let mut gpus = FakeGpus::new(1, "");
@@ -71,7 +71,7 @@ fn gpu_library_that_can_t_be_loaded_is_said() {
 }
 
 #[test]
-fn gpu_driver_that_hangs_at_its_start_holds_nobody() {
+fn gpu_driver_hanging_in_init_delays_nothing() {
     let gpus = FakeGpus::new(1, "init.stall forever");
     let run = gpus.tracked(["sh", "-c", "exit 3"]).run();
     let report = run.assert_clean(3);
@@ -84,7 +84,7 @@ fn gpu_driver_that_hangs_at_its_start_holds_nobody() {
 }
 
 #[test]
-fn gpu_driver_that_can_not_count_its_devices_tells_why() {
+fn gpu_device_count_failure_is_reported() {
     let gpus = FakeGpus::new(1, "count !4");
     assert_eq!(gpus.list(&[]).stdout, "GPUs: 0\n   NVIDIA: no permission\n");
     let times = gpus.path("times");
@@ -94,7 +94,7 @@ fn gpu_driver_that_can_not_count_its_devices_tells_why() {
 
 /// The real one runs nvidia-modprobe, which is none of the command's processes.
 #[test]
-fn gpu_driver_s_own_programs_are_not_counted() {
+fn programs_started_by_the_gpu_driver_are_not_counted() {
     let gpus = FakeGpus::new(1, "init_runs /bin/true; (sleep 0.05 &)");
     let report = gpus.run(&["sampled"]).assert_clean(0).clone();
     assert_eq!((report.u64("processes.total"), report.u64("coverage.joined")), (1, 0));
@@ -103,7 +103,7 @@ fn gpu_driver_s_own_programs_are_not_counted() {
 
 /// The library is in the collector: what ends that takes no other figure away.
 #[test]
-fn gpu_library_that_crashes_costs_the_gpu_figures_only() {
+fn crashing_gpu_library_loses_only_gpu_figures() {
     let gpus = FakeGpus::new(1, "init.stall 100\ninit_runs /bin/true\ninit_crashes");
     let run = gpus.tracked(["sh", "-c", "sleep 2; exit 3"]).run();
     assert_eq!(run.status.code(), Some(3));
@@ -119,7 +119,7 @@ fn gpu_library_that_crashes_costs_the_gpu_figures_only() {
 }
 
 #[test]
-fn gpu_library_that_prints_does_not_spoil_a_list() {
+fn printing_gpu_library_leaves_the_gpu_list_valid() {
     let run = FakeGpus::new(1, "init_runs echo hello from the driver").list(&["-f", "json"]);
     let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(listing["gpus"][0]["uuid"], GPU0, "{listing}");
@@ -128,7 +128,7 @@ fn gpu_library_that_prints_does_not_spoil_a_list() {
 
 /// Nor does it end what only asks.
 #[test]
-fn gpu_library_that_crashes_is_told_of_by_a_list() {
+fn gpu_list_reports_a_crashing_library() {
     let gpus = FakeGpus::new(1, "init_crashes");
     let run = gpus.list(&["-f", "json"]);
     let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
@@ -143,7 +143,7 @@ fn gpu_library_that_crashes_is_told_of_by_a_list() {
 
 /// What most processes are in can't be read, so the other lists say nothing.
 #[test]
-fn gpu_memory_is_not_known_where_the_list_of_compute_processes_fails() {
+fn gpu_memory_is_null_if_the_compute_list_fails() {
     let gpus = FakeGpus::new(2, "1.processes_c !4");
     let report = gpus.run(&["hold:0:700,c", "hold:1:300,c", "sampled"]).assert_clean(0).clone();
     assert_eq!(report.gpu_ram(), [None; 3], "a sum without one of the devices is none");
@@ -156,7 +156,7 @@ fn gpu_memory_is_not_known_where_the_list_of_compute_processes_fails() {
 }
 
 #[test]
-fn gpu_memory_in_use_is_not_summed_over_some_of_the_devices() {
+fn gpu_system_memory_is_null_if_one_gpu_has_none() {
     let gpus = FakeGpus::new(2, "1.memory_used !4");
     let report = gpus.run(&["hold:0:300,c", "sampled"]).assert_clean(0).clone();
     assert!(report.at("max_gpu_ram.system").is_null(), "{}", report.at("max_gpu_ram"));
@@ -164,7 +164,7 @@ fn gpu_memory_in_use_is_not_summed_over_some_of_the_devices() {
 }
 
 #[test]
-fn gpu_that_is_read_once_tells_no_differences() {
+fn gpu_read_once_has_null_differences() {
     let gpus = FakeGpus::new(1, "power.stall 0|forever");
     let report = gpus.run(&["samples:1", "stalled"]).assert_clean(0).clone();
     let gpu = report.gpu(GPU0);
@@ -181,7 +181,7 @@ fn gpu_that_is_read_once_tells_no_differences() {
 }
 
 #[test]
-fn gpu_figures_that_end_in_mid_run_are_told_and_each_with_its_devices() {
+fn gpu_figures_lost_during_the_run_are_warned_about() {
     let gpus = FakeGpus::new(2, "0.power !4\n1.energy !4");
     let later = gpus.script("later", "0.power !4\n1.energy !4\n*.temperature !16\n1.sm_clock !16");
     let run = gpus.run(&["sampled", &format!("script:{later}"), "sampled", "sampled"]);
@@ -197,7 +197,7 @@ fn gpu_figures_that_end_in_mid_run_are_told_and_each_with_its_devices() {
 }
 
 #[test]
-fn gpu_call_that_never_returns_holds_nobody() {
+fn gpu_call_that_never_returns_delays_nothing() {
     let gpus = FakeGpus::new(1, "");
     let script = gpus.script("stall", "power.stall forever");
     // After a good sample the next one stalls; the command goes on while it does.
@@ -208,7 +208,7 @@ fn gpu_call_that_never_returns_holds_nobody() {
 }
 
 #[test]
-fn gpu_call_that_stalls_for_a_while_delays_its_own_figures_only() {
+fn stalled_gpu_call_delays_only_its_own_figures() {
     let gpus = FakeGpus::new(1, "");
     let stall = gpus.script("stall", "power.stall 200|0\n0.power 170000");
     // What is held while the call stalls is in the list, which is read after it.
@@ -229,7 +229,7 @@ fn gpu_call_that_stalls_for_a_while_delays_its_own_figures_only() {
 
 /// Some libraries write as many entries as there is room for, and say SUCCESS.
 #[test]
-fn gpu_list_that_is_cut_without_a_word_is_read_whole() {
+fn gpu_list_cut_with_a_success_code_is_read_completely() {
     for cut in ["cut counts_written", "cut counts_all"] {
         // Ours come after 200 foreign ones.
         let gpus = FakeGpus::new(1, &format!("0.crowd 200\n{cut}"));
@@ -239,7 +239,7 @@ fn gpu_list_that_is_cut_without_a_word_is_read_whole() {
 }
 
 #[test]
-fn gpu_list_that_fills_its_room_exactly_is_read_whole() {
+fn gpu_list_that_fills_its_buffer_is_read_completely() {
     for crowd in [63, 64] {
         let gpus = FakeGpus::new(1, &format!("0.crowd {crowd}"));
         let run = gpus.run(&["hold:0:500,c", "sampled"]);
@@ -249,7 +249,7 @@ fn gpu_list_that_fills_its_room_exactly_is_read_whole() {
 
 /// As in issue 110 of nvtop: 100 entries are counted, and most hold what lay in the driver's memory.
 #[test]
-fn gpu_noise_among_the_samples_of_processes_does_not_count() {
+fn garbage_in_gpu_process_samples_is_ignored() {
     // Another's process is told of up to then.
     let gpus = FakeGpus::new(1, "0.noise 99");
     std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
@@ -270,7 +270,7 @@ fn gpu_noise_among_the_samples_of_processes_does_not_count() {
 }
 
 #[test]
-fn gpus_are_not_lost_because_a_call_failed() {
+fn failed_gpu_call_does_not_make_a_gpu_lost() {
     for failing in ["count !999", "0.handle !999", "0.handle !4"] {
         let gpus = FakeGpus::new(2, "");
         let bad = gpus.script("bad", failing);
@@ -285,7 +285,7 @@ fn gpus_are_not_lost_because_a_call_failed() {
 }
 
 #[test]
-fn gpu_that_was_lost_and_came_back_is_read_again() {
+fn gpu_that_returns_after_a_loss_is_read_again() {
     let gpus = FakeGpus::new(1, "");
     // A second GPU lets the command wait for samples while the first is lost.
     let lost = gpus.script("lost", "0.lost 15\ncount 2");
@@ -303,7 +303,7 @@ fn gpu_that_was_lost_and_came_back_is_read_again() {
 }
 
 #[test]
-fn gpu_library_that_is_old_names_devices_and_versions_all_the_same() {
+fn old_gpu_library_still_gives_devices_and_versions() {
     let gpus = FakeGpus::new(1, "0.throttle 64").driver("old");
     let report = gpus.run(&["hold:0:500,c", "sampled"]);
     let report = report.assert_clean(0);
@@ -320,7 +320,7 @@ fn gpu_library_that_is_old_names_devices_and_versions_all_the_same() {
 
 /// In containers the driver's directory often is none of the loader's.
 #[test]
-fn gpu_library_is_found_where_the_loader_does_not_look() {
+fn gpu_library_is_found_outside_the_loader_path() {
     if Path::new("/dev/nvidiactl").exists() {
         skip!("this machine has a driver of its own");
     }
@@ -341,7 +341,7 @@ fn gpu_library_is_found_where_the_loader_does_not_look() {
 }
 
 #[test]
-fn gpu_driver_that_is_older_than_a_field_is_said() {
+fn gpu_figure_unknown_to_an_old_driver_is_reported() {
     let gpus = FakeGpus::new(1, "0.pcie_tx !2\n0.pcie_rx !2");
     let run = gpus.run(&["hold:0:500,c", "sampled"]);
     let report = run.assert_clean(0);
@@ -354,7 +354,7 @@ fn gpu_driver_that_is_older_than_a_field_is_said() {
 }
 
 #[test]
-fn gpu_driver_that_stops_answering_is_said() {
+fn unresponsive_gpu_driver_is_reported() {
     let gpus = FakeGpus::new(1, "");
     let stall = format!("script:{}", gpus.script("stall", "power.stall forever"));
     // The command goes on for longer than any reading takes.
@@ -373,7 +373,7 @@ fn gpu_driver_that_stops_answering_is_said() {
 
 /// A call that can't be interrupted (state D) keeps the collector's process: here a tracer does.
 #[test]
-fn gpu_driver_that_does_not_let_the_collector_end_holds_nobody() {
+fn collector_stuck_in_a_gpu_driver_delays_nothing() {
     let gpus = FakeGpus::new(1, "");
     let [ready, go, held, done] = ["ready", "go", "holding", "done"].map(|name| gpus.path(name));
     let (touch, wait) = (format!("touch:{ready}"), format!("wait:{go}"));
@@ -404,7 +404,7 @@ fn thread_of(pid: u32, name: &str) -> Option<String> {
 }
 
 #[test]
-fn gpu_library_that_takes_more_and_more_memory_is_said() {
+fn memory_growth_in_the_gpu_library_is_warned_about() {
     // 4.4 MB at every sample: the bound of 256 MiB is crossed between the first look and the second.
     let gpus = FakeGpus::new(1, "leak 4400000");
     let words = gpus.words(&["hold:0:500,c", "samples:135"]);

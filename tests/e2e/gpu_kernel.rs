@@ -81,7 +81,7 @@ fn amd_root() -> TempDir {
 }
 
 #[test]
-fn gpu_memory_of_amd_is_read_from_the_kernel_s_files() {
+fn amd_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     let root = amd_root();
     let kfd = format!("{}/sys/class/kfd/kfd/proc/$$", root.path().display());
     let of_fdinfo = clients(root.path(), &[AMD_CLIENT]);
@@ -100,7 +100,7 @@ fn gpu_memory_of_amd_is_read_from_the_kernel_s_files() {
 }
 
 #[test]
-fn gpus_of_amd_are_visible_by_their_number_or_rocm_s_uuid() {
+fn amd_gpu_visibility_follows_rocr_visible_devices() {
     let root = amd_root();
     let script = clients(root.path(), &[AMD_CLIENT]);
     for (variables, is_visible) in [
@@ -119,7 +119,7 @@ fn gpus_of_amd_are_visible_by_their_number_or_rocm_s_uuid() {
 
 /// xe tells cycles, so the utilisation is exact whenever the files are read.
 #[test]
-fn gpu_figures_of_intel_are_read_from_the_kernel_s_files() {
+fn xe_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     let device = "sys/class/drm/card1/device";
     let root = root(&[
         (&format!("{device}/uevent"), "DRIVER=xe\nPCI_ID=8086:56A0\nPCI_SLOT_NAME=0000:04:00.0\n"),
@@ -168,7 +168,7 @@ fn i915_client(id: u32, local_kib: u32, render_s: u32) -> String {
 
 /// i915 tells nanoseconds, so its utilisation is exact where an engine stood still or was busy all the time.
 #[test]
-fn gpu_figures_of_i915_are_read_from_the_kernel_s_files() {
+fn i915_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     // More seconds of work than any run takes, and a counter that goes back and comes again.
     for (busy, percent) in
         [([1000, 500, 1000], 0.0), ([1000, 500, 2_000_000], 100.0), ([1000, 1000, 1000], 0.0)]
@@ -213,7 +213,7 @@ fn gpu_figures_of_i915_are_read_from_the_kernel_s_files() {
 
 /// Engines that are busy for a part of the time: the mean over all readings is that part, but for how late each is.
 #[test]
-fn gpu_engines_that_are_partly_busy_say_how_much() {
+fn partly_busy_gpu_engine_has_its_percentage() {
     let i915 = "drm-driver: i915\ndrm-client-id: 3\ndrm-pdev: 0000:03:00.0\n";
     for (root, client, engine, percent) in
         [(amd_root(), AMD_CLIENT, "gfx", 30.0), (i915_root(), i915, "render", 75.0)]
@@ -228,7 +228,7 @@ fn gpu_engines_that_are_partly_busy_say_how_much() {
 
 /// An older name of the power, an energy counter that counts on, and memory in its older keys.
 #[test]
-fn gpu_figures_of_amd_are_found_under_their_other_names() {
+fn amd_gpu_figures_are_found_under_alternative_names() {
     let root = amd_root();
     let device = root.path().join("sys/class/drm/card0/device");
     std::fs::rename(device.join("hwmon/hwmon0/power1_average"), device.join("hwmon/hwmon0/power1_input"))
@@ -275,7 +275,7 @@ fn gpu_figures_of_amd_are_found_under_their_other_names() {
 
 /// The kernel dates engine time a little later than the run's readings, so it can be more than the time that passed.
 #[test]
-fn gpu_engine_time_of_amd_is_never_above_100_percent() {
+fn amd_gpu_engine_use_never_exceeds_100_percent() {
     let root = amd_root();
     let client = |gfx_s: u32| {
         format!(
@@ -290,7 +290,7 @@ fn gpu_engine_time_of_amd_is_never_above_100_percent() {
 
 /// A container can have KFD, and no DRM nodes.
 #[test]
-fn gpu_that_only_kfd_knows_tells_of_its_processes() {
+fn gpu_known_only_to_kfd_has_process_memory() {
     let root = amd_root();
     let node = root.path().join("sys/class/kfd/kfd/topology/nodes/2");
     std::fs::create_dir_all(node.join("mem_banks/0")).unwrap();
@@ -323,7 +323,7 @@ fn gpu_that_only_kfd_knows_tells_of_its_processes() {
 
 /// A machine with a GPU of each maker.
 #[test]
-fn gpus_of_one_maker_are_chosen() {
+fn gpu_vendor_option_selects_one_vendor() {
     let gpus = FakeGpus::new(1, "");
     let intel = "0000:00:02.0";
     let root = amd_root();
@@ -355,7 +355,7 @@ fn gpus_of_one_maker_are_chosen() {
 
 /// What one driver tells is not all there is where another one fails.
 #[test]
-fn gpus_of_one_maker_are_no_sum_while_another_s_driver_fails() {
+fn gpu_sums_are_null_if_another_vendors_driver_fails() {
     let gpus = FakeGpus::new(1, "init 4");
     let root = amd_root();
     let path = root.path().to_str().unwrap();
@@ -370,7 +370,7 @@ fn gpus_of_one_maker_are_no_sum_while_another_s_driver_fails() {
 
 /// Figures of a device that is gone end there, and those of others go on.
 #[test]
-fn gpu_of_amd_that_is_unplugged_is_lost() {
+fn unplugged_amd_gpu_is_reported_as_lost() {
     let root = amd_root();
     let gone = "0000:43:00.0";
     let device = root.path().join("sys/class/drm/card1/device");

@@ -43,7 +43,7 @@ fn gpu_lists_are_never_probed_with_a_null_buffer() {
 }
 
 #[test]
-fn gpu_list_that_grows_between_two_calls_is_read_whole() {
+fn gpu_list_that_grows_between_calls_is_read_completely() {
     // Ours come after 100 foreign ones, which are 30 more at every call.
     let gpus = FakeGpus::new(1, "0.crowd 100\n0.crowd_grows 30");
     let run = gpus.run(&["hold:0:500,cg", "sampled"]);
@@ -58,7 +58,7 @@ fn gpu_process_in_all_three_lists_counts_once() {
 }
 
 #[test]
-fn gpu_memory_that_is_not_available_is_unknown() {
+fn unavailable_gpu_process_memory_is_null() {
     let gpus = FakeGpus::new(1, "");
     let run = gpus.run(&["hold:0:na,c", "sampled"]);
     let report = run.assert_clean(0);
@@ -75,7 +75,7 @@ fn gpu_memory_that_is_not_available_is_unknown() {
 }
 
 #[test]
-fn gpu_processes_of_others_do_not_count() {
+fn gpu_memory_of_foreign_processes_is_not_counted() {
     let gpus = FakeGpus::new(1, "");
     std::fs::write(gpus.path("held/1.0"), "800 c").unwrap();
     let run = gpus.run(&["hold:0:500,c", "sampled"]);
@@ -83,7 +83,7 @@ fn gpu_processes_of_others_do_not_count() {
 }
 
 #[test]
-fn gpu_entry_of_a_dead_process_is_not_its_parent_s() {
+fn gpu_entry_of_a_dead_process_stays_its_own() {
     let gpus = FakeGpus::new(1, "");
     let dead = gpus.line(&["keep", "hold:0:900,c", "sampled"]);
     let alive = gpus.line(&["hold:0:500,c", "sampled"]);
@@ -92,7 +92,7 @@ fn gpu_entry_of_a_dead_process_is_not_its_parent_s() {
 }
 
 #[test]
-fn gpu_entry_that_was_there_before_the_process_with_its_pid_is_not_its() {
+fn gpu_entry_older_than_the_process_is_not_attributed() {
     if !is_root() || installed("unshare").is_none() {
         skip!("needs root and unshare (a pid namespace, where pids are known beforehand)");
     }
@@ -118,7 +118,7 @@ fn gpu_entry_that_was_there_before_the_process_with_its_pid_is_not_its() {
 }
 
 #[test]
-fn gpu_pids_of_a_namespace_are_matched_from_both_sides() {
+fn gpu_pids_match_inside_and_outside_a_pid_namespace() {
     if !is_root() || installed("unshare").is_none() {
         skip!("needs root and unshare (a pid namespace)");
     }
@@ -138,7 +138,7 @@ fn gpu_pids_of_a_namespace_are_matched_from_both_sides() {
 
 /// As NVIDIA's open kernel modules 560.28 and 570.86 have it.
 #[test]
-fn gpu_processes_that_the_driver_names_by_their_threads_are_known() {
+fn gpu_entries_by_thread_id_are_matched_to_processes() {
     let gpus = FakeGpus::new(1, "");
     let run = gpus.run(&["thread", "hold:0:300,c,20", "thread", "hold:0:200,c,30", "sampled"]);
     let report = run.assert_clean(0);
@@ -153,7 +153,7 @@ fn gpu_processes_that_the_driver_names_by_their_threads_are_known() {
 /// In a container or a sandbox whose processes the driver knows by other pids (gVisor: all by those of its own threads),
 /// some of those are pids inside, too, by chance.
 #[test]
-fn gpu_pids_that_are_others_inside_of_a_namespace_are_unknown() {
+fn ambiguous_gpu_pids_in_a_pid_namespace_are_null() {
     if !is_root() || installed("unshare").is_none() {
         skip!("needs root and unshare (a pid namespace)");
     }
@@ -184,7 +184,7 @@ fn gpu_pids_that_are_others_inside_of_a_namespace_are_unknown() {
 }
 
 #[test]
-fn gpu_pids_of_another_namespace_are_unknown() {
+fn gpu_pids_of_another_namespace_make_memory_null() {
     if !is_root() || installed("unshare").is_none() {
         skip!("needs root and unshare (a pid namespace)");
     }
@@ -210,7 +210,7 @@ fn gpu_pids_of_another_namespace_are_unknown() {
 }
 
 #[test]
-fn gpu_process_lists_that_are_forbidden_are_unknown() {
+fn forbidden_gpu_process_lists_make_memory_null() {
     let gpus = FakeGpus::new(1, "0.processes !4");
     let report = gpus.run(&["hold:0:500,c", "sampled"]);
     let report = report.assert_clean(0);
@@ -223,7 +223,7 @@ fn gpu_process_lists_that_are_forbidden_are_unknown() {
 }
 
 #[test]
-fn gpu_short_processes_are_found_in_the_driver_s_account() {
+fn short_gpu_processes_are_found_in_driver_accounting() {
     for (changes, wraps) in
         [("0.accounting_lag 2", false), ("0.accounting_room 4000", false), ("0.accounting_room 1", true)]
     {
@@ -247,7 +247,7 @@ fn gpu_short_processes_are_found_in_the_driver_s_account() {
 
 /// An account tells of one process; who else was there only the lists would.
 #[test]
-fn gpu_accounts_beside_lists_that_are_forbidden_are_no_sum() {
+fn gpu_accounting_without_process_lists_gives_no_sum() {
     let gpus = FakeGpus::new(1, "0.accounting 1\n0.processes !4");
     let [first, last] =
         [["account:0:5000000"].as_slice(), &["sampled", "sampled", "sampled"]].map(|w| gpus.line(w));
@@ -261,7 +261,7 @@ fn gpu_accounts_beside_lists_that_are_forbidden_are_no_sum() {
 }
 
 #[test]
-fn gpu_account_under_a_threads_id_is_read() {
+fn gpu_accounting_under_a_thread_id_is_read() {
     let gpus = FakeGpus::new(1, "0.accounting 1");
     let words = ["thread", "hold:0:300,c", "sampled", "account:0:700", "sampled", "sampled"];
     let report = gpus.run(&words).assert_clean(0).clone();
@@ -270,7 +270,7 @@ fn gpu_account_under_a_threads_id_is_read() {
 }
 
 #[test]
-fn gpu_account_of_an_earlier_process_with_the_pid_is_not_ours() {
+fn gpu_accounting_of_an_earlier_pid_owner_is_ignored() {
     let gpus = FakeGpus::new(1, "0.accounting 1");
     // Of a year ago, for every pid that the command could get.
     let script = format!(
@@ -283,7 +283,7 @@ fn gpu_account_of_an_earlier_process_with_the_pid_is_not_ours() {
 }
 
 #[test]
-fn gpu_accounting_is_switched_on_and_put_back() {
+fn gpu_accounting_is_enabled_and_restored() {
     let gpus = FakeGpus::new(1, "0.accounting 0\n0.accounting_set ok");
     let words = gpus.words(&["sampled", "account:0:5000000", "sampled", "sampled"]);
     let run = gpus.tracked(words).options(&["--gpu-accounting"]).run();
@@ -292,7 +292,7 @@ fn gpu_accounting_is_switched_on_and_put_back() {
 }
 
 #[test]
-fn gpu_accounting_that_is_forbidden_is_said() {
+fn forbidden_gpu_accounting_is_warned_about() {
     let gpus = FakeGpus::new(1, "0.accounting 0\n0.accounting_set !4");
     let run = gpus.tracked(gpus.words(&["sampled"])).options(&["--gpu-accounting"]).run();
     assert_eq!(
@@ -302,7 +302,7 @@ fn gpu_accounting_that_is_forbidden_is_said() {
 }
 
 #[test]
-fn gpu_processes_that_no_sample_saw_are_counted_as_missing() {
+fn gpu_processes_between_samples_are_warned_about() {
     let gpus = FakeGpus::new(1, "");
     let go = gpus.path("go");
     let stall = format!("script:{}", gpus.script("stall", &format!("power.stall {go}")));

@@ -108,7 +108,7 @@ fn take_number(lines: &mut [String], label: &str) -> f64 {
 }
 
 #[test]
-fn gpu_sections_of_the_page_are_exact() {
+fn gpu_sections_of_the_text_report_are_exact() {
     let changes = "0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
     let gpus = FakeGpus::new(2, &format!("*.samples 500000:0\n*.process_times\n{changes}"));
     let page = gpus.path("page");
@@ -317,7 +317,7 @@ const REASONS: [&[(&str, &str)]; 3] = [
 ];
 
 #[test]
-fn gpus_are_listed_word_by_word() {
+fn gpu_list_as_text_is_exact() {
     let gpus = FakeGpus::new(2, DIVIDED);
     let run = gpus.list_with(&["--guuids", "MIG-fake-a"], &[("CUDA_VISIBLE_DEVICES", "1")]);
     assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
@@ -349,7 +349,7 @@ fn gpus_are_listed_word_by_word() {
 }
 
 #[test]
-fn gpus_are_listed_for_programs_field_by_field() {
+fn gpu_list_as_json_is_exact() {
     let gpus = FakeGpus::new(2, DIVIDED);
     let run = gpus.list_with(&["-f", "json", "--guuids", "MIG-fake-a"], &[("CUDA_VISIBLE_DEVICES", "1")]);
     let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();

@@ -65,7 +65,7 @@ fn gpu_power_and_throttling_over_time_are_exact() {
 
 /// Each of the driver's reasons, for as long as power was read.
 #[test]
-fn gpu_that_is_throttled_all_the_time_is_so_for_the_whole_time() {
+fn permanent_gpu_throttling_covers_all_sampled_time() {
     let gpus = FakeGpus::new(1, "0.throttle 511\n0.power 250000");
     let run = gpus.run(&["samples:8"]);
     let gpu = run.assert_clean(0).gpu(GPU0);
@@ -93,7 +93,7 @@ fn gpu_that_is_throttled_all_the_time_is_so_for_the_whole_time() {
 
 /// A reading that stands alone spans no time.
 #[test]
-fn gpu_counters_that_can_not_be_read_for_a_while_lose_nothing() {
+fn gpu_counters_survive_failed_reads() {
     let gpus = FakeGpus::new(
         1,
         "0.energy 1000000|!999|!999|1700000\n0.pcie_tx 1000|!999|!999|5000\n0.ecc_corrected 4|!999|!999|9",
@@ -108,7 +108,7 @@ fn gpu_counters_that_can_not_be_read_for_a_while_lose_nothing() {
 
 /// Drivers tell of each device at times of its own: here of one at every second reading, of the other at those between.
 #[test]
-fn gpu_utilisation_that_is_told_of_one_gpu_after_another_adds_up() {
+fn utilization_of_alternately_sampled_gpus_adds_up() {
     let told = |percent: &str, is_first: bool| -> String {
         let of = |n: u32| format!("{}000000{percent}", n.div_ceil(2));
         let readings: Vec<String> =

@@ -11,7 +11,7 @@ fn run(gpus: &FakeGpus, options: &[&str], variables: &'static [(&str, &str)]) ->
 }
 
 #[test]
-fn gpu_lists_of_the_environment_end_at_their_first_wrong_entry() {
+fn cuda_visible_devices_ends_at_its_first_wrong_entry() {
     let gpus = FakeGpus::new(3, "");
     for (list, bytes) in [
         (&[("CUDA_VISIBLE_DEVICES", "2,7,0")][..], 90),
@@ -27,7 +27,7 @@ fn gpu_lists_of_the_environment_end_at_their_first_wrong_entry() {
 
 /// The driver counts devices that may not be opened, and CUDA does not.
 #[test]
-fn gpu_numbers_count_what_may_be_opened() {
+fn gpu_indices_skip_devices_that_cannot_be_opened() {
     let gpus = FakeGpus::new(3, "0.handle !4");
     let report = run(&gpus, &["--visible"], &[("CUDA_VISIBLE_DEVICES", "1")]);
     assert_eq!(report.gpu_ram()[0], Some(90));
@@ -36,7 +36,7 @@ fn gpu_numbers_count_what_may_be_opened() {
 }
 
 #[test]
-fn gpu_list_of_the_environment_that_is_empty_leaves_none() {
+fn empty_cuda_visible_devices_hides_all_gpus() {
     let gpus = FakeGpus::new(2, "");
     for nobody in ["", "-1", "NoDevFiles"] {
         let run = gpus.list_with(&["--visible", "-f", "json"], &[("CUDA_VISIBLE_DEVICES", nobody)]);
@@ -54,7 +54,7 @@ fn gpu_list_of_the_environment_that_is_empty_leaves_none() {
 
 /// Slurm's numbers are those of the device nodes, whatever the job sees of them.
 #[test]
-fn gpus_that_slurm_names_are_those_of_the_device_nodes() {
+fn slurm_gpu_numbers_are_device_minors() {
     let gpus = FakeGpus::new(3, "0.minor 4\n1.minor 5\n2.minor 6");
     for (variables, bytes) in [
         (&[("SLURM_STEP_GPUS", "4,6")][..], 790),
@@ -68,7 +68,7 @@ fn gpus_that_slurm_names_are_those_of_the_device_nodes() {
 }
 
 #[test]
-fn gpu_that_is_divided_is_seen_with_its_parts() {
+fn visibility_of_a_divided_gpu_follows_its_mig_parts() {
     let mig = "0.mig 1\n0.mig_most 2\n0m0.uuid MIG-fake-a\n0m1.uuid MIG-fake-b\n*.process_times !3";
     let gpus = FakeGpus::new(2, mig);
     let words = gpus.words(&["hold:0m0:500,c", "hold:1:90,c", "samples:20"]);
@@ -94,7 +94,7 @@ fn gpu_that_is_divided_is_seen_with_its_parts() {
 }
 
 #[test]
-fn gpu_numbers_on_a_machine_with_different_models_are_said_to_be_unsure() {
+fn gpu_indices_with_mixed_models_are_warned_about() {
     let gpus = FakeGpus::new(3, "0.name T4");
     let unsure = "The numbers in CUDA_VISIBLE_DEVICES are taken in the order of the PCI bus; CUDA counts the fastest GPU \
                   first, so it may mean others (CUDA_DEVICE_ORDER=PCI_BUS_ID, or UUIDs).";
@@ -112,7 +112,7 @@ fn gpu_numbers_on_a_machine_with_different_models_are_said_to_be_unsure() {
 }
 
 #[test]
-fn gpus_are_chosen_by_whole_uuids_their_beginnings_or_pci_addresses() {
+fn guuids_selects_by_uuid_prefix_or_pci_address() {
     let mig =
         "0.mig 1\n0.mig_most 2\n0m0.uuid MIG-fake-a\n0m1.uuid MIG-other-b\n*.process_times !3\n1.bus 177";
     let gpus = FakeGpus::new(12, mig);

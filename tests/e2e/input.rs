@@ -18,51 +18,51 @@ fn refused(options: &[&str], named: &[&str]) {
 }
 
 #[test]
-fn a_bad_format() {
+fn unknown_format_is_refused() {
     refused(&["-f", "yaml"], &["-f", "yaml", "json", "text"]);
 }
 
 #[test]
-fn an_output_directory_that_does_not_exist() {
+fn missing_output_directory_is_refused() {
     refused(&["-o", "/nonexistent/directory/report"], &["-o", "/nonexistent/directory"]);
 }
 
 #[test]
-fn an_output_that_is_a_directory() {
+fn directory_as_output_is_refused() {
     refused(&["-o", "/tmp"], &["-o", "/tmp"]);
 }
 
 #[test]
-fn an_unknown_output_pattern() {
+fn unknown_output_pattern_is_refused() {
     refused(&["-o", "/tmp/report.%q"], &["-o", "%q"]);
 }
 
 #[test]
-fn unknown_units() {
+fn unknown_units_are_refused() {
     refused(&["--ru", "furlongs"], &["furlongs", "gigabytes"]);
     refused(&["--gru", "furlongs"], &["furlongs", "gigabytes"]);
     refused(&["--tu", "fortnights"], &["fortnights", "hours"]);
 }
 
 #[test]
-fn an_interval_out_of_range() {
+fn sampling_interval_out_of_range_is_refused() {
     for value in ["0.0001", "0", "-1", "nan", "inf", "soon"] {
         refused(&[&format!("--st={value}")], &["--st", value]);
     }
 }
 
 #[test]
-fn no_expected_cores() {
+fn zero_expected_cores_is_refused() {
     refused(&["--nec", "0"], &["--nec", "0"]);
 }
 
 #[test]
-fn a_gpu_that_is_not_there() {
+fn unknown_gpu_uuid_is_refused() {
     refused(&["--guuids", "GPU-00000000-0000-0000-0000-000000000000"], &["--guuids", "GPU-00000000"]);
 }
 
 #[test]
-fn bad_configuration_files() {
+fn bad_configuration_files_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = directory.path().join(name);
@@ -76,17 +76,17 @@ fn bad_configuration_files() {
 }
 
 #[test]
-fn an_unknown_option() {
+fn unknown_option_is_refused() {
     refused(&["--fast"], &["--fast"]);
 }
 
 #[test]
-fn unknown_layers() {
+fn unknown_layers_are_refused() {
     refused(&["--layers", "preload,magic"], &["--layers", "magic"]);
 }
 
 #[test]
-fn both_forms_of_the_command_or_none() {
+fn execute_option_plus_command_or_neither_is_refused() {
     refused(&["-e", "true"], &["-e"]);
     let output = std::process::Command::new(BINARY).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -99,28 +99,28 @@ fn execute(text: &str) -> crate::support::Run {
 }
 
 #[test]
-fn an_execute_line_with_an_open_quote() {
+fn execute_line_with_an_open_quote_is_refused() {
     let run = execute("echo 'open");
     assert_eq!(run.status.code(), Some(2));
     assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
 }
 
 #[test]
-fn an_execute_line_is_split_as_a_shell_splits_words() {
+fn execute_line_is_split_as_a_shell_does() {
     let run = execute(r#"printf '<%s>' "a  b" 'c"d' e\ f '' "g'h""#);
     run.assert_clean(0);
     assert_eq!(run.stdout, r#"<a  b><c"d><e f><><g'h>"#);
 }
 
 #[test]
-fn options_behind_the_command_are_the_commands() {
+fn options_after_the_command_belong_to_the_command() {
     let run = tracked(["printf", "%s ", "-f", "yaml", "--help", "--", "-e"]).run();
     run.assert_clean(0);
     assert_eq!(run.stdout, "-f yaml --help -- -e ");
 }
 
 #[test]
-fn arguments_that_are_not_utf_8_pass_through() {
+fn non_utf_8_arguments_pass_through() {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
     let odd = OsString::from_vec(vec![0xff, 0xfe, b'x']);
@@ -137,7 +137,7 @@ fn arguments_that_are_not_utf_8_pass_through() {
 }
 
 #[test]
-fn an_interval_longer_than_the_command_does_not_hold_it_up() {
+fn long_sampling_interval_does_not_delay_the_end() {
     // The watchdog is shorter than the interval.
     let run = tracked(["/bin/true"]).options(&["--st", "100000"]).run();
     run.assert_clean(0).assert_all_exact(1);

@@ -68,36 +68,36 @@ fn multiprocessing(method: &str) {
 }
 
 #[test]
-fn python_multiprocessing_by_fork() {
+fn python_multiprocessing_fork_workers_are_counted() {
     multiprocessing("fork");
 }
 
 #[test]
-fn python_multiprocessing_by_spawn() {
+fn python_multiprocessing_spawn_workers_are_counted() {
     multiprocessing("spawn");
 }
 
 #[test]
-fn python_multiprocessing_by_forkserver() {
+fn python_multiprocessing_forkserver_workers_are_counted() {
     multiprocessing("forkserver");
 }
 
 #[test]
-fn python_subprocess() {
+fn python_subprocess_children_are_exact() {
     let code = "import subprocess\nfor i in range(20): subprocess.run(['/bin/true'], check=True)\n\
                 for i in range(5): subprocess.run(['/bin/true'], check=True, env={}, close_fds=True)";
     against_the_kernel(&["python3", "-c", code], Some(26));
 }
 
 #[test]
-fn perl() {
+fn perl_children_are_exact() {
     let code =
         "for (1..10) { system('/bin/true'); `/bin/echo x`; my $p = fork; exit 0 unless $p; waitpid $p, 0; }";
     against_the_kernel(&["perl", "-e", code], Some(31));
 }
 
 #[test]
-fn node() {
+fn node_children_are_exact() {
     let code = "const c = require('child_process'); for (let i = 0; i < 5; i++) c.spawnSync('/bin/true');\
                 c.execSync('/bin/true; exit 0'); const w = require('worker_threads');\
                 new w.Worker('let x = 0; for (let i = 0; i < 1e7; i++) x += i', {eval: true});";
@@ -105,7 +105,7 @@ fn node() {
 }
 
 #[test]
-fn java() {
+fn java_threads_and_cpu_are_counted() {
     let source = crate::support::programs::source("Burn.java");
     let Some(run) = against_the_kernel(&["java", source.to_str().unwrap()], None) else { return };
     assert!(run.stdout.ends_with("done\n"));
@@ -115,7 +115,7 @@ fn java() {
 }
 
 #[test]
-fn gnu_parallel() {
+fn gnu_parallel_jobs_are_counted() {
     let burn = program("burn");
     let Some(run) =
         against_the_kernel(&["parallel", "-j4", &burn, "{}", ":::", "0.1", "0.2", "0.3", "0.4"], None)
@@ -130,7 +130,7 @@ fn gnu_parallel() {
 }
 
 #[test]
-fn a_pipeline_into_gnu_parallel() {
+fn pipeline_into_gnu_parallel_matches_the_kernel() {
     against_the_kernel(
         &["sh", "-c", "seq 20 | parallel -j4 'echo {} | tr 0-9 a-j' | sort | wc -l; exit 0"],
         None,

@@ -14,7 +14,7 @@ macro_rules! group {
 }
 
 #[test]
-fn the_limits_that_the_command_ran_under_are_reported() {
+fn ulimits_and_slurm_variables_are_reported() {
     let run = tracked(["sh", "-c", "ulimit -Sn; exit 0"])
         .through(&["sh", "-c", "ulimit -Sn 100; ulimit -St 1000; exec \"$@\"", "sh"])
         .with(|command| command.env("SLURM_JOB_ID", "4711").env("SLURM_CPUS_PER_TASK", "3"))
@@ -31,7 +31,7 @@ fn the_limits_that_the_command_ran_under_are_reported() {
 }
 
 #[test]
-fn the_processors_that_it_might_use_are_reported() {
+fn cpu_affinity_is_reported() {
     if crate::support::installed("taskset").is_none() {
         skip!("taskset is not installed");
     }
@@ -40,7 +40,7 @@ fn the_processors_that_it_might_use_are_reported() {
 }
 
 #[test]
-fn a_cgroup_of_the_commands_own_says_the_same_cpu_time() {
+fn own_cgroup_has_the_same_cpu_time() {
     let run = tracked(["sh", "-c", &format!("{0} 0.5; {0} 0.5; exit 0", program("burn"))])
         .options(&["--cgroup"])
         .run();
@@ -55,7 +55,7 @@ fn a_cgroup_of_the_commands_own_says_the_same_cpu_time() {
 }
 
 #[test]
-fn who_outlives_the_command_goes_back_to_the_group_that_it_came_from() {
+fn survivor_returns_to_the_original_cgroup() {
     let script =
         format!("{} 0.1; sleep 1000 >/dev/null 2>&1 & cat /proc/self/cgroup; echo $!", program("burn"));
     let run = tracked(["sh", "-c", &script]).options(&["--cgroup"]).leaves_processes().run();
@@ -71,7 +71,7 @@ fn who_outlives_the_command_goes_back_to_the_group_that_it_came_from() {
 }
 
 #[test]
-fn a_launcher_alone_in_its_group_can_have_the_commands_memory_peak() {
+fn launcher_alone_in_its_cgroup_gets_the_memory_peak() {
     let group = group!(Group::v2("memory"));
     let run = tracked([program("touch").as_str(), "hold", "104857600", "0"])
         .through(&group.enter().each_ref().map(String::as_str))
@@ -93,7 +93,7 @@ fn a_launcher_alone_in_its_group_can_have_the_commands_memory_peak() {
 }
 
 #[test]
-fn a_launcher_that_is_not_alone_in_its_group_says_why_memory_is_not_known() {
+fn shared_cgroup_gives_a_reason_for_a_null_memory_peak() {
     let group = group!(Group::v2("memory"));
     let mut other = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
     std::fs::write(group.file("cgroup.procs"), other.id().to_string()).unwrap();
@@ -111,7 +111,7 @@ fn a_launcher_that_is_not_alone_in_its_group_says_why_memory_is_not_known() {
 }
 
 #[test]
-fn groups_that_the_command_made_go_with_its_own() {
+fn cgroups_made_by_the_command_are_removed() {
     let group = group!(Group::v2(""));
     let script = format!(
         "d=$(dirname $(grep -lx $$ {}/*/cgroup.procs)); mkdir $d/a $d/a/b && echo $$ >$d/a/b/cgroup.procs && cat /proc/self/cgroup
@@ -134,7 +134,7 @@ fn groups_that_the_command_made_go_with_its_own() {
 }
 
 #[test]
-fn a_process_that_the_kernel_killed_since_memory_ran_out_is_told_of() {
+fn oom_kill_is_reported() {
     let group = group!(Group::with_memory_limit(64 << 20));
     let run = tracked([program("touch").as_str(), "hold", "209715200", "0"])
         .through(&group.enter().each_ref().map(String::as_str))

@@ -13,7 +13,7 @@ fn run(words: &[&str], options: &[&str]) -> crate::support::Run {
 }
 
 #[test]
-fn forty_fork_children_of_200_mb_one_after_another() {
+fn forty_sequential_fork_children_peak_at_200_mb() {
     let run = run(&["touch", "forks", "40", "200000000", "30"], &[]);
     let report = run.assert_clean(0);
     report.assert_all_exact(41);
@@ -21,7 +21,7 @@ fn forty_fork_children_of_200_mb_one_after_another() {
 }
 
 #[test]
-fn forty_children_of_200_mb_between_two_samples() {
+fn forty_exec_children_between_samples_peak_at_200_mb() {
     let run = run(&["touch", "execs", "40", "200000000", "30"], &["--st", "1"]);
     let report = run.assert_clean(0);
     report.assert_all_exact(41);
@@ -29,7 +29,7 @@ fn forty_children_of_200_mb_between_two_samples() {
 }
 
 #[test]
-fn forty_fork_children_of_200_mb_between_two_samples() {
+fn forty_fork_children_between_samples_peak_at_200_mb() {
     let run = run(&["touch", "forks", "40", "200000000", "30"], &["--st", "1"]);
     let report = run.assert_clean(0);
     assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 200e6, 2.0);
@@ -38,7 +38,7 @@ fn forty_fork_children_of_200_mb_between_two_samples() {
 }
 
 #[test]
-fn eight_children_of_200_mb_at_once() {
+fn eight_concurrent_children_peak_at_1600_mb() {
     for interval in ["0.1", "1"] {
         let run = run(&["touch", "together", "8", "200000000", "30"], &["--st", interval]);
         let report = run.assert_clean(0);
@@ -51,7 +51,7 @@ fn eight_children_of_200_mb_at_once() {
 }
 
 #[test]
-fn who_ends_one_after_another_was_there_together() {
+fn children_that_end_in_turn_peak_at_their_sum() {
     // When a sample comes is chance, and on a busy machine one may still come amid the ends.
     let descendants = |_| {
         let run = run(&["touch", "in_turn", "8", "50000000", "6"], &[]);
@@ -66,7 +66,7 @@ fn who_ends_one_after_another_was_there_together() {
 }
 
 #[test]
-fn a_process_whose_main_thread_has_ended_lives_on() {
+fn memory_counts_on_after_the_main_thread_exits() {
     let run = run(&["touch", "threads", "100000000", "300"], &["--tu", "seconds"]);
     let report = run.assert_clean(0);
     report.assert_all_exact(1);
@@ -78,7 +78,7 @@ fn a_process_whose_main_thread_has_ended_lives_on() {
 }
 
 #[test]
-fn a_large_parent_with_a_thousand_short_children() {
+fn short_children_do_not_inherit_a_large_parents_rss() {
     let bytes = 400 * MIB;
     // A fork copies the page tables of 400 MiB: 10 ms each on a busy machine.
     let command = [program("big_parent"), bytes.to_string(), "1000".into()];
@@ -102,7 +102,7 @@ fn memory_shared_copy_on_write_counts_once() {
 }
 
 #[test]
-fn shared_maps_count_once() {
+fn shared_mappings_count_once() {
     let run = run(&["share", "maps", "5", &(100 * MIB).to_string(), "4", "10"], &[]);
     let report = run.assert_clean(0);
     report.assert_all_exact(5);
@@ -110,7 +110,7 @@ fn shared_maps_count_once() {
 }
 
 #[test]
-fn shared_maps_that_grow_while_they_are_read_count_once() {
+fn growing_shared_mappings_count_once() {
     let run = run(&["share", "growing", "5", &(100 * MIB).to_string(), "4", "2"], &[]);
     let report = run.assert_clean(0);
     // 0.12% of it is the program itself.
@@ -118,7 +118,7 @@ fn shared_maps_that_grow_while_they_are_read_count_once() {
 }
 
 #[test]
-fn the_peak_of_an_exec_chain_is_that_of_its_largest_image() {
+fn exec_chain_peak_is_that_of_its_largest_image() {
     for interval in ["0.1", "10"] {
         let run = run(&["exec_chain", "300000000"], &["--st", interval]);
         let report = run.assert_clean(0);
@@ -130,7 +130,7 @@ fn the_peak_of_an_exec_chain_is_that_of_its_largest_image() {
 }
 
 #[test]
-fn a_long_process_with_steady_memory_has_its_mean_near_its_peak() {
+fn steady_memory_has_its_mean_near_its_peak() {
     let run = run(&["touch", "hold", "100000000", "2000"], &["--st", "0.01", "--tu", "seconds"]);
     let report = run.assert_clean(0);
     assert_within("main", report.f64("max_ram.main.total_rss"), 100e6, 3.0);

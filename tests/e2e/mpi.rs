@@ -35,11 +35,11 @@ fn four_ranks(compiler: &str, launcher: &str, options: &[&str]) {
 }
 
 #[test]
-fn open_mpi() {
+fn open_mpi_ranks_match_the_kernel_count_and_cpu() {
     four_ranks("mpicc.openmpi", "mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe"]);
 }
 
 #[test]
-fn mpich() {
+fn mpich_ranks_match_the_kernel_count_and_cpu() {
     four_ranks("mpicc.mpich", "mpirun.mpich", &[]);
 }

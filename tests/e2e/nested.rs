@@ -6,7 +6,7 @@ use crate::support::truth::KernelAccount;
 use crate::support::{program, tracked};
 
 #[test]
-fn nested_runs_give_two_right_reports() {
+fn nested_runs_each_report_their_own_tree() {
     let directory = tempfile::tempdir().unwrap();
     let inner_file = directory.path().join("inner.json");
     let script = format!("{} 0.5; /bin/true; exit 4", program("burn"));

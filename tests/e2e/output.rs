@@ -3,7 +3,7 @@
 use crate::support::tracked;
 
 #[test]
-fn json_on_stdout_parses() {
+fn json_on_stdout_parses_and_keeps_key_order() {
     let run = tracked(["/bin/true"]).only_options(&["-f", "json", "-o", "-"]).run();
     assert_eq!(run.status.code(), Some(0));
     assert_eq!(run.stderr, "");
@@ -21,7 +21,7 @@ fn json_on_stdout_parses() {
 }
 
 #[test]
-fn the_text_report_goes_to_stderr_and_stdout_stays_the_commands() {
+fn text_report_goes_to_stderr_only() {
     let run = tracked(["echo", "data"]).only_options(&[]).run();
     assert_eq!(run.status.code(), Some(0));
     assert_eq!(run.stdout, "data\n");
@@ -48,7 +48,7 @@ fn output_patterns_are_filled_in() {
 
 /// Its reader goes when it has got one, and who would write another waits for ever.
 #[test]
-fn a_fifo_gets_one_report_of_a_run_that_is_old_enough_for_a_report_so_far() {
+fn fifo_gets_only_the_final_report() {
     let directory = tempfile::tempdir().unwrap();
     let fifo = directory.path().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -63,7 +63,7 @@ fn a_fifo_gets_one_report_of_a_run_that_is_old_enough_for_a_report_so_far() {
 }
 
 #[test]
-fn a_configuration_file_is_used_and_options_override_it() {
+fn options_override_the_configuration_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.json");
     std::fs::write(&path, r#"{"sleep_time": 0.5, "ram_unit": "kilobytes", "time_unit": "days"}"#).unwrap();
@@ -76,7 +76,7 @@ fn a_configuration_file_is_used_and_options_override_it() {
 }
 
 #[test]
-fn the_report_names_host_command_and_start() {
+fn report_names_host_command_and_start_time() {
     let run = tracked(["sh", "-c", "exit 0"]).run();
     let report = run.assert_clean(0);
     let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
@@ -89,7 +89,7 @@ fn the_report_names_host_command_and_start() {
 }
 
 #[test]
-fn written_blocks_are_counted() {
+fn written_bytes_are_counted() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let target = format!("of={}/file", directory.path().display());
     let run =
@@ -100,7 +100,7 @@ fn written_blocks_are_counted() {
 }
 
 #[test]
-fn help_version_manual_and_completions() {
+fn help_version_manual_and_completions_are_printed() {
     for (options, expected) in [
         (&["--help"][..], "--sleep-time"),
         (&["--version"], env!("CARGO_PKG_VERSION")),

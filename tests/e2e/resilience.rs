@@ -7,7 +7,7 @@ use crate::support::leftovers::collector;
 use crate::support::{kill, leftovers, program, skip, tracked, wait_until};
 
 #[test]
-fn a_collector_that_is_killed_is_replaced() {
+fn killed_collector_is_replaced_without_loss() {
     let burn = program("burn");
     let script = format!("{burn} 0.5; /bin/true; echo ready; read x; {burn} 0.3; exit 0");
     let mut running =
@@ -26,7 +26,7 @@ fn a_collector_that_is_killed_is_replaced() {
 }
 
 #[test]
-fn a_collector_that_is_killed_again_and_again_loses_no_process() {
+fn collector_killed_twenty_times_loses_no_process() {
     let script = "while read x; do for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; done; exit 0";
     let mut running =
         tracked(["sh", "-c", script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
@@ -51,7 +51,7 @@ fn a_collector_that_is_killed_again_and_again_loses_no_process() {
 }
 
 #[test]
-fn a_launcher_that_is_killed_leaves_a_report_all_the_same() {
+fn killed_launcher_still_leaves_a_report() {
     let script = format!("echo ready; read x; {} 0.3; exit 0", program("burn"));
     let mut running = tracked(["sh", "-c", &script])
         .with(|command| command.stdin(std::process::Stdio::piped()))
@@ -78,7 +78,7 @@ fn with_mounts(mounts: &str) -> crate::support::Run {
 }
 
 #[test]
-fn no_room_in_dev_shm() {
+fn full_dev_shm_lets_the_command_run() {
     if !crate::support::is_root() {
         skip!("needs root (a mount namespace)");
     }
@@ -89,7 +89,7 @@ fn no_room_in_dev_shm() {
 }
 
 #[test]
-fn no_dev_shm_at_all() {
+fn read_only_dev_shm_lets_the_command_run() {
     if !crate::support::is_root() {
         skip!("needs root (a mount namespace)");
     }
@@ -100,7 +100,7 @@ fn no_dev_shm_at_all() {
 }
 
 #[test]
-fn no_directory_that_may_be_mapped_executable() {
+fn missing_executable_directory_lets_the_command_run() {
     if !crate::support::is_root() {
         skip!("needs root (a mount namespace)");
     }
@@ -119,7 +119,7 @@ fn no_directory_that_may_be_mapped_executable() {
 }
 
 #[test]
-fn a_segment_that_is_unlinked_ends_in_a_report() {
+fn unlinked_segment_ends_in_a_report() {
     let script = "echo ready; read x; rm -f \"$GPU_TRACK_SESSION\"; /bin/true; /bin/true; exit 5";
     let mut running =
         tracked(["sh", "-c", script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
@@ -133,7 +133,7 @@ fn a_segment_that_is_unlinked_ends_in_a_report() {
 }
 
 #[test]
-fn a_segment_that_is_unlinked_at_once_does_not_change_how_the_command_ends() {
+fn early_segment_unlink_keeps_the_exit_status() {
     // Again and again, since it may be before or after the collector has opened it.
     for _ in 0..10 {
         let run = tracked(["sh", "-c", "rm -f \"$GPU_TRACK_SESSION\"; /bin/true; exit 5"]).run();
@@ -142,7 +142,7 @@ fn a_segment_that_is_unlinked_at_once_does_not_change_how_the_command_ends() {
 }
 
 #[test]
-fn a_segment_that_is_truncated_ends_in_a_report() {
+fn truncated_segment_ends_in_a_report() {
     // Whoever has it mapped and touches it gets SIGBUS: that may be the shell, but must not be one of ours.
     let run = tracked(["sh", "-c", "truncate -s 0 \"$GPU_TRACK_SESSION\"; /bin/true; exit 5"]).run();
     let report = run.report();
@@ -152,7 +152,7 @@ fn a_segment_that_is_truncated_ends_in_a_report() {
 }
 
 #[test]
-fn garbage_in_the_segment_neither_crashes_nor_changes_the_end() {
+fn garbage_in_the_segment_keeps_the_exit_status() {
     let script = "dd if=/dev/urandom of=\"$GPU_TRACK_SESSION\" bs=4096 seek=1 count=64 conv=notrunc status=none; exit 6";
     let run = tracked(["sh", "-c", script]).run();
     assert_eq!(run.status.code(), Some(6), "{}", run.stderr);
@@ -160,7 +160,7 @@ fn garbage_in_the_segment_neither_crashes_nor_changes_the_end() {
 }
 
 #[test]
-fn runs_that_start_at_the_same_time_leave_each_others_segments_alone() {
+fn concurrent_runs_do_not_touch_each_others_segments() {
     let runs: Vec<_> = (0..30).map(|_| tracked(["/bin/true"]).start()).collect();
     for running in runs {
         running.wait().assert_clean(0).assert_all_exact(1);

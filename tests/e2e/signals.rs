@@ -36,7 +36,7 @@ fn born_without(through: &[&str]) -> String {
 }
 
 #[test]
-fn the_command_is_born_with_the_signals_that_it_has_without_us() {
+fn command_starts_with_unchanged_signal_dispositions() {
     for traps in ["", "trap '' PIPE;", "trap '' HUP USR2 TSTP;"] {
         let script = format!("{traps} exec \"$@\"");
         let through = ["sh", "-c", &script, "sh"];
@@ -45,7 +45,7 @@ fn the_command_is_born_with_the_signals_that_it_has_without_us() {
 }
 
 #[test]
-fn nohup() {
+fn nohup_keeps_sighup_ignored() {
     let running = tracked([program("signals"), "15".into()]).through(&["nohup"]).start();
     running.wait_for_output("ready");
     // The launcher must live on, too.
@@ -59,7 +59,7 @@ fn nohup() {
 }
 
 #[test]
-fn a_blocked_mask_is_handed_on() {
+fn blocked_signal_mask_reaches_the_command() {
     let running = tracked([program("signals"), "15".into()])
         .with(|command| {
             // SAFETY: sigemptyset, sigaddset and sigprocmask are async-signal-safe.
@@ -82,7 +82,7 @@ fn a_blocked_mask_is_handed_on() {
 }
 
 #[test]
-fn what_is_sent_to_the_launcher_alone_reaches_the_command() {
+fn signals_sent_to_the_launcher_reach_the_command() {
     let signals = [
         libc::SIGHUP,
         libc::SIGINT,
@@ -104,7 +104,7 @@ fn what_is_sent_to_the_launcher_alone_reaches_the_command() {
 }
 
 #[test]
-fn interrupt_and_terminate_end_the_command_and_write_the_report() {
+fn sigint_and_sigterm_end_the_command_with_a_report() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let running = tracked(["sh", "-c", "echo ready; exec sleep 100000"]).start();
         running.wait_for_output("ready");

@@ -15,7 +15,7 @@ fn shell(line: &str) -> Output {
 }
 
 #[test]
-fn in_the_middle_of_a_pipeline() {
+fn pipeline_through_the_launcher_is_unchanged() {
     let output = shell("echo x | gpu-track-run -- cat | wc");
     let words: Vec<_> = str::from_utf8(&output.stdout).unwrap().split_whitespace().collect();
     assert_eq!(words, ["1", "1", "2"]);
@@ -23,7 +23,7 @@ fn in_the_middle_of_a_pipeline() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_ends_the_command_by_sigpipe() {
+fn early_reader_exit_ends_the_command_by_sigpipe() {
     let output = shell("(gpu-track-run -- yes; echo $? >&2) | head -n 1");
     assert_eq!(output.stdout, b"y\n");
     assert_eq!(output.stderr, b"141\n");
@@ -48,7 +48,7 @@ fn with_standard_descriptors_only(command: &mut Command) -> &mut Command {
 }
 
 #[test]
-fn descriptors_are_the_ones_that_the_command_has_without_us() {
+fn command_has_the_same_descriptors_as_untracked() {
     let directory = tempfile::tempdir().unwrap();
     let list = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (with, without) = (list("with"), list("without"));

@@ -32,7 +32,7 @@ fn report(file: &std::path::Path) -> Report {
 }
 
 #[test]
-fn ctrl_c_stops_a_shell_loop_around_us() {
+fn ctrl_c_stops_the_surrounding_shell_loop() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("report");
     let line = format!(
@@ -52,7 +52,7 @@ fn ctrl_c_stops_a_shell_loop_around_us() {
 /// What ended the command must not be taken for impatience with the report: whether the launcher hears of its own
 /// SIGINT before or after the command's end is a matter of chance, so it is tried again and again.
 #[test]
-fn the_key_that_ended_the_command_does_not_cost_the_report() {
+fn key_that_ends_the_command_does_not_lose_the_report() {
     for key in ["\x03", "\x1c"].repeat(10) {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("report");
@@ -70,7 +70,7 @@ fn the_key_that_ended_the_command_does_not_cost_the_report() {
 }
 
 #[test]
-fn ctrl_c_that_the_command_handles_lets_the_loop_go_on() {
+fn handled_ctrl_c_lets_the_shell_loop_continue() {
     let signals = program("signals");
     let line =
         format!("for i in 1 2; do {BINARY} -o /dev/null -- {signals} {}; echo after $i; done", libc::SIGINT);
@@ -86,7 +86,7 @@ fn ctrl_c_that_the_command_handles_lets_the_loop_go_on() {
 }
 
 #[test]
-fn ctrl_backslash_ends_the_command_and_the_report_is_written() {
+fn ctrl_backslash_ends_the_command_with_a_report() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("report");
     let line =
@@ -100,7 +100,7 @@ fn ctrl_backslash_ends_the_command_and_the_report_is_written() {
 }
 
 #[test]
-fn ctrl_z_stops_the_job_and_fg_brings_it_back() {
+fn ctrl_z_stops_the_job_and_fg_resumes_it() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("report");
     let mut terminal = interactive();
@@ -127,7 +127,7 @@ fn ctrl_z_stops_the_job_and_fg_brings_it_back() {
 }
 
 #[test]
-fn a_stopped_job_can_go_on_in_the_background() {
+fn stopped_job_resumes_in_the_background() {
     let mut terminal = interactive();
     terminal.write(&format!("{BINARY} -o /dev/null -- sh -c 'echo ready; kill -STOP $$; echo went on'\n"));
     terminal.expect("ready");
@@ -143,7 +143,7 @@ fn a_stopped_job_can_go_on_in_the_background() {
 }
 
 #[test]
-fn the_terminal_is_the_commands_own() {
+fn command_controls_its_terminal() {
     // A full-screen program reads keys and size from its controlling terminal, in the foreground.
     let line = format!(
         "{BINARY} -o /dev/null -- sh -c 'test -t 0 && test -t 1 && tty && stty -a </dev/tty && echo end'"

@@ -208,12 +208,12 @@ fn connector_absent() -> Option<String> {
 }
 
 #[test]
-fn with_the_shim_in_every_program() {
+fn fully_instrumented_trees_match_the_kernel() {
     check(Way { shim: Shim::InAll, through: &[], below: Below::Nobody }, 40);
 }
 
 #[test]
-fn with_the_shim_in_some_programs_and_the_kernels_word_on_the_others() {
+fn partly_instrumented_trees_match_the_kernel() {
     if let Some(reason) = connector_absent() {
         skip!("{reason}");
     }
@@ -221,7 +221,7 @@ fn with_the_shim_in_some_programs_and_the_kernels_word_on_the_others() {
 }
 
 #[test]
-fn below_a_subreaper_that_tells_nobody() {
+fn trees_below_an_uninstrumented_subreaper_match() {
     if let Some(reason) = connector_absent() {
         skip!("{reason}");
     }
@@ -229,7 +229,7 @@ fn below_a_subreaper_that_tells_nobody() {
 }
 
 #[test]
-fn under_strace() {
+fn trees_under_strace_match_the_kernel() {
     if crate::support::installed("strace").is_none() {
         skip!("strace is not installed");
     }
@@ -238,7 +238,7 @@ fn under_strace() {
 }
 
 #[test]
-fn in_a_pid_namespace() {
+fn trees_in_a_pid_namespace_match_the_kernel() {
     if !std::process::Command::new("unshare").args(["-fp", "true"]).status().is_ok_and(|s| s.success()) {
         skip!("there can't be a pid namespace");
     }

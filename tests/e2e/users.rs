@@ -8,7 +8,7 @@ fn as_installed(command: &mut std::process::Command) -> &mut std::process::Comma
 }
 
 #[test]
-fn a_descendant_that_runs_as_another_user() {
+fn descendant_of_another_user_breaks_nothing() {
     if !is_root() {
         skip!("needs root (setpriv)");
     }
@@ -22,7 +22,7 @@ fn a_descendant_that_runs_as_another_user() {
 }
 
 #[test]
-fn the_command_itself_as_another_user() {
+fn command_of_another_user_is_exact() {
     if !is_root() {
         skip!("needs root (setpriv)");
     }
@@ -37,7 +37,7 @@ fn the_command_itself_as_another_user() {
 }
 
 #[test]
-fn a_pid_namespace() {
+fn descendants_in_a_pid_namespace_are_exact() {
     let unshare = if is_root() { "unshare -fp --mount-proc" } else { "unshare -Ufpr --mount-proc" };
     if !std::process::Command::new("sh").args(["-c", &format!("{unshare} true")]).status().unwrap().success()
     {
@@ -53,7 +53,7 @@ fn a_pid_namespace() {
 }
 
 #[test]
-fn a_pid_namespace_by_a_clone_that_no_library_sees() {
+fn pid_namespace_by_a_raw_clone_is_exact() {
     if !is_root() {
         skip!("needs root (a pid namespace without a user namespace)");
     }
@@ -70,7 +70,7 @@ fn a_pid_namespace_by_a_clone_that_no_library_sees() {
 }
 
 #[test]
-fn gpu_track_run_inside_a_pid_namespace() {
+fn run_inside_a_pid_namespace_is_exact() {
     if !is_root() {
         skip!("needs root (unshare)");
     }
@@ -81,7 +81,7 @@ fn gpu_track_run_inside_a_pid_namespace() {
 }
 
 #[test]
-fn an_ordinary_user() {
+fn ordinary_user_gets_exact_figures() {
     if !is_root() {
         skip!("needs root, to become an ordinary user");
     }

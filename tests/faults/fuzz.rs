@@ -158,32 +158,32 @@ fn drive(target: &str, few: u32) {
 }
 
 #[test]
-fn records_into_the_tree() {
+fn fuzzed_records_do_not_panic() {
     drive("records", 4_000);
 }
 
 #[test]
-fn files_of_proc() {
+fn fuzzed_proc_files_do_not_panic() {
     drive("proc_files", 20_000);
 }
 
 #[test]
-fn fdinfo_of_drivers() {
+fn fuzzed_fdinfo_does_not_panic() {
     drive("fdinfo", 20_000);
 }
 
 #[test]
-fn messages_of_the_connector() {
+fn fuzzed_connector_messages_do_not_panic() {
     drive("kernel_events", 20_000);
 }
 
 #[test]
-fn state_of_a_killed_collector() {
+fn fuzzed_collector_state_does_not_panic() {
     drive("state", 2_000);
 }
 
 #[test]
-fn the_seeds_get_past_the_parsers() {
+fn fuzz_seeds_are_accepted_by_the_parsers() {
     use gpu_track_collector::sources::gpu::drm::fdinfo::Client;
     use gpu_track_collector::sys::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
     for (name, bytes) in seeds("fdinfo") {

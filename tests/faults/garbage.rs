@@ -8,7 +8,7 @@ use gpu_track_collector::sys::proc_fs::{ProcRoot, Rollup, Stat, Statm, Status, S
 use crate::{Random, rounds};
 
 #[test]
-fn records_of_random_words_decode_to_what_encodes_to_the_same() {
+fn decoded_random_records_encode_to_the_same_record() {
     let mut random = Random(1);
     let mut decoded = 0u32;
     for _ in 0..rounds(200_000) {
@@ -48,7 +48,7 @@ pub fn mutated(random: &mut Random, text: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn mutated_files_of_proc() {
+fn parsers_survive_mutated_proc_files() {
     let mut random = Random(2);
     let names = ["self/stat", "self/statm", "self/smaps_rollup", "self/status", "stat"];
     let real = names.map(|name| fs::read(format!("/proc/{name}")).unwrap());
@@ -68,7 +68,7 @@ fn mutated_files_of_proc() {
 }
 
 #[test]
-fn a_proc_full_of_garbage() {
+fn proc_reader_survives_a_garbage_proc() {
     let directory = tempfile::tempdir().unwrap();
     let process = directory.path().join("7");
     fs::create_dir_all(process.join("task/7")).unwrap();

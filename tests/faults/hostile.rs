@@ -72,7 +72,7 @@ fn open_segment(running: &Running) -> File {
 }
 
 #[test]
-fn random_bytes_all_over_the_segment() {
+fn random_bytes_over_the_whole_segment_are_survived() {
     for seed in 1..=u64::from(rounds(3)) {
         let run = attacked(|running| {
             let mut random = Random(seed);
@@ -86,7 +86,7 @@ fn random_bytes_all_over_the_segment() {
 }
 
 #[test]
-fn random_bytes_in_the_ring_only() {
+fn random_bytes_in_the_ring_are_survived() {
     for seed in 1..=u64::from(rounds(3)) {
         let run = attacked(|running| {
             let mut random = Random(seed);
@@ -99,7 +99,7 @@ fn random_bytes_in_the_ring_only() {
 }
 
 #[test]
-fn random_bytes_and_a_terabyte_of_nothing_behind_the_segment() {
+fn enlarged_segment_is_survived() {
     for seed in 1..=u64::from(rounds(3)) {
         let run = attacked(|running| {
             let mut random = Random(seed);
@@ -114,7 +114,7 @@ fn random_bytes_and_a_terabyte_of_nothing_behind_the_segment() {
 }
 
 #[test]
-fn a_segment_that_is_cut_to_nothing_with_a_writer_at_work() {
+fn emptied_segment_with_an_active_writer_is_survived() {
     // Processes that touch it get SIGBUS, so none may come after: the shell that waits ends by one.
     let script = "/bin/true; echo ready; read x; exit 5";
     let mut running = tracked(["sh", "-c", script]).with(|command| command.stdin(Stdio::piped())).start();
@@ -211,7 +211,7 @@ fn assert_distrusted(run: &Run, why: &str) {
 }
 
 #[test]
-fn forged_records_of_processes_at_full_speed() {
+fn flood_of_forged_processes_is_distrusted() {
     let run = attacked(|running| {
         let mut random = Random(77);
         let mut pids = vec![1, std::process::id(), running.pid()];
@@ -222,7 +222,7 @@ fn forged_records_of_processes_at_full_speed() {
 }
 
 #[test]
-fn records_at_full_speed_that_make_no_process() {
+fn flood_of_exec_records_is_distrusted() {
     let run = attacked(|running| {
         let origin =
             Origin { pid: running.pid(), pid_ns: own_pid_ns(), monotonic_ns: 1, ..Origin::default() };
@@ -232,7 +232,7 @@ fn records_at_full_speed_that_make_no_process() {
 }
 
 #[test]
-fn a_forged_record_of_a_stranger_does_not_have_him_measured() {
+fn forged_record_does_not_measure_a_foreign_process() {
     let words = ["private", "300000000", "1", "0", "60"];
     let mut stranger = Command::new(program("share")).args(words).process_group(0).spawn().unwrap();
     let proc = ProcRoot::default();

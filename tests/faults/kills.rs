@@ -76,7 +76,7 @@ fn storm_with_kills(storm: String, how: &str, children: u32, kills: u32, apart: 
 }
 
 #[test]
-fn the_collector_at_random_moments_of_a_fork_storm() {
+fn collector_killed_during_a_fork_storm_loses_nothing() {
     let kills = rounds(10);
     // Enough for a kill each 25 children on average.
     let children = kills * 40;
@@ -99,7 +99,7 @@ pub fn stopped_meanwhile(running: &Running, stdin: &mut ChildStdin) -> u32 {
 }
 
 #[test]
-fn a_collector_that_is_stopped_for_longer_than_the_ring_lasts_and_goes_on_or_is_replaced() {
+fn collector_stopped_past_a_full_ring_loses_nothing() {
     for signal in [libc::SIGCONT, libc::SIGKILL] {
         let mut running =
             tracked(["sh", "-c", MORE_THAN_THE_RING]).with(|command| command.stdin(Stdio::piped())).start();
@@ -113,7 +113,7 @@ fn a_collector_that_is_stopped_for_longer_than_the_ring_lasts_and_goes_on_or_is_
 }
 
 #[test]
-fn the_collector_at_random_moments_of_a_storm_of_which_the_kernel_alone_tells() {
+fn killed_collector_loses_few_connector_events() {
     let run = tracked(["/bin/true"]).run();
     if let Some(reason) = run.report().at("coverage.connector_absent").as_str() {
         skip!("{reason}");
@@ -135,7 +135,7 @@ fn the_collector_at_random_moments_of_a_storm_of_which_the_kernel_alone_tells() 
 }
 
 #[test]
-fn the_launcher_in_a_fork_storm() {
+fn launcher_killed_in_a_fork_storm_loses_no_process() {
     let running = tracked([program("storm"), "calm".into(), "200".into()]).leaves_processes().start();
     wait_until("a collector", || collector(&running).is_some());
     let collector = collector(&running).unwrap();
@@ -163,17 +163,17 @@ fn storm(how: &str, rounds: u32) {
 }
 
 #[test]
-fn tracked_processes_killed_stopped_and_continued_at_random_moments() {
+fn processes_killed_or_stopped_at_random_stay_exact() {
     storm("kill", rounds(500));
 }
 
 #[test]
-fn tracked_processes_killed_or_stopped_between_two_instructions_of_ours() {
+fn processes_killed_inside_shim_code_stay_exact() {
     storm("step", rounds(60));
 }
 
 #[test]
-fn everything_at_once() {
+fn report_so_far_survives_killing_everything() {
     let shm = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut running = tracked(["sh", "-c", "/bin/true; read x; exit 0"])
         .options(&["--session-dir", shm.path().to_str().unwrap()])

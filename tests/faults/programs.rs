@@ -17,7 +17,7 @@ fn check(name: &str, mode: &str, status: i32, processes: u64) -> Run {
 }
 
 #[test]
-fn closing_every_descriptor() {
+fn program_that_closes_every_descriptor_is_exact() {
     for how in ["loop", "range", "unshare"] {
         let run = check("hard_fds", how, 3, 6);
         assert_eq!(run.stdout, "3\n", "{how}: no descriptor is taken");
@@ -25,19 +25,19 @@ fn closing_every_descriptor() {
 }
 
 #[test]
-fn an_environment_that_is_cleared_overwritten_or_huge() {
+fn changed_or_huge_environment_is_survived() {
     for how in ["clear", "overwrite", "big"] {
         check("hard_env", how, 4, 1);
     }
 }
 
 #[test]
-fn fork_while_other_threads_hold_the_lock_of_malloc() {
+fn fork_with_the_malloc_lock_held_is_exact() {
     assert_eq!(check("hard_forks", "malloc", 5, 201).stdout, "200\n");
 }
 
 #[test]
-fn fork_in_a_signal_handler() {
+fn fork_in_a_signal_handler_is_exact() {
     let run = same_with_and_without(&[&program("hard_forks"), "signal"]);
     assert_eq!((run.status.code(), run.stdout.as_str()), (Some(6), "enough\n"));
     let report = run.report();
@@ -46,13 +46,13 @@ fn fork_in_a_signal_handler() {
 }
 
 #[test]
-fn ten_thousand_vforks_that_exec_nothing() {
+fn ten_thousand_vforks_without_exec_leak_nothing() {
     let run = check("hard_forks", "vfork", 7, 10_001);
     assert_eq!(run.stdout, "10000, 0 descriptors more, 0 mappings more\n");
 }
 
 #[test]
-fn ten_thousand_threads() {
+fn ten_thousand_threads_are_survived() {
     let run = same_with_and_without(&[&program("hard_limits"), "threads"]);
     if run.status.code() == Some(8) {
         skip!("10,000 threads are not allowed here: {}", run.stdout.trim());
@@ -62,13 +62,13 @@ fn ten_thousand_threads() {
 }
 
 #[test]
-fn mlockall_under_the_usual_limit() {
+fn mlockall_works_under_the_usual_limit() {
     let run = check("hard_limits", "mlockall", 9, 2);
     assert_eq!(run.stdout, "mlockall: done\n");
 }
 
 #[test]
-fn a_cancelled_wait_and_a_filter_that_kills() {
+fn cancelled_wait_and_killing_seccomp_are_unchanged() {
     for (name, mode) in [("cancelled_wait", "waitpid"), ("cancelled_wait", "waitid")] {
         same_with_and_without(&[&program(name), mode, "0.05"]);
     }
@@ -78,7 +78,7 @@ fn a_cancelled_wait_and_a_filter_that_kills() {
 }
 
 #[test]
-fn a_script_without_a_first_line() {
+fn script_without_a_shebang_is_run_by_sh() {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script");
     std::fs::write(&script, "echo run by sh\nexit 7\n").unwrap();
@@ -91,7 +91,7 @@ fn a_script_without_a_first_line() {
 }
 
 #[test]
-fn a_setuid_program() {
+fn setuid_program_is_unchanged_and_counted() {
     let Some(su) = installed("su") else { skip!("su is not installed") };
     let mode = std::fs::metadata(&su).unwrap().permissions().mode();
     if mode & 0o4000 == 0 {
@@ -103,7 +103,7 @@ fn a_setuid_program() {
 }
 
 #[test]
-fn a_32_bit_program() {
+fn thirty_two_bit_program_is_exact() {
     if !Path::new("/lib/ld-linux.so.2").exists() {
         skip!("no dynamic linker for 32-bit programs is installed");
     }
@@ -133,7 +133,7 @@ fn a_32_bit_program() {
 }
 
 #[test]
-fn a_go_program_with_c_in_it() {
+fn go_program_with_cgo_is_exact() {
     if installed("go").is_none() {
         skip!("go is not installed");
     }
@@ -155,7 +155,7 @@ fn a_go_program_with_c_in_it() {
 }
 
 #[test]
-fn other_c_libraries_and_runtimes() {
+fn other_c_libraries_and_runtimes_are_unchanged() {
     if installed("musl-gcc").is_some() {
         let run = same_with_and_without(&[&compiled("hard_fds", "musl-gcc", &[]), "range"]);
         run.report().assert_all_exact(6);
@@ -178,7 +178,7 @@ fn other_c_libraries_and_runtimes() {
 }
 
 #[test]
-fn a_java_virtual_machine() {
+fn java_virtual_machine_is_unchanged() {
     if installed("java").is_none() {
         skip!("java is not installed");
     }

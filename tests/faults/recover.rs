@@ -125,7 +125,7 @@ fn a_killed_run_is_recovered_once() {
 }
 
 #[test]
-fn the_processes_of_a_storm_are_counted_at_whatever_moment_it_is_killed() {
+fn storm_killed_at_any_moment_is_counted_exactly() {
     let mut random = Random(7);
     let shm = Shm::new();
     for _ in 0..rounds(8) {
@@ -146,7 +146,7 @@ fn the_processes_of_a_storm_are_counted_at_whatever_moment_it_is_killed() {
 }
 
 #[test]
-fn what_the_ring_had_no_room_for_is_recovered() {
+fn events_beyond_the_ring_capacity_are_recovered() {
     let shm = Shm::new();
     let mut running = shm.tracked(["sh", "-c", MORE_THAN_THE_RING]);
     let mut stdin = running.stdin();
@@ -160,7 +160,7 @@ fn what_the_ring_had_no_room_for_is_recovered() {
 }
 
 #[test]
-fn who_lives_on_is_still_running() {
+fn recovered_report_lists_survivors_as_still_running() {
     let shm = Shm::new();
     let mut running = shm.tracked(["sh", "-c", SCRIPT]);
     let stdin = running.stdin();
@@ -185,7 +185,7 @@ fn who_lives_on_is_still_running() {
 }
 
 #[test]
-fn a_run_that_goes_on_is_left_alone() {
+fn run_in_progress_is_not_recovered() {
     let shm = Shm::new();
     let mut running = shm.tracked(["sh", "-c", SCRIPT]);
     running.wait_for_output("ready");
@@ -198,7 +198,7 @@ fn a_run_that_goes_on_is_left_alone() {
 }
 
 #[test]
-fn a_state_that_is_none_is_said_to_be_so_and_removed() {
+fn damaged_state_is_reported_and_removed() {
     let mut random = Random(11);
     let mut garbage = || -> Vec<u8> { (0..20_000).map(|_| random.next() as u8).collect() };
     let of_all = garbage();
@@ -238,7 +238,7 @@ fn a_state_that_is_none_is_said_to_be_so_and_removed() {
 }
 
 #[test]
-fn a_segment_that_is_spoilt_costs_only_what_was_not_read() {
+fn overwritten_segment_loses_only_unread_records() {
     let shm = Shm::new();
     let run = shm.killed(SCRIPT);
     let state = shm.state(run.launcher).unwrap();
@@ -252,7 +252,7 @@ fn a_segment_that_is_spoilt_costs_only_what_was_not_read() {
 }
 
 #[test]
-fn another_version_is_left_alone() {
+fn state_of_another_version_is_left_unchanged() {
     let shm = Shm::new();
     let run = shm.killed(SCRIPT);
     let path = shm.state(run.launcher).unwrap();
@@ -266,7 +266,7 @@ fn another_version_is_left_alone() {
 }
 
 #[test]
-fn each_of_several_has_a_report_of_its_own() {
+fn each_recovered_run_gets_its_own_report() {
     let shm = Shm::new();
     let runs = [shm.ready(SCRIPT), shm.ready("echo ready; read x; exit 0")].map(|running| {
         kill_all(&running);
@@ -291,7 +291,7 @@ fn each_of_several_has_a_report_of_its_own() {
 }
 
 #[test]
-fn the_text_says_what_it_is_and_the_next_run_removes_what_was_left() {
+fn next_run_removes_stale_sessions() {
     let shm = Shm::new();
     shm.killed("echo ready; read x; exit 0");
     let output = shm.recover(&[]);
@@ -309,7 +309,7 @@ fn the_text_says_what_it_is_and_the_next_run_removes_what_was_left() {
 }
 
 #[test]
-fn who_ran_in_another_pid_namespace_is_not_looked_for_in_ours() {
+fn recovery_ignores_pids_of_another_pid_namespace() {
     if !is_root() {
         skip!("needs root (a pid namespace)");
     }

@@ -31,7 +31,7 @@ fn untracked_in(setup: &str, cause: &str) {
 }
 
 #[test]
-fn few_descriptors() {
+fn few_descriptors_track_or_run_untracked() {
     tracked_in("ulimit -n 32");
     for limit in [5, 8] {
         untracked_in(&format!("ulimit -n {limit}"), "Too many open files");
@@ -39,7 +39,7 @@ fn few_descriptors() {
 }
 
 #[test]
-fn no_descriptor_at_all_in_the_tree() {
+fn tree_without_free_descriptors_is_counted() {
     // A child that is forked, and one that can't even open its libraries.
     let script = "exec 2>/dev/null; ulimit -n 3; (exit 4); echo $?; /bin/true; echo $?; exit 5";
     let run = crate::twice::same_with_and_without(&["sh", "-c", script]);
@@ -48,27 +48,27 @@ fn no_descriptor_at_all_in_the_tree() {
 }
 
 #[test]
-fn little_address_space() {
+fn little_address_space_is_enough() {
     for kib in [20_000, 200_000] {
         tracked_in(&format!("ulimit -v {kib}"));
     }
 }
 
 #[test]
-fn small_files_only() {
+fn small_file_size_limit_tracks_or_runs_untracked() {
     tracked_in("ulimit -f 4000");
     untracked_in("ulimit -f 100", "File too large");
 }
 
 #[test]
-fn a_stderr_that_can_not_be_written() {
+fn unwritable_stderr_lets_the_command_run() {
     // What can't be said must not keep the command from running.
     let run = in_world("ulimit -n 8; exec 2>/dev/full");
     assert_eq!(run.stderr, "");
 }
 
 #[test]
-fn no_process_more_than_the_command_needs() {
+fn process_limit_of_the_command_alone_runs_untracked() {
     if !is_root() {
         skip!("needs root (setpriv: a user with no other processes)");
     }
@@ -103,7 +103,7 @@ fn with_mounts(mounts: &str, options: Option<&[&str]>) -> Run {
 }
 
 #[test]
-fn one_mebibyte_of_shared_memory() {
+fn one_mebibyte_of_shared_memory_is_enough() {
     if !is_root() {
         skip!("needs root (a mount namespace)");
     }
@@ -123,7 +123,7 @@ fn one_mebibyte_of_shared_memory() {
 }
 
 #[test]
-fn home_and_caches_that_are_read_only() {
+fn read_only_home_and_caches_still_track() {
     if !is_root() {
         skip!("needs root (a mount namespace)");
     }
@@ -133,7 +133,7 @@ fn home_and_caches_that_are_read_only() {
 }
 
 #[test]
-fn a_full_disk_under_the_report() {
+fn full_disk_shows_the_report_on_stderr() {
     if !is_root() {
         skip!("needs root (a mount namespace)");
     }

@@ -36,22 +36,22 @@ fn check(compiler: &str, flags: &[&str], modes: &[&str]) {
 }
 
 #[test]
-fn address_with_the_shared_runtime() {
+fn gcc_asan_with_a_shared_runtime_is_unchanged() {
     check("gcc", &["-fsanitize=address"], &["overflow", "leak", "none"]);
 }
 
 #[test]
-fn address_with_a_static_runtime() {
+fn gcc_asan_with_a_static_runtime_is_unchanged() {
     check("gcc", &["-fsanitize=address", "-static-libasan"], &["overflow", "leak", "none"]);
 }
 
 #[test]
-fn clangs_address() {
+fn clang_asan_is_unchanged() {
     check("clang", &["-fsanitize=address"], &["overflow", "leak", "none"]);
 }
 
 #[test]
-fn clangs_address_with_the_shared_runtime() {
+fn clang_asan_with_a_shared_runtime_is_unchanged() {
     let name = format!("libclang_rt.asan-{}.so", std::env::consts::ARCH);
     let found = Command::new("clang").arg(format!("-print-file-name={name}")).output();
     let Some(library) = found.ok().and_then(|output| String::from_utf8(output.stdout).ok()) else {
@@ -63,21 +63,21 @@ fn clangs_address_with_the_shared_runtime() {
 }
 
 #[test]
-fn thread() {
+fn thread_sanitizer_is_unchanged() {
     for compiler in ["gcc", "clang"] {
         check(compiler, &["-fsanitize=thread"], &["race", "none"]);
     }
 }
 
 #[test]
-fn undefined_behaviour() {
+fn undefined_behaviour_sanitizer_is_unchanged() {
     for compiler in ["gcc", "clang"] {
         check(compiler, &["-fsanitize=undefined"], &["shift", "none"]);
     }
 }
 
 #[test]
-fn leaks() {
+fn leak_sanitizer_is_unchanged() {
     for compiler in ["gcc", "clang"] {
         check(compiler, &["-fsanitize=leak"], &["leak", "none"]);
     }

@@ -6,7 +6,7 @@ use crate::support::{installed, program, skip};
 use crate::twice::{same_in, same_with_and_without};
 
 #[test]
-fn valgrind() {
+fn valgrind_output_is_unchanged() {
     if installed("valgrind").is_none() {
         skip!("valgrind is not installed");
     }
@@ -20,7 +20,7 @@ fn valgrind() {
 }
 
 #[test]
-fn gdb_runs_a_program() {
+fn gdb_runs_a_tracked_program() {
     if installed("gdb").is_none() {
         skip!("gdb is not installed");
     }
@@ -30,7 +30,7 @@ fn gdb_runs_a_program() {
 }
 
 #[test]
-fn strace_follows_children() {
+fn strace_follows_tracked_children() {
     if installed("strace").is_none() {
         skip!("strace is not installed");
     }
@@ -40,7 +40,7 @@ fn strace_follows_children() {
 }
 
 #[test]
-fn fakeroot() {
+fn fakeroot_is_unchanged() {
     if installed("fakeroot").is_none() {
         skip!("fakeroot is not installed");
     }
@@ -50,7 +50,7 @@ fn fakeroot() {
 }
 
 #[test]
-fn faketime() {
+fn faketime_does_not_change_the_wall_time() {
     if installed("faketime").is_none() {
         skip!("faketime is not installed");
     }
@@ -75,17 +75,17 @@ fn beside_an_allocator(library: &str) {
 }
 
 #[test]
-fn jemalloc() {
+fn jemalloc_is_unchanged() {
     beside_an_allocator("libjemalloc.so.2");
 }
 
 #[test]
-fn tcmalloc() {
+fn tcmalloc_is_unchanged() {
     beside_an_allocator("libtcmalloc_minimal.so.4");
 }
 
 #[test]
-fn bubblewrap() {
+fn bubblewrap_sandbox_is_tracked() {
     if installed("bwrap").is_none() {
         skip!("bwrap is not installed");
     }
