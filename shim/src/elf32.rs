@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char, c_int};
 
 use gpu_track_abi::layout::FLAG_ELF32;
 
-use crate::envp::{self, Strings};
+use crate::environment::{Strings, environ};
 use crate::{state, sys};
 
 /// What an exec or spawn function was given.
@@ -74,7 +74,7 @@ fn has_class_32(file: usize) -> bool {
 fn search(name: &[u8]) -> bool {
     let mut room = [0u8; libc::PATH_MAX as usize];
     // SAFETY: libc's environment.
-    let directories = unsafe { Strings::new(envp::environ) }.first_value("PATH").unwrap_or(b"/bin:/usr/bin");
+    let directories = unsafe { Strings::new(environ) }.first_value("PATH").unwrap_or(b"/bin:/usr/bin");
     directories
         .split(|b| *b == b':')
         .find_map(|directory| {

@@ -15,9 +15,10 @@
 
 mod elf32;
 mod emit;
-mod envp;
-mod fork;
+mod env_repair;
+mod environment;
 mod hooks;
+mod identity;
 mod next;
 mod overflow;
 mod proc_status;

@@ -7,7 +7,7 @@ use gpu_track_abi::layout::Header;
 use gpu_track_abi::overflow::{has_room, slot};
 use gpu_track_abi::record::RECORD_WORDS;
 
-use crate::{envp, session, state, sys};
+use crate::{environment, session, state, sys};
 
 /// Append a record behind the session's segment; whether it is there.
 ///
@@ -20,7 +20,7 @@ pub fn append(header: &Header, record: &[u32; RECORD_WORDS]) -> bool {
         return false;
     }
     let slot = slot(record, header.head.0.load(Relaxed));
-    envp::session_paths().any(|path| {
+    environment::session_paths().any(|path| {
         let Some(fd) = session::open(path, libc::O_APPEND) else { return false };
         let is_written = may_append(fd, header) && sys::write(fd, &slot);
         sys::close(fd);

@@ -5,12 +5,11 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
 
-use gpu_track_abi::layout::FLAG_PIDFS;
 use gpu_track_abi::record::{Event, NAME_BYTES};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-use crate::hooks::exit;
-use crate::{emit, envp, fork, next, session, state, sys};
+use crate::hooks::{exit, fork};
+use crate::{emit, environment, identity, next, session, state, sys};
 
 // In .init_array, and not by way of a crate: glibc hands argc and argv to these functions.
 #[used]
@@ -20,18 +19,18 @@ static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char) = construc
 unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     next::resolve();
     // SAFETY: libc's environment, set up before any constructor runs.
-    let environment = unsafe { envp::Strings::new(envp::environ) };
-    let Some(list) = environment.value(ENV_SESSION) else { return };
+    let environ = unsafe { environment::Strings::new(environment::environ) };
+    let Some(list) = environ.value(ENV_SESSION) else { return };
     session::map_all(list);
     if !state::is_active() {
         return;
     }
-    let preload = environment.value(ENV_PRELOAD).unwrap_or_default();
-    envp::remember(list, preload);
+    let preload = environ.value(ENV_PRELOAD).unwrap_or_default();
+    environment::remember(list, preload);
     state::UNDER_VALGRIND.store(is_valgrinds(preload), Relaxed);
     let pid = sys::getpid();
     state::PID.store(pid, Relaxed);
-    let pidfd_inode = identify(pid, true);
+    let pidfd_inode = identity::identify(pid, true);
     exit::register();
     fork::register();
 
@@ -54,33 +53,6 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
 fn is_valgrinds(preload: &[u8]) -> bool {
     const LIBRARY: &[u8] = b"/vgpreload_core";
     preload.windows(LIBRARY.len()).any(|part| part == LIBRARY)
-}
-
-/// Find out in which pid namespace the process is, if it `may_have_moved` there, and the inode of a pidfd of it: under
-/// pidfs that is never used twice in one boot. Elsewhere than at home it tells /proc's name for it from its own; at home,
-/// where the collector sees the same pids, it is not worth its price (35 us: more than all else that a fork child does),
-/// and 0. It is 0, too, where no session says that there is pidfs, and under valgrind.
-pub fn identify(pid: u32, may_have_moved: bool) -> u64 {
-    if state::is_at_home() {
-        return 0;
-    }
-    let (mut pidfd_inode, mut pid_namespace) = (0, 0);
-    if !state::UNDER_VALGRIND.load(Relaxed)
-        && state::sessions().any(|header| header.flags & FLAG_PIDFS != 0)
-        && let Some(pidfd) = sys::pidfd_open(pid)
-    {
-        pidfd_inode = sys::fstat(pidfd).map_or(0, |s| s.st_ino);
-        if may_have_moved {
-            pid_namespace = sys::pid_namespace_of(pidfd);
-        }
-        sys::close(pidfd);
-    }
-    if may_have_moved {
-        // A pidfd tells it at a tenth of the price of /proc.
-        let pid_namespace = if pid_namespace == 0 { sys::pid_namespace() } else { pid_namespace };
-        state::PID_NAMESPACE.store(pid_namespace, Relaxed);
-    }
-    pidfd_inode
 }
 
 /// # Safety

@@ -43,12 +43,6 @@ pub fn is_active() -> bool {
     SESSIONS.first().is_some_and(|s| !s.load(Relaxed).is_null())
 }
 
-/// Whether it is in the pid namespace of a session's launcher.
-pub fn is_at_home() -> bool {
-    let pid_namespace = PID_NAMESPACE.load(Relaxed);
-    pid_namespace != 0 && sessions().any(|header| header.launcher_pid_ns == pid_namespace)
-}
-
 /// Forget the sessions: from now on the hooks only hand on.
 pub fn go_inert() {
     for session in &SESSIONS {

@@ -12,7 +12,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use gpu_track_abi::record::Event;
 
 use crate::elf32::Program;
-use crate::envp::{environ, with_repaired};
+use crate::env_repair::with_repaired;
+use crate::environment::environ;
 use crate::proc_status::vm_hwm_kib;
 use crate::{emit, next, rss, state, sys};
 

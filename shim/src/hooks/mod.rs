@@ -3,7 +3,7 @@
 
 pub mod exec;
 pub mod exit;
-mod fork;
+pub mod fork;
 mod seccomp;
 mod spawn;
 mod wait;

@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int, c_void};
 use gpu_track_abi::record::Event;
 
 use crate::elf32::Program;
-use crate::envp::with_repaired;
+use crate::env_repair::with_repaired;
 use crate::{emit, next, state, sys};
 
 type Array = *const *const c_char;
