@@ -313,22 +313,6 @@ fn who_was_seen_after_his_last_word_counts_once() {
 }
 
 #[test]
-fn who_lost_his_memory_while_a_group_was_read_has_moved() {
-    let mut run = Run::new(Made::with(400));
-    run.fork(CHILD, 400);
-    run.is(CHILD, Made { pss: 200, private: 0, ..Made::with(400) });
-    run.is(MAIN, Made { pss: 200, private: 0, ..Made::with(400) });
-    run.sample(1);
-    let root = ProcRoot::new(run.proc.path());
-    let id = run.tree.alive()[1];
-    let handle = run.sampler.handles.get_mut(&id).unwrap();
-    assert!(handle.sharing.is_some() && !handle.has_moved(&root, PAGE));
-    std::fs::write(run.proc.path().join(CHILD.to_string()).join("statm"), "0 0 0 0 0 0 0\n").unwrap();
-    assert!(handle.has_moved(&root, PAGE));
-    assert_eq!(handle.rss, 400 * MIB, "what it had stands");
-}
-
-#[test]
 fn what_a_process_in_shared_memory_grows_by_is_not_its_own() {
     let mut run = Run::new(Made { shared: 400, ..Made::with(400) });
     for pid in [CHILD, CHILD + 1] {
