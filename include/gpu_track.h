@@ -1,5 +1,5 @@
-/* gpu-track: the contract, for C. The same facts as the Rust crate beside this file, which has the explanations;
- * a test of that crate holds the two together. */
+/* gpu-track: the contract between the processes of a session, for C. The Rust crate beside this file has the same
+ * constants and layout, with explanations; a test and assertions of that crate compare them. */
 #ifndef GPU_TRACK_H
 #define GPU_TRACK_H
 
@@ -13,8 +13,8 @@
 #define GPU_TRACK_HEADER_SIZE 4096u
 #define GPU_TRACK_RECORD_WORDS 48u
 #define GPU_TRACK_RING_CAPACITY 2048u
-#define GPU_TRACK_FILE_SIZE 856064u /* records that found the ring full are appended from here on */
-#define GPU_TRACK_OVERFLOW_SLOT 256u /* each a record's words, the ring's head, zeros */
+#define GPU_TRACK_FILE_SIZE 856064u /* records that find the ring full are appended from this offset on */
+#define GPU_TRACK_OVERFLOW_SLOT 256u /* bytes of each: the record's words, the ring's head, zeros */
 
 #define GPU_TRACK_FLAG_PIDFS 1u
 #define GPU_TRACK_FLAG_NO_ENV_REPAIR 2u
@@ -25,8 +25,8 @@
 #define GPU_TRACK_STATE_OPEN 1u
 #define GPU_TRACK_STATE_CLOSED 2u
 
-/* At offset 0 of a segment; all numbers in the machine's byte order. state and doorbell are 32-bit atomics,
- * head, tail, dropped and samples 64-bit atomics, each on a cache line of its own. */
+/* At offset 0 of a segment, in the machine's byte order. state and doorbell are 32-bit atomics. head, tail, dropped
+ * and samples are 64-bit atomics, each on a cache line of its own. */
 struct gpu_track_header {
     uint64_t magic;
     uint32_t abi_version;

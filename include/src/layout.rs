@@ -3,13 +3,13 @@
 //! ```text
 //! 0          HEADER_SIZE              TRACKED_SIZE                FILE_SIZE
 //! | Header   | RING_CAPACITY slots    | SAMPLE_CAPACITY samples   |
-//! |<-- all that a tracked process maps -->|
+//! |<-- what a tracked process maps -->|
 //! ```
 //!
-//! Behind it, in the same file, comes what the ring had no room for ([`crate::overflow`]).
+//! Records that find the ring full are appended behind it in the same file ([`crate::overflow`]).
 //!
-//! A tracked process maps header and event ring only: less than 1 MiB, so that an unprivileged `mlockall` in it
-//! still succeeds. An all-zero ring is a valid empty one.
+//! A tracked process maps only header and event ring, less than 1 MiB: with more, an unprivileged `mlockall` in it
+//! could fail. An all-zero ring is a valid empty one.
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,16 +20,16 @@ use crate::sample::{SAMPLE_CAPACITY, SampleSlot};
 /// First eight bytes of a segment: "gputrack" as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"gputrack");
 
-/// Version of this layout and of the records. A process that finds another one goes inert.
+/// Version of this layout and of the records. A process that finds another version goes inert.
 pub const ABI_VERSION: u32 = 2;
 
-/// Bytes of the header page.
+/// Bytes of the header page (the smallest page size of a supported machine).
 pub const HEADER_SIZE: usize = 4096;
 
-/// Slots of the event ring (a power of two).
+/// Slots of the event ring: a power of two, and as many as fit into 1 MiB with the header.
 pub const RING_CAPACITY: usize = 2048;
 
-/// Bytes of one slot: [`RECORD_WORDS`] words of 32 bits payload and 32 bits lap tag each.
+/// Bytes of one slot: [`RECORD_WORDS`] words, each 32 bits of payload and a 32-bit lap tag.
 pub const SLOT_SIZE: usize = RECORD_WORDS * size_of::<u64>();
 
 /// Bytes of the event ring.
@@ -41,34 +41,35 @@ pub const TRACKED_SIZE: usize = HEADER_SIZE + RING_SIZE;
 /// Bytes of the whole segment file.
 pub const FILE_SIZE: usize = TRACKED_SIZE + SAMPLE_CAPACITY * size_of::<SampleSlot>();
 
-/// Header flag: the kernel has pidfs (Linux 6.9), so a pidfd's inode number names a process uniquely.
+/// Header flag: the kernel has pidfs (Linux 6.9), so a pidfd's inode number identifies a process uniquely.
 pub const FLAG_PIDFS: u32 = 1;
 
-/// Header flag: leave the environments of exec'd programs alone (`--no-env-repair`).
+/// Header flag: do not repair the environments of exec'd programs (`--no-env-repair`).
 pub const FLAG_NO_ENV_REPAIR: u32 = 2;
 
-/// Header flag: the wait layer is off, write no REAPED records (`--layers`).
+/// Header flag: the wait layer is off, so no REAPED records are written (`--layers`).
 pub const FLAG_NO_WAIT_RECORDS: u32 = 4;
 
-/// Header flag: each thread keeps what its page faults do to the RSS to itself for a while (Linux before 6.2), so a
-/// process hands that in before it reads its peak.
+/// Header flag: each thread buffers the RSS changes of its page faults (Linux before 6.2), so a process makes the
+/// kernel count them before it reads its peak.
 pub const FLAG_SPLIT_RSS: u32 = 8;
 
-/// Header flag: the machine has a dynamic linker for 32-bit programs, which gets a library of its own
+/// Header flag: the machine has a dynamic linker for 32-bit programs, which is given a 32-bit library
 /// ([`crate::preload::PLATFORM_DIRECTORY`]).
 pub const FLAG_ELF32: u32 = 16;
 
 /// [`Header::state`]: the session takes records.
 pub const STATE_OPEN: u32 = 1;
 
-/// [`Header::state`]: the report is written; whoever still lives goes inert.
+/// [`Header::state`]: the report is written, and no more records are accepted.
 pub const STATE_CLOSED: u32 = 2;
 
-/// A counter with a cache line of its own, so that writers and reader do not slow each other down.
+/// A counter on a cache line of its own, so that writers and reader do not slow each other down.
 #[repr(C, align(64))]
 pub struct Line(pub AtomicU64);
 
-/// The first page of a segment. Written by the launcher before any process can see it; later only the atomics change.
+/// The first page of a segment. The launcher writes it before another process can map it. Later only the atomics
+/// change.
 #[repr(C)]
 pub struct Header {
     /// [`MAGIC`].
@@ -81,9 +82,9 @@ pub struct Header {
     pub ring_capacity: u32,
     /// `FLAG_*`.
     pub flags: u32,
-    /// Random, the same for all processes of the session.
+    /// A random number that identifies the session.
     pub session_id: u64,
-    /// The launcher, as it sees itself.
+    /// The launcher's pid in its own pid namespace.
     pub launcher_pid: u32,
     /// Inode of the launcher's pid namespace.
     pub launcher_pid_ns: u32,
@@ -93,13 +94,14 @@ pub struct Header {
     pub created_realtime_ns: u64,
     /// [`STATE_OPEN`] or [`STATE_CLOSED`].
     pub state: AtomicU32,
-    /// Futex that the collector sleeps on: counted up and woken when the ring fills or the command ends.
+    /// Futex that the collector waits on. It is incremented and woken when a quarter of the ring is used, and when the
+    /// command ends.
     pub doorbell: AtomicU32,
-    /// Tickets given to writers.
+    /// Tickets that writers took.
     pub head: Line,
-    /// Records that the reader is done with.
+    /// Records that the reader has released.
     pub tail: Line,
-    /// Records that found no room.
+    /// Records that were lost: the ring was full, and the overflow was full or could not be written.
     pub dropped: Line,
     /// Samples written to the sample ring so far.
     pub samples: Line,
@@ -111,7 +113,7 @@ const _: () = {
     assert!(TRACKED_SIZE <= 1 << 20);
     assert!(SLOT_SIZE.is_multiple_of(64));
     assert!(TRACKED_SIZE.is_multiple_of(64));
-    // gpu_track.h says the same.
+    // As in gpu_track.h.
     assert!(offset_of!(Header, state) == 56);
     assert!(offset_of!(Header, doorbell) == 60);
     assert!(offset_of!(Header, head) == 64);
@@ -121,7 +123,7 @@ const _: () = {
 };
 
 impl Header {
-    /// Whether a process built against this crate may use the segment.
+    /// Whether a process that was built with this crate can use the segment.
     #[must_use]
     pub fn is_compatible(&self) -> bool {
         self.magic == MAGIC
@@ -130,11 +132,11 @@ impl Header {
             && self.ring_capacity as usize == RING_CAPACITY
     }
 
-    /// Have the kernel map this page, and no other with it, on x86; no counter changes. If it is first met by a read, up to
-    /// 15 pages of the ring are mapped along ("fault-around", mm/memory.c do_read_fault), which a process that writes two
-    /// records pays for and does not need.
-    pub fn take_page(&self) {
-        // An exchange that fails counts as a write, too; on other machines it may be a read like any other.
+    /// Causes the page's first page fault by a write, which changes no counter. On a read fault the kernel would also
+    /// map up to 15 pages of the ring ("fault-around", mm/memory.c, do_read_fault). That takes time, and a process
+    /// that writes two records does not need them.
+    pub fn fault_in_for_writing(&self) {
+        // On x86 a failed exchange is a write to the MMU, too. On other machines it may be a read.
         let _ = self.head.0.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

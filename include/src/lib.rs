@@ -1,11 +1,17 @@
-//! The contract: all that two processes of a session must agree on, and nothing else.
+//! The contract: what the processes of a session must agree on, and nothing else.
 //!
-//! The shim (writer, in every tracked process), the collector (reader) and the launcher (creator, and writer of
-//! its own wait records) share one file-backed segment per session. Its layout is in [`layout`], the lock-free
-//! event ring in [`ring`], what it has no room for in [`overflow`], what a record says in [`record`], the live samples
-//! in [`sample`], how it stands in LD_PRELOAD in [`preload`]. `gpu_track.h` beside this crate states the same for C.
+//! The shim (a writer in every tracked process), the collector (the reader) and the launcher (which creates it, and
+//! writes REAPED records) share one file-backed segment per session.
 //!
-//! `no_std`, without dependencies: whatever is here also lives inside other people's programs.
+//! - [`layout`]: the segment and its header
+//! - [`ring`]: the lock-free event ring
+//! - [`overflow`]: records that find the ring full
+//! - [`record`]: the fields of a record
+//! - [`sample`]: the ring of live samples
+//! - [`preload`]: the shim's entry in LD_PRELOAD
+//!
+//! `gpu_track.h` beside this crate has the same for C. The crate is `no_std` and has no dependencies, because it is
+//! also loaded into other people's programs.
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do"))]
 
@@ -18,13 +24,14 @@ pub mod sample;
 mod sync;
 
 /// Environment variable that names the session: a colon-separated list of segment paths, outermost session first.
-/// Nested runs append theirs, so that each gets its own report.
+/// A nested run appends its own, so that each run gets its report.
 pub const ENV_SESSION: &str = "GPU_TRACK_SESSION";
 
 /// The dynamic linker's list of libraries to load first (ld.so(8)).
 pub const ENV_PRELOAD: &str = "LD_PRELOAD";
 
-/// Most sessions that one process takes part in; deeper nesting leaves the outermost ones their own processes only.
+/// Most sessions that one process writes to: the outermost ones. Four levels of nesting are more than is met in
+/// practice.
 pub const MAX_SESSIONS: usize = 4;
 
 /// Longest segment path in bytes, without its terminating NUL.
@@ -34,7 +41,7 @@ pub const MAX_PATH: usize = 127;
 mod tests {
     use super::*;
 
-    /// The number or string behind `#define NAME` in the C header.
+    /// The number or string of `#define NAME` in the C header.
     fn define(name: &str) -> String {
         let header = include_str!("../gpu_track.h");
         let line = header.lines().find(|l| l.split_whitespace().nth(1) == Some(name)).unwrap();
@@ -42,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_c_header_says_the_same() {
+    fn c_header_has_the_same_constants() {
         let number = |name: &str| {
             let text = define(name);
             let digits = text.trim_end_matches(['u', 'l']);

@@ -1,53 +1,59 @@
-//! Where records go that find the event ring full: behind the segment in the same file, by plain writes, one slot each.
+//! Overflow: records that find the event ring full are appended to the segment's file by write(2), one slot each.
 //!
-//! The ring is small, since every tracked process maps it. A tree with more runnable processes than cores can leave an
-//! ordinary user's collector without a core for longer than the ring lasts. The kernel appends one write after the other
-//! (O_APPEND), and no slot lies on two pages, so a writer's end leaves whole ones. What was read is given back.
+//! The ring is small, because every tracked process maps it. If a tree has more runnable processes than cores, the
+//! collector of an ordinary user can wait for a core until the ring is full. The kernel serializes appends
+//! (O_APPEND), and no slot crosses a page, so a writer that is killed leaves only whole slots. The reader frees the
+//! space of what it read.
 //!
-//! A slot has the ring's `head` beside the record: what its writer may have known of has a ticket before that, and
-//! whatever follows from it a later one. Clocks don't tell that: a writer can lose its CPU between clock and ticket.
+//! A slot has the value of the ring's `head` beside the record. This orders the record among those in the ring. Every
+//! event that its writer can have seen has a ticket below `head`, and every event that it causes a later one.
+//! Timestamps can't order them, because a writer can be preempted between reading the clock and taking the ticket.
 
 use crate::layout::FILE_SIZE;
 use crate::record::RECORD_WORDS;
 
-const RECORD: usize = RECORD_WORDS * size_of::<u32>();
+const RECORD_BYTES: usize = RECORD_WORDS * size_of::<u32>();
 
 /// Bytes of a slot: a record's words, the ring's head, then zeros.
-pub const SLOT: usize = (RECORD + size_of::<u64>()).next_power_of_two();
+pub const SLOT: usize = (RECORD_BYTES + size_of::<u64>()).next_power_of_two();
 
-/// Where the first slot is in the file.
+/// The first slot's offset in the file.
 pub const START: u64 = FILE_SIZE as u64;
 
-/// So much may wait to be read, bytes.
-pub const MOST_BYTES: u64 = 16 << 20;
+/// Most bytes that wait to be read: some 65,000 records. It bounds the memory that a stopped collector can cost.
+pub const MAX_UNREAD_BYTES: u64 = 16 << 20;
+
+/// Bytes of a block in `st_blocks` (stat(2)).
+const BLOCK_BYTES: u64 = 512;
 
 const _: () = assert!(FILE_SIZE.is_multiple_of(SLOT));
 
-/// A record as it is written, by one who read this `head` before.
+/// The slot of a record whose writer read this `head` before.
 #[must_use]
 pub fn slot(record: &[u32; RECORD_WORDS], head: u64) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
-    let (words, rest) = slot.split_at_mut(RECORD);
+    let (words, rest) = slot.split_at_mut(RECORD_BYTES);
     for (bytes, word) in words.chunks_exact_mut(size_of::<u32>()).zip(record) {
         bytes.copy_from_slice(&word.to_ne_bytes());
     }
-    rest.iter_mut().zip(head.to_ne_bytes()).for_each(|(byte, of_head)| *byte = of_head);
+    rest.iter_mut().zip(head.to_ne_bytes()).for_each(|(to, from)| *to = from);
     slot
 }
 
-/// The record in a slot, and the head. Zeros where the slot is too short.
+/// The record and the head in a slot; zeros where the slot is too short.
 #[must_use]
 pub fn record(slot: &[u8]) -> ([u32; RECORD_WORDS], u64) {
     let mut record = [0; RECORD_WORDS];
     for (word, bytes) in record.iter_mut().zip(slot.chunks_exact(size_of::<u32>())) {
         *word = u32::from_ne_bytes(bytes.try_into().unwrap_or_default());
     }
-    let head = slot.get(RECORD..RECORD + size_of::<u64>()).unwrap_or_default();
+    let head = slot.get(RECORD_BYTES..RECORD_BYTES + size_of::<u64>()).unwrap_or_default();
     (record, u64::from_ne_bytes(head.try_into().unwrap_or_default()))
 }
 
-/// Whether a file of this size (bytes) with so many blocks of 512 bytes takes another record.
+/// Whether another record may be appended to a file of this `st_size` and `st_blocks`. Blocks tell what is unread,
+/// because the reader frees the others.
 #[must_use]
-pub fn has_room(size: u64, blocks: u64) -> bool {
-    size >= START && blocks.saturating_mul(512) < START + MOST_BYTES
+pub fn has_space(size_bytes: u64, blocks: u64) -> bool {
+    size_bytes >= START && blocks.saturating_mul(BLOCK_BYTES) < START + MAX_UNREAD_BYTES
 }

@@ -1,24 +1,25 @@
 //! The shim's entry in an LD_PRELOAD (ld.so(8): paths, separated by colons or spaces).
 
-/// What a shim's file name starts with; the rest is its content hash. A preload entry whose base name starts so is a shim
-/// of this ABI, and is not added twice.
+/// The start of a shim's file name; the rest is its content hash. An LD_PRELOAD entry whose base name starts with
+/// this is a shim of this ABI, so no second one is added.
 pub const SHIM_PREFIX: &str = "libgpu_track_shim.v2.";
 
-/// Stands before the shim's file name in the LD_PRELOAD of a 32-bit program, where the session says
-/// [`crate::layout::FLAG_ELF32`]. The dynamic linker makes `x86_64` of it in a 64-bit program and `i686` in a 32-bit one, so
-/// each finds a library of its own class; with only the 64-bit one in the list, the 32-bit linker prints a line for every
-/// program. It is not in every LD_PRELOAD, since glibc reads the link /proc/self/exe wherever there is such a token: 18 us
-/// of a spawn of 580.
+/// The directory of the shim in the LD_PRELOAD of a 32-bit program, in a session with [`crate::layout::FLAG_ELF32`].
+///
+/// The dynamic linker expands it to `x86_64` in a 64-bit program and to `i686` in a 32-bit one, so each loads a
+/// library of its own class. Without it, the 32-bit linker prints an error line for the 64-bit library at each start.
+///
+/// It is not in every LD_PRELOAD, because glibc then reads the link /proc/self/exe: 18 us of a spawn of 580 us.
 pub const PLATFORM_DIRECTORY: &str = "${PLATFORM}/";
 
-/// The path of the shim in an LD_PRELOAD.
+/// The path of the shim in an LD_PRELOAD, if there is one.
 #[must_use]
 pub fn shim_in(preload: &[u8]) -> Option<&[u8]> {
     let is_shim = |path: &&[u8]| file_name(path).starts_with(SHIM_PREFIX.as_bytes());
     preload.split(|b| matches!(b, b':' | b' ')).find(is_shim)
 }
 
-/// The same LD_PRELOAD for a 32-bit program, in parts. `None` if there is no shim in it, or one that is for all already.
+/// The same LD_PRELOAD for a 32-bit program, in parts. `None` if it has no shim, or already has [`PLATFORM_DIRECTORY`].
 #[must_use]
 pub fn for_elf32(preload: &[u8]) -> Option<[&[u8]; 3]> {
     let shim = shim_in(preload)?;
@@ -28,7 +29,7 @@ pub fn for_elf32(preload: &[u8]) -> Option<[&[u8]; 3]> {
     (!before.ends_with(platform)).then_some([before, platform, rest])
 }
 
-/// What stands behind the last slash.
+/// The part after the last slash.
 fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }
@@ -38,8 +39,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_32_bit_program_finds_its_own() {
-        // A directory of that name is none.
+    fn preload_of_32_bit_program_names_the_platform() {
+        // A directory whose name has the prefix is no shim.
         let shim = format!("/{SHIM_PREFIX}d/{SHIM_PREFIX}0.so");
         let wanted = format!("/{SHIM_PREFIX}d/${{PLATFORM}}/{SHIM_PREFIX}0.so");
         for (before, after) in [("", ""), ("libm.so.6:", ""), ("", ":libm.so.6"), ("/a/b.so ", " c.so")] {

@@ -1,16 +1,15 @@
-//! What a process tells the collector: one [`Event`] is one record of [`RECORD_WORDS`] 32-bit words.
+//! Event records: one [`Event`] is one record of [`RECORD_WORDS`] 32-bit words.
 //!
 //! | kind | written by | when |
 //! |---|---|---|
 //! | START | the new image | it was loaded (constructor) |
-//! | FORK | the child | it returned from fork, daemon, forkpty or `_Fork` |
+//! | FORK | the fork child | fork, daemon, forkpty or `_Fork` returned in it |
 //! | EXEC | the old image | it is about to exec and its peak RSS would be lost otherwise |
 //! | EXIT | the process | it is about to end by exit, `_exit`, `quick_exit` or return from main |
 //! | REAPED | the reaper | a wait function returned an ended child |
 //! | SPAWN_FAILED | the parent | posix_spawn made a child whose exec then failed, and reaped it internally |
 //!
-//! What comes out of [`Event::decode`] was written by a process that may be hostile or broken: every number in it is
-//! a claim.
+//! A process that may be hostile or broken wrote what [`Event::decode`] returns: no number in it can be trusted.
 
 /// 32-bit words of a record.
 pub const RECORD_WORDS: usize = 48;
@@ -22,14 +21,14 @@ pub const NAME_BYTES: usize = 48;
 pub const FLAG_BORROWED_MEMORY: u8 = 1;
 /// REAPED by a process that traces others (strace, gdb): the child may not be its own.
 pub const FLAG_TRACER: u8 = 2;
-/// EXIT of a process that ignores SIGCHLD at its end: its children are reaped by the kernel, without account.
+/// EXIT of a process that ignores SIGCHLD at its end: the kernel reaps its children, and adds their usage nowhere.
 pub const FLAG_AUTOREAP: u8 = 4;
-/// EXIT seen by the destructor only: the status is unknown.
+/// EXIT written by the destructor: the status is unknown.
 pub const FLAG_NO_STATUS: u8 = 8;
-/// EXIT of an image that wrote a START (it is no bare fork child).
+/// EXIT of an image that wrote a START. A fork child that did not exec wrote none.
 pub const FLAG_IMAGE: u8 = 16;
 
-/// What getrusage(2) and wait4(2) say of a process, or of its waited-for children.
+/// The usage that getrusage(2) and wait4(2) return for a process, or for its waited-for children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Usage {
@@ -37,7 +36,7 @@ pub struct Usage {
     pub user_us: u64,
     /// System CPU time, microseconds.
     pub system_us: u64,
-    /// ru_maxrss, kibibytes. Survives exec; for children the largest single one.
+    /// ru_maxrss, KiB. It survives exec. For children it is that of the largest one.
     pub max_rss_kib: u64,
     /// Page faults without I/O.
     pub minor_faults: u64,
@@ -53,15 +52,15 @@ pub struct Usage {
     pub output_blocks: u64,
 }
 
-/// Where and when an event happened, in the words of the process that wrote it.
+/// Which process wrote a record, and when.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The writer's pid in its own pid namespace.
     pub pid: u32,
     /// Inode of the writer's pid namespace; 0 if it could not be read.
     pub pid_ns: u32,
-    /// Its parent's pid: for START and EXIT as getppid says (0 if the parent is in another namespace), for FORK as
-    /// the parent knew itself.
+    /// Its parent's pid. START and EXIT: from getppid, 0 if the parent is in another pid namespace. FORK: in the
+    /// parent's own pid namespace.
     pub parent: u32,
     /// CLOCK_MONOTONIC of the writer, nanoseconds.
     pub monotonic_ns: u64,
@@ -69,16 +68,16 @@ pub struct Origin {
     pub flags: u8,
 }
 
-/// One event of the life of a process.
+/// An event of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A new image runs.
+    /// A new image was loaded.
     Start {
         /// CLOCK_REALTIME, nanoseconds since the epoch.
         realtime_ns: u64,
         /// Inode of a pidfd of the process; 0 in the launcher's pid namespace, and where the kernel has no pidfs.
         pidfd_inode: u64,
-        /// ru_maxrss so far, kibibytes: what exec inherited.
+        /// ru_maxrss in KiB, which exec inherited.
         max_rss_kib: u64,
         /// Base name of argv\[0\], NUL, base name of the first script argument, NUL-padded.
         names: [u8; NAME_BYTES],
@@ -89,21 +88,21 @@ pub enum Event {
         realtime_ns: u64,
         /// Inode of a pidfd of the process; 0 in the launcher's pid namespace, and where the kernel has no pidfs.
         pidfd_inode: u64,
-        /// ru_maxrss at the fork, kibibytes: the RSS that it shares with its parent.
+        /// ru_maxrss at the fork in KiB: the RSS that it shares with its parent.
         max_rss_kib: u64,
         /// Inode of the parent's pid namespace.
         parent_pid_ns: u32,
     },
     /// An image is about to be replaced.
     Exec {
-        /// VmHWM of the image, kibibytes.
+        /// VmHWM of the image in KiB.
         vm_hwm_kib: u64,
     },
     /// The process is about to end.
     Exit {
         /// The argument of exit; meaningless with [`FLAG_NO_STATUS`].
         status: i32,
-        /// VmHWM of the image in kibibytes, or 0 if ru_maxrss already says it.
+        /// VmHWM of the image in KiB; 0 if ru_maxrss is the image's own peak.
         vm_hwm_kib: u64,
         /// RUSAGE_SELF.
         own: Usage,
@@ -116,9 +115,9 @@ pub enum Event {
         child: u32,
         /// Its wait status, as wait4 gives it.
         status: i32,
-        /// The reaper's own ru_maxrss, kibibytes.
+        /// The reaper's own ru_maxrss in KiB.
         reaper_max_rss_kib: u64,
-        /// The child and all descendants that it waited for.
+        /// Usage of the child and of all descendants that it waited for.
         usage: Usage,
     },
     /// posix_spawn's child could not exec.
@@ -135,7 +134,7 @@ const KIND_EXIT: u8 = 4;
 const KIND_REAPED: u8 = 5;
 const KIND_SPAWN_FAILED: u8 = 6;
 
-/// Writes words one after another; what would not fit is a bug that `ring` tests catch, not a panic.
+/// Writes words in order. Words that do not fit are skipped, not a panic; an assertion below shows that all fit.
 struct Words<'a> {
     out: core::slice::IterMut<'a, u32>,
 }
@@ -167,7 +166,7 @@ impl Words<'_> {
     }
 }
 
-/// Reads words one after another; behind the end there are zeros.
+/// Reads words in order; behind the end there are zeros.
 struct Reader<'a> {
     words: core::slice::Iter<'a, u32>,
 }
@@ -204,7 +203,7 @@ impl Event {
         record
     }
 
-    /// The same, in a record of zeros.
+    /// Writes the record of this event into one of zeros.
     pub fn encode_into(&self, origin: &Origin, record: &mut [u32; RECORD_WORDS]) {
         let kind = match self {
             Event::Start { .. } => KIND_START,
@@ -301,7 +300,7 @@ impl Event {
     }
 }
 
-// The widest record, EXIT: 6 words of origin, 3 of its own, 18 for each of two usages.
+// The longest record is EXIT: 6 words of origin, 3 of status and VmHWM, 18 for each of two usages.
 const _: () = assert!(6 + 3 + 2 * 18 <= RECORD_WORDS);
 
 #[cfg(all(test, not(loom)))]
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_survives_the_way_through_a_record() {
+    fn every_kind_decodes_to_what_was_encoded() {
         let origin =
             Origin { pid: 7, pid_ns: 0xEFFF_FFFC, parent: 3, monotonic_ns: u64::MAX - 9, flags: 0xA5 };
         let mut names = [0; NAME_BYTES];
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_are_refused() {
+    fn unknown_kinds_decode_to_none() {
         assert_eq!(Event::decode(&[0; RECORD_WORDS]), None);
         assert_eq!(Event::decode(&[u32::MAX; RECORD_WORDS]), None);
     }

@@ -1,27 +1,31 @@
-//! The event ring: many writers, one reader, lock-free, bounded; safe against writers that die or stop anywhere.
+//! The event ring: many writers, one reader, lock-free, bounded. Writers may be stopped or killed at any instruction.
 //!
-//! A slot is N words of 64 bits: lap tag in the upper 32 bits, payload in the lower. In lap L an empty word has tag
-//! 2L, a written one 2L+1, so an all-zero file is a valid empty ring. A payload of 0 need not be written, but in the last
-//! word, which publishes the record: most words of a record are the upper halves of small numbers.
+//! A slot is N words of 64 bits: the lap tag in the upper 32 bits, the payload in the lower. In lap L an empty word
+//! has tag 2L and a written one 2L+1, so an all-zero file is a valid empty ring. A payload of 0 is not written,
+//! except in the last word, which publishes the record. Most words of a record are the upper halves of small numbers,
+//! so this saves time.
 //!
-//! | who | does |
-//! |---|---|
-//! | writer | takes a ticket by CAS on `head`, only while `head - tail < capacity` |
-//! | writer | CASes each word that is not 0, and the last one, from (2L, 0) to (2L+1, payload), the last one with release; if one fails, the slot was retired under it: new ticket, at most [`TRIES`] times |
-//! | reader | when the last word is written: copies, checks all words, stores tag 2L+2 everywhere, advances `tail` |
-//! | reader | a slot unpublished past a grace period: CAS of its *last* word to 2L+2 first (if that fails it was published just now: read it), then the other words, then `tail` |
+//! - A writer takes a ticket by CAS on `head`, but only while `head - tail < capacity`.
+//! - It then writes each word that is not 0, and the last one, by CAS from (2L, 0) to (2L+1, payload). The CAS of the
+//!   last word has release ordering. If a CAS fails, the slot was retired: it takes a new ticket, at most `TRIES`
+//!   in all.
+//! - The reader waits until the last word is written. It copies and checks all words, stores tag 2L+2 in each, and
+//!   advances `tail`.
+//! - The reader retires a slot that is unpublished past a grace period. It first changes the *last* word to 2L+2 by
+//!   CAS; if that fails, the record was published at this moment and is read. Then come the other words, and `tail`.
 //!
-//! Tickets are unique, tags only grow, and `tail` moves only when all words carry the next lap: the CAS of a writer
-//! that was stopped and comes late can't succeed. Plain stores do not have that property.
+//! Tickets are unique, tags only grow, and `tail` moves only when all words have the next lap's tag. So the CAS of a
+//! writer that was stopped and continues late can't succeed, as a plain store would.
 //!
-//! The reader keeps its own position: what a hostile writer does to `tail` cannot make it read a slot twice.
+//! The reader keeps its own position, so a hostile writer can't make it read a slot twice by changing `tail`.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Tickets that a writer takes before it gives a record up as dropped.
-pub const TRIES: u32 = 4;
+/// Tickets that a writer takes before it drops a record. Each is lost only if the reader retires its slot, which
+/// takes a whole grace period.
+const TRIES: u32 = 4;
 
-/// The ring's memory: counters and slots, wherever they lie. `N` is the number of words of a record.
+/// A ring in memory that the caller provides. `N` is the number of words of a record.
 #[derive(Clone, Copy)]
 pub struct Ring<'a, const N: usize> {
     head: &'a AtomicU64,
@@ -30,27 +34,27 @@ pub struct Ring<'a, const N: usize> {
     words: &'a [AtomicU64],
 }
 
-/// What became of a record.
+/// The result of writing a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Push {
     /// It is in the ring.
     Stored,
-    /// It is in the ring, and this very record filled a quarter of it: wake the reader.
+    /// It is in the ring, and is the record that made a quarter of it used: wake the reader.
     StoredWake,
-    /// It is not: no room, or retired [`TRIES`] times.
+    /// It is not in the ring, which is full or retired the writer's slot `TRIES` times.
     Full,
 }
 
-/// What the reader found at its position.
+/// What the reader finds at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pop<const N: usize> {
     /// A record.
     Record([u32; N]),
-    /// Nothing was asked for at this position yet.
+    /// No writer has taken this ticket yet.
     Empty,
-    /// A writer has the ticket and has not finished.
+    /// A writer has the ticket and has not published its record.
     Pending,
-    /// The slot or the counters are not what any writer of ours leaves.
+    /// The slot or the counters have values that no correct writer leaves.
     Damaged,
 }
 
@@ -72,8 +76,8 @@ fn overwrite(cell: &AtomicU64, value: u64) {
     cell.store(value, Ordering::Relaxed);
 }
 
-/// The same for loom, which keeps no order between a store and a writer's successful exchange that it overwrites, though
-/// there is one: an exchange that came after it would have failed.
+/// The same for loom, as an exchange. Loom does not order a store after a writer's successful exchange that it
+/// overwrites. In fact they are ordered: an exchange after the store would have failed.
 #[cfg(loom)]
 fn overwrite(cell: &AtomicU64, value: u64) {
     cell.swap(value, Ordering::Relaxed);
@@ -99,7 +103,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         (self.words.len() / N) as u64
     }
 
-    /// The slot's words and the lap of a ticket. `None` can't happen: the index is masked by the capacity.
+    /// The words of a ticket's slot, and its lap. Never `None`, because the index is masked by the capacity.
     fn slot(&self, ticket: u64) -> Option<(&'a [AtomicU64], u32)> {
         let capacity = self.capacity();
         let start = (ticket & (capacity - 1)) as usize * N;
@@ -107,18 +111,18 @@ impl<'a, const N: usize> Ring<'a, N> {
         self.words.get(start..start + N).map(|words| (words, lap))
     }
 
-    /// Records that were given up so far.
+    /// Records dropped so far.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// A record is given up.
+    /// Counts a dropped record.
     pub fn count_drop(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Write one record. Never waits; async-signal-safe.
+    /// Writes one record. Never waits; async-signal-safe.
     pub fn push(&self, record: &[u32; N]) -> Push {
         for _ in 0..TRIES {
             let Some((ticket, used)) = self.ticket() else { break };
@@ -130,14 +134,14 @@ impl<'a, const N: usize> Ring<'a, N> {
         Push::Full
     }
 
-    /// A ticket and how many were outstanding, or `None` when the ring is full.
+    /// A ticket, and how many slots were used before it. `None` if the ring is full.
     fn ticket(&self) -> Option<(u64, u64)> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            // Acquire: seeing the tail means seeing the emptied slots behind it.
+            // SYNC POINT: a writer that sees this tail sees the slots emptied before it.
             let used = head.wrapping_sub(self.tail.load(Ordering::Acquire));
             if used >= self.capacity() {
-                // `head` may just have been old; a tail ahead of it wraps to a huge number.
+                // `head` may be out of date: if the tail has passed it, the difference wraps to a huge number.
                 let now = self.head.load(Ordering::Relaxed);
                 if now == head {
                     return None;
@@ -166,7 +170,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         })
     }
 
-    /// Reader only: look at the record at `position`, which must be the value of `tail`.
+    /// Reader only: the record at `position`, which must be the value of `tail`.
     #[must_use]
     pub fn peek(&self, position: u64) -> Pop<N> {
         let ahead = self.head.load(Ordering::Relaxed).wrapping_sub(position);
@@ -188,7 +192,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         let mut record = [0u32; N];
         for (i, (out, cell)) in record.iter_mut().zip(slot).enumerate() {
             let value = cell.load(Ordering::Relaxed);
-            // The last one was written a moment ago: where it is not now, the file was cut short, and this is nothing.
+            // The last word's tag was right above. If it is not any more, the file was truncated and reads as zeros.
             let is_zero = i + 1 < N && value == word(empty(lap), 0);
             if tag_of(value) != full && !is_zero {
                 return Pop::Damaged;
@@ -198,7 +202,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         Pop::Record(record)
     }
 
-    /// Reader only: free the slot at `position` for the next lap and move `tail` behind it.
+    /// Reader only: frees the slot at `position` for the next lap and moves `tail` behind it.
     pub fn release(&self, position: u64) {
         if let Some((slot, lap)) = self.slot(position) {
             for cell in slot {
@@ -209,13 +213,13 @@ impl<'a, const N: usize> Ring<'a, N> {
         self.tail.store(position.wrapping_add(1), Ordering::Release);
     }
 
-    /// Reader only: give up on the writer at `position`. False if it published after all: read it then.
+    /// Reader only: retires the slot at `position`. Returns false if its record was published after all, to be read.
     #[must_use]
     pub fn retire(&self, position: u64) -> bool {
         let Some((slot, lap)) = self.slot(position) else { return false };
         let Some(last) = slot.last() else { return false };
         let next = word(empty(lap).wrapping_add(2), 0);
-        // The last word first: from here on the late writer cannot publish.
+        // The last word first: afterwards the late writer can't publish.
         if last.compare_exchange(word(empty(lap), 0), next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return false;
         }
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_zero_is_not_written_and_comes_back_as_zero() {
+    fn zero_payload_is_not_written_and_reads_as_zero() {
         let memory = Memory::new(1);
         let ring = memory.ring();
         for (position, record) in [[1, 2, 3, 4], [0, 7, 0, 0], [0; N]].into_iter().enumerate() {
@@ -282,14 +286,14 @@ mod tests {
             assert_eq!(ring.peek(position as u64), Pop::Record(record));
             ring.release(position as u64);
         }
-        // An empty word with something in it is nobody's.
+        // No writer leaves a payload in a word with an empty tag.
         assert_eq!(ring.push(&[0; N]), Push::StoredWake);
         memory.words[1].store(word(6, 1), Ordering::Relaxed);
         assert_eq!(ring.peek(3), Pop::Damaged);
     }
 
     #[test]
-    fn a_full_ring_takes_no_more_and_a_quarter_wakes() {
+    fn full_ring_refuses_and_first_quarter_wakes() {
         let memory = Memory::new(8);
         let ring = memory.ring();
         let pushes: Vec<_> = (0..10).map(|i| ring.push(&[i; N])).collect();
@@ -299,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_died_after_its_ticket_is_retired() {
+    fn slot_of_a_dead_writer_is_retired() {
         let memory = Memory::new(2);
         let ring = memory.ring();
         ring.ticket().unwrap();
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_comes_after_retirement_takes_a_new_slot() {
+    fn writer_of_a_retired_slot_takes_a_new_one() {
         let memory = Memory::new(2);
         let ring = memory.ring();
         let (ticket, _) = ring.ticket().unwrap();
@@ -325,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_called_damaged_and_never_panics() {
+    fn garbage_is_damaged_and_does_not_panic() {
         let memory = Memory::new(2);
         let ring = memory.ring();
         memory.head.store(u64::MAX, Ordering::Relaxed);
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn four_threads_lose_nothing_that_was_stored() {
+    fn four_writers_lose_no_stored_record() {
         let memory = Memory::new(64);
         let ring = memory.ring();
         let (stored, read) = std::thread::scope(|scope| {
@@ -429,8 +433,8 @@ mod models {
         builder.check(f);
     }
 
-    /// Three writers, two slots, a reader that also retires what is pending: every record that a writer was told is
-    /// stored is read once and undamaged.
+    /// Three writers, two slots, and a reader that also retires pending slots: every record that `push` called stored
+    /// is read once and undamaged.
     #[test]
     fn three_writers_two_slots() {
         model(2, || {
@@ -441,7 +445,7 @@ mod models {
                     loom::thread::spawn(move || memory.ring().push(&[w, 0, w + 100]) != Push::Full)
                 })
                 .collect();
-            // In a thread of its own: loom does not try other orders of what the first thread does.
+            // In a thread of its own, because loom tries no other orders of the first thread's operations.
             let reader = {
                 let memory = memory.clone();
                 loom::thread::spawn(move || {

@@ -1,12 +1,12 @@
-//! The sample ring: the latest samples of the tree, for whoever wants to watch while the job runs.
+//! The sample ring: the latest samples of the tree, for a live view while the job runs.
 //!
-//! One writer (the collector), any number of readers that never slow it down: each slot is a sequence lock, odd
-//! while it is being written. Sample number `n` lies in slot `n % SAMPLE_CAPACITY`; the header's `samples` is the
-//! number written so far.
+//! The collector is the only writer, and readers never slow it down. Each slot is a sequence lock, whose sequence is
+//! odd while it is being written. Sample number `n` is in slot `n % SAMPLE_CAPACITY`; the header's `samples` is the
+//! number of samples written so far.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Slots of the sample ring.
+/// Slots of the sample ring: 100 s of samples at the default interval of 0.1 s.
 pub const SAMPLE_CAPACITY: usize = 1024;
 
 /// One sample of the tree.
@@ -20,11 +20,11 @@ pub struct Sample {
     pub descendants_bytes: u64,
     /// RAM of the whole tree, shared memory counted once, bytes.
     pub combined_bytes: u64,
-    /// CPU time of the whole tree so far, the dead included, nanoseconds.
+    /// CPU time of the whole tree so far, ended processes included, nanoseconds.
     pub cpu_ns: u64,
     /// Live processes.
     pub processes: u64,
-    /// Their threads.
+    /// Threads of the live processes.
     pub threads: u64,
 }
 
@@ -34,7 +34,7 @@ const FIELDS: usize = 7;
 /// A slot of the sample ring.
 pub type SampleSlot = Slot<FIELDS>;
 
-/// A sequence lock over some words.
+/// `N` words under a sequence lock.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Slot<const N: usize> {
@@ -45,7 +45,7 @@ pub struct Slot<const N: usize> {
 #[cfg(not(loom))]
 const _: () = assert!(core::mem::size_of::<SampleSlot>() == 64);
 
-/// How often a reader tries while the writer is at it.
+/// How often a reader tries. A write takes nanoseconds, so a second try seldom meets it; loom needs few to be fast.
 const TRIES: usize = if cfg!(loom) { 2 } else { 8 };
 
 impl Sample {
@@ -77,7 +77,7 @@ impl<const N: usize> Slot<N> {
     fn write_fields(&self, fields: [u64; N]) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
-        // SYNC POINT: the odd sequence is seen before any new field.
+        // SYNC POINT: a reader that sees a new field also sees the odd sequence.
         fence(Ordering::Release);
         for (cell, value) in self.fields.iter().zip(fields) {
             cell.store(value, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl<const N: usize> Slot<N> {
             }
             let fields =
                 core::array::from_fn(|i| self.fields.get(i).map_or(0, |f| f.load(Ordering::Relaxed)));
-            // SYNC POINT: all fields are read before the sequence is looked at again.
+            // SYNC POINT: all fields are read before the sequence is read again.
             fence(Ordering::Acquire);
             if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {
                 return Some(fields);
@@ -104,12 +104,12 @@ impl<const N: usize> Slot<N> {
 }
 
 impl SampleSlot {
-    /// Collector only: store a sample.
+    /// Collector only: stores a sample.
     pub fn write(&self, sample: Sample) {
         self.write_fields(sample.to_fields());
     }
 
-    /// The sample, or `None` if the slot is empty or was being written during each of a few attempts.
+    /// The sample. `None` if the slot is empty, or was being written at each try.
     #[must_use]
     pub fn read(&self) -> Option<Sample> {
         self.read_fields().map(Sample::from_fields)
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unwritten_slot_is_none() {
+    fn unwritten_slot_is_none() {
         assert_eq!(SampleSlot::default().read(), None);
     }
 
@@ -154,14 +154,14 @@ mod models {
 
     use super::*;
 
-    /// A reader beside the writer sees a whole sample, or none.
+    /// A reader that runs concurrently with the writer sees a whole sample or none.
     #[test]
     fn a_writer_and_a_reader() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
             let slot = Arc::new(Slot::<2>::default());
-            // Both in threads of their own: loom does not try other orders of what the first thread does.
+            // Both in threads of their own, because loom tries no other orders of the first thread's operations.
             let [writer, reader] = [Arc::clone(&slot), Arc::clone(&slot)];
             let writer = loom::thread::spawn(move || (1..=2).for_each(|n| writer.write_fields([n; 2])));
             let reader = loom::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Atomics from one place, so that loom's can stand in for the real ones in the models.
+//! The atomics of [`crate::ring`] and [`crate::sample`], which loom's replace in the models.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};

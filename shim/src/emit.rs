@@ -1,4 +1,4 @@
-//! From an event to a record in each session's ring.
+//! Writes an event as a record into the ring of each session.
 
 use core::slice;
 use core::sync::atomic::{
@@ -12,34 +12,35 @@ use gpu_track_abi::ring::{Push, Ring};
 
 use crate::{next, overflow, state, sys};
 
-/// The origin of a record of `pid`, now.
-pub fn origin(pid: u32) -> Origin {
+/// The origin of a record that process `pid` writes now.
+pub(crate) fn origin(pid: u32) -> Origin {
     let monotonic_ns = next::clock_ns(libc::CLOCK_MONOTONIC);
     Origin { pid, pid_ns: pid_namespace_of(pid), parent: 0, monotonic_ns, flags: 0 }
 }
 
-/// The same for what a process writes once in its life, when system calls are safe.
-pub fn origin_once(pid: u32, parent: u32) -> Origin {
+/// The same for the records that a process writes once, where a system call is cheaper than the vDSO (see
+/// [`sys::clock_ns`]). The caller has checked that system calls are allowed.
+pub(crate) fn origin_by_syscall(pid: u32, parent: u32) -> Origin {
     let monotonic_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
     Origin { pid, pid_ns: pid_namespace_of(pid), parent, monotonic_ns, flags: 0 }
 }
 
-/// The pid namespace of the caller, whose pid this is. What a clone system call by hand made knows of itself what its
-/// parent knew, and is the first process of another one if its pid is 1.
+/// The pid namespace of the caller, whose pid is `pid`. The child of a raw clone system call still has its parent's
+/// state; if its pid is 1, it is the first process of a new pid namespace.
 fn pid_namespace_of(pid: u32) -> u32 {
-    if pid == 1 && state::PID.load(Relaxed) != 1 && state::may_call() {
+    if pid == 1 && state::PID.load(Relaxed) != 1 && state::may_call_kernel() {
         return sys::pid_namespace();
     }
     state::PID_NAMESPACE.load(Relaxed)
 }
 
-/// Write `event` to every open session without one of the header flags in `unless`.
-pub fn emit(origin: &Origin, event: &Event, unless: u32) {
-    // Where it is: a copy would be libc's memcpy, which takes a fork child a page fault.
+/// Writes `event` to every open session whose header has none of the flags in `unless`.
+pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
+    // Encoded in place: a copy would call libc's memcpy, which costs a fork child a page fault.
     let mut record = [0; RECORD_WORDS];
     event.encode_into(origin, &mut record);
     for header in state::sessions() {
-        // A closed session has its report; late records would only fill its memory.
+        // A closed session's report is written; later records would only fill its memory.
         if header.state.load(Relaxed) != STATE_OPEN || header.flags & unless != 0 {
             continue;
         }
@@ -47,9 +48,9 @@ pub fn emit(origin: &Origin, event: &Event, unless: u32) {
         match ring.push(&record) {
             Push::Stored => {}
             Push::StoredWake => {
-                // SYNC POINT: a reader that sees it rung sees the record.
+                // SYNC POINT: a reader that sees the new doorbell value sees the record.
                 header.doorbell.fetch_add(1, Release);
-                if state::may_call() {
+                if state::may_call_kernel() {
                     sys::futex_wake(&header.doorbell);
                 }
             }
@@ -60,8 +61,8 @@ pub fn emit(origin: &Origin, event: &Event, unless: u32) {
 }
 
 fn ring(header: &Header) -> Option<Ring<'_, RECORD_WORDS>> {
-    // SAFETY: TRACKED_SIZE bytes from the header are mapped for good; the ring lies behind the header page and is
-    // made of atomics only.
+    // SAFETY: TRACKED_SIZE bytes from the header on stay mapped. The ring follows the header page and consists of
+    // atomics only.
     let words = unsafe {
         let start = core::ptr::from_ref(header).cast::<u8>().add(HEADER_SIZE).cast::<AtomicU64>();
         slice::from_raw_parts(start, RING_SIZE / size_of::<AtomicU64>())
@@ -69,8 +70,8 @@ fn ring(header: &Header) -> Option<Ring<'_, RECORD_WORDS>> {
     Ring::new(&header.head.0, &header.tail.0, &header.dropped.0, words)
 }
 
-/// The kernel's rusage in the contract's words.
-pub fn usage(from: &libc::rusage) -> Usage {
+/// Converts the kernel's rusage to a record's.
+pub(crate) fn usage(from: &libc::rusage) -> Usage {
     let us = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
     Usage {
         user_us: us(from.ru_utime),

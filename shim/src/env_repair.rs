@@ -1,9 +1,9 @@
-//! Environment repair: an exec'd program gets the shim and the session back, if its environment lost them (`env -i`,
-//! a hand-made envp). A foreign LD_PRELOAD is kept behind ours; every byte of the rest is kept. A 32-bit program is led to a
-//! library of its own class (`elf32`).
+//! Environment repair: if the environment of a new program lacks the shim or the session (`env -i`, a hand-made
+//! envp), they are put back. A foreign LD_PRELOAD is kept behind the shim, and every other byte stays as it is. A
+//! 32-bit program gets the path of a 32-bit library (see [`crate::elf32`]).
 //!
-//! The new pointer array lies on the stack, up to 8 KiB. A larger one lies in a mapping that is kept and used again:
-//! a vfork child that execs leaves no chance to unmap, and would leak into its parent.
+//! The new pointer array is on the stack if it takes at most 8 KiB. A larger one is in a mapping that is kept and
+//! reused: a vfork child can't unmap it after a successful exec, so each would leak one into its parent.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -18,34 +18,43 @@ use crate::elf32::Program;
 use crate::environment::{PRELOAD, SESSION, Strings, value_of};
 use crate::{state, sys};
 
-/// What an environment lacks.
-struct Lack {
+/// The largest array on the stack: small even for a thread with the smallest stack (PTHREAD_STACK_MIN, 16 KiB).
+const MAX_STACK_BYTES: usize = 8192;
+/// The kept mapping grows by multiples of this, so that it is seldom replaced.
+const MAPPING_UNIT_BYTES: usize = 64 << 10;
+
+/// What an environment needs to become a repaired one.
+struct Repair {
+    /// Entries of the old environment.
     entries: usize,
-    session: bool,
-    preload: Option<Preload>,
+    adds_session: bool,
+    preload: Option<NewPreload>,
 }
 
-/// An LD_PRELOAD that is to be: the text that these make, in the place of an entry or in a new one.
-struct Preload {
-    place: Option<usize>,
+/// A new LD_PRELOAD entry.
+struct NewPreload {
+    /// The entry that it replaces; `None` if it is added.
+    replaces: Option<usize>,
+    /// Its text, in parts.
     parts: [&'static [u8]; 7],
 }
 
-impl Preload {
-    /// What must become of the LD_PRELOAD that counts, if anything: its place and value.
-    fn instead_of(found: Option<(usize, &'static [u8])>, elf32: bool) -> Option<Self> {
+impl NewPreload {
+    /// The entry that is needed in place of `found` (its index and value), which is the LD_PRELOAD in effect. `None`
+    /// if that one is right.
+    fn instead_of(found: Option<(usize, &'static [u8])>, is_elf32: bool) -> Option<Self> {
         let value = found.map_or(&b""[..], |(_, value)| value);
-        let narrow = |preload| if elf32 { for_elf32(preload) } else { None };
+        let adapt = |preload| if is_elf32 { for_elf32(preload) } else { None };
         let ([before, platform, after], rest) = if shim_in(value).is_some() {
-            (narrow(value)?, &b""[..])
+            (adapt(value)?, &b""[..])
         } else {
-            let own = value_of(PRELOAD.bytes(), ENV_PRELOAD)?;
-            (narrow(own).unwrap_or([own, b"", b""]), value)
+            let shim = value_of(PRELOAD.bytes(), ENV_PRELOAD)?;
+            (adapt(shim).unwrap_or([shim, b"", b""]), value)
         };
         let colon: &[u8] = if rest.is_empty() { b"" } else { b":" };
         let name = ENV_PRELOAD.as_bytes();
         Some(Self {
-            place: found.map(|(place, _)| place),
+            replaces: found.map(|(index, _)| index),
             parts: [name, b"=", before, platform, after, colon, rest],
         })
     }
@@ -55,46 +64,47 @@ impl Preload {
     }
 }
 
-impl Lack {
-    fn of(environment: Strings, elf32: bool) -> Self {
-        let mut lack = Self { entries: 0, session: !SESSION.bytes().is_empty(), preload: None };
+impl Repair {
+    fn of(environment: Strings, is_elf32: bool) -> Self {
+        let mut repair = Self { entries: 0, adds_session: !SESSION.bytes().is_empty(), preload: None };
         let mut preload = None;
         for entry in environment.iter() {
             if value_of(entry, ENV_SESSION).is_some() {
-                lack.session = false;
+                repair.adds_session = false;
             } else if let Some(value) = value_of(entry, ENV_PRELOAD) {
-                preload = Some((lack.entries, value));
+                preload = Some((repair.entries, value));
             }
-            lack.entries += 1;
+            repair.entries += 1;
         }
-        lack.preload = Preload::instead_of(preload, elf32);
-        lack
+        repair.preload = NewPreload::instead_of(preload, is_elf32);
+        repair
     }
 
-    /// Bytes of the new array, with room for the new LD_PRELOAD behind it.
+    /// Bytes of the new array and of the text of the new LD_PRELOAD, which follows it. The array has two entries more
+    /// than the old one, and the null.
     fn size(&self) -> usize {
         let array = (self.entries + 3) * size_of::<usize>();
         array + self.preload.as_ref().map_or(0, |preload| preload.text().count())
     }
 
     /// # Safety
-    /// `room` must have [`Lack::size`] bytes, and `old` be the environment that this is the lack of.
-    unsafe fn fill(&self, old: *const *const c_char, room: *mut *const c_char) {
-        // SAFETY: promised by the caller; `old` is not read where it has no entries.
+    /// `array` must have [`Repair::size`] bytes, and `old` be the environment that this repair is for.
+    unsafe fn write(&self, old: *const *const c_char, array: *mut *const c_char) {
+        // SAFETY: promised by the caller; `old` is not read if it has no entries.
         unsafe {
             for i in 0..self.entries {
-                room.add(i).write(old.add(i).read());
+                array.add(i).write(old.add(i).read());
             }
-            let mut end = room.add(self.entries);
-            if self.session {
-                end.write(SESSION.pointer());
+            let mut end = array.add(self.entries);
+            if self.adds_session {
+                end.write(SESSION.as_ptr());
                 end = end.add(1);
             }
             if let Some(preload) = &self.preload {
-                let text = room.add(self.entries + 3).cast::<u8>();
+                let text = array.add(self.entries + 3).cast::<u8>();
                 preload.text().enumerate().for_each(|(i, byte)| text.add(i).write(*byte));
-                match preload.place {
-                    Some(place) => room.add(place).write(text.cast()),
+                match preload.replaces {
+                    Some(index) => array.add(index).write(text.cast()),
                     None => {
                         end.write(text.cast());
                         end = end.add(1);
@@ -106,92 +116,96 @@ impl Lack {
     }
 }
 
-/// What is called with the environment: one of libc's exec functions, or of its spawns.
+/// What is called with the environment: one of libc's exec or spawn functions.
 type Call<'a> = &'a dyn Fn(*const *const c_char) -> c_int;
 
-/// Call with `environment`, or with a copy of it that is repaired for the `program` to be executed.
+/// Calls with `environment`, or with a copy that is repaired for `program`.
 ///
 /// # Safety
-/// `environment` must be null or an array of strings that ends with null, and `program` name one.
-pub unsafe fn with_repaired(environment: *const *const c_char, program: Program, call: Call<'_>) -> c_int {
+/// `environment` must be null or a null-terminated array of strings, and `program` what the call executes.
+pub(crate) unsafe fn with_repaired(
+    environment: *const *const c_char,
+    program: Program,
+    call: Call<'_>,
+) -> c_int {
     if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
         return call(environment);
     }
     // SAFETY: promised by the caller.
-    let lack = unsafe { Lack::of(Strings::new(environment), program.is_elf32()) };
-    if !lack.session && lack.preload.is_none() {
+    let repair = unsafe { Repair::of(Strings::new(environment), program.is_elf32()) };
+    if !repair.adds_session && repair.preload.is_none() {
         return call(environment);
     }
-    // SAFETY: the lack of this environment.
+    // SAFETY: the repair is for this environment.
     unsafe {
-        if lack.size() <= STACK_BYTES {
-            on_stack(&lack, environment, call)
+        if repair.size() <= MAX_STACK_BYTES {
+            on_stack(&repair, environment, call)
         } else {
-            in_mapping(&lack, environment, call)
+            in_mapping(&repair, environment, call)
         }
     }
 }
 
-const STACK_BYTES: usize = 8192;
-
 #[inline(never)]
-unsafe fn on_stack(lack: &Lack, old: *const *const c_char, call: Call<'_>) -> c_int {
-    let mut room = MaybeUninit::<[*const c_char; STACK_BYTES / size_of::<usize>()]>::uninit();
-    let room = room.as_mut_ptr().cast::<*const c_char>();
-    // SAFETY: the caller looked at the size.
-    unsafe { lack.fill(old, room) };
-    call(room)
+unsafe fn on_stack(repair: &Repair, old: *const *const c_char, call: Call<'_>) -> c_int {
+    let mut array = MaybeUninit::<[*const c_char; MAX_STACK_BYTES / size_of::<usize>()]>::uninit();
+    let array = array.as_mut_ptr().cast::<*const c_char>();
+    // SAFETY: the caller checked the size.
+    unsafe { repair.write(old, array) };
+    call(array)
 }
 
 #[inline(never)]
-unsafe fn in_mapping(lack: &Lack, old: *const *const c_char, call: Call<'_>) -> c_int {
-    let Some(room) = Room::take(lack.size()) else { return call(old) };
-    // SAFETY: at least that large, page-aligned, and ours alone.
-    unsafe { lack.fill(old, room.address.cast()) };
-    let result = call(room.address.cast());
-    room.give_back();
+unsafe fn in_mapping(repair: &Repair, old: *const *const c_char, call: Call<'_>) -> c_int {
+    let Some(mapping) = Mapping::take(repair.size()) else { return call(old) };
+    // SAFETY: the mapping is at least that large, page-aligned, and used by this thread alone.
+    unsafe { repair.write(old, mapping.address.cast()) };
+    let result = call(mapping.address.cast());
+    mapping.give_back();
     result
 }
 
-/// The kept mapping, and whose it is: a value of pthread_self, which a vfork child has in common with the parent
-/// thread that waits for it. So what a vfork child left taken is free again for that thread and its next child.
+/// The kept mapping.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The value of pthread_self of the thread that uses the kept mapping; 0 if it is free. A vfork child has the same
+/// value as the parent thread that waits for it, so what the child left taken is free for that thread and its next
+/// child.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
-/// Fork child only: its parent's other threads are not here to give anything back.
-pub fn forget_owner() {
+/// Fork child only: the parent's other threads, one of which may own the mapping, do not exist here.
+pub(crate) fn forget_owner() {
     OWNER.store(0, Ordering::Relaxed);
 }
 
-struct Room {
+struct Mapping {
     address: *mut c_void,
     bytes: usize,
-    kept: bool,
+    is_kept: bool,
 }
 
-impl Room {
+impl Mapping {
     fn take(bytes: usize) -> Option<Self> {
-        if !state::may_call() {
+        if !state::may_call_kernel() {
             return None;
         }
-        // SAFETY: takes nothing.
-        let me = unsafe { libc::pthread_self() } as usize;
-        // Acquire: what the last owner stored about the mapping.
-        let kept = match OWNER.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+        // SAFETY: takes no arguments.
+        let thread = unsafe { libc::pthread_self() } as usize;
+        // SYNC POINT: acquires what the last owner stored about the mapping.
+        let is_kept = match OWNER.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => true,
-            Err(owner) => owner == me,
+            Err(owner) => owner == thread,
         };
-        if !kept {
-            // Another thread is at it just now. Only a vfork child that execs successfully leaves this behind.
-            return sys::mmap(bytes, None).map(|address| Self { address, bytes, kept });
+        if !is_kept {
+            // Another thread uses the kept mapping. Only a vfork child that execs successfully leaks this one.
+            return sys::mmap(bytes, None).map(|address| Self { address, bytes, is_kept });
         }
         if KEPT_BYTES.load(Ordering::Relaxed) < bytes {
             let old = KEPT.load(Ordering::Relaxed) as *mut c_void;
-            // SAFETY: ours alone.
+            // SAFETY: this thread owns the mapping.
             unsafe { sys::munmap(old, KEPT_BYTES.load(Ordering::Relaxed)) };
             KEPT_BYTES.store(0, Ordering::Relaxed);
-            let bytes = bytes.checked_next_multiple_of(1 << 16)?;
+            let bytes = bytes.checked_next_multiple_of(MAPPING_UNIT_BYTES)?;
             let Some(address) = sys::mmap(bytes, None) else {
                 OWNER.store(0, Ordering::Release);
                 return None;
@@ -199,14 +213,14 @@ impl Room {
             KEPT.store(address as usize, Ordering::Relaxed);
             KEPT_BYTES.store(bytes, Ordering::Relaxed);
         }
-        Some(Self { address: KEPT.load(Ordering::Relaxed) as *mut c_void, bytes, kept })
+        Some(Self { address: KEPT.load(Ordering::Relaxed) as *mut c_void, bytes, is_kept })
     }
 
     fn give_back(self) {
-        if self.kept {
+        if self.is_kept {
             OWNER.store(0, Ordering::Release);
         } else {
-            // SAFETY: the call that used it returned.
+            // SAFETY: the call that used it has returned.
             unsafe { sys::munmap(self.address, self.bytes) };
         }
     }

@@ -1,17 +1,21 @@
 //! The library that is preloaded into every process of the tracked tree.
 //!
-//! It lives in other people's programs, so it never allocates, panics, prints, locks, changes errno, starts a
-//! thread, keeps a file descriptor, or ends the program. Whatever goes wrong, it goes inert: the hooks then only
-//! hand on to the next definition.
+//! It runs inside other people's programs, so it never allocates, panics, prints, locks, changes errno, starts a
+//! thread, keeps a file descriptor, or ends the program. If anything goes wrong it goes inert: the hooks then only
+//! call the next definitions.
 //!
-//! - Built with `panic = "abort"` it is `no_std` and needs libc.so.6 alone. Built with unwinding (clippy, the
-//!   workspace's dev profile) it is an ordinary library that nobody loads.
-//! - System calls of its own go around libc ([`sys`]): no errno, no cancellation point, no other preload's hook.
-//! - What a hook hands on to is found once, in the constructor ([`next`]).
-//! - A vfork child runs in its parent's memory: whoever has another pid than the one in [`state`] writes nothing
-//!   there.
+//! - Built with `panic = "abort"` it is `no_std` and needs only libc.so.6. Built with unwinding (clippy, the
+//!   workspace's dev profile) it is an ordinary library that is never preloaded.
+//! - Its own system calls bypass libc ([`sys`]): no errno, no cancellation point, no other preloaded library's hook.
+//! - The constructor finds the next definition of each hooked function once ([`next`]).
+//! - A vfork child runs in its parent's memory: a process whose pid is not the one in [`state`] writes nothing there.
 //! - Nothing here has a destructor: a cancelled thread is unwound straight through these frames.
+//!
+//! Imports go one way: [`start`], then [`hooks`], then environment repair ([`env_repair`], [`elf32`],
+//! [`environment`]) and records ([`emit`], [`overflow`], [`session`], [`identity`], [`rss`], [`proc_status`]), then
+//! [`next`], [`state`], [`sys`].
 #![cfg_attr(panic = "abort", no_std)]
+#![deny(unreachable_pub)]
 
 mod elf32;
 mod emit;
@@ -28,7 +32,7 @@ mod start;
 mod state;
 mod sys;
 
-/// No panic path is left in the built library (`scripts/check-shim` looks); the language asks for this all the same.
+/// The language requires a handler. The built library has no panic path (`scripts/check-shim` checks that).
 #[cfg(panic = "abort")]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -1,12 +1,12 @@
-//! The next definition of each function that is hooked, and libc functions that not every libc has.
+//! The next definition of each hooked function, and libc functions that not every libc has.
 //!
-//! `dlsym` is not async-signal-safe, may allocate, and links as GLIBC_2.34. So the constructor walks the loaded
-//! objects behind this one once, by their own hash tables (System V gABI "Hash Table"; DT_GNU_HASH as in glibc's
-//! dl-lookup.c).
+//! `dlsym` is not async-signal-safe, may allocate, and links as GLIBC_2.34. So the constructor searches the objects
+//! that are loaded after this one, once, by their own hash tables (System V gABI "Hash Table"; DT_GNU_HASH as in
+//! glibc's dl-lookup.c).
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::marker::PhantomData;
-use core::mem::{MaybeUninit, transmute_copy};
+use core::mem::transmute_copy;
 use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -15,9 +15,9 @@ use core::sync::atomic::{
 
 use crate::{state, sys};
 
-/// A function to be found; its address comes first, for the assembly that jumps through it.
+/// A function to find. Its address is the first field, because assembly jumps through it.
 #[repr(C)]
-pub struct Symbol<F> {
+pub(crate) struct Symbol<F> {
     entry: Entry,
     signature: PhantomData<F>,
 }
@@ -35,17 +35,17 @@ impl<F: Copy> Symbol<F> {
         Self { entry, signature: PhantomData }
     }
 
-    /// The function, or `None` if nothing behind this library defines it.
+    /// The function, or `None` if no object after this one defines it.
     #[inline]
-    pub fn get(&self) -> Option<F> {
+    pub(crate) fn get(&self) -> Option<F> {
         const { assert!(size_of::<Option<F>>() == size_of::<usize>()) };
         // Constructors of other libraries may run before ours and call a hook.
-        // SYNC POINT: a thread that sees it done sees the addresses.
+        // SYNC POINT: a thread that sees this flag sees the addresses.
         if !RESOLVED.load(Acquire) {
             resolve();
         }
         let address = self.entry.address.load(Relaxed);
-        // SAFETY: F is a function pointer, so None is the null address; the type is what the name's libc says.
+        // SAFETY: F is a function pointer, so None is the null address. It is the type that libc declares for the name.
         unsafe { transmute_copy::<usize, Option<F>>(&address) }
     }
 }
@@ -57,7 +57,7 @@ type Spawn<Out> =
 macro_rules! symbols {
     ($($symbol:ident = $name:literal: $signature:ty;)*) => {
         $(#[doc = concat!("The next `", stringify!($name), "`.")]
-        pub static $symbol: Symbol<$signature> = Symbol::new($name);)*
+        pub(crate) static $symbol: Symbol<$signature> = Symbol::new($name);)*
         static ALL: &[&Entry] = &[$(&$symbol.entry),*];
     };
 }
@@ -90,7 +90,7 @@ symbols! {
     GLIBC_VERSION = c"gnu_get_libc_version": unsafe extern "C" fn() -> *const c_char;
 }
 
-/// The kernel's own clock_gettime: no system call, and no faketime library in between.
+/// The vDSO's clock_gettime: no system call, and not intercepted by a library such as faketime.
 static VDSO_CLOCK: Symbol<unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int> =
     Symbol::new(if cfg!(target_arch = "aarch64") {
         c"__kernel_clock_gettime"
@@ -100,30 +100,31 @@ static VDSO_CLOCK: Symbol<unsafe extern "C" fn(libc::clockid_t, *mut libc::times
 
 static RESOLVED: AtomicBool = AtomicBool::new(false);
 
-/// Find all of them. May be done twice; the second time changes nothing.
+/// Finds all functions. A second call changes nothing.
 #[cold]
 #[inline(never)]
-pub fn resolve() {
+pub(crate) fn resolve() {
     let mut seen_self = false;
-    // SAFETY: the callback has the signature that dl_iterate_phdr wants and outlives no call.
+    // SAFETY: the callback casts its argument back to a bool and keeps no pointer to it.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut seen_self).cast()) };
     RESOLVED.store(true, Release);
 }
 
-/// The clock in nanoseconds; 0 where it can't be asked.
-pub fn clock_ns(clock: libc::clockid_t) -> u64 {
+/// clock_gettime(2) in nanoseconds; 0 if there is no vDSO and system calls are not allowed.
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     match VDSO_CLOCK.get() {
         Some(clock_gettime) => {
             let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            // SAFETY: it writes one timespec.
+            // SAFETY: the function writes one timespec.
             unsafe { clock_gettime(clock, &raw mut time) };
             time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
         }
-        None if state::may_call() => sys::clock_ns(clock),
+        None if state::may_call_kernel() => sys::clock_ns(clock),
         None => 0,
     }
 }
 
+/// The hash of DT_GNU_HASH (Bernstein's, glibc's dl_new_hash).
 const fn gnu_hash(name: &CStr) -> u32 {
     let bytes = name.to_bytes();
     let (mut hash, mut i) = (5381u32, 0);
@@ -134,6 +135,7 @@ const fn gnu_hash(name: &CStr) -> u32 {
     hash
 }
 
+/// The hash of DT_HASH (System V gABI).
 fn sysv_hash(name: &CStr) -> u32 {
     name.to_bytes().iter().fold(0u32, |hash, byte| {
         let hash = (hash << 4).wrapping_add(u32::from(*byte));
@@ -142,11 +144,11 @@ fn sysv_hash(name: &CStr) -> u32 {
     })
 }
 
-/// One loaded object: this library itself, the vDSO, or one that may hold the next definitions.
+/// Called for each loaded object: searches the vDSO, and the objects after this library.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, seen_self: *mut c_void) -> c_int {
-    // SAFETY: the loader hands in a valid info; `resolve` hands in a bool.
+    // SAFETY: the loader passes a valid info, and `resolve` a bool.
     let (info, seen_self) = unsafe { (&*info, &mut *seen_self.cast::<bool>()) };
-    // SAFETY: the loader's program headers.
+    // SAFETY: the loader passes the address and number of the program headers.
     let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
     let base = info.dlpi_addr as usize;
     let own = ptr::from_ref(&RESOLVED) as usize;
@@ -159,9 +161,9 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, seen_sel
         return 0;
     }
     let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) else { return 0 };
-    // SAFETY: a loaded object's dynamic section is mapped and ends with DT_NULL.
+    // SAFETY: the dynamic section of a loaded object is mapped and ends with DT_NULL.
     let Some(tables) = (unsafe { Tables::new(base, dynamic.p_vaddr as usize) }) else { return 0 };
-    // The vDSO stands before preloaded libraries, and no other object has its names.
+    // The vDSO comes before preloaded libraries, and no other object defines its names.
     tables.fill(&VDSO_CLOCK.entry);
     if *seen_self {
         ALL.iter().for_each(|entry| tables.fill(entry));
@@ -169,7 +171,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, seen_sel
     0
 }
 
-/// A symbol table of the ELF file of a loaded object (elf(5)).
+/// The symbol table of a loaded ELF object, and its indexes (elf(5)).
 struct Tables {
     base: usize,
     symbols: *const Elf64Sym,
@@ -189,13 +191,16 @@ struct Elf64Sym {
     size: u64,
 }
 
+// elf.h.
+const DT_NULL: usize = 0;
 const DT_HASH: usize = 4;
 const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const DT_VERSYM: usize = 0x6fff_fff0;
+const SHN_UNDEF: u16 = 0;
 const STT_FUNC: u8 = 2;
-/// In DT_VERSYM: an old version of a symbol, for programs linked long ago.
+/// Bit of a DT_VERSYM entry: not the default version of the symbol, kept for programs that were linked with it.
 const VERSION_HIDDEN: u16 = 0x8000;
 
 impl Tables {
@@ -212,12 +217,12 @@ impl Tables {
         };
         let mut entry = base.wrapping_add(dynamic) as *const [usize; 2];
         loop {
-            // SAFETY: promised by the caller; the section ends with a zero tag.
+            // SAFETY: promised by the caller; the section ends with DT_NULL.
             let [tag, value] = unsafe { entry.read() };
-            // glibc relocates these addresses in place; musl, and anybody in the read-only vDSO, does not.
+            // glibc relocates these addresses in place. musl does not, and in the read-only vDSO no libc does.
             let address = if value < base { base.wrapping_add(value) } else { value };
             match tag {
-                0 => break,
+                DT_NULL => break,
                 DT_SYMTAB => tables.symbols = address as *const Elf64Sym,
                 DT_STRTAB => tables.strings = address as *const c_char,
                 DT_VERSYM => tables.versions = address as *const u16,
@@ -230,12 +235,12 @@ impl Tables {
         (!tables.symbols.is_null() && !tables.strings.is_null()).then_some(tables)
     }
 
-    /// Store the address of the entry's symbol, if it is defined here and was not found before.
+    /// Stores the address of the entry's symbol if this object defines it and no earlier one did.
     fn fill(&self, entry: &Entry) {
         if entry.address.load(Relaxed) != 0 {
             return;
         }
-        // SAFETY: the tables of a loaded object are consistent: the loader itself relies on them.
+        // SAFETY: the tables of a loaded object are consistent; the loader itself relies on them.
         let found = unsafe {
             if self.gnu_hash.is_null() {
                 self.find_sysv(entry.name)
@@ -249,9 +254,10 @@ impl Tables {
     }
 
     /// # Safety
-    /// The object's tables must be consistent, and DT_GNU_HASH there.
+    /// The object's tables must be consistent, and include DT_GNU_HASH.
     unsafe fn find_gnu(&self, name: &CStr, hash: u32) -> Option<usize> {
-        // SAFETY: header of four words, bloom filter of 64-bit words, buckets, then chains ended by an odd hash.
+        // SAFETY: the table is a header of four words, a Bloom filter of 64-bit words, buckets, and chains of hashes,
+        // the last of which is odd. Indexes that come from the table stay within it.
         unsafe {
             let [buckets, first, bloom_words, bloom_shift] = self.gnu_hash.cast::<[u32; 4]>().read();
             let bloom = self.gnu_hash.add(4).cast::<u64>();
@@ -269,7 +275,7 @@ impl Tables {
             loop {
                 let other = chain.add((index - first) as usize).read();
                 if other | 1 == hash | 1
-                    && let Some(address) = self.define(index, name)
+                    && let Some(address) = self.function_at(index, name)
                 {
                     return Some(address);
                 }
@@ -287,14 +293,14 @@ impl Tables {
         if self.sysv_hash.is_null() {
             return None;
         }
-        // SAFETY: two counts, then buckets, then chains ended by 0.
+        // SAFETY: the table is two counts, buckets, and chains that end with 0. Indexes from it stay within it.
         unsafe {
             let [buckets, _] = self.sysv_hash.cast::<[u32; 2]>().read();
             let bucket = self.sysv_hash.add(2);
             let chain = bucket.add(buckets as usize);
             let mut index = bucket.add(sysv_hash(name).checked_rem(buckets)? as usize).read();
             while index != 0 {
-                if let Some(address) = self.define(index, name) {
+                if let Some(address) = self.function_at(index, name) {
                     return Some(address);
                 }
                 index = chain.add(index as usize).read();
@@ -303,18 +309,20 @@ impl Tables {
         }
     }
 
-    /// The address of symbol `index` if it is the default version of a function called `name`.
+    /// The address of symbol `index` if it is the default version of a function with this name.
     ///
     /// # Safety
     /// `index` must be in the symbol table.
-    unsafe fn define(&self, index: u32, name: &CStr) -> Option<usize> {
-        // SAFETY: promised by the caller; names are NUL-terminated strings of the string table.
+    unsafe fn function_at(&self, index: u32, name: &CStr) -> Option<usize> {
+        // SAFETY: promised by the caller. Names are NUL-terminated strings in the string table.
         unsafe {
             let symbol = &*self.symbols.add(index as usize);
-            let hidden =
+            let is_hidden =
                 !self.versions.is_null() && self.versions.add(index as usize).read() & VERSION_HIDDEN != 0;
-            let defined = symbol.section != 0 && symbol.value != 0 && symbol.info & 0xf == STT_FUNC;
-            if hidden || !defined || CStr::from_ptr(self.strings.add(symbol.name as usize)) != name {
+            // The low half of `info` is the type (ELF64_ST_TYPE).
+            let is_function =
+                symbol.section != SHN_UNDEF && symbol.value != 0 && symbol.info & 0xf == STT_FUNC;
+            if is_hidden || !is_function || CStr::from_ptr(self.strings.add(symbol.name as usize)) != name {
                 return None;
             }
             Some(self.base.wrapping_add(symbol.value as usize))
@@ -323,9 +331,9 @@ impl Tables {
 }
 
 /// Whether the libc is a glibc of at least this minor version (2.`minor`).
-pub fn glibc_at_least(minor: u32) -> bool {
+pub(crate) fn glibc_at_least(minor: u32) -> bool {
     let Some(version) = GLIBC_VERSION.get() else { return false };
-    // SAFETY: a static string such as "2.36".
+    // SAFETY: the function takes no arguments and returns a static string such as "2.36".
     let version = unsafe { CStr::from_ptr(version()) }.to_bytes();
     let digits = version.strip_prefix(b"2.").unwrap_or_default();
     digits
@@ -333,13 +341,4 @@ pub fn glibc_at_least(minor: u32) -> bool {
         .take_while(|b| b.is_ascii_digit())
         .fold(0u32, |n, b| n.wrapping_mul(10) + u32::from(b - b'0'))
         >= minor
-}
-
-/// All-zero memory of a C struct.
-///
-/// # Safety
-/// All-zero must be a valid value of T.
-pub unsafe fn zeroed<T>() -> T {
-    // SAFETY: promised by the caller.
-    unsafe { MaybeUninit::zeroed().assume_init() }
 }

@@ -1,10 +1,10 @@
-//! VmHWM: the peak RSS of this image, where ru_maxrss still shows an earlier one's (it survives exec).
+//! VmHWM, the peak RSS of this image. ru_maxrss survives exec, so it may be the peak of an earlier image.
 
 use crate::sys;
 
-/// VmHWM in KiB; 0 if /proc does not say.
-pub fn vm_hwm_kib() -> u64 {
-    // The line is within the first kilobyte: only Groups, long for some users, stands before it and may push it out.
+/// VmHWM in KiB; 0 if /proc can't be read.
+pub(crate) fn vm_hwm_kib() -> u64 {
+    // The line is within the first kilobyte, unless the Groups line before it is long.
     let mut buffer = [0u8; 4096];
     let Some(fd) = sys::open(c"/proc/self/status", libc::O_RDONLY) else { return 0 };
     let length = sys::read(fd, &mut buffer);

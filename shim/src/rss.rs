@@ -1,8 +1,11 @@
-//! Before Linux 6.2 a thread keeps to itself what its page faults do to the RSS: for up to 64 faults of up to 16 pages
-//! each (mm/memory.c, SPLIT_RSS_COUNTING). ru_maxrss and VmHWM are too low by as much until it is handed in.
+//! Brings ru_maxrss and VmHWM up to date on kernels that count RSS per thread.
 //!
-//! The kernel does so for who ends or execs, and for who gives memory back (zap_pte_range). Neither START nor FORK wants
-//! it: what exec inherited was handed in by that, and a fork counts what it copies.
+//! Before Linux 6.2 a thread keeps the RSS changes of its page faults to itself, for up to 64 faults of up to 16
+//! pages each (mm/memory.c, SPLIT_RSS_COUNTING). Until the thread hands them over, ru_maxrss and VmHWM are too low by
+//! as much.
+//!
+//! The kernel hands them over when a thread exits, execs, or unmaps memory (zap_pte_range). START and FORK need no
+//! flush: exec has just done it, and fork counts the pages that it copies.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -11,32 +14,33 @@ use gpu_track_abi::layout::FLAG_SPLIT_RSS;
 
 use crate::{state, sys};
 
-/// No kernel's pages are larger.
-const LARGEST_PAGE: usize = 64 << 10;
-/// No page table's last level covers less.
-const SMALLEST_TABLE: usize = 2 << 20;
+/// The largest page size of Linux on the supported machines (aarch64).
+const MAX_PAGE_BYTES: usize = 64 << 10;
+/// What the last level of a page table covers at least (4 KiB pages).
+const MIN_PAGE_TABLE_SPAN_BYTES: usize = 2 << 20;
 
-/// Have the calling thread's part counted, where the kernel does not by itself. What other threads keep, they keep.
+/// Makes the kernel count what the calling thread's page faults added. What other threads keep stays uncounted.
 ///
-/// It gives back a page of the ring: what is in it stays, since the mapping is shared, and there is no page fault but of
-/// who writes a record there next.
-pub fn hand_in() {
+/// It unmaps one page of the ring. The mapping is shared, so no content is lost; the next record that is written to
+/// that page costs a page fault.
+pub(crate) fn flush_thread_rss() {
     let Some(header) = state::sessions().find(|header| header.flags & FLAG_SPLIT_RSS != 0) else { return };
     let header = ptr::from_ref(header).cast_mut().cast::<c_void>();
-    // The kernel looks only where there is a page table, and that of the header was needed just now to read it.
-    let is_in_its_table = header.addr() % SMALLEST_TABLE + LARGEST_PAGE < SMALLEST_TABLE;
-    let page = if is_in_its_table { header.wrapping_byte_add(LARGEST_PAGE) } else { header };
-    // SAFETY: a shared mapping, of which nothing is lost.
-    if !unsafe { sys::give_back(page) } {
-        hand_in_by_a_new_page();
+    // The kernel flushes only where a page table exists. The header's does: it was just read.
+    let is_in_same_table =
+        header.addr() % MIN_PAGE_TABLE_SPAN_BYTES + MAX_PAGE_BYTES < MIN_PAGE_TABLE_SPAN_BYTES;
+    let page = if is_in_same_table { header.wrapping_byte_add(MAX_PAGE_BYTES) } else { header };
+    // SAFETY: the segment is a shared mapping.
+    if !unsafe { sys::unmap_page(page) } {
+        flush_with_new_page();
     }
 }
 
-/// Locked memory (mlockall) can't be given back. This costs a page fault.
+/// The same where memory is locked (mlockall), which MADV_DONTNEED refuses. This costs a page fault.
 #[cold]
-fn hand_in_by_a_new_page() {
+fn flush_with_new_page() {
     if let Some(page) = sys::mmap(1, None) {
-        // SAFETY: nobody else knows the new page.
+        // SAFETY: the page is new and has no other user.
         unsafe {
             page.cast::<u8>().write_volatile(1);
             sys::munmap(page, 1);

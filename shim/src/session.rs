@@ -1,4 +1,4 @@
-//! The sessions that the environment names: each segment is opened, checked, mapped, and its descriptor closed.
+//! Joins the sessions that the environment names: opens, checks and maps each segment, and closes its descriptor.
 
 use core::ffi::{CStr, c_int};
 use core::mem::offset_of;
@@ -9,8 +9,8 @@ use gpu_track_abi::{MAX_PATH, MAX_SESSIONS};
 
 use crate::{state, sys};
 
-/// Map the segments of a colon-separated list. One that can't be used is passed over.
-pub fn map_all(list: &[u8]) {
+/// Maps the segments of a colon-separated list. Skips those that can't be used.
+pub(crate) fn map_all(list: &[u8]) {
     let mut free = state::SESSIONS.iter();
     for path in list.split(|b| *b == b':').take(MAX_SESSIONS) {
         if let Some(header) = map(path)
@@ -21,33 +21,34 @@ pub fn map_all(list: &[u8]) {
     }
 }
 
-/// Open the segment of this path.
-pub fn open(path: &[u8], flags: c_int) -> Option<usize> {
+/// Opens the segment at this path.
+pub(crate) fn open(path: &[u8], flags: c_int) -> Option<usize> {
     let mut buffer = [0u8; MAX_PATH + 1];
     buffer
         .get_mut(..path.len().min(MAX_PATH + 1))?
         .copy_from_slice(path.get(..path.len().min(MAX_PATH + 1))?);
-    // Fails for a path that leaves no room for its NUL.
+    // Fails if the path is too long for its NUL to fit.
     let path = CStr::from_bytes_until_nul(&buffer).ok()?;
     sys::open(path, flags | libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK)
 }
 
 fn map(path: &[u8]) -> Option<&'static Header> {
     let fd = open(path, 0)?;
-    // Touching a page behind the end of a file is a SIGBUS. No other file is written to, be it only by a page fault.
-    let fits = sys::fstat(fd).is_some_and(|s| {
+    // The size is checked because an access behind the file's end is a SIGBUS. The magic is read before mapping because
+    // the page fault of a write would change the times of a file that is no segment.
+    let is_segment = sys::fstat(fd).is_some_and(|s| {
         s.st_mode & libc::S_IFMT == libc::S_IFREG && s.st_size >= TRACKED_SIZE as libc::off_t
     }) && sys::read_number(fd, offset_of!(Header, magic)) == Some(MAGIC);
-    let address = if fits { sys::mmap(TRACKED_SIZE, Some(fd)) } else { None };
+    let address = if is_segment { sys::mmap(TRACKED_SIZE, Some(fd)) } else { None };
     let lock_holder = sys::lock_holder(fd);
     sys::close(fd);
     let address = address?;
-    // SAFETY: the mapping is page-aligned, larger than a Header, and any bytes are a valid one.
+    // SAFETY: the mapping is page-aligned and larger than a Header, for which any bytes are valid.
     let header = unsafe { &*address.cast::<Header>() };
-    header.take_page();
+    header.fault_in_for_writing();
     if header.is_compatible() && header.state.load(Relaxed) == STATE_OPEN {
         sys::dont_dump(address, TRACKED_SIZE);
-        // Only in its own pid namespace has the launcher this pid.
+        // The launcher holds a record lock. Only in its own pid namespace is its pid the one in the header.
         if lock_holder != 0 && lock_holder == header.launcher_pid {
             state::PID_NAMESPACE.store(header.launcher_pid_ns, Relaxed);
         }

@@ -1,6 +1,6 @@
-//! The constructor: find the next definitions, join the sessions, write START.
+//! The constructor: finds the next definitions, joins the sessions, writes START.
 //!
-//! It looks at nothing in /proc if it can: the kernel makes inodes for each process that is looked at.
+//! It avoids /proc where it can: the kernel creates inodes for each process that is read there.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
@@ -11,23 +11,23 @@ use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 use crate::hooks::{exit, fork};
 use crate::{emit, environment, identity, next, session, state, sys};
 
-// In .init_array, and not by way of a crate: glibc hands argc and argv to these functions.
+// In .init_array, because glibc passes argc and argv to these functions.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char) = constructor;
 
 unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     next::resolve();
-    // SAFETY: libc's environment, set up before any constructor runs.
+    // SAFETY: libc sets its environment up before any constructor runs.
     let environ = unsafe { environment::Strings::new(environment::environ) };
-    let Some(list) = environ.value(ENV_SESSION) else { return };
+    let Some(list) = environ.last_value(ENV_SESSION) else { return };
     session::map_all(list);
     if !state::is_active() {
         return;
     }
-    let preload = environ.value(ENV_PRELOAD).unwrap_or_default();
+    let preload = environ.last_value(ENV_PRELOAD).unwrap_or_default();
     environment::remember(list, preload);
-    state::UNDER_VALGRIND.store(is_valgrinds(preload), Relaxed);
+    state::IS_UNDER_VALGRIND.store(names_valgrind(preload), Relaxed);
     let pid = sys::getpid();
     state::PID.store(pid, Relaxed);
     let pidfd_inode = identity::identify(pid, true);
@@ -35,22 +35,21 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     fork::register();
 
     let names = if next::GLIBC_VERSION.get().is_some() {
-        // SAFETY: glibc gives the constructor main's arguments.
+        // SAFETY: glibc passes main's arguments to the constructor.
         unsafe { argument_names(argc, argv) }
     } else {
         cmdline_names()
     };
     let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);
-    state::IMAGE.store(true, Relaxed);
-    let origin = emit::origin_once(pid, sys::getppid());
+    state::WROTE_START.store(true, Relaxed);
+    let origin = emit::origin_by_syscall(pid, sys::getppid());
     let realtime_ns = sys::clock_ns(libc::CLOCK_REALTIME);
     emit::emit(&origin, &Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names }, 0);
 }
 
-/// Whether an LD_PRELOAD is one that valgrind made for its client. Up to 3.20 at least it doesn't know pidfd_open, and
-/// prints five lines for each call.
-fn is_valgrinds(preload: &[u8]) -> bool {
+/// Whether an LD_PRELOAD has valgrind's library. Valgrind 3.20 does not know pidfd_open and prints five lines per call.
+fn names_valgrind(preload: &[u8]) -> bool {
     const LIBRARY: &[u8] = b"/vgpreload_core";
     preload.windows(LIBRARY.len()).any(|part| part == LIBRARY)
 }
@@ -63,7 +62,7 @@ unsafe fn argument_names(argc: c_int, argv: *const *const c_char) -> [u8; NAME_B
         for i in 0..usize::try_from(argc).unwrap_or(0) {
             // SAFETY: promised by the caller.
             let argument = unsafe { argv.add(i).read() };
-            // SAFETY: a string of main's argv; the kernel allows null for argv[0] only as the array's end.
+            // SAFETY: an element of argv is a string, or null at the array's end.
             if argument.is_null() || names.add(unsafe { CStr::from_ptr(argument) }.to_bytes()) {
                 break;
             }
@@ -72,7 +71,7 @@ unsafe fn argument_names(argc: c_int, argv: *const *const c_char) -> [u8; NAME_B
     names.text
 }
 
-/// musl hands nothing to constructors, and what argv is nobody says: ask the kernel.
+/// The names where the constructor gets no arguments (musl), from /proc.
 fn cmdline_names() -> [u8; NAME_BYTES] {
     let mut buffer = [0u8; 1024];
     let mut names = Names::default();
@@ -86,7 +85,7 @@ fn cmdline_names() -> [u8; NAME_BYTES] {
     names.text
 }
 
-/// Base name of argv\[0\], NUL, and what the command works on: a script, a module (`-m NAME`), a file.
+/// Base name of argv\[0\], NUL, and what the command runs: a script, a module (`-m NAME`), a file.
 struct Names {
     text: [u8; NAME_BYTES],
     used: usize,
@@ -101,9 +100,9 @@ enum Argument {
     Module,
 }
 
-/// So that a long program name leaves room for the script's.
-const PROGRAM_BYTES: usize = 31;
-/// Options that may stand before the script.
+/// Most bytes of the program's name, so that the script's name has space after a long one.
+const MAX_PROGRAM_BYTES: usize = 31;
+/// Arguments that begin with `-` and are skipped in search of the script.
 const MAX_OPTIONS: u32 = 8;
 
 impl Default for Names {
@@ -113,11 +112,11 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Take the next argument; true when no further one is wanted.
+    /// Takes the next argument. Returns true when no further one is needed.
     fn add(&mut self, argument: &[u8]) -> bool {
         match self.state {
             Argument::Program => {
-                self.put(base_name(argument), PROGRAM_BYTES);
+                self.put(base_name(argument), MAX_PROGRAM_BYTES);
                 self.used += 1;
                 self.state = Argument::Script;
                 false
@@ -146,15 +145,15 @@ impl Names {
     }
 
     fn put(&mut self, bytes: &[u8], most: usize) {
-        let room = self.text.get_mut(self.used..).unwrap_or_default();
-        for (to, from) in room.iter_mut().zip(bytes.iter().take(most)) {
+        let free = self.text.get_mut(self.used..).unwrap_or_default();
+        for (to, from) in free.iter_mut().zip(bytes.iter().take(most)) {
             *to = *from;
             self.used += 1;
         }
     }
 }
 
-/// What stands behind the last slash.
+/// The part after the last slash.
 fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }

@@ -1,6 +1,7 @@
-//! What the process knows of itself: static, zero at load, filled by the constructor and by fork children.
+//! What the hooks know about their process. All of it is static and zero at load; the constructor and fork children
+//! fill it.
 //!
-//! Nobody but the process whose pid is in [`PID`] writes here: a vfork child would write into its parent.
+//! Only the process whose pid is in [`PID`] writes here: a vfork child would write into its parent.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -8,49 +9,49 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64,
 use gpu_track_abi::MAX_SESSIONS;
 use gpu_track_abi::layout::Header;
 
-/// Segments that are mapped; the first null ends the list.
-pub static SESSIONS: [AtomicPtr<Header>; MAX_SESSIONS] =
+/// Mapped segments; the first null ends the list.
+pub(crate) static SESSIONS: [AtomicPtr<Header>; MAX_SESSIONS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SESSIONS];
-/// The pid that owns this memory.
-pub static PID: AtomicU32 = AtomicU32::new(0);
+/// The pid of the process that owns this memory.
+pub(crate) static PID: AtomicU32 = AtomicU32::new(0);
 /// The pid that called fork last.
-pub static FORKER: AtomicU32 = AtomicU32::new(0);
-/// Inode of its pid namespace; 0 if that is not known yet.
-pub static PID_NAMESPACE: AtomicU32 = AtomicU32::new(0);
-/// This process's own image wrote a START; a fork child's did not.
-pub static IMAGE: AtomicBool = AtomicBool::new(false);
-/// ru_maxrss at START, or when a seccomp filter came: the last value that may be known.
-pub static MAX_RSS_KIB: AtomicU64 = AtomicU64::new(0);
-/// EXIT is written.
-pub static EXITED: AtomicBool = AtomicBool::new(false);
+pub(crate) static FORK_CALLER: AtomicU32 = AtomicU32::new(0);
+/// Inode of the process's pid namespace; 0 while it is unknown.
+pub(crate) static PID_NAMESPACE: AtomicU32 = AtomicU32::new(0);
+/// This image wrote START. False in a fork child until it execs.
+pub(crate) static WROTE_START: AtomicBool = AtomicBool::new(false);
+/// This process wrote EXIT.
+pub(crate) static WROTE_EXIT: AtomicBool = AtomicBool::new(false);
+/// ru_maxrss at START or FORK. Under a seccomp filter: the last value read before it was installed.
+pub(crate) static MAX_RSS_KIB: AtomicU64 = AtomicU64::new(0);
 /// The argument of quick_exit, for its handler.
-pub static QUICK_STATUS: AtomicI32 = AtomicI32::new(0);
-/// A seccomp filter is on: no system call of ours any more.
-pub static FILTERED: AtomicBool = AtomicBool::new(false);
-/// Runs on valgrind's processor, which complains about each system call that it doesn't know.
-pub static UNDER_VALGRIND: AtomicBool = AtomicBool::new(false);
-/// The process traces others.
-pub static TRACER: AtomicBool = AtomicBool::new(false);
+pub(crate) static QUICK_EXIT_STATUS: AtomicI32 = AtomicI32::new(0);
+/// A seccomp filter is installed.
+pub(crate) static IS_FILTERED: AtomicBool = AtomicBool::new(false);
+/// The process runs under valgrind, which complains about each system call that it does not know.
+pub(crate) static IS_UNDER_VALGRIND: AtomicBool = AtomicBool::new(false);
+/// The process traces others (ptrace).
+pub(crate) static IS_TRACER: AtomicBool = AtomicBool::new(false);
 
 /// The sessions that this process writes to.
-pub fn sessions() -> impl Iterator<Item = &'static Header> {
-    // SAFETY: a session is mapped and checked before it is published here, and is never unmapped.
+pub(crate) fn sessions() -> impl Iterator<Item = &'static Header> {
+    // SAFETY: a session is mapped and checked before it is stored here, and is never unmapped.
     SESSIONS.iter().map_while(|s| unsafe { s.load(Relaxed).as_ref() })
 }
 
-/// Whether there is any session to write to.
-pub fn is_active() -> bool {
+/// Whether there is a session to write to.
+pub(crate) fn is_active() -> bool {
     SESSIONS.first().is_some_and(|s| !s.load(Relaxed).is_null())
 }
 
-/// Forget the sessions: from now on the hooks only hand on.
-pub fn go_inert() {
+/// Forgets the sessions: from now on the hooks only call the next definitions.
+pub(crate) fn go_inert() {
     for session in &SESSIONS {
         session.store(ptr::null_mut(), Relaxed);
     }
 }
 
-/// Whether system calls of ours are safe.
-pub fn may_call() -> bool {
-    !FILTERED.load(Relaxed)
+/// Whether the shim may make system calls of its own. A seccomp filter may kill the process for them.
+pub(crate) fn may_call_kernel() -> bool {
+    !IS_FILTERED.load(Relaxed)
 }

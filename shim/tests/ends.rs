@@ -1,4 +1,4 @@
-//! START, FORK and EXIT: one test per way to begin and to end a process.
+//! START, FORK and EXIT: one test for each way in which a process begins or ends.
 
 mod common;
 use common::*;
@@ -12,7 +12,7 @@ fn ends(how: &str) -> (Vec<(Origin, Event)>, std::process::Output) {
     Session::new().case(&program("ends", &[]), &[how])
 }
 
-/// A process that ends by `how` with `code` writes START, EXIT, and nothing else.
+/// A process that ends by `how` with `code` writes START, EXIT, and no other record.
 fn ends_with(how: &str, code: i32) {
     let (events, output) = ends(how);
     assert_eq!(output.status, status_of(code));
@@ -43,12 +43,12 @@ fn quick_exit() {
     ends_with("quick_exit", 7);
 }
 #[test]
-fn exit_in_a_thread_after_main_ended() {
+fn exit_in_a_thread_after_the_main_thread_ended() {
     ends_with("thread", 5);
 }
 
 #[test]
-fn abort_and_kill_leave_no_exit() {
+fn abort_and_kill_write_no_exit() {
     for (how, signal) in [("abort", libc::SIGABRT), ("kill", libc::SIGKILL)] {
         let (events, output) = ends(how);
         assert_eq!(output.status.signal(), Some(signal));
@@ -57,7 +57,7 @@ fn abort_and_kill_leave_no_exit() {
 }
 
 #[test]
-fn ignoring_sigchld_is_told() {
+fn exit_has_autoreap_flag_if_sigchld_is_ignored() {
     let (events, _) = ends("autoreap");
     assert_eq!(exits(&events)[0].2, FLAG_IMAGE | FLAG_AUTOREAP);
 }
@@ -67,7 +67,7 @@ fn child_of(how: &str, code: i32) -> (Vec<(Origin, Event)>, Origin, Event) {
     let (events, output) = ends(how);
     assert_clean(&output);
     let parent = events[0].0.pid;
-    let (child, exit) = *events.iter().find(|(o, _)| o.pid != parent).expect("the child's record");
+    let (child, exit) = *events.iter().find(|(o, _)| o.pid != parent).expect("a record of the child");
     assert_eq!(reaped(&events), [(parent, child.pid, code << 8)]);
     let (_, status, flags) = exits(&events)[0];
     assert_eq!(status, code);
@@ -81,7 +81,7 @@ fn forked(how: &str, code: i32) {
     let Event::Fork { parent_pid_ns, max_rss_kib, .. } = event else { panic!("{event:?}") };
     assert_eq!(origin.parent, events[0].0.pid);
     assert_eq!(parent_pid_ns, events[0].0.pid_ns);
-    assert!(max_rss_kib > 60_000, "the 64 MiB that it shares with its parent: {max_rss_kib}");
+    assert!(max_rss_kib > 60_000, "it shares 64 MiB with its parent: {max_rss_kib}");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn forkpty() {
 }
 
 #[test]
-fn vfork_child_says_that_its_memory_is_not_its_own() {
+fn vfork_child_exit_has_borrowed_memory_flag() {
     let (events, ..) = child_of("vfork", 13);
     assert_eq!(kinds(&events), "SERE");
     let [(child, _, flags), (parent, 0, FLAG_IMAGE)] = exits(&events)[..] else { panic!("{events:?}") };
@@ -111,7 +111,7 @@ fn vfork_child_says_that_its_memory_is_not_its_own() {
 fn daemon() {
     let (events, output) = ends("daemon");
     assert_clean(&output);
-    assert_eq!(count(&events, 'F'), 2, "the child, and the daemon");
+    assert_eq!(count(&events, 'F'), 2, "the child and the daemon");
     assert!(exits(&events).iter().any(|(_, status, _)| *status == 15));
 }
 
@@ -127,7 +127,7 @@ fn system_and_popen() {
 }
 
 #[test]
-fn start_says_who_and_when() {
+fn start_has_identity_and_time() {
     let session = Session::with_flags(FLAG_PIDFS);
     let before =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -141,19 +141,20 @@ fn start_says_who_and_when() {
     assert!(pidfd_inode > 0 && max_rss_kib > 0);
 }
 
-/// The launcher's record lock has its pid in its own pid namespace alone: there the header says which one that is.
+/// Only in the launcher's pid namespace does its record lock have the launcher's pid. There the namespace's inode is
+/// taken from the header, without /proc.
 #[test]
-fn who_is_in_the_launchers_pid_namespace_has_it_from_the_header() {
+fn launchers_pid_namespace_is_taken_from_the_header() {
     const NAMESPACE: u32 = 4242;
     let mut session = Session::with_flags(FLAG_PIDFS);
     (session.header_mut().launcher_pid, session.header_mut().launcher_pid_ns) =
         (std::process::id(), NAMESPACE);
     let file = std::fs::File::options().read(true).write(true).open(&session.path).unwrap();
-    // SAFETY: all-zero is a valid flock: the whole file.
+    // SAFETY: all-zero is a valid flock, for the whole file.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_RDLCK as _;
     let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-    // SAFETY: an own descriptor, and a lock that lives through the call.
+    // SAFETY: the descriptor is open, and the lock outlives the call.
     let result = unsafe { libc::fcntl(fd, libc::F_SETLK, &raw mut lock) };
     assert_eq!(result, 0);
     let identities = |session: &Session| -> Vec<(u32, u64)> {
@@ -167,11 +168,11 @@ fn who_is_in_the_launchers_pid_namespace_has_it_from_the_header() {
     };
     run(session.command("sh").args(["-c", "(exit 0); exit 0"]));
     assert_eq!(identities(&session), [(NAMESPACE, 0); 2]);
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     if unsafe { libc::geteuid() } == 0 {
         run(session.command("unshare").args(["--fork", "--pid", "sh", "-c", "exit 3"]));
         let identities = identities(&session);
-        assert_eq!(identities[0], (NAMESPACE, 0), "unshare itself");
+        assert_eq!(identities[0], (NAMESPACE, 0), "of unshare itself");
         assert!(identities[1..].iter().all(|(pid_ns, inode)| *pid_ns != NAMESPACE && *inode != 0));
     }
     drop(file);
@@ -179,12 +180,12 @@ fn who_is_in_the_launchers_pid_namespace_has_it_from_the_header() {
     assert!(identities(&session).iter().all(|(pid_ns, inode)| *pid_ns != NAMESPACE && *inode != 0));
 }
 
-/// The first process of a new pid namespace has a parent that it can't see: it names both namespaces.
+/// getppid is 0 in the first process of a new pid namespace. Its FORK has both namespaces.
 #[test]
-fn fork_into_another_pid_namespace() {
-    // SAFETY: takes nothing.
+fn fork_into_a_new_pid_namespace_has_both_namespaces() {
+    // SAFETY: takes no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        println!("skipped: needs root, to make a pid namespace");
+        println!("skipped: needs root to create a pid namespace");
         return;
     }
     for flags in [0, FLAG_PIDFS] {
@@ -197,13 +198,13 @@ fn fork_into_another_pid_namespace() {
         let Event::Fork { parent_pid_ns, .. } = events[1].1 else { panic!() };
         assert_eq!((inner.pid, inner.parent, parent_pid_ns), (1, outer.pid, outer.pid_ns));
         assert!(inner.pid_ns != 0 && inner.pid_ns != outer.pid_ns);
-        assert_eq!(events[2].0.pid_ns, inner.pid_ns, "START of sh agrees");
+        assert_eq!(events[2].0.pid_ns, inner.pid_ns, "START of sh is in the same namespace");
         assert_eq!(events[2].0.parent, 0);
     }
 }
 
 #[test]
-fn start_names_the_script() {
+fn start_has_program_and_script_names() {
     for (args, wanted) in [
         (&["return"][..], "prog|return"),
         (&["-u", "-W", "/a/b/run.py", "x"], "prog|run.py"),
@@ -225,9 +226,9 @@ fn start_names_the_script() {
     assert_eq!(starts(&session.events()), [format!("{}|{}", "p".repeat(31), "s".repeat(16))]);
 }
 
-/// The parent holds 300 MB: what it forks and execs inherits its ru_maxrss, and says its own peak all the same.
+/// A child that is forked from a parent of 300 MB and execs inherits its ru_maxrss. EXIT has the child's own peak.
 #[test]
-fn peak_is_the_images_own() {
+fn exit_has_the_images_own_peak() {
     let session = Session::new();
     let (events, output) = session.case(&program("execs", &[]), &["big-parent"]);
     assert_clean(&output);
@@ -239,13 +240,14 @@ fn peak_is_the_images_own() {
     assert!(inherited > 250_000 && own < 50_000, "{inherited} {own}");
 }
 
-/// 300 MB, then exec of a small program: START shows the old peak; then a chain whose middle would be lost.
+/// An image of 300 MB execs a small one, which execs another. START of the second shows the first one's peak, and so
+/// does START of the third, so the second one's peak needs an EXEC record.
 #[test]
-fn exec_saves_a_peak_that_would_be_lost() {
+fn exec_record_has_a_peak_that_start_would_hide() {
     let session = Session::new();
     let (events, output) = session.case(&program("execs", &[]), &["chain"]);
     assert_clean(&output);
-    assert_eq!(kinds(&events), "SSxSE", "only the middle image's peak needs an EXEC");
+    assert_eq!(kinds(&events), "SSxSE", "only the second image writes EXEC");
     let Event::Exec { vm_hwm_kib } = events[2].1 else { panic!() };
     assert!(vm_hwm_kib > 0 && vm_hwm_kib < 50_000, "{vm_hwm_kib}");
 }

@@ -1,4 +1,4 @@
-//! Environment repair, one test per exec and spawn function; EXEC is tested with the peaks in `ends`.
+//! Environment repair: one test for each exec and spawn function. EXEC records are tested with the peaks in `ends.rs`.
 
 mod common;
 use common::*;
@@ -10,7 +10,7 @@ use gpu_track_abi::layout::{FLAG_ELF32, FLAG_NO_ENV_REPAIR};
 use gpu_track_abi::record::Event;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-/// The environment, one entry an element, that /bin/sh got from the case.
+/// The environment that the case gave to /bin/sh, one element per entry.
 fn environment(session: &Session, args: &[&str]) -> Vec<Vec<u8>> {
     let (events, output) = session.case(&program("execs", &[]), args);
     assert_clean(&output);
@@ -86,18 +86,18 @@ fn vfork_and_execve() {
 }
 
 #[test]
-fn a_null_environment_is_an_empty_one() {
+fn null_environment_is_an_empty_one() {
     let session = Session::new();
     let got = environment(&session, &["execve-null"]);
-    assert_eq!(got.len(), 2, "session and shim: {got:?}");
+    assert_eq!(got.len(), 2, "only session and shim: {got:?}");
 }
 
 #[test]
-fn a_foreign_preload_is_kept_behind_ours() {
+fn foreign_preload_is_kept_behind_the_shim() {
     for (foreign, wanted) in [
         ("libm.so.6", format!("{}:libm.so.6", SHIM.display())),
         ("", SHIM.display().to_string()),
-        // Another copy of the shim is one already.
+        // No second shim is added.
         (&*format!("libm.so.6 {}", SHIM.display()), format!("libm.so.6 {}", SHIM.display())),
     ] {
         for entries in ["0", "3000"] {
@@ -111,7 +111,7 @@ fn a_foreign_preload_is_kept_behind_ours() {
     }
 }
 
-/// The LD_PRELOADs of a 32-bit program, started in each way in a session of these flags.
+/// The LD_PRELOAD of a 32-bit program, for each way to start it, in a session with these flags.
 fn preloads_of(narrow: &Path, flags: u32, preload: &str) -> Vec<String> {
     let directories = format!("/nowhere::{}:/bin", narrow.with_file_name("").display());
     let case = |how: &str, entries: &str| {
@@ -130,12 +130,12 @@ fn preloads_of(narrow: &Path, flags: u32, preload: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_32_bit_program_gets_a_preload_for_its_own_linker() {
+fn preload_of_32_bit_program_names_the_platform() {
     if !cfg!(target_arch = "x86_64") {
-        println!("skipped: 32-bit programs are known on x86_64 only");
+        println!("skipped: only on x86_64 are there 32-bit programs");
         return;
     }
-    // It needs no linker.
+    // Static, so that it needs no 32-bit dynamic linker or libc.
     let flags = ["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie"];
     let narrow = compile("gcc", "../../../tests/programs/narrow", &flags);
     if Command::new(&narrow).output().is_err() {
@@ -155,14 +155,14 @@ fn a_32_bit_program_gets_a_preload_for_its_own_linker() {
             assert_eq!(preload, wanted);
         }
     }
-    // Where the session knows of no linker for such programs, nothing is asked, and nothing changed.
+    // Without a dynamic linker for such programs, the LD_PRELOAD is that of any program.
     for preload in preloads_of(&narrow, 0, "") {
         assert_eq!(preload, shim);
     }
 }
 
 #[test]
-fn env_minus_i() {
+fn programs_under_env_minus_i_are_tracked() {
     let session = Session::new();
     let output = run(session.command("env").args(["-i", "sh", "-c", "env -i true; exit 3"]));
     assert_eq!(output.status, status_of(3));
@@ -172,14 +172,14 @@ fn env_minus_i() {
 }
 
 #[test]
-fn an_option_leaves_environments_alone() {
+fn no_env_repair_flag_leaves_environments_alone() {
     let session = Session::with_flags(FLAG_NO_ENV_REPAIR);
     assert_eq!(environment(&session, &["execve"]), [b"KEEP=\xff".to_vec()]);
     assert_eq!(environment(&session, &["posix_spawn"]), [b"KEEP=\xff".to_vec()]);
 }
 
 #[test]
-fn what_fails_fails_as_before() {
+fn failing_execs_return_libcs_errors() {
     for flags in [0, FLAG_ELF32] {
         let (_, output) = Session::with_flags(flags).case(&program("execs", &[]), &["errors"]);
         assert_clean(&output);
@@ -187,7 +187,7 @@ fn what_fails_fails_as_before() {
 }
 
 #[test]
-fn a_spawn_whose_child_could_not_exec_is_told() {
+fn spawn_failed_is_written_if_the_child_cannot_exec() {
     let (events, output) = Session::new().case(&program("execs", &[]), &["spawn-errors"]);
     assert_clean(&output);
     let errors: Vec<_> = events
@@ -197,7 +197,7 @@ fn a_spawn_whose_child_could_not_exec_is_told() {
     assert_eq!(errors, [libc::ENOENT, libc::ENOENT, libc::EACCES, libc::ENOENT]);
 }
 
-/// With an environment that does not fit on the stack, so that each child uses the kept mapping.
+/// The larger environment does not fit on the stack, so each child uses the kept mapping.
 #[test]
 fn ten_thousand_vforks_leak_nothing() {
     for entries in ["0", "2000"] {

@@ -1,4 +1,4 @@
-//! A good guest: errno, descriptors, heap, locked memory, seccomp filters, other libraries.
+//! The shim does not disturb its program: errno, descriptors, heap, locked memory, seccomp filters, other libraries.
 
 mod common;
 use common::*;
@@ -9,8 +9,7 @@ use gpu_track_abi::layout::FLAG_SPLIT_RSS;
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_NO_STATUS, Origin};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-/// What a case writes, be the kernel one that keeps RSS by thread or not. Where it is and is not told so, an exec may look
-/// as if it lost a peak, or not.
+/// The records of a case, with and without FLAG_SPLIT_RSS. The flag may decide whether an exec needs an EXEC record.
 fn guest(args: &[&str]) -> Vec<(Origin, Event)> {
     let [events, split] = [0, FLAG_SPLIT_RSS].map(|flags| {
         let (events, output) = Session::with_flags(flags).case(&program("guest", &[]), args);
@@ -22,18 +21,18 @@ fn guest(args: &[&str]) -> Vec<(Origin, Event)> {
 }
 
 #[test]
-fn the_built_library_passes_its_check() {
+fn built_library_passes_check_shim() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/check-shim");
     let output = run(Command::new(script).arg(&*SHIM));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]
-fn errno_is_left_alone() {
+fn errno_is_unchanged() {
     assert_eq!(count(&guest(&["errno"]), 'R'), 3);
 }
 #[test]
-fn no_descriptor_is_kept() {
+fn no_descriptor_stays_open() {
     let program = program("guest", &[]);
     let plain = run(Command::new(&program).arg("fds"));
     let (events, output) = Session::new().case(&program, &["fds"]);
@@ -42,17 +41,17 @@ fn no_descriptor_is_kept() {
     assert_eq!(output.stdout, plain.stdout);
 }
 #[test]
-fn closing_every_descriptor_changes_nothing() {
+fn records_continue_after_all_descriptors_are_closed() {
     assert_eq!(kinds(&guest(&["close-all"])), "SFERE");
 }
 
-/// Nor where memory is locked, or there may be none more.
+/// Also if memory is locked, or the address space may not grow.
 #[test]
 fn no_memory_stays_mapped() {
     assert_eq!(kinds(&guest(&["maps"])).replace('x', ""), "SFERERE");
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        println!("skipped: needs root, to lock memory");
+        println!("skipped: needs root to lock memory");
         return;
     }
     for how in ["maps-locked", "maps-full"] {
@@ -61,19 +60,19 @@ fn no_memory_stays_mapped() {
 }
 
 #[test]
-fn nothing_is_allocated() {
+fn shim_does_not_allocate() {
     let session = Session::new();
     let (events, output) = session.case(&program("guest", &["-DCOUNT_MALLOC"]), &["heap"]);
     assert_clean(&output);
     assert_eq!(starts(&events).len(), 2);
 }
 
-/// An unprivileged program whose limit leaves one MiB for the library can still lock its memory.
+/// An unprivileged program can still lock its memory if its limit leaves 1 MiB for the shim and the segment.
 #[test]
-fn mlockall_within_a_small_limit() {
-    // SAFETY: takes nothing.
+fn mlockall_succeeds_with_one_mib_more() {
+    // SAFETY: takes no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        println!("skipped: needs root, to become another user");
+        println!("skipped: needs root to become another user");
         return;
     }
     let program = program("guest", &[]);
@@ -84,12 +83,12 @@ fn mlockall_within_a_small_limit() {
     assert_eq!(kinds(&guest(&["mlockall", &limit])), "SE");
 }
 
-/// Status 0 stays 0: a system call of ours would be answered with SIGSYS.
+/// The filter kills the process for any system call of the shim's.
 #[test]
-fn after_a_seccomp_filter_no_system_call_of_ours() {
+fn no_system_call_of_the_shim_after_a_seccomp_filter() {
     for how in ["seccomp-prctl", "seccomp-syscall", "seccomp-syscall-prctl"] {
         let events = guest(&[how]);
-        // waitpid needs no call of ours; fork children, waitid and exit do.
+        // REAPED by waitpid needs no system call of the shim; FORK, EXIT and REAPED by waitid do.
         assert_eq!(kinds(&events), "SR", "{how}");
         let (reaper, child, status) = reaped(&events)[0];
         assert_eq!((reaper, status), (events[0].0.pid, 0));
@@ -99,20 +98,20 @@ fn after_a_seccomp_filter_no_system_call_of_ours() {
 }
 
 #[test]
-fn a_filter_that_did_not_come_changes_nothing() {
+fn records_continue_if_no_filter_was_installed() {
     assert_eq!(kinds(&guest(&["seccomp-failed"])), "SE");
 }
 
 #[test]
-fn syscall_hands_on_all_its_arguments() {
+fn syscall_passes_on_all_arguments() {
     guest(&["six-arguments"]);
     let events = guest(&["raw-clone"]);
-    assert_eq!(kinds(&events), "SERE", "a raw clone runs no handler, so it has no FORK");
+    assert_eq!(kinds(&events), "SERE", "a raw clone runs no atfork handler, so there is no FORK");
     assert_eq!(exits(&events)[0].2, FLAG_BORROWED_MEMORY);
 }
 
 #[test]
-fn the_next_preloaded_library_is_called() {
+fn next_preloaded_library_is_called() {
     let chain = program("chain", &["-shared", "-fPIC"]);
     let session = Session::new();
     let mut command = Command::new(program("waits", &[]));
@@ -125,12 +124,12 @@ fn the_next_preloaded_library_is_called() {
     assert_eq!(kinds(&session.events()), "SFERE");
 }
 
-/// For aarch64 Debian's gcc calls atomics of its libgcc, which ask glibc's __getauxval, which musl does not have.
+/// Debian's gcc for aarch64 calls atomics in libgcc, which need glibc's __getauxval. musl does not have it.
 const FOR_MUSL: &[&str] = if cfg!(target_arch = "aarch64") { &["-mno-outline-atomics"] } else { &[] };
 
-/// musl has neither on_exit nor versions of symbols, and hands no arguments to constructors.
+/// musl has no on_exit and no symbol versions, and passes no arguments to constructors.
 #[test]
-fn a_musl_program() {
+fn musl_programs_are_tracked() {
     if Command::new("musl-gcc").arg("--version").output().is_err() {
         println!("skipped: needs musl-gcc (package musl-tools)");
         return;
@@ -145,9 +144,18 @@ fn a_musl_program() {
     assert_eq!(starts(&events), ["musl-waits|waitpid"]);
     assert_eq!(exits(&events)[1].2 & FLAG_NO_STATUS, FLAG_NO_STATUS);
     assert_eq!(reaped(&events)[0].2, 21 << 8);
-    for how in
-        ["wait", "waitpid-group", "wait3", "wait4", "waitid", "nohang", "stopped", "cancel", "race", "nobody"]
-    {
+    for how in [
+        "wait",
+        "waitpid-group",
+        "wait3",
+        "wait4",
+        "waitid",
+        "nohang",
+        "stopped",
+        "cancel",
+        "race",
+        "no-child",
+    ] {
         let (_, output) = session.case(&compile("musl-gcc", "waits", FOR_MUSL), &[how]);
         assert_clean(&output);
     }

@@ -1,4 +1,4 @@
-//! Which segments are used: good ones, and no others; whatever is wrong, the program runs.
+//! Which segments are used, and what happens if the ring is full. Whatever is wrong, the program runs.
 
 mod common;
 use common::*;
@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 
 use gpu_track_abi::ENV_SESSION;
 use gpu_track_abi::layout::{FILE_SIZE, RING_CAPACITY, STATE_CLOSED, TRACKED_SIZE};
-use gpu_track_abi::overflow::MOST_BYTES;
+use gpu_track_abi::overflow::MAX_UNREAD_BYTES;
 use gpu_track_abi::record::RECORD_WORDS;
 use gpu_track_abi::ring::Push;
 
-/// A process of this session runs as it should, and writes nothing.
+/// A process of this session runs as usual, and writes no record.
 fn inert(session: &Session) {
     let (events, output) = session.case(&program("waits", &[]), &["waitpid"]);
     assert_clean(&output);
@@ -22,7 +22,7 @@ fn inert(session: &Session) {
 }
 
 #[test]
-fn another_version_of_the_contract() {
+fn segment_of_another_version_is_not_used() {
     for change in [
         |s: &mut Session| s.header_mut().abi_version += 1,
         |s: &mut Session| s.header_mut().magic ^= 1,
@@ -36,15 +36,15 @@ fn another_version_of_the_contract() {
 }
 
 #[test]
-fn a_closed_session() {
+fn closed_session_is_not_used() {
     let session = Session::new();
     session.header().state.store(STATE_CLOSED, Ordering::Relaxed);
     inert(&session);
 }
 
-/// Touching what lies behind a file's end is a SIGBUS.
+/// An access behind the file's end would be a SIGBUS.
 #[test]
-fn a_truncated_file() {
+fn truncated_file_is_not_used() {
     for length in [0, 1, 4096, TRACKED_SIZE as u64 - 1] {
         let session = Session::new();
         let path = session.dir().join("short");
@@ -56,9 +56,9 @@ fn a_truncated_file() {
     }
 }
 
-/// Not even by a page fault, which a file system on a disk dates.
+/// Not even by a page fault, for which a file system on a disk changes the modification time.
 #[test]
-fn a_file_of_somebody_else_is_not_written_to() {
+fn file_that_is_no_segment_is_not_written_to() {
     let session = Session::new();
     let path = session.dir().join("data");
     let before = vec![7; FILE_SIZE];
@@ -72,7 +72,7 @@ fn a_file_of_somebody_else_is_not_written_to() {
 }
 
 #[test]
-fn what_is_no_file_of_ours() {
+fn paths_that_are_no_segments_are_skipped() {
     let session = Session::new();
     let link = session.dir().join("link");
     std::os::unix::fs::symlink(&session.path, &link).unwrap();
@@ -95,14 +95,14 @@ fn what_is_no_file_of_ours() {
 fn each_of_several_sessions_gets_all_records() {
     let sessions: [Session; 6] = std::array::from_fn(|_| Session::new());
     let paths: Vec<_> = sessions.iter().map(|s| s.path.to_str().unwrap()).collect();
-    // One of them is gone: the others are used all the same.
+    // One does not exist; the others are used.
     let list = format!("{}:/no/such:{}:{}", paths[0], paths[1], paths[2]);
     let output = run(sessions[0].command(program("waits", &[])).arg("waitpid").env(ENV_SESSION, list));
     assert_clean(&output);
     for session in &sessions[..3] {
         assert_eq!(kinds(&session.events()), "SFERE");
     }
-    // Deeper nesting leaves the outermost four.
+    // With deeper nesting, the outermost four are used.
     let output =
         run(sessions[0].command(program("waits", &[])).arg("waitpid").env(ENV_SESSION, paths.join(":")));
     assert_clean(&output);
@@ -111,7 +111,7 @@ fn each_of_several_sessions_gets_all_records() {
 }
 
 #[test]
-fn a_session_that_closes_under_a_process_takes_nothing_more() {
+fn no_record_is_written_after_the_session_closes() {
     let session = Session::new();
     let inner = "printf go; read line; true";
     let mut command = session.command("sh");
@@ -126,13 +126,14 @@ fn a_session_that_closes_under_a_process_takes_nothing_more() {
     assert_eq!(kinds(&session.events()), "");
 }
 
-/// More children than the ring has room for; nobody reads. START and EXIT of the shell; FORK, EXIT and REAPED of each child.
+/// A shell script that writes more records than the ring holds, and how many are too many. They are START and EXIT of
+/// the shell, and FORK, EXIT and REAPED of each child. They are not read meanwhile.
 const FULL: (&str, u64) =
     ("i=0; while [ $i -lt 1024 ]; do (exit 3); i=$((i+1)); done", 2 + 3 * 1024 - RING_CAPACITY as u64);
 
-/// Writers count what they drop, and never wait. The quarter rings the doorbell.
+/// Writers never wait. The doorbell is incremented when a quarter of the ring is used.
 #[test]
-fn a_full_ring_and_no_room_behind_it() {
+fn records_are_dropped_and_counted_if_ring_and_file_are_full() {
     let session = Session::new();
     assert_clean(&run(session.command("sh").args(["-c", FULL.0])));
     assert_eq!((session.appended().len(), session.dropped()), (0, FULL.1));
@@ -141,34 +142,34 @@ fn a_full_ring_and_no_room_behind_it() {
 }
 
 #[test]
-fn what_the_ring_has_no_room_for_is_behind_it() {
+fn records_are_appended_if_the_ring_is_full() {
     let session = Session::new();
-    session.make_room(FILE_SIZE as u64);
+    session.reserve(FILE_SIZE as u64);
     assert_clean(&run(session.command("sh").args(["-c", FULL.0])));
     let appended = session.appended();
     assert_eq!((appended.len() as u64, session.dropped()), (FULL.1, 0));
     assert!(appended.iter().all(|(_, head)| *head == RING_CAPACITY as u64));
     let in_ring = session.events();
-    // Together in the order in which they were written: each child's records are a FORK, an EXIT and a REAPED.
+    // Ring and file together have all records in the order of writing: FORK, EXIT and REAPED of each child.
     let all: Vec<_> = in_ring.into_iter().chain(appended.into_iter().map(|(event, _)| event)).collect();
     assert!(kinds(&all) == format!("S{}E", "FER".repeat(1024)), "{}", kinds(&all));
 }
 
-/// A signal would end the process.
+/// SIGXFSZ would end the process.
 #[test]
-fn nothing_is_appended_under_a_limit_of_the_size_of_files() {
+fn no_record_is_appended_under_a_file_size_limit() {
     let session = Session::new();
-    session.make_room(FILE_SIZE as u64);
+    session.reserve(FILE_SIZE as u64);
     let script = format!("ulimit -f {}; {}", (16 << 20) / 512, FULL.0);
     assert_clean(&run(session.command("sh").args(["-c", &script])));
     assert_eq!((session.appended().len(), session.dropped()), (0, FULL.1));
 }
 
-/// Another thread could make the descriptor a file of the program's.
+/// Another thread could close the descriptor and open a file of the program's in its place.
 #[test]
-fn nothing_is_appended_by_a_process_with_threads() {
+fn no_record_is_appended_by_a_process_with_threads() {
     let session = Session::new();
-    session.make_room(FILE_SIZE as u64);
+    session.reserve(FILE_SIZE as u64);
     while session.ring().push(&[1; RECORD_WORDS]) != Push::Full {}
     let output = run(session.command(program("ends", &[])).arg("thread"));
     assert_eq!(output.status.code(), Some(5));
@@ -176,13 +177,13 @@ fn nothing_is_appended_by_a_process_with_threads() {
     assert_eq!((kinds(&appended).as_str(), session.dropped()), ("S", 1), "no EXIT");
 }
 
-/// What nobody reads does not fill the machine's memory.
+/// If the collector does not read, the records do not fill the machine's memory.
 #[test]
-fn no_more_is_appended_than_may_wait() {
+fn no_record_is_appended_beyond_the_unread_limit() {
     let session = Session::new();
-    session.make_room(FILE_SIZE as u64);
+    session.reserve(FILE_SIZE as u64);
     let file = OpenOptions::new().write(true).open(&session.path).unwrap();
-    file.write_all_at(&vec![1; MOST_BYTES as usize + TRACKED_SIZE], FILE_SIZE as u64).unwrap();
+    file.write_all_at(&vec![1; MAX_UNREAD_BYTES as usize + TRACKED_SIZE], FILE_SIZE as u64).unwrap();
     assert_clean(&run(session.command("sh").args(["-c", FULL.0])));
     assert_eq!(session.dropped(), FULL.1);
 }

@@ -1,4 +1,4 @@
-//! REAPED: one test per wait function, and what is no reaping.
+//! REAPED: one test for each wait function, and the calls that reap no child.
 
 mod common;
 use common::*;
@@ -12,12 +12,12 @@ fn waits(how: &str) -> Vec<(Origin, Event)> {
     events
 }
 
-/// The case reaps one child that ended with `status`, and only that is told.
+/// The case reaps one child that ended with this wait status, and writes one REAPED.
 fn reaps(how: &str, status: i32) {
     let events = waits(how);
     let parent = events[0].0.pid;
-    let [(reaper, child, told)] = reaped(&events)[..] else { panic!("{how}: {events:?}") };
-    assert_eq!((reaper, told), (parent, status), "{how}");
+    let [(reaper, child, reported)] = reaped(&events)[..] else { panic!("{how}: {events:?}") };
+    assert_eq!((reaper, reported), (parent, status), "{how}");
     assert!(events.iter().any(|(o, e)| o.pid == child && matches!(e, Event::Fork { .. })));
 }
 
@@ -55,34 +55,34 @@ fn killed_children() {
     reaps("killed-waitid", libc::SIGKILL);
 }
 #[test]
-fn looking_without_reaping_is_nothing() {
+fn wnowait_writes_no_reaped() {
     reaps("nowait", 21 << 8);
 }
 #[test]
-fn a_child_that_still_lives_is_nothing() {
+fn wnohang_on_a_live_child_writes_no_reaped() {
     reaps("nohang", 21 << 8);
 }
 #[test]
-fn stopped_and_continued_is_nothing() {
+fn stop_and_continue_write_no_reaped() {
     reaps("stopped", 21 << 8);
 }
 
 #[test]
 fn errors_pass_through() {
-    assert_eq!(kinds(&waits("nobody")), "SE");
+    assert_eq!(kinds(&waits("no-child")), "SE");
 }
 
 #[test]
-fn a_tracer_says_so() {
+fn reaped_by_a_tracer_has_tracer_flag() {
     let events = waits("traced");
     let reaped: Vec<_> = events.iter().filter(|(_, e)| matches!(e, Event::Reaped { .. })).collect();
     assert_eq!(reaped.len(), 1);
     assert_eq!(reaped[0].0.flags, FLAG_TRACER);
 }
 
-/// A killed child's figures come from its reaper alone.
+/// REAPED is the only record with a killed child's usage.
 #[test]
-fn usage_is_the_childs() {
+fn reaped_has_the_childs_usage() {
     let events = waits("burn");
     let found = events.iter().find_map(|(_, e)| match e {
         Event::Reaped { usage, reaper_max_rss_kib, .. } => {
@@ -91,7 +91,7 @@ fn usage_is_the_childs() {
         _ => None,
     });
     let (cpu_us, reaper_max_rss_kib) = found.unwrap();
-    assert!(cpu_us >= 245_000, "it burnt 250 ms: {cpu_us}");
+    assert!(cpu_us >= 245_000, "it used 250 ms: {cpu_us}");
     assert!(reaper_max_rss_kib > 0);
 }
 
@@ -105,7 +105,7 @@ fn a_thread_cancelled_in_waitid_unwinds() {
 }
 
 #[test]
-fn threads_that_race_for_children_reap_each_once() {
+fn racing_threads_reap_each_child_once() {
     for how in ["race", "race-waitid"] {
         let events = waits(how);
         let mut children: Vec<_> = reaped(&events).into_iter().map(|(_, child, _)| child).collect();
@@ -116,7 +116,7 @@ fn threads_that_race_for_children_reap_each_once() {
 }
 
 #[test]
-fn no_records_where_the_wait_layer_is_off() {
+fn no_reaped_if_the_wait_layer_is_off() {
     let session = Session::with_flags(FLAG_NO_WAIT_RECORDS);
     for how in ["wait", "waitid", "cancel-waitid"] {
         let (events, output) = session.case(&program("waits", &[]), &[how]);

@@ -1,9 +1,10 @@
-//! The exec family: each image's environment is repaired, and the old image's peak saved where it would be lost.
+//! The exec family: repairs the environment of the new image, and writes EXEC where the old image's peak would be lost.
 //!
-//! Without a repair a call goes to the next definition of its own name. With one, the two that take no environment
-//! go to the ones that do; the search along PATH stays libc's. execl, execlp and execle are variadic, and stable Rust
-//! can't define such: a few instructions lay the register arguments down in front of those on the stack, which makes
-//! an argv of them.
+//! Without a repair, each hook calls the next definition of its own name. With one, execv calls execve and execvp calls
+//! execvpe; libc does the search along PATH.
+//!
+//! execl, execlp and execle are variadic, which stable Rust can't define. A few instructions push the register
+//! arguments below those on the stack, which makes an argv of them.
 
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int};
@@ -19,25 +20,17 @@ use crate::{emit, next, rss, state, sys};
 
 type Array = *const *const c_char;
 
-/// `execve`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
+unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
-    // SAFETY: the same promises.
+    // SAFETY: the caller keeps libc's contract.
     unsafe { with_repaired(envp, Program::path(path), &|envp| next_execve(path, argv, envp)) }
 }
 
-/// `execv`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
+unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     save_peak();
-    // SAFETY: the same promises.
+    // SAFETY: the caller keeps libc's contract.
     unsafe {
         with_repaired(environ, Program::path(path), &|envp| match next::EXECV.get() {
             Some(next) if envp == environ => next(path, argv),
@@ -46,14 +39,10 @@ pub unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     }
 }
 
-/// `execvp`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
+unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
     save_peak();
-    // SAFETY: the same promises.
+    // SAFETY: the caller keeps libc's contract.
     unsafe {
         with_repaired(environ, Program::Named(file), &|envp| match next::EXECVP.get() {
             Some(next) if envp == environ => next(file, argv),
@@ -62,25 +51,17 @@ pub unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
     }
 }
 
-/// `execvpe`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
+unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
-    // SAFETY: the same promises.
+    // SAFETY: the caller keeps libc's contract.
     unsafe { with_repaired(envp, Program::Named(file), &|envp| next_execvpe(file, argv, envp)) }
 }
 
-/// `fexecve`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
+unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     save_peak();
-    // SAFETY: the same promises.
+    // SAFETY: the caller keeps libc's contract.
     unsafe {
         with_repaired(envp, Program::Open(fd), &|envp| match next::FEXECVE.get() {
             Some(next) => next(fd, argv, envp),
@@ -89,12 +70,8 @@ pub unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     }
 }
 
-/// `execveat`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execveat(
+unsafe extern "C" fn execveat(
     dir: c_int,
     path: *const c_char,
     argv: Array,
@@ -102,7 +79,7 @@ pub unsafe extern "C" fn execveat(
     flags: c_int,
 ) -> c_int {
     save_peak();
-    // SAFETY: the same promises.
+    // SAFETY: the caller keeps libc's contract.
     unsafe {
         with_repaired(envp, Program::At(dir, path), &|envp| match next::EXECVEAT.get() {
             Some(next) => next(dir, path, argv, envp, flags),
@@ -112,17 +89,13 @@ pub unsafe extern "C" fn execveat(
 }
 
 macro_rules! variadic {
-    ($(#[doc = $doc:literal] $name:ident => $inner:ident;)*) => {$(
-        #[doc = $doc]
-        ///
-        /// # Safety
-        /// As for libc's, whose further arguments follow in the same registers and on the stack.
+    ($($name:ident => $inner:ident;)*) => {$(
         #[cfg(target_arch = "x86_64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(path: *const c_char, first: *const c_char) -> c_int {
-            // The return address makes room for rsi..r9, which so stand right below the arguments on the stack. Six
-            // pushes less one pop leave the stack aligned for the call.
+        unsafe extern "C" fn $name(path: *const c_char, first: *const c_char) -> c_int {
+            // The return address moves down, so that rsi..r9 come right below the arguments on the stack. Six pushes
+            // less one pop keep the stack aligned for the call.
             naked_asm!(
                 "pop rax",
                 "push r9", "push r8", "push rcx", "push rdx", "push rsi",
@@ -136,15 +109,11 @@ macro_rules! variadic {
                 inner = sym $inner)
         }
 
-        #[doc = $doc]
-        ///
-        /// # Safety
-        /// As for libc's, whose further arguments follow in the same registers and on the stack.
         #[cfg(target_arch = "aarch64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(path: *const c_char, first: *const c_char) -> c_int {
-            // x1..x7 right below the arguments on the stack; the frame stays a multiple of 16.
+        unsafe extern "C" fn $name(path: *const c_char, first: *const c_char) -> c_int {
+            // x1..x7 come right below the arguments on the stack. The frame is a multiple of 16 bytes.
             naked_asm!(
                 "stp x29, x30, [sp, #-80]!",
                 "mov x29, sp",
@@ -162,17 +131,14 @@ macro_rules! variadic {
 }
 
 variadic! {
-    /// `execl`.
     execl => execv;
-    /// `execlp`.
     execlp => execvp;
-    /// `execle`.
     execle => execle_array;
 }
 
-/// execle's environment follows the null that ends its arguments.
+/// execle: the environment follows the null that ends the arguments.
 unsafe extern "C" fn execle_array(path: *const c_char, argv: Array) -> c_int {
-    // SAFETY: the caller's arguments end with null, and then comes the environment.
+    // SAFETY: the caller's arguments end with null, which the environment follows.
     unsafe {
         let mut end = argv;
         while !end.read().is_null() {
@@ -183,7 +149,7 @@ unsafe extern "C" fn execle_array(path: *const c_char, argv: Array) -> c_int {
 }
 
 unsafe fn next_execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
-    // SAFETY: the caller's promises to execve.
+    // SAFETY: the caller keeps execve's contract.
     unsafe {
         match next::EXECVE.get() {
             Some(next) => next(path, argv, envp),
@@ -197,7 +163,7 @@ unsafe fn next_execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
 
 unsafe fn next_execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     match next::EXECVPE.get() {
-        // SAFETY: the caller's promises to execvpe.
+        // SAFETY: the caller keeps execvpe's contract.
         Some(next) => unsafe { next(file, argv, envp) },
         None => sys::into_errno(-(libc::ENOSYS as isize)) as c_int,
     }
@@ -205,29 +171,29 @@ unsafe fn next_execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
 
 unsafe fn raw_execveat(dir: c_int, path: *const c_char, argv: Array, envp: Array, flags: c_int) -> c_int {
     let args = [dir as usize, path as usize, argv as usize, envp as usize, flags as usize, 0];
-    // SAFETY: the caller's promises to execveat.
+    // SAFETY: the caller keeps execveat's contract.
     sys::into_errno(unsafe { sys::call(libc::SYS_execveat, args) }) as c_int
 }
 
-/// What the last EXEC said: a search along PATH tries exec often.
-static SAVED_KIB: AtomicU64 = AtomicU64::new(0);
+/// The VmHWM in the last EXEC record. A search along PATH may try several execs, which need one record.
+static SAVED_VM_HWM_KIB: AtomicU64 = AtomicU64::new(0);
 
-/// EXEC, where this image's peak stayed below what it inherited: the next image's START won't tell it.
+/// Writes EXEC if this image's peak is not above the ru_maxrss that it inherited: the next image's START has only that.
 fn save_peak() {
-    if !state::is_active() || !state::may_call() || !state::IMAGE.load(Relaxed) {
+    if !state::is_active() || !state::may_call_kernel() || !state::WROTE_START.load(Relaxed) {
         return;
     }
     let pid = sys::getpid();
     if pid != state::PID.load(Relaxed) {
         return;
     }
-    rss::hand_in();
+    rss::flush_thread_rss();
     let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     if max_rss_kib > state::MAX_RSS_KIB.load(Relaxed) {
         return;
     }
     let vm_hwm_kib = vm_hwm_kib();
-    if SAVED_KIB.swap(vm_hwm_kib, Relaxed) != vm_hwm_kib {
+    if SAVED_VM_HWM_KIB.swap(vm_hwm_kib, Relaxed) != vm_hwm_kib {
         emit::emit(&emit::origin(pid), &Event::Exec { vm_hwm_kib }, 0);
     }
 }

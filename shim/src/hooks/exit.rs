@@ -1,8 +1,8 @@
-//! EXIT: what a process says of itself at its end.
+//! EXIT: a process's usage and status at its end.
 //!
-//! `on_exit` gives the status and runs last of all, since it is registered first; a destructor knows no status and
-//! runs too early, so it stands in only where there is no `on_exit` (musl). `abort`, signals and libc's internal
-//! `_exit` (in daemon and posix_spawn) leave no EXIT: there the parent's REAPED says it all.
+//! An `on_exit` handler gets the status, and runs last because it is registered first. A destructor gets no status
+//! and runs too early, so it is used only without `on_exit` (musl). `abort`, signals and libc's internal `_exit` (in
+//! daemon and posix_spawn) cause no EXIT; the figures then come from the parent's REAPED record.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -10,14 +10,13 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use gpu_track_abi::record::{Event, FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS};
 
-use crate::proc_status::vm_hwm_kib;
-use crate::{emit, next, rss, state, sys};
+use crate::{emit, next, proc_status, rss, state, sys};
 
-/// libc tells the status at exit.
+/// The `on_exit` handler is registered.
 static HAS_ON_EXIT: AtomicBool = AtomicBool::new(false);
 
-/// Have libc call back at exit and quick_exit.
-pub fn register() {
+/// Registers handlers for exit and quick_exit.
+pub(crate) fn register() {
     // SAFETY: the handlers stay loaded (-z nodelete).
     unsafe {
         if let Some(on_exit) = next::ON_EXIT.get() {
@@ -34,7 +33,7 @@ extern "C" fn at_exit(status: c_int, _: *mut c_void) {
 }
 
 extern "C" fn at_quick_exit_handler(_: *mut c_void) {
-    write_exit(state::QUICK_STATUS.load(Relaxed), 0);
+    write_exit(state::QUICK_EXIT_STATUS.load(Relaxed), 0);
 }
 
 #[used]
@@ -48,78 +47,67 @@ extern "C" fn destructor() {
 }
 
 fn write_exit(status: c_int, flags: u8) {
-    // Figures need system calls, and a kill filter would turn status 0 into 159. An EXIT of zeros would say that no
-    // CPU time was used: none at all says that it is not known.
-    if !state::is_active() || !state::may_call() {
+    // The usage needs system calls, for which a seccomp filter may kill the process. An EXIT with zeros would claim
+    // that no CPU time was used, so there is none.
+    if !state::is_active() || !state::may_call_kernel() {
         return;
     }
     let pid = sys::getpid();
-    let borrowed = pid != state::PID.load(Relaxed);
-    if !borrowed && state::EXITED.swap(true, Relaxed) {
+    // A vfork or raw clone child. The state is its parent's.
+    let is_borrowed = pid != state::PID.load(Relaxed);
+    if !is_borrowed && state::WROTE_EXIT.swap(true, Relaxed) {
         return;
     }
-    if !borrowed {
-        rss::hand_in();
+    if !is_borrowed {
+        rss::flush_thread_rss();
     }
-    // In this order: what is done from here on is in nobody's figures.
+    // The process's usage after this point is in no record.
     let own = emit::usage(&sys::getrusage(libc::RUSAGE_SELF));
     let children = emit::usage(&sys::getrusage(libc::RUSAGE_CHILDREN));
-    let mut origin = emit::origin_once(pid, sys::getppid());
+    let mut origin = emit::origin_by_syscall(pid, sys::getppid());
     origin.flags = flags;
-    let mut peak_kib = 0;
-    if borrowed {
+    let mut vm_hwm_kib = 0;
+    if is_borrowed {
         origin.flags |= FLAG_BORROWED_MEMORY;
-        // A raw clone may have gone to another namespace.
+        // A raw clone child may be in another pid namespace.
         origin.pid_ns = sys::pid_namespace();
-    } else if state::IMAGE.load(Relaxed) {
+    } else if state::WROTE_START.load(Relaxed) {
         origin.flags |= FLAG_IMAGE;
         if own.max_rss_kib <= state::MAX_RSS_KIB.load(Relaxed) {
-            peak_kib = vm_hwm_kib();
+            vm_hwm_kib = proc_status::vm_hwm_kib();
         }
     }
     if sys::ignores_sigchld() {
         origin.flags |= FLAG_AUTOREAP;
     }
-    emit::emit(&origin, &Event::Exit { status, vm_hwm_kib: peak_kib, own, children }, 0);
+    emit::emit(&origin, &Event::Exit { status, vm_hwm_kib, own, children }, 0);
 }
 
-/// `_exit`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+unsafe extern "C" fn _exit(status: c_int) -> ! {
     write_exit(status, 0);
     match next::UNDERSCORE_EXIT.get() {
-        // SAFETY: libc's function.
+        // SAFETY: libc's function takes a number.
         Some(next) => unsafe { next(status) },
         None => sys::exit_group(status),
     }
 }
 
-/// `_Exit`, the same as `_exit`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    // SAFETY: the same promises.
+unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    // SAFETY: the caller keeps libc's contract.
     unsafe { _exit(status) }
 }
 
-/// `quick_exit`, whose handlers are not told the status.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
-    if state::is_active() && state::may_call() && sys::getpid() == state::PID.load(Relaxed) {
-        state::QUICK_STATUS.store(status, Relaxed);
+unsafe extern "C" fn quick_exit(status: c_int) -> ! {
+    if state::is_active() && state::may_call_kernel() && sys::getpid() == state::PID.load(Relaxed) {
+        state::QUICK_EXIT_STATUS.store(status, Relaxed);
     }
     match next::QUICK_EXIT.get() {
-        // SAFETY: libc's function.
+        // SAFETY: libc's function takes a number.
         Some(next) => unsafe { next(status) },
-        // SAFETY: the same promises.
+        // SAFETY: the caller keeps libc's contract.
         None => unsafe { _exit(status) },
     }
 }

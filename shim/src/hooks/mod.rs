@@ -1,9 +1,9 @@
-//! The interposed functions, one file per family. A hook takes what libc's function takes, calls the next
-//! definition, and hands back what that gave, errno included.
+//! The interposed functions, one file per family. A hook has the signature and the safety contract of libc's
+//! function. It calls the next definition and returns its result, errno included.
 
-pub mod exec;
-pub mod exit;
-pub mod fork;
+mod exec;
+pub(crate) mod exit;
+pub(crate) mod fork;
 mod seccomp;
 mod spawn;
 mod wait;

@@ -1,9 +1,10 @@
-//! `prctl` and `syscall`, only to see a seccomp filter arrive: from then on no system call of ours in this process.
+//! `prctl` and `syscall`, hooked only to notice that a seccomp filter is installed. From then on the shim makes no
+//! system call in this process, because the filter may kill it for one.
 //!
-//! Both are variadic, and `syscall` may return twice or on another stack (clone, vfork). So they are a few
-//! instructions that jump on to the next definition, with every register and the stack as they came; only the calls
-//! that bring a filter go through Rust. Variadic integer arguments lie where fixed ones would (System V ABI of
-//! x86-64; AAPCS64 on Linux).
+//! Both are variadic, and `syscall` may return twice or on another stack (clone, vfork). So the hooks are a few
+//! instructions that jump to the next definition with all registers and the stack unchanged. Only calls that install
+//! a filter go through Rust. Variadic integer arguments are passed like fixed ones (System V ABI of x86-64; AAPCS64
+//! on Linux).
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long};
@@ -11,14 +12,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::{next, rss, state, sys};
 
-/// `prctl`.
-///
-/// # Safety
-/// As for libc's.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     naked_asm!(
         "cmp edi, {set_seccomp}", "je {watched}",
         "mov rax, [rip + {next}]", "test rax, rax", "je {watched}",
@@ -26,14 +23,10 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
         set_seccomp = const libc::PR_SET_SECCOMP, watched = sym watched_prctl, next = sym next::PRCTL)
 }
 
-/// `syscall`.
-///
-/// # Safety
-/// As for libc's.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syscall(
+unsafe extern "C" fn syscall(
     number: c_long,
     a: usize,
     b: usize,
@@ -51,14 +44,10 @@ pub unsafe extern "C" fn syscall(
         watched = sym watched_syscall, next = sym next::SYSCALL)
 }
 
-/// `prctl`.
-///
-/// # Safety
-/// As for libc's.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     naked_asm!(
         "cmp w0, #{set_seccomp}", "b.eq 1f",
         "adrp x16, {next}", "ldr x16, [x16, :lo12:{next}]", "cbz x16, 1f",
@@ -67,14 +56,10 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
         set_seccomp = const libc::PR_SET_SECCOMP, watched = sym watched_prctl, next = sym next::PRCTL)
 }
 
-/// `syscall`.
-///
-/// # Safety
-/// As for libc's.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syscall(
+unsafe extern "C" fn syscall(
     number: c_long,
     a: usize,
     b: usize,
@@ -95,15 +80,15 @@ pub unsafe extern "C" fn syscall(
 
 unsafe extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     let call = || match next::PRCTL.get() {
-        // SAFETY: the caller's arguments, to libc's function.
+        // SAFETY: the caller's arguments are passed on to libc's function.
         Some(next) => unsafe { next(option, a, b, c, d) },
         None => {
-            // SAFETY: the caller's arguments.
+            // SAFETY: the caller's arguments are passed on to the kernel.
             let result = unsafe { sys::call(libc::SYS_prctl, [option as usize, a, b, c, d, 0]) };
             sys::into_errno(result) as c_int
         }
     };
-    if option == libc::PR_SET_SECCOMP { filtered(call) } else { call() }
+    if option == libc::PR_SET_SECCOMP { install_filter(call) } else { call() }
 }
 
 unsafe extern "C" fn watched_syscall(
@@ -116,35 +101,35 @@ unsafe extern "C" fn watched_syscall(
     f: usize,
 ) -> c_long {
     let call = || match next::SYSCALL.get() {
-        // SAFETY: the caller's arguments, to libc's function.
+        // SAFETY: the caller's arguments are passed on to libc's function.
         Some(next) => unsafe { next(number, a, b, c, d, e, f) },
-        // SAFETY: the caller's arguments.
+        // SAFETY: the caller's arguments are passed on to the kernel.
         None => sys::into_errno(unsafe { sys::call(number, [a, b, c, d, e, f]) }) as c_long,
     };
-    // The other operations of seccomp(2) only ask.
-    let sets = match number {
+    // The other operations of seccomp(2) only query.
+    let installs_filter = match number {
         libc::SYS_seccomp => {
             a == libc::SECCOMP_SET_MODE_STRICT as usize || a == libc::SECCOMP_SET_MODE_FILTER as usize
         }
         libc::SYS_prctl => a as c_int == libc::PR_SET_SECCOMP,
         _ => false,
     };
-    if sets { filtered(call) } else { call() }
+    if installs_filter { install_filter(call) } else { call() }
 }
 
-/// Around the call that brings a filter: it is on for us before it is for the kernel.
-fn filtered<R: Copy + Into<i64>>(call: impl FnOnce() -> R) -> R {
-    if !state::is_active() || !state::may_call() || sys::getpid() != state::PID.load(Relaxed) {
+/// Makes the call that installs a filter. The shim's own system calls stop before it, and resume if it fails.
+fn install_filter<R: Copy + Into<i64>>(call: impl FnOnce() -> R) -> R {
+    if !state::is_active() || !state::may_call_kernel() || sys::getpid() != state::PID.load(Relaxed) {
         return call();
     }
-    rss::hand_in();
+    rss::flush_thread_rss();
     let now = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     let before = state::MAX_RSS_KIB.swap(now, Relaxed);
-    state::FILTERED.store(true, Relaxed);
+    state::IS_FILTERED.store(true, Relaxed);
     let result = call();
     if result.into() < 0 {
         state::MAX_RSS_KIB.store(before, Relaxed);
-        state::FILTERED.store(false, Relaxed);
+        state::IS_FILTERED.store(false, Relaxed);
     }
     result
 }

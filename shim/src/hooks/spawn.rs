@@ -1,5 +1,5 @@
-//! posix_spawn and its kind: the environment is repaired, and a child that could not exec is told of, since libc
-//! reaps it without any wait function being called.
+//! The posix_spawn family: repairs the environment, and writes SPAWN_FAILED for a child that could not exec. libc
+//! reaps that child without calling a wait function.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -12,22 +12,18 @@ use crate::{emit, next, state, sys};
 type Array = *const *const c_char;
 
 macro_rules! spawns {
-    ($(#[doc = $doc:literal] $name:ident($out:ty, $program:path) => $next:ident;)*) => {$(
-        #[doc = $doc]
-        ///
-        /// # Safety
-        /// As for libc's.
+    ($($name:ident($out:ty, $program:path) => $next:ident;)*) => {$(
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
+        unsafe extern "C" fn $name(
             child: *mut $out, path: *const c_char, actions: *const c_void, attributes: *const c_void,
             argv: Array, envp: Array,
         ) -> c_int {
-            // glibc before 2.39 has no pidfd_spawn, but a weak reference would find this one.
+            // glibc before 2.39 has no pidfd_spawn, but a weak reference to it would find this hook.
             let Some(next) = next::$next.get() else { return libc::ENOSYS };
-            // SAFETY: the same promises.
+            // SAFETY: the caller keeps libc's contract.
             let error = unsafe { with_repaired(envp, $program(path), &|envp| next(child, path, actions, attributes, argv, envp)) };
             if error != 0 {
-                failed(error);
+                write_spawn_failed(error);
             }
             error
         }
@@ -35,20 +31,17 @@ macro_rules! spawns {
 }
 
 spawns! {
-    /// `posix_spawn`.
     posix_spawn(libc::pid_t, Program::path) => POSIX_SPAWN;
-    /// `posix_spawnp`.
     posix_spawnp(libc::pid_t, Program::Named) => POSIX_SPAWNP;
-    /// `pidfd_spawn`.
     pidfd_spawn(c_int, Program::path) => PIDFD_SPAWN;
-    /// `pidfd_spawnp`.
     pidfd_spawnp(c_int, Program::Named) => PIDFD_SPAWNP;
 }
 
-/// SPAWN_FAILED, unless it may have been the clone itself that failed (clone(2)) or, for EINVAL, the attributes.
-fn failed(error: c_int) {
-    let childless = matches!(error, libc::EAGAIN | libc::ENOMEM | libc::EINVAL | libc::ENOSYS);
-    if !childless && state::is_active() && state::may_call() {
+/// Writes SPAWN_FAILED, unless there may have been no child: these are errors of clone(2), and EINVAL also of the
+/// attributes.
+fn write_spawn_failed(error: c_int) {
+    let may_be_childless = matches!(error, libc::EAGAIN | libc::ENOMEM | libc::EINVAL | libc::ENOSYS);
+    if !may_be_childless && state::is_active() && state::may_call_kernel() {
         emit::emit(&emit::origin(sys::getpid()), &Event::SpawnFailed { error }, 0);
     }
 }

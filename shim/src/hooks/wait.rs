@@ -1,16 +1,18 @@
-//! REAPED: what a wait function says of an ended child, which is all there is for one that was killed or is static.
+//! REAPED: status and usage of an ended child, from the wait function that reaped it. For a child that was killed, or
+//! is uninstrumented, this is the only record.
 //!
-//! The wait functions are cancellation points: a raw system call in their place made `pthread_cancel` hang. So the
-//! blocking call is always libc's own:
+//! The wait functions are cancellation points. With a raw system call in their place, `pthread_cancel` did not end the
+//! thread. So the call that blocks is always libc's:
 //!
-//! - wait, wait3, wait4, waitpid: the next `wait4`, where libc makes that a cancellation point (glibc 2.31);
-//!   elsewhere (older glibc, musl) the next `waitid` with WNOWAIT, then wait4 without blocking.
-//! - waitid: libc's has no rusage argument. The next `waitid` with WNOWAIT blocks, and the raw call, which has one,
-//!   reaps without blocking. If another thread reaped in between, it blocks again, as it would have in the kernel.
-//!   Making cancellation asynchronous around the raw call instead would lose a child that was reaped just then.
-//!   Reaping costs no more than before within 0.5 us; the record of it costs 2.5 us, as for waitpid.
+//! - wait, wait3, wait4, waitpid call the next `wait4` where it is a cancellation point (glibc 2.31). Elsewhere (older
+//!   glibc, musl) they call the next `waitid` with WNOWAIT, and then wait4 without blocking.
+//! - waitid: libc's has no rusage argument. The next `waitid` with WNOWAIT blocks; then the raw call, which has one,
+//!   reaps without blocking. If another thread reaped the child in between, the hook blocks again, as the kernel
+//!   would have. Asynchronous cancellation around the raw call would lose a child that is reaped at that moment. The
+//!   second call costs at most 0.5 us, and the record 2.5 us, as for waitpid.
 
 use core::ffi::c_int;
+use core::mem::zeroed;
 use core::ptr;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -20,64 +22,44 @@ use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 use crate::{emit, next, rss, state, sys};
 
-/// `wait`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wait(status: *mut c_int) -> pid_t {
-    // SAFETY: the same promises.
+unsafe extern "C" fn wait(status: *mut c_int) -> pid_t {
+    // SAFETY: the caller keeps libc's contract.
     unsafe { reap(-1, status, 0, ptr::null_mut()) }
 }
 
-/// `waitpid`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t {
-    // SAFETY: the same promises.
+unsafe extern "C" fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t {
+    // SAFETY: the caller keeps libc's contract.
     unsafe { reap(pid, status, options, ptr::null_mut()) }
 }
 
-/// `wait3`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
-    // SAFETY: the same promises.
+unsafe extern "C" fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
+    // SAFETY: the caller keeps libc's contract.
     unsafe { reap(-1, status, options, usage) }
 }
 
-/// `wait4`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
-    // SAFETY: the same promises.
+unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
+    // SAFETY: the caller keeps libc's contract.
     unsafe { reap(pid, status, options, usage) }
 }
 
-/// `waitid`.
-///
-/// # Safety
-/// As for libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
-    // SAFETY: the same promises; the pointers of our own are to locals.
+unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
+    // SAFETY: the caller keeps libc's contract; the other pointers are to locals.
     unsafe {
-        if options & libc::WNOWAIT != 0 || !records_wanted() || !state::may_call() {
+        if options & libc::WNOWAIT != 0 || !wants_records() || !state::may_call_kernel() {
             return next_waitid(id_type, id, info, options);
         }
         loop {
-            let mut seen: siginfo_t = next::zeroed();
+            let mut seen: siginfo_t = zeroed();
             if next_waitid(id_type, id, &raw mut seen, options | libc::WNOWAIT) != 0 {
                 return -1;
             }
-            let mut taken: siginfo_t = next::zeroed();
-            let mut usage: rusage = next::zeroed();
+            let mut taken: siginfo_t = zeroed();
+            let mut usage: rusage = zeroed();
             if seen.si_pid() != 0 {
                 let options = options | libc::WNOHANG;
                 let result =
@@ -86,7 +68,7 @@ pub unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_
                     return sys::into_errno(result) as c_int;
                 }
                 if result < 0 || taken.si_pid() == 0 {
-                    // Another thread was faster.
+                    // Another thread reaped it.
                     continue;
                 }
             }
@@ -95,9 +77,9 @@ pub unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_
             }
             match taken.si_code {
                 _ if taken.si_pid() == 0 => {}
-                libc::CLD_EXITED => reaped(taken.si_pid(), (taken.si_status() & 0xff) << 8, &usage),
-                libc::CLD_KILLED => reaped(taken.si_pid(), taken.si_status(), &usage),
-                libc::CLD_DUMPED => reaped(taken.si_pid(), taken.si_status() | 0x80, &usage),
+                libc::CLD_EXITED => write_reaped(taken.si_pid(), (taken.si_status() & 0xff) << 8, &usage),
+                libc::CLD_KILLED => write_reaped(taken.si_pid(), taken.si_status(), &usage),
+                libc::CLD_DUMPED => write_reaped(taken.si_pid(), taken.si_status() | 0x80, &usage),
                 libc::CLD_TRAPPED => saw_trace_stop(),
                 _ => {}
             }
@@ -107,10 +89,11 @@ pub unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_
 }
 
 unsafe fn reap(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
-    let (mut own_status, mut own_usage) = (0, zero_usage());
+    // SAFETY: all-zero is a valid rusage.
+    let (mut own_status, mut own_usage) = (0, unsafe { zeroed() });
     let status = if status.is_null() { &raw mut own_status } else { status };
     let usage = if usage.is_null() { &raw mut own_usage } else { usage };
-    // SAFETY: the caller's pointers, or locals; the kernel wrote both when a pid came back.
+    // SAFETY: the pointers are the caller's or to locals. The kernel wrote both if a pid is returned.
     unsafe {
         let child = match next::WAIT4.get() {
             Some(wait4) if wait4_is_cancellable() => wait4(pid, status, options, usage),
@@ -119,7 +102,7 @@ unsafe fn reap(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusag
         if child > 0 {
             let status = status.read();
             if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
-                reaped(child, status, &*usage);
+                write_reaped(child, status, &*usage);
             } else if libc::WIFSTOPPED(status) && options & libc::WUNTRACED == 0 {
                 saw_trace_stop();
             }
@@ -128,24 +111,24 @@ unsafe fn reap(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusag
     }
 }
 
-/// wait4 where libc's own is no cancellation point: block in waitid, which is one everywhere.
+/// wait4 where libc's is no cancellation point: blocks in waitid, which is one in every libc.
 unsafe fn wait4_in_two_steps(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
     let (id_type, id) = match pid {
         -1 => (libc::P_ALL, 0),
-        // SAFETY: takes nothing. P_PGID of 0 means the own group from Linux 5.4 on only.
+        // SAFETY: takes no arguments. (P_PGID with 0 means the caller's group only since Linux 5.4.)
         0 => (libc::P_PGID, unsafe { libc::getpgrp() } as id_t),
         1.. => (libc::P_PID, pid as id_t),
         _ => (libc::P_PGID, pid.wrapping_neg() as id_t),
     };
-    // SAFETY: the caller's pointers, or locals.
+    // SAFETY: the pointers are the caller's or to locals.
     unsafe {
-        // waitid takes __WALL and its like from Linux 4.7 on only, and after a filter one call must do.
-        if options & !(libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED) != 0 || !state::may_call() {
+        // waitid accepts __WALL and the like only since Linux 4.7, and a seccomp filter may not allow waitid.
+        if options & !(libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED) != 0 || !state::may_call_kernel() {
             return sys::into_errno(sys::wait4(pid, status, options, usage)) as pid_t;
         }
         loop {
-            let mut seen: siginfo_t = next::zeroed();
-            // WUNTRACED is the same bit as WSTOPPED.
+            let mut seen: siginfo_t = zeroed();
+            // WUNTRACED and WSTOPPED are the same bit.
             if next_waitid(id_type, id, &raw mut seen, options | libc::WEXITED | libc::WNOWAIT) != 0 {
                 return -1;
             }
@@ -153,7 +136,7 @@ unsafe fn wait4_in_two_steps(pid: pid_t, status: *mut c_int, options: c_int, usa
                 return 0;
             }
             match sys::wait4(seen.si_pid(), status, options | libc::WNOHANG, usage) {
-                // Another thread was faster.
+                // Another thread reaped it.
                 0 => {}
                 result if result == -(libc::ECHILD as isize) => {}
                 result => return sys::into_errno(result) as pid_t,
@@ -163,7 +146,7 @@ unsafe fn wait4_in_two_steps(pid: pid_t, status: *mut c_int, options: c_int, usa
 }
 
 unsafe fn next_waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
-    // SAFETY: the caller's promises to waitid.
+    // SAFETY: the caller keeps waitid's contract.
     unsafe {
         match next::WAITID.get() {
             Some(next) => next(id_type, id, info, options),
@@ -172,7 +155,7 @@ unsafe fn next_waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options
     }
 }
 
-/// Asked once: 0 is not asked yet, 1 no, 2 yes.
+/// 0: not yet known, 1: no, 2: yes.
 static WAIT4_CANCELLABLE: AtomicU8 = AtomicU8::new(0);
 
 fn wait4_is_cancellable() -> bool {
@@ -186,34 +169,29 @@ fn wait4_is_cancellable() -> bool {
     }
 }
 
-fn records_wanted() -> bool {
+fn wants_records() -> bool {
     state::sessions().any(|header| header.flags & FLAG_NO_WAIT_RECORDS == 0)
 }
 
-fn zero_usage() -> rusage {
-    // SAFETY: all-zero is a valid rusage.
-    unsafe { next::zeroed() }
-}
-
-/// A stop that nobody asked for is a tracer's: its waits report other processes' children too.
+/// A stop is reported without WUNTRACED only to a tracer, whose waits also return children of other processes.
 fn saw_trace_stop() {
-    if state::is_active() && state::may_call() && sys::getpid() == state::PID.load(Relaxed) {
-        state::TRACER.store(true, Relaxed);
+    if state::is_active() && state::may_call_kernel() && sys::getpid() == state::PID.load(Relaxed) {
+        state::IS_TRACER.store(true, Relaxed);
     }
 }
 
-fn reaped(child: pid_t, status: c_int, usage: &rusage) {
-    if !records_wanted() {
+fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
+    if !wants_records() {
         return;
     }
-    let (pid, reaper_max_rss_kib) = if state::may_call() {
-        rss::hand_in();
+    let (pid, reaper_max_rss_kib) = if state::may_call_kernel() {
+        rss::flush_thread_rss();
         (sys::getpid(), sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64)
     } else {
         (state::PID.load(Relaxed), state::MAX_RSS_KIB.load(Relaxed))
     };
     let mut origin = emit::origin(pid);
-    if state::TRACER.load(Relaxed) {
+    if state::IS_TRACER.load(Relaxed) {
         origin.flags |= FLAG_TRACER;
     }
     let usage = emit::usage(usage);

@@ -1,5 +1,5 @@
 //! A session without a launcher: a segment file, the built shim, and C programs that run under it.
-// Each test file uses some of it; clippy knows #[test] functions, not their helpers.
+// Each test file uses a part of it. Clippy allows unwrap in #[test] functions, but not in their helpers.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use gpu_track_abi::ring::{Pop, Ring};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 use tempfile::TempDir;
 
-/// Longer than any of the programs could need: a hang fails the test instead of stopping it.
+/// Longer than any of the programs needs: a program that hangs is killed, and its test fails.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// The built library, under the name that the launcher gives it.
@@ -40,14 +40,14 @@ pub static SHIM: LazyLock<PathBuf> = LazyLock::new(|| {
     named
 });
 
-/// Another test process may be using the old file.
+/// By rename, because another test process may be using the old file.
 fn install(from: &Path, to: &Path) {
     let part = to.with_extension(std::process::id().to_string());
     fs::copy(from, &part).unwrap();
     fs::rename(&part, to).unwrap();
 }
 
-/// `tests/programs/NAME.c`, compiled; `flags` make variants of it.
+/// Compiles `tests/programs/NAME.c` with these flags.
 pub fn program(name: &str, flags: &[&str]) -> PathBuf {
     compile("cc", name, flags)
 }
@@ -95,7 +95,7 @@ impl Session {
         file.set_len(TRACKED_SIZE as u64).unwrap();
         let map = map(&file);
         let session = Self { dir, path, map };
-        // SAFETY: mapped for as long as the session lives; nobody else knows of it yet.
+        // SAFETY: it is mapped while the session lives, and has no other user yet.
         let header = unsafe { &mut *session.map.cast::<Header>() };
         header.magic = MAGIC;
         header.abi_version = ABI_VERSION;
@@ -107,12 +107,12 @@ impl Session {
     }
 
     pub fn header(&self) -> &Header {
-        // SAFETY: mapped and large enough; processes change only its atomics.
+        // SAFETY: it is mapped and large enough. Processes change only its atomics.
         unsafe { &*self.map.cast::<Header>() }
     }
 
     pub fn header_mut(&mut self) -> &mut Header {
-        // SAFETY: as above; tests change it before they start a process.
+        // SAFETY: as above. Tests change it before they start a process.
         unsafe { &mut *self.map.cast::<Header>() }
     }
 
@@ -121,7 +121,7 @@ impl Session {
     }
 
     pub fn ring(&self) -> Ring<'_, RECORD_WORDS> {
-        // SAFETY: the ring lies behind the header page of the mapping.
+        // SAFETY: the ring follows the header page in the mapping.
         let words = unsafe {
             std::slice::from_raw_parts(
                 self.map.add(HEADER_SIZE).cast::<AtomicU64>(),
@@ -132,7 +132,7 @@ impl Session {
         Ring::new(&header.head.0, &header.tail.0, &header.dropped.0, words).unwrap()
     }
 
-    /// Take all records out of the ring.
+    /// Reads all records and releases their slots.
     pub fn events(&self) -> Vec<(Origin, Event)> {
         let mut events = Vec::new();
         let mut position = self.header().tail.0.load(Ordering::Relaxed);
@@ -147,14 +147,14 @@ impl Session {
         }
     }
 
-    /// Make the file as large as a launcher would; it has no holes.
-    pub fn make_room(&self, size: u64) {
+    /// Extends the file to this size without holes, as a launcher does.
+    pub fn reserve(&self, size: u64) {
         let file = OpenOptions::new().write(true).open(&self.path).unwrap();
         let zeros = vec![0; (size - TRACKED_SIZE as u64) as usize];
         std::os::unix::fs::FileExt::write_all_at(&file, &zeros, TRACKED_SIZE as u64).unwrap();
     }
 
-    /// The records behind the segment, each with the ring's head.
+    /// The records that were appended behind the segment, each with the ring's head.
     pub fn appended(&self) -> Vec<((Origin, Event), u64)> {
         let file = fs::read(&self.path).unwrap();
         let slots = file.get(overflow::START as usize..).unwrap_or_default().chunks(overflow::SLOT);
@@ -166,19 +166,19 @@ impl Session {
             .collect()
     }
 
-    /// How many records were given up.
+    /// How many records were dropped.
     pub fn dropped(&self) -> u64 {
         self.header().dropped.0.load(Ordering::Relaxed)
     }
 
-    /// A command that is tracked.
+    /// A tracked command.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env(ENV_PRELOAD, &*SHIM).env(ENV_SESSION, &self.path);
         command
     }
 
-    /// Run a case of a C program; its events and how it ended.
+    /// Runs a case of a C program. Returns its events, output and status.
     pub fn case(&self, program: &Path, args: &[&str]) -> (Vec<(Origin, Event)>, Output) {
         let output = run(self.command(program).args(args));
         (self.events(), output)
@@ -187,7 +187,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: no reference into it outlives the session.
+        // SAFETY: no reference into the mapping outlives the session.
         unsafe { libc::munmap(self.map.cast(), TRACKED_SIZE) };
     }
 }
@@ -195,7 +195,7 @@ impl Drop for Session {
 fn map(file: &File) -> *mut u8 {
     use std::os::fd::AsRawFd;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of an open file.
+    // SAFETY: a new mapping of an open file, at an address that the kernel chooses.
     let map = unsafe {
         libc::mmap(std::ptr::null_mut(), TRACKED_SIZE, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
     };
@@ -203,14 +203,14 @@ fn map(file: &File) -> *mut u8 {
     map.cast()
 }
 
-/// Run to the end, whatever the program does.
+/// Runs a command to its end, or kills it after the watchdog's time.
 pub fn run(command: &mut Command) -> Output {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = child.id().cast_signed();
     let (done, ended) = mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
         if ended.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // SAFETY: our own child, not reaped yet.
+            // SAFETY: takes numbers; the child is not reaped yet.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     });
@@ -220,7 +220,7 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// Status 0, and nothing on stderr.
+/// Asserts status 0 and an empty stderr.
 pub fn assert_clean(output: &Output) {
     assert!(
         output.status.success() && output.stderr.is_empty(),
@@ -235,12 +235,12 @@ pub fn status_of(code: i32) -> ExitStatus {
     ExitStatus::from_raw(code << 8)
 }
 
-/// A START's names, as text.
+/// The names in a START, as text.
 pub fn names(names: &[u8; NAME_BYTES]) -> String {
     String::from_utf8_lossy(names).trim_end_matches('\0').replace('\0', "|")
 }
 
-/// The kinds of a run's events, one letter each: Start, Fork, Exec (x), Exit (E), Reaped, spawn Failed (f).
+/// The kinds of events as letters: START S, FORK F, EXEC x, EXIT E, REAPED R, SPAWN_FAILED f.
 pub fn kinds(events: &[(Origin, Event)]) -> String {
     events
         .iter()

@@ -1,4 +1,4 @@
-// Another preloaded library, behind the shim: its wait4 and _exit are called too.
+// A library that is preloaded behind the shim. Its wait4 and _exit must be called too.
 #define _GNU_SOURCE
 #include <sys/resource.h>
 #include <sys/syscall.h>

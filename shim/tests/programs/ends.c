@@ -1,4 +1,4 @@
-// Ways to begin and to end: `ends CASE`.
+// The ways in which a process begins or ends: `ends CASE`.
 #define _GNU_SOURCE
 #include <pty.h>
 #include <pthread.h>
@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
         }
         close(ends[1]);
         reap(pid);
-        // The daemon holds the other end until it is gone.
+        // The daemon has the other end open until it ends.
         if (read(ends[0], &byte, 1) != 0) return 96;
     }
     if (!strcmp(how, "system")) return WEXITSTATUS(system("exit 16"));

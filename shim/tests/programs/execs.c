@@ -1,5 +1,5 @@
-// The exec and spawn families: `execs CASE [ENV-ENTRIES]` starts CASE_PROGRAM, or /bin/sh, with a
-// hand-made environment.
+// The exec and spawn families: `execs CASE [ENTRIES]` starts CASE_PROGRAM, or /bin/sh, with a hand-made environment. It
+// has this many entries more than the case needs.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static int reap(pid_t pid) {
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     int entries = argc > 2 ? atoi(argv[2]) : 0;
-    // KEEP=\xff isn't UTF-8.
+    // Not UTF-8.
     char **env = calloc(entries + 4, sizeof *env);
     int n = 0;
     env[n++] = "KEEP=\xff";
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < entries; i++)
         if (asprintf(&env[n++], "E%d=%0100d", i, i) < 0) return 93;
     const char *path = getenv("CASE_PROGRAM") ? getenv("CASE_PROGRAM") : "/bin/sh";
-    const char *name = strrchr(path, '/') + 1, *directory = strndup(path, name - path);
+    const char *name = strrchr(path, '/') + 1;
     char *sh[] = {"sh", "-c", SCRIPT, 0};
     pid_t pid = -1;
 
@@ -61,7 +61,8 @@ int main(int argc, char **argv) {
         execle(path, "sh", "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0, env);
     if (!strcmp(how, "fexecve")) fexecve(open(path, O_RDONLY | O_CLOEXEC), sh, env);
 #ifdef __GLIBC__
-    if (!strcmp(how, "execveat")) execveat(open(directory, O_PATH | O_CLOEXEC), name, sh, env, 0);
+    if (!strcmp(how, "execveat"))
+        execveat(open(strndup(path, name - path), O_PATH | O_CLOEXEC), name, sh, env, 0);
 #endif
     if (!strcmp(how, "posix_spawn") && !posix_spawn(&pid, path, 0, 0, sh, env)) return reap(pid);
     if (!strcmp(how, "posix_spawnp") && !posix_spawnp(&pid, name, 0, 0, sh, env)) return reap(pid);
@@ -84,7 +85,7 @@ int main(int argc, char **argv) {
     }
 
     if (!strcmp(how, "errors")) {
-        // Each fails with its own error, in the environment that needs a repair.
+        // Each fails with its own error. The environment needs a repair.
         char *args[] = {"x", 0};
         int bad = 0;
         errno = 0;
@@ -92,7 +93,7 @@ int main(int argc, char **argv) {
         bad += execle("/etc/passwd", "x", (char *)0, env) != -1 || errno != EACCES;
         bad += execvpe("no-such-program", args, env) != -1 || errno != ENOENT;
         bad += fexecve(-1, args, env) != -1 || errno != EINVAL;
-        // A path that nobody can read is the kernel's to refuse.
+        // The kernel refuses an unreadable path pointer; the shim must not read it.
         const char *nowhere = mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         bad += execve(nowhere, args, env) != -1 || errno != EFAULT;
         bad += execv(nowhere, args) != -1 || errno != EFAULT;
@@ -110,7 +111,7 @@ int main(int argc, char **argv) {
         posix_spawn_file_actions_init(&actions);
         posix_spawn_file_actions_addopen(&actions, 0, "/no/such", O_RDONLY, 0);
         bad += posix_spawn(&pid, "/bin/true", &actions, 0, args, env) != ENOENT;
-        // No child was left to reap.
+        // libc reaped the children.
         bad += waitpid(-1, 0, 0) != -1 || errno != ECHILD;
         return bad;
     }
@@ -119,7 +120,7 @@ int main(int argc, char **argv) {
         long before = 0;
         for (int i = 0; i < 10000; i++) {
             if (!(pid = vfork())) {
-                // Every other one fails first.
+                // In every other child an exec fails first.
                 if (i & 1) execve("/no/such", args, env);
                 execve("/bin/true", args, env);
                 _exit(94);

@@ -1,4 +1,4 @@
-// What a program may notice of a library in its midst: `guest CASE`.
+// What a program could notice of the shim: `guest CASE`.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -21,8 +21,8 @@
 
 #define CHECK(x) do { if (!(x)) { fprintf(stderr, "line %d: %s, errno %d\n", __LINE__, #x, errno); _exit(99); } } while (0)
 
-// What fork, exit, exec and waits of the shim need, and the program does not: killing on these, a hook that makes a
-// system call of its own after the filter came turns status 0 into SIGSYS.
+// Kills the process for system calls that the shim's hooks need and the program does not. If a hook makes one after the
+// filter is installed, the process ends by SIGSYS instead of with status 0.
 static struct sock_filter filter[] = {
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 11, 0),
@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (!strcmp(how, "heap")) {
-        // Each of these has been through the shim; main has not allocated either.
+        // These calls went through the shim. main itself does not allocate.
         char *args[] = {"true", 0}, *env[] = {0};
         if (!(pid = fork())) execve("/bin/true", args, env);
         reap(pid);
@@ -147,7 +147,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (!strcmp(how, "mlockall")) {
-        // 2 MiB are enough for this program and the shim, not for a large segment.
+        // The limit, in bytes, has space for this program, the shim, and what it maps of the segment.
         CHECK(!setuid(65534));
         struct rlimit limit = {atol(argv[2]), atol(argv[2])};
         CHECK(!setrlimit(RLIMIT_MEMLOCK, &limit));
@@ -155,7 +155,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (!strcmp(how, "size")) {
-        // Its address space in bytes, which mlockall holds against the limit.
+        // The size of the address space in bytes, which mlockall compares with the limit.
         static char text[1 << 12];
         int fd = open("/proc/self/status", O_RDONLY);
         CHECK(read(fd, text, sizeof text - 1) > 0 && !close(fd));
@@ -181,7 +181,7 @@ int main(int argc, char **argv) {
         syscall(SYS_exit, 0);
     }
     if (!strcmp(how, "seccomp-failed")) {
-        // No filter came: the process goes on being tracked.
+        // No filter is installed, so the process stays tracked.
         CHECK(prctl(PR_SET_SECCOMP, 99) == -1);
         CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, 0) == -1);
         unsigned action = SECCOMP_RET_ALLOW;
@@ -189,7 +189,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (!strcmp(how, "six-arguments")) {
-        // All of them reach the kernel, the sixth by way of the stack.
+        // All six reach the kernel. The sixth is passed on the stack.
         int fd = open("/proc/self/exe", O_RDONLY);
         long page = sysconf(_SC_PAGESIZE);
         char *second = (char *)syscall(SYS_mmap, 0, page, PROT_READ, MAP_PRIVATE, fd, page);

@@ -1,4 +1,4 @@
-// The wait family: `waits CASE`. Children end with status 21, or by SIGKILL.
+// The wait family: `waits CASE`. Children end with status 21 or by SIGKILL.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -27,7 +27,7 @@ static void await_zombie(pid_t pid) {
 
 static int cleaned, ready[2], hold[2];
 
-// A child that lives until `hold` is closed.
+// A child that lives until the write end of `hold` is closed.
 static pid_t held_child(int signal) {
     char byte;
     CHECK(!pipe(hold));
@@ -56,7 +56,7 @@ static void *blocked(void *_) {
     return 0;
 }
 
-// A thread cancelled in a wait unwinds through its cleanup handler, and the child is still there to be reaped.
+// A thread that is cancelled in a wait runs its cleanup handler, and the child can still be reaped.
 static void cancel(void) {
     char byte;
     pthread_t thread;
@@ -115,7 +115,7 @@ int main(int argc, char **argv) {
         CHECK(waitpid(pid, &status, WNOHANG) == pid);
     }
     if (!strcmp(how, "nohang")) {
-        // The child is there and still lives: neither call reaps anything.
+        // The child is alive, so neither call reaps it.
         pid = held_child(0);
         CHECK(waitpid(pid, &status, WNOHANG) == 0);
         info.si_pid = 1;
@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
         close(hold[1]);
         CHECK(waitpid(pid, &status, 0) == pid);
     }
-    if (!strcmp(how, "nobody")) {
+    if (!strcmp(how, "no-child")) {
         CHECK(wait(&status) == -1 && errno == ECHILD);
         CHECK(waitid(P_ALL, 0, &info, WEXITED) == -1 && errno == ECHILD);
         CHECK(waitpid(-1, 0, 12345678) == -1 && errno == EINVAL);
