@@ -1,15 +1,16 @@
-//! Builds the shim that the launcher carries, with cargo, into a target directory of its own.
+//! Builds the shim that the launcher contains, with a cargo of its own in a target directory of its own.
 //!
-//! The outer cargo holds the lock of its target directory, and its flags are meant for programs: neither may reach
-//! the inner one.
+//! The outer cargo holds the lock of its target directory, and its compiler flags are meant for programs. The inner cargo
+//! must use neither.
 
 use std::env;
 use std::error::Error;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Variables that would send the inner build to the outer one's directories (deadlock), run clippy in the compiler's
-/// place, or wait for the outer build's job tokens.
+/// Variables that the inner build must not inherit. They would make it use the outer build's directories (a deadlock),
+/// run clippy in place of the compiler, or wait for the outer build's job tokens.
 const NOT_INHERITED: [&str; 11] = [
     "CARGO_BUILD_BUILD_DIR",
     "CARGO_BUILD_RUSTC_WORKSPACE_WRAPPER",
@@ -45,14 +46,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     for name in NOT_INHERITED {
         cargo.env_remove(name);
     }
-    // Whatever the shim needs, the launcher's own build has already fetched.
+    // The outer build has fetched all crates that the shim needs.
     cargo
         .args(["build", "--offline", "--profile", "shim", "--package", "gpu-track-shim", "--target", &target])
         .arg("--target-dir")
         .arg(&target_dir)
         .arg("--manifest-path")
         .arg(root.join("Cargo.toml"))
-        // Set and empty: flags from configuration files (target-cpu, other linkers) are overridden too.
+        // Setting it to nothing also overrides flags in configuration files (target-cpu, other linkers).
         .env("CARGO_ENCODED_RUSTFLAGS", "");
     let status = cargo.status()?;
     if !status.success() {
@@ -61,14 +62,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let library = target_dir.join(&target).join("shim").join("libgpu_track_shim.so");
     let bytes = std::fs::read(&library).map_err(|e| format!("{}: {e}", library.display()))?;
+    // The hash only names this build of the shim; the launcher compares every byte of a file.
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&bytes);
     println!("cargo:rustc-env=GPU_TRACK_SHIM_SO={}", library.display());
-    println!("cargo:rustc-env=GPU_TRACK_SHIM_HASH={:016x}", fnv1a(&bytes));
+    println!("cargo:rustc-env=GPU_TRACK_SHIM_HASH={:016x}", hasher.finish());
     Ok(())
-}
-
-/// FNV-1a, 64 bits: names a build of the shim; that a file is that build is checked byte by byte.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }

@@ -1,10 +1,10 @@
-//! 32-bit programs on a 64-bit machine, which the shim can't be loaded into: their dynamic linker would print a line about
-//! that for each of them. It is given a library of its own class, with nothing in it.
+//! 32-bit programs on a 64-bit machine. Their dynamic linker cannot load the shim, and would print an error for each
+//! program. It gets an empty library of its own class instead.
 //!
-//! The shim's directory is also found as `x86_64/`, and beside it there is `i686/` with the empty library under the shim's
-//! name: what ld.so(8) makes of `${PLATFORM}/`, which stands in the LD_PRELOAD of 32-bit programs (the launcher puts it
-//! there for the command, the shim at each exec) and is inherited by whatever they start. Nothing of this is done on a
-//! machine without a linker for such programs.
+//! Their LD_PRELOAD names the shim as `${PLATFORM}/NAME` in the shim's directory. ld.so(8) replaces the token by the
+//! program's platform. For 64-bit programs, links such as `x86_64` lead back to the shim. For 32-bit programs, `i686/`
+//! holds the empty library under the shim's name. The launcher puts the token into the command's LD_PRELOAD, the shim does
+//! so at each exec, and children inherit it. None of this is done on a machine without a 32-bit dynamic linker.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,16 +14,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Their dynamic linker, by the i386 psABI; other machines' are not known here.
+/// The 32-bit dynamic linker, by the i386 psABI. Only x86_64 is supported.
 const LINKER: Option<&str> = if cfg!(target_arch = "x86_64") { Some("/lib/ld-linux.so.2") } else { None };
 
-/// Where the empty library lies, beside the shim.
-pub const DIRECTORY: &str = "i686";
+/// The directory of the empty library, beside the shim.
+pub(crate) const DIRECTORY: &str = "i686";
 
-/// Links that make `${PLATFORM}/` lead to the one or the other: what glibc calls the platform of a 64-bit program, which is
-/// the kernel's name for it, or one by the processor (init_cpu_features in sysdeps/x86/cpu-features.c); musl, which knows
-/// no such tokens and takes this one for a name; and what an emulated kernel may call that of a 32-bit program.
-pub const LINKS: [(&str, &str); 7] = [
+/// Links for every value of `${PLATFORM}`:
+///
+/// - For 64-bit programs, glibc uses the kernel's name for the platform, or a name for the processor
+///   (init_cpu_features in sysdeps/x86/cpu-features.c).
+/// - musl does not know such tokens and looks for a directory of that name.
+/// - For 32-bit programs, an emulated kernel can have other names.
+pub(crate) const LINKS: [(&str, &str); 7] = [
     ("x86_64", "."),
     ("haswell", "."),
     ("xeon_phi", "."),
@@ -33,23 +36,23 @@ pub const LINKS: [(&str, &str); 7] = [
     ("i386", DIRECTORY),
 ];
 
-/// Whether the machine runs 32-bit programs that are linked dynamically.
-pub fn is_supported() -> bool {
+/// Whether the machine can run dynamically linked 32-bit programs.
+pub(crate) fn is_supported() -> bool {
     LINKER.is_some_and(|linker| Path::new(linker).exists())
 }
 
-/// Whether there is a library for them beside the shim at this path.
-pub fn is_installed(shim: &Path) -> bool {
+/// Whether the library for 32-bit programs is beside the shim at this path.
+pub(crate) fn is_installed(shim: &Path) -> bool {
     let (Some(directory), Some(name)) = (shim.parent(), shim.file_name()) else { return false };
     let names = LINKS.iter().map(|(link, _)| *link).chain([DIRECTORY]);
     names.map(|beside| directory.join(beside).join(name)).all(|path| path.exists())
 }
 
-/// Whether a command, found along PATH as execvp(3) does it, is a 32-bit program. One that can't be read is none.
-pub fn is_elf32(command: &OsStr) -> bool {
-    let starts_so = |path: &Path| -> io::Result<bool> {
+/// Whether a command, searched in PATH as execvp(3) does it, is a 32-bit program that can be read.
+pub(crate) fn is_elf32(command: &OsStr) -> bool {
+    let is_elf32_file = |path: &Path| -> io::Result<bool> {
         let found = fs::metadata(path)?;
-        // To open a device may have an effect.
+        // Only regular files are opened: opening a device can have side effects.
         if !found.is_file() || found.permissions().mode() & 0o111 == 0 {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -57,17 +60,17 @@ pub fn is_elf32(command: &OsStr) -> bool {
         Ok(File::open(path)?.read_exact(&mut start).is_ok_and(|()| start == *b"\x7fELF\x01"))
     };
     if command.as_bytes().contains(&b'/') {
-        return starts_so(Path::new(command)).unwrap_or(false);
+        return is_elf32_file(Path::new(command)).unwrap_or(false);
     }
     let directories = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     env::split_paths(&directories)
-        .find_map(|directory| starts_so(&directory.join(command)).ok())
+        .find_map(|directory| is_elf32_file(&directory.join(command)).ok())
         .unwrap_or(false)
 }
 
-/// A shared library for i386 that defines nothing and needs nothing (elf(5)): header, three program headers, the dynamic
-/// section, a hash table, the null symbol, and an empty string.
-pub fn empty_library() -> Vec<u8> {
+/// A shared library for i386 without symbols and dependencies (elf(5)). It has a header, three program headers, the
+/// dynamic section, a hash table, the null symbol, and an empty string.
+pub(crate) fn empty_library() -> Vec<u8> {
     const HEADER: u32 = 52;
     const PROGRAM_HEADER: u32 = 32;
     const DYNAMIC: u32 = HEADER + 3 * PROGRAM_HEADER;
@@ -86,7 +89,7 @@ pub fn empty_library() -> Vec<u8> {
         &[u32::from_le_bytes(*b"\x7fELF"), u32::from_le_bytes([1, 1, 1, 0]), 0, 0, half(3, 3), 1][..],
         // No entry, no sections.
         &[0, HEADER, 0, 0, half(HEADER, PROGRAM_HEADER), half(3, 0), 0],
-        // PT_LOAD: writable, since glibc adds the load address to the dynamic section's.
+        // PT_LOAD: writable, because glibc adds the load address to the addresses in the dynamic section.
         &segment(1, 0, SIZE, PAGE),
         // PT_DYNAMIC.
         &segment(2, DYNAMIC, DYNAMIC_SIZE, 4),
@@ -109,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_asked_for_its_class() {
+    fn elf_class_of_a_command_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let named = |name: &str, content: &[u8]| {
             let path = directory.path().join(name);
@@ -120,7 +123,7 @@ mod tests {
         let narrow = named("narrow", &empty_library());
         assert!(is_elf32(&narrow));
         fs::set_permissions(&narrow, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(!is_elf32(&narrow), "nobody may execute it");
+        assert!(!is_elf32(&narrow), "it is not executable");
         assert!(!is_elf32(&named("short", b"\x7fELF")));
         assert!(!is_elf32(&named("script", b"#!/bin/sh\n")));
         assert!(!is_elf32(directory.path().as_os_str()));

@@ -1,7 +1,7 @@
-//! Asking the drivers before a command runs: `--gpus`, and the check of `--guuids`.
+//! Listing the GPUs before a command runs: `--gpus`, and the check of `--guuids`.
 //!
-//! A child does it: a driver's library starts threads and opens devices, neither of which the command is to inherit, one
-//! that hangs can be left behind, and one that crashes takes nothing along.
+//! A child process asks the drivers. A driver's library starts threads and opens devices, which the command must not
+//! inherit. A library that hangs or crashes affects only the child.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,68 +11,90 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use gpu_track_collector::model::gpu::GpuConfig;
+use gpu_track_collector::model::gpu::{Device, GpuConfig, select};
 use gpu_track_collector::model::style::Format;
 use gpu_track_collector::sources::gpu::list::{self, Listing};
 
-use crate::supervise::is_fault;
+use crate::cli::UsageError;
+use crate::{console, exit, signals};
 
-/// argv\[0\] of the launcher's executable when it is started to list the GPUs; the argument is a [`GpuConfig`] as JSON.
-pub const LISTER_NAME: &str = "gpu-track-gpus";
-/// A driver that needs longer than this to initialise is taken to hang.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// argv\[0\] of the child that lists the GPUs; its argument is a [`GpuConfig`] as JSON.
+const LISTER_NAME: &str = "gpu-track-gpus";
+/// A driver that takes longer than this to initialise counts as unresponsive.
+const DRIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `--gpus`: say what there is.
-pub fn print(config: &GpuConfig, format: Format) -> ExitCode {
+/// `--gpus`: prints the GPUs and the figures that each supports.
+pub(crate) fn print(config: &GpuConfig, format: Format) -> ExitCode {
     let listing = match ask(config) {
         Ok(listing) => listing,
         Err(error) => {
-            crate::say(&format!("gpu-track-run: cannot ask the drivers: {error}"));
+            console::message(format_args!("cannot list the GPUs: {error}"));
             return ExitCode::FAILURE;
         }
     };
-    let text = match format {
+    console::print(&match format {
         Format::Text => list::text(&listing),
         Format::Json => list::json(&listing),
-    };
-    crate::print(&text)
+    })
 }
 
-/// The child's life: the listing in one line.
-pub fn serve(config: &OsString) -> ! {
-    let Some(config) = config.to_str().and_then(|text| serde_json::from_str(text).ok()) else { leave(2) };
-    // A driver's library may print what it likes.
-    let Ok(answer) = io::stdout().as_fd().try_clone_to_owned() else { leave(2) };
-    if rustix::stdio::dup2_stdout(io::stderr()).is_err() {
-        leave(2)
+/// Checks that the GPUs of `--guuids` exist. Without that option no driver is asked.
+pub(crate) fn check_selected(config: &GpuConfig) -> Result<(), UsageError> {
+    match &config.uuids {
+        // Without an answer no GPU is known.
+        Some(uuids) => check(uuids, &ask(config).unwrap_or_default()),
+        None => Ok(()),
     }
-    let listing = list::list(&config, PATIENCE);
-    let mut answer = File::from(answer);
-    let _ = serde_json::to_writer(&mut answer, &listing);
-    let _ = answer.write_all(b"\n");
-    drop(answer);
-    leave(0)
 }
 
-/// The GPUs of this machine, from a child. If that crashes, another one leaves NVIDIA's library alone.
-///
-/// # Errors
-/// If there can be no child, or it said nothing.
-pub fn ask(config: &GpuConfig) -> io::Result<Listing> {
+fn check(uuids: &[String], known: &Listing) -> Result<(), UsageError> {
+    let devices: Vec<Device> = known.gpus.iter().map(|gpu| gpu.device.clone()).collect();
+    let Some(missing) = select::unknown(uuids, &devices) else { return Ok(()) };
+    let ids: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
+    let mut problem = format!("\"{missing}\" is not a GPU of this machine: one of {}", ids.join(", "));
+    if ids.is_empty() {
+        let drivers = known.drivers.iter().map(|driver| format!(" ({}: {})", driver.name, driver.reason));
+        problem = format!("\"{missing}\": no GPU was found on this machine{}", drivers.collect::<String>());
+    }
+    problem.extend(known.warnings.iter().map(|warning| format!(" ({})", warning.trim_end_matches('.'))));
+    Err(UsageError::of("--guuids", problem))
+}
+
+/// Lists the GPUs and ends, if these are the arguments of the child that does it.
+pub(crate) fn serve_if_started_as_lister(args: &[OsString]) {
+    if let [name, config] = args
+        && name == LISTER_NAME
+    {
+        exit::without_handlers(if serve(config).is_some() { 0 } else { 2 })
+    }
+}
+
+/// Writes the listing to stdout, in one line.
+fn serve(config: &OsString) -> Option<()> {
+    let config = serde_json::from_str(config.to_str()?).ok()?;
+    // A driver's library may write to stdout too; that goes to stderr.
+    let mut answer = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
+    rustix::stdio::dup2_stdout(io::stderr()).ok()?;
+    let _ = serde_json::to_writer(&mut answer, &list::list(&config, DRIVER_TIMEOUT));
+    let _ = answer.write_all(b"\n");
+    Some(())
+}
+
+/// Asks a child for the GPUs. If it crashes, a second one does not load NVIDIA's library.
+fn ask(config: &GpuConfig) -> io::Result<Listing> {
     let (line, signal) = ask_child(config)?;
-    let line = match signal.filter(|signal| line.is_empty() && is_fault(*signal)) {
+    let line = match signal.filter(|signal| line.is_empty() && signals::is_fault(*signal)) {
         Some(signal) => ask_child(&GpuConfig { crashed_by: Some(signal), ..config.clone() })?.0,
         None => line,
     };
     Ok(serde_json::from_str(&line)?)
 }
 
-/// What a child says, and by which signal it ended.
+/// The line that a child writes, and the signal that ended it.
 fn ask_child(config: &GpuConfig) -> io::Result<(String, Option<i32>)> {
-    let config = serde_json::to_string(config)?;
     let mut child = Command::new("/proc/self/exe")
         .arg0(LISTER_NAME)
-        .arg(config)
+        .arg(serde_json::to_string(config)?)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -80,22 +102,54 @@ fn ask_child(config: &GpuConfig) -> io::Result<(String, Option<i32>)> {
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line)?;
     }
-    // It has said all that it has to say. What it died of already stays what it died of.
+    // The answer is complete. A child that has crashed keeps the signal that ended it.
     let _ = child.kill();
-    // Where SIGCHLD is ignored the kernel has reaped it.
+    // If SIGCHLD is ignored, the kernel has reaped the child.
     let signal = child.wait().ok().and_then(|status| status.signal());
     Ok((line, signal))
 }
 
-/// End without the exit handlers of a driver's library, which would wait for a thread that is stuck in it.
-pub fn leave(status: i32) -> ! {
-    let _ = io::stdout().flush();
-    // A thread that is stuck in the driver keeps this process, and what it has open: whoever reads a pipe of ours to
-    // its end must not wait for that.
-    for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: nobody uses them any more; all that was to be written is written.
-        unsafe { libc::close(stream) };
+#[cfg(test)]
+mod tests {
+    use gpu_track_collector::sources::gpu::list::{Driver, Listed};
+
+    use super::*;
+
+    fn listing(ids: &[&str]) -> Listing {
+        let listed = |id: &&str| Listed {
+            device: Device { id: (*id).to_owned(), ..Device::default() },
+            tracked: true,
+            visible: None,
+            figures: vec![],
+        };
+        Listing { gpus: ids.iter().map(listed).collect(), ..Listing::default() }
     }
-    // SAFETY: likewise.
-    unsafe { libc::_exit(status) }
+
+    fn check(uuids: &[&str], known: &Listing) -> Result<(), String> {
+        let uuids: Vec<String> = uuids.iter().map(|uuid| (*uuid).to_owned()).collect();
+        super::check(&uuids, known).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn unknown_gpus_are_refused_and_known_ones_are_listed() {
+        let known = listing(&["GPU-a", "GPU-b"]);
+        assert_eq!(
+            check(&["GPU-a", "GPU-x"], &known).unwrap_err(),
+            "--guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b"
+        );
+        let none = "--guuids: \"GPU-a\": no GPU was found on this machine";
+        assert_eq!(check(&["GPU-a"], &listing(&[])).unwrap_err(), none);
+        let driver = Driver { name: "NVIDIA".into(), reason: "no driver".into() };
+        let no_driver = Listing { drivers: vec![driver], ..Listing::default() };
+        assert_eq!(check(&["GPU-a"], &no_driver).unwrap_err(), format!("{none} (NVIDIA: no driver)"));
+        let known = Listing { warnings: vec!["GPU number 0 could not be read: GPU lost.".into()], ..known };
+        assert_eq!(
+            check(&["GPU-x"], &known).unwrap_err(),
+            "--guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b (GPU number 0 could not be read: GPU \
+             lost)"
+        );
+        assert_eq!(check(&["GPU-b"], &known), Ok(()));
+        assert_eq!(check(&["gpu-B"], &known), Ok(()));
+        assert_eq!(check(&[], &listing(&[])), Ok(()));
+    }
 }

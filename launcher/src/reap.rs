@@ -1,22 +1,21 @@
-//! Reaping with the kernel's account of what the child used.
+//! Reaping children, with the resource usage that the kernel reports for each.
 
 use std::mem::MaybeUninit;
 
 use gpu_track_abi::record::Usage;
 
-/// A child that changed its state. One that ended keeps its pid until this is dropped: whatever is to be said of it is
-/// said before it is gone, so who finds it gone need not wait for that.
+/// A child that ended or stopped. An ended child is reaped only when this is dropped: its pid stays in use while its
+/// REAPED record is written, so a process that finds the pid gone finds the record too.
 #[derive(Debug)]
-pub struct Changed {
-    /// Its pid.
-    pub pid: u32,
-    /// Its wait status: ended, or stopped.
-    pub status: i32,
-    /// What it and its waited-for children used.
-    pub usage: Usage,
+pub(crate) struct ChildChange {
+    pub(crate) pid: u32,
+    /// As wait4(2) gives it.
+    pub(crate) status: i32,
+    /// Of the child and of all children that it waited for.
+    pub(crate) usage: Usage,
 }
 
-impl Drop for Changed {
+impl Drop for ChildChange {
     fn drop(&mut self) {
         if !libc::WIFSTOPPED(self.status) {
             wait_for(self.pid);
@@ -25,33 +24,33 @@ impl Drop for Changed {
 }
 
 /// The next child that ended or stopped; `None` if there is none now.
-pub fn next() -> Option<Changed> {
-    // A stop is over once it is told.
+pub(crate) fn next() -> Option<ChildChange> {
+    // Without WNOWAIT a stop is returned once only.
     waitid(libc::WEXITED | libc::WNOWAIT).or_else(|| waitid(libc::WSTOPPED))
 }
 
-/// waitid(2) for any child, with the rusage that the libc function does not have.
-fn waitid(options: i32) -> Option<Changed> {
+/// waitid(2) for any child. The system call gives the rusage, which the libc function does not.
+fn waitid(options: i32) -> Option<ChildChange> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     let options = options | libc::WNOHANG;
     // SAFETY: both are ours and valid for the call. Zeroed is valid for them, too, and the call fills them in.
     let (result, info, usage) = unsafe {
-        let (of_child, used) = (info.as_mut_ptr(), usage.as_mut_ptr());
-        let result = libc::syscall(libc::SYS_waitid, libc::P_ALL, 0, of_child, options, used);
+        let (info_at, usage_at) = (info.as_mut_ptr(), usage.as_mut_ptr());
+        let result = libc::syscall(libc::SYS_waitid, libc::P_ALL, 0, info_at, options, usage_at);
         (result, info.assume_init(), usage.assume_init())
     };
-    // SAFETY: what waitid fills in is what SIGCHLD has.
+    // SAFETY: waitid fills in the fields of SIGCHLD.
     let (pid, value) = unsafe { (info.si_pid(), info.si_status()) };
-    // Without a child to tell of, all stays zero.
-    (result == 0 && pid > 0).then(|| Changed {
+    // If no child has changed, all fields stay zero.
+    (result == 0 && pid > 0).then(|| ChildChange {
         pid: pid.cast_unsigned(),
         status: wait_status(info.si_code, value),
         usage: from_rusage(&usage),
     })
 }
 
-/// The status that wait4(2) gives for what waitid(2) says.
+/// The wait4(2) status for the si_code and si_status of waitid(2).
 fn wait_status(code: i32, value: i32) -> i32 {
     const CORE: i32 = 0x80;
     const STOPPED: i32 = 0x7f;
@@ -63,16 +62,16 @@ fn wait_status(code: i32, value: i32) -> i32 {
     }
 }
 
-/// Wait for a child whose end has no more meaning.
-pub fn wait_for(pid: u32) {
-    // SAFETY: a child of ours; nothing is asked for.
+/// Waits for a child and discards its status.
+pub(crate) fn wait_for(pid: u32) {
+    // SAFETY: no status is asked for.
     unsafe { libc::waitpid(pid.cast_signed(), std::ptr::null_mut(), 0) };
 }
 
 /// getrusage(2).
-pub fn usage_of(who: i32) -> Usage {
+pub(crate) fn usage_of(who: i32) -> Usage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call fills in what it is given; zeroed is valid where it fails.
+    // SAFETY: the call fills in the struct; zeroed is valid where it fails.
     unsafe {
         libc::getrusage(who, usage.as_mut_ptr());
         from_rusage(&usage.assume_init())
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waitid_says_is_what_wait4_says() {
+    fn waitid_results_become_wait4_statuses() {
         let of = wait_status;
         assert!(libc::WIFEXITED(of(libc::CLD_EXITED, 7)) && libc::WEXITSTATUS(of(libc::CLD_EXITED, 7)) == 7);
         let killed = of(libc::CLD_KILLED, libc::SIGTERM);

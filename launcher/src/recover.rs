@@ -3,92 +3,85 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use gpu_track_collector::model::style::Output;
-use gpu_track_collector::model::style::Style;
+use gpu_track_collector::model::style::{Output, Style};
 use gpu_track_collector::recover::{self, NotRecovered, Recovered};
 use gpu_track_collector::report::write::render;
 use gpu_track_collector::store::stale::Stale;
 use gpu_track_collector::sys::proc_fs::ProcRoot;
 
-use crate::cli::{self, Place, Recovery, Refusal};
-use crate::say;
+use crate::cli::{self, PatternValues, Recovery, UsageError};
+use crate::console::message;
 
-/// Report on all of this user's; what has its report is removed. Fails where not every one got one, or there was none.
+/// Writes a report for each killed run of this user, and removes the data of each run that has its report. Fails if a
+/// run got no report, or if there was no run.
 ///
 /// # Errors
-/// If the reports can't be written where they are to go. Nothing was removed then.
-pub fn recover(asked: &Recovery) -> Result<ExitCode, Refusal> {
+/// If a report cannot be written to its place. Nothing was removed then.
+pub(crate) fn recover(asked: &Recovery) -> Result<ExitCode, UsageError> {
     let uid = rustix::process::getuid().as_raw();
-    let all = Stale::all(&asked.session_dir, uid);
-    if all.is_empty() {
+    let killed = Stale::all(&asked.session_dir, uid);
+    if killed.is_empty() {
         let dir = asked.session_dir.display();
-        say(&format!("gpu-track-run: nothing to recover: no killed run of yours is left in {dir}"));
+        message(format_args!("nothing to recover: there is no killed run of yours in {dir}"));
         return Ok(ExitCode::FAILURE);
     }
     let root = ProcRoot::default();
-    let mut known = Vec::new();
-    for stale in &all {
-        let recovered = match recover::recover(stale, &root) {
-            Ok(recovered) => Ok((output_of(asked, stale, &recovered)?, recovered)),
+    let mut files = BTreeSet::new();
+    let mut results = Vec::new();
+    for run in &killed {
+        let result = match recover::recover(run, &root) {
+            Ok(recovered) => {
+                let output = output_of(asked, run, &recovered)?;
+                if let Output::File(path) = &output
+                    && !files.insert(path.clone())
+                {
+                    let problem = "would hold several reports: put %p into its name";
+                    return Err(UsageError::of_file("--output", path, problem));
+                }
+                Ok((output, recovered))
+            }
             Err(reason) => Err(reason),
         };
-        known.push((stale, recovered));
+        results.push((run, result));
     }
-    check_names(known.iter().filter_map(|(_, recovered)| Some(&recovered.as_ref().ok()?.0)))?;
-    // Nothing is removed before it is certain that all can have their reports.
+    // Nothing is removed before all outputs are checked.
     let mut status = ExitCode::SUCCESS;
-    for (stale, recovered) in &known {
-        let is_reported = match recovered {
-            Ok((output, recovered)) => report(stale, output, recovered, &asked.style),
-            Err(reason) => give_up(stale, reason),
-        };
-        if !is_reported {
-            status = ExitCode::FAILURE;
+    for (run, result) in &results {
+        match result {
+            Ok((output, recovered)) if report(run, output, recovered, &asked.style) => continue,
+            Ok(_) => {}
+            Err(reason) => give_up(run, reason),
         }
+        status = ExitCode::FAILURE;
     }
     Ok(status)
 }
 
-fn report(stale: &Stale, output: &Output, recovered: &Recovered, style: &Style) -> bool {
+/// Writes the report and removes the data of the run. Returns whether that succeeded.
+fn report(run: &Stale, output: &Output, recovered: &Recovered, style: &Style) -> bool {
     if let Err(error) = output.write(&render(&recovered.report, style)) {
-        say(&format!(
-            "gpu-track-run: cannot write the report to {output}: {error}; it can be recovered again"
+        message(format_args!(
+            "cannot write the report to {output}: {error}; the run is kept, so --recover can be tried again"
         ));
         return false;
     }
     recovered.clean_up();
-    stale.remove();
+    run.remove();
     true
 }
 
-/// What nobody can make a report of is of no use.
-fn give_up(stale: &Stale, reason: &NotRecovered) -> bool {
-    let fate = if reason.is_final() { "removed" } else { "left as it is" };
+/// Removes the data of a run if no version can make a report of it.
+fn give_up(run: &Stale, reason: &NotRecovered) {
+    let result = if reason.is_final() { "removed" } else { "left as it is" };
     if reason.is_final() {
-        stale.remove();
+        run.remove();
     }
-    say(&format!("gpu-track-run: cannot recover {}: {reason}; {fate}", stale.path.display()));
-    false
+    message(format_args!("cannot recover {}: {reason}; {result}", run.path.display()));
 }
 
-fn output_of(asked: &Recovery, stale: &Stale, recovered: &Recovered) -> Result<Output, Refusal> {
-    let here = Place::here();
-    let pid = stale.launcher_pid().unwrap_or(here.pid);
-    cli::output(asked.output.as_deref(), &Place { pid, time: recovered.report.started_at, ..here })
-}
-
-/// A file holds one report.
-fn check_names<'a>(outputs: impl Iterator<Item = &'a Output>) -> Result<(), Refusal> {
-    let mut files = BTreeSet::new();
-    for output in outputs {
-        if let Output::File(path) = output
-            && !files.insert(path)
-        {
-            return Err(Refusal::new(format_args!(
-                "--output: \"{}\" is to hold several reports: put %p into its name",
-                path.display()
-            )));
-        }
-    }
-    Ok(())
+fn output_of(asked: &Recovery, run: &Stale, recovered: &Recovered) -> Result<Output, UsageError> {
+    let here = PatternValues::here();
+    let pid = run.launcher_pid().unwrap_or(here.pid);
+    let values = PatternValues { pid, time: recovered.report.started_at, ..here };
+    cli::output(asked.output.as_deref(), &values)
 }

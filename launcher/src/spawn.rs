@@ -1,73 +1,88 @@
-//! Starting the command: with everything of its world as the launcher found it, and the session in its environment.
+//! Starting the command, with the signal state and the descriptors that the launcher was started with.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, PipeReader, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::early;
+use thiserror::Error;
+
 use crate::signals::{self, SignalSet};
+use crate::{before_main, reap};
 
-/// What the command gets back that the launcher changed for itself.
-pub struct World {
-    /// Blocked signals.
-    pub mask: SignalSet,
-    /// SIGCHLD was ignored.
-    pub sigchld_ignored: bool,
+/// Environment variables.
+pub(crate) type Environment = Vec<(OsString, OsString)>;
+
+/// Why there is no command.
+#[derive(Debug, Error)]
+pub(crate) enum SpawnError {
+    #[error("cannot create a process for it: {0}")]
+    NoProcess(#[from] io::Error),
+    #[error("cannot execute it: {0}")]
+    Exec(io::Error),
 }
 
-/// A command that could not be executed.
-#[derive(Debug)]
-pub struct ExecFailed {
-    /// Why.
-    pub source: io::Error,
+/// Signal state that the launcher changed for itself and the command gets back.
+pub(crate) struct InheritedState {
+    mask: SignalSet,
+    sigchld_ignored: bool,
 }
 
-impl ExecFailed {
-    /// The status that a shell gives: 127 not found, 126 found and not executable.
-    pub fn status(&self) -> i32 {
-        if self.source.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+impl InheritedState {
+    /// Sets up the launcher's own signal state: `blocked` for [`signals::wait`], and SIGCHLD not ignored, because the
+    /// kernel would then reap the command before the launcher can.
+    pub(crate) fn replace(blocked: &SignalSet) -> Self {
+        let sigchld_ignored = signals::is_ignored(libc::SIGCHLD);
+        let mask = signals::block(blocked);
+        signals::set_ignored(libc::SIGCHLD, false);
+        Self { mask, sigchld_ignored }
+    }
+
+    fn restore(&self) {
+        signals::set_ignored(libc::SIGCHLD, self.sigchld_ignored);
+        signals::set_ignored(libc::SIGPIPE, before_main::was_sigpipe_ignored());
+        for fd in before_main::closed_descriptors() {
+            // SAFETY: the descriptor is the runtime's /dev/null, and this process does not use it any more.
+            unsafe { libc::close(fd) };
+        }
+        signals::restore(&self.mask);
     }
 }
 
-/// Prepared arguments: nothing may allocate between fork and exec.
-struct Prepared {
+/// The arguments of exec, prepared before fork: the child of a fork must not allocate.
+struct ExecArgs {
     program: CString,
     args: Vec<*const libc::c_char>,
     env: Vec<*const libc::c_char>,
     _owned: Vec<CString>,
 }
 
-fn c_string(bytes: &OsStr) -> io::Result<CString> {
-    CString::new(bytes.as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
-}
-
-impl Prepared {
-    fn new(command: &[OsString], env: &[(OsString, OsString)]) -> io::Result<Self> {
+impl ExecArgs {
+    fn new(command: &[OsString], env: Environment) -> io::Result<Self> {
+        let c_string = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::from);
         let program = c_string(command.first().map_or(OsStr::new(""), OsString::as_os_str))?;
         let args = command.iter().map(|arg| c_string(arg)).collect::<io::Result<Vec<_>>>()?;
         let env = env
-            .iter()
-            .map(|(name, value)| {
-                let mut pair = name.clone();
+            .into_iter()
+            .map(|(mut pair, value)| {
                 pair.push("=");
                 pair.push(value);
                 c_string(&pair)
             })
             .collect::<io::Result<Vec<_>>>()?;
-        let pointers = |strings: &[CString]| {
-            strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
-        };
+        let pointers =
+            |strings: &[CString]| strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
         Ok(Self {
             program,
             args: pointers(&args),
             env: pointers(&env),
-            // The bytes stay where they are when their owner moves.
+            // Moving a CString does not move its bytes.
             _owned: args.into_iter().chain(env).collect(),
         })
     }
 
+    /// Returns only if it fails.
     fn exec(&self) -> io::Error {
         // SAFETY: NUL-terminated strings and null-terminated arrays that live as long as self.
         unsafe { libc::execvpe(self.program.as_ptr(), self.args.as_ptr(), self.env.as_ptr()) };
@@ -75,42 +90,27 @@ impl Prepared {
     }
 }
 
-impl World {
-    /// Give it back to this process.
-    fn restore(&self) {
-        signals::set_ignored(libc::SIGCHLD, self.sigchld_ignored);
-        signals::set_ignored(libc::SIGPIPE, early::was_sigpipe_ignored());
-        for fd in early::closed_descriptors() {
-            // SAFETY: the descriptor is the runtime's /dev/null, of which this process makes no more use.
-            unsafe { libc::close(fd) };
-        }
-        signals::restore(&self.mask);
-    }
-}
-
-/// Start the command as a child, in the cgroup that `entrance` leads to. Gives its pid once it has exec'd.
-///
-/// # Errors
-/// The outer one if no process could be made, the inner one if the command could not be executed in it.
-pub fn spawn(
+/// Starts the command as a child, in the cgroup whose cgroup.procs is given. Returns its pid after its exec.
+pub(crate) fn spawn(
     command: &[OsString],
-    env: &[(OsString, OsString)],
-    world: &World,
-    entrance: Option<&File>,
-) -> io::Result<Result<u32, ExecFailed>> {
-    let prepared = Prepared::new(command, env)?;
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    env: Environment,
+    inherited: &InheritedState,
+    cgroup_procs: Option<&File>,
+) -> Result<u32, SpawnError> {
+    let exec_args = ExecArgs::new(command, env)?;
+    // Both ends are close-on-exec: the pipe closes without a byte if the exec succeeds.
+    let (reader, writer) = io::pipe()?;
     // SAFETY: the launcher has one thread, and the child calls only async-signal-safe functions until it execs.
-    let pid = unsafe { libc::fork() };
-    match pid {
-        -1 => Err(io::Error::last_os_error()),
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error().into()),
         0 => {
-            if let Some(entrance) = entrance {
-                // SAFETY: a plain write; "0" is the writer itself. Where it is refused, the command runs outside.
-                unsafe { libc::write(entrance.as_raw_fd(), c"0".as_ptr().cast(), 1) };
+            if let Some(procs) = cgroup_procs {
+                // SAFETY: a plain write. "0" stands for the writing process; if the kernel refuses it, the command runs
+                // in the launcher's cgroup.
+                unsafe { libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) };
             }
-            world.restore();
-            let error = prepared.exec().raw_os_error().unwrap_or(libc::EIO);
+            inherited.restore();
+            let error = exec_args.exec().raw_os_error().unwrap_or(libc::EIO);
             let bytes = error.to_ne_bytes();
             // SAFETY: a plain write of our own bytes, and the end of the child without any handlers.
             unsafe {
@@ -121,32 +121,27 @@ pub fn spawn(
         pid => {
             drop(writer);
             let pid = pid.cast_unsigned();
-            match exec_error(reader) {
-                None => Ok(Ok(pid)),
-                Some(source) => {
-                    crate::reap::wait_for(pid);
-                    Ok(Err(ExecFailed { source }))
-                }
-            }
+            exec_error(reader).map_or(Ok(pid), |error| {
+                reap::wait_for(pid);
+                Err(SpawnError::Exec(error))
+            })
         }
     }
 }
 
-/// The pipe closes without a byte when the exec succeeds.
-fn exec_error(reader: OwnedFd) -> Option<io::Error> {
+fn exec_error(mut reader: PipeReader) -> Option<io::Error> {
     let mut bytes = [0; size_of::<i32>()];
-    std::fs::File::from(reader).read_exact(&mut bytes).ok()?;
+    reader.read_exact(&mut bytes).ok()?;
     Some(io::Error::from_raw_os_error(i32::from_ne_bytes(bytes)))
 }
 
-/// Become the command, untracked. Returns only if that fails.
-pub fn become_command(command: &[OsString], world: &World) -> ExecFailed {
-    let env: Vec<_> = std::env::vars_os().collect();
-    match Prepared::new(command, &env) {
-        Ok(prepared) => {
-            world.restore();
-            ExecFailed { source: prepared.exec() }
+/// Replaces this process by the command, untracked. Returns only if that fails.
+pub(crate) fn become_command(command: &[OsString], inherited: &InheritedState) -> io::Error {
+    match ExecArgs::new(command, std::env::vars_os().collect()) {
+        Ok(exec_args) => {
+            inherited.restore();
+            exec_args.exec()
         }
-        Err(source) => ExecFailed { source },
+        Err(error) => error,
     }
 }

@@ -1,5 +1,6 @@
-//! The launcher while the command runs: forward signals, stop and go on with it, reap, and see its end.
+//! The launcher while the command runs: it forwards signals, stops and continues with the command, and reaps.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -9,59 +10,60 @@ use gpu_track_abi::record::Usage;
 use gpu_track_collector::model::config::Message;
 use gpu_track_collector::sys::clock;
 use gpu_track_collector::sys::proc_fs::ProcRoot;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 
 use crate::cli::Options;
-use crate::reap::{self, Changed};
-use crate::signals::{self, Arrived, SignalSet};
-use crate::tracking::{Collector, Session, children_usage};
+use crate::collector::Collector;
+use crate::console;
+use crate::reap::{self, ChildChange, usage_of};
+use crate::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
+use crate::session::Session;
+use crate::signals::{self, Received, SignalSet};
 
-/// A collector that lives shorter than this, or can't finish, was not killed by chance.
-const SHORT_LIFE_NS: u64 = 20_000_000;
-/// So many of those in a row, and there is no other.
-const MOST_SHORT_LIVES: u32 = 100;
-/// So many in a row that ended by a fault of their own within this time, and the next goes without the GPU driver's library.
-const MOST_CRASHES: u32 = 3;
-const CRASHES_SOON_NS: u64 = 60_000_000_000;
+/// How long the launcher waits for orphans that were killed together with the command. Their usage is known only when
+/// they have ended; the kernel needs tens of milliseconds to free 1 GB.
+const KILLED_ORPHANS_WAIT_NS: u64 = 500_000_000;
+/// How often it looks at them.
+const KILLED_ORPHANS_INTERVAL: Duration = Duration::from_millis(5);
+/// How often the launcher checks the collector while it waits for the report. A collector that cannot be reaped sends
+/// no SIGCHLD.
+const COLLECTOR_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// So many requests to end (Ctrl-C) make the launcher stop waiting for the report. The collector still writes it.
+const MAX_END_REQUESTS: u32 = 2;
 
-/// While the report is awaited, the collector is looked at this often.
-const LOOK_AT_COLLECTOR: Duration = Duration::from_millis(100);
+/// A command that was started, and its session.
+pub(crate) struct Started {
+    pub(crate) session: Session,
+    pub(crate) collector: Collector,
+    pub(crate) main_pid: u32,
+    /// CLOCK_MONOTONIC just before the fork.
+    pub(crate) started_ns: u64,
+}
 
-/// A running command and those who watch it.
-pub struct Supervisor {
+/// The state of the launcher while the command runs.
+pub(crate) struct Supervisor {
     session: Session,
     collector: Option<Collector>,
-    short_lives: u32,
-    crashes: u32,
+    killed_collectors: KilledCollectors,
     main_pid: u32,
-    /// Of the command.
-    end: Option<End>,
-    /// What a collector is to know, besides its configuration.
-    told: Vec<Message>,
+    exit: Option<CommandExit>,
+    /// Messages that each collector gets after its configuration.
+    messages: Vec<Message>,
     wait_all: bool,
     signals: SignalSet,
-    /// CPU time of children that we had before the run (it survives exec) or that are not the command's.
+    /// CPU time in RUSAGE_CHILDREN that is not the command's: of collectors, and from before the run (exec keeps it).
     foreign_cpu_us: u64,
     is_quiet: bool,
 }
 
 /// How and when the command ended.
 #[derive(Debug, Clone, Copy)]
-struct End {
+struct CommandExit {
     /// Wait status.
     status: i32,
-    /// CLOCK_MONOTONIC when that was seen, nanoseconds.
+    /// CLOCK_MONOTONIC when the launcher saw it.
     at_ns: u64,
-}
-
-/// Signals that people and batch systems end programs with.
-fn ends_programs(signal: i32) -> bool {
-    matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGQUIT | libc::SIGHUP)
-}
-
-/// Signals that a program gets for what it did itself.
-pub fn is_fault(signal: i32) -> bool {
-    use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
-    matches!(signal, SIGSEGV | SIGBUS | SIGABRT | SIGILL | SIGFPE | SIGSYS | SIGTRAP)
 }
 
 fn cpu_us(usage: &Usage) -> u64 {
@@ -69,145 +71,145 @@ fn cpu_us(usage: &Usage) -> u64 {
 }
 
 impl Supervisor {
-    /// Watch over a command that was started just after `started_ns` (CLOCK_MONOTONIC, nanoseconds).
-    pub fn new(
-        session: Session,
-        collector: Collector,
-        main_pid: u32,
-        started_ns: u64,
+    /// `signals` are blocked; `children_before` is RUSAGE_CHILDREN before the run.
+    pub(crate) fn new(
+        started: Started,
         options: &Options,
         signals: SignalSet,
-        children_before: Usage,
+        children_before: &Usage,
     ) -> Self {
+        let Started { session, collector, main_pid, started_ns } = started;
         let mut supervisor = Self {
             session,
             collector: Some(collector),
-            short_lives: 0,
-            crashes: 0,
+            killed_collectors: KilledCollectors::default(),
             main_pid,
-            end: None,
-            told: Vec::new(),
+            exit: None,
+            messages: Vec::new(),
             wait_all: options.wait_all,
             signals,
-            foreign_cpu_us: cpu_us(&children_before),
+            foreign_cpu_us: cpu_us(children_before),
             is_quiet: options.disable_logs,
         };
-        supervisor.tell(Message::Started { pid: main_pid, monotonic_ns: started_ns });
+        supervisor.send(Message::Started { pid: main_pid, monotonic_ns: started_ns });
         supervisor
     }
 
-    /// Tell the collector, and any that comes after it. One that is gone already shows as a child that ended.
-    fn tell(&mut self, message: Message) {
-        self.told.push(message);
+    /// Sends a message to this collector and to those that replace it.
+    fn send(&mut self, message: Message) {
+        self.messages.push(message);
         if let Some(collector) = &mut self.collector {
+            // The launcher reaps a collector that has ended, and learns of it there.
             let _ = collector.send(&message);
         }
     }
 
-    /// Until the command has ended; gives its wait status.
-    pub fn run(mut self) -> io::Result<ExitStatus> {
-        let mut is_asked_to_end = false;
+    /// Waits until the command has ended and the report is written. Returns the command's wait status.
+    pub(crate) fn run(mut self) -> io::Result<ExitStatus> {
+        let mut end_is_requested = false;
         loop {
             self.reap();
-            if let Some(end) = self.end
-                && (!self.wait_all || is_asked_to_end || !self.has_children())
+            if let Some(exit) = self.exit
+                && (!self.wait_all || end_is_requested || self.children().is_empty())
             {
-                self.reap_the_dying();
-                let at_ns = if self.wait_all { clock::monotonic_ns() } else { end.at_ns };
-                self.finish(End { at_ns, ..end })?;
-                return Ok(ExitStatus::from_raw(end.status));
+                self.reap_killed_orphans();
+                let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };
+                self.finish(CommandExit { at_ns, ..exit })?;
+                return Ok(ExitStatus::from_raw(exit.status));
             }
-            let arrived = signals::wait(&self.signals)?;
-            if self.end.is_none() {
-                self.signal_arrived(arrived);
+            let Some(received) = signals::wait(&self.signals, None)? else { continue };
+            if self.exit.is_none() {
+                self.signal_received(received);
             } else {
-                // The command is over: what is meant to end it ends the waiting for others.
-                is_asked_to_end |= ends_programs(arrived.signal);
+                // With --wait-all, a request to end that comes after the command's end ends the wait for its tree.
+                end_is_requested |= signals::requests_end(received.signal);
             }
         }
     }
 
     fn reap(&mut self) {
-        while let Some(changed) = reap::next() {
-            self.child_changed(&changed);
+        while let Some(change) = reap::next() {
+            self.child_changed(&change);
         }
     }
 
-    /// Orphans that were killed together with the command are about to end: what they used is only told when they
-    /// have. Nobody who lives on is waited for.
-    fn reap_the_dying(&mut self) {
-        const AT_MOST_NS: u64 = 500_000_000;
-        let until_ns = clock::monotonic_ns().saturating_add(AT_MOST_NS);
-        let proc = ProcRoot::default();
-        let is_dying = |pid: u32| {
-            proc.stat(pid).is_some_and(|stat| stat.is_ending())
-                || proc.status(pid).is_some_and(|status| status.is_killed)
+    /// Reaps orphans that were killed together with the command. Their usage is known only when they have ended.
+    fn reap_killed_orphans(&mut self) {
+        let until_ns = clock::monotonic_ns().saturating_add(KILLED_ORPHANS_WAIT_NS);
+        let proc_root = ProcRoot::default();
+        let is_killed = |pid: u32| {
+            proc_root.stat(pid).is_some_and(|stat| stat.is_ending())
+                || proc_root.status(pid).is_some_and(|status| status.is_killed)
         };
-        while clock::monotonic_ns() < until_ns && self.children().into_iter().any(is_dying) {
-            signals::wait_for_child(Duration::from_millis(5));
+        while clock::monotonic_ns() < until_ns && self.children().into_iter().any(is_killed) {
+            signals::wait_for_child(KILLED_ORPHANS_INTERVAL);
             self.reap();
         }
     }
 
-    fn child_changed(&mut self, changed: &Changed) {
-        let is_main = changed.pid == self.main_pid && self.end.is_none();
-        if libc::WIFSTOPPED(changed.status) {
+    fn child_changed(&mut self, change: &ChildChange) {
+        let is_main = change.pid == self.main_pid && self.exit.is_none();
+        if libc::WIFSTOPPED(change.status) {
             if is_main {
-                self.stop_with_command(libc::WSTOPSIG(changed.status));
+                self.stop_with_command(libc::WSTOPSIG(change.status));
             }
             return;
         }
-        if self.is_collector(changed) {
-            self.foreign_cpu_us += cpu_us(&changed.usage);
-            self.collector_ended(changed.status);
+        if self.is_collector(change) {
+            self.foreign_cpu_us += cpu_us(&change.usage);
+            self.collector_ended(change.status);
             return;
         }
-        self.session.record(changed, is_main);
+        self.session.record(change, is_main);
         if is_main {
-            self.end = Some(End { status: changed.status, at_ns: clock::monotonic_ns() });
+            self.exit = Some(CommandExit { status: change.status, at_ns: clock::monotonic_ns() });
         }
     }
 
-    fn is_collector(&self, changed: &Changed) -> bool {
-        self.collector.as_ref().is_some_and(|collector| collector.pid == changed.pid)
+    fn is_collector(&self, change: &ChildChange) -> bool {
+        self.collector.as_ref().is_some_and(|collector| collector.pid == change.pid)
     }
 
-    /// Who was killed is replaced. Who ended without that has done its work, or has said why it can't.
+    /// Replaces a collector that a signal ended. One that exited has written the report, or a message that says why not.
     fn collector_ended(&mut self, status: i32) {
         let Some(ended) = self.collector.take() else { return };
         if !libc::WIFSIGNALED(status) {
             return;
         }
-        let is_finishing = self.told.iter().any(|message| matches!(message, Message::Ended { .. }));
-        let life_ns = clock::monotonic_ns().saturating_sub(ended.started_ns);
-        let is_short = life_ns < SHORT_LIFE_NS || is_finishing;
-        self.short_lives = if is_short { self.short_lives + 1 } else { 0 };
         let signal = libc::WTERMSIG(status);
-        self.crashes = if is_fault(signal) && life_ns < CRASHES_SOON_NS { self.crashes + 1 } else { 0 };
-        if self.short_lives >= MOST_SHORT_LIVES {
-            self.say(&format!(
-                "the collector is ended by signal {signal} again and again; there is no report"
-            ));
-            return;
-        }
-        let running_pid = self.end.is_none().then_some(self.main_pid);
-        let crashed_by = (self.crashes >= MOST_CRASHES).then_some(signal);
-        match self.session.replace_collector(running_pid, crashed_by) {
-            Ok(mut another) => {
-                for message in &self.told {
-                    let _ = another.send(message);
-                }
-                self.collector = Some(another);
+        let life_ns = clock::monotonic_ns().saturating_sub(ended.started_ns);
+        let is_finishing = self.messages.iter().any(|message| matches!(message, Message::Ended { .. }));
+        let crashed_by = match self.killed_collectors.add(signal, life_ns, is_finishing) {
+            Successor::Same => None,
+            Successor::WithoutNvml => Some(signal),
+            Successor::None => {
+                let times = MAX_SHORT_LIVES;
+                self.warn(&format!(
+                    "signal {signal} ended the collector {times} times in a row; there is no report"
+                ));
+                return;
             }
-            Err(error) => self.say(&format!("the collector was killed; there is no report: {error}")),
+        };
+        let running_pid = self.exit.is_none().then_some(self.main_pid);
+        match self.session.restart_collector(running_pid, crashed_by) {
+            Ok(mut collector) => {
+                for message in &self.messages {
+                    let _ = collector.send(message);
+                }
+                self.collector = Some(collector);
+            }
+            Err(error) => {
+                self.warn(&format!("signal {signal} ended the collector; there is no report: {error}"));
+            }
         }
     }
 
-    /// Ctrl-Z stops the command, and the shell waits for us: stop too, and let it go on when we do.
+    /// Stops the launcher after the command (Ctrl-Z): the shell waits for the launcher. When the shell continues the
+    /// launcher, that continues the command.
     fn stop_with_command(&self, signal: i32) {
         let is_job_control = matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
-        // Some programs answer SIGTSTP with a SIGSTOP of their own. Away from a terminal a SIGSTOP is somebody's
-        // who will continue the command alone: to stop then would be for ever.
+        // Some programs handle SIGTSTP and then send SIGSTOP to themselves. Outside a foreground job, whoever sent a
+        // SIGSTOP will continue only the command, so a stopped launcher would stay stopped.
         if is_job_control || (signal == libc::SIGSTOP && is_foreground()) {
             // SAFETY: raise has no preconditions; SIGSTOP can't be blocked, so this returns after a SIGCONT.
             unsafe { libc::raise(libc::SIGSTOP) };
@@ -215,25 +217,21 @@ impl Supervisor {
         }
     }
 
-    /// What a process sent to us alone is meant for the command. What the terminal sent, it got itself.
-    fn signal_arrived(&self, arrived: Arrived) {
-        if arrived.signal != libc::SIGCHLD && arrived.by_other {
-            self.forward(arrived.signal);
+    /// Forwards a signal that another process sent to the launcher alone. The terminal's signals go to the whole process
+    /// group, so the command has got them already.
+    fn signal_received(&self, received: Received) {
+        if received.signal != libc::SIGCHLD && received.from_other_process {
+            self.forward(received.signal);
         }
     }
 
     fn forward(&self, signal: i32) {
-        // SAFETY: the command is our child and not reaped while this runs, so the pid is its own. Where it may not
-        // be signalled (it changed its user), there is nothing to be done.
+        // SAFETY: the command is a child that is not reaped yet, so the pid is its own. If it has changed its user, the
+        // kernel may refuse the signal, and nothing else can be done.
         unsafe { libc::kill(self.main_pid.cast_signed(), signal) };
     }
 
-    /// Whether any child but the collector is left.
-    fn has_children(&self) -> bool {
-        !self.children().is_empty()
-    }
-
-    /// Our children but the collector: as subreaper we inherit every orphan of the tree.
+    /// The launcher's children without the collector: a subreaper inherits every orphan of the tree.
     fn children(&self) -> Vec<u32> {
         let collector = self.collector.as_ref().map(|collector| collector.pid);
         let mut children = ProcRoot::default().children(std::process::id(), 1);
@@ -241,12 +239,12 @@ impl Supervisor {
         children
     }
 
-    /// Tell the collector, and wait for the report.
-    fn finish(&mut self, end: End) -> io::Result<()> {
-        self.tell(Message::Ended {
-            status: end.status,
-            monotonic_ns: end.at_ns,
-            children_cpu_us: cpu_us(&children_usage()).saturating_sub(self.foreign_cpu_us),
+    /// Tells the collector that the command has ended, and waits for the report.
+    fn finish(&mut self, exit: CommandExit) -> io::Result<()> {
+        self.send(Message::Ended {
+            status: exit.status,
+            monotonic_ns: exit.at_ns,
+            children_cpu_us: cpu_us(&usage_of(libc::RUSAGE_CHILDREN)).saturating_sub(self.foreign_cpu_us),
         });
         self.session.wake_collector();
         self.wait_for_report()?;
@@ -255,53 +253,49 @@ impl Supervisor {
     }
 
     fn wait_for_report(&mut self) -> io::Result<()> {
-        // What ended the command was sent to us too (Ctrl-C): it is not meant for the report.
+        // The signal that ended the command (Ctrl-C) was sent to the launcher too. It must not end the wait.
         signals::discard_pending(&self.signals);
-        let mut impatient = 0;
-        let mut was_over = false;
+        let mut end_requests = 0;
+        let mut was_dead = false;
         loop {
-            while let Some(changed) = reap::next() {
-                if self.is_collector(&changed) {
-                    self.collector_ended(changed.status);
+            while let Some(change) = reap::next() {
+                if self.is_collector(&change) {
+                    self.collector_ended(change.status);
                 }
             }
-            // Who asks twice has waited long enough; the collector goes on by itself.
-            if self.collector.is_none() || impatient >= 2 {
+            if self.collector.is_none() || end_requests >= MAX_END_REQUESTS {
                 return Ok(());
             }
-            match signals::wait_for(&self.signals, LOOK_AT_COLLECTOR)? {
-                Some(arrived) => impatient += i32::from(ends_programs(arrived.signal)),
+            match signals::wait(&self.signals, Some(COLLECTOR_CHECK_INTERVAL))? {
+                Some(received) => end_requests += u32::from(signals::requests_end(received.signal)),
                 None => {
-                    let is_over = self.is_collector_over();
-                    if is_over && was_over {
-                        // Without a report it was killed.
+                    let is_dead = self.is_collector_dead();
+                    if is_dead && was_dead {
+                        // Its status cannot be read. Without a report, it was killed.
                         self.collector_ended(if self.session.is_reported() { 0 } else { libc::SIGKILL });
                     }
-                    was_over = is_over;
+                    was_dead = is_dead;
                 }
             }
         }
     }
 
-    /// Whether the collector is dead. If it can't be reaped then, a thread of it is in a call of a GPU's driver that
-    /// can't be interrupted (state D). That can be for ever, and nobody is kept waiting for it.
-    fn is_collector_over(&self) -> bool {
+    /// Whether the collector's main thread is dead. It cannot be reaped while another thread is in an uninterruptible
+    /// call (state D) of a GPU driver. Such a call may never return, so the launcher does not wait for it.
+    fn is_collector_dead(&self) -> bool {
         let stat = self.collector.as_ref().and_then(|collector| ProcRoot::default().stat(collector.pid));
         stat.is_some_and(|stat| stat.is_dead())
     }
 
-    fn say(&self, text: &str) {
+    fn warn(&self, text: &str) {
         if !self.is_quiet {
-            crate::say(&format!("gpu-track-run: {text}"));
+            console::message(text);
         }
     }
 }
 
-/// Whether we belong to the foreground job of a terminal.
+/// Whether the launcher belongs to the foreground process group of its terminal.
 fn is_foreground() -> bool {
-    let Ok(terminal) = rustix::fs::open("/dev/tty", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty())
-    else {
-        return false;
-    };
-    rustix::termios::tcgetpgrp(&terminal).is_ok_and(|group| group == rustix::process::getpgrp())
+    let Ok(terminal) = File::open("/dev/tty") else { return false };
+    tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp())
 }

@@ -88,7 +88,7 @@ fn process_limit_of_the_command_alone_runs_untracked() {
         }
         let run = tracked(["sh", "-c", "echo ran; exit 3"]).only_options(&[]).through(&setpriv).run();
         assert_eq!((run.status.code(), run.stdout.as_str()), (Some(3), "ran\n"), "{limit}: {}", run.stderr);
-        assert!(run.stderr.contains("the command runs untracked: cannot"), "{limit}: {}", run.stderr);
+        assert!(run.stderr.contains("without a report: cannot"), "{limit}: {}", run.stderr);
     }
 }
 

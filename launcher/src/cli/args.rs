@@ -1,19 +1,19 @@
-//! The options as clap knows them: the one source of parsing, `--help`, the man page and the completions.
+//! The options as clap knows them: the single source of parsing, `--help`, the man page and the completions.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, Parser, ValueHint};
+use clap::{ArgAction, Args as ClapArgs, Parser, ValueHint};
 use clap_complete::Shell;
 use gpu_track_collector::model::gpu::Vendor;
 use gpu_track_collector::model::style::{Format, RamUnit, TimeUnit};
 
-use super::values::{Layer, cores, seconds, uuids};
+use super::values::{Layer, cores, named, seconds, uuids};
 
-/// What help and man page say after the options.
-pub const AFTERWORD: &str = "\
+/// The sections of help and man page after the options.
+const AFTER_HELP: &str = "\
 Examples:
   gpu-track-run make -j4
   gpu-track-run -f json -o usage.%j.json -- mpirun -n 4 ./app --steps 100
@@ -22,11 +22,11 @@ Examples:
   gpu-track-run --recover -f json -o killed.%p.json
 
 Exit status:
-  COMMAND's own; if a signal ended it, gpu-track-run dies by the same signal
-  126  COMMAND can't be executed
+  The exit status of COMMAND; if a signal ended COMMAND, the same signal ends gpu-track-run
+  126  COMMAND cannot be executed
   127  COMMAND is not found
   2    an option is wrong, and COMMAND was not started
-  With --recover: 0 if there was a run to recover and each has its report, else 1";
+  With --recover: 0 if there was a run to recover and each has its report, otherwise 1";
 
 /// Runs a command and reports what its whole process tree used: RAM, CPU, GPU RAM, GPU utilization, I/O and time.
 #[derive(Debug, Parser)]
@@ -35,154 +35,190 @@ Exit status:
     version,
     override_usage = "gpu-track-run [OPTIONS] [--] COMMAND [ARG]...\n       \
                       gpu-track-run [OPTIONS] -e \"COMMAND ARG...\"",
-    after_help = AFTERWORD,
+    after_help = AFTER_HELP,
     args_override_self = true,
     disable_help_flag = true,
     disable_version_flag = true,
     max_term_width = 100
 )]
-pub struct Args {
-    /// The command to run; options after COMMAND are its own
-    #[arg(value_name = "COMMAND", help_heading = "Command", display_order = 0, trailing_var_arg = true,
+pub(super) struct Args {
+    #[command(flatten)]
+    pub(super) command: CommandArgs,
+    #[command(flatten)]
+    pub(super) report: ReportArgs,
+    #[command(flatten)]
+    pub(super) tracking: TrackingArgs,
+    #[command(flatten)]
+    pub(super) gpu: GpuArgs,
+    #[command(flatten)]
+    pub(super) information: InformationArgs,
+    #[command(flatten)]
+    pub(super) diagnosis: DiagnosisArgs,
+}
+
+// No doc comments on the groups: clap would show them in place of the program's.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Command")]
+pub(super) struct CommandArgs {
+    /// The command to run; options after COMMAND belong to it
+    #[arg(value_name = "COMMAND", display_order = 0, trailing_var_arg = true,
           value_hint = ValueHint::CommandWithArguments)]
-    pub command: Vec<OsString>,
+    pub(super) command: Vec<OsString>,
 
-    /// The command in one string, split into words as a shell splits them (but no shell runs it)
-    #[arg(short = 'e', long = "execute", value_name = "COMMAND", help_heading = "Command", display_order = 1,
-          value_hint = ValueHint::CommandString)]
-    pub execute: Option<String>,
+    /// The command in one string, split into words as a shell does it, but not run by a shell
+    #[arg(short = 'e', long, value_name = "COMMAND", display_order = 1,
+          value_hint = ValueHint::CommandString, conflicts_with = "command")]
+    pub(super) execute: Option<String>,
 
-    /// End when the last process of the tree ends, not when COMMAND does
-    #[arg(long, help_heading = "Command", display_order = 2)]
-    pub wait_all: bool,
+    /// End when the last process of the tree ends, not when COMMAND ends
+    #[arg(long, display_order = 2)]
+    pub(super) wait_all: bool,
+}
 
-    /// Write the report to FILE ("-": stdout) instead of stderr; in its name %j is the batch job's id (or "nojob"), %r
-    /// the task's rank (or "norank"), %h the host, %p the pid, %t the time in UTC (20260131T235959), %% a percent sign;
-    /// with --recover %p and %t are the killed run's
-    #[arg(short, long, value_name = "FILE", help_heading = "Report", value_hint = ValueHint::FilePath)]
-    pub output: Option<PathBuf>,
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Report")]
+pub(super) struct ReportArgs {
+    /// Write the report to FILE ("-": stdout) instead of stderr. In its name, %j is the batch job's id (or "nojob"), %r
+    /// the task's rank (or "norank"), %h the host, and %p the pid. %t is the time in UTC (20260131T235959), %% a percent
+    /// sign. With --recover, %p and %t are those of the killed run
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) output: Option<PathBuf>,
 
-    /// Form of the report [default: text]
-    #[arg(short, long, value_name = "FORMAT", help_heading = "Report",
-          value_parser = one_of(&Format::ALL, Format::name))]
-    pub format: Option<Format>,
+    /// Format of the report [default: text]
+    #[arg(short, long, value_name = "FORMAT", value_parser = one_of(&Format::ALL, Format::name))]
+    pub(super) format: Option<Format>,
 
-    /// Unit of RAM and I/O [default: gigabytes in JSON, what reads well in text]
-    #[arg(long = "ru", visible_alias = "ram-unit", value_name = "UNIT", help_heading = "Report",
+    /// Unit of RAM and I/O [default: gigabytes in JSON, a readable unit in text]
+    #[arg(long = "ru", visible_alias = "ram-unit", value_name = "UNIT",
           value_parser = one_of(&RamUnit::ALL, RamUnit::name))]
-    pub ram_unit: Option<RamUnit>,
+    pub(super) ram_unit: Option<RamUnit>,
 
-    /// Unit of GPU RAM, likewise
-    #[arg(long = "gru", visible_alias = "gpu-ram-unit", value_name = "UNIT", help_heading = "Report",
-          hide_possible_values = true,
+    /// Unit of GPU RAM: the same units and default as --ru
+    #[arg(long = "gru", visible_alias = "gpu-ram-unit", value_name = "UNIT", hide_possible_values = true,
           value_parser = one_of(&RamUnit::ALL, RamUnit::name))]
-    pub gpu_ram_unit: Option<RamUnit>,
+    pub(super) gpu_ram_unit: Option<RamUnit>,
 
-    /// Unit of time [default: hours in JSON, what reads well in text]
-    #[arg(long = "tu", visible_alias = "time-unit", value_name = "UNIT", help_heading = "Report",
+    /// Unit of time [default: hours in JSON, a readable unit in text]
+    #[arg(long = "tu", visible_alias = "time-unit", value_name = "UNIT",
           value_parser = one_of(&TimeUnit::ALL, TimeUnit::name))]
-    pub time_unit: Option<TimeUnit>,
+    pub(super) time_unit: Option<TimeUnit>,
 
-    /// List the N heaviest processes singly, by CPU time and by peak RSS
-    #[arg(long, value_name = "N", help_heading = "Report", default_value_t = 10)]
-    pub heaviest: usize,
+    /// List the N processes with the most CPU time and the N with the largest peak RSS
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(super) heaviest: usize,
+}
 
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Tracking")]
+pub(super) struct TrackingArgs {
     /// Time between two samples, at least 0.001 [default: 0.1]
-    #[arg(long = "st", visible_alias = "sleep-time", value_name = "SECONDS", help_heading = "Tracking",
-          allow_negative_numbers = true, value_parser = seconds)]
-    pub sleep_time: Option<Duration>,
+    #[arg(long = "st", visible_alias = "sleep-time", value_name = "SECONDS", allow_negative_numbers = true,
+          value_parser = seconds)]
+    pub(super) sleep_time: Option<Duration>,
 
-    /// Cores that COMMAND is expected to use, for the hardware percentages [default: all of the machine]
-    #[arg(long = "nec", visible_alias = "n-expected-cores", value_name = "N", help_heading = "Tracking",
-          allow_negative_numbers = true, value_parser = cores)]
-    pub expected_cores: Option<u32>,
+    /// Number of cores that COMMAND should use, for the hardware percentages [default: all of the machine]
+    #[arg(long = "nec", visible_alias = "n-expected-cores", value_name = "N", allow_negative_numbers = true,
+          value_parser = cores)]
+    pub(super) expected_cores: Option<u32>,
 
-    /// GPUs to track: UUIDs of GPUs or MIG instances, or their beginnings, or PCI addresses [default: all of the machine]
-    #[arg(long = "guuids", value_name = "UUID,UUID", help_heading = "GPUs", value_parser = uuids)]
-    pub gpu_uuids: Option<Uuids>,
+    /// Read options from a JSON file with gpu_tracker's keywords (sleep_time, ram_unit, ...); options on the command
+    /// line override them
+    #[arg(long = "tconfig", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) config: Option<PathBuf>,
 
-    /// Track only the GPUs that COMMAND may see (CUDA_VISIBLE_DEVICES, SLURM_STEP_GPUS, ROCR_VISIBLE_DEVICES)
-    #[arg(long, help_heading = "GPUs")]
-    pub visible: bool,
+    /// Write no warnings to stderr while COMMAND runs
+    #[arg(long)]
+    pub(super) disable_logs: bool,
 
-    /// Track only GPUs of one maker
-    #[arg(long = "gb", visible_alias = "gpu-brand", value_name = "MAKER", help_heading = "GPUs",
+    /// Run COMMAND in a cgroup (v2) of its own, and add the kernel's figures for that cgroup to the report
+    #[arg(long)]
+    pub(super) cgroup: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "GPUs")]
+pub(super) struct GpuArgs {
+    /// GPUs to track: UUIDs of GPUs or MIG instances, prefixes of UUIDs, or PCI addresses [default: all of the machine]
+    #[arg(long = "guuids", value_name = "UUID,UUID", value_parser = uuids)]
+    pub(super) gpu_uuids: Option<Uuids>,
+
+    /// Track only the GPUs that COMMAND may use (CUDA_VISIBLE_DEVICES, SLURM_STEP_GPUS, ROCR_VISIBLE_DEVICES)
+    #[arg(long)]
+    pub(super) visible: bool,
+
+    /// Track only the GPUs of one vendor
+    #[arg(long = "gb", visible_alias = "gpu-brand", value_name = "VENDOR",
           value_parser = one_of(&Vendor::ALL, Vendor::name))]
-    pub gpu_brand: Option<Vendor>,
+    pub(super) gpu_brand: Option<Vendor>,
 
-    /// NVIDIA's library [default: GPU_TRACK_NVML_LIB, or libnvidia-ml.so.1]
-    #[arg(long, value_name = "PATH", help_heading = "GPUs", value_hint = ValueHint::FilePath)]
-    pub nvml_lib: Option<PathBuf>,
+    /// Path of NVIDIA's management library [default: GPU_TRACK_NVML_LIB, or libnvidia-ml.so.1]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(super) nvml_lib: Option<PathBuf>,
 
-    /// Switch on the driver's accounting for the run, which sees GPU processes that no sample sees (NVIDIA; needs root)
-    #[arg(long, help_heading = "GPUs")]
-    pub gpu_accounting: bool,
+    /// Enable the driver's accounting mode for the run, to count GPU processes that end between two samples (NVIDIA;
+    /// needs root)
+    #[arg(long)]
+    pub(super) gpu_accounting: bool,
 
-    /// Look for /proc, /sys and /dev of GPUs below DIR
+    /// Read the /proc, /sys and /dev files of GPUs below DIR
     #[arg(long, value_name = "DIR", hide = true, default_value = "/")]
-    pub gpu_root: PathBuf,
+    pub(super) gpu_root: PathBuf,
+}
 
-    /// Print the GPUs that are found, with what each can tell, and exit (-f json: for programs)
-    #[arg(long, help_heading = "Information")]
-    pub gpus: bool,
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Information")]
+pub(super) struct InformationArgs {
+    /// List the GPUs of this machine and the figures that each supports, and exit (-f json: for programs)
+    #[arg(long)]
+    pub(super) gpus: bool,
 
-    /// Make reports of runs of yours that were killed together with gpu-track-run, and exit (your next run removes them)
-    #[arg(long, help_heading = "Information")]
-    pub recover: bool,
-
-    /// Where sessions lie
-    #[arg(long, value_name = "DIR", hide = true, default_value = "/dev/shm")]
-    pub session_dir: PathBuf,
-
-    /// Take options from a JSON file with gpu_tracker's keywords (sleep_time, ram_unit, ...); those given here go first
-    #[arg(long = "tconfig", value_name = "FILE", help_heading = "Tracking", value_hint = ValueHint::FilePath)]
-    pub config: Option<PathBuf>,
-
-    /// No warnings on stderr while COMMAND runs
-    #[arg(long, help_heading = "Tracking")]
-    pub disable_logs: bool,
-
-    /// Run COMMAND in a cgroup (v2) of its own and report what the kernel says of it, too
-    #[arg(long, help_heading = "Tracking")]
-    pub cgroup: bool,
-
-    /// Ways to discover processes that may be used
-    #[arg(long, value_name = "LIST", help_heading = "Diagnosis",
-          hide_possible_values = true, value_delimiter = ',', action = ArgAction::Append,
-          default_value = "preload,wait,subreaper,scan,connector", value_parser = one_of(&Layer::ALL, Layer::name))]
-    pub layers: Vec<Layer>,
-
-    /// Leave alone the environments that processes of the tree give to programs
-    #[arg(long, help_heading = "Diagnosis")]
-    pub no_env_repair: bool,
+    /// Write the reports of your runs that were killed together with gpu-track-run, and exit. The data of a killed run
+    /// is kept until your next run
+    #[arg(long, conflicts_with_all = ["command", "execute"])]
+    pub(super) recover: bool,
 
     /// Print a completion script for SHELL
-    #[arg(long, value_name = "SHELL", help_heading = "Information")]
-    pub completions: Option<Shell>,
+    #[arg(long, value_name = "SHELL")]
+    pub(super) completions: Option<Shell>,
 
-    /// Print the man page, for man -l -
-    #[arg(long, help_heading = "Information")]
-    pub man: bool,
+    /// Print the man page (to read it: gpu-track-run --man | man -l -)
+    #[arg(long)]
+    pub(super) man: bool,
 
     /// Print this help
-    #[arg(short, long, help_heading = "Information", action = ArgAction::Help)]
+    #[arg(short, long, action = ArgAction::Help)]
     help: Option<bool>,
 
     /// Print the version
-    #[arg(short = 'V', short_alias = 'v', long, help_heading = "Information", action = ArgAction::Version)]
+    #[arg(short = 'V', short_alias = 'v', long, action = ArgAction::Version)]
     version: Option<bool>,
 }
 
-/// A list in one value (clap takes a bare `Vec` as a value repeated).
-pub type Uuids = Vec<String>;
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Diagnosis")]
+pub(super) struct DiagnosisArgs {
+    /// Discovery layers to use
+    #[arg(long, value_name = "LIST", hide_possible_values = true, value_delimiter = ',',
+          action = ArgAction::Append, default_value = "preload,wait,subreaper,scan,connector", value_enum)]
+    pub(super) layers: Vec<Layer>,
 
-/// A value that is one of a few names; help, completions and errors list them.
+    /// Do not put the shim back into environments that a process of the tree makes for a program (env -i)
+    #[arg(long)]
+    pub(super) no_env_repair: bool,
+
+    /// Create the session's files in DIR
+    #[arg(long, value_name = "DIR", hide = true, default_value = "/dev/shm")]
+    pub(super) session_dir: PathBuf,
+}
+
+/// A list in one value. For a bare `Vec`, clap would expect the option several times.
+pub(super) type Uuids = Vec<String>;
+
+/// A value that is one of a few names, which help, completions and errors list.
 fn one_of<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + 'static,
 {
     let names = PossibleValuesParser::new(all.iter().map(move |value| name(*value)));
-    names.try_map(move |given| {
-        all.iter().copied().find(|value| name(*value) == given).ok_or("not one of the allowed values")
-    })
+    names.try_map(move |given| named(&given, all, name))
 }

@@ -1,34 +1,35 @@
-//! `-o FILE`: what its patterns stand for, and whether a report can be written there.
+//! `-o FILE`: the values of its patterns, and whether a report can be written there.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use std::{env, process};
+use std::{env, io, process};
 
 use gpu_track_collector::model::style::Output;
 use gpu_track_collector::report::write;
 use rustix::system::uname;
+use thiserror::Error;
 
-/// Variables that hold the job's id under Slurm, PBS and LSF.
+/// Variables with the job's id under Slurm, PBS and LSF.
 const JOB_VARIABLES: [&str; 3] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
 
-/// Variables that hold a task's rank: those of Open MPI, of PMIx, and of PMI (MPICH, Intel MPI) first, since what an
-/// mpirun starts has the batch script's Slurm variables, too.
+/// Variables with a task's rank. Those of Open MPI, PMIx and PMI (MPICH, Intel MPI) come first: a task that mpirun starts
+/// also has the batch script's Slurm variables.
 const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
-/// What the patterns stand for.
-pub struct Place {
-    pub job: OsString,
-    pub rank: OsString,
-    pub host: OsString,
-    pub pid: u32,
-    pub time: SystemTime,
+/// What the patterns of `-o` are replaced by.
+pub(crate) struct PatternValues {
+    pub(crate) job: OsString,
+    pub(crate) rank: OsString,
+    pub(crate) host: OsString,
+    pub(crate) pid: u32,
+    pub(crate) time: SystemTime,
 }
 
-impl Place {
-    /// Here and now.
-    pub fn here() -> Self {
+impl PatternValues {
+    /// The values for this process, now.
+    pub(crate) fn here() -> Self {
         let first_of = |names: &[&str]| {
             names.iter().find_map(|name| env::var_os(name).filter(|value| !value.is_empty()))
         };
@@ -42,35 +43,40 @@ impl Place {
     }
 }
 
-/// The output that `given` names. An error is what stands after `--output: `.
-pub fn output(given: &Path, place: &Place) -> Result<Output, String> {
-    // The names of our own descriptors are no files: what is behind them may be a socket, which can't be opened.
+/// Why no report can be written to a file.
+#[derive(Debug, Error)]
+pub(super) enum OutputError {
+    #[error("has an unknown pattern \"{0}\": one of %j, %r, %h, %p, %t, %%")]
+    UnknownPattern(String),
+    #[error("is a directory: name a file in it")]
+    Directory,
+    #[error("needs the directory \"{0}\", which does not exist: create it first")]
+    NoParent(PathBuf),
+    #[error("cannot be written: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The output that `given` names.
+pub(super) fn output(given: &Path, values: &PatternValues) -> Result<Output, OutputError> {
+    // These name our own descriptors, which can be sockets, and a socket cannot be opened by name.
     match given.as_os_str().as_bytes() {
         b"-" | b"/dev/stdout" => return Ok(Output::Stdout),
         b"/dev/stderr" => return Ok(Output::Stderr),
         _ => {}
     }
-    let path = expand(given, place)?;
-    let name = path.display();
+    let path = expand(given, values)?;
     if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
-        return Err(format!("\"{name}\" is a directory: name a file in it"));
+        return Err(OutputError::Directory);
     }
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if !parent.is_dir() {
-        let (is, cure) = if parent.exists() {
-            ("is not a directory", "name one that is")
-        } else {
-            ("does not exist", "make it first")
-        };
-        return Err(format!("\"{name}\": the directory \"{}\" {is}: {cure}", parent.display()));
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+            Err(OutputError::NoParent(parent.to_owned()))
+        }
+        _ => Ok(write::output_at(&path)?),
     }
-    write::output_at(&path).map_err(|error| format!("\"{name}\" can't be written: {error}"))
 }
 
-fn expand(given: &Path, place: &Place) -> Result<PathBuf, String> {
+fn expand(given: &Path, values: &PatternValues) -> Result<PathBuf, OutputError> {
     let mut path = Vec::new();
     let mut bytes = given.as_os_str().as_bytes().iter();
     while let Some(byte) = bytes.next() {
@@ -79,28 +85,24 @@ fn expand(given: &Path, place: &Place) -> Result<PathBuf, String> {
             continue;
         }
         match bytes.next() {
-            Some(b'j') => push_name(&mut path, place.job.as_bytes()),
-            Some(b'r') => push_name(&mut path, place.rank.as_bytes()),
-            Some(b'h') => push_name(&mut path, place.host.as_bytes()),
-            Some(b'p') => path.extend(place.pid.to_string().bytes()),
-            Some(b't') => path.extend(compact(place.time).bytes()),
+            Some(b'j') => push_name(&mut path, &values.job),
+            Some(b'r') => push_name(&mut path, &values.rank),
+            Some(b'h') => push_name(&mut path, &values.host),
+            Some(b'p') => path.extend(values.pid.to_string().bytes()),
+            Some(b't') => path.extend(compact(values.time).bytes()),
             Some(b'%') => path.push(b'%'),
             other => {
                 let pattern: Vec<u8> = b"%".iter().chain(other).copied().collect();
-                return Err(format!(
-                    "\"{}\" has an unknown pattern \"{}\": one of %j, %r, %h, %p, %t, %%",
-                    given.display(),
-                    String::from_utf8_lossy(&pattern)
-                ));
+                return Err(OutputError::UnknownPattern(String::from_utf8_lossy(&pattern).into_owned()));
             }
         }
     }
     Ok(OsString::from_vec(path).into())
 }
 
-/// A job id or a host can be any bytes; in a file's name it must not lead into another directory.
-fn push_name(path: &mut Vec<u8>, name: &[u8]) {
-    path.extend(name.iter().map(|byte| if *byte == b'/' { b'_' } else { *byte }));
+/// A job id or host name can contain any bytes. A slash would lead into another directory.
+fn push_name(path: &mut Vec<u8>, name: &OsString) {
+    path.extend(name.as_bytes().iter().map(|byte| if *byte == b'/' { b'_' } else { *byte }));
 }
 
 /// `20260131T235959`, in UTC.

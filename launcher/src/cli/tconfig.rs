@@ -1,102 +1,88 @@
 //! `--tconfig FILE`: gpu_tracker's JSON file of keywords.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 
 use gpu_track_collector::model::style::{RamUnit, TimeUnit};
-use serde_json::{Map, Value};
+use serde_json::Value;
+use thiserror::Error;
 
-use super::values::{cores, seconds, uuids};
+use super::values::{ValueError, cores, named, seconds, uuids};
 
-/// Keywords of gpu_tracker's `Tracker` that have no counterpart here.
-const NOT_SUPPORTED: [&str; 7] = [
-    "process_id",
-    "resource_usage_file",
-    "n_join_attempts",
-    "join_timeout",
-    "gpu_brand",
-    "tracking_file",
-    "overwrite",
-];
-
+/// The keywords of gpu_tracker's `Tracker` that have a counterpart here.
 const SUPPORTED: &str =
     "sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, disable_logs";
 
-/// What the file says; null is as good as not there.
-#[derive(Debug, Default, PartialEq)]
-pub struct Config {
-    pub sleep_time: Option<Duration>,
-    pub ram_unit: Option<RamUnit>,
-    pub gpu_ram_unit: Option<RamUnit>,
-    pub time_unit: Option<TimeUnit>,
-    pub expected_cores: Option<u32>,
-    pub gpu_uuids: Option<Vec<String>>,
-    pub disable_logs: bool,
+/// Why the file cannot be used.
+#[derive(Debug, Error)]
+pub(super) enum ConfigError {
+    #[error("cannot be read: {0}")]
+    Read(#[from] io::Error),
+    #[error("is not JSON: {0}")]
+    NotJson(#[from] serde_json::Error),
+    #[error("is not a JSON object: {{\"sleep_time\": 0.1, ...}}")]
+    NotObject,
+    #[error("has the key \"{0}\", which is not supported: allowed are {SUPPORTED}")]
+    Key(String),
+    #[error("has a wrong {0}: {1}")]
+    Value(String, ValueError),
 }
 
-/// Reads the file. An error is what stands after `--tconfig: `.
-pub fn read(path: &Path) -> Result<Config, String> {
-    let name = path.display();
-    let bytes = fs::read(path).map_err(|error| format!("\"{name}\" can't be read: {error}"))?;
-    let keywords: Map<String, Value> = match serde_json::from_slice(&bytes) {
-        Ok(Value::Object(keywords)) => keywords,
-        Ok(_) => return Err(format!("\"{name}\" is not a JSON object: {{\"sleep_time\": 0.1, ...}}")),
-        Err(error) => return Err(format!("\"{name}\" is not JSON: {error}")),
+/// The file's options. A null is the same as a missing keyword.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Config {
+    pub(super) sleep_time: Option<Duration>,
+    pub(super) ram_unit: Option<RamUnit>,
+    pub(super) gpu_ram_unit: Option<RamUnit>,
+    pub(super) time_unit: Option<TimeUnit>,
+    pub(super) expected_cores: Option<u32>,
+    pub(super) gpu_uuids: Option<Vec<String>>,
+    pub(super) disable_logs: bool,
+}
+
+/// Reads the file.
+pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
+    let Value::Object(keywords) = serde_json::from_slice(&fs::read(path)?)? else {
+        return Err(ConfigError::NotObject);
     };
     let mut config = Config::default();
-    for (key, value) in &keywords {
-        set(&mut config, key, value).map_err(|error| format!("\"{name}\": {error}"))?;
+    for (key, value) in keywords {
+        if !SUPPORTED.split(", ").any(|supported| supported == key) {
+            return Err(ConfigError::Key(key));
+        }
+        set(&mut config, &key, &value).map_err(|error| ConfigError::Value(key, error))?;
     }
     Ok(config)
 }
 
-fn set(config: &mut Config, key: &str, value: &Value) -> Result<(), String> {
-    if NOT_SUPPORTED.contains(&key) {
-        return Err(format!("{key} of gpu_tracker is not supported: allowed are {SUPPORTED}"));
-    }
-    let of_key = |error: String| format!("{key}: {error}");
-    match (key, value) {
-        (
-            "sleep_time" | "ram_unit" | "gpu_ram_unit" | "time_unit" | "n_expected_cores" | "gpu_uuids"
-            | "disable_logs",
-            Value::Null,
-        ) => {}
-        ("sleep_time", value) => config.sleep_time = Some(seconds(&plain(value)).map_err(of_key)?),
-        ("ram_unit", value) => {
-            config.ram_unit = Some(unit(value, &RamUnit::ALL, RamUnit::name).map_err(of_key)?)
+/// Sets the option of a supported keyword.
+fn set(config: &mut Config, key: &str, value: &Value) -> Result<(), ValueError> {
+    let given = as_on_command_line(value);
+    match key {
+        _ if value.is_null() => {}
+        "sleep_time" => config.sleep_time = Some(seconds(&given)?),
+        "ram_unit" => config.ram_unit = Some(named(&given, &RamUnit::ALL, RamUnit::name)?),
+        "gpu_ram_unit" => config.gpu_ram_unit = Some(named(&given, &RamUnit::ALL, RamUnit::name)?),
+        "time_unit" => config.time_unit = Some(named(&given, &TimeUnit::ALL, TimeUnit::name)?),
+        "n_expected_cores" => config.expected_cores = Some(cores(&given)?),
+        "gpu_uuids" => config.gpu_uuids = Some(uuids(&joined(value))?),
+        _ => {
+            let not_bool = || ValueError::NotOneOf { value: given, allowed: vec!["true", "false"] };
+            config.disable_logs = value.as_bool().ok_or_else(not_bool)?;
         }
-        ("gpu_ram_unit", value) => {
-            config.gpu_ram_unit = Some(unit(value, &RamUnit::ALL, RamUnit::name).map_err(of_key)?);
-        }
-        ("time_unit", value) => {
-            config.time_unit = Some(unit(value, &TimeUnit::ALL, TimeUnit::name).map_err(of_key)?);
-        }
-        ("n_expected_cores", value) => config.expected_cores = Some(cores(&plain(value)).map_err(of_key)?),
-        ("gpu_uuids", value) => config.gpu_uuids = Some(uuids(&listed(value)).map_err(of_key)?),
-        ("disable_logs", Value::Bool(value)) => config.disable_logs = *value,
-        ("disable_logs", value) => return Err(format!("{key}: {value} is not allowed: one of true, false")),
-        _ => return Err(format!("unknown key \"{key}\": allowed are {SUPPORTED}")),
     }
     Ok(())
 }
 
-/// A value as it would be written on the command line.
-fn plain(value: &Value) -> String {
+fn as_on_command_line(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// gpu_tracker's command wants the UUIDs in one string, its class in a set.
-fn listed(value: &Value) -> String {
+/// gpu_tracker's command takes the UUIDs as one string, its class as a set.
+fn joined(value: &Value) -> String {
     match value {
-        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(","),
-        other => plain(other),
+        Value::Array(items) => items.iter().map(as_on_command_line).collect::<Vec<_>>().join(","),
+        other => as_on_command_line(other),
     }
-}
-
-fn unit<T: Copy>(value: &Value, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
-    all.iter().copied().find(|unit| value.as_str() == Some(name(*unit))).ok_or_else(|| {
-        let allowed: Vec<_> = all.iter().map(|unit| name(*unit)).collect();
-        format!("\"{}\" is not allowed: one of {}", plain(value), allowed.join(", "))
-    })
 }

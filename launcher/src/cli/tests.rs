@@ -1,4 +1,4 @@
-//! Every form of the command line that is good, and the exact line for every one that isn't.
+//! Valid command lines, and the exact message for each invalid one.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,16 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use gpu_track_collector::model::config::Layers;
-use gpu_track_collector::model::gpu::{Device, GpuConfig, Vendor};
-use gpu_track_collector::model::style::Output;
-use gpu_track_collector::model::style::{Format, RamUnit, Style, TimeUnit};
-use gpu_track_collector::sources::gpu::list::{Driver, Listed, Listing};
+use gpu_track_collector::model::gpu::{GpuConfig, Vendor};
+use gpu_track_collector::model::style::{Format, Output, RamUnit, Style, TimeUnit};
 
-use super::output::Place;
-use super::{Options, Recovery, Refusal, Request, parse_at};
+use super::{Options, PatternValues, Recovery, Request, UsageError};
 
-fn place() -> Place {
-    Place {
+fn patterns() -> PatternValues {
+    PatternValues {
         job: "17/4".into(),
         rank: "../7".into(),
         host: "node3".into(),
@@ -25,9 +22,9 @@ fn place() -> Place {
     }
 }
 
-fn parse<S: AsRef<OsStr>>(args: &[S]) -> Result<Request, Refusal> {
+fn parse<S: AsRef<OsStr>>(args: &[S]) -> Result<Request, UsageError> {
     let args = args.iter().map(|arg| arg.as_ref().to_owned());
-    parse_at([OsString::from("gpu-track-run")].into_iter().chain(args), &place())
+    super::parse([OsString::from("gpu-track-run")].into_iter().chain(args).collect(), &patterns())
 }
 
 fn run<S: AsRef<OsStr>>(args: &[S]) -> Options {
@@ -44,11 +41,11 @@ fn printed(args: &[&str]) -> String {
     }
 }
 
-/// The line, less our name before it.
+/// The message for an invalid command line.
 fn refused<S: AsRef<OsStr>>(args: &[S]) -> String {
-    let line = parse(args).expect_err("a command line that can't be used").to_string();
+    let line = parse(args).expect_err("an invalid command line").to_string();
     assert!(!line.contains('\n'));
-    line.strip_prefix("gpu-track-run: ").unwrap().to_owned()
+    line
 }
 
 fn of_uuids(uuids: &[&str]) -> GpuConfig {
@@ -60,7 +57,7 @@ fn words(words: &[&str]) -> Vec<OsString> {
 }
 
 #[test]
-fn a_bare_command_has_the_defaults() {
+fn bare_command_has_the_defaults() {
     let right = Options {
         command: words(&["make", "-j4", "--output", "x", "--", "-h"]),
         output: Output::Stderr,
@@ -81,7 +78,7 @@ fn a_bare_command_has_the_defaults() {
 }
 
 #[test]
-fn options_before_the_command_are_ours() {
+fn options_before_the_command_are_parsed() {
     let right = Options {
         command: words(&["./app", "-f", "text"]),
         output: Output::Stdout,
@@ -146,7 +143,7 @@ fn options_before_the_command_are_ours() {
 }
 
 #[test]
-fn the_last_of_an_option_given_twice_counts() {
+fn last_value_of_a_repeated_option_is_used() {
     let options =
         run(&["--st", "1", "-f", "json", "--wait-all", "--wait-all", "--st", "2", "-f", "text", "x"]);
     assert_eq!(options.interval, Duration::from_secs(2));
@@ -154,7 +151,7 @@ fn the_last_of_an_option_given_twice_counts() {
 }
 
 #[test]
-fn execute_is_split_as_a_shell_splits() {
+fn execute_is_split_like_a_shell_does() {
     let right = words(&["python", "-c", "print('a b')", "", r"c\d", "$HOME", "*"]);
     assert_eq!(run(&["-e", r#"python -c "print('a b')" '' 'c\d' $HOME *"#]).command, right);
     assert_eq!(run(&["--execute=ls -l", "-f", "json"]).command, words(&["ls", "-l"]));
@@ -184,9 +181,8 @@ fn help_version_man_and_completions_are_printed() {
     }
 }
 
-/// Every option of the interface, in every text made from it.
 #[test]
-fn help_man_and_completions_know_every_option() {
+fn every_option_is_in_help_man_page_and_completions() {
     let texts =
         [printed(&["--help"]), printed(&["--man"]).replace('\\', ""), printed(&["--completions", "bash"])];
     for option in [
@@ -230,27 +226,28 @@ fn help_man_and_completions_know_every_option() {
 }
 
 #[test]
-fn bad_values_get_one_line_that_says_what_is_allowed() {
+fn bad_values_get_one_line_with_what_is_allowed() {
+    let seconds = "is not allowed: a number of seconds from 0.001 to 31536000 (one year)";
     let ram = "one of bytes, kilobytes, megabytes, gigabytes, terabytes";
     for (args, line) in [
-        ("--st 0.0001 x", "--st: 0.0001 is below the minimum: at least 0.001 seconds".to_owned()),
-        ("--sleep-time 0 x", "--st: 0 is below the minimum: at least 0.001 seconds".into()),
-        ("--st -1 x", "--st: -1 is below the minimum: at least 0.001 seconds".into()),
-        ("--st=-inf x", "--st: -inf is below the minimum: at least 0.001 seconds".into()),
-        ("--st nan x", "--st: \"nan\" is not a number: at least 0.001 seconds".into()),
-        ("--st fast x", "--st: \"fast\" is not a number: at least 0.001 seconds".into()),
-        ("--st inf x", "--st: inf is above the maximum: at most 31536000 seconds, which is a year".into()),
-        ("--st 4e7 x", "--st: 4e7 is above the maximum: at most 31536000 seconds, which is a year".into()),
-        ("--nec 0 x", "--nec: 0 is below the minimum: at least 1 core".into()),
-        ("--nec -2 x", "--nec: \"-2\" is not a number of cores: a whole number, at least 1".into()),
-        ("--nec 1.5 x", "--nec: \"1.5\" is not a number of cores: a whole number, at least 1".into()),
+        ("--st 0.0001 x", format!("--st: \"0.0001\" {seconds}")),
+        ("--sleep-time 0 x", format!("--st: \"0\" {seconds}")),
+        ("--st -1 x", format!("--st: \"-1\" {seconds}")),
+        ("--st=-inf x", format!("--st: \"-inf\" {seconds}")),
+        ("--st nan x", format!("--st: \"nan\" {seconds}")),
+        ("--st fast x", format!("--st: \"fast\" {seconds}")),
+        ("--st inf x", format!("--st: \"inf\" {seconds}")),
+        ("--st 4e7 x", format!("--st: \"4e7\" {seconds}")),
+        ("--nec 0 x", "--nec: \"0\" is not allowed: a whole number of cores, at least 1".into()),
+        ("--nec -2 x", "--nec: \"-2\" is not allowed: a whole number of cores, at least 1".into()),
+        ("--nec 1.5 x", "--nec: \"1.5\" is not allowed: a whole number of cores, at least 1".into()),
         ("--ru gb x", format!("--ru: \"gb\" is not allowed: {ram}")),
         ("--gpu-ram-unit MB x", format!("--gru: \"MB\" is not allowed: {ram}")),
         ("--tu years x", "--tu: \"years\" is not allowed: one of seconds, minutes, hours, days".into()),
         ("-f pickle x", "--format: \"pickle\" is not allowed: one of text, json".into()),
         (
             "--guuids a,,b x",
-            "--guuids: \"a,,b\" has an empty UUID in it: UUIDs with commas between them".into(),
+            "--guuids: \"a,,b\" is not allowed: UUIDs separated by commas, none of them empty".into(),
         ),
         (
             "--layers scan,ptrace x",
@@ -263,24 +260,24 @@ fn bad_values_get_one_line_that_says_what_is_allowed() {
         ("--wait-all=yes x", "--wait-all: \"yes\" is not allowed: it takes no value".into()),
         ("-o", "--output: the value is missing".into()),
         ("--ru", format!("--ru: the value is missing: {ram}")),
-        ("--frmat json x", "unknown option --frmat: did you mean --format?".into()),
-        ("-x y", "unknown option -x: --help lists those that there are".into()),
+        ("--frmat json x", "--frmat: unknown option: did you mean --format?".into()),
+        ("-x y", "-x: unknown option: --help lists all options".into()),
         ("", "COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...".into()),
         ("-f json --", "COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...".into()),
-        ("--recover make -j4", "--recover: COMMAND \"make\" is given too: give one of them".into()),
-        ("-e ls make -j4", "--execute: \"ls\" and COMMAND \"make\" are both given: give one of them".into()),
+        ("--recover make -j4", "the argument '--recover' cannot be used with '[COMMAND]...'".into()),
+        ("-e ls make -j4", "the argument '--execute <COMMAND>' cannot be used with '[COMMAND]...'".into()),
     ] {
         assert_eq!(refused(&args.split_whitespace().collect::<Vec<_>>()), line, "{args}");
     }
-    assert_eq!(refused(&["-e", " "]), "--execute: \" \" has no command in it: COMMAND [ARG]...");
-    let unbalanced = "has a quote that is not closed: each needs its other half";
+    assert_eq!(refused(&["-e", " "]), "--execute: \" \" contains no command: give COMMAND [ARG]...");
+    let unbalanced = "has a quote that is not closed: close it, or escape it with a backslash";
     assert_eq!(refused(&["-e", "echo it's"]), format!("--execute: \"echo it's\" {unbalanced}"));
     assert_eq!(refused(&["-e", "echo \"\n"]), format!("--execute: \"echo \"\\n\" {unbalanced}"));
     assert_eq!(
         refused(&["--ru", "a\n\x1b[31mb", "x"]),
         format!("--ru: \"a\\n\\x1b[31mb\" is not allowed: {ram}")
     );
-    assert_eq!(Refusal::STATUS, 2);
+    assert_eq!(UsageError::STATUS, 2);
 }
 
 #[test]
@@ -303,7 +300,7 @@ fn output_patterns_are_replaced() {
 }
 
 #[test]
-fn recovering_takes_where_and_how_to_report() {
+fn recover_takes_output_and_style() {
     let Ok(Request::Recover(recovery)) = parse(&["--recover", "-f", "json", "--ru", "bytes", "-o", "r.%p"])
     else {
         panic!("not recovered");
@@ -313,12 +310,12 @@ fn recovering_takes_where_and_how_to_report() {
     assert_eq!(recovery, right);
     assert_eq!(
         refused(&["--recover", "-o", "/no/such"]),
-        "--output: \"/no/such\": the directory \"/no\" does not exist: make it first"
+        "--output: \"/no/such\" needs the directory \"/no\", which does not exist: create it first"
     );
 }
 
 #[test]
-fn a_relative_output_becomes_absolute_and_streams_have_their_names() {
+fn relative_output_becomes_absolute() {
     let here = std::env::current_dir().unwrap();
     assert_eq!(run(&["-o", "report.json", "x"]).output, Output::File(here.join("report.json")));
     assert_eq!(run(&["-o", "/dev/stderr", "x"]).output, Output::Stderr);
@@ -327,34 +324,21 @@ fn a_relative_output_becomes_absolute_and_streams_have_their_names() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_refused() {
+fn unwritable_output_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let refused_output = |path: &Path| refused(&[OsStr::new("-o"), path.as_os_str(), OsStr::new("x")]);
+    let refused_output = |path: &Path| {
+        let message = refused(&[OsStr::new("-o"), path.as_os_str(), OsStr::new("x")]);
+        message.strip_prefix(&format!("--output: \"{}\" ", path.display())).unwrap().to_owned()
+    };
     let root = directory.path();
-    let missing = root.join("no/such");
-    assert_eq!(
-        refused_output(&missing),
-        format!(
-            "--output: \"{}\": the directory \"{}\" does not exist: make it first",
-            missing.display(),
-            root.join("no").display()
-        )
-    );
     fs::write(root.join("file"), "").unwrap();
-    let below = root.join("file/report");
-    assert_eq!(
-        refused_output(&below),
-        format!(
-            "--output: \"{}\": the directory \"{}\" is not a directory: name one that is",
-            below.display(),
-            root.join("file").display()
-        )
-    );
+    for parent in [root.join("no"), root.join("file")] {
+        let problem =
+            format!("needs the directory \"{}\", which does not exist: create it first", parent.display());
+        assert_eq!(refused_output(&parent.join("report")), problem);
+    }
     for path in [root.to_path_buf(), root.join("new/")] {
-        assert_eq!(
-            refused_output(&path),
-            format!("--output: \"{}\" is a directory: name a file in it", path.display())
-        );
+        assert_eq!(refused_output(&path), "is a directory: name a file in it");
     }
     assert_eq!(refused(&["-o", "", "x"]), "--output: the value is missing");
 }
@@ -372,7 +356,7 @@ fn with_config(json: &str, more: &[&str]) -> Result<Options, String> {
 }
 
 #[test]
-fn tconfig_has_the_keywords_of_gpu_tracker_and_options_go_first() {
+fn tconfig_keywords_are_overridden_by_options() {
     let json = r#"{"sleep_time": 0.5, "ram_unit": "megabytes", "gpu_ram_unit": "kilobytes", "time_unit": "minutes",
         "n_expected_cores": 3, "gpu_uuids": ["GPU-a", "GPU-b"], "disable_logs": true}"#;
     let mut right = Options {
@@ -399,87 +383,54 @@ fn tconfig_has_the_keywords_of_gpu_tracker_and_options_go_first() {
 }
 
 #[test]
-fn a_bad_tconfig_gets_one_line() {
+fn bad_tconfig_gets_one_line() {
     let keys = "allowed are sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, disable_logs";
     for (json, line) in [
         ("{sleep_time: 1}", "is not JSON: key must be a string at line 1 column 2".to_owned()),
         ("", "is not JSON: EOF while parsing a value at line 1 column 0".into()),
         ("[1]", "is not a JSON object: {\"sleep_time\": 0.1, ...}".into()),
-        (r#"{"sleeptime": 1}"#, format!(": unknown key \"sleeptime\": {keys}")),
-        (r#"{"tracking_file": "x.csv"}"#, format!(": tracking_file of gpu_tracker is not supported: {keys}")),
-        (r#"{"process_id": null}"#, format!(": process_id of gpu_tracker is not supported: {keys}")),
+        (r#"{"sleeptime": 1}"#, format!("has the key \"sleeptime\", which is not supported: {keys}")),
+        (r#"{"tracking_file": "x.csv"}"#, format!("has the key \"tracking_file\", which is not supported: {keys}")),
+        (r#"{"process_id": null}"#, format!("has the key \"process_id\", which is not supported: {keys}")),
+        (
+            r#"{"sleep_time": true}"#,
+            "has a wrong sleep_time: \"true\" is not allowed: a number of seconds from 0.001 to 31536000 (one year)".into(),
+        ),
         (
             r#"{"sleep_time": 0.0001}"#,
-            ": sleep_time: 0.0001 is below the minimum: at least 0.001 seconds".into(),
+            "has a wrong sleep_time: \"0.0001\" is not allowed: a number of seconds from 0.001 to 31536000 (one year)"
+                .into(),
         ),
-        (r#"{"sleep_time": true}"#, ": sleep_time: \"true\" is not a number: at least 0.001 seconds".into()),
-        (r#"{"n_expected_cores": 0}"#, ": n_expected_cores: 0 is below the minimum: at least 1 core".into()),
+        (
+            r#"{"n_expected_cores": 0}"#,
+            "has a wrong n_expected_cores: \"0\" is not allowed: a whole number of cores, at least 1".into(),
+        ),
         (
             r#"{"time_unit": "weeks"}"#,
-            ": time_unit: \"weeks\" is not allowed: one of seconds, minutes, hours, days".into(),
+            "has a wrong time_unit: \"weeks\" is not allowed: one of seconds, minutes, hours, days".into(),
         ),
         (
             r#"{"ram_unit": 3}"#,
-            ": ram_unit: \"3\" is not allowed: one of bytes, kilobytes, megabytes, gigabytes, terabytes"
+            "has a wrong ram_unit: \"3\" is not allowed: one of bytes, kilobytes, megabytes, gigabytes, terabytes"
                 .into(),
         ),
         (
             r#"{"gpu_uuids": []}"#,
-            ": gpu_uuids: \"\" has an empty UUID in it: UUIDs with commas between them".into(),
+            "has a wrong gpu_uuids: \"\" is not allowed: UUIDs separated by commas, none of them empty".into(),
         ),
-        (r#"{"disable_logs": 1}"#, ": disable_logs: 1 is not allowed: one of true, false".into()),
+        (r#"{"disable_logs": 1}"#, "has a wrong disable_logs: \"1\" is not allowed: one of true, false".into()),
     ] {
-        let space = if line.starts_with(':') { "" } else { " " };
-        let right = format!("gpu-track-run: --tconfig: \"FILE\"{space}{line}");
+        let right = format!("--tconfig: \"FILE\" {line}");
         assert_eq!(with_config(json, &[]).unwrap_err(), right, "{json}");
     }
     assert_eq!(
         refused(&["--tconfig", "/no/such", "x"]),
-        "--tconfig: \"/no/such\" can't be read: No such file or directory (os error 2)"
+        "--tconfig: \"/no/such\" cannot be read: No such file or directory (os error 2)"
     );
-}
-
-fn found(ids: &[&str]) -> Listing {
-    let listed = |id: &&str| Listed {
-        device: Device { id: (*id).to_owned(), ..Device::default() },
-        tracked: true,
-        visible: None,
-        figures: vec![],
-    };
-    Listing { gpus: ids.iter().map(listed).collect(), ..Listing::default() }
 }
 
 #[test]
-fn gpus_that_are_not_there_are_refused_with_those_that_are() {
-    let options = run(&["--guuids", "GPU-a,GPU-x", "true"]);
-    let known = found(&["GPU-a", "GPU-b"]);
-    assert_eq!(
-        options.check_gpus(&known).unwrap_err().to_string(),
-        "gpu-track-run: --guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b"
-    );
-    assert_eq!(
-        options.check_gpus(&found(&[])).unwrap_err().to_string(),
-        "gpu-track-run: --guuids: \"GPU-a\" is not a GPU of this machine: no GPU was found on this machine"
-    );
-    let driver = Driver { name: "NVIDIA".into(), reason: "no driver".into() };
-    assert_eq!(
-        options.check_gpus(&Listing { drivers: vec![driver], ..Listing::default() }).unwrap_err().to_string(),
-        "gpu-track-run: --guuids: \"GPU-a\" is not a GPU of this machine: no GPU was found on this machine \
-         (NVIDIA: no driver)"
-    );
-    let known = Listing { warnings: vec!["GPU number 0 could not be read: GPU lost.".into()], ..known };
-    assert_eq!(
-        options.check_gpus(&known).unwrap_err().to_string(),
-        "gpu-track-run: --guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b (GPU number 0 could not be \
-         read: GPU lost)"
-    );
-    assert_eq!(run(&["--guuids", "GPU-b", "true"]).check_gpus(&known), Ok(()));
-    assert_eq!(run(&["--guuids", "gpu-B", "true"]).check_gpus(&known), Ok(()));
-    assert_eq!(run(&["true"]).check_gpus(&found(&[])), Ok(()));
-}
-
-#[test]
-fn gpus_are_chosen_by_what_they_are() {
+fn gpu_options_select_gpus() {
     let gpu = run(&["--gb", "amd", "--visible", "--nvml-lib=/x.so", "--gpu-accounting", "x"]).gpu;
     let right = GpuConfig {
         vendor: Some(Vendor::Amd),

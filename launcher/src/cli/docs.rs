@@ -1,4 +1,4 @@
-//! The man page and the shell completions, generated from the options themselves.
+//! The man page and the shell completions, generated from the options.
 
 use clap::builder::Resettable;
 use clap::{Arg, Command};
@@ -6,8 +6,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 /// A completion script for `shell`.
-#[must_use]
-pub fn completions(mut command: Command, shell: Shell) -> String {
+pub(super) fn completions(mut command: Command, shell: Shell) -> String {
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);
@@ -15,22 +14,21 @@ pub fn completions(mut command: Command, shell: Shell) -> String {
 }
 
 /// The man page, as roff.
-#[must_use]
-pub fn man(command: Command) -> String {
-    let afterword = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+pub(super) fn man(command: Command) -> String {
+    let after_help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let command = command.after_help(Resettable::Reset).mut_args(with_aliases);
     let mut page = Vec::new();
-    // Writing to memory can't fail.
+    // Writing to memory cannot fail.
     let _ = Man::new(command).render(&mut page);
     let mut page = String::from_utf8_lossy(&page).into_owned();
-    for block in afterword.split("\n\n") {
+    for block in after_help.split("\n\n") {
         let (heading, lines) = block.split_once(":\n").unwrap_or(("notes", block));
         page += &format!(".SH {}\n.nf\n{}\n.fi\n", heading.to_uppercase(), literal(lines));
     }
     page
 }
 
-/// `--help` shows an option's other names, clap_mangen doesn't.
+/// Adds an option's aliases to its help. `--help` shows them, but clap_mangen does not.
 fn with_aliases(arg: Arg) -> Arg {
     let names = arg.get_visible_aliases().unwrap_or_default().join(", --");
     match arg.get_help().map(ToString::to_string) {
@@ -39,7 +37,7 @@ fn with_aliases(arg: Arg) -> Arg {
     }
 }
 
-/// Text that roff shows as it is, so that an example can be copied: its hyphens and quotes stay ASCII.
+/// Text that roff shows unchanged, with ASCII hyphens and quotes, so that an example can be copied.
 fn literal(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
 }
@@ -51,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_man_page_has_other_names_and_literal_examples() {
+    fn man_page_has_aliases_and_literal_examples() {
         let command = Command::new("prog")
             .about("does it")
             .arg(Arg::new("st").long("st").visible_alias("sleep-time").help("Interval"))

@@ -1,0 +1,69 @@
+//! A command line that cannot be used: one line that names the option, the value, and what is allowed.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use gpu_track_collector::report::quote;
+use thiserror::Error;
+
+/// A command line that cannot be used. Its `Display` is the message for the user, in one line.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub(crate) struct UsageError(String);
+
+impl UsageError {
+    /// The exit status that goes with it.
+    pub(crate) const STATUS: u8 = 2;
+
+    pub(crate) fn new(message: impl Display) -> Self {
+        // The user's values can contain line breaks.
+        Self(quote::escape(&message.to_string()))
+    }
+
+    /// A problem with the value of `option`.
+    pub(crate) fn of(option: &str, problem: impl Display) -> Self {
+        Self::new(format_args!("{option}: {problem}"))
+    }
+
+    /// A problem with the file that `option` names.
+    pub(crate) fn of_file(option: &str, path: &Path, problem: impl Display) -> Self {
+        Self::of(option, format_args!("\"{}\" {problem}", path.display()))
+    }
+}
+
+impl From<clap::Error> for UsageError {
+    /// clap's own messages have several lines.
+    fn from(error: clap::Error) -> Self {
+        let text = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => text.as_str(),
+            _ => "",
+        };
+        // "--ru <UNIT>"
+        let option = text(ContextKind::InvalidArg).split(' ').next().unwrap_or_default();
+        let value = text(ContextKind::InvalidValue);
+        let allowed = match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(names)) if !names.is_empty() => {
+                format!(": one of {}", names.join(", "))
+            }
+            _ => String::new(),
+        };
+        let problem = match error.kind() {
+            ErrorKind::InvalidValue if value.is_empty() => format!("the value is missing{allowed}"),
+            ErrorKind::InvalidValue => format!("\"{value}\" is not allowed{allowed}"),
+            ErrorKind::ValueValidation => error.source().map(ToString::to_string).unwrap_or_default(),
+            ErrorKind::TooManyValues => format!("\"{value}\" is not allowed: it takes no value"),
+            ErrorKind::UnknownArgument => match text(ContextKind::SuggestedArg) {
+                "" => "unknown option: --help lists all options".to_owned(),
+                similar => format!("unknown option: did you mean {similar}?"),
+            },
+            _ => {
+                let message = error.to_string();
+                let line = message.lines().next().unwrap_or_default();
+                return Self::new(line.trim_start_matches("error: "));
+            }
+        };
+        Self::of(option, problem)
+    }
+}

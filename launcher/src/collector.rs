@@ -1,0 +1,108 @@
+//! The collector process: the same executable, started again under another name.
+//!
+//! Its arguments are four descriptors and two paths. The descriptors are the pipe, the segment, the state file and the
+//! process connector ("-" if there is none). The paths are those of the segment and the state file.
+
+use std::ffi::OsString;
+use std::io::{self, PipeWriter, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use gpu_track_collector::model::config::Config;
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::session::{self, Inheritance};
+use gpu_track_collector::sys::clock;
+use gpu_track_collector::sys::priority::prefer_at_once;
+use gpu_track_collector::sys::segment::named::NamedFile;
+use libc::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
+use serde::Serialize;
+
+use crate::{console, exit, signals};
+
+/// argv\[0\] of a collector.
+const NAME: &str = "gpu-track-collector";
+
+/// Signals that a batch system or a user may send to all processes at the end of a job. The collector ignores them: it
+/// ends when the command has ended, and must write the report until then.
+const IGNORED: [i32; 10] =
+    [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ];
+
+/// A running collector, as the launcher sees it.
+pub(crate) struct Collector {
+    pub(crate) pid: u32,
+    /// CLOCK_MONOTONIC.
+    pub(crate) started_ns: u64,
+    pipe: PipeWriter,
+}
+
+impl Collector {
+    /// Starts a collector in a session of its own, so that no signal to the command's process group or terminal ends
+    /// it. Of the standard streams only the report's stays open: a batch system waits until a task's stdout is closed.
+    pub(crate) fn start(
+        segment: &NamedFile,
+        state: &NamedFile,
+        connector: Option<&OwnedFd>,
+        config: &Config,
+    ) -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        let files = [segment, state];
+        let [segment_fd, state_fd] = files.map(|file| Some(file.file().as_raw_fd()));
+        let fds = [Some(reader.as_raw_fd()), segment_fd, state_fd, connector.map(AsRawFd::as_raw_fd)];
+        let stdout = if matches!(config.output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(NAME).args(fds.map(|fd| fd.map_or("-".into(), |fd| fd.to_string())));
+        command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);
+        // SAFETY: all calls are plain system calls; the descriptors are open until the command is spawned.
+        unsafe {
+            command.pre_exec(move || {
+                libc::setsid();
+                // The command starts at the same time, and may use every core.
+                prefer_at_once();
+                for fd in fds.into_iter().flatten() {
+                    if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
+                        return Err(io::Error::last_os_error());
+                    }
+                }
+                Ok(())
+            });
+        }
+        let pid = command.spawn()?.id();
+        // If the collector ends at once, writing a long configuration must fail, not block.
+        drop(reader);
+        let mut collector = Self { pid, started_ns: clock::monotonic_ns(), pipe: writer };
+        // The launcher reaps a collector that has ended, and learns of it there.
+        let _ = collector.send(config);
+        Ok(collector)
+    }
+
+    /// Sends the configuration or a `Message`, in one line.
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.pipe.write_all(format!("{}\n", serde_json::to_string(message)?).as_bytes())
+    }
+}
+
+/// Runs the collector and ends with it, if these are the arguments of one.
+pub(crate) fn serve_if_started_as_one(args: &[OsString]) {
+    let fd = |arg: &OsString| arg.to_str().and_then(|fd| fd.parse().ok());
+    if let [name, pipe, segment, state, connector, segment_path, state_path] = args
+        && name == NAME
+        && let (Some(pipe), Some(segment), Some(state)) = (fd(pipe), fd(segment), fd(state))
+    {
+        // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
+        let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
+        let [pipe, segment, state] = [pipe, segment, state].map(owned);
+        let connector = fd(connector).map(owned);
+        let (segment_path, state_path) = (segment_path.into(), state_path.into());
+        serve(Inheritance { pipe, segment, state, connector, segment_path, state_path });
+    }
+}
+
+fn serve(inheritance: Inheritance) -> ! {
+    for signal in IGNORED {
+        signals::set_ignored(signal, true);
+    }
+    rustix::thread::set_name(c"gpu-track-coll").ok();
+    let result = session::serve(inheritance).inspect_err(|error| console::message(error));
+    exit::without_handlers(i32::from(result.is_err()))
+}

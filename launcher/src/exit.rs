@@ -1,0 +1,41 @@
+//! How the processes of this executable end.
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+
+use crate::signals;
+
+/// Ends the launcher as the command ended: with its exit status, or by the same signal.
+pub(crate) fn as_command(status: ExitStatus) -> ExitCode {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        (None, Some(signal)) => by_signal(signal),
+        (None, None) => ExitCode::FAILURE,
+    }
+}
+
+/// Ends this process by `signal`, without a core dump: the only useful one is the command's.
+fn by_signal(signal: i32) -> ! {
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).ok();
+    // The kernel ignores the limit if core_pattern is a pipe.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
+    signals::raise_default(signal);
+    // Reached only if the default action of `signal` is not to end a process; then it did not end the command either.
+    std::process::exit(128 + signal)
+}
+
+/// Ends this process without exit handlers: those of a GPU driver's library can wait for a thread that never returns.
+pub(crate) fn without_handlers(status: i32) -> ! {
+    let _ = std::io::stdout().flush();
+    // A thread that is stuck in the driver keeps this process and its open files alive. A reader of a pipe must still
+    // see its end.
+    for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: nothing uses these descriptors after this, and all output is flushed.
+        unsafe { libc::close(stream) };
+    }
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(status) }
+}

@@ -1,0 +1,76 @@
+//! Whether a collector that was killed gets a successor.
+
+use crate::signals::is_fault;
+
+/// A collector that lived shorter than this, or that was writing the report, counts as a short life: a signal that is
+/// sent by chance rarely hits it then.
+const SHORT_LIFE_NS: u64 = 20_000_000;
+/// After so many short lives in a row, something ends every collector at once, and no other is started.
+pub(crate) const MAX_SHORT_LIVES: u32 = 100;
+/// A fault within this time counts as a crash in a row.
+const CRASH_LIFE_NS: u64 = 60_000_000_000;
+/// After so many crashes in a row, the next collector does not load NVIDIA's library: it is the only code in the
+/// collector that is not this project's.
+const MAX_CRASHES: u32 = 3;
+
+/// The collectors of a run that were killed.
+#[derive(Debug, Default)]
+pub(crate) struct KilledCollectors {
+    short_lives: u32,
+    crashes: u32,
+}
+
+/// What follows a killed collector.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Successor {
+    Same,
+    WithoutNvml,
+    None,
+}
+
+impl KilledCollectors {
+    /// Counts a collector that `signal` ended `life_ns` after its start.
+    pub(crate) fn add(&mut self, signal: i32, life_ns: u64, is_finishing: bool) -> Successor {
+        let is_short = life_ns < SHORT_LIFE_NS || is_finishing;
+        self.short_lives = if is_short { self.short_lives + 1 } else { 0 };
+        self.crashes = if is_fault(signal) && life_ns < CRASH_LIFE_NS { self.crashes + 1 } else { 0 };
+        if self.short_lives >= MAX_SHORT_LIVES {
+            Successor::None
+        } else if self.crashes >= MAX_CRASHES {
+            Successor::WithoutNvml
+        } else {
+            Successor::Same
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crashes_in_a_row_end_the_use_of_nvml() {
+        let mut killed = KilledCollectors::default();
+        let second = 1_000_000_000;
+        for (signal, life_ns) in
+            [(libc::SIGSEGV, second), (libc::SIGSEGV, second), (libc::SIGSEGV, CRASH_LIFE_NS)]
+        {
+            assert_eq!(killed.add(signal, life_ns, false), Successor::Same);
+        }
+        for signal in [libc::SIGSEGV, libc::SIGABRT] {
+            assert_eq!(killed.add(signal, second, false), Successor::Same);
+        }
+        assert_eq!(killed.add(libc::SIGBUS, second, false), Successor::WithoutNvml);
+        assert_eq!(killed.add(libc::SIGKILL, second, false), Successor::Same);
+    }
+
+    #[test]
+    fn short_lives_in_a_row_end_the_restarts() {
+        let mut killed = KilledCollectors::default();
+        for _ in 1..MAX_SHORT_LIVES {
+            assert_eq!(killed.add(libc::SIGKILL, 0, false), Successor::Same);
+        }
+        assert_eq!(killed.add(libc::SIGKILL, SHORT_LIFE_NS, true), Successor::None);
+        assert_eq!(killed.add(libc::SIGKILL, SHORT_LIFE_NS, false), Successor::Same);
+    }
+}

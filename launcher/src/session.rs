@@ -1,0 +1,212 @@
+//! A session, as the launcher holds it: the segment, the state file, and all that a collector needs to start.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use gpu_track_abi::MAX_SESSIONS;
+use gpu_track_abi::layout::{
+    FLAG_ELF32, FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS,
+};
+use gpu_track_abi::record::{Event, Origin};
+use gpu_track_collector::model::cgroup::RunCgroup;
+use gpu_track_collector::model::config::Config;
+use gpu_track_collector::model::gpu::GpuConfig;
+use gpu_track_collector::sources::cgroup::Places;
+use gpu_track_collector::sources::connector;
+use gpu_track_collector::store::stale;
+use gpu_track_collector::store::state_file::StateFile;
+use gpu_track_collector::sys::clock;
+use gpu_track_collector::sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
+use gpu_track_collector::sys::pidfd::has_pidfs;
+use gpu_track_collector::sys::proc_fs::ProcRoot;
+use gpu_track_collector::sys::segment::{NewSession, Segment, SegmentError};
+use thiserror::Error;
+
+use crate::cli::Options;
+use crate::collector::Collector;
+use crate::preload::{Preload, is_nested_too_deep};
+use crate::reap::{ChildChange, usage_of};
+use crate::shim_file::ShimFileError;
+use crate::spawn::{Environment, SpawnError};
+
+/// Why no tracked command runs.
+#[derive(Debug, Error)]
+pub(crate) enum SessionError {
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    #[error("cannot create {path}: {source}")]
+    State { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Shim(#[from] ShimFileError),
+    #[error("cannot start the collector: {0}")]
+    Collector(io::Error),
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+}
+
+/// A session. Its files are removed by the collector, or by [`Session::clean_up`].
+pub(crate) struct Session {
+    segment: Segment,
+    state: StateFile,
+    connector: Option<OwnedFd>,
+    preload: Option<Preload>,
+    origin: Origin,
+    config: Config,
+}
+
+impl Session {
+    /// Creates the session's files. Nothing changes for the command yet.
+    pub(crate) fn new(options: &Options) -> Result<Self, SessionError> {
+        let uid = rustix::process::getuid().as_raw();
+        let pid = std::process::id();
+        stale::remove_all(&options.session_dir, uid);
+        let proc_root = ProcRoot::default();
+        let pid_ns = proc_root.pid_ns(pid).unwrap_or(0);
+        let random = RandomState::new();
+        let preload = options.layers.preload.then(Preload::new).transpose()?;
+        let new = NewSession {
+            flags: flags(options, preload.as_ref()),
+            session_id: random.hash_one(0),
+            launcher_pid: pid,
+            launcher_pid_ns: pid_ns,
+            monotonic_ns: clock::monotonic_ns(),
+            realtime_ns: clock::realtime_ns(),
+        };
+        let (path, state_path) = stale::new_names(&options.session_dir, uid, pid, random.hash_one(1));
+        let segment = Segment::create(&path, &new)?;
+        let state = StateFile::create(&state_path).map_err(|source| {
+            let _ = segment.named().unlink();
+            SessionError::State { path: state_path, source }
+        })?;
+        let connector = options.layers.connector.then(connector::subscribe).transpose();
+        let (connector, connector_absent) = match connector {
+            Ok(connector) => (connector, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let interval_ns = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
+        let config = Config {
+            launcher_pid: pid,
+            pid_ns,
+            restarts: 0,
+            running_pid: None,
+            started_monotonic_ns: new.monotonic_ns,
+            command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            started_realtime_ns: new.realtime_ns,
+            forks_before: proc_root.forks(),
+            interval_ns,
+            expected_cores: options.expected_cores,
+            most_heaviest: options.most_heaviest,
+            layers: options.layers,
+            connector_absent,
+            cgroup: options.cgroup.then(|| RunCgroup::create(&proc_root, pid, random.hash_one(2) as u32)),
+            oom: Places::own(&proc_root).oom_counter(),
+            output: options.output.clone(),
+            style: options.style,
+            disable_logs: options.disable_logs,
+            gpu: GpuConfig { interval_ns, ..options.gpu.clone() },
+            warnings: Vec::new(),
+        };
+        let origin = Origin { pid, pid_ns, ..Origin::default() };
+        Ok(Self { segment, state, connector, preload, origin, config })
+    }
+
+    /// The environment in which the command starts `program`.
+    pub(crate) fn environment(&mut self, program: Option<&OsString>) -> Environment {
+        let Some(preload) = &self.preload else { return std::env::vars_os().collect() };
+        if is_nested_too_deep() {
+            self.config.warnings.push(format!(
+                "More than {MAX_SESSIONS} runs are nested: the processes of this run do not report to it. Those shorter \
+                 than the sampling interval can be missing. Nest fewer runs."
+            ));
+        }
+        preload.environment(program, self.segment.named().path())
+    }
+
+    /// The cgroup.procs through which the command moves into its own cgroup, if it has one.
+    pub(crate) fn cgroup_procs(&mut self) -> Option<File> {
+        let Some(Ok(cgroup)) = &self.config.cgroup else { return None };
+        match cgroup.entrance() {
+            Ok(procs) => Some(procs),
+            Err(error) => {
+                cgroup.remove();
+                self.config.cgroup = Some(Err(format!("cannot move the command into it: {error}")));
+                None
+            }
+        }
+    }
+
+    /// Starts the collector.
+    pub(crate) fn start_collector(&self) -> Result<Collector, SessionError> {
+        Collector::start(self.segment.named(), self.state.named(), self.connector.as_ref(), &self.config)
+            .map_err(SessionError::Collector)
+    }
+
+    /// Starts a collector that continues the work of a killed one. `running_pid`: the command, if it still runs.
+    /// `crashed_by`: the signal because of which collectors must not load NVIDIA's library from now on.
+    pub(crate) fn restart_collector(
+        &mut self,
+        running_pid: Option<u32>,
+        crashed_by: Option<i32>,
+    ) -> Result<Collector, SessionError> {
+        self.config.gpu.crashed_by = self.config.gpu.crashed_by.or(crashed_by);
+        self.config.restarts += 1;
+        self.config.running_pid = running_pid;
+        self.start_collector()
+    }
+
+    /// Whether the report is written.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.state.is_reported()
+    }
+
+    /// Writes the REAPED record of an ended child.
+    pub(crate) fn record(&self, ended: &ChildChange, is_main: bool) {
+        if !(self.config.layers.wait || is_main) {
+            return;
+        }
+        // The record needs an upper limit of the peak that a child inherits by fork. On kernels with per-thread RSS
+        // counters, the reported peak can be lower than the real one by what a thread has not added yet.
+        let has_split_rss = self.segment.header().flags & FLAG_SPLIT_RSS != 0;
+        let uncounted_kib = if has_split_rss { MOST_SPLIT_RSS_KIB } else { 0 };
+        let event = Event::Reaped {
+            child: ended.pid,
+            status: ended.status,
+            reaper_max_rss_kib: usage_of(libc::RUSAGE_SELF).max_rss_kib + uncounted_kib,
+            usage: ended.usage,
+        };
+        self.segment.push_event(&Origin { monotonic_ns: clock::monotonic_ns(), ..self.origin }, &event);
+    }
+
+    /// Wakes the collector.
+    pub(crate) fn wake_collector(&self) {
+        self.segment.ring_doorbell();
+    }
+
+    /// Removes the files and the cgroup, unless the collector has done so.
+    pub(crate) fn clean_up(&self) {
+        for file in [self.segment.named(), self.state.named()] {
+            // An error means that the name is gone, or stands for another file.
+            let _ = file.unlink();
+        }
+        if let Some(Ok(cgroup)) = &self.config.cgroup {
+            cgroup.remove();
+        }
+    }
+}
+
+/// The flags of the segment's header.
+fn flags(options: &Options, preload: Option<&Preload>) -> u32 {
+    [
+        (FLAG_PIDFS, has_pidfs()),
+        (FLAG_SPLIT_RSS, has_split_rss()),
+        (FLAG_NO_ENV_REPAIR, !options.env_repair),
+        (FLAG_NO_WAIT_RECORDS, !options.layers.wait),
+        (FLAG_ELF32, preload.is_some_and(|preload| preload.has_elf32)),
+    ]
+    .into_iter()
+    .fold(0, |flags, (flag, is_on)| if is_on { flags | flag } else { flags })
+}
