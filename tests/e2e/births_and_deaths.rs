@@ -1,8 +1,8 @@
-//! How processes come and go: each way with the right count, CPU time and peak.
+//! Every way to create and end a process gives the right count, CPU time and peak.
 
 use crate::support::{assert_within, kill, program, skip, static_program, tracked, wait_until};
 
-/// CPU time of process start-ups and the shell beside the known work, at most.
+/// The most CPU time that process start-up and the shell may add to the known work.
 const OVERHEAD_S: f64 = 0.1;
 
 #[test]
@@ -20,7 +20,8 @@ fn killed_child_has_exact_cpu_and_peak() {
 
 #[test]
 fn cpu_of_unreaped_children_is_not_added_to_their_parent() {
-    // Their zombies become the launcher's to reap at the same moment. Static programs beside them keep the collector awake.
+    // The parents exit without waiting, so the launcher reaps their zombies. The static programs keep the collector busy
+    // meanwhile.
     let group = "f{f{c5} f{c5} c15 s9} f{f{c5 s9} f{c5 Y4} c10} P{c1} P{c2} a ";
     let run = tracked([program("twig"), group.repeat(12)])
         .options(&["--wait-all"])
@@ -55,7 +56,7 @@ fn autoreaped_children_are_exact_and_kernel_s_is_null() {
     let report = run.assert_clean(0);
     report.assert_all_exact(11);
     report.assert_cpu_between(1.0, OVERHEAD_S);
-    assert!(report.at("cpu_time.kernel_s").is_null(), "wait accounting cannot know of them");
+    assert!(report.at("cpu_time.kernel_s").is_null(), "wait accounting does not include autoreaped children");
     assert!(report.at("cpu_time.kernel_s_reason").is_string());
 }
 
@@ -84,10 +85,10 @@ fn failed_posix_spawn_is_counted_with_its_child() {
     let run = tracked([program("births"), "posix_spawn_fails".into(), "0".into()]).run();
     let report = run.assert_clean(0);
     assert_eq!(report.u64("coverage.failed_spawns"), 1);
-    assert_eq!(report.u64("processes.total"), 2, "its child did exist");
+    assert_eq!(report.u64("processes.total"), 2, "the child existed until its exec failed");
 }
 
-fn leaves_a_daemon(how: &str) {
+fn assert_daemon_is_still_running(how: &str) {
     let pid_file = tempfile::tempdir().unwrap();
     let path = pid_file.path().join("pid");
     let words = [program("daemon"), how.into(), path.to_str().unwrap().into()];
@@ -109,12 +110,12 @@ fn leaves_a_daemon(how: &str) {
 
 #[test]
 fn libc_daemon_is_reported_as_still_running() {
-    leaves_a_daemon("libc");
+    assert_daemon_is_still_running("libc");
 }
 
 #[test]
 fn double_fork_daemon_is_reported_as_still_running() {
-    leaves_a_daemon("double");
+    assert_daemon_is_still_running("double");
 }
 
 #[test]

@@ -1,18 +1,18 @@
-//! The process connector: what never carries the shim is counted all the same, and nothing else is.
+//! The process connector: uninstrumented processes of the tree are counted, and no other processes are.
 
-use crate::support::leftovers::collector;
+use crate::support::report::Report;
 use crate::support::run::Run;
-use crate::support::{is_root, kill, program, skip, static_program, tracked, wait_until};
+use crate::support::{is_root, or_skip, program, skip, static_program, tracked};
 
-/// A run's report, or the reason why the kernel told nothing, or not all.
-fn told(run: &Run) -> Result<&crate::support::report::Report, String> {
+/// A run's report, or the reason why connector events are absent or incomplete.
+fn complete_report(run: &Run) -> Result<&Report, String> {
     let report = run.assert_clean(0);
     match report.at("coverage.connector_absent").as_str() {
         Some(reason) => Err(reason.to_owned()),
-        // Other tests start thousands of processes at the same time, and a socket holds some thousand events.
+        // Other tests start thousands of processes at the same time; a socket buffers only some thousand events.
         None if report.u64("coverage.connector_overruns") > 0 => {
             assert!(report.warnings().contains("faster than it could be read"), "{}", report.warnings());
-            Err("the kernel's events came faster than they were read".into())
+            Err("connector events came faster than they were read".into())
         }
         None => Ok(report),
     }
@@ -22,16 +22,13 @@ fn told(run: &Run) -> Result<&crate::support::report::Report, String> {
 fn short_static_children_are_all_counted() {
     let run =
         tracked([static_program("runs"), "100".into(), static_program("runs"), "0".into(), "x".into()]).run();
-    let report = match told(&run) {
-        Ok(report) => report,
-        Err(reason) => skip!("{reason}"),
-    };
+    let report = or_skip!(complete_report(&run));
     assert_eq!(report.u64("processes.total"), 101);
-    // A scan may be faster than the kernel's word is read.
+    // A scan may find a process before its connector event is read.
     let found = ["connector", "scan"].map(|layer| report.u64(&format!("coverage.layers.{layer}")));
     assert_eq!(found.iter().sum::<u64>(), 100, "{found:?}");
     assert!(report.u64("coverage.exact") >= 1, "the launcher reaped the command");
-    // Some zombies' clocks may have been read: what they say is taken off the command's, and adds up.
+    // If a zombie's CPU clock was read, its value is subtracted from the command's, so the sum stays right.
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
     assert_eq!(report.at("processes.heaviest.0.exit.code"), 0);
 }
@@ -40,10 +37,7 @@ fn short_static_children_are_all_counted() {
 fn static_children_have_their_known_cpu_time() {
     let (runs, burn) = (static_program("runs"), static_program("burn"));
     let run = tracked([&runs, "3", &burn, "0.3"]).run();
-    let report = match told(&run) {
-        Ok(report) => report,
-        Err(reason) => skip!("{reason}"),
-    };
+    let report = or_skip!(complete_report(&run));
     assert_eq!(report.u64("processes.total"), 4);
     assert_eq!(report.command("burn").unwrap()["count"], 3);
     report.assert_cpu(0.9, 3.0);
@@ -56,10 +50,7 @@ fn static_children_have_their_known_cpu_time() {
 fn dynamic_children_of_a_static_child_are_not_joined() {
     let script = format!("{} 20 /bin/true; exit 0", static_program("runs"));
     let run = tracked(["sh", "-c", &script]).run();
-    let report = match told(&run) {
-        Ok(report) => report,
-        Err(reason) => skip!("{reason}"),
-    };
+    let report = or_skip!(complete_report(&run));
     report.assert_all_exact(22);
     assert_eq!(report.u64("coverage.joined"), 0);
     assert_eq!(report.command("runs").unwrap()["count"], 1);
@@ -68,14 +59,8 @@ fn dynamic_children_of_a_static_child_are_not_joined() {
 #[test]
 fn connector_works_for_an_unprivileged_user() {
     let runs = static_program("runs");
-    let run = match tracked([&runs, "10", &runs, "0", "x"]).by_an_ordinary_user() {
-        Ok(tracked) => tracked.run(),
-        Err(reason) => skip!("{reason}"),
-    };
-    let report = match told(&run) {
-        Ok(report) => report,
-        Err(reason) => skip!("{reason}"),
-    };
+    let run = or_skip!(tracked([&runs, "10", &runs, "0", "x"]).by_an_ordinary_user()).run();
+    let report = or_skip!(complete_report(&run));
     assert_eq!(report.u64("processes.total"), 11);
 }
 
@@ -89,10 +74,7 @@ fn another_users_processes_are_counted() {
         tracked(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", &script])
             .with(|command| command.env_remove("XDG_CACHE_HOME"))
             .run();
-    let report = match told(&run) {
-        Ok(report) => report,
-        Err(reason) => skip!("{reason}"),
-    };
+    let report = or_skip!(complete_report(&run));
     assert_eq!(report.u64("processes.total"), 4);
     report.assert_cpu_between(0.3, 0.1);
 }
@@ -107,10 +89,7 @@ fn processes_outside_the_tree_are_not_counted() {
     let (one, other) = (one.wait(), other.wait());
     assert!(strangers.wait().unwrap().success());
     for (run, processes) in [(one, 201), (other, 301)] {
-        match told(&run) {
-            Ok(report) => assert_eq!(report.u64("processes.total"), processes),
-            Err(reason) => skip!("{reason}"),
-        }
+        assert_eq!(or_skip!(complete_report(&run)).u64("processes.total"), processes);
     }
 }
 
@@ -119,17 +98,14 @@ fn each_reuse_of_a_pid_is_a_new_process() {
     if !is_root() {
         skip!("needs root (a pid namespace)");
     }
-    // Each child gets the pid 100 of the namespace: by turns one that speaks and one that can't.
+    // Each child gets pid 100 in the namespace: by turns an instrumented and an uninstrumented program.
     let script = format!(
         "i=0; while [ $i -lt 20 ]; do echo 99 >/proc/sys/kernel/ns_last_pid; /bin/true;
          echo 99 >/proc/sys/kernel/ns_last_pid; {} 0 x; i=$((i+1)); done; exit 0",
         static_program("runs")
     );
     let run = tracked(["unshare", "-fp", "--mount-proc", "sh", "-c", &script]).run();
-    let report = match told(&run) {
-        Ok(report) => report,
-        Err(reason) => skip!("{reason}"),
-    };
+    let report = or_skip!(complete_report(&run));
     report.assert_all_exact(42);
     assert_eq!(report.command("true").unwrap()["count"], 20);
 }
@@ -138,19 +114,12 @@ fn each_reuse_of_a_pid_is_a_new_process() {
 fn connector_events_survive_a_killed_collector() {
     let script =
         format!("{0} 10 {0} 0 x; echo ready; read x; {0} 10 {0} 0 x; exit 0", static_program("runs"));
-    let mut running =
-        tracked(["sh", "-c", &script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
+    let mut running = tracked(["sh", "-c", &script]).piped_stdin().start();
     running.wait_for_output("ready");
-    let (mark, launcher) = (running.mark().to_owned(), running.pid());
-    let first = collector(&mark, launcher).expect("a collector runs");
-    kill(first, libc::SIGKILL);
-    wait_until("another collector", || collector(&mark, launcher).is_some_and(|pid| pid != first));
+    running.replace_collector();
     std::io::Write::write_all(&mut running.stdin(), b"go\n").unwrap();
     let run = running.wait();
-    match told(&run) {
-        Ok(report) => assert_eq!(report.u64("processes.total"), 23),
-        Err(reason) => skip!("{reason}"),
-    }
+    assert_eq!(or_skip!(complete_report(&run)).u64("processes.total"), 23);
 }
 
 #[test]

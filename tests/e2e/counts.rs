@@ -1,13 +1,13 @@
-//! Every process is counted: by the kernel's own count, or because the number is known.
+//! Every process is counted. The expected number is known, or it comes from the kernel.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::support::truth::KernelAccount;
-use crate::support::{assert_within, program, skip, tracked};
+use crate::support::{assert_within, or_skip, program, tracked};
 
-/// GNU hello's source, as scripts/test fetched it.
+/// Unpacks the source of GNU hello, which scripts/test has fetched.
 fn unpack_hello(into: &Path) -> Result<(), String> {
     let archive =
         std::env::var("GPU_TRACK_TEST_HELLO").map_err(|_| "GPU_TRACK_TEST_HELLO names no archive")?;
@@ -21,15 +21,10 @@ fn unpack_hello(into: &Path) -> Result<(), String> {
 #[test]
 fn building_gnu_hello_matches_the_kernel_count_and_cpu() {
     let source = tempfile::tempdir().unwrap();
-    if let Err(reason) = unpack_hello(source.path()) {
-        skip!("{reason}");
-    }
-    let account = match KernelAccount::open() {
-        Ok(account) => account,
-        Err(reason) => skip!("{reason}"),
-    };
+    or_skip!(unpack_hello(source.path()));
+    let account = or_skip!(KernelAccount::open());
     let directory = source.path().to_owned();
-    // configure refuses to run as root without being told.
+    // Without this variable configure refuses to run as root.
     let build = account.wrap(["sh", "-c", "FORCE_UNSAFE_CONFIGURE=1 ./configure && make -j4"]);
     let run = tracked(build)
         .options(&["--layers", "preload,wait,subreaper,scan"])
@@ -65,15 +60,13 @@ fn five_thousand_forks_are_all_exact() {
     assert!(report.u64("processes.max_concurrent") <= 5000);
 }
 
-/// Whose collector has to share the cores with all of them.
+/// The collector competes for the cores with all of the loops.
 #[test]
 fn twenty_parallel_loops_of_an_ordinary_user_are_exact() {
     let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do \
         sh -c 'j=0; while [ $j -lt 100 ]; do /bin/true; j=$((j+1)); done' & done; wait";
-    match tracked(["sh", "-c", script]).by_an_ordinary_user() {
-        Ok(tracked) => tracked.run().assert_clean(0).assert_all_exact(1 + 20 * 101),
-        Err(reason) => skip!("{reason}"),
-    }
+    let run = or_skip!(tracked(["sh", "-c", script]).by_an_ordinary_user()).run();
+    run.assert_clean(0).assert_all_exact(1 + 20 * 101);
 }
 
 #[test]
@@ -87,10 +80,7 @@ fn single_process_is_counted_once() {
 
 #[test]
 fn shell_pipeline_matches_the_kernel_count() {
-    let account = match KernelAccount::open() {
-        Ok(account) => account,
-        Err(reason) => skip!("{reason}"),
-    };
+    let account = or_skip!(KernelAccount::open());
     let script = "for i in 1 2 3; do seq 100 | sort | (cat; (true); /bin/true) | wc -l; done; x=$(echo $(date)); exit 0";
     let run = tracked(account.wrap(["sh", "-c", script])).run();
     let truth = account.close();

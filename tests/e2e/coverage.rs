@@ -1,4 +1,4 @@
-//! The report says where its figures come from, and what it could not see.
+//! The report states where its figures come from and what it could not see.
 
 use std::io::Write;
 
@@ -13,10 +13,10 @@ fn scan_only_run_reports_what_it_could_not_see() {
     for layer in ["preload", "wait", "subreaper"] {
         assert!(report.at(&format!("coverage.layers.{layer}")).is_null(), "{layer} was off");
     }
-    // The long one is found by looking; the short ones mostly not, and the report must not pretend.
-    assert!(report.command("burn").is_some(), "a process of one second is there to be seen");
+    // The scan finds the long process and misses most of the short ones. The report must say so.
+    assert!(report.command("burn").is_some(), "a scan finds a process that lives for one second");
     assert!(report.u64("coverage.processes") >= 2);
-    // What is called exact, since the clock was read after the end, must be so.
+    // The CPU time is exact if its clock was read after the exit; then it must be right.
     let heaviest = report.array("processes.heaviest");
     let one = heaviest.iter().find(|one| one["command"] == "burn").unwrap();
     match one["cpu_quality"].as_str().unwrap() {
@@ -25,20 +25,19 @@ fn scan_only_run_reports_what_it_could_not_see() {
     }
     let known = ["exact", "sampled", "unknown"].map(|how| report.u64(&format!("coverage.{how}")));
     assert_eq!(known.iter().sum::<u64>(), report.u64("coverage.processes"));
-    // What a child used is in its parent's wait accounting too: it must not be added to it.
+    // The parent's wait accounting includes its children's CPU time, which must not be added twice.
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 3.0);
     let warnings = report.warnings();
     assert!(warnings.contains("preload"), "no warning names the layers that were off: {warnings:?}");
 }
 
-/// As srun's tasks do, which slurmstepd starts.
+/// slurmstepd starts the tasks of srun in this way: they carry the session but are no descendants.
 #[test]
 fn joined_process_is_counted_and_makes_kernel_s_null() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("environment");
     let script = format!("env >{}; echo ready; read x; exit 0", file.display());
-    let mut running =
-        tracked(["sh", "-c", &script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
+    let mut running = tracked(["sh", "-c", &script]).piped_stdin().start();
     running.wait_for_output("ready");
     let environment = std::fs::read_to_string(&file).unwrap();
     let ours = environment
@@ -53,7 +52,7 @@ fn joined_process_is_counted_and_makes_kernel_s_null() {
     assert_eq!((report.u64("processes.total"), report.u64("coverage.joined")), (3, 1));
     assert_within("burn", report.f64("cpu_time.total_s"), 0.3, 5.0);
     if !report.at("coverage.connector_absent").is_null() {
-        skip!("without the process connector it is not known who waited for it");
+        skip!("without the process connector the reaper of a joined process is unknown");
     }
     assert!(report.at("cpu_time.kernel_s").is_null());
     let reason = report.at("cpu_time.kernel_s_reason").as_str().unwrap();
@@ -65,12 +64,12 @@ fn exit_status_of_static_children_is_known_by_pidfd() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let version: Vec<u32> = release.split(['.', '-']).map_while(|part| part.trim().parse().ok()).collect();
     if version < vec![6, 15] {
-        skip!("Linux {release} does not keep the status of who was reaped (6.15 does)");
+        skip!("Linux {release} drops the exit status of a reaped process (6.15 keeps it)");
     }
     let (runs, burn) = (static_program("runs"), static_program("burn"));
     let run = tracked([&runs, "2", &burn, "0.5"]).options(&["--layers", "preload,wait,subreaper,scan"]).run();
     let report = run.assert_clean(0);
-    assert_eq!(report.u64("processes.total"), 3, "each lives longer than a sample");
+    assert_eq!(report.u64("processes.total"), 3, "each process lives longer than the sampling interval");
     let heaviest = report.array("processes.heaviest");
     let ends: Vec<_> =
         heaviest.iter().filter(|one| one["command"] == "burn").map(|one| &one["exit"]).collect();
@@ -80,10 +79,10 @@ fn exit_status_of_static_children_is_known_by_pidfd() {
 
 #[test]
 fn scan_finds_the_names_of_static_programs() {
-    // After a fork, which bash tells of itself; after an exec of a process that was sampled before, here with its own
-    // program, there with a fork child's.
-    let (speaks, burn) = (program("burn"), static_program("burn"));
-    let script = format!("{burn} 0.5; ({speaks} 0.5; exec {burn} 0.6); {speaks} 0.5; exec {burn} 0.7");
+    // Three static images: one after a fork of bash; one after the exec of a fork child that was sampled before; one
+    // after the exec of bash itself.
+    let (dynamic, burn) = (program("burn"), static_program("burn"));
+    let script = format!("{burn} 0.5; ({dynamic} 0.5; exec {burn} 0.6); {dynamic} 0.5; exec {burn} 0.7");
     let run = tracked(["bash", "-c", &script]).options(&["--layers", "preload,wait,subreaper,scan"]).run();
     let report = run.assert_clean(0);
     assert_eq!(report.u64("processes.total"), 5);
@@ -98,7 +97,7 @@ fn scan_finds_the_names_of_static_programs() {
         })
         .collect();
     names.sort_unstable_by_key(|(_, path, seconds)| (*path != burn, *seconds));
-    let expected = [(&burn, "0.5"), (&burn, "0.6"), (&burn, "0.7"), (&speaks, "0.5"), (&speaks, "0.5")];
+    let expected = [(&burn, "0.5"), (&burn, "0.6"), (&burn, "0.7"), (&dynamic, "0.5"), (&dynamic, "0.5")];
     assert_eq!(names, expected.map(|(path, seconds)| ("burn", path.as_str(), seconds)));
 }
 

@@ -1,7 +1,7 @@
-//! CPU time against work that is known, and against the kernel's sum.
+//! CPU time compared with known work and with the kernel's sum.
 
 use crate::support::truth::KernelAccount;
-use crate::support::{assert_within, program, skip, static_program, tracked};
+use crate::support::{assert_within, or_skip, program, static_program, tracked};
 
 #[test]
 fn three_children_have_two_cpu_seconds_each() {
@@ -28,10 +28,7 @@ fn cpu_of_eight_threads_is_summed() {
 
 #[test]
 fn cpu_of_a_mixed_tree_matches_its_cgroup() {
-    let account = match KernelAccount::open() {
-        Ok(account) => account,
-        Err(reason) => skip!("{reason}"),
-    };
+    let account = or_skip!(KernelAccount::open());
     let (burn, fixed, touch) = (program("burn"), static_program("burn"), program("touch"));
     let script = format!(
         "{burn} 0.5 children 2 & {fixed} 0.7; {burn} 0.3 threads 3 | cat; {touch} forks 3 100000000 1;

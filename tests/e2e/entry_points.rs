@@ -1,13 +1,13 @@
-//! One test per libc entry point by which processes are made, replaced, ended and waited for; each again with an
-//! environment that `env -i` emptied, which has to be repaired on the way.
+//! One test per libc function that creates, replaces, ends or reaps a process. Each runs twice: plainly, and with an
+//! environment that `env -i` emptied and the shim has to repair.
 
 use crate::support::{program, skip, tracked};
 
-/// Without the scan layer, which would find long-lived processes in any case.
+/// Without the scan layer, which would find long-lived processes without the shim.
 const LAYERS: &[&str] = &["--layers", "preload,wait,subreaper"];
 
-/// `program HOW [ARG]` plainly and behind `env -i`: so many processes, all of them exact, and so much CPU.
-fn both_ways(name: &str, words: &[&str], processes: u64, work_s: f64) {
+/// Runs the program plainly and behind `env -i`; all of its processes must be exact, with `work_s` of CPU time.
+fn assert_exact_with_and_without_environment(name: &str, words: &[&str], processes: u64, work_s: f64) {
     for prefix in [&[][..], &["env", "-i"]] {
         let mut command: Vec<String> = prefix.iter().map(|word| (*word).to_owned()).collect();
         command.push(program(name));
@@ -30,7 +30,7 @@ macro_rules! entry_points {
             fn $function() {
                 let mut words = vec![stringify!($function)];
                 words.extend::<&[&str]>($words);
-                super::both_ways($program, &words, $processes, $work_s);
+                super::assert_exact_with_and_without_environment($program, &words, $processes, $work_s);
             }
         )*
     };
@@ -50,13 +50,13 @@ mod deaths {
 
     #[test]
     fn return_from_main_is_exact() {
-        super::both_ways("deaths", &["return", "0.2"], 2, 0.2);
+        super::assert_exact_with_and_without_environment("deaths", &["return", "0.2"], 2, 0.2);
     }
 
     #[test]
     fn children_killed_by_signals_are_exact() {
         for signal in ["1", "9", "11", "15"] {
-            super::both_ways("deaths", &[signal, "0.2"], 2, 0.2);
+            super::assert_exact_with_and_without_environment("deaths", &[signal, "0.2"], 2, 0.2);
         }
     }
 }
@@ -66,7 +66,7 @@ mod waits {
         wait wait3 wait3_null wait4 wait4_null waitpid waitid_pid waitid_all waitid_pidfd peek);
 }
 
-/// The image that gets the hand-made environment is a shell with two children.
+/// The image that gets the hand-made environment is a shell with two children. The shim must repair the environment.
 mod execs {
     entry_points!("execs", &[], 3, 0.0; execv execve execvp execvpe execl execlp execle fexecve execveat);
 }

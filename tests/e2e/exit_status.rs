@@ -1,4 +1,4 @@
-//! The exit status is the command's.
+//! The launcher ends with the command's exit status, or by the command's signal.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -13,7 +13,7 @@ fn exit_codes_pass_through() {
 
 #[test]
 fn launcher_dies_by_the_signal_that_ended_the_command() {
-    // Core dumps are off in the launcher, so SEGV and QUIT leave no second core.
+    // The launcher disables its own core dumps, so SEGV and QUIT leave no second core file.
     for signal in [
         libc::SIGHUP,
         libc::SIGINT,

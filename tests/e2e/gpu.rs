@@ -1,16 +1,12 @@
-//! GPUs: what the report says of a driver whose every answer is known.
+//! GPU figures of the report, with a fake driver whose every answer is known.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::gpu::FakeGpus;
-use crate::support::leftovers::collector;
+use crate::support::gpu::{FakeGpus, GPU0, GPU1};
 use crate::support::report::Report;
-use crate::support::{assert_within, kill, skip, tracked, wait_until};
-
-const GPU0: &str = "GPU-fake-0";
-const GPU1: &str = "GPU-fake-1";
+use crate::support::{skip, tracked, wait_until};
 
 #[test]
 fn gpu_figures_of_one_process_are_exact() {
@@ -51,7 +47,7 @@ fn gpu_figures_of_one_process_are_exact() {
     assert_eq!(report.f64("processes.max_sm_percent.main"), 60.0);
     assert_eq!(report.u64("processes.heaviest.0.gpu.peak_ram_bytes"), 2_000_000_000);
     assert_eq!(report.command("gpu").unwrap()["gpu"]["count"], 1);
-    // All but the driver's account, which is off.
+    // Only accounting is missing, because the driver's accounting mode is off.
     assert_eq!(gpu.array("missing").len(), 1);
     assert_eq!(report.warnings(), "");
 }
@@ -60,8 +56,8 @@ fn gpu_figures_of_one_process_are_exact() {
 fn gpu_combined_ram_is_the_maximum_of_the_sum() {
     let gpus = FakeGpus::new(2, "");
     let [one, two, done] = ["one", "two", "done"].map(|name| gpus.path(name));
-    // Two children: 700 + 300 at once, then 900 alone. Devices are read one after another, so what moves from one to
-    // another is let go for a whole sample.
+    // Two children hold 700 and 300 bytes at once; later the first holds 900 alone. Devices are read one after another,
+    // so the first child holds nothing for a whole sample before it moves to the other device.
     let (touch_one, wait_two, wait_done) =
         (format!("touch:{one}"), format!("wait:{two}"), format!("wait:{done}"));
     let first = [
@@ -83,87 +79,6 @@ fn gpu_combined_ram_is_the_maximum_of_the_sum() {
     assert_eq!(report.gpu(GPU0).u64("memory.max_descendants_bytes"), 700);
     assert_eq!(report.command("gpu").unwrap()["gpu"]["peak_ram_bytes"], 900);
     assert_eq!(report.command("gpu").unwrap()["gpu"]["count"], 2);
-}
-
-#[test]
-fn gpu_utilization_ignores_stale_samples_and_stops_at_100() {
-    // Offsets from the driver's start in microseconds; the stale driver gives all of them at every call.
-    let gpus = FakeGpus::new(1, "0.stale 1\n0.samples 500000:90\n0.process_times");
-    let busy = "0.stale 1\n0.samples 500000:90 500001:0 2000001:150 2500001:20\n0.process_times 1000000";
-    let script = format!("script:{}", gpus.script("busy", busy));
-    let run = gpus.run(&["hold:0:500,c,140", "sampled", &script, "sampled", "sampled"]);
-    let report = run.assert_clean(0);
-    let gpu = report.gpu(GPU0);
-    assert_eq!(gpu.f64("utilization.max_percent"), 100.0);
-    // The driver samples at least once a second while there is work: 0.5 s idle, 1 s at 100%, 0.5 s at 20%.
-    assert_eq!((gpu.f64("utilization.active_s"), gpu.f64("utilization.mean_percent")), (1.1, 55.0));
-    assert_eq!(gpu.f64("processes.0.max_sm_percent"), 100.0);
-    assert_eq!(gpu.f64("processes.0.mean_sm_percent"), 100.0);
-}
-
-/// Drivers date their samples by clocks of their own.
-#[test]
-fn gpu_utilization_is_exact_with_any_driver_clock() {
-    for clock in ["boot", "-90000000", "7200000000"] {
-        let script = |times: &str| format!("clock {clock}\n0.samples {times}\n0.process_times");
-        let gpus = FakeGpus::new(1, &script("500000:0"));
-        let busy = gpus.script("busy", &(script("500001:0 1500001:80 2500001:40") + " 1000000"));
-        let run = gpus.run(&["hold:0:500,c,60", "sampled", &format!("script:{busy}"), "sampled", "sampled"]);
-        let gpu = run.assert_clean(0).gpu(GPU0);
-        assert_eq!((gpu.f64("utilization.active_s"), gpu.f64("utilization.mean_percent")), (1.2, 60.0));
-        assert_eq!(gpu.f64("processes.0.max_sm_percent"), 60.0, "{clock}");
-    }
-}
-
-/// Nothing ran for minutes before, so the driver's newest samples are as old.
-#[test]
-fn first_gpu_samples_after_a_long_idle_time_count() {
-    let gpus = FakeGpus::new(1, "0.samples 1:0\n0.process_times 1");
-    std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
-    let busy = gpus.script("busy", "0.samples 1:0 300000000:60\n0.process_times 300000000");
-    let run = gpus.run(&["sampled", "hold:0:500,c,60", &format!("script:{busy}"), "sampled", "sampled"]);
-    let gpu = run.assert_clean(0).gpu(GPU0);
-    assert_eq!((gpu.f64("processes.0.max_sm_percent"), gpu.f64("utilization.max_percent")), (60.0, 60.0));
-}
-
-/// What its samples can't be had for, the rate tells, and neither of them tells of anything twice, or of what was before.
-#[test]
-fn unreadable_gpu_samples_add_no_busy_time() {
-    let gpus = FakeGpus::new(1, "0.utilization 0\n0.samples !999|500000:100 1500000:100 2500000:100");
-    let gpu = gpus.run(&["sampled", "sampled"]).assert_clean(0).gpu(GPU0);
-    assert!(gpu.at("utilization.active_s").is_null(), "they were there before, and the rate is of no time");
-    let gpus = FakeGpus::new(1, "0.utilization 100\n0.samples now:100|!999|!999|!999|now:100");
-    let gpu = gpus.run(&["sampled", "samples:20"]).assert_clean(0).gpu(GPU0);
-    assert_eq!(gpu.f64("utilization.mean_percent"), 100.0);
-}
-
-/// A driver that samples nothing while nothing runs.
-#[test]
-fn gpu_is_idle_while_its_driver_takes_no_samples() {
-    let gpus = FakeGpus::new(1, "0.utilization 0\n0.samples 1:0");
-    let busy = gpus.script("busy", "0.utilization 0\n0.samples 2:0 1000002:80 9000002:40");
-    let run = gpus.run(&["sampled", &format!("script:{busy}"), "sampled", "sampled"]);
-    let gpu = run.assert_clean(0).gpu(GPU0);
-    // 1 s at 80%, 7 s idle, 1 s at 40%.
-    assert_eq!(gpu.f64("utilization.active_s"), 1.2);
-    assert_within("mean", gpu.f64("utilization.mean_percent"), 120.0 / 9.0, 1e-7);
-}
-
-#[test]
-fn gpu_without_sample_support_uses_the_rate() {
-    let gpus = FakeGpus::new(1, "0.samples");
-    let run = gpus.run(&["hold:0:500,c", "sampled"]);
-    let report = run.assert_clean(0);
-    assert!(report.gpu(GPU0).at("utilization.max_percent").is_null());
-    assert_eq!(
-        report.warnings(),
-        "GPU figures that are missing (no sample was taken in time): utilization of GPU-fake-0."
-    );
-    let gpus = FakeGpus::new(1, "0.samples !3\n0.utilization 35");
-    let run = gpus.run(&["hold:0:500,c", "sampled"]);
-    let report = run.assert_clean(0);
-    assert_eq!(report.gpu(GPU0).f64("utilization.mean_percent"), 35.0);
-    assert_eq!(report.f64("gpu_utilization.gpu_percentages.max_sum_percent"), 35.0);
 }
 
 #[test]
@@ -230,19 +145,6 @@ fn gpu_throttle_reasons_and_xid_errors_are_reported() {
     assert_eq!(report.warnings(), "GPU-fake-0 reported XID error 13 (2 times).");
 }
 
-#[test]
-fn xid_error_of_a_lost_gpu_is_reported() {
-    // A second GPU lets the command wait for samples.
-    let gpus = FakeGpus::new(2, "");
-    let lost = gpus.script("lost", "0.xids 79\n0.lost 15");
-    let run = gpus.run(&["sampled", &format!("script:{lost}"), "samples:30"]);
-    let report = run.assert_clean(0);
-    let gpu = report.gpu(GPU0);
-    assert_eq!(gpu.at("errors.xid").to_string(), r#"[{"count":1,"xid":79}]"#);
-    assert!(gpu.at("lost_at_s").is_number());
-    assert!(report.warnings().contains("GPU-fake-0 reported XID error 79 (once)."), "{}", report.warnings());
-}
-
 /// Before R440 the call had no `_v2`.
 #[test]
 fn xid_errors_are_read_from_older_gpu_libraries() {
@@ -305,7 +207,7 @@ fn gpu_mig_instances_are_separate_devices() {
         part.at("utilization.mean_percent").is_null()
             && report.at("gpu_utilization.gpu_percentages.max_sum_percent").is_null()
     );
-    // One instance alone.
+    // Only one instance is tracked.
     let run = gpus
         .tracked(gpus.words(&["hold:0m0:500000000,c", "samples:10"]))
         .options(&["--guuids", "MIG-fake-b"])
@@ -313,98 +215,6 @@ fn gpu_mig_instances_are_separate_devices() {
     let report = run.assert_clean(0);
     assert_eq!(report.gpu_ram(), [Some(0), Some(0), Some(0)]);
     assert_eq!(report.f64("max_gpu_ram.system_capacity"), 1e10);
-}
-
-#[test]
-fn lost_gpu_does_not_affect_other_gpus() {
-    let gpus = FakeGpus::new(2, "");
-    let lost = gpus.script("lost", "0.lost 15");
-    let words = [
-        "hold:0:700,c",
-        "hold:1:100,c",
-        "sampled",
-        &format!("script:{lost}"),
-        "sampled",
-        "hold:1:400,c",
-        "sampled",
-    ];
-    let run = gpus.run(&words);
-    let report = run.assert_clean(0);
-    assert_eq!(report.gpu_ram()[0], Some(800));
-    assert!(report.gpu(GPU0).f64("lost_at_s") > 0.0);
-    assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
-    assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 400);
-    assert!(report.gpu(GPU1).at("lost_at_s").is_null());
-    let lost_at_s = report.gpu(GPU0).f64("lost_at_s");
-    assert!(lost_at_s <= report.f64("compute_time.time"), "{lost_at_s}");
-    assert_eq!(
-        report.warnings(),
-        format!("GPU lost at {lost_at_s:.1} s: GPU-fake-0; its figures end there.")
-    );
-}
-
-#[test]
-fn gpu_lost_before_first_reading_has_reasons_for_all_nulls() {
-    // It answers when it is looked for, and from then on no more.
-    let gpus = FakeGpus::new(2, "0.memory_used 1|!15");
-    let run = gpus.run(&["hold:0:700,c", "hold:1:100,c", "samples:6"]);
-    let report = run.assert_clean(0);
-    let lost = report.gpu(GPU0);
-    // All but its critical errors: there were none.
-    assert_eq!(lost.array("missing").len(), 17);
-    assert_eq!(lost.array("errors.xid").len(), 0);
-    assert!(lost.array("missing").iter().all(|of| of["reason"] == "GPU lost"), "{}", lost.at("missing"));
-    assert!(lost.at("memory.max_used_bytes").is_null() && lost.at("power.max_w").is_null());
-    assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 100);
-    let lost_at_s = lost.f64("lost_at_s");
-    assert_eq!(
-        report.warnings(),
-        format!("GPU lost at {lost_at_s:.1} s: GPU-fake-0; its figures end there.")
-    );
-}
-
-#[test]
-fn gpu_lost_before_the_run_is_warned_about_once() {
-    let gpus = FakeGpus::new(3, "0.lost 15\n1.handle !4");
-    let report = gpus.run(&["hold:2:700,c", "samples:60"]).assert_clean(0).clone();
-    assert_eq!(report.gpu_ram(), [Some(700), Some(0), Some(700)]);
-    // The second one is another's.
-    let warning = "GPU number 0 of the NVIDIA driver could not be read: GPU lost.";
-    assert_eq!(report.warnings(), warning);
-    // Nobody can be on it; what it has is not known.
-    assert!(report.at("max_gpu_ram.system").is_null() && report.at("max_gpu_ram.system_capacity").is_null());
-    assert!(report.at("gpu_utilization.system_gpu_count").is_null());
-    let listing = gpus.list(&["-f", "json"]);
-    let listing: serde_json::Value = serde_json::from_str(&listing.stdout).unwrap();
-    assert_eq!((&listing["gpus"][0]["id"], &listing["warnings"][0]), (&"GPU-fake-2".into(), &warning.into()));
-    assert!(gpus.list(&[]).stdout.contains(&format!("Warning: {warning}")));
-}
-
-/// By an error that does not say that nobody uses it.
-#[test]
-fn gpu_sums_are_null_if_one_gpu_is_unreadable() {
-    let gpus = FakeGpus::new(2, "0.lost 999");
-    let report = gpus.run(&["hold:1:700,c", "samples:6"]).assert_clean(0).clone();
-    assert_eq!(
-        report.warnings(),
-        "GPU number 0 of the NVIDIA driver could not be read: NVML error 999: unknown error."
-    );
-    assert_eq!(report.gpu_ram(), [None; 3]);
-    assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 700);
-    for sum in ["max_gpu_ram.system", "gpu_utilization.system_gpu_count"] {
-        assert!(report.at(sum).is_null(), "{sum}");
-    }
-    assert!(report.at("gpu_utilization.gpu_percentages.max_sum_percent").is_null());
-}
-
-#[test]
-fn gpu_utilization_sum_is_null_if_one_gpu_has_none() {
-    let gpus = FakeGpus::new(2, "0.samples now:80\n1.samples !4\n1.utilization !4\n1.process_times !4");
-    let report = gpus.run(&["hold:0:700,c,60", "sampled", "samples:30"]).assert_clean(0).clone();
-    assert!(report.at("gpu_utilization.gpu_percentages.max_sum_percent").is_null());
-    assert!(report.at("processes").get("max_sm_percent").is_none_or(serde_json::Value::is_null));
-    assert_eq!(report.gpu(GPU0).f64("utilization.max_percent"), 80.0);
-    assert!(report.gpu(GPU1).at("utilization.max_percent").is_null());
 }
 
 #[test]
@@ -416,45 +226,12 @@ fn gpu_figures_survive_a_killed_collector() {
     let words = ["hold:0:700,c", "samples:40", &touch, &wait, "hold:0:100,c", &more, "samples:10"];
     let running = gpus.tracked(gpus.words(&words)).start();
     wait_until("the first part", || Path::new(&ready).exists());
-    let first = collector(running.mark(), running.pid()).expect("a collector runs");
-    kill(first, libc::SIGKILL);
-    let (mark, launcher) = (running.mark().to_owned(), running.pid());
-    wait_until("another collector", || collector(&mark, launcher).is_some_and(|pid| pid != first));
+    running.replace_collector();
     std::fs::write(&go, "").unwrap();
     let run = running.wait();
     assert_eq!(run.status.code(), Some(0));
     assert_eq!(run.report().gpu_ram(), [Some(700), Some(0), Some(700)]);
     assert_eq!(run.report().gpu(GPU0).f64("power.energy_j"), 500.0);
-}
-
-#[test]
-fn gpus_added_and_removed_during_a_run_are_tracked() {
-    let gpus = FakeGpus::new(1, "count 1");
-    let two = gpus.script("two", "count 2");
-    let one = gpus.script("one", "count 1");
-    let wait = gpus.path("seen");
-    let words = [
-        "hold:0:100,c",
-        "hold:1:700,c",
-        "sampled",
-        &format!("script:{two}"),
-        &format!("wait:{wait}"),
-        &format!("script:{one}"),
-        "samples:60",
-    ];
-    let running = gpus.tracked(gpus.words(&words)).start();
-    gpus.wait_sampled();
-    // Two devices give two readings a sample: many are enough for the second to have been found.
-    wait_until("the second GPU", || {
-        std::fs::metadata(gpus.path("samples")).is_ok_and(|file| file.len() > 120)
-    });
-    std::fs::write(&wait, "").unwrap();
-    let run = running.wait();
-    let report = run.assert_clean(0);
-    assert_eq!(report.gpu_ram()[0], Some(800));
-    assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 700);
-    assert!(report.gpu(GPU1).f64("lost_at_s") > 0.0);
-    assert!(report.gpu(GPU0).at("lost_at_s").is_null());
 }
 
 #[test]
@@ -482,7 +259,7 @@ fn gpu_filters_apply_to_every_figure() {
     assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 3);
     assert_eq!(report.u64("gpu_utilization.n_expected_gpus"), 2);
     assert_eq!(report.array("gpus").len(), 2);
-    // The launcher's environment is the command's.
+    // --visible reads the launcher's environment, which is also the command's.
     let run = gpus
         .tracked(words.clone())
         .options(&["--visible"])

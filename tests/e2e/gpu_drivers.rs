@@ -1,4 +1,4 @@
-//! GPU drivers that misbehave: what the report says all the same, and what it says of them.
+//! GPU drivers that misbehave: the other figures stay right, and the report names the fault.
 
 use std::ffi::CString;
 use std::os::unix::fs::OpenOptionsExt;
@@ -6,22 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::gpu::FakeGpus;
-use crate::support::leftovers::collector;
+use crate::support::gpu::{FakeGpus, GPU0, GPU1};
+
 use crate::support::{program, skip, wait_until};
 
-const GPU0: &str = "GPU-fake-0";
-const GPU1: &str = "GPU-fake-1";
-
-/// What the report says where there is no driver; `was_asked` tells when the collector is in it, so that the command
-/// ends after the driver's thread.
+/// Asserts that the report gives `reason` for the missing driver. `was_asked` is true once the collector has called the
+/// driver; the command then ends after the driver's thread.
 #[track_caller]
 fn assert_no_driver(gpus: &FakeGpus, was_asked: impl FnMut() -> bool, reason: &str) {
     let go = gpus.path("go");
     let running =
         gpus.tracked(["sh", "-c", &format!("while ! test -e {go}; do sleep 0.01; done; exit 3")]).start();
     wait_until("the driver to be asked", was_asked);
-    let collector = collector(running.mark(), running.pid()).expect("a collector runs");
+    let collector = running.collector().expect("a collector runs");
     wait_until("the driver's thread to end", || thread_of(collector, "gpu-NVIDIA").is_none());
     std::fs::write(&go, "").unwrap();
     let run = running.wait();
@@ -53,7 +50,7 @@ fn gpu_driver_init_failure_is_reported() {
 #[test]
 fn gpu_library_load_failure_is_reported() {
     let reason = |why: &str| format!("the driver's library could not be loaded: {why}");
-    // A pipe tells when it is opened.
+    // The library is a FIFO, so the test sees when the collector opens it.
     let mut gpus = FakeGpus::new(1, "");
     let library = gpus.path("libnvidia-ml.so.1");
     let path = CString::new(library.as_str()).unwrap();
@@ -92,7 +89,7 @@ fn gpu_device_count_failure_is_reported() {
     assert_no_driver(&gpus, || Path::new(&times).exists(), "no permission");
 }
 
-/// The real one runs nvidia-modprobe, which is none of the command's processes.
+/// The real driver library runs nvidia-modprobe, which is not a process of the command.
 #[test]
 fn programs_started_by_the_gpu_driver_are_not_counted() {
     let gpus = FakeGpus::new(1, "init_runs /bin/true; (sleep 0.05 &)");
@@ -101,7 +98,7 @@ fn programs_started_by_the_gpu_driver_are_not_counted() {
     assert_eq!(report.warnings(), "");
 }
 
-/// The library is in the collector: what ends that takes no other figure away.
+/// The library runs in the collector's process. Its crash must cost no other figure.
 #[test]
 fn crashing_gpu_library_loses_only_gpu_figures() {
     let gpus = FakeGpus::new(1, "init.stall 100\ninit_runs /bin/true\ninit_crashes");
@@ -126,7 +123,7 @@ fn printing_gpu_library_leaves_the_gpu_list_valid() {
     assert_eq!(run.stderr, "hello from the driver\n");
 }
 
-/// Nor does it end what only asks.
+/// A crash in the library must not end `--gpus` or the launcher's check of `--guuids`.
 #[test]
 fn gpu_list_reports_a_crashing_library() {
     let gpus = FakeGpus::new(1, "init_crashes");
@@ -141,12 +138,12 @@ fn gpu_list_reports_a_crashing_library() {
     assert!(run.stderr.contains(reason), "{}", run.stderr);
 }
 
-/// What most processes are in can't be read, so the other lists say nothing.
+/// Most GPU processes are in the compute list. Without it the other lists are incomplete.
 #[test]
 fn gpu_memory_is_null_if_the_compute_list_fails() {
     let gpus = FakeGpus::new(2, "1.processes_c !4");
     let report = gpus.run(&["hold:0:700,c", "hold:1:300,c", "sampled"]).assert_clean(0).clone();
-    assert_eq!(report.gpu_ram(), [None; 3], "a sum without one of the devices is none");
+    assert_eq!(report.gpu_ram(), [None; 3], "a sum that lacks one device is null");
     assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
     assert!(report.gpu(GPU1).at("memory.max_main_bytes").is_null());
     assert_eq!(
@@ -200,7 +197,7 @@ fn gpu_figures_lost_during_the_run_are_warned_about() {
 fn gpu_call_that_never_returns_delays_nothing() {
     let gpus = FakeGpus::new(1, "");
     let script = gpus.script("stall", "power.stall forever");
-    // After a good sample the next one stalls; the command goes on while it does.
+    // The first sample succeeds and the second one stalls while the command goes on.
     let run = gpus.run(&["hold:0:500,c", "sampled", &format!("script:{script}"), "stalled"]);
     let report = run.assert_clean(0);
     assert_eq!(report.gpu_ram()[0], Some(500));
@@ -211,7 +208,7 @@ fn gpu_call_that_never_returns_delays_nothing() {
 fn stalled_gpu_call_delays_only_its_own_figures() {
     let gpus = FakeGpus::new(1, "");
     let stall = gpus.script("stall", "power.stall 200|0\n0.power 170000");
-    // What is held while the call stalls is in the list, which is read after it.
+    // The process list is read after the stalled call, so it contains what was allocated meanwhile.
     let run = gpus.run(&[
         "hold:0:500,c",
         "sampled",
@@ -227,11 +224,11 @@ fn stalled_gpu_call_delays_only_its_own_figures() {
     report.assert_all_exact(1);
 }
 
-/// Some libraries write as many entries as there is room for, and say SUCCESS.
+/// Some libraries fill the buffer, drop the other entries, and return SUCCESS.
 #[test]
 fn gpu_list_cut_with_a_success_code_is_read_completely() {
     for cut in ["cut counts_written", "cut counts_all"] {
-        // Ours come after 200 foreign ones.
+        // The command's entries come after 200 foreign ones.
         let gpus = FakeGpus::new(1, &format!("0.crowd 200\n{cut}"));
         let run = gpus.run(&["hold:0:500,cg", "sampled"]);
         assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)], "{cut}");
@@ -247,10 +244,10 @@ fn gpu_list_that_fills_its_buffer_is_read_completely() {
     }
 }
 
-/// As in issue 110 of nvtop: 100 entries are counted, and most hold what lay in the driver's memory.
+/// As in issue 110 of nvtop: the driver counts 100 entries, and most of them are uninitialised memory.
 #[test]
 fn garbage_in_gpu_process_samples_is_ignored() {
-    // Another's process is told of up to then.
+    // Up to then the samples are of a foreign process.
     let gpus = FakeGpus::new(1, "0.noise 99");
     std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
     let [none, first, second] = ["", "9000000", "9000000 9500000"].map(|times| {
@@ -262,44 +259,11 @@ fn garbage_in_gpu_process_samples_is_ignored() {
     let run = gpus.run(&[&words[..], &["sampled", "sampled"]].concat());
     let report = run.assert_clean(0);
     let gpu = report.gpu(GPU0);
-    // A time stamp of noise must not hide the samples after it.
+    // A garbage time stamp must not hide the samples after it.
     assert_eq!(gpu.f64("processes.0.max_sm_percent"), 90.0);
-    // A stretch counts for 1 s at most: 1 s at 60%, 0.5 s at 90%.
+    // A sample counts for at most 1 s: 1 s at 60%, 0.5 s at 90%.
     assert_eq!(gpu.f64("processes.0.mean_sm_percent"), 70.0);
     assert_eq!(report.f64("processes.max_sm_percent.combined"), 90.0);
-}
-
-#[test]
-fn failed_gpu_call_does_not_make_a_gpu_lost() {
-    for failing in ["count !999", "0.handle !999", "0.handle !4"] {
-        let gpus = FakeGpus::new(2, "");
-        let bad = gpus.script("bad", failing);
-        // Devices are looked for every half second, which is within so many samples of two devices.
-        let script = format!("script:{bad}");
-        let run = gpus.run(&["hold:0:700,c", "sampled", &script, "samples:120", "hold:0:900,c", "sampled"]);
-        let report = run.assert_clean(0);
-        assert_eq!(report.gpu_ram(), [Some(900), Some(0), Some(900)], "{failing}");
-        assert!(report.gpu(GPU0).at("lost_at_s").is_null() && report.gpu(GPU1).at("lost_at_s").is_null());
-        assert_eq!(report.warnings(), "", "{failing}");
-    }
-}
-
-#[test]
-fn gpu_that_returns_after_a_loss_is_read_again() {
-    let gpus = FakeGpus::new(1, "");
-    // A second GPU lets the command wait for samples while the first is lost.
-    let lost = gpus.script("lost", "0.lost 15\ncount 2");
-    let back = gpus.script("back", "count 2");
-    let (lost, back) = (format!("script:{lost}"), format!("script:{back}"));
-    let run =
-        gpus.run(&["hold:0:700,c", "sampled", &lost, "samples:60", &back, "hold:0:900,c", "samples:30"]);
-    let report = run.assert_clean(0);
-    assert_eq!(report.gpu_ram()[0], Some(900));
-    let warnings = report.warnings();
-    assert!(
-        warnings.starts_with("GPU lost at ") && warnings.ends_with(" s: GPU-fake-0; it came back later."),
-        "{warnings}"
-    );
 }
 
 #[test]
@@ -318,7 +282,7 @@ fn old_gpu_library_still_gives_devices_and_versions() {
     );
 }
 
-/// In containers the driver's directory often is none of the loader's.
+/// In containers the loader often does not search the driver's directory.
 #[test]
 fn gpu_library_is_found_outside_the_loader_path() {
     if Path::new("/dev/nvidiactl").exists() {
@@ -357,7 +321,7 @@ fn gpu_figure_unknown_to_an_old_driver_is_reported() {
 fn unresponsive_gpu_driver_is_reported() {
     let gpus = FakeGpus::new(1, "");
     let stall = format!("script:{}", gpus.script("stall", "power.stall forever"));
-    // The command goes on for longer than any reading takes.
+    // The command goes on for longer than a reading may take.
     let line = gpus.line(&["hold:0:500,c", "sampled", &stall, "stalled"]);
     let run = gpus.tracked(["sh", "-c", &format!("{line}; sleep 1.5; exit 3")]).run();
     let report = run.assert_clean(3);
@@ -371,7 +335,7 @@ fn unresponsive_gpu_driver_is_reported() {
     );
 }
 
-/// A call that can't be interrupted (state D) keeps the collector's process: here a tracer does.
+/// A driver call in uninterruptible sleep (state D) keeps the collector from exiting. Here a tracer does the same.
 #[test]
 fn collector_stuck_in_a_gpu_driver_delays_nothing() {
     let gpus = FakeGpus::new(1, "");
@@ -379,10 +343,12 @@ fn collector_stuck_in_a_gpu_driver_delays_nothing() {
     let (touch, wait) = (format!("touch:{ready}"), format!("wait:{go}"));
     let running = gpus.tracked(gpus.words(&["hold:0:500,c", "sampled", &touch, &wait])).start();
     wait_until("a sample", || Path::new(&ready).exists());
-    let collector = collector(running.mark(), running.pid()).expect("a collector runs");
+    let collector = running.collector().expect("a collector runs");
     let thread = thread_of(collector, "gpu-NVIDIA").expect("a thread for the driver");
     let mut holder = Command::new(program("hold_exit")).args([&thread, &held, &done]).spawn().unwrap();
-    wait_until("the thread to be held", || Path::new(&held).exists() || holder.try_wait().unwrap().is_some());
+    wait_until("the tracer to stop the thread", || {
+        Path::new(&held).exists() || holder.try_wait().unwrap().is_some()
+    });
     std::fs::write(&go, "").unwrap();
     let run = running.wait();
     let is_held = holder.try_wait().unwrap().is_none();
@@ -394,7 +360,7 @@ fn collector_stuck_in_a_gpu_driver_delays_nothing() {
     assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)]);
 }
 
-/// The thread of a process that has this name.
+/// The id of the process's thread with this name.
 fn thread_of(pid: u32, name: &str) -> Option<String> {
     let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let is_it = |task: &std::fs::DirEntry| {
@@ -405,10 +371,10 @@ fn thread_of(pid: u32, name: &str) -> Option<String> {
 
 #[test]
 fn memory_growth_in_the_gpu_library_is_warned_about() {
-    // 4.4 MB at every sample: the bound of 256 MiB is crossed between the first look and the second.
+    // The library leaks 4.4 MB per sample, so it exceeds 256 MiB between the first and the second check.
     let gpus = FakeGpus::new(1, "leak 4400000");
     let words = gpus.words(&["hold:0:500,c", "samples:135"]);
-    // Fresh pages can take their time.
+    // Page faults for this much memory can be slow.
     let run = gpus.tracked(words).watchdog(Duration::from_secs(300)).run();
     let report = run.assert_clean(0);
     assert_eq!(report.gpu_ram()[0], Some(500));
@@ -417,6 +383,6 @@ fn memory_growth_in_the_gpu_library_is_warned_about() {
         .strip_prefix("The memory of the collector with the driver's library in it has grown by ")
         .and_then(|rest| rest.strip_suffix(" MB."))
         .unwrap_or_else(|| panic!("{warnings}"));
-    // 64 samples of 4.4 MB, and what the collector itself took meanwhile.
+    // 64 samples of 4.4 MB, plus the collector's own growth.
     assert!((280..340).contains(&grown.parse::<u32>().unwrap()), "{grown}");
 }

@@ -1,4 +1,4 @@
-//! GPUs of AMD and Intel: what the report says of trees of /proc and /sys files.
+//! GPUs of AMD and Intel: figures from fdinfo and sysfs, read from a directory of files that the test makes.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::support::program;
 use crate::support::report::{Report, assert_within};
 use crate::support::run::{Run, Tracked, tracked};
 
-/// A root with these files.
+/// A directory with these files.
 fn root(files: &[(&str, &str)]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -20,20 +20,20 @@ fn root(files: &[(&str, &str)]) -> TempDir {
     root
 }
 
-/// A shell's words that become a process which has each of these as an open DRM file, one after another.
+/// A shell command that becomes a process whose DRM fdinfo has each of these contents, one after another.
 fn clients(root: &Path, files: &[&str]) -> String {
     let files: String = files.iter().map(|file| format!(" '{file}'")).collect();
     format!("exec {} {}{files}", program("fdinfo"), root.display())
 }
 
-/// Likewise a child, whose files go with it.
+/// The same as a child process; its files are removed when it has ended.
 fn child(root: &Path, files: &[&str]) -> String {
     format!("({}); rm -r {}/proc", clients(root, files), root.display())
 }
 
 type Variables = &'static [(&'static str, &'static str)];
 
-/// With these of the variables that say which GPUs a command may see, and no others.
+/// Runs with these GPU visibility variables and no others.
 fn with(run: Tracked, variables: Variables) -> Run {
     let run = run.with(|command| {
         for name in VISIBILITY {
@@ -44,13 +44,13 @@ fn with(run: Tracked, variables: Variables) -> Run {
     run.run()
 }
 
-/// Run a shell with these files.
+/// The report of a shell script with these files.
 fn run(root: &Path, script: &str, options: &[&str], variables: Variables) -> Report {
     let options = [&["--st", "0.02", "--gpu-root", root.to_str().unwrap()], options].concat();
     with(tracked(["sh", "-c", script]).options(&options), variables).assert_clean(0).clone()
 }
 
-/// `--gpus` with these files.
+/// The output of `--gpus` with these files.
 fn list(root: &Path, options: &[&str], variables: Variables) -> serde_json::Value {
     let options = [&["--gpus", "-f", "json", "--gpu-root", root.to_str().unwrap()], options].concat();
     let none: [&str; 0] = [];
@@ -117,7 +117,7 @@ fn amd_gpu_visibility_follows_rocr_visible_devices() {
     assert_eq!((&listing["gpus"][0]["id"], &listing["gpus"][0]["tracked"]), (&AMD.into(), &false.into()));
 }
 
-/// xe tells cycles, so the utilisation is exact whenever the files are read.
+/// The xe driver reports cycles, so the utilization is exact at whatever time the files are read.
 #[test]
 fn xe_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     let device = "sys/class/drm/card1/device";
@@ -147,7 +147,7 @@ fn xe_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     }
 }
 
-/// A root with an Arc under i915, and what a process of it has open.
+/// A directory with an Intel Arc GPU under i915.
 fn i915_root() -> TempDir {
     let card = "sys/class/drm/card0";
     root(&[
@@ -166,10 +166,10 @@ fn i915_client(id: u32, local_kib: u32, render_s: u32) -> String {
     )
 }
 
-/// i915 tells nanoseconds, so its utilisation is exact where an engine stood still or was busy all the time.
+/// i915 reports nanoseconds, so its utilization is exact only for an engine that was always idle or always busy.
 #[test]
 fn i915_gpu_figures_are_read_from_fdinfo_and_sysfs() {
-    // More seconds of work than any run takes, and a counter that goes back and comes again.
+    // More seconds of work than any run takes, and a counter that goes backwards and recovers.
     for (busy, percent) in
         [([1000, 500, 1000], 0.0), ([1000, 500, 2_000_000], 100.0), ([1000, 1000, 1000], 0.0)]
     {
@@ -189,7 +189,7 @@ fn i915_gpu_figures_are_read_from_fdinfo_and_sysfs() {
         let gpu = report.gpu(id);
         assert_eq!((gpu.at("vendor"), gpu.at("source")), (&"intel".into(), &"i915".into()));
         assert_eq!((gpu.at("name"), gpu.at("pci_address")), (&"i915 8086:56A0".into(), &id.into()));
-        // The child first, and then the shell, which becomes the second.
+        // First the child is the client; then the shell becomes the second client.
         assert_eq!(report.gpu_ram(), [Some(9216 << 10), Some(8192 << 10), Some(9216 << 10)]);
         assert_eq!(
             (gpu.f64("processes.1.max_sm_percent"), gpu.f64("processes.0.max_sm_percent")),
@@ -198,7 +198,7 @@ fn i915_gpu_figures_are_read_from_fdinfo_and_sysfs() {
         assert_eq!(report.f64("processes.max_sm_percent.descendants"), percent);
         assert_eq!(gpu.f64("power.energy_j"), 7.5);
         assert_eq!((gpu.f64("clocks.max_sm_mhz"), gpu.f64("clocks.mean_sm_mhz")), (1900.0, 1900.0));
-        // Between two readings rm and mv may have lived, which is another warning.
+        // rm and mv may run between two readings, which adds another warning.
         assert_eq!(
             report.warnings().lines().next().unwrap(),
             format!(
@@ -211,7 +211,7 @@ fn i915_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     }
 }
 
-/// Engines that are busy for a part of the time: the mean over all readings is that part, but for how late each is.
+/// Engines that are busy for a part of the time. The mean over all readings is that part, except for the readings' delay.
 #[test]
 fn partly_busy_gpu_engine_has_its_percentage() {
     let i915 = "drm-driver: i915\ndrm-client-id: 3\ndrm-pdev: 0000:03:00.0\n";
@@ -226,7 +226,7 @@ fn partly_busy_gpu_engine_has_its_percentage() {
     }
 }
 
-/// An older name of the power, an energy counter that counts on, and memory in its older keys.
+/// The older file name of the power, an energy counter that does not reset, and the older memory keys.
 #[test]
 fn amd_gpu_figures_are_found_under_alternative_names() {
     let root = amd_root();
@@ -262,8 +262,8 @@ fn amd_gpu_figures_are_found_under_alternative_names() {
             (gpu.f64("utilization.mean_percent"), gpu.f64("utilization.mean_memory_percent")),
             (42.0, 17.0)
         );
-        // Utilisation and power are added up apart, over the same readings: the one in whole microseconds, which the
-        // readings, 20 ms apart but for the last, round down.
+        // Utilization and power are integrated separately over the same readings. The utilization is in whole microseconds,
+        // which rounds down once per reading, that is every 20 ms.
         let sampled_s = gpu.f64("utilization.active_s") / 0.42;
         let rounded_off_s = gpu.f64("power.integrated_energy_j") / 125.0 - sampled_s;
         assert!(
@@ -273,7 +273,8 @@ fn amd_gpu_figures_are_found_under_alternative_names() {
     }
 }
 
-/// The kernel dates engine time a little later than the run's readings, so it can be more than the time that passed.
+/// The kernel reads the engine time a little later than the collector reads the clock, so it can exceed the time between
+/// two readings.
 #[test]
 fn amd_gpu_engine_use_never_exceeds_100_percent() {
     let root = amd_root();
@@ -288,7 +289,7 @@ fn amd_gpu_engine_use_never_exceeds_100_percent() {
     assert_eq!(report.f64("processes.max_sm_percent.main"), 100.0);
 }
 
-/// A container can have KFD, and no DRM nodes.
+/// A container can have KFD without DRM nodes.
 #[test]
 fn gpu_known_only_to_kfd_has_process_memory() {
     let root = amd_root();
@@ -321,7 +322,7 @@ fn gpu_known_only_to_kfd_has_process_memory() {
     );
 }
 
-/// A machine with a GPU of each maker.
+/// A machine with a GPU of each vendor.
 #[test]
 fn gpu_vendor_option_selects_one_vendor() {
     let gpus = FakeGpus::new(1, "");
@@ -353,7 +354,7 @@ fn gpu_vendor_option_selects_one_vendor() {
     assert_eq!(ids, ["GPU-fake-0", AMD, intel]);
 }
 
-/// What one driver tells is not all there is where another one fails.
+/// If one driver fails, the figures of another driver are not the whole sum.
 #[test]
 fn gpu_sums_are_null_if_another_vendors_driver_fails() {
     let gpus = FakeGpus::new(1, "init 4");
@@ -368,7 +369,7 @@ fn gpu_sums_are_null_if_another_vendors_driver_fails() {
     assert!(report.warnings().contains("NVIDIA GPUs: no permission; whether there are any is not known."));
 }
 
-/// Figures of a device that is gone end there, and those of others go on.
+/// The figures of a removed device end at its removal; those of other devices continue.
 #[test]
 fn unplugged_amd_gpu_is_reported_as_lost() {
     let root = amd_root();

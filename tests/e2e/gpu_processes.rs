@@ -1,11 +1,9 @@
-//! Whose GPU memory it is: the driver's lists of processes in all their forms, and its accounts of those that ended.
+//! GPU memory by process: the driver's process lists in all their layouts, and its accounting of ended processes.
 
 use serde_json::json;
 
-use crate::support::gpu::FakeGpus;
+use crate::support::gpu::{FakeGpus, GPU0};
 use crate::support::{installed, is_root, skip};
-
-const GPU0: &str = "GPU-fake-0";
 
 /// Every layout of the process list, under every name.
 #[test]
@@ -26,7 +24,7 @@ fn gpu_process_lists_are_read_in_every_layout() {
         let peaks: Vec<_> =
             report.gpu(GPU0).array("processes").iter().map(|p| p["peak_bytes"].as_u64().unwrap()).collect();
         assert_eq!(peaks, [7_654_321, 1_234_567], "{features} {changes}");
-        // An old library has its memory in the first form only, which counts what the driver reserves.
+        // An old library has only the first form of the memory call, which includes the driver's reserved memory.
         let used = if features == "old" { 1_700_000_000 } else { 1_000_000_000 };
         assert_eq!(report.gpu(GPU0).u64("memory.max_used_bytes"), used);
     }
@@ -34,7 +32,7 @@ fn gpu_process_lists_are_read_in_every_layout() {
 
 #[test]
 fn gpu_lists_are_never_probed_with_a_null_buffer() {
-    // The fake driver ends the collector for it, unless it is the kind that says that all is well.
+    // The fake driver aborts at a null buffer, except for the kind that returns SUCCESS.
     for kind in ["", "null_probe success"] {
         let gpus = FakeGpus::new(1, kind);
         let run = gpus.run(&["hold:0:500,c", "sampled"]);
@@ -44,7 +42,7 @@ fn gpu_lists_are_never_probed_with_a_null_buffer() {
 
 #[test]
 fn gpu_list_that_grows_between_calls_is_read_completely() {
-    // Ours come after 100 foreign ones, which are 30 more at every call.
+    // The command's entries come after 100 foreign ones, whose number grows by 30 at every call.
     let gpus = FakeGpus::new(1, "0.crowd 100\n0.crowd_grows 30");
     let run = gpus.run(&["hold:0:500,cg", "sampled"]);
     assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)]);
@@ -96,7 +94,7 @@ fn gpu_entry_older_than_the_process_is_not_attributed() {
     if !is_root() || installed("unshare").is_none() {
         skip!("needs root and unshare (a pid namespace, where pids are known beforehand)");
     }
-    // All inside of a pid namespace: the first processes of it get the same pids each time.
+    // In a pid namespace of its own the test can choose the pid of a process.
     let gpus = FakeGpus::new(1, "");
     let (pid_file, held, sampled) = (gpus.path("pid"), gpus.path("held"), gpus.line(&["sampled"]));
     let inner = format!(
@@ -110,7 +108,7 @@ fn gpu_entry_older_than_the_process_is_not_attributed() {
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     let report = run.report();
     let pid: u64 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
-    // Before, it was one that may be of the run under a pid of another namespace.
+    // Before that process existed, the entry could have been the pid of a tracked process in another namespace.
     assert_eq!(report.gpu_ram(), [None; 3], "{:?}", report.at("gpus"));
     assert_eq!(report.gpu(GPU0).array("processes").len(), 0);
     let pids: Vec<_> = report.array("processes.heaviest").iter().filter_map(|p| p["pid"].as_u64()).collect();
@@ -124,8 +122,8 @@ fn gpu_pids_match_inside_and_outside_a_pid_namespace() {
     }
     for words in [&["hold:0:500,c", "sampled"][..], &["host", "hold:0:500,c", "sampled"][..]] {
         let gpus = FakeGpus::new(1, "");
-        // The fake driver takes the name that the process gives: its own pid, or that of the outer /proc. Its own is one
-        // that nobody has outside.
+        // The fake driver lists the pid that the process gives: its own, or that of the outer /proc. No process outside
+        // has its own pid.
         let inner = format!("echo 4000000 >/proc/sys/kernel/ns_last_pid; {}; exit 0", gpus.line(words));
         let run = gpus.tracked(["unshare", "--pid", "--fork", "sh", "-c", &inner]).run();
         let report = run.assert_clean(0);
@@ -136,7 +134,7 @@ fn gpu_pids_match_inside_and_outside_a_pid_namespace() {
     }
 }
 
-/// As NVIDIA's open kernel modules 560.28 and 570.86 have it.
+/// NVIDIA's open kernel modules 560.28 and 570.86 list thread ids.
 #[test]
 fn gpu_entries_by_thread_id_are_matched_to_processes() {
     let gpus = FakeGpus::new(1, "");
@@ -150,8 +148,8 @@ fn gpu_entries_by_thread_id_are_matched_to_processes() {
     assert_eq!(report.warnings(), "");
 }
 
-/// In a container or a sandbox whose processes the driver knows by other pids (gVisor: all by those of its own threads),
-/// some of those are pids inside, too, by chance.
+/// In a container the driver lists pids of another namespace (in gVisor those of the sandbox's threads). By chance such a
+/// pid can also be that of a process inside.
 #[test]
 fn ambiguous_gpu_pids_in_a_pid_namespace_are_null() {
     if !is_root() || installed("unshare").is_none() {
@@ -167,7 +165,7 @@ fn ambiguous_gpu_pids_in_a_pid_namespace_are_null() {
         assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
         run.report().clone()
     };
-    // One of the run's that has no GPU open; then it has.
+    // The listed pid is that of a tracked process: first without the GPU open, then with it.
     let held = ["hold:0:500,c,50", "sampled"];
     let report = run(&held);
     assert_eq!(report.gpu_ram(), [None; 3]);
@@ -178,7 +176,7 @@ fn ambiguous_gpu_pids_in_a_pid_namespace_are_null() {
     let report = run(&held);
     assert_eq!(report.gpu_ram(), [Some(500), Some(0), Some(500)]);
     assert_eq!(report.f64("processes.max_sm_percent.main"), 50.0);
-    // One that is none of the run's: the namespace's first process.
+    // The listed pid is that of a process outside the tree: the namespace's first process.
     std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
     assert_eq!(run(&["sampled"]).gpu_ram(), [None; 3]);
 }
@@ -188,7 +186,7 @@ fn gpu_pids_of_another_namespace_make_memory_null() {
     if !is_root() || installed("unshare").is_none() {
         skip!("needs root and unshare (a pid namespace)");
     }
-    // As in a container: the driver names the processes by pids that nobody has inside.
+    // As in a container: the driver lists pids that no process inside has.
     let gpus = FakeGpus::new(1, "");
     std::fs::write(gpus.path("held/3999999.0"), "500 c").unwrap();
     let run = gpus
@@ -198,7 +196,7 @@ fn gpu_pids_of_another_namespace_make_memory_null() {
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     let report = run.report();
     assert_eq!(report.gpu_ram(), [None, None, None]);
-    assert_eq!(report.f64("max_gpu_ram.system"), 1e9, "that of the device is known");
+    assert_eq!(report.f64("max_gpu_ram.system"), 1e9, "the device's own figure is known");
     let gpu = report.gpu(GPU0);
     assert!(gpu.at("memory.max_combined_bytes").is_null());
     let reason = "the driver's process ids are of another pid namespace";
@@ -227,10 +225,10 @@ fn short_gpu_processes_are_found_in_driver_accounting() {
     for (changes, wraps) in
         [("0.accounting_lag 2", false), ("0.accounting_room 4000", false), ("0.accounting_room 1", true)]
     {
-        // The accounts are hidden until both are there, so that no sample can read the one that is dropped.
+        // The driver hides its accounting until both processes are in it, so that no sample reads the dropped entry.
         let gpus = FakeGpus::new(1, "0.accounting 1\n0.accounting_room 0");
         let shown = gpus.script("shown", &format!("0.accounting 1\n{changes}"));
-        // No sample can be in a process that never waits for one; its account stays.
+        // A process that does not wait for a sample may end before one; its accounting remains.
         let first = gpus.line(&["account:0:5000000"]);
         let second = gpus.line(&["account:0:3000000"]);
         let last = gpus.line(&[&format!("script:{shown}"), "sampled", "sampled", "sampled"]);
@@ -241,11 +239,11 @@ fn short_gpu_processes_are_found_in_driver_accounting() {
         let processes = report.gpu(GPU0).array("processes").to_vec();
         assert_eq!(processes.len(), if wraps { 1 } else { 2 });
         assert!(processes.iter().all(|of| of["accounted"] == true && of["mean_sm_percent"] == 12.0));
-        assert_eq!(report.warnings(), "", "nothing can be missing");
+        assert_eq!(report.warnings(), "", "accounting makes the processes complete");
     }
 }
 
-/// An account tells of one process; who else was there only the lists would.
+/// Accounting covers single processes. Only the lists show which other processes used the GPU at the same time.
 #[test]
 fn gpu_accounting_without_process_lists_gives_no_sum() {
     let gpus = FakeGpus::new(1, "0.accounting 1\n0.processes !4");
@@ -272,7 +270,7 @@ fn gpu_accounting_under_a_thread_id_is_read() {
 #[test]
 fn gpu_accounting_of_an_earlier_pid_owner_is_ignored() {
     let gpus = FakeGpus::new(1, "0.accounting 1");
-    // Of a year ago, for every pid that the command could get.
+    // The entry has the command's pid and a start time of years ago.
     let script = format!(
         "echo '7000 1 1000000' >{}/account/$$.0; {}",
         gpus.path(""),
@@ -306,7 +304,7 @@ fn gpu_processes_between_samples_are_warned_about() {
     let gpus = FakeGpus::new(1, "");
     let go = gpus.path("go");
     let stall = format!("script:{}", gpus.script("stall", &format!("power.stall {go}")));
-    // The first process ends inside of a reading, which goes on until the others are over.
+    // The first process ends during a reading, which stalls until the others have ended.
     let first = gpus.line(&["sampled", &stall, "stalled"]);
     let script =
         format!("{first}; for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/true; done; : >{go}; exit 0");

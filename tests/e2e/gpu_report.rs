@@ -1,23 +1,20 @@
-//! How GPU figures stand in the report: the columns of commands and processes, the pages for people, and `--gpus`.
+//! How GPU figures are presented: the columns of commands and processes, the text report, and `--gpus`.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::support::gpu::FakeGpus;
+use crate::support::gpu::{FakeGpus, GPU0, GPU1};
 use crate::support::program;
 use crate::support::report::Report;
 
-const GPU0: &str = "GPU-fake-0";
-const GPU1: &str = "GPU-fake-1";
-
-/// What GPUs say once all are there.
+/// The fake driver's answers once all processes hold their memory.
 const BUSY: &str = "*.process_times 1000000\n*.samples 500001:0 1500001:80 2500001:40\n*.pcie_tx 4001000\n*.pcie_rx 1502000\n\
                     *.energy 5250000\n*.ecc_corrected 6\n*.xids 13 31 13\n*.pstate 2\n";
 
-/// Two processes of a program `trainer` (2.5 GB on two GPUs, 60% and 20%; 1.5 GB, 30%) and one of another (0.5 GB) at
-/// the same time, below a shell. `keep` leaves their entries, which tell their pids.
+/// A shell script that runs two processes of a program `trainer` (2.5 GB on two GPUs, 60% and 20%; 1.5 GB, 30%) and one
+/// of another program (0.5 GB) at the same time. `keep` leaves their entries, from which the test takes their pids.
 fn trainers(gpus: &FakeGpus, changes: &str) -> String {
     let trainer = gpus.path("trainer");
     symlink(program("gpu"), &trainer).unwrap();
@@ -40,7 +37,7 @@ fn trainers(gpus: &FakeGpus, changes: &str) -> String {
     )
 }
 
-/// Their pids, in this order.
+/// The pids of these three processes, in the same order.
 fn holders(gpus: &FakeGpus) -> [u64; 3] {
     let held = std::fs::read_dir(gpus.path("held")).unwrap().map(|entry| entry.unwrap().path());
     let held: Vec<PathBuf> = held.filter(|path| path.extension().is_some_and(|gpu| gpu == "0")).collect();
@@ -86,12 +83,12 @@ fn gpu_columns_of_commands_and_processes_are_exact() {
     assert_eq!((on(&gpu1, 0), gpu1.array("processes").len()), ((first, Some(500_000_000), Some(20.0)), 1));
 }
 
-/// The lines, without what is blank at their beginnings and between their columns.
+/// The lines without their indentation and with single spaces.
 fn plain(text: &str) -> Vec<String> {
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// A line and those after it that lie deeper.
+/// The line with this title and the deeper indented lines after it.
 fn section(page: &str, title: &str) -> Vec<String> {
     let depth = |line: &&str| line.len() - line.trim_start().len();
     let mut lines = page.lines().skip_while(|line| line.trim_start() != title);
@@ -100,7 +97,7 @@ fn section(page: &str, title: &str) -> Vec<String> {
     plain(&format!("{first}\n{}", rest.join("\n")))
 }
 
-/// Take away the number at the end of the line that begins so.
+/// Removes the number at the end of the line with this label.
 fn take_number(lines: &mut [String], label: &str) -> f64 {
     let line = lines.iter_mut().find(|line| line.starts_with(label)).unwrap();
     let number = line.split_off(label.len());
@@ -260,8 +257,8 @@ fn gpu_sections_of_the_text_report_are_exact() {
     );
 }
 
-/// What `--gpus` says of a device, after its head.
-fn can_tell(reasons: &[(&str, &str)]) -> Vec<String> {
+/// The lines of `--gpus` about a device's figures, with the reasons for those that are missing.
+fn figures(reasons: &[(&str, &str)]) -> Vec<String> {
     let figures = [
         "memory",
         "utilization",
@@ -293,7 +290,7 @@ const DIVIDED: &str = "0.mig 1\n0.mig_most 2\n0m0.uuid MIG-fake-a\n0m0.name Fake
                        0m0.memory_total 9728000000\n0m0.process_times !3\n0m0.samples !3\n0m0.utilization !3\n\
                        0m0.power !3\n1.bus 177\n1.energy !3\n1.processes !4\n1.accounting 1\n1.xids !3";
 
-/// What is not known of the devices of [`DIVIDED`].
+/// The figures that are missing on the devices of [`DIVIDED`], with their reasons.
 const REASONS: [&[(&str, &str)]; 3] = [
     &[
         ("utilization", "told by its MIG instances only"),
@@ -335,7 +332,7 @@ fn gpu_list_as_text_is_exact() {
     };
     let out = "no (left out by the options)";
     let part_of = "Part of: GPU-fake-0\n";
-    let [whole, part, other] = REASONS.map(can_tell);
+    let [whole, part, other] = REASONS.map(figures);
     let expected = [
         plain("GPUs: 3"),
         head(GPU0, "Fake A100", "", "0000:3b:00.0", "85.899", out, "no"),
@@ -353,8 +350,8 @@ fn gpu_list_as_json_is_exact() {
     let gpus = FakeGpus::new(2, DIVIDED);
     let run = gpus.list_with(&["-f", "json", "--guuids", "MIG-fake-a"], &[("CUDA_VISIBLE_DEVICES", "1")]);
     let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
-    let figures = |reasons: &[(&str, &str)]| -> Vec<serde_json::Value> {
-        let lines = can_tell(&[]);
+    let figures_json = |reasons: &[(&str, &str)]| -> Vec<serde_json::Value> {
+        let lines = figures(&[]);
         let names = lines.iter().map(|line| line.strip_suffix(": yes").unwrap());
         let of = |name: &str| {
             let reason = reasons.iter().find(|(of, _)| *of == name).map(|(_, reason)| *reason);
@@ -370,19 +367,19 @@ fn gpu_list_as_json_is_exact() {
                 "id": GPU0, "uuid": GPU0, "index": 0, "minor": null, "pci_address": "0000:3b:00.0",
                 "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
                 "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
-                "tracked": false, "visible": false, "figures": figures(REASONS[0]),
+                "tracked": false, "visible": false, "figures": figures_json(REASONS[0]),
             },
             {
                 "id": "MIG-fake-a", "uuid": "MIG-fake-a", "index": null, "minor": null,
                 "pci_address": "0000:3b:00.0", "name": "Fake A100 MIG 1g.10gb", "vendor": "nvidia", "parent": GPU0,
                 "memory_bytes": 9_728_000_000_u64, "driver_version": "550.54.15", "runtime_version": "12.4",
-                "source": "nvml", "tracked": true, "visible": false, "figures": figures(REASONS[1]),
+                "source": "nvml", "tracked": true, "visible": false, "figures": figures_json(REASONS[1]),
             },
             {
                 "id": GPU1, "uuid": GPU1, "index": 1, "minor": null, "pci_address": "0000:b1:00.0",
                 "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
                 "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
-                "tracked": false, "visible": true, "figures": figures(REASONS[2]),
+                "tracked": false, "visible": true, "figures": figures_json(REASONS[2]),
             },
         ],
     });

@@ -1,12 +1,11 @@
-//! GPU figures in which time enters. A figure by reading makes them exact: the time in a throttle reason is the time
-//! between readings, and every integral is a sum of such times.
+//! GPU figures that are integrals over time. The test derives the time between readings from the throttle reasons, so the
+//! expected integrals are exact.
 
 use crate::support::assert_within;
-use crate::support::gpu::FakeGpus;
+use crate::support::gpu::{FakeGpus, GPU0};
 use crate::support::report::Report;
 
-const GPU0: &str = "GPU-fake-0";
-/// What rounding does to sums of some numbers of 64 bits, percent.
+/// The rounding error of a sum of a few 64-bit numbers, in percent.
 const ROUNDING_PERCENT: f64 = 1e-7;
 
 /// Seconds in a throttle reason.
@@ -15,20 +14,20 @@ fn throttled_s(gpu: &Report, reason: &str) -> f64 {
     of.unwrap_or_else(|| panic!("no {reason} in {}", gpu.at("throttle")))["time_s"].as_f64().unwrap()
 }
 
-/// The seconds that can lie between the first and the last reading in the report, by the fake driver's own clock.
+/// The least and the most time between the first and the last reading in the report, by the fake driver's own clock.
 fn bounds_s(gpus: &FakeGpus) -> [f64; 2] {
     let times = std::fs::read_to_string(gpus.path("times")).unwrap();
     let times: Vec<u64> = times.lines().map(|line| line.parse().unwrap()).collect();
-    // A reading is dated before it begins: after the one before it, the first after the driver's start. One at the very
-    // end may come too late for the report.
+    // The collector dates a reading before it begins, so after the previous reading, or after the driver's start. The last
+    // reading may come too late for the report.
     let [start, first, .., before_last, _, last] = times.as_slice() else { panic!("{times:?}") };
     [before_last - first, last - start].map(|ns| ns as f64 / 1e9)
 }
 
 #[test]
 fn gpu_power_and_throttling_over_time_are_exact() {
-    // The reason of a reading holds since the one before: up to the last reading of 100 W, up to the first of 300 W,
-    // and from there on.
+    // A throttle reason covers the time since the previous reading: up to the last reading of 100 W, then up to the first
+    // of 300 W, then the rest.
     let gpus = FakeGpus::new(
         1,
         "0.throttle 1|1|1|4|32\n0.power 100000|100000|100000|300000\n0.energy 5000000|5250000\n\
@@ -63,7 +62,7 @@ fn gpu_power_and_throttling_over_time_are_exact() {
     assert_eq!(report.warnings(), "GPU-fake-0 had uncorrected memory errors (ECC).");
 }
 
-/// Each of the driver's reasons, for as long as power was read.
+/// Each throttle reason covers the whole time for which power was read.
 #[test]
 fn permanent_gpu_throttling_covers_all_sampled_time() {
     let gpus = FakeGpus::new(1, "0.throttle 511\n0.power 250000");
@@ -91,7 +90,7 @@ fn permanent_gpu_throttling_covers_all_sampled_time() {
     }
 }
 
-/// A reading that stands alone spans no time.
+/// Reads that fail between two successful ones do not matter to a counter.
 #[test]
 fn gpu_counters_survive_failed_reads() {
     let gpus = FakeGpus::new(
@@ -106,19 +105,22 @@ fn gpu_counters_survive_failed_reads() {
     assert_eq!(report.warnings(), "");
 }
 
-/// Drivers tell of each device at times of its own: here of one at every second reading, of the other at those between.
+/// A driver can have samples of each device at different times: here of one device at every second reading, and of the
+/// other device at the readings between.
 #[test]
 fn utilization_of_alternately_sampled_gpus_adds_up() {
-    let told = |percent: &str, is_first: bool| -> String {
+    let samples_of = |percent: &str, is_first: bool| -> String {
         let of = |n: u32| format!("{}000000{percent}", n.div_ceil(2));
         let readings: Vec<String> =
             (1..=8).map(|n| if (n % 2 == 1) == is_first { of(n) } else { String::new() }).collect();
         readings.join("|")
     };
-    let script = |gpu: u32, key: &str, told: String| format!("{gpu}.{key} {told}\n");
-    let samples = script(0, "samples", told(":80", true)) + &script(1, "samples", told(":70", false));
+    let script = |gpu: u32, key: &str, samples: String| format!("{gpu}.{key} {samples}\n");
+    let samples =
+        script(0, "samples", samples_of(":80", true)) + &script(1, "samples", samples_of(":70", false));
     let gpus = FakeGpus::new(2, "*.samples\n*.process_times");
-    let times = script(0, "process_times", told("", true)) + &script(1, "process_times", told("", false));
+    let times =
+        script(0, "process_times", samples_of("", true)) + &script(1, "process_times", samples_of("", false));
     let busy = gpus.script("busy", &(samples + &times));
     let words = ["hold:0:700,c,60", "hold:1:300,c,30", "sampled", &format!("script:{busy}"), "samples:30"];
     let run = gpus.run(&words);

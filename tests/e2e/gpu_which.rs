@@ -1,9 +1,9 @@
-//! Which GPUs the command may see, by its environment.
+//! Selection of GPUs by the command's environment and by `--guuids`.
 
 use crate::support::gpu::FakeGpus;
 use crate::support::report::Report;
 
-/// A run that holds 700 bytes on GPU 0, 300 on 1 and 90 on 2, with these variables.
+/// The report of a run with these variables that holds 700 bytes on GPU 0, 300 on GPU 1 and 90 on GPU 2.
 fn run(gpus: &FakeGpus, options: &[&str], variables: &'static [(&str, &str)]) -> Report {
     let words = gpus.words(&["hold:0:700,c", "hold:1:300,c", "hold:2:90,c", "sampled"]);
     let run = gpus.tracked(words).options(options).with(|command| command.envs(variables.iter().copied()));
@@ -16,7 +16,7 @@ fn cuda_visible_devices_ends_at_its_first_wrong_entry() {
     for (list, bytes) in [
         (&[("CUDA_VISIBLE_DEVICES", "2,7,0")][..], 90),
         (&[("CUDA_VISIBLE_DEVICES", "1,-1,0")], 300),
-        // The beginning of more than one UUID.
+        // `GPU-fake` is a prefix of more than one UUID.
         (&[("CUDA_VISIBLE_DEVICES", "GPU-fake-1,GPU-fake,0")], 300),
         (&[("CUDA_VISIBLE_DEVICES", "gpu-fake-2")], 90),
     ] {
@@ -25,7 +25,7 @@ fn cuda_visible_devices_ends_at_its_first_wrong_entry() {
     }
 }
 
-/// The driver counts devices that may not be opened, and CUDA does not.
+/// The driver's indices include devices that may not be opened; CUDA's do not.
 #[test]
 fn gpu_indices_skip_devices_that_cannot_be_opened() {
     let gpus = FakeGpus::new(3, "0.handle !4");
@@ -38,28 +38,24 @@ fn gpu_indices_skip_devices_that_cannot_be_opened() {
 #[test]
 fn empty_cuda_visible_devices_hides_all_gpus() {
     let gpus = FakeGpus::new(2, "");
-    for nobody in ["", "-1", "NoDevFiles"] {
-        let run = gpus.list_with(&["--visible", "-f", "json"], &[("CUDA_VISIBLE_DEVICES", nobody)]);
+    for none in ["", "-1", "NoDevFiles"] {
+        let run = gpus.list_with(&["--visible", "-f", "json"], &[("CUDA_VISIBLE_DEVICES", none)]);
         let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
         let of = |key: &str| -> Vec<_> {
             listing["gpus"].as_array().unwrap().iter().map(|gpu| gpu[key].clone()).collect()
         };
-        assert_eq!(
-            (of("visible"), of("tracked")),
-            (vec![false.into(); 2], vec![false.into(); 2]),
-            "{nobody}"
-        );
+        assert_eq!((of("visible"), of("tracked")), (vec![false.into(); 2], vec![false.into(); 2]), "{none}");
     }
 }
 
-/// Slurm's numbers are those of the device nodes, whatever the job sees of them.
+/// Slurm's numbers are those of the device nodes, however many devices the job may see.
 #[test]
 fn slurm_gpu_numbers_are_device_minors() {
     let gpus = FakeGpus::new(3, "0.minor 4\n1.minor 5\n2.minor 6");
     for (variables, bytes) in [
         (&[("SLURM_STEP_GPUS", "4,6")][..], 790),
         (&[("SLURM_JOB_GPUS", "5")], 300),
-        // What CUDA is told counts what it sees.
+        // CUDA_VISIBLE_DEVICES counts only the devices that the job may see.
         (&[("SLURM_STEP_GPUS", "4,6"), ("CUDA_VISIBLE_DEVICES", "1")], 300),
     ] {
         let report = run(&gpus, &["--visible"], variables);
@@ -86,7 +82,7 @@ fn visibility_of_a_divided_gpu_follows_its_mig_parts() {
         let report = run.assert_clean(0);
         let seen: Vec<_> = report.array("gpus").iter().map(|gpu| gpu["visible"].as_bool().unwrap()).collect();
         assert_eq!(seen, visible, "{list}");
-        // One part is used, and the other is not idle by itself: CUDA takes one.
+        // CUDA uses only one MIG part per process, so the other part is not reported as idle.
         let is_idle = report.warnings().contains("Allocated but idle");
         assert_eq!(is_idle, list == "MIG-fake-b", "{list}: {}", report.warnings());
         assert_eq!(tracked(&["--visible"]).assert_clean(0).gpu_ram()[0], Some(bytes), "{list}");

@@ -1,8 +1,8 @@
-//! Bad input: one clear line that names the option and the value, status 2, and the command never started.
+//! Bad input gives one line that names the option and the value, and status 2. The command is not started.
 
 use crate::support::{run::BINARY, tracked};
 
-/// Runs with these options and a command that would leave a file behind.
+/// Asserts that these options are refused. The command would leave a file behind if it were started.
 #[track_caller]
 fn refused(options: &[&str], named: &[&str]) {
     let probe = tracked(["true"]);
@@ -93,7 +93,7 @@ fn execute_option_plus_command_or_neither_is_refused() {
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
 }
 
-/// `-e TEXT` without a COMMAND, with a report to the run's file.
+/// Runs `-e TEXT` without a COMMAND; the report goes to the run's file.
 fn execute(text: &str) -> crate::support::Run {
     tracked::<String>([]).options(&["-e", text]).run()
 }

@@ -1,17 +1,7 @@
-//! What the command was allowed, and what the kernel says of a cgroup of its own.
+//! The limits that the command ran under, and the figures of a cgroup of its own.
 
 use crate::support::cgroup::Group;
-use crate::support::{assert_within, kill, program, skip, tracked, wait_until};
-
-/// A group of cgroup v2 that the launcher is alone in, or the end of the test as skipped.
-macro_rules! group {
-    ($group:expr) => {
-        match $group {
-            Ok(group) => group,
-            Err(reason) => skip!("{reason}"),
-        }
-    };
-}
+use crate::support::{assert_within, kill, or_skip, program, skip, tracked, wait_until};
 
 #[test]
 fn ulimits_and_slurm_variables_are_reported() {
@@ -19,7 +9,7 @@ fn ulimits_and_slurm_variables_are_reported() {
         .through(&["sh", "-c", "ulimit -Sn 100; ulimit -St 1000; exec \"$@\"", "sh"])
         .with(|command| command.env("SLURM_JOB_ID", "4711").env("SLURM_CPUS_PER_TASK", "3"))
         .run();
-    assert_eq!(run.stdout, "100\n", "the command's own limit is untouched");
+    assert_eq!(run.stdout, "100\n", "the command's own limit is unchanged");
     let report = run.assert_clean(0);
     assert_eq!(report.at("limits.ulimits.open_files.soft"), 100);
     assert_eq!(report.at("limits.ulimits.cpu_s.soft"), 1000);
@@ -27,7 +17,7 @@ fn ulimits_and_slurm_variables_are_reported() {
     assert_eq!(report.at("limits.slurm.SLURM_CPUS_PER_TASK"), "3");
     let cores = std::thread::available_parallelism().unwrap().get();
     assert!(report.array("limits.cpus").len() >= cores, "a CPU quota may make it less");
-    assert!(report.at("cgroup").is_null(), "nobody asked for one");
+    assert!(report.at("cgroup").is_null(), "--cgroup was not given");
 }
 
 #[test]
@@ -46,7 +36,7 @@ fn own_cgroup_has_the_same_cpu_time() {
         .run();
     let report = run.assert_clean(0);
     let Some(usage_s) = report.at("cgroup.cpu_usage_s").as_f64() else {
-        assert!(report.at("cgroup.reason").is_string(), "what is not known has a reason");
+        assert!(report.at("cgroup.reason").is_string(), "a missing figure has a reason");
         skip!("{}", report.at("cgroup.reason"));
     };
     assert_within("cpu_usage_s", usage_s, report.f64("cpu_time.total_s"), 1.0);
@@ -65,14 +55,14 @@ fn survivor_returns_to_the_original_cgroup() {
     let report = run.assert_clean(0);
     let Some(path) = report.at("cgroup.path").as_str() else { skip!("{}", report.at("cgroup.reason")) };
     let name = std::path::Path::new(path).file_name().unwrap().to_str().unwrap();
-    assert!(run.stdout.contains(name), "the command was in it: {}", run.stdout);
+    assert!(run.stdout.contains(name), "the command was in its own cgroup: {}", run.stdout);
     assert!(!after.contains(name), "{after}");
     assert!(!std::path::Path::new(path).exists(), "{path} is left");
 }
 
 #[test]
 fn launcher_alone_in_its_cgroup_gets_the_memory_peak() {
-    let group = group!(Group::v2("memory"));
+    let group = or_skip!(Group::v2("memory"));
     let run = tracked([program("touch").as_str(), "hold", "104857600", "0"])
         .through(&group.enter().each_ref().map(String::as_str))
         .options(&["--cgroup"])
@@ -81,9 +71,9 @@ fn launcher_alone_in_its_cgroup_gets_the_memory_peak() {
     assert_eq!(
         report.at("limits.cgroup"),
         &*group.name(),
-        "where it was started, not where it stepped aside"
+        "the cgroup in which the launcher was started, not the one that it moved itself to"
     );
-    assert!(group.below_it().is_empty(), "{:?} is left", group.below_it());
+    assert!(group.children().is_empty(), "{:?} is left", group.children());
     assert_eq!(std::fs::read_to_string(group.file("cgroup.subtree_control")).unwrap().trim(), "");
     if !group.file("memory.peak").exists() {
         assert_eq!(report.at("cgroup.reason"), "memory.peak needs Linux 5.19");
@@ -94,7 +84,7 @@ fn launcher_alone_in_its_cgroup_gets_the_memory_peak() {
 
 #[test]
 fn shared_cgroup_gives_a_reason_for_a_null_memory_peak() {
-    let group = group!(Group::v2("memory"));
+    let group = or_skip!(Group::v2("memory"));
     let mut other = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
     std::fs::write(group.file("cgroup.procs"), other.id().to_string()).unwrap();
     let run = tracked([program("burn").as_str(), "0.1"])
@@ -107,12 +97,12 @@ fn shared_cgroup_gives_a_reason_for_a_null_memory_peak() {
     assert!(report.at("cgroup.memory_peak_bytes").is_null());
     assert!(report.at("cgroup.reason").as_str().unwrap().contains("holds other processes"));
     assert_within("cpu_usage_s", report.f64("cgroup.cpu_usage_s"), report.f64("cpu_time.total_s"), 1.0);
-    assert!(group.below_it().is_empty(), "{:?} is left", group.below_it());
+    assert!(group.children().is_empty(), "{:?} is left", group.children());
 }
 
 #[test]
 fn cgroups_made_by_the_command_are_removed() {
-    let group = group!(Group::v2(""));
+    let group = or_skip!(Group::v2(""));
     let script = format!(
         "d=$(dirname $(grep -lx $$ {}/*/cgroup.procs)); mkdir $d/a $d/a/b && echo $$ >$d/a/b/cgroup.procs && cat /proc/self/cgroup
          sleep 1000 >/dev/null 2>&1 & echo $!",
@@ -126,8 +116,8 @@ fn cgroups_made_by_the_command_are_removed() {
     let survivor: u32 = run.stdout.lines().last().unwrap().parse().unwrap();
     kill(survivor, libc::SIGKILL);
     run.assert_clean(0);
-    assert!(run.stdout.contains("/a/b"), "it had been there: {}", run.stdout);
-    assert!(group.below_it().is_empty(), "{:?} is left", group.below_it());
+    assert!(run.stdout.contains("/a/b"), "the command moved itself into its nested cgroup: {}", run.stdout);
+    assert!(group.children().is_empty(), "{:?} is left", group.children());
     wait_until("the survivor's end", || {
         std::fs::read_to_string(group.file("cgroup.procs")).unwrap().is_empty()
     });
@@ -135,7 +125,7 @@ fn cgroups_made_by_the_command_are_removed() {
 
 #[test]
 fn oom_kill_is_reported() {
-    let group = group!(Group::with_memory_limit(64 << 20));
+    let group = or_skip!(Group::with_memory_limit(64 << 20));
     let run = tracked([program("touch").as_str(), "hold", "209715200", "0"])
         .through(&group.enter().each_ref().map(String::as_str))
         .run();

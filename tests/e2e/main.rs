@@ -1,9 +1,8 @@
-//! End-to-end tests: real commands under the built gpu-track-run, judged by its JSON report, by work that is known
-//! exactly, and by the kernel's own account of the same tree.
+//! End-to-end tests: real commands under the built gpu-track-run. Its JSON report is compared with exactly known work
+//! and with the kernel's own figures for the same tree.
 //!
-//! A test that needs what the machine doesn't have says so on a line `SKIPPED test: reason`, which scripts/test
-//! counts.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
+//! A test whose requirements are missing on the machine writes a line `SKIPPED test: reason`, which scripts/test counts.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests panic and print as tests do")]
 
 mod births_and_deaths;
 mod connector;
@@ -15,9 +14,11 @@ mod exit_status;
 mod gpu;
 mod gpu_drivers;
 mod gpu_kernel;
+mod gpu_lost;
 mod gpu_processes;
 mod gpu_report;
 mod gpu_time;
+mod gpu_utilization;
 mod gpu_which;
 mod input;
 mod languages;

@@ -1,4 +1,4 @@
-//! Peaks of RAM: never missed between two samples, never counted twice.
+//! Peaks of RAM are not missed between two samples and not counted twice.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn eight_concurrent_children_peak_at_1600_mb() {
 
 #[test]
 fn children_that_end_in_turn_peak_at_their_sum() {
-    // When a sample comes is chance, and on a busy machine one may still come amid the ends.
+    // The time of a sample is chance. On a busy machine one may fall between the exits, when only some children live.
     let descendants = |_| {
         let run = run(&["touch", "in_turn", "8", "50000000", "6"], &[]);
         let report = run.assert_clean(0);
@@ -80,14 +80,14 @@ fn memory_counts_on_after_the_main_thread_exits() {
 #[test]
 fn short_children_do_not_inherit_a_large_parents_rss() {
     let bytes = 400 * MIB;
-    // A fork copies the page tables of 400 MiB: 10 ms each on a busy machine.
+    // A fork copies the page tables of 400 MiB, which takes 10 ms on a busy machine.
     let command = [program("big_parent"), bytes.to_string(), "1000".into()];
     let run = tracked(command).watchdog(Duration::from_secs(300)).run();
     let report = run.assert_clean(0);
     report.assert_all_exact(1001);
     assert_within("combined", report.f64("max_ram.combined.total_rss"), bytes as f64, 2.0);
     assert_within("main", report.f64("max_ram.main.total_rss"), bytes as f64, 2.0);
-    // What /bin/true holds, not what ru_maxrss inherited.
+    // The peak must be that of /bin/true, not the parent's RSS that ru_maxrss inherits.
     let peak = report.command("true").unwrap()["peak_rss_bytes"].as_u64().unwrap();
     assert!(peak < 10_000_000, "peak RSS of /bin/true is {peak}");
 }
@@ -113,7 +113,7 @@ fn shared_mappings_count_once() {
 fn growing_shared_mappings_count_once() {
     let run = run(&["share", "growing", "5", &(100 * MIB).to_string(), "4", "2"], &[]);
     let report = run.assert_clean(0);
-    // 0.12% of it is the program itself.
+    // The program itself is 0.12% of the total.
     assert_within("combined", report.f64("max_ram.combined.total_rss"), (500 * MIB) as f64, 0.3);
 }
 
@@ -135,7 +135,7 @@ fn steady_memory_has_its_mean_near_its_peak() {
     let report = run.assert_clean(0);
     assert_within("main", report.f64("max_ram.main.total_rss"), 100e6, 3.0);
     assert_within("private", report.f64("max_ram.main.private_rss"), 100e6, 3.0);
-    // It is there in full for two seconds of the run, and grows before.
+    // The memory is fully resident for two seconds of the run; before that it grows.
     let held = 100e6 * 2.0 / report.f64("compute_time.time");
     let mean = report.f64("mean_ram.main");
     assert!((0.95 * held..=1.03 * 100e6).contains(&mean), "mean is {mean}, at least {held} were held");

@@ -2,7 +2,7 @@
 
 use crate::support::programs::compiled;
 use crate::support::truth::KernelAccount;
-use crate::support::{assert_within, installed, skip, tracked};
+use crate::support::{assert_within, installed, or_skip, skip, tracked};
 
 fn four_ranks(compiler: &str, launcher: &str, options: &[&str]) {
     for name in [compiler, launcher] {
@@ -10,10 +10,7 @@ fn four_ranks(compiler: &str, launcher: &str, options: &[&str]) {
             skip!("{name} is not installed");
         }
     }
-    let account = match KernelAccount::open() {
-        Ok(account) => account,
-        Err(reason) => skip!("{reason}"),
-    };
+    let account = or_skip!(KernelAccount::open());
     let ranks = compiled("mpi_sum", compiler, &[]);
     let mut words = vec![launcher];
     words.extend(options);
@@ -29,7 +26,7 @@ fn four_ranks(compiler: &str, launcher: &str, options: &[&str]) {
         let entries = report.array("processes.by_command");
         entries.iter().find(|entry| entry["command"].as_str().unwrap().starts_with("mpi_sum"))
     });
-    let sum = sum.expect("the ranks are listed by their name");
+    let sum = sum.expect("the ranks are listed by their command name");
     assert_eq!(sum["count"], 4);
     assert!(sum["peak_rss_bytes"].as_u64().unwrap() >= 100_000_000);
 }

@@ -1,4 +1,4 @@
-//! gpu-track-run under gpu-track-run: two reports, each right for its own tree.
+//! gpu-track-run under gpu-track-run writes two reports, each for its own tree.
 
 use crate::support::report::Report;
 use crate::support::run::BINARY;
@@ -21,11 +21,11 @@ fn nested_runs_each_report_their_own_tree() {
     inner.assert_all_exact(3);
     inner.assert_cpu_between(0.5, 0.1);
     assert_eq!(inner.at("exit.code"), 4);
-    // The inner launcher is a process of the outer tree too, and so is its collector.
+    // The inner launcher and its collector are processes of the outer tree, too.
     let total = outer.u64("processes.total");
     match account {
         Ok(account) => assert_eq!(total, account.close().processes()),
-        Err(_) => assert!(total >= 4, "the inner launcher and its three, not {total}"),
+        Err(_) => assert!(total >= 4, "the inner launcher and its three processes, not {total}"),
     }
     outer.assert_cpu_between(0.5, 0.3);
     assert_eq!(outer.command("burn").unwrap()["count"], 1);

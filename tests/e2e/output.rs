@@ -1,4 +1,4 @@
-//! Where the report goes, and what it looks like from outside.
+//! Where the report goes and which form it has.
 
 use crate::support::tracked;
 
@@ -46,7 +46,7 @@ fn output_patterns_are_filled_in() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "a temporary file is left");
 }
 
-/// Its reader goes when it has got one, and who would write another waits for ever.
+/// A reader closes the FIFO after one report; a second open for writing would then block for ever.
 #[test]
 fn fifo_gets_only_the_final_report() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,22 +1,17 @@
-//! When our own parts fail, the command runs all the same, and the report is still written.
+//! If the launcher, the collector or the segment fails, the command still runs and the report is still written.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 
-use crate::support::leftovers::collector;
-use crate::support::{kill, leftovers, program, skip, tracked, wait_until};
+use crate::support::{Run, kill, leftovers, program, skip, tracked, wait_until};
 
 #[test]
 fn killed_collector_is_replaced_without_loss() {
     let burn = program("burn");
     let script = format!("{burn} 0.5; /bin/true; echo ready; read x; {burn} 0.3; exit 0");
-    let mut running =
-        tracked(["sh", "-c", &script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
+    let mut running = tracked(["sh", "-c", &script]).piped_stdin().start();
     running.wait_for_output("ready");
-    let first = collector(running.mark(), running.pid()).expect("a collector runs");
-    kill(first, libc::SIGKILL);
-    let (mark, launcher) = (running.mark().to_owned(), running.pid());
-    wait_until("another collector", || collector(&mark, launcher).is_some_and(|pid| pid != first));
+    running.replace_collector();
     running.stdin().write_all(b"go\n").unwrap();
     let run = running.wait();
     let report = run.report();
@@ -28,19 +23,18 @@ fn killed_collector_is_replaced_without_loss() {
 #[test]
 fn collector_killed_twenty_times_loses_no_process() {
     let script = "while read x; do for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; done; exit 0";
-    let mut running =
-        tracked(["sh", "-c", script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
-    let (mark, launcher) = (running.mark().to_owned(), running.pid());
+    let mut running = tracked(["sh", "-c", script]).piped_stdin().start();
+
     let mut stdin = running.stdin();
     let mut last = 0;
     for _ in 0..20 {
         let mut next = None;
         wait_until("another collector", || {
-            next = collector(&mark, launcher).filter(|pid| *pid != last);
+            next = running.collector().filter(|pid| *pid != last);
             next.is_some()
         });
         last = next.unwrap();
-        // It dies somewhere in these ten.
+        // The collector dies while the shell starts the next ten children.
         stdin.write_all(b"go\n").unwrap();
         kill(last, libc::SIGKILL);
     }
@@ -53,12 +47,9 @@ fn collector_killed_twenty_times_loses_no_process() {
 #[test]
 fn killed_launcher_still_leaves_a_report() {
     let script = format!("echo ready; read x; {} 0.3; exit 0", program("burn"));
-    let mut running = tracked(["sh", "-c", &script])
-        .with(|command| command.stdin(std::process::Stdio::piped()))
-        .leaves_processes()
-        .start();
+    let mut running = tracked(["sh", "-c", &script]).piped_stdin().leaves_processes().start();
     running.wait_for_output("ready");
-    let collector = collector(running.mark(), running.pid()).expect("a collector runs");
+    let collector = running.collector().expect("a collector runs");
     let mut stdin = running.stdin();
     kill(running.pid(), libc::SIGKILL);
     stdin.write_all(b"go\n").unwrap();
@@ -71,10 +62,18 @@ fn killed_launcher_still_leaves_a_report() {
     report.assert_cpu_between(0.3, 0.1);
 }
 
-/// Runs in a mount namespace of its own, where `mounts` was done first.
-fn with_mounts(mounts: &str) -> crate::support::Run {
-    let script = format!("{mounts}; exec \"$@\"");
-    tracked(["sh", "-c", "echo ran; exit 3"]).through(&["unshare", "-m", "sh", "-c", &script, "sh"]).run()
+/// Asserts that with this file system on /dev/shm the command runs, and one line on stderr says that tracking failed.
+#[track_caller]
+fn assert_command_runs_with(dev_shm: &str) {
+    let run = tracked(["sh", "-c", "echo ran; exit 3"]).with_mounts(dev_shm).run();
+    assert_ran_untracked(&run);
+}
+
+#[track_caller]
+fn assert_ran_untracked(run: &Run) {
+    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+    assert_eq!(run.stdout, "ran\n");
+    assert_eq!(run.stderr.lines().count(), 1, "one line on stderr, not {:?}", run.stderr);
 }
 
 #[test]
@@ -82,10 +81,7 @@ fn full_dev_shm_lets_the_command_run() {
     if !crate::support::is_root() {
         skip!("needs root (a mount namespace)");
     }
-    let run = with_mounts("mount -t tmpfs -o size=8k tmpfs /dev/shm");
-    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
-    assert_eq!(run.stdout, "ran\n");
-    assert_eq!(run.stderr.lines().count(), 1, "one line on stderr, not {:?}", run.stderr);
+    assert_command_runs_with("mount -t tmpfs -o size=8k tmpfs /dev/shm");
 }
 
 #[test]
@@ -93,10 +89,7 @@ fn read_only_dev_shm_lets_the_command_run() {
     if !crate::support::is_root() {
         skip!("needs root (a mount namespace)");
     }
-    let run = with_mounts("mount -t tmpfs -o ro tmpfs /dev/shm");
-    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
-    assert_eq!(run.stdout, "ran\n");
-    assert_eq!(run.stderr.lines().count(), 1, "one line on stderr, not {:?}", run.stderr);
+    assert_command_runs_with("mount -t tmpfs -o ro tmpfs /dev/shm");
 }
 
 #[test]
@@ -104,7 +97,7 @@ fn missing_executable_directory_lets_the_command_run() {
     if !crate::support::is_root() {
         skip!("needs root (a mount namespace)");
     }
-    // The binary is started through a descriptor, since its own directory may lie below /tmp.
+    // The launcher is started through a descriptor, because its own directory may be below /tmp.
     let script = "exec 9< \"$1\"; shift
         for d in /tmp /dev/shm /var/cache /run; do mount -t tmpfs -o noexec tmpfs $d; done
         unset HOME XDG_RUNTIME_DIR; export XDG_CACHE_HOME=/dev/null
@@ -113,18 +106,15 @@ fn missing_executable_directory_lets_the_command_run() {
         .only_options(&[])
         .through(&["unshare", "-m", "sh", "-c", script, "sh"])
         .run();
-    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
-    assert_eq!(run.stdout, "ran\n");
-    assert_eq!(run.stderr.lines().count(), 1, "one line on stderr, not {:?}", run.stderr);
+    assert_ran_untracked(&run);
 }
 
 #[test]
 fn unlinked_segment_ends_in_a_report() {
     let script = "echo ready; read x; rm -f \"$GPU_TRACK_SESSION\"; /bin/true; /bin/true; exit 5";
-    let mut running =
-        tracked(["sh", "-c", script]).with(|command| command.stdin(std::process::Stdio::piped())).start();
+    let mut running = tracked(["sh", "-c", script]).piped_stdin().start();
     running.wait_for_output("ready");
-    wait_until("a collector", || collector(running.mark(), running.pid()).is_some());
+    running.wait_for_collector();
     running.stdin().write_all(b"go\n").unwrap();
     let run = running.wait();
     assert_eq!(run.status.code(), Some(5), "{} {}", run.status, run.stderr);
@@ -134,7 +124,7 @@ fn unlinked_segment_ends_in_a_report() {
 
 #[test]
 fn early_segment_unlink_keeps_the_exit_status() {
-    // Again and again, since it may be before or after the collector has opened it.
+    // Repeated, because the unlink may come before or after the collector has opened the segment.
     for _ in 0..10 {
         let run = tracked(["sh", "-c", "rm -f \"$GPU_TRACK_SESSION\"; /bin/true; exit 5"]).run();
         assert_eq!(run.status.code(), Some(5), "{} {}", run.status, run.stderr);
@@ -143,12 +133,12 @@ fn early_segment_unlink_keeps_the_exit_status() {
 
 #[test]
 fn truncated_segment_ends_in_a_report() {
-    // Whoever has it mapped and touches it gets SIGBUS: that may be the shell, but must not be one of ours.
+    // A process that touches its mapping of the segment gets SIGBUS. That may be the shell, but not the collector.
     let run = tracked(["sh", "-c", "truncate -s 0 \"$GPU_TRACK_SESSION\"; /bin/true; exit 5"]).run();
     let report = run.report();
     assert_eq!(report.at("exit.code").as_i64(), run.status.code().map(i64::from));
     assert_eq!(report.at("exit.signal").as_i64(), run.status.signal().map(i64::from));
-    assert!(!report.array("warnings").is_empty(), "what was lost is said");
+    assert!(!report.array("warnings").is_empty(), "a warning states the loss");
 }
 
 #[test]

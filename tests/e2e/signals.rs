@@ -1,4 +1,4 @@
-//! Signals: what the command is born with, and what the launcher passes on.
+//! Signals: the dispositions that the command starts with, and those that the launcher forwards.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::support::{kill, program, tracked};
 
-/// What tests/programs/signals.c prints first: the signal state that it was born with.
-fn born_with(through: &[&str]) -> String {
+/// The output of tests/programs/signals.c under gpu-track-run: the signal state at its start.
+fn tracked_signal_state(through: &[&str]) -> String {
     let running = tracked([program("signals"), "15".into()]).through(through).start();
     running.wait_for_output("ready");
     kill(running.pid(), libc::SIGTERM);
@@ -16,8 +16,8 @@ fn born_with(through: &[&str]) -> String {
     run.stdout.clone()
 }
 
-/// The same without gpu-track-run.
-fn born_without(through: &[&str]) -> String {
+/// The same output without gpu-track-run.
+fn untracked_signal_state(through: &[&str]) -> String {
     let signals = program("signals");
     let words = [through, &[signals.as_str(), "15"]].concat();
     let mut child = Command::new(words[0])
@@ -40,7 +40,7 @@ fn command_starts_with_unchanged_signal_dispositions() {
     for traps in ["", "trap '' PIPE;", "trap '' HUP USR2 TSTP;"] {
         let script = format!("{traps} exec \"$@\"");
         let through = ["sh", "-c", &script, "sh"];
-        assert_eq!(born_with(&through), born_without(&through), "behind {script}");
+        assert_eq!(tracked_signal_state(&through), untracked_signal_state(&through), "after {script}");
     }
 }
 
@@ -48,13 +48,13 @@ fn command_starts_with_unchanged_signal_dispositions() {
 fn nohup_keeps_sighup_ignored() {
     let running = tracked([program("signals"), "15".into()]).through(&["nohup"]).start();
     running.wait_for_output("ready");
-    // The launcher must live on, too.
+    // The launcher must survive SIGHUP, too.
     kill(running.pid(), libc::SIGHUP);
     kill(running.pid(), libc::SIGTERM);
     let run = running.wait();
     assert_eq!(run.status.code(), Some(0), "{}", run.status);
-    // The launcher may pass on what was sent to it; how the command is born is the same.
-    assert_eq!(run.stdout.replace("got 1\n", ""), born_without(&["nohup"]));
+    // The launcher may forward its SIGHUP; the command's initial signal state is the same.
+    assert_eq!(run.stdout.replace("got 1\n", ""), untracked_signal_state(&["nohup"]));
     run.report().assert_all_exact(1);
 }
 

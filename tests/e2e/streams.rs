@@ -1,4 +1,4 @@
-//! stdin, stdout and stderr are the command's own.
+//! stdin, stdout and stderr belong to the command alone.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use crate::support::run::{BINARY, cache_home};
 use crate::support::{program, tracked};
 
-/// A shell line with gpu-track-run in it.
+/// Runs a shell line that contains gpu-track-run.
 fn shell(line: &str) -> Output {
     let line = line.replace("gpu-track-run", &format!("{BINARY} -o /dev/null"));
     let mut command = Command::new("timeout");
@@ -36,9 +36,9 @@ fn binary_data_passes_unchanged() {
     assert_eq!(str::from_utf8(&output.stdout).unwrap().trim(), "10000000");
 }
 
-/// Descriptors that other tests have open for a moment are not for this command.
+/// Closes all other descriptors at exec: this process may have inherited some of another test's.
 fn with_standard_descriptors_only(command: &mut Command) -> &mut Command {
-    // SAFETY: a system call on plain numbers. Where there is none of that name, others' descriptors stay.
+    // SAFETY: a system call on plain numbers. On kernels without it the other descriptors stay open.
     unsafe {
         command.pre_exec(|| {
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);

@@ -1,4 +1,4 @@
-//! On a terminal: Ctrl-C, Ctrl-Z, fg, and a tty that is the command's own.
+//! On a terminal: Ctrl-C, Ctrl-Z, fg, and a command that controls its tty.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn script(line: &str) -> Command {
 /// An interactive bash that has shown its first prompt.
 fn interactive() -> Terminal {
     let mut command = Command::new("bash");
-    // Job control is as a person has it; line editing only blurs what appears.
+    // Job control is as in a user's shell. Line editing is off, because it changes the output.
     command.args(["--norc", "--noprofile", "--noediting", "-i"]).env("PS1", "prompt> ");
     let mut terminal = Terminal::start(command);
     terminal.expect("prompt> ");
@@ -49,8 +49,8 @@ fn ctrl_c_stops_the_surrounding_shell_loop() {
     assert_eq!(report(&file).at("exit.signal"), libc::SIGINT);
 }
 
-/// What ended the command must not be taken for impatience with the report: whether the launcher hears of its own
-/// SIGINT before or after the command's end is a matter of chance, so it is tried again and again.
+/// A second SIGINT lets the launcher give up the report. The key that ended the command must not count as one. Whether
+/// the launcher gets its SIGINT before or after the command's exit is chance, so the test repeats.
 #[test]
 fn key_that_ends_the_command_does_not_lose_the_report() {
     for key in ["\x03", "\x1c"].repeat(10) {
@@ -144,7 +144,7 @@ fn stopped_job_resumes_in_the_background() {
 
 #[test]
 fn command_controls_its_terminal() {
-    // A full-screen program reads keys and size from its controlling terminal, in the foreground.
+    // A full-screen program reads keys and the size from its controlling terminal, in the foreground process group.
     let line = format!(
         "{BINARY} -o /dev/null -- sh -c 'test -t 0 && test -t 1 && tty && stty -a </dev/tty && echo end'"
     );

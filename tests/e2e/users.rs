@@ -1,8 +1,8 @@
-//! Descendants under another user, or in a pid namespace of their own, break nothing.
+//! Descendants of another user or in a pid namespace of their own, and runs by an ordinary user.
 
 use crate::support::{is_root, program, skip, tracked};
 
-/// gpu-track-run as a user installs it: its shim in the home directory, which other users may not enter.
+/// Puts the shim in the home directory, which other users may not enter, as for an installed gpu-track-run.
 fn as_installed(command: &mut std::process::Command) -> &mut std::process::Command {
     command.env_remove("XDG_CACHE_HOME")
 }
@@ -15,9 +15,9 @@ fn descendant_of_another_user_breaks_nothing() {
     let script = "setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '/bin/true; id -u; exit 0'; /bin/true; exit 7";
     let run = tracked(["sh", "-c", script]).with(as_installed).run();
     assert_eq!(run.stdout, "65534\n");
-    assert_eq!(run.stderr, "", "the dynamic loader complains when it cannot open what it is to preload");
+    assert_eq!(run.stderr, "", "the dynamic loader must not complain about an unreadable preload");
     let report = run.assert_clean(7);
-    // The shell, setpriv's process and true are there whatever the other user's processes could say.
+    // The shell, setpriv and true are instrumented, whether or not the other user's processes are.
     assert!(report.u64("processes.total") >= 3);
 }
 
@@ -47,7 +47,7 @@ fn descendants_in_a_pid_namespace_are_exact() {
     let run = tracked(["sh", "-c", &script]).run();
     assert_eq!(run.stdout, "pid 1\n");
     let report = run.assert_clean(5);
-    // sh, unshare, the namespace's sh, burn, true.
+    // The processes are sh, unshare, the sh in the namespace, burn and true.
     report.assert_all_exact(5);
     report.assert_cpu_between(0.3, 0.1);
 }
@@ -63,7 +63,7 @@ fn pid_namespace_by_a_raw_clone_is_exact() {
             .options(&["--layers", layers])
             .run();
         let report = run.assert_clean(0);
-        // init, the one in the namespace, sh, burn, true, and a subshell that becomes the second one.
+        // The processes are init, the init in the namespace, sh, burn, true, and a subshell that becomes the second true.
         report.assert_all_exact(6);
         report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
     }

@@ -1,5 +1,5 @@
-//! The fuzzing targets of tests/fuzz in the ordinary tests: over the corpus, and mutations of it that are the same in
-//! every run. `BLESS=1` writes the seeds anew.
+//! Runs the fuzzing targets of tests/fuzz over the corpus and over mutations of it, which are the same in every run.
+//! `BLESS=1` rewrites the seeds.
 
 use std::path::Path;
 
@@ -18,12 +18,12 @@ fn directory() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fuzz"))
 }
 
-/// A run of few processes, as their records and the kernel's events tell of it.
-fn life() -> Vec<u8> {
+/// The records and kernel events of a run with few processes.
+fn small_run() -> Vec<u8> {
     const CHILD: u32 = 102;
     let mut bytes = Vec::new();
     let mut now_ns = START_NS;
-    let mut tell = |pid: u32, parent: u32, event: Event| {
+    let mut record = |pid: u32, parent: u32, event: Event| {
         now_ns += 1_000_000;
         let origin = Origin { pid, pid_ns: PID_NS, parent, monotonic_ns: now_ns, flags: 0 };
         bytes.extend(entries::bytes_of(&event.encode(&origin), false));
@@ -34,18 +34,18 @@ fn life() -> Vec<u8> {
     names[..9].copy_from_slice(b"sh\0run.sh");
     let realtime_ns = 7 * START_NS + 1;
     let start = |pidfd_inode| Event::Start { realtime_ns, pidfd_inode, max_rss_kib: 900, names };
-    tell(MAIN, LAUNCHER, start(77));
+    record(MAIN, LAUNCHER, start(77));
     let fork = Event::Fork { realtime_ns, pidfd_inode: 78, max_rss_kib: 900, parent_pid_ns: PID_NS };
-    tell(CHILD, MAIN, fork);
-    tell(CHILD, MAIN, Event::Exec { vm_hwm_kib: 1000 });
-    tell(CHILD, MAIN, start(78));
-    tell(CHILD, MAIN, Event::Exit { status: 3, vm_hwm_kib: 0, own: usage, children: Usage::default() });
+    record(CHILD, MAIN, fork);
+    record(CHILD, MAIN, Event::Exec { vm_hwm_kib: 1000 });
+    record(CHILD, MAIN, start(78));
+    record(CHILD, MAIN, Event::Exit { status: 3, vm_hwm_kib: 0, own: usage, children: Usage::default() });
     let reaped = |child| Event::Reaped { child, status: 3 << 8, reaper_max_rss_kib: 900, usage };
-    tell(MAIN, LAUNCHER, reaped(CHILD));
-    tell(MAIN, LAUNCHER, Event::SpawnFailed { error: 2 });
-    let silent = CHILD + 1;
+    record(MAIN, LAUNCHER, reaped(CHILD));
+    record(MAIN, LAUNCHER, Event::SpawnFailed { error: 2 });
+    let uninstrumented = CHILD + 1;
     for what in [What::Fork { parent: MAIN }, What::Exec, What::Exit { status: 127 << 8 }] {
-        let event = KernelEvent { at_ns: START_NS + 9_000_000, pid: silent, what };
+        let event = KernelEvent { at_ns: START_NS + 9_000_000, pid: uninstrumented, what };
         let (_, words) = Finding::Kernel(event).entry(&[0; RECORD_WORDS]);
         bytes.extend(entries::bytes_of(&words, true));
     }
@@ -56,7 +56,7 @@ fn life() -> Vec<u8> {
     bytes
 }
 
-/// Messages of the connector as the kernel lays them out, each with its length before it.
+/// Connector messages in the kernel's layout, each preceded by its length.
 fn messages() -> Vec<u8> {
     let message = |what: u32, data: [u32; 4]| {
         let words = [0; 9].into_iter().chain([what, 0, 7, 0]).chain(data);
@@ -67,10 +67,10 @@ fn messages() -> Vec<u8> {
     [fork, message(2, [102, 102, 0, 0]), message(0x8000_0000, [102, 102, 9, 17])].concat()
 }
 
-/// What a collector keeps in the middle of [`life`].
-fn kept() -> Vec<u8> {
+/// The saved state of a collector in the middle of [`small_run`].
+fn saved_state() -> Vec<u8> {
     let mut account = entries::account();
-    let findings: Vec<_> = life()
+    let findings: Vec<_> = small_run()
         .chunks_exact(entries::RECORD_BYTES)
         .take(4)
         .filter_map(|record| {
@@ -86,9 +86,9 @@ fn kept() -> Vec<u8> {
 fn seeds(target: &str) -> Vec<(&'static str, Vec<u8>)> {
     let text = |name, text: &str| (name, text.as_bytes().to_vec());
     match target {
-        "records" => vec![("life", life())],
+        "records" => vec![("life", small_run())],
         "kernel_events" => vec![("fork_exec_exit", messages())],
-        "state" => vec![("kept", [kept(), life()].concat())],
+        "state" => vec![("kept", [saved_state(), small_run()].concat())],
         "proc_files" => vec![
             text(
                 "stat",
@@ -127,7 +127,7 @@ fn seeds(target: &str) -> Vec<(&'static str, Vec<u8>)> {
     }
 }
 
-/// The corpus of a target: the seeds, and whatever else was put there (an input that once failed stays).
+/// The corpus of a target: the seeds and any other files there, such as inputs that once failed.
 fn inputs(target: &str) -> Vec<Vec<u8>> {
     let corpus = directory().join("corpus").join(target);
     if std::env::var_os("BLESS").is_some() {
@@ -138,7 +138,7 @@ fn inputs(target: &str) -> Vec<Vec<u8>> {
     }
     let files = std::fs::read_dir(&corpus).unwrap_or_else(|error| panic!("{}: {error}", corpus.display()));
     let mut inputs: Vec<Vec<u8>> = files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
-    // The kept state changes with the account: it is made anew.
+    // The format of the saved state changes with the collector, so the seeds are also generated.
     inputs.extend(seeds(target).into_iter().map(|(_, bytes)| bytes));
     inputs.sort_unstable();
     inputs
@@ -194,6 +194,6 @@ fn fuzz_seeds_are_accepted_by_the_parsers() {
     assert!(Rollup::parse(&seed("smaps_rollup")).is_some() && SystemCpu::parse(&seed("machine")).is_some());
     assert!(Status::parse(&seed("status")).is_killed);
     assert!(KernelEvent::parse(&messages()[1..]).is_some());
-    assert_eq!(entries::loaded(&kept()).map(|account| account.tree.born()), Some(2));
-    assert_eq!(life().len(), 14 * entries::RECORD_BYTES);
+    assert_eq!(entries::loaded(&saved_state()).map(|account| account.tree.born()), Some(2));
+    assert_eq!(small_run().len(), 14 * entries::RECORD_BYTES);
 }

@@ -1,4 +1,4 @@
-//! What comes from outside is garbage: no parser may panic, hang or take what it can't be.
+//! Garbage as input: no parser may panic, hang or accept an impossible value.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn decoded_random_records_encode_to_the_same_record() {
     let mut decoded = 0u32;
     for _ in 0..rounds(200_000) {
         let mut words: [u32; RECORD_WORDS] = std::array::from_fn(|_| random.next() as u32);
-        // Half of them with the kind, flags and other bytes of the first word small, so that they get past it.
+        // In half of the records the kind, flags and other bytes of the first word are small, so that it is accepted.
         if random.below(2) == 0 {
             words[0] &= 0x0101_0107;
         }
@@ -23,10 +23,10 @@ fn decoded_random_records_encode_to_the_same_record() {
             assert_eq!((again, same), (origin, event));
         }
     }
-    assert!(decoded > 100, "the words were too wild to test anything: {decoded}");
+    assert!(decoded > 100, "too few random records were accepted: {decoded}");
 }
 
-/// A real file, changed: bytes replaced, cut, doubled.
+/// A changed copy of a real file: bytes are replaced, inserted, removed or repeated.
 pub fn mutated(random: &mut Random, text: &[u8]) -> Vec<u8> {
     let mut bytes = text.to_vec();
     for _ in 0..=random.below(6) {
@@ -54,7 +54,7 @@ fn parsers_survive_mutated_proc_files() {
     let real = names.map(|name| fs::read(format!("/proc/{name}")).unwrap());
     for round in 0..rounds(40_000) {
         let text = mutated(&mut random, &real[round as usize % real.len()]);
-        // Each parser may get any file.
+        // Every parser gets every file.
         let stat = Stat::parse(&text);
         if let Some(stat) = stat {
             assert!(text.contains(&b')'), "{stat:?} out of {text:?}");
@@ -63,7 +63,7 @@ fn parsers_survive_mutated_proc_files() {
     }
     assert!(
         Stat::parse(&real[0]).is_some() && Statm::parse(&real[1]).is_some(),
-        "unchanged they are understood"
+        "the unchanged files are accepted"
     );
 }
 
@@ -80,7 +80,7 @@ fn proc_reader_survives_a_garbage_proc() {
         .into_iter()
         .chain(["stat", "meminfo"].map(|name| directory.path().join(name)))
         .collect();
-    // Beyond that a soak would be one of the disk.
+    // More rounds would mostly test the disk.
     for _ in 0..rounds(300).min(10_000) {
         for file in &files {
             let length = random.below(300);

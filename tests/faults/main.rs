@@ -1,6 +1,6 @@
-//! The fault suite: programs that are hard on a preloaded library, resources that run out, parts that are killed, and
-//! trees that attack. Whatever happens, the command does what it does without gpu-track-run, and what is missing in the
-//! report is said.
+//! The fault suite: programs that are difficult for a preloaded library, exhausted resources, killed components, and
+//! hostile processes in the tree. The command must behave as without gpu-track-run, and the report must state what is
+//! missing.
 //!
 //! `scripts/soak` runs the same tests with more rounds (see [`rounds`]).
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -14,18 +14,24 @@ mod recover;
 mod resources;
 mod sanitizers;
 #[path = "../e2e/support/mod.rs"]
-#[allow(dead_code, unused_imports, clippy::print_stdout, reason = "shared with the end-to-end tests")]
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    clippy::print_stdout,
+    reason = "shared with the end-to-end tests"
+)]
 mod support;
 mod tools;
 mod twice;
 
-/// How often a test does what may fail by chance: `few` times, or GPU_TRACK_SOAK times as often.
+/// How often a test repeats what may fail by chance: `few` times, or GPU_TRACK_SOAK times as often.
 fn rounds(few: u32) -> u32 {
     let factor = std::env::var("GPU_TRACK_SOAK").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
     few.saturating_mul(factor)
 }
 
-/// Numbers that are the same in every run (xorshift64*).
+/// Pseudo-random numbers (xorshift64*), the same in every run.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! Programs that do what a preloaded library may not survive, or may not let them do.
+//! Programs that do what breaks many preloaded libraries, or what many preloaded libraries break.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,9 +7,9 @@ use crate::support::programs::{compiled, source};
 use crate::support::{Run, installed, program, skip};
 use crate::twice::{same_in, same_with_and_without};
 
-/// One of tests/programs in one of its modes: status, and the number of processes.
+/// Runs one of tests/programs with and without tracking and asserts its status and its number of processes.
 #[track_caller]
-fn check(name: &str, mode: &str, status: i32, processes: u64) -> Run {
+fn assert_unchanged_and_exact(name: &str, mode: &str, status: i32, processes: u64) -> Run {
     let run = same_with_and_without(&[&program(name), mode]);
     assert_eq!(run.status.code(), Some(status), "{}", run.stderr);
     run.report().assert_all_exact(processes);
@@ -19,21 +19,21 @@ fn check(name: &str, mode: &str, status: i32, processes: u64) -> Run {
 #[test]
 fn program_that_closes_every_descriptor_is_exact() {
     for how in ["loop", "range", "unshare"] {
-        let run = check("hard_fds", how, 3, 6);
-        assert_eq!(run.stdout, "3\n", "{how}: no descriptor is taken");
+        let run = assert_unchanged_and_exact("hard_fds", how, 3, 6);
+        assert_eq!(run.stdout, "3\n", "{how}: the shim must hold no descriptor");
     }
 }
 
 #[test]
 fn changed_or_huge_environment_is_survived() {
     for how in ["clear", "overwrite", "big"] {
-        check("hard_env", how, 4, 1);
+        assert_unchanged_and_exact("hard_env", how, 4, 1);
     }
 }
 
 #[test]
 fn fork_with_the_malloc_lock_held_is_exact() {
-    assert_eq!(check("hard_forks", "malloc", 5, 201).stdout, "200\n");
+    assert_eq!(assert_unchanged_and_exact("hard_forks", "malloc", 5, 201).stdout, "200\n");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn fork_in_a_signal_handler_is_exact() {
 
 #[test]
 fn ten_thousand_vforks_without_exec_leak_nothing() {
-    let run = check("hard_forks", "vfork", 7, 10_001);
+    let run = assert_unchanged_and_exact("hard_forks", "vfork", 7, 10_001);
     assert_eq!(run.stdout, "10000, 0 descriptors more, 0 mappings more\n");
 }
 
@@ -63,7 +63,7 @@ fn ten_thousand_threads_are_survived() {
 
 #[test]
 fn mlockall_works_under_the_usual_limit() {
-    let run = check("hard_limits", "mlockall", 9, 2);
+    let run = assert_unchanged_and_exact("hard_limits", "mlockall", 9, 2);
     assert_eq!(run.stdout, "mlockall: done\n");
 }
 
@@ -84,7 +84,7 @@ fn script_without_a_shebang_is_run_by_sh() {
     std::fs::write(&script, "echo run by sh\nexit 7\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let script = script.to_str().unwrap();
-    // env uses execvp, which tries sh; the launcher does the same.
+    // env uses execvp, which runs such a script by sh. The launcher does the same.
     let run = same_in(&[script], &["env"]);
     assert_eq!((run.status.code(), run.stdout.as_str()), (Some(7), "run by sh\n"));
     same_with_and_without(&["sh", "-c", script]);
@@ -112,8 +112,8 @@ fn thirty_two_bit_program_is_exact() {
         "gcc",
         &["-m32", "-nostdlib", "-fpie", "-pie", "-Wl,--dynamic-linker,/lib/ld-linux.so.2"],
     );
-    // The linker says nothing, whether the program is the command, a command of PATH, or started by others; what it
-    // starts is tracked again.
+    // The dynamic linker must print nothing about the 64-bit preload, whether the program is the command, found on PATH,
+    // or started by another program. The programs that it starts are tracked again.
     let run = same_with_and_without(&[&narrow, "/nowhere"]);
     assert_eq!((run.status.code(), run.stderr.as_str()), (Some(127), ""));
     assert_eq!(run.report().u64("processes.total"), 1);

@@ -1,4 +1,4 @@
-//! Everything killed at once: what is left in shared memory makes a report, and is nobody else's.
+//! All processes of a run are killed at once: `--recover` makes a report from what is left in shared memory.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -12,13 +12,13 @@ use gpu_track_collector::sys::segment::named::NamedFile;
 use tempfile::TempDir;
 
 use crate::hostile::is_drained;
-use crate::kills::{MORE_THAN_THE_RING, collector, kill_all, progressed, stopped_meanwhile};
+use crate::kills::{MORE_THAN_THE_RING, kill_all, progressed, stop_collector_during_children};
 use crate::support::report::Report;
 use crate::support::run::{BINARY, Running, cache_home};
 use crate::support::{Run, is_root, kill, leftovers, program, skip, tracked, wait_until};
 use crate::{Random, rounds};
 
-/// Shared memory of a test's own: what others leave, or recover, is not in it.
+/// A session directory of a test's own, so that tests do not see each other's leftovers.
 struct Shm(TempDir);
 
 impl Shm {
@@ -41,14 +41,10 @@ impl Shm {
 
     fn tracked<S: Into<std::ffi::OsString>>(&self, command: impl IntoIterator<Item = S>) -> Running {
         let dir = self.0.path().to_str().unwrap();
-        tracked(command)
-            .options(&["--session-dir", dir])
-            .with(|command| command.stdin(Stdio::piped()))
-            .leaves_processes()
-            .start()
+        tracked(command).options(&["--session-dir", dir]).piped_stdin().leaves_processes().start()
     }
 
-    /// A run that has said that it is ready.
+    /// Starts a run and waits until its script prints `ready` and the collector has saved its state.
     fn ready(&self, script: &str) -> Running {
         let running = self.tracked(["sh", "-c", script]);
         running.wait_for_output("ready");
@@ -56,15 +52,15 @@ impl Shm {
         running
     }
 
-    /// And one of which all was killed then.
+    /// Starts such a run and kills all of its processes.
     fn killed(&self, script: &str) -> Run {
         let running = self.ready(script);
         kill_all(&running);
         running.wait()
     }
 
-    /// Until the collector has written down what the run is (before that there is nothing to be recovered), and has
-    /// drained what the command said so far.
+    /// Waits until the collector has saved the run's description, without which nothing can be recovered, and has read
+    /// all records so far.
     fn wait_for_collector(&self, running: &Running) {
         wait_until("the collector's state", || {
             self.state(running.pid()).is_some_and(|path| path.metadata().unwrap().len() > 0)
@@ -72,7 +68,7 @@ impl Shm {
         let path = self.state(running.pid()).unwrap().with_extension("");
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let segment = Segment::from_file(&path, file.into()).unwrap();
-        wait_until("the first records are read", || is_drained(&segment));
+        wait_until("the first records to be read", || is_drained(&segment));
     }
 
     fn recover(&self, options: &[&str]) -> Output {
@@ -81,11 +77,11 @@ impl Shm {
         command.output().unwrap()
     }
 
-    /// The one report that there is to be had.
+    /// Recovers the only run there is; its report.
     fn report(&self) -> Report {
         let output = self.recover(&["-f", "json", "--ru", "bytes", "--tu", "seconds", "-o", "-"]);
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
-        assert_eq!(self.names().len(), 0, "what has its report is removed");
+        assert_eq!(self.names().len(), 0, "the files of a recovered run are removed");
         let report = Report(serde_json::from_slice(&output.stdout).unwrap());
         assert_eq!(report.at("finished"), false);
         assert!(report.at("exit.code").is_null() && report.at("exit.signal").is_null());
@@ -93,7 +89,7 @@ impl Shm {
         report
     }
 
-    /// Nothing can be made of it: the one line that says why.
+    /// Asserts that nothing can be recovered; the line that gives the reason.
     fn refused(&self) -> String {
         let output = self.recover(&[]);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
@@ -118,9 +114,9 @@ fn a_killed_run_is_recovered_once() {
     assert_eq!(report.u64("processes.total"), 4);
     assert_eq!(report.u64("processes.still_running"), 0);
     assert_eq!(report.command("true").unwrap()["count"], 3);
-    assert_eq!(report.u64("coverage.exact"), 3, "those that had ended");
+    assert_eq!(report.u64("coverage.exact"), 3, "the processes that had ended");
     assert!(report.f64("compute_time.time") > 0.0 && report.f64("max_ram.combined.total_rss") > 0.0);
-    assert!(report.at("limits.ulimits.open_files.soft").is_u64(), "what the run was allowed");
+    assert!(report.at("limits.ulimits.open_files.soft").is_u64(), "the run's limits are recovered");
     assert!(shm.refused().contains("nothing to recover"));
 }
 
@@ -133,7 +129,7 @@ fn storm_killed_at_any_moment_is_counted_exactly() {
         shm.wait_for_collector(&running);
         assert!(progressed(&running, random.below(150)));
         kill_all(&running);
-        // A dot for each child that was waited for.
+        // The program writes one dot per reaped child.
         let reaped = running.path("stdout").metadata().unwrap().len();
         running.wait();
         let report = shm.report();
@@ -151,7 +147,7 @@ fn events_beyond_the_ring_capacity_are_recovered() {
     let mut running = shm.tracked(["sh", "-c", MORE_THAN_THE_RING]);
     let mut stdin = running.stdin();
     shm.wait_for_collector(&running);
-    stopped_meanwhile(&running, &mut stdin);
+    stop_collector_during_children(&running, &mut stdin);
     kill_all(&running);
     running.wait();
     let report = shm.report();
@@ -166,11 +162,11 @@ fn recovered_report_lists_survivors_as_still_running() {
     let stdin = running.stdin();
     running.wait_for_output("ready");
     shm.wait_for_collector(&running);
-    let collector = collector(&running).unwrap();
+    let collector = running.collector().unwrap();
     kill(running.pid(), libc::SIGSTOP);
     kill(collector, libc::SIGKILL);
     kill(running.pid(), libc::SIGKILL);
-    // Its files are in use until both are gone.
+    // The run's files count as in use until the launcher and the collector have ended.
     wait_until("the collector's end", || !Path::new(&format!("/proc/{collector}")).exists());
     let mark = running.mark().to_owned();
     running.wait();
@@ -181,7 +177,7 @@ fn recovered_report_lists_survivors_as_still_running() {
     let pid = report.u64("processes.still_running_processes.0.pid");
     assert!(leftovers::processes(&mark).iter().any(|(alive, _)| u64::from(*alive) == pid));
     drop(stdin);
-    wait_until("the end of the tree", || leftovers::processes(&mark).is_empty());
+    wait_until("the tree's end", || leftovers::processes(&mark).is_empty());
 }
 
 #[test]
@@ -203,8 +199,8 @@ fn damaged_state_is_reported_and_removed() {
     let mut garbage = || -> Vec<u8> { (0..20_000).map(|_| random.next() as u8).collect() };
     let of_all = garbage();
     let of_snapshots = garbage();
-    type Spoil<'a> = &'a dyn Fn(&File);
-    let cases: [(Spoil, &str); 5] = [
+    type Damage<'a> = &'a dyn Fn(&File);
+    let cases: [(Damage, &str); 5] = [
         (&|file| file.write_all_at(&of_all, 0).unwrap(), "its state is damaged"),
         (&|file| file.set_len(30).unwrap(), "its state is damaged"),
         (&|file| file.set_len(0).unwrap(), "nothing was kept"),
@@ -217,15 +213,15 @@ fn damaged_state_is_reported_and_removed() {
             "its state is damaged",
         ),
         (
-            // A head that claims more than there is memory.
+            // A length that exceeds the memory.
             &|file| file.write_all_at(&(1u64 << 50).to_ne_bytes(), 8).unwrap(),
             "its state is damaged",
         ),
     ];
-    for (spoil, reason) in cases {
+    for (damage, reason) in cases {
         let shm = Shm::new();
         let run = shm.killed(SCRIPT);
-        spoil(&File::options().write(true).open(shm.state(run.launcher).unwrap()).unwrap());
+        damage(&File::options().write(true).open(shm.state(run.launcher).unwrap()).unwrap());
         let line = shm.refused();
         assert!(line.contains(reason) && line.ends_with("removed\n"), "{line}");
         assert_eq!(shm.names().len(), 0);
@@ -279,7 +275,7 @@ fn each_recovered_run_gets_its_own_report() {
     assert!(text(&output.stderr).contains("put %p into its name"), "{}", text(&output.stderr));
     let output = shm.recover(&["-f", "json", "-o", "/dev/full"]);
     assert_eq!((output.status.code(), text(&output.stderr).matches("/dev/full").count()), (Some(1), 2));
-    assert_eq!(shm.names().len(), 4, "without its report nothing is removed");
+    assert_eq!(shm.names().len(), 4, "files are removed only after their report was written");
     assert!(fs::read_dir(directory.path()).unwrap().next().is_none());
     let output = shm.recover(&["-f", "json", "-o", &to("%p.json")]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
@@ -329,15 +325,17 @@ fn recovery_ignores_pids_of_another_pid_namespace() {
     let is_state = |path: &PathBuf| path.extension().is_some_and(|e| e == "state");
     let state = shm.names().into_iter().find(is_state).unwrap();
     wait_until("the collector's state", || state.metadata().unwrap().len() > 0);
-    // Held until all are dead: the end of its input would end the command.
+    // The pipe stays open until all processes are dead, because EOF would end the command.
     let stdin = namespace.stdin.take();
-    // With the first process of the namespace all others are killed, too.
+    // The kernel kills all processes of a pid namespace when its first process dies.
     namespace.kill().unwrap();
     namespace.wait().unwrap();
-    wait_until("the end of all", || NamedFile::left_behind(&state, state.metadata().unwrap().uid()).is_ok());
+    wait_until("the end of all processes", || {
+        NamedFile::left_behind(&state, state.metadata().unwrap().uid()).is_ok()
+    });
     drop(stdin);
     let report = shm.report();
     assert_eq!((report.u64("processes.total"), report.u64("coverage.exact")), (4, 3));
-    assert_eq!(report.u64("processes.still_running"), 1, "as far as known");
+    assert_eq!(report.u64("processes.still_running"), 1, "the command's end is not known");
     assert!(report.warnings().contains("another pid namespace"), "{}", report.warnings());
 }

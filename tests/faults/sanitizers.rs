@@ -1,5 +1,5 @@
-//! Programs that are built with the sanitizers of gcc and clang, which watch the same functions as the shim, and are
-//! particular about who is loaded before them. gcc links their runtimes dynamically, clang puts them into the program.
+//! Programs built with the sanitizers of gcc and clang. These interpose the same functions as the shim, and they check
+//! which library is loaded first. gcc links their runtimes dynamically, clang links them into the program.
 
 use std::process::{Command, Stdio};
 
@@ -7,19 +7,19 @@ use crate::support::programs::{compiled, source};
 use crate::support::skip;
 use crate::twice::same_in;
 
-/// It is a process that would outlive the program for a moment.
+/// The symbolizer is a process that could outlive the program for a moment.
 const NO_SYMBOLIZER: &str =
     "export ASAN_OPTIONS=symbolize=0 LSAN_OPTIONS=symbolize=0 TSAN_OPTIONS=symbolize=0; exec \"$@\"";
 
-/// Whether the compiler is there and has the runtime that the flags ask for.
+/// Whether the compiler is installed and has the runtime that the flags need.
 fn can_build(compiler: &str, flags: &[&str]) -> bool {
     let mut command = Command::new(compiler);
     command.args(flags).args(["-o", "/dev/null"]).arg(source("faulty.c"));
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Each of `modes`; the last ends well, after it had children.
-fn check(compiler: &str, flags: &[&str], modes: &[&str]) {
+/// Runs tests/programs/faulty.c in each of these modes; its behaviour must be the same with and without tracking.
+fn assert_unchanged(compiler: &str, flags: &[&str], modes: &[&str]) {
     if !can_build(compiler, flags) {
         skip!("{compiler} is not installed, or builds nothing with {flags:?}");
     }
@@ -28,26 +28,26 @@ fn check(compiler: &str, flags: &[&str], modes: &[&str]) {
         let run = same_in(&[&program, *mode], &["sh", "-c", NO_SYMBOLIZER, "sh"]);
         if *mode == "none" {
             assert_eq!(run.status.code(), Some(5), "{}", run.stderr);
-            assert!(run.report().u64("processes.total") >= 5, "its children are seen");
+            assert!(run.report().u64("processes.total") >= 5, "the program's children are counted");
         } else {
-            assert_ne!(run.stderr, "", "{mode} is found");
+            assert_ne!(run.stderr, "", "the sanitizer reports {mode}");
         }
     }
 }
 
 #[test]
 fn gcc_asan_with_a_shared_runtime_is_unchanged() {
-    check("gcc", &["-fsanitize=address"], &["overflow", "leak", "none"]);
+    assert_unchanged("gcc", &["-fsanitize=address"], &["overflow", "leak", "none"]);
 }
 
 #[test]
 fn gcc_asan_with_a_static_runtime_is_unchanged() {
-    check("gcc", &["-fsanitize=address", "-static-libasan"], &["overflow", "leak", "none"]);
+    assert_unchanged("gcc", &["-fsanitize=address", "-static-libasan"], &["overflow", "leak", "none"]);
 }
 
 #[test]
 fn clang_asan_is_unchanged() {
-    check("clang", &["-fsanitize=address"], &["overflow", "leak", "none"]);
+    assert_unchanged("clang", &["-fsanitize=address"], &["overflow", "leak", "none"]);
 }
 
 #[test]
@@ -59,26 +59,30 @@ fn clang_asan_with_a_shared_runtime_is_unchanged() {
     };
     let Some((directory, _)) = library.rsplit_once('/') else { skip!("clang has no {name}") };
     let rpath = format!("-Wl,-rpath,{directory}");
-    check("clang", &["-fsanitize=address", "-shared-libasan", &rpath], &["overflow", "leak", "none"]);
+    assert_unchanged(
+        "clang",
+        &["-fsanitize=address", "-shared-libasan", &rpath],
+        &["overflow", "leak", "none"],
+    );
 }
 
 #[test]
 fn thread_sanitizer_is_unchanged() {
     for compiler in ["gcc", "clang"] {
-        check(compiler, &["-fsanitize=thread"], &["race", "none"]);
+        assert_unchanged(compiler, &["-fsanitize=thread"], &["race", "none"]);
     }
 }
 
 #[test]
 fn undefined_behaviour_sanitizer_is_unchanged() {
     for compiler in ["gcc", "clang"] {
-        check(compiler, &["-fsanitize=undefined"], &["shift", "none"]);
+        assert_unchanged(compiler, &["-fsanitize=undefined"], &["shift", "none"]);
     }
 }
 
 #[test]
 fn leak_sanitizer_is_unchanged() {
     for compiler in ["gcc", "clang"] {
-        check(compiler, &["-fsanitize=leak"], &["leak", "none"]);
+        assert_unchanged(compiler, &["-fsanitize=leak"], &["leak", "none"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Tools that run a program in a way of their own: they trace it, interpret it, preload into it, or box it in.
+//! Tools that trace, interpret or sandbox a program, or preload their own library into it.
 
 use std::path::Path;
 
@@ -57,10 +57,11 @@ fn faketime_does_not_change_the_wall_time() {
     let run = same_with_and_without(&["faketime", "-f", "@2001-02-03 04:05:06", "date", "-u", "+%Y"]);
     assert_eq!((run.status.code(), run.stdout.as_str()), (Some(0), "2001\n"), "{}", run.stderr);
     let wall_s = run.report().f64("compute_time.time");
-    assert!((0.0..1e4).contains(&wall_s), "the wrong clock was read: {wall_s}");
+    assert!((0.0..1e4).contains(&wall_s), "the wall time is from the faked clock: {wall_s}");
 }
 
-fn beside_an_allocator(library: &str) {
+/// Runs programs with this allocator preloaded beside the shim.
+fn assert_unchanged_with_allocator(library: &str) {
     let directories = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
     let Some(path) = directories.into_iter().map(|dir| Path::new(dir).join(library)).find(|p| p.exists())
     else {
@@ -76,12 +77,12 @@ fn beside_an_allocator(library: &str) {
 
 #[test]
 fn jemalloc_is_unchanged() {
-    beside_an_allocator("libjemalloc.so.2");
+    assert_unchanged_with_allocator("libjemalloc.so.2");
 }
 
 #[test]
 fn tcmalloc_is_unchanged() {
-    beside_an_allocator("libtcmalloc_minimal.so.4");
+    assert_unchanged_with_allocator("libtcmalloc_minimal.so.4");
 }
 
 #[test]
@@ -100,6 +101,9 @@ fn bubblewrap_sandbox_is_tracked() {
             skip!("no user namespaces here: {}", run.stderr.trim());
         }
         assert_eq!((run.status.code(), run.stdout.as_str()), (Some(4), "boxed\n"));
-        assert!(run.report().u64("processes.total") >= 3, "bwrap, its first process and what it runs");
+        assert!(
+            run.report().u64("processes.total") >= 3,
+            "bwrap, its first process and the sandboxed command"
+        );
     }
 }

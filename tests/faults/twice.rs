@@ -1,18 +1,17 @@
-//! The same command twice, bare and under gpu-track-run: what it says and how it ends must be the same.
+//! The same command with and without gpu-track-run: output and exit status must be the same.
 
 use std::process::{Command, Stdio};
 
 use crate::support::run::cache_home;
 use crate::support::{Run, tracked};
 
-/// Runs it both ways. Where numbers differ between two runs of a program (process ids, addresses), only their places
-/// are compared.
+/// Runs the command both ways. Numbers such as pids and addresses differ between runs, so only their places are compared.
 #[track_caller]
 pub fn same_with_and_without<S: AsRef<str>>(words: &[S]) -> Run {
     same_in(words, &[])
 }
 
-/// The same through another command that sets up its world and execs it.
+/// The same through another command, which prepares the environment and execs the command.
 #[track_caller]
 pub fn same_in<S: AsRef<str>>(words: &[S], through: &[&str]) -> Run {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
@@ -31,7 +30,7 @@ pub fn same_in<S: AsRef<str>>(words: &[S], through: &[&str]) -> Run {
     run
 }
 
-/// Each run of hexadecimal digits that has a decimal one becomes `#`.
+/// Replaces each sequence of hexadecimal digits that contains a decimal one by `#`.
 fn without_numbers(text: &str) -> String {
     let mut result = String::new();
     let mut word = String::new();

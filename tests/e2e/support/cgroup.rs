@@ -1,8 +1,8 @@
-//! A cgroup for a test: of v2, or of v1 where the controller is mounted there.
+//! A cgroup for a test: of v2, or of v1 if the controller is mounted there.
 
 use std::path::{Path, PathBuf};
 
-/// A group at the top of a hierarchy; removed when dropped, by when nobody may be in it.
+/// A group at the top of a hierarchy. It is removed when dropped and must be empty then.
 pub struct Group {
     dir: PathBuf,
 }
@@ -19,27 +19,27 @@ fn mounted(kind: &str, option: &str) -> Option<PathBuf> {
     })
 }
 
-fn says(file: &Path, word: &str) -> bool {
+fn contains_word(file: &Path, word: &str) -> bool {
     std::fs::read_to_string(file).is_ok_and(|text| text.split_whitespace().any(|of| of == word))
 }
 
 impl Group {
-    /// Of v2, with this controller for what is in it ("" for none).
+    /// A group of v2 with this controller enabled ("" for none).
     ///
     /// # Errors
-    /// Why it can't be had.
+    /// The reason why it is not available.
     pub fn v2(controller: &str) -> Result<Self, String> {
         let top = mounted("cgroup2", "").ok_or("no cgroup v2 is mounted")?;
-        if !controller.is_empty() && !says(&top.join("cgroup.subtree_control"), controller) {
+        if !controller.is_empty() && !contains_word(&top.join("cgroup.subtree_control"), controller) {
             return Err(format!("cgroup v2 hands down no {controller} controller at {}", top.display()));
         }
         Self::below(&top)
     }
 
-    /// Of either version, with a memory limit.
+    /// A group of either version with a memory limit.
     ///
     /// # Errors
-    /// Why it can't be had.
+    /// The reason why it is not available.
     pub fn with_memory_limit(bytes: u64) -> Result<Self, String> {
         let (group, limits) = match mounted("cgroup", "memory") {
             Some(top) => (Self::below(&top)?, ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]),
@@ -47,7 +47,7 @@ impl Group {
         };
         let set = |file, value: u64| std::fs::write(group.dir.join(file), value.to_string());
         set(limits[0], bytes).map_err(|error| format!("no memory limit: {error}"))?;
-        // Without swap there is no such file.
+        // Without swap accounting this file does not exist.
         let _ = set(limits[1], if limits[1] == "memory.swap.max" { 0 } else { bytes });
         Ok(group)
     }
@@ -59,24 +59,24 @@ impl Group {
         Ok(Self { dir })
     }
 
-    /// A file of it.
+    /// Path of a file of the group.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Its name below the mount.
+    /// The group's path below the mount point.
     pub fn name(&self) -> String {
         format!("/{}", self.dir.file_name().unwrap().to_str().unwrap())
     }
 
-    /// Words before a command that has to run in it.
+    /// The words to put before a command that has to run in the group.
     pub fn enter(&self) -> [String; 4] {
         let script = format!("echo $$ >'{}' && exec \"$@\"", self.file("cgroup.procs").display());
         ["sh".into(), "-c".into(), script, "sh".into()]
     }
 
-    /// The groups in it.
-    pub fn below_it(&self) -> Vec<PathBuf> {
+    /// The groups below this one.
+    pub fn children(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(&self.dir).unwrap().map(Result::unwrap);
         entries.filter(|entry| entry.file_type().unwrap().is_dir()).map(|entry| entry.path()).collect()
     }

@@ -1,4 +1,4 @@
-//! A machine with GPUs: the fake driver of tests/fake-nvml, and a script that it follows.
+//! A machine with GPUs: the fake driver of tests/fake-nvml and the script that it follows.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,11 @@ use super::report::Report;
 use super::run::{Run, Tracked, tracked};
 use super::{program, wait_until};
 
-/// The library; `features` make another driver of it. Built once a test run.
+/// The ids of the first two fake GPUs.
+pub const GPU0: &str = "GPU-fake-0";
+pub const GPU1: &str = "GPU-fake-1";
+
+/// The fake driver library, built once per test run. `features` select another version of the driver.
 pub fn library(features: &str) -> PathBuf {
     type Cache = Mutex<HashMap<String, Arc<OnceLock<PathBuf>>>>;
     static CACHE: OnceLock<Cache> = OnceLock::new();
@@ -32,7 +36,7 @@ fn build(features: &str) -> PathBuf {
     target.join("debug/libfake_nvml.so")
 }
 
-/// One GPU of which all is known and nothing moves.
+/// The default script: all figures are known and none changes.
 pub const QUIET: &str = "\
 driver 550.54.15
 cuda 12040
@@ -61,7 +65,7 @@ cuda 12040
 *.mig 0
 ";
 
-/// Variables that say which GPUs a command may see.
+/// The variables that select the GPUs that a command may see.
 pub const VISIBILITY: [&str; 5] = [
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
@@ -70,7 +74,7 @@ pub const VISIBILITY: [&str; 5] = [
     "ROCR_VISIBLE_DEVICES",
 ];
 
-/// A driver and what it says.
+/// A fake driver and its script.
 pub struct FakeGpus {
     directory: TempDir,
     count: usize,
@@ -78,7 +82,7 @@ pub struct FakeGpus {
 }
 
 impl FakeGpus {
-    /// So many GPUs, `GPU-fake-0` and so on; `changes` are lines that go before those of [`QUIET`].
+    /// A driver with `count` GPUs, `GPU-fake-0` and so on. The lines of `changes` override those of [`QUIET`].
     pub fn new(count: usize, changes: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         for name in ["held", "account"] {
@@ -89,29 +93,29 @@ impl FakeGpus {
         gpus
     }
 
-    /// Another driver.
+    /// Uses another version of the driver (see [`library`]).
     pub fn driver(mut self, features: &str) -> Self {
         self.library = library(features);
         self
     }
 
-    /// Another library.
+    /// Uses another library file.
     pub fn library(mut self, path: PathBuf) -> Self {
         self.library = path;
         self
     }
 
-    /// Where it is.
+    /// Path of the library.
     pub fn library_path(&self) -> &Path {
         &self.library
     }
 
-    /// A file of the script's directory.
+    /// Path of a file in the script's directory.
     pub fn path(&self, name: &str) -> String {
         self.directory.path().join(name).into_os_string().into_string().unwrap()
     }
 
-    /// Put down a script under a name; `script` is the one in force.
+    /// Writes a script under a name. The driver follows the one that is named `script`.
     pub fn script(&self, name: &str, changes: &str) -> String {
         let uuids: String = (0..16).map(|n| format!("{n}.uuid GPU-fake-{n}\n")).collect();
         let text = format!("{changes}\ncount {}\n{QUIET}{uuids}", self.count);
@@ -120,12 +124,12 @@ impl FakeGpus {
         self.path(name)
     }
 
-    /// What the program `gpu` is told to wait for a whole sample of all devices, and that its readings were handed on.
+    /// The word that lets the program `gpu` wait until all devices were sampled and the figures were handed on.
     pub fn sampled(&self) -> String {
         format!("samples:{}", 3 * self.count + 1)
     }
 
-    /// A run with this driver, sampled often.
+    /// A run with this driver and a short sampling interval.
     pub fn tracked<S: Into<std::ffi::OsString>>(&self, command: impl IntoIterator<Item = S>) -> Tracked {
         let library = self.library.clone().into_os_string().into_string().unwrap();
         let directory = self.directory.path().to_owned();
@@ -137,12 +141,12 @@ impl FakeGpus {
         })
     }
 
-    /// `--gpus` and other options, without a command.
+    /// Runs `--gpus` with these options.
     pub fn list(&self, options: &[&str]) -> Run {
         self.list_with(options, &[])
     }
 
-    /// The same with these variables.
+    /// Runs `--gpus` with these options and environment variables.
     pub fn list_with(&self, options: &[&str], variables: &[(&str, &str)]) -> Run {
         let library = self.library.to_str().unwrap();
         let options = [&["--gpus", "--nvml-lib", library], options].concat();
@@ -152,13 +156,13 @@ impl FakeGpus {
         self.tracked(none).only_options(&options).with(|command| command.envs(variables)).run()
     }
 
-    /// Runs the program `gpu` alone. `sampled` among its words stands for [`FakeGpus::sampled`], `stalled` for waiting
-    /// until the driver stalls.
+    /// Runs the program `gpu` with these words. `sampled` stands for [`FakeGpus::sampled`]; `stalled` waits until the
+    /// driver stalls.
     pub fn run(&self, words: &[&str]) -> Run {
         self.tracked(self.words(words)).run()
     }
 
-    /// The words of a command: the program `gpu` and what it is to do.
+    /// The command line of the program `gpu` with these words (see [`FakeGpus::run`]).
     pub fn words(&self, words: &[&str]) -> Vec<String> {
         let word = |word: &&str| match *word {
             "sampled" => self.sampled(),
@@ -168,12 +172,12 @@ impl FakeGpus {
         [program("gpu")].into_iter().chain(words.iter().map(word)).collect()
     }
 
-    /// The same for a shell.
+    /// The same command line for a shell.
     pub fn line(&self, words: &[&str]) -> String {
         self.words(words).join(" ")
     }
 
-    /// Waits until the driver was asked.
+    /// Waits until the driver was called for a sample.
     pub fn wait_sampled(&self) {
         wait_until("a sample", || std::fs::metadata(self.path("samples")).is_ok_and(|file| file.len() > 0));
     }
@@ -188,8 +192,8 @@ impl Report {
 
     /// main, descendants and combined of `max_gpu_ram`, bytes.
     pub fn gpu_ram(&self) -> [Option<u64>; 3] {
-        ["main", "descendants", "combined"].map(|who| {
-            let bytes = self.at(&format!("max_gpu_ram.{who}"));
+        ["main", "descendants", "combined"].map(|set| {
+            let bytes = self.at(&format!("max_gpu_ram.{set}"));
             bytes.as_f64().map(|bytes| bytes as u64)
         })
     }

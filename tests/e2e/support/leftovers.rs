@@ -1,7 +1,7 @@
-//! What a run must not leave behind: processes and files in /dev/shm.
+//! Processes and files in /dev/shm that a run must not leave behind.
 //!
-//! Each run has a variable of its own in its environment, which its collector and its tree inherit, so leftovers are
-//! found whoever their parent has become, and other tests' processes are not mistaken for them.
+//! Each run has a mark in its environment, which its collector and its tree inherit. So leftovers are found even after
+//! reparenting, and processes of other tests are told apart.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,7 +22,7 @@ pub fn processes(mark: &str) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // A zombie's environment is empty, a foreign one's unreadable: both are none of ours.
+        // The environment of a zombie is empty, and that of another user's process is unreadable.
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         if environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()) {
             let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -32,13 +32,13 @@ pub fn processes(mark: &str) -> Vec<(u32, String)> {
     found
 }
 
-/// The collector of a run: the launcher's executable, with words of its own (the command, before its exec, has the
-/// launcher's).
+/// The collector of a run: it has the launcher's executable and another command line. (The command, before its exec, has
+/// the launcher's command line.)
 pub fn collector(mark: &str, launcher: u32) -> Option<u32> {
     let binary = std::fs::canonicalize(BINARY).unwrap();
-    let words = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).ok();
+    let cmdline = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).ok();
     processes(mark).into_iter().map(|(pid, _)| pid).find(|pid| {
-        words(*pid) != words(launcher)
+        cmdline(*pid) != cmdline(launcher)
             && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary)
     })
 }

@@ -1,4 +1,4 @@
-//! What the tests share: runs under gpu-track-run, compiled programs, the kernel's own truth.
+//! Shared by the tests: runs under gpu-track-run, compiled programs, and the kernel's figures.
 
 pub mod cgroup;
 pub mod gpu;
@@ -16,7 +16,7 @@ pub use programs::{program, static_program};
 pub use report::assert_within;
 pub use run::{Run, tracked};
 
-/// Ends the test as skipped: the line is counted by scripts/test, and never looks like a pass to a reader.
+/// Ends the test as skipped. scripts/test counts the line that this writes.
 macro_rules! skip {
     ($($reason:tt)*) => {{
         $crate::support::skipped(&format!($($reason)*));
@@ -25,7 +25,18 @@ macro_rules! skip {
 }
 pub(crate) use skip;
 
-/// Writes to the descriptor itself, since cargo hides what a passing test prints.
+/// The value of a result. An error is the reason for which the test is skipped.
+macro_rules! or_skip {
+    ($result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(reason) => $crate::support::skip!("{reason}"),
+        }
+    };
+}
+pub(crate) use or_skip;
+
+/// Writes to stderr's descriptor directly, because cargo captures what a passing test prints.
 pub fn skipped(reason: &str) {
     let name = std::thread::current().name().unwrap_or("?").to_owned();
     drop(std::io::Write::write_all(&mut std::io::stderr(), format!("SKIPPED {name}: {reason}\n").as_bytes()));
@@ -49,8 +60,8 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Where a program lies on PATH, the system's directories first (a version manager's wrappers have children of
-/// their own).
+/// The path of a program on PATH. The system's directories come first, because a version manager's wrappers start
+/// children of their own.
 pub fn installed(name: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]

@@ -10,7 +10,7 @@ pub fn program(name: &str) -> String {
     compiled(name, "cc", &[])
 }
 
-/// Path of the program linked statically: it has no dynamic loader, so no shim.
+/// Path of the program linked statically. It has no dynamic loader, so it is uninstrumented.
 pub fn static_program(name: &str) -> String {
     compiled(name, "cc", &["-static"])
 }
@@ -34,7 +34,7 @@ fn compile(name: &str, compiler: &str, flags: &[&str], variant: &str) -> String 
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs").join(variant);
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join(name);
-    // Renamed when it is complete: a program that runs cannot be written over.
+    // Renamed when it is complete, because a running program cannot be overwritten.
     let fresh = directory.join(format!("{name}.{}", std::process::id()));
     let output = Command::new(compiler)
         .args(["-O1", "-Wall", "-Wextra", "-pthread", "-o"])

@@ -1,4 +1,4 @@
-//! A command on a terminal of its own, driven as a person would: type, and wait for what appears.
+//! A command on a terminal of its own: the test types text and waits for output.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -26,13 +26,13 @@ impl Terminal {
             libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), std::ptr::null())
         };
         assert_eq!(result, 0, "openpty: {}", std::io::Error::last_os_error());
-        // SAFETY: both were just opened and belong to nobody else.
+        // SAFETY: both descriptors were just opened and have no other owner.
         let (master, slave) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         for fd in [&master, &slave] {
-            // SAFETY: an own descriptor; only its flag changes.
+            // SAFETY: the descriptor is open; only its flag changes.
             unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
         }
-        // SAFETY: an own descriptor; only its flag changes.
+        // SAFETY: the descriptor is open; only its flag changes.
         unsafe { libc::fcntl(master.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         let mark = leftovers::new_mark();
         command
@@ -55,20 +55,20 @@ impl Terminal {
         Self { master: master.into(), child, mark, seen: String::new(), reaped: false }
     }
 
-    /// Types text; `\x03` is Ctrl-C, `\x1a` Ctrl-Z, `\x04` end of file.
+    /// Types text. `\x03` is Ctrl-C, `\x1a` is Ctrl-Z, `\x04` is end of file.
     pub fn write(&mut self, text: &str) {
         self.master.write_all(text.as_bytes()).unwrap();
     }
 
     fn read(&mut self) {
         let mut buffer = [0; 4096];
-        // EAGAIN: nothing now; EIO: the last holder of the other side has gone.
+        // EAGAIN: no output now. EIO: no process has the other side open.
         while let Ok(n @ 1..) = self.master.read(&mut buffer) {
             self.seen += &String::from_utf8_lossy(&buffer[..n]);
         }
     }
 
-    /// Waits until `text` appears behind what was waited for before.
+    /// Waits until `text` appears after the text of the previous call.
     pub fn expect(&mut self, text: &str) {
         let start = std::time::Instant::now();
         loop {
@@ -82,14 +82,13 @@ impl Terminal {
         }
     }
 
-    /// Waits until the leader sleeps: a shell that has not begun to wait for its command is ended by the keys that are
-    /// meant for that.
+    /// Waits until the leader sleeps. Before a shell waits for its command, Ctrl-C would end the shell itself.
     pub fn until_leader_waits(&self) {
         let path = format!("/proc/{}/stat", self.child.id());
         wait_until("the shell's wait", || std::fs::read_to_string(&path).unwrap().contains(") S "));
     }
 
-    /// Waits for the leader's end: how it ended, and what else was on the terminal.
+    /// Waits for the leader's end. Gives its status and the rest of the terminal's output.
     pub fn finish(mut self) -> (ExitStatus, String) {
         let mut status = None;
         wait_until("the end of the terminal's session", || {
@@ -105,11 +104,11 @@ impl Terminal {
 }
 
 impl Drop for Terminal {
-    /// After a failed test nothing of it lives on.
+    /// After a failed test no process of the session remains.
     fn drop(&mut self) {
         if !self.reaped {
             for (pid, _) in leftovers::processes(&self.mark) {
-                // SAFETY: kill has no memory preconditions; one that ended meanwhile is no error here.
+                // SAFETY: kill has no memory preconditions. A process that has ended meanwhile is no error.
                 unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
             }
             drop(self.child.kill());

@@ -1,4 +1,4 @@
-//! A JSON report, asked by dotted paths.
+//! A JSON report, read by dotted paths.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 pub struct Report(pub Value);
 
 impl Report {
-    /// What lies at `path`, such as `max_ram.combined.total_rss`.
+    /// The value at `path`, such as `max_ram.combined.total_rss`.
     pub fn at(&self, path: &str) -> &Value {
         path.split('.').fold(&self.0, |value, key| {
             let next = match key.parse::<usize>() {
@@ -43,7 +43,7 @@ impl Report {
         self.array("processes.by_command").iter().find(|entry| entry["command"] == name)
     }
 
-    /// Every process is counted, each with exact figures, and nothing was lost on the way.
+    /// Asserts that there were so many processes, all with exact figures, and that no event was dropped.
     pub fn assert_all_exact(&self, processes: u64) {
         assert_eq!(self.u64("processes.total"), processes, "processes.total");
         assert_eq!(self.u64("coverage.processes"), processes, "coverage.processes");
@@ -54,12 +54,12 @@ impl Report {
         assert_eq!(counts.sum::<u64>(), processes, "sum over processes.by_command");
     }
 
-    /// The CPU time of the tree is `seconds` within `percent`.
+    /// Asserts that the CPU time of the tree is `seconds` within `percent`.
     pub fn assert_cpu(&self, seconds: f64, percent: f64) {
         assert_within("cpu_time.total_s", self.f64("cpu_time.total_s"), seconds, percent);
     }
 
-    /// At least `work_s` of known work, at most `overhead_s` more: for short work, where a start-up is more than 1%.
+    /// Asserts that the CPU time is `work_s` and at most `overhead_s` more. For short work, start-up is more than 1%.
     pub fn assert_cpu_between(&self, work_s: f64, overhead_s: f64) {
         let total = self.f64("cpu_time.total_s");
         assert!(
@@ -70,7 +70,7 @@ impl Report {
     }
 }
 
-/// `actual` is `expected` within `percent`.
+/// Asserts that `actual` is `expected` within `percent`.
 #[track_caller]
 pub fn assert_within(what: &str, actual: f64, expected: f64, percent: f64) {
     let off = (actual / expected - 1.0) * 100.0;

@@ -1,4 +1,4 @@
-//! One run of gpu-track-run: started, watched, waited for, and looked after for what it left behind.
+//! One run of gpu-track-run: it is started, waited for with a watchdog, and checked for leftovers.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::report::Report;
-use super::{WATCHDOG, leftovers, pidfd, wait_until};
+use super::{WATCHDOG, kill, leftovers, pidfd, wait_until};
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_gpu-track-run");
 
-/// A run to be: COMMAND under gpu-track-run, with a JSON report in bytes and seconds.
+/// Prepares a run of COMMAND under gpu-track-run, with a JSON report in bytes and seconds.
 pub fn tracked<S: Into<OsString>>(command: impl IntoIterator<Item = S>) -> Tracked {
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("report.json");
@@ -36,7 +36,7 @@ pub fn tracked<S: Into<OsString>>(command: impl IntoIterator<Item = S>) -> Track
 
 type Setup = Box<dyn FnOnce(&mut Command) -> &mut Command>;
 
-/// See [`tracked`].
+/// A run that has not started yet (see [`tracked`]).
 pub struct Tracked {
     prefix: Vec<OsString>,
     options: Vec<OsString>,
@@ -48,13 +48,13 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// More options for gpu-track-run.
+    /// Adds options of gpu-track-run.
     pub fn options(mut self, options: &[&str]) -> Self {
         self.options.extend(options.iter().map(OsString::from));
         self
     }
 
-    /// These options instead of the usual ones.
+    /// Replaces the default options by these.
     pub fn only_options(mut self, options: &[&str]) -> Self {
         self.options.clear();
         self.options(options)
@@ -66,7 +66,17 @@ impl Tracked {
         self
     }
 
-    /// Has a user who is not root start it. The error says why that can't be.
+    /// Starts gpu-track-run in a mount namespace of its own, after the shell commands `mounts`.
+    pub fn with_mounts(self, mounts: &str) -> Self {
+        self.through(&["unshare", "-m", "sh", "-c", &format!("{mounts}; exec \"$@\""), "sh"])
+    }
+
+    /// Makes the launcher's stdin a pipe (see [`Running::stdin`]).
+    pub fn piped_stdin(self) -> Self {
+        self.with(|command| command.stdin(Stdio::piped()))
+    }
+
+    /// Starts gpu-track-run as an ordinary user. The error is the reason why that is impossible here.
     pub fn by_an_ordinary_user(self) -> Result<Self, &'static str> {
         const USER: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
         if !super::is_root() {
@@ -85,31 +95,31 @@ impl Tracked {
         Ok(self.through(&USER).with(move |command| command.env("XDG_CACHE_HOME", directory)))
     }
 
-    /// Changes the launcher's world: environment, stdin, directory.
+    /// Changes the launcher's environment, stdin or directory.
     pub fn with(mut self, setup: impl FnOnce(&mut Command) -> &mut Command + 'static) -> Self {
         let before = self.setup;
         self.setup = Box::new(move |command| setup(before(command)));
         self
     }
 
-    /// A run that takes long.
+    /// Sets another time limit.
     pub fn watchdog(mut self, limit: Duration) -> Self {
         self.watchdog = limit;
         self
     }
 
-    /// Processes of the tree outlive the run: the test ends them.
+    /// Allows processes of the tree to outlive the run; the test ends them.
     pub fn leaves_processes(mut self) -> Self {
         self.leaves_processes = true;
         self
     }
 
-    /// A directory of the run's own.
+    /// Path of a file in the run's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Starts it; stdout and stderr go to files, which nobody has to read for it to go on.
+    /// Starts the run. Its stdout and stderr are files, so that it never blocks on a full pipe.
     pub fn start(self) -> Running {
         let mut words = self.prefix;
         words.push(BINARY.into());
@@ -135,13 +145,13 @@ impl Tracked {
         }
     }
 
-    /// Starts it and waits for its end.
+    /// Starts the run and waits for its end.
     pub fn run(self) -> Run {
         self.start().wait()
     }
 }
 
-/// Where gpu-track-run keeps its shim during tests: not in the home directory of whoever runs them.
+/// Where gpu-track-run keeps its shim during tests, instead of the home directory.
 pub fn cache_home() -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
     std::fs::create_dir_all(&directory).unwrap();
@@ -163,7 +173,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Its standard input, where the test made it a pipe.
+    /// Its standard input, if [`Tracked::piped_stdin`] made it a pipe.
     pub fn stdin(&mut self) -> std::process::ChildStdin {
         self.child.stdin.take().unwrap()
     }
@@ -178,6 +188,28 @@ impl Running {
         &self.mark
     }
 
+    /// The pid of the collector, if there is one now.
+    pub fn collector(&self) -> Option<u32> {
+        leftovers::collector(self.mark(), self.pid())
+    }
+
+    /// Waits until there is a collector; its pid.
+    pub fn wait_for_collector(&self) -> u32 {
+        let mut found = None;
+        wait_until("a collector", || {
+            found = self.collector();
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// Kills the collector and waits until the launcher has started another one.
+    pub fn replace_collector(&self) {
+        let first = self.collector().expect("a collector runs");
+        kill(first, libc::SIGKILL);
+        wait_until("another collector", || self.collector().is_some_and(|pid| pid != first));
+    }
+
     /// Waits until the command has written `text` to its stdout.
     pub fn wait_for_output(&self, text: &str) {
         let path = self.path("stdout");
@@ -186,7 +218,7 @@ impl Running {
         });
     }
 
-    /// Waits for the end, and checks that nothing is left.
+    /// Waits for the end and checks that the run left no process and no segment behind.
     pub fn wait(mut self) -> Run {
         let launcher = self.child.id();
         let status = self.wait_with_watchdog();
@@ -200,7 +232,7 @@ impl Running {
             Run { status, launcher, stdout, stderr, report: serde_json::from_str(&json).ok().map(Report) };
         assert_eq!(leftovers::segments(launcher), [""; 0], "left in /dev/shm");
         if !self.leaves_processes {
-            assert_eq!(leftovers::processes(&self.mark), [], "left running");
+            assert_eq!(leftovers::processes(self.mark()), [], "left running");
         }
         run
     }
@@ -213,7 +245,7 @@ impl Running {
             let left = self.deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || !pidfd::open(self.child.id()).is_some_and(|fd| pidfd::ends_within(&fd, left))
             {
-                let live = leftovers::processes(&self.mark);
+                let live = leftovers::processes(self.mark());
                 panic!("the run did not end in time; alive: {live:?}");
             }
         }
@@ -221,12 +253,12 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// After a failed test nothing of it lives on.
+    /// After a failed test no process and no segment of the run remains.
     fn drop(&mut self) {
         if self.directory.is_some() {
             let launcher = self.child.id();
-            for (pid, _) in leftovers::processes(&self.mark) {
-                // SAFETY: kill has no memory preconditions; one that ended meanwhile is no error here.
+            for (pid, _) in leftovers::processes(self.mark()) {
+                // SAFETY: kill has no memory preconditions. A process that has ended meanwhile is no error.
                 unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
             }
             drop(self.child.kill());
@@ -244,9 +276,9 @@ pub struct Run {
     pub status: ExitStatus,
     /// The launcher's pid.
     pub launcher: u32,
-    /// What came out on stdout.
+    /// Its stdout.
     pub stdout: String,
-    /// What came out on stderr.
+    /// Its stderr.
     pub stderr: String,
     report: Option<Report>,
 }
@@ -257,7 +289,7 @@ impl Run {
         self.report.as_ref().expect("the run wrote no report that parses")
     }
 
-    /// The command ended with this status, and neither it nor gpu-track-run had anything to say on stderr.
+    /// Asserts that the command exited with this code and that stderr is empty.
     #[track_caller]
     pub fn assert_clean(&self, code: i32) -> &Report {
         assert_eq!(self.status.code(), Some(code), "exit status ({}); stderr: {}", self.status, self.stderr);
@@ -270,7 +302,7 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// A failed test shows what it was about.
+    /// A failed test prints the status, the output and the report.
     fn drop(&mut self) {
         if std::thread::panicking() {
             let report = self.report.as_ref().map_or_else(
