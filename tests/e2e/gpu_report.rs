@@ -104,19 +104,67 @@ fn take_number(lines: &mut [String], label: &str) -> f64 {
     number.trim().parse().unwrap()
 }
 
-#[test]
-fn gpu_sections_of_the_text_report_are_exact() {
-    let changes = "0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
-    let gpus = FakeGpus::new(2, &format!("*.samples 500000:0\n*.process_times\n{changes}"));
-    let page = gpus.path("page");
-    let library = gpus.library_path().to_str().unwrap();
-    let options = ["-f", "text", "--tu", "seconds", "--st", "0.02", "--nvml-lib", library, "-o", &page];
-    let run = gpus.tracked(["sh", "-c", &trainers(&gpus, changes)]).only_options(&options).run();
-    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
-    let page = std::fs::read_to_string(page).unwrap();
-    let [first, second, third] = holders(&gpus);
+/// A device's section of the text report, by the values in which the two devices differ.
+struct DeviceSection {
+    id: &'static str,
+    address: &'static str,
+    memory_of_descendants: &'static str,
+    power: &'static str,
+    integrated_energy: &'static str,
+    temperature: &'static str,
+    throttled: &'static str,
+    ecc_uncorrected: &'static str,
+}
+
+impl DeviceSection {
+    fn lines(&self, processes: &[String]) -> Vec<String> {
+        let Self { id, address, memory_of_descendants, power, integrated_energy, .. } = self;
+        let Self { temperature, throttled, ecc_uncorrected, .. } = self;
+        plain(&format!(
+            "{id}:
+                Name: Fake A100
+                PCI address: {address}
+                Driver: 550.54.15
+                Runtime: 12.4
+                Memory [GB]:
+                   Total: 85.899
+                   Max used by anybody: 1.000
+                   Max main: 0.000
+                   Max descendants: {memory_of_descendants}
+                   Max combined: {memory_of_descendants}
+                Utilization [%]:
+                   Max: 80.000
+                   Mean: 60.000
+                   Max of the memory controller: 7.000
+                   Mean of the memory controller: 7.000
+                Active [s]: 1.200
+                Power:
+                   Max [W]: {power}
+                   Mean [W]: {power}
+                   Energy [J]: 250.000
+                   Energy by integrated power [J]: {integrated_energy}
+                Max temperature [C]: {temperature}
+                Max SM clock [MHz]: 1410.000
+                Max memory clock [MHz]: 1593.000
+                Performance states: P0 to P2
+                {throttled}
+                PCIe sent: 0.004
+                PCIe received: 0.002
+                ECC errors corrected: 2
+                ECC errors uncorrected: {ecc_uncorrected}
+                XID errors: 3
+                Processes:
+                   PID  Peak RAM [GB]  Max SM [%]  Mean SM [%]  Command
+                   {}",
+            processes.join("\n")
+        ))
+    }
+}
+
+/// Asserts the sections of the text report that sum over both devices.
+fn assert_sums(page: &str) {
     assert_eq!(
-        section(&page, "Max GPU RAM:"),
+        section(page, "Max GPU RAM:"),
         plain(
             "Max GPU RAM:
                 Unit: gigabytes
@@ -128,7 +176,7 @@ fn gpu_sections_of_the_text_report_are_exact() {
         )
     );
     assert_eq!(
-        section(&page, "GPU utilization:"),
+        section(page, "GPU utilization:"),
         plain(
             "GPU utilization:
                 System GPU count: 2
@@ -141,7 +189,7 @@ fn gpu_sections_of_the_text_report_are_exact() {
         )
     );
     assert_eq!(
-        section(&page, "By command on GPUs:"),
+        section(page, "By command on GPUs:"),
         plain(
             "By command on GPUs:
                 Count  Peak GPU RAM [GB]  Max SM [%]  Command
@@ -149,6 +197,20 @@ fn gpu_sections_of_the_text_report_are_exact() {
                     1              0.500         n/a  gpu"
         )
     );
+}
+
+#[test]
+fn gpu_sections_of_the_text_report_are_exact() {
+    let changes = "0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
+    let gpus = FakeGpus::new(2, &format!("*.samples 500000:0\n*.process_times\n{changes}"));
+    let page = gpus.path("page");
+    let library = gpus.library_path().to_str().unwrap();
+    let options = ["-f", "text", "--tu", "seconds", "--st", "0.02", "--nvml-lib", library, "-o", &page];
+    let run = gpus.tracked(["sh", "-c", &trainers(&gpus, changes)]).only_options(&options).run();
+    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
+    let page = std::fs::read_to_string(page).unwrap();
+    let [first, second, third] = holders(&gpus);
+    assert_sums(&page);
     let mut heaviest = section(&page, "Heaviest on GPUs:");
     heaviest[2..].sort();
     let mut rows = [
@@ -160,93 +222,38 @@ fn gpu_sections_of_the_text_report_are_exact() {
     assert_eq!(heaviest[1], "PID Peak GPU RAM [GB] Max SM [%] Command");
     assert_eq!(heaviest[2..], rows);
     let mut gpu0 = section(&page, "GPU-fake-0:");
-    // What time enters: power over the time in the reason that held all the time, each to three decimals.
+    // Two figures depend on time: the energy is the power times the time in the only throttle reason. Both are rounded.
     let joules = take_number(&mut gpu0, "Energy by integrated power [J]:");
     let seconds = take_number(&mut gpu0, "software power cap:");
     assert!((joules - 100.0 * seconds).abs() < 0.051, "{joules} J, {seconds} s");
-    assert_eq!(
-        gpu0,
-        plain(&format!(
-            "GPU-fake-0:
-                Name: Fake A100
-                PCI address: 0000:3b:00.0
-                Driver: 550.54.15
-                Runtime: 12.4
-                Memory [GB]:
-                   Total: 85.899
-                   Max used by anybody: 1.000
-                   Max main: 0.000
-                   Max descendants: 4.000
-                   Max combined: 4.000
-                Utilization [%]:
-                   Max: 80.000
-                   Mean: 60.000
-                   Max of the memory controller: 7.000
-                   Mean of the memory controller: 7.000
-                Active [s]: 1.200
-                Power:
-                   Max [W]: 100.000
-                   Mean [W]: 100.000
-                   Energy [J]: 250.000
-                   Energy by integrated power [J]:
-                Max temperature [C]: 41.000
-                Max SM clock [MHz]: 1410.000
-                Max memory clock [MHz]: 1593.000
-                Performance states: P0 to P2
-                Throttled [s]:
-                   software power cap:
-                PCIe sent: 0.004
-                PCIe received: 0.002
-                ECC errors corrected: 2
-                ECC errors uncorrected: 0
-                XID errors: 3
-                Processes:
-                   PID  Peak RAM [GB]  Max SM [%]  Mean SM [%]  Command
-                   {first}  2.000  60.000  60.000  trainer
-                   {second}  1.500  30.000  30.000  trainer
-                   {third}  0.500  n/a  n/a  gpu"
-        ))
-    );
-    assert_eq!(
-        section(&page, "GPU-fake-1:"),
-        plain(&format!(
-            "GPU-fake-1:
-                Name: Fake A100
-                PCI address: 0000:b1:00.0
-                Driver: 550.54.15
-                Runtime: 12.4
-                Memory [GB]:
-                   Total: 85.899
-                   Max used by anybody: 1.000
-                   Max main: 0.000
-                   Max descendants: 0.500
-                   Max combined: 0.500
-                Utilization [%]:
-                   Max: 80.000
-                   Mean: 60.000
-                   Max of the memory controller: 7.000
-                   Mean of the memory controller: 7.000
-                Active [s]: 1.200
-                Power:
-                   Max [W]: n/a
-                   Mean [W]: n/a
-                   Energy [J]: 250.000
-                   Energy by integrated power [J]: n/a
-                Max temperature [C]: n/a
-                Max SM clock [MHz]: 1410.000
-                Max memory clock [MHz]: 1593.000
-                Performance states: P0 to P2
-                Throttled: never
-                PCIe sent: 0.004
-                PCIe received: 0.002
-                ECC errors corrected: 2
-                ECC errors uncorrected: n/a
-                XID errors: 3
-                Processes:
-                   PID  Peak RAM [GB]  Max SM [%]  Mean SM [%]  Command
-                   {first}  0.500  20.000  20.000  trainer"
-        ))
-    );
+    let processes = [
+        format!("{first} 2.000 60.000 60.000 trainer"),
+        format!("{second} 1.500 30.000 30.000 trainer"),
+        format!("{third} 0.500 n/a n/a gpu"),
+    ];
+    let expected = DeviceSection {
+        id: GPU0,
+        address: "0000:3b:00.0",
+        memory_of_descendants: "4.000",
+        power: "100.000",
+        integrated_energy: "",
+        temperature: "41.000",
+        throttled: "Throttled [s]:\nsoftware power cap:",
+        ecc_uncorrected: "0",
+    };
+    assert_eq!(gpu0, expected.lines(&processes));
+    let expected = DeviceSection {
+        id: GPU1,
+        address: "0000:b1:00.0",
+        memory_of_descendants: "0.500",
+        power: "n/a",
+        integrated_energy: "n/a",
+        temperature: "n/a",
+        throttled: "Throttled: never",
+        ecc_uncorrected: "n/a",
+    };
+    let processes = [format!("{first} 0.500 20.000 20.000 trainer")];
+    assert_eq!(section(&page, "GPU-fake-1:"), expected.lines(&processes));
     assert_eq!(
         section(&page, "Warnings:").join(" "),
         "Warnings: - GPU-fake-0 reported XID error 13 (2 times). - GPU-fake-0 reported XID error 31 (once). \
