@@ -1,12 +1,12 @@
-// Makes children one after another and prints what each took: on one line nanoseconds from before its birth to after
-// its wait, on the next the microseconds of CPU time that the kernel counted for it.
+// Creates children one after another and prints two lines: the nanoseconds from before each child's creation to after its
+// wait, and the microseconds of CPU time that the kernel counted for each.
 //
 //   births spawn N PROGRAM            posix_spawn of a program, with the argument "grow"
 //   births fork N                     fork; the child calls _exit at once
-//   births many N                     the same; prints only "COUNT NANOSECONDS" (CLOCK_MONOTONIC) ten times on its way
-//   births grow                       is such a program, which grows beyond its parent's peak
-//   births sides N PROGRAM SIDE...    posix_spawn, the sides in turn: SIDE is an LD_PRELOAD, or - for neither preload
-//                                     nor session in the child's environment; two lines a side
+//   births many N                     as fork, but prints only "COUNT NANOSECONDS" (CLOCK_MONOTONIC) ten times
+//   births grow                       is such a program: its RSS grows beyond its parent's peak
+//   births sides N PROGRAM SIDE...    posix_spawn with each SIDE in turn: SIDE is the child's LD_PRELOAD, or - for neither
+//                                     preload nor session in its environment; prints two lines per SIDE
 
 #define _GNU_SOURCE
 #include <spawn.h>
@@ -64,7 +64,7 @@ static struct taken fork_one(void) {
     return reaped(child, start);
 }
 
-// The environment with another LD_PRELOAD, or without one and without a session.
+// The environment with this LD_PRELOAD, or (for -) without LD_PRELOAD and session.
 static char **environment_of(const char *side) {
     size_t entries = 0;
     while (environ[entries] != NULL)

@@ -1,10 +1,9 @@
-// The least that a preloaded library can do, as a limit for the shim in scripts/bench. Without a session in the
-// environment each is an empty library.
+// The minimum work of a preloaded library, as the lower limit for the shim in scripts/bench. Without a session in the
+// environment it does nothing.
 //
-// As it is, it opens and maps the session's segment as the shim does, asks for its rusage, and writes nothing. With
-// -DRECORDS it writes what a fork child can't be told of by less: one record of the ring's size when it is born and one
-// when it calls _exit, each with the time, and at the end its rusage; and its parent one with the rusage that wait4 gave.
-// Nobody reads them, and nothing guards one against another.
+// By default it opens and maps the session's segment as the shim does, calls getrusage, and writes nothing. With -DRECORDS
+// it also writes the minimum of records about a fork child, each of the ring's record size: one at its start, one with its
+// rusage at _exit, and one by its parent with the rusage of wait4. No process reads them, and writers are not synchronized.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -37,7 +36,7 @@ struct record {
     struct rusage usage;
 };
 
-// By way of libc each would cost a fork child the page faults of libc's code.
+// Calls by libc would cost a fork child the page faults of libc's code.
 static long call(long number, long a, long b, long c, long d) {
 #ifdef __x86_64__
     long result;

@@ -1,6 +1,6 @@
-//! How many records a second the event ring takes from several writing processes while one reads: `ring WRITERS SLOTS
-//! SECONDS`. Prints "STORED_A_SECOND DROPPED_PERCENT COPIED_A_SECOND": the last is the limit, the same processes that
-//! copy the same records into shared memory of their own with nobody reading.
+//! Measures how many records per second the event ring takes from several writing processes while one process reads:
+//! `ring WRITERS SLOTS SECONDS`. Prints "STORED_A_SECOND DROPPED_PERCENT COPIED_A_SECOND". The last figure is the upper
+//! limit: each process copies the same records into shared memory of its own, without a reader.
 #![allow(clippy::print_stdout, reason = "a program")]
 
 use std::ptr;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use gpu_track_abi::record::RECORD_WORDS;
 use gpu_track_abi::ring::{Pop, Push, Ring};
 
-/// Shared counters, each on a line of its own, then the slots.
+/// Shared counters, each on a cache line of its own, followed by the slots.
 struct Shared {
     start: *mut u8,
     slots: usize,
@@ -34,7 +34,7 @@ impl Shared {
         let size = WORDS + slots * RECORD_WORDS * 8 + writers * RECORD_WORDS * 8;
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, for good.
+        // SAFETY: a new mapping, which is never unmapped.
         let start = unsafe { libc::mmap(ptr::null_mut(), size, protection, flags, -1, 0) };
         (start != libc::MAP_FAILED).then_some(Self { start: start.cast(), slots })
     }
@@ -47,7 +47,7 @@ impl Shared {
         unsafe { &*self.start.add(STATE).cast() }
     }
     fn ring(&self) -> Option<Ring<'_, RECORD_WORDS>> {
-        // SAFETY: so many words lie behind the first page.
+        // SAFETY: the mapping has this many words after the first page.
         let words = unsafe { slice::from_raw_parts(self.start.add(WORDS).cast(), self.slots * RECORD_WORDS) };
         Ring::new(self.counter(HEAD), self.counter(TAIL), self.counter(DROPPED), words)
     }
@@ -66,12 +66,12 @@ impl Shared {
             }
         }
         self.counter(STORED).fetch_add(stored, Ordering::Relaxed);
-        // SAFETY: this writer's place behind the slots.
+        // SAFETY: the mapping has a place for each writer after the slots.
         let place = unsafe { self.start.add(WORDS + (self.slots + writer) * RECORD_WORDS * 8) };
         let mut copied = 0;
         while self.state().load(Ordering::Relaxed) == COPY {
             record[1] = record[1].wrapping_add(1);
-            // SAFETY: a record is half as large as its place, which nobody else uses.
+            // SAFETY: a record is half as large as its place, which only this writer uses.
             unsafe { ptr::write_volatile(place.cast(), record) };
             copied += 1;
         }
@@ -85,7 +85,7 @@ fn main() {
     let (writers, slots, time) = (writers as usize, slots as usize, Duration::from_secs_f64(seconds));
     let Some(shared) = Shared::new(slots, writers) else { std::process::exit(1) };
     for writer in 0..writers {
-        // SAFETY: nothing but this thread exists; the child only writes to the mapping and ends.
+        // SAFETY: the process has one thread; the child only writes to the mapping and exits.
         if unsafe { libc::fork() } == 0 {
             shared.write(writer);
             // SAFETY: ends the process.

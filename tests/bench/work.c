@@ -1,12 +1,12 @@
-// Programs that don't make children, and print what they took.
+// Workloads of the benchmarks, which print their own cost.
 //
 //   work compute THREADS ROUNDS       each thread computes ROUNDS million steps; prints "WALL_NS VOLUNTARY INVOLUNTARY
-//                                     CPU_NS", the middle two being the context switches of all threads
-//   work stream MEGABYTES ROUNDS      one thread, a = b + s * c over three arrays; prints the same
-//   work sleepers N                   spawns N programs that sleep, prints "ready", waits for its stdin's end, ends them
-//   work bare SECONDS HZ PID...       what sampling these processes costs at least: clock_gettime of the CPU clock, pread
-//                                     of stat and statm on held fds, HZ times a second; prints the nanoseconds of CPU
-//                                     time that one process took one time, and the part of a core that all of it took
+//                                     CPU_NS"; the middle two are the context switches of all threads
+//   work stream MEGABYTES ROUNDS      one thread computes a = b + s * c over three arrays; prints the same
+//   work sleepers N                   spawns N sleeping programs, prints "ready", waits for EOF on stdin, ends them
+//   work bare SECONDS HZ PID...       the minimum cost of sampling these processes HZ times a second: clock_gettime of the
+//                                     CPU clock, and pread of stat and statm on open descriptors; prints the nanoseconds
+//                                     of CPU time per process and sample, and the total as a fraction of one core
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -50,7 +50,7 @@ static void stream(size_t megabytes) {
     for (long round = 0; round < rounds; round++) {
         for (size_t i = 0; i < n; i++)
             a[i] = b[i] + 3 * c[i];
-        // The compiler must not do it once for all.
+        // Keeps the compiler from merging the rounds.
         __asm__ volatile("" : : "r"(a), "r"(b), "r"(c) : "memory");
     }
 }

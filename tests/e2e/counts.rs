@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::truth::KernelAccount;
+use crate::support::truth::KernelRecorder;
 use crate::support::{assert_within, or_skip, program, tracked};
 
 /// Unpacks the source of GNU hello, which scripts/test has fetched.
@@ -22,16 +22,16 @@ fn unpack_hello(into: &Path) -> Result<(), String> {
 fn building_gnu_hello_matches_the_kernel_count_and_cpu() {
     let source = tempfile::tempdir().unwrap();
     or_skip!(unpack_hello(source.path()));
-    let account = or_skip!(KernelAccount::open());
+    let recorder = or_skip!(KernelRecorder::open());
     let directory = source.path().to_owned();
     // Without this variable configure refuses to run as root.
-    let build = account.wrap(["sh", "-c", "FORCE_UNSAFE_CONFIGURE=1 ./configure && make -j4"]);
+    let build = recorder.wrap(["sh", "-c", "FORCE_UNSAFE_CONFIGURE=1 ./configure && make -j4"]);
     let run = tracked(build)
         .options(&["--layers", "preload,wait,subreaper,scan"])
         .with(move |command| command.current_dir(directory))
         .watchdog(Duration::from_secs(300))
         .run();
-    let truth = account.close();
+    let truth = recorder.close();
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     assert!(source.path().join("hello").is_file());
     let report = run.report();
@@ -80,9 +80,9 @@ fn single_process_is_counted_once() {
 
 #[test]
 fn shell_pipeline_matches_the_kernel_count() {
-    let account = or_skip!(KernelAccount::open());
+    let recorder = or_skip!(KernelRecorder::open());
     let script = "for i in 1 2 3; do seq 100 | sort | (cat; (true); /bin/true) | wc -l; done; x=$(echo $(date)); exit 0";
-    let run = tracked(account.wrap(["sh", "-c", script])).run();
-    let truth = account.close();
+    let run = tracked(recorder.wrap(["sh", "-c", script])).run();
+    let truth = recorder.close();
     run.assert_clean(0).assert_all_exact(truth.processes());
 }

@@ -1,6 +1,6 @@
 //! CPU time compared with known work and with the kernel's sum.
 
-use crate::support::truth::KernelAccount;
+use crate::support::truth::KernelRecorder;
 use crate::support::{assert_within, or_skip, program, static_program, tracked};
 
 #[test]
@@ -28,14 +28,14 @@ fn cpu_of_eight_threads_is_summed() {
 
 #[test]
 fn cpu_of_a_mixed_tree_matches_its_cgroup() {
-    let account = or_skip!(KernelAccount::open());
+    let recorder = or_skip!(KernelRecorder::open());
     let (burn, fixed, touch) = (program("burn"), static_program("burn"), program("touch"));
     let script = format!(
         "{burn} 0.5 children 2 & {fixed} 0.7; {burn} 0.3 threads 3 | cat; {touch} forks 3 100000000 1;
          i=0; while [ $i -lt 500 ]; do /bin/true; i=$((i+1)); done; wait"
     );
-    let run = tracked(account.wrap(["sh", "-c", &script])).run();
-    let truth = account.close();
+    let run = tracked(recorder.wrap(["sh", "-c", &script])).run();
+    let truth = recorder.close();
     let report = run.assert_clean(0);
     report.assert_all_exact(truth.processes());
     assert!(truth.cpu_s > 2.6, "the known work alone is 2.6 s, not {}", truth.cpu_s);

@@ -1,6 +1,6 @@
 //! Language runtimes and tools, each of which creates processes in its own way.
 
-use crate::support::truth::KernelAccount;
+use crate::support::truth::KernelRecorder;
 use crate::support::{Run, assert_within, installed, program, skipped, tracked};
 
 /// Runs a command and compares its processes and CPU time with the kernel's, where those can be recorded. `expected` is
@@ -14,18 +14,18 @@ fn compared_with_kernel(command: &[&str], expected: Option<u64>) -> Option<Run> 
     };
     let mut words: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
     words[0] = path.to_str().unwrap().to_owned();
-    let account = KernelAccount::open();
-    let run = match &account {
-        Ok(account) => tracked(account.wrap(words)).options(&["--wait-all"]).run(),
+    let recorder = KernelRecorder::open();
+    let run = match &recorder {
+        Ok(recorder) => tracked(recorder.wrap(words)).options(&["--wait-all"]).run(),
         Err(_) => tracked(words).options(&["--wait-all"]).run(),
     };
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     if let Some(expected) = expected {
         run.report().assert_all_exact(expected);
     }
-    match account {
-        Ok(account) => {
-            let truth = account.close();
+    match recorder {
+        Ok(recorder) => {
+            let truth = recorder.close();
             run.report().assert_all_exact(truth.processes());
             // A process can be reaped while another core still tears it down; that time is missing (docs/ACCURACY.md).
             let ends_s = 20e-6 * truth.processes() as f64;

@@ -1,7 +1,7 @@
 //! MPI launchers on one machine: mpirun, its daemons and its ranks.
 
 use crate::support::programs::compiled;
-use crate::support::truth::KernelAccount;
+use crate::support::truth::KernelRecorder;
 use crate::support::{assert_within, installed, or_skip, skip, tracked};
 
 fn four_ranks(compiler: &str, launcher: &str, options: &[&str]) {
@@ -10,13 +10,13 @@ fn four_ranks(compiler: &str, launcher: &str, options: &[&str]) {
             skip!("{name} is not installed");
         }
     }
-    let account = or_skip!(KernelAccount::open());
+    let recorder = or_skip!(KernelRecorder::open());
     let ranks = compiled("mpi_sum", compiler, &[]);
     let mut words = vec![launcher];
     words.extend(options);
     words.extend(["-n", "4", &ranks, "0.5", "100000000"]);
-    let run = tracked(account.wrap(words)).run();
-    let truth = account.close();
+    let run = tracked(recorder.wrap(words)).run();
+    let truth = recorder.close();
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     assert_eq!(run.stdout.trim(), "ranks 4");
     let report = run.report();

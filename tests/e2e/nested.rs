@@ -2,7 +2,7 @@
 
 use crate::support::report::Report;
 use crate::support::run::BINARY;
-use crate::support::truth::KernelAccount;
+use crate::support::truth::KernelRecorder;
 use crate::support::{program, tracked};
 
 #[test]
@@ -11,9 +11,9 @@ fn nested_runs_each_report_their_own_tree() {
     let inner_file = directory.path().join("inner.json");
     let script = format!("{} 0.5; /bin/true; exit 4", program("burn"));
     let inner = [BINARY, "-f", "json", "-o", inner_file.to_str().unwrap(), "--", "sh", "-c", &script];
-    let account = KernelAccount::open();
-    let run = match &account {
-        Ok(account) => tracked(account.wrap(inner)).run(),
+    let recorder = KernelRecorder::open();
+    let run = match &recorder {
+        Ok(recorder) => tracked(recorder.wrap(inner)).run(),
         Err(_) => tracked(inner).run(),
     };
     let outer = run.assert_clean(4);
@@ -23,8 +23,8 @@ fn nested_runs_each_report_their_own_tree() {
     assert_eq!(inner.at("exit.code"), 4);
     // The inner launcher and its collector are processes of the outer tree, too.
     let total = outer.u64("processes.total");
-    match account {
-        Ok(account) => assert_eq!(total, account.close().processes()),
+    match recorder {
+        Ok(recorder) => assert_eq!(total, recorder.close().processes()),
         Err(_) => assert!(total >= 4, "the inner launcher and its three processes, not {total}"),
     }
     outer.assert_cpu_between(0.5, 0.3);

@@ -69,7 +69,7 @@ fn messages() -> Vec<u8> {
 
 /// The saved state of a collector in the middle of [`small_run`].
 fn saved_state() -> Vec<u8> {
-    let mut account = entries::account();
+    let mut run = entries::new_run();
     let findings: Vec<_> = small_run()
         .chunks_exact(entries::RECORD_BYTES)
         .take(4)
@@ -79,8 +79,8 @@ fn saved_state() -> Vec<u8> {
             Finding::of_entry(&(0, words.try_into().unwrap()))
         })
         .collect();
-    account.apply(&findings, START_NS + 5_000_000);
-    postcard::to_stdvec(&account).unwrap()
+    run.apply(&findings, START_NS + 5_000_000);
+    postcard::to_stdvec(&run).unwrap()
 }
 
 fn seeds(target: &str) -> Vec<(&'static str, Vec<u8>)> {
@@ -194,6 +194,6 @@ fn fuzz_seeds_are_accepted_by_the_parsers() {
     assert!(Rollup::parse(&seed("smaps_rollup")).is_some() && SystemCpu::parse(&seed("machine")).is_some());
     assert!(Status::parse(&seed("status")).is_killed);
     assert!(KernelEvent::parse(&messages()[1..]).is_some());
-    assert_eq!(entries::loaded(&saved_state()).map(|account| account.tree.born()), Some(2));
+    assert_eq!(entries::loaded(&saved_state()).map(|run| run.tree.born()), Some(2));
     assert_eq!(small_run().len(), 14 * entries::RECORD_BYTES);
 }

@@ -1,5 +1,5 @@
-//! What is fuzzed, as plain functions of bytes: each gives them to what reads from outside, and fails by panicking. The
-//! fault suite drives them over the corpus and its mutations, cargo-fuzz (`targets/`) for as long as one likes.
+//! The fuzzing targets as plain functions of bytes: each passes them to code that reads input from outside, and panics on
+//! failure. The fault suite runs them over the corpus and its mutations, and cargo-fuzz (`targets/`) without a limit.
 
 #![allow(dead_code, reason = "each target uses one of them")]
 
@@ -17,10 +17,10 @@ use gpu_track_collector::store::state_file::StateFile;
 use gpu_track_collector::sys::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
-/// A target: what cargo-fuzz and the corpus call it, and the function.
+/// A target: its name in cargo-fuzz and in the corpus, and the function.
 pub type Entry = (&'static str, fn(&[u8]));
 
-/// All of them.
+/// All targets.
 pub const ENTRIES: [Entry; 5] = [
     ("records", records),
     ("proc_files", proc_files),
@@ -29,22 +29,22 @@ pub const ENTRIES: [Entry; 5] = [
     ("state", state),
 ];
 
-/// Bytes of a record.
+/// The size of a record.
 pub const RECORD_BYTES: usize = RECORD_WORDS * 4;
 
-/// The launcher, its pid namespace and the command's pid in the runs that are made up here.
+/// The launcher's pid, its pid namespace and the command's pid in the made-up runs.
 pub const LAUNCHER: u32 = 100;
 pub const PID_NS: u32 = 10;
 pub const MAIN: u32 = 101;
 
-/// CLOCK_MONOTONIC at their start.
+/// CLOCK_MONOTONIC at the start of the made-up runs.
 pub const START_NS: u64 = 1 << 40;
 
-const SETTLE_EVERY: u64 = 16;
+const FINALIZE_EVERY: u64 = 16;
 const STEP_NS: u64 = 10_000_000;
 
-/// A run that has just begun.
-pub fn account() -> RunState {
+/// The state of a run that has just begun.
+pub fn new_run() -> RunState {
     let frame = Frame {
         launcher_pid: LAUNCHER,
         pid_ns: PID_NS,
@@ -53,9 +53,9 @@ pub fn account() -> RunState {
         page: 4096,
         tick_us: 10_000,
     };
-    let mut account = RunState::new(frame, CpuUsage::new(STEP_NS, 2, START_NS), 5);
-    account.tree.set_main(MAIN, START_NS, "main");
-    account
+    let mut run = RunState::new(frame, CpuUsage::new(STEP_NS, 2, START_NS), 5);
+    run.tree.set_main(MAIN, START_NS, "main");
+    run
 }
 
 fn words(bytes: &[u8]) -> Option<[u32; RECORD_WORDS]> {
@@ -66,17 +66,17 @@ fn words(bytes: &[u8]) -> Option<[u32; RECORD_WORDS]> {
     Some(words)
 }
 
-/// The bytes of an entry of the journal: a record, or (the highest bit set) an event of the kernel.
+/// The bytes of a journal entry: a record, or (with the highest bit set) a kernel event.
 pub fn bytes_of(words: &[u32; RECORD_WORDS], is_kernel: bool) -> Vec<u8> {
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes[3] |= u8::from(is_kernel) << 7;
     bytes
 }
 
-/// Records and events of the kernel, one after another, into a tree that settles now and then.
+/// Applies records and kernel events to a tree, which finalizes its ended processes from time to time.
 pub fn records(bytes: &[u8]) {
-    let mut tree = account().tree;
-    let mut settled = 0;
+    let mut tree = new_run().tree;
+    let mut finalized = 0;
     let mut now_ns = START_NS;
     for (number, entry) in (0..).zip(bytes.chunks_exact(RECORD_BYTES)) {
         now_ns += STEP_NS;
@@ -91,22 +91,23 @@ pub fn records(bytes: &[u8]) {
             assert_eq!(Event::decode(&event.encode(&origin)), Some((origin, event)));
             tree.apply(&origin, &event, now_ns);
         }
-        if number % SETTLE_EVERY == SETTLE_EVERY - 1 {
+        if number % FINALIZE_EVERY == FINALIZE_EVERY - 1 {
             tree.settle(now_ns, now_ns, true, |pid| (pid % 2 == 0).then_some(now_ns));
-            settled += taken(&mut tree);
+            finalized += take_all(&mut tree);
         }
     }
     let living = tree.alive().len() as u64;
-    assert!(settled + living <= tree.born(), "{settled} settled and {living} alive of {}", tree.born());
+    assert!(finalized + living <= tree.born(), "{finalized} finalized and {living} alive of {}", tree.born());
     tree.settle_all(now_ns);
-    settled += taken(&mut tree);
-    assert_eq!(settled + tree.failed_spawns(), tree.born(), "each is settled once");
+    finalized += take_all(&mut tree);
+    assert_eq!(finalized + tree.failed_spawns(), tree.born(), "each process is finalized once");
     assert!(tree.alive().is_empty());
 }
 
-fn taken(tree: &mut Tree) -> u64 {
-    for life in tree.take_lives(u64::MAX) {
-        assert!(life.start_ns <= life.end_ns, "{life:?}");
+/// Takes what the tree hands to its observers; the number of finalized processes.
+fn take_all(tree: &mut Tree) -> u64 {
+    for interval in tree.take_lives(u64::MAX) {
+        assert!(interval.start_ns <= interval.end_ns, "{interval:?}");
     }
     tree.take_silent(u64::MAX);
     tree.take_kernel_ends();
@@ -114,7 +115,7 @@ fn taken(tree: &mut Tree) -> u64 {
     tree.take_settled().len() as u64
 }
 
-/// A file of /proc: each parser may get any.
+/// A file of /proc; every parser gets every file.
 pub fn proc_files(bytes: &[u8]) {
     if let Some(stat) = Stat::parse(bytes) {
         assert!(bytes.contains(&b')'), "{stat:?}");
@@ -128,7 +129,7 @@ pub fn proc_files(bytes: &[u8]) {
     assert!(command_of_args(&args).is_none_or(|command| !command.is_empty()));
 }
 
-/// A descriptor's fdinfo.
+/// The fdinfo of a descriptor.
 pub fn fdinfo(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Some(client) = Client::parse(&text) {
@@ -137,7 +138,7 @@ pub fn fdinfo(bytes: &[u8]) {
     }
 }
 
-/// Messages of the process connector, each with its length before it.
+/// Messages of the process connector, each preceded by its length.
 pub fn kernel_events(bytes: &[u8]) {
     let mut members = Members::default();
     members.add(MAIN);
@@ -153,7 +154,7 @@ pub fn kernel_events(bytes: &[u8]) {
     assert!(members.len() <= 1 + bytes.len());
 }
 
-/// What a killed collector left: first the snapshot, and of the second half whole records as journal.
+/// The state that a killed collector left: a snapshot, and the whole records of the second half as the journal.
 pub fn state(bytes: &[u8]) {
     let journal = bytes.len() / 2 / RECORD_BYTES * RECORD_BYTES;
     let (snapshot, journal) = bytes.split_at(bytes.len() - journal);
@@ -162,19 +163,19 @@ pub fn state(bytes: &[u8]) {
         let words = words(record).expect("a whole record");
         file.append(number, &[(number, words)]).expect("room");
     }
-    let mut account = file.load::<RunState>().map_or_else(account, |(_, account)| account);
+    let mut run = file.load::<RunState>().map_or_else(new_run, |(_, run)| run);
     let findings: Vec<_> =
         file.journal(0).expect("it is there").iter().map_while(Finding::of_entry).collect();
-    account.apply(&findings, START_NS + STEP_NS);
-    account.settle_all(START_NS + 2 * STEP_NS);
+    run.apply(&findings, START_NS + STEP_NS);
+    run.settle_all(START_NS + 2 * STEP_NS);
 }
 
-/// The account of such a snapshot.
+/// The run state in such a snapshot.
 pub fn loaded(bytes: &[u8]) -> Option<RunState> {
-    state_file(bytes).0.load().map(|(_, account)| account)
+    state_file(bytes).0.load().map(|(_, run)| run)
 }
 
-/// Bytes that are written as they are: a snapshot that its checksum vouches for, whatever is in it.
+/// Raw bytes as a snapshot, so that its checksum is right whatever the bytes are.
 struct Raw<'a>(&'a [u8]);
 
 impl Serialize for Raw<'_> {

@@ -1,7 +1,7 @@
 /* big_parent BYTES COUNT
  *
- * Holds BYTES of touched memory while it has COUNT short children, one after another: in turn a fork child that
- * ends at once, a fork child that execs /bin/true, a vfork child that execs /bin/true. */
+ * Holds BYTES of touched memory and has COUNT short children, one after another. By turns they are a fork child that
+ * exits at once, a fork child that execs /bin/true, and a vfork child that execs /bin/true. */
 #include "common.h"
 
 int main(int argc, char **argv) {

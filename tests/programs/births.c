@@ -1,9 +1,9 @@
 /* births HOW SECONDS
  *
- * Makes one child in the way named, which burns SECONDS of CPU, and reaps it. Ways:
+ * Creates one child in the given way, which burns SECONDS of CPU, and reaps it. Ways:
  * fork _Fork clone raw_fork forkpty daemon   the child is this program
  * vfork posix_spawn posix_spawnp             the child execs this program again as `births burn SECONDS`
- * posix_spawn_fails                          the child finds nothing to exec
+ * posix_spawn_fails                          the child's exec fails
  * system popen                               the child is a shell that execs it */
 #include "common.h"
 #include <pty.h>
@@ -24,7 +24,7 @@ static int clone_child(void *unused) {
     return 0;
 }
 
-/* The daemon's parent leaves inside daemon(3); a pipe that the daemon holds tells when it has ended. */
+/* The daemon's parent exits inside daemon(3). The daemon holds a pipe, whose EOF shows that it has ended. */
 static void by_daemon(void) {
     int alive[2];
     if (pipe(alive)) die("pipe");

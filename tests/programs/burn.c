@@ -1,6 +1,6 @@
 /* burn SECONDS [threads|children COUNT]
  *
- * Burns exactly SECONDS of CPU time: itself, or in each of COUNT threads or fork children at once. */
+ * Burns exactly SECONDS of CPU time: itself, or in each of COUNT concurrent threads or fork children. */
 #include "common.h"
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 /* cancelled_wait waitpid|waitid SECONDS
  *
- * A thread that is blocked in the function named is cancelled: it must unwind. The child that it waited for then
- * burns SECONDS of CPU, ends, and is reaped by the main thread. */
+ * A thread that is blocked in the given function is cancelled and must unwind. The child that it waited for then burns
+ * SECONDS of CPU and exits, and the main thread reaps it. */
 #include "common.h"
 #include <pthread.h>
 
@@ -25,7 +25,7 @@ static void *waiter(void *unused) {
     return unused;
 }
 
-/* Whether the thread sits in the wait system call: the kernel names the call that a task is blocked in. */
+/* Whether the thread is blocked in a wait system call, by /proc/PID/task/TID/syscall. */
 static int is_blocked(void) {
     char path[64], text[64] = "";
     if (!waiter_tid) return 0;

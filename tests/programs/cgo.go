@@ -1,4 +1,4 @@
-// A Go program that is linked to C: it forks there, and starts programs by Go's own system calls.
+// A Go program that is linked with C. It forks in C, and it starts programs by Go's own system calls.
 package main
 
 /*

@@ -1,4 +1,4 @@
-/* What the test programs share: exact CPU work, touched memory, and a loud end when a call fails. */
+/* Shared by the test programs: exact CPU work, touched memory, and an exit with a message when a call fails. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A status that no test expects. */
+/* Exits with a status that no test expects. */
 static inline void die(const char *what) {
     perror(what);
     _exit(99);
@@ -27,7 +27,7 @@ static inline double thread_cpu_s(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Uses up CPU time of the calling thread until it has used `seconds` in all since the call. */
+/* Computes until the calling thread has used `seconds` of CPU time since the call. */
 static inline void burn_cpu(double seconds) {
     double end = thread_cpu_s() + seconds;
     volatile unsigned long work = 0;
@@ -35,7 +35,7 @@ static inline void burn_cpu(double seconds) {
         for (int i = 0; i < 20000; i++) work += (unsigned long)i;
 }
 
-/* Touched page by page; no huge pages, so that RSS is the size asked for and no more. */
+/* Touches one byte in each page. */
 static inline void touch_pages(char *memory, size_t bytes) {
     for (size_t i = 0; i < bytes; i += 4096) memory[i] = (char)(i >> 12 | 1);
 }
@@ -43,6 +43,7 @@ static inline void touch_pages(char *memory, size_t bytes) {
 static inline char *map_touched(size_t bytes, int flags) {
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) die("mmap");
+    /* With huge pages the RSS could exceed the requested size. */
     madvise(memory, bytes, MADV_NOHUGEPAGE);
     touch_pages(memory, bytes);
     return memory;
@@ -55,7 +56,7 @@ static inline void hold_us(long us) {
 
 static inline void hold_ms(long ms) { hold_us(ms * 1000); }
 
-/* Reaps `child` and insists that it ended well. */
+/* Reaps `child`; fails if it did not exit with status 0. */
 static inline void reap(pid_t child) {
     int status;
     if (waitpid(child, &status, 0) != child) die("waitpid");

@@ -1,10 +1,10 @@
 /* daemon libc|double PIDFILE
  *
- * Leaves a daemon behind (daemon(3), or fork + setsid + fork by hand) that waits for a signal to end it. The daemon
- * writes its pid into PIDFILE under another name and renames it, so whoever sees the file can read it. */
+ * Leaves a daemon behind (by daemon(3), or by fork, setsid and fork) that waits for a signal to end it. The daemon writes
+ * its pid to a temporary file and renames it to PIDFILE, so that PIDFILE is complete once it exists. */
 #include "common.h"
 
-static void live(const char *pid_file) {
+static void wait_for_signal(const char *pid_file) {
     char name[4096];
     snprintf(name, sizeof name, "%s.new", pid_file);
     FILE *file = fopen(name, "w");
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
         if (write(ready[1], "", 1) != 1) die("write");
         close(ready[0]);
         close(ready[1]);
-        live(argv[2]);
+        wait_for_signal(argv[2]);
     }
     reap(child);
     char byte;

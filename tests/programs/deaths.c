@@ -1,11 +1,11 @@
 /* deaths HOW SECONDS
  *
- * A fork child burns SECONDS of CPU and ends in the way named: return exit _exit _Exit quick_exit exit_group
+ * A fork child burns SECONDS of CPU and ends in the given way: return exit _exit _Exit quick_exit exit_group
  * pthread_exit (all with status 7, pthread_exit with 0), abort, or a signal's number. */
 #include "common.h"
 #include <pthread.h>
 
-/* Ends the child; returns where it is to return from main. */
+/* Ends the child; returns if it shall return from main. */
 static int end(const char *how) {
     if (!strcmp(how, "exit")) exit(7);
     if (!strcmp(how, "_exit")) _exit(7);

@@ -1,6 +1,6 @@
 /* exec_chain BYTES
  *
- * Touches BYTES, then execs itself without them; that image execs /bin/true. One process, three images. */
+ * Touches BYTES, then execs itself without an argument; that image execs /bin/true. So one process has three images. */
 #include "common.h"
 
 int main(int argc, char **argv) {

@@ -1,9 +1,9 @@
 /* execs HOW
  *
- * Hands a hand-made environment (HANDMADE=1 and nothing else) to a shell that has two children, through the
- * function named: execv execve execvp execvpe execl execlp execle fexecve execveat, or, as a child that is reaped,
- * posix_spawn posix_spawnp pidfd_spawn pidfd_spawnp. Those without an environment argument get it
- * through `environ`. The shell checks that HANDMADE is there. Status 77: this libc does not have the function. */
+ * Passes a hand-made environment (only HANDMADE=1) to a shell that has two children, by the given function: execv execve
+ * execvp execvpe execl execlp execle fexecve execveat, or, as a child that is reaped, posix_spawn posix_spawnp
+ * pidfd_spawn pidfd_spawnp. Functions without an environment argument get it by `environ`. The shell checks that
+ * HANDMADE is set. Status 77: this libc does not have the function. */
 #include "common.h"
 #include <dlfcn.h>
 #include <spawn.h>

@@ -1,6 +1,6 @@
 /* faulty none|overflow|leak|race|shift
  *
- * Does what a sanitizer finds, or nothing of the kind; then has three children that fork and one that is spawned. */
+ * Has the given fault, which a sanitizer finds, or none. Then it has three fork children and one spawned child. */
 #include "common.h"
 #include <pthread.h>
 #include <spawn.h>

@@ -1,9 +1,9 @@
-/* A process with an open DRM file, as a made-up root has it: each of the contents is in ROOT/proc/PID/fdinfo/5 until it
- * was read, and what was read is handed on, before the next takes its place.
+/* fdinfo ROOT CONTENT...
  *
- *   fdinfo ROOT CONTENT...
+ * Imitates a process with an open DRM file below the directory ROOT. Each CONTENT is in ROOT/proc/PID/fdinfo/5 until a
+ * reading of it is complete; then the next one replaces it.
  *
- * In a content, @P stands for nanoseconds of which P percent of the time is added, for a hundred readings.
+ * In a CONTENT, @P is replaced by P percent of the monotonic clock in nanoseconds, renewed for a hundred readings.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -34,7 +34,7 @@ static void show(const char *content, const char *counter, unsigned long long ns
     must(!fclose(file) && !rename(part, path), path);
 }
 
-/* How often it was opened since the last time; one who waits is told of the next time. */
+/* How often the file was opened since the last call; with `waits`, blocks until it was opened. */
 static int times_opened(int waits) {
     _Alignas(struct inotify_event) char event[sizeof(struct inotify_event) + 16];
     struct inotify_event *of = (struct inotify_event *)event;
@@ -42,7 +42,7 @@ static int times_opened(int waits) {
     int opened = 0;
     while ((waits && !opened) || poll(&readable, 1, 0) > 0) {
         must(read(watch, event, sizeof event) > 0, "inotify");
-        /* The directory itself is opened too, which is an event without a name. */
+        /* An open of the directory itself gives an event without a name. */
         opened += of->len > 0 && !strcmp(of->name, "5");
     }
     return opened;
@@ -64,8 +64,7 @@ int main(int argc, char **argv) {
     for (int i = 2; i < argc; i++) {
         const char *counter = strchr(argv[i], '@');
         show(argv[i], counter, 0);
-        /* One reading may have opened what was here before; the next but one begins when the first of this content is
-         * done. */
+        /* The first open may be of the content before. The third open means that a reading of this content is complete. */
         for (int opened = 0; opened < (counter ? 100 : 3);) {
             struct timespec now;
             clock_gettime(CLOCK_MONOTONIC, &now);

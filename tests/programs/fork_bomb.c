@@ -1,6 +1,6 @@
 /* fork_bomb COUNT
  *
- * A tree of exactly COUNT processes by fork alone: each divides what is left between two children and waits. */
+ * A tree of exactly COUNT processes by fork alone. Each process divides the rest between two children and waits. */
 #include "common.h"
 
 static void grow(long count) {

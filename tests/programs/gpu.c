@@ -1,17 +1,17 @@
-/* A process that uses a fake GPU (tests/fake-nvml): does what its arguments say, one after another.
+/* A process that uses a fake GPU (tests/fake-nvml). It executes its arguments in order:
  *
- *   hold:K:WORDS    hold what the words say on GPU K ("500,cg,40": bytes, lists, utilisation)
- *   free:K          hold nothing there any more
- *   account:K:PEAK  leave an account of this process with the driver
- *   samples:N       wait until N more samples of devices have begun
- *   script:FILE     give the fake driver another script
- *   wait:FILE       wait until there is such a file
- *   touch:FILE      make it
- *   thread          use the id of a new thread that lives as long as we do, as some drivers name a process
- *   host            use the pid that the /proc which is mounted has for us, not our own
- *   keep            leave what we hold listed after our end, as some drivers do
+ *   hold:K:WORDS    use GPU K as the words say ("500,cg,40": bytes, lists, utilization)
+ *   free:K          stop using GPU K
+ *   account:K:PEAK  add an accounting entry of this process to the driver
+ *   samples:N       wait until N more readings of devices have begun
+ *   script:FILE     replace the fake driver's script
+ *   wait:FILE       wait until the file exists
+ *   touch:FILE      make the file
+ *   thread          be listed by the id of a new thread, as by some drivers
+ *   host            be listed by the pid in the mounted /proc, not by its own
+ *   keep            stay listed after the end, as with some drivers
  *
- * It has the fake GPU's device open, where there is one (dev/nvidia0).
+ * It opens the fake GPU's device file (dev/nvidia0), if there is one.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -47,7 +47,7 @@ static void path_of(char *path, size_t room, const char *kind, const char *gpu) 
     snprintf(path, room, "%s/%s/%s.%s", directory, kind, own_name, gpu);
 }
 
-/* Written beside and renamed: the driver never sees half of it. */
+/* The file is written under another name and renamed, so that the driver never reads a part of it. */
 static void put(const char *path, const char *text) {
     char part[4200];
     snprintf(part, sizeof part, "%s/part.%s", directory, own_name);

@@ -1,8 +1,8 @@
 /* hard_env clear|overwrite|big|print
  *
- * Execs itself as `print` after it has cleared its environment, overwritten it in place (as programs do that change
- * what ps shows), or made it 100,000 bytes larger. `print` says how large an environment it got, without what
- * gpu-track-run adds and a shell sets. */
+ * Changes its environment and execs itself as `print`. The environment is cleared, overwritten in place (as by programs
+ * that change their title in ps), or enlarged by 100,000 bytes. `print` writes the size of the environment that it got,
+ * without the variables of gpu-track-run and of the shell. */
 #include "common.h"
 
 extern char **environ;

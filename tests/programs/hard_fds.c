@@ -1,7 +1,7 @@
 /* hard_fds loop|range|unshare
  *
- * Closes every descriptor from 3 on (one by one; by close_range; by close_range with CLOSE_RANGE_UNSHARE), opens a file
- * and says which number it got, then has children all the same. */
+ * Closes every descriptor from 3 on (one by one, by close_range, or by close_range with CLOSE_RANGE_UNSHARE). Then it
+ * opens a file, prints its descriptor number, and has children. */
 #include "common.h"
 
 int main(int argc, char **argv) {

@@ -3,7 +3,7 @@
  * malloc: four threads allocate without a pause while a fifth forks 200 times; each child allocates too.
  * signal: 200 forks inside a signal handler that interrupts malloc.
  * vfork: 10,000 vforks whose exec finds no program.
- * Says how many children it reaped, and the descriptors and mappings that it did not have before. */
+ * Prints how many children it reaped; vfork: also how many descriptors and mappings it has more than before. */
 #include "common.h"
 #include <dirent.h>
 #include <pthread.h>
@@ -90,7 +90,7 @@ int main(int argc, char **argv) {
         pid_t sender = fork();
         if (sender < 0) die("fork");
         if (!sender) {
-            /* More than are answered: those that come while one is pending merge. */
+            /* Signals that come while one is pending merge, so more are sent than handled. */
             for (;;) {
                 if (kill(getppid(), SIGALRM)) _exit(0);
                 sched_yield();

@@ -1,8 +1,8 @@
 /* hard_limits threads|mlockall
  *
- * threads: as many threads as can be had, 10,000 at most, all alive at once; says whether it got them all or the same
- * error that a limit gives. mlockall: with 8 MiB of RLIMIT_MEMLOCK (the kernel's default), locks all memory, as an
- * unprivileged process; says what it was told. Then a child, to see that nothing was broken. */
+ * threads: up to 10,000 threads, all alive at once; prints their number, or the error at a limit. mlockall: locks all
+ * memory as an unprivileged process with 8 MiB of RLIMIT_MEMLOCK (the kernel's default); prints the result. Afterwards it
+ * has one child, to show that fork still works. */
 #include "common.h"
 #include <pthread.h>
 
@@ -33,7 +33,7 @@ static void threads(int count) {
 }
 
 static void lock_all(void) {
-    /* Root without the capability is as limited as anybody else. */
+    /* The limit does not apply to root, which has CAP_IPC_LOCK. */
     if (!geteuid() && (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))) die("setresuid");
     struct rlimit limit = {8 << 20, 8 << 20};
     if (setrlimit(RLIMIT_MEMLOCK, &limit)) die("setrlimit");

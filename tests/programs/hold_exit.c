@@ -1,7 +1,8 @@
-/* Keeps a thread of another process from ending, as a call of a driver does that can't be interrupted: the thread is
- * stopped on its way out until this program ends.
+/* hold_exit TID READY DONE
  *
- *   hold_exit TID READY DONE    make the file READY when TID is held, and end when there is a file DONE
+ * Keeps the thread TID of another process from exiting, as an uninterruptible driver call does: the thread is stopped
+ * during its exit until this program ends. Makes the file READY once the thread is traced, and ends when the file DONE
+ * exists.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 int main(int argc, char **argv) {
     if (argc != 4) return 98;
-    /* A test that gives up leaves nothing behind. */
+    /* If the test fails, this process ends with it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (ptrace(PTRACE_SEIZE, (pid_t)atoi(argv[1]), NULL, PTRACE_O_TRACEEXIT)) {
         perror("PTRACE_SEIZE");

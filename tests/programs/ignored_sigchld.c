@@ -1,6 +1,6 @@
 /* ignored_sigchld COUNT SECONDS
  *
- * With SIGCHLD ignored the kernel reaps COUNT fork children itself; each burns SECONDS of CPU. */
+ * Ignores SIGCHLD, so that the kernel itself reaps the COUNT fork children. Each burns SECONDS of CPU. */
 #include "common.h"
 
 int main(int argc, char **argv) {
@@ -14,6 +14,6 @@ int main(int argc, char **argv) {
             exit(0);
         }
     }
-    /* Blocks until the last child is gone. */
+    /* With SIGCHLD ignored, wait blocks until the last child has ended and then fails with ECHILD. */
     return wait(NULL) == -1 && errno == ECHILD ? 0 : 98;
 }

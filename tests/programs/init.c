@@ -1,8 +1,8 @@
 /* init [-n | -s] COMMAND...
  *
- * A pid namespace's first process as containers have it: runs COMMAND, and waits until nobody is left. With -n it makes
- * the namespace, and that process, itself, by a clone system call that no library sees, as bubblewrap does. With -s it
- * becomes a subreaper instead, as tini -s and container managers are.
+ * The first process of a pid namespace, as in a container: runs COMMAND and waits until it has no child left. With -n it
+ * makes the namespace and its first process itself, by a raw clone system call, as bubblewrap does. With -s it becomes a
+ * subreaper instead, as tini -s and container managers do.
  */
 #include "common.h"
 #include <errno.h>

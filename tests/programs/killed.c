@@ -1,7 +1,7 @@
 /* killed SECONDS BYTES
  *
- * A child that would burn for ever and holds BYTES is SIGKILLed once its CPU clock shows SECONDS.
- * Prints the child's CPU time in seconds as wait4 gave it. */
+ * A child holds BYTES and burns CPU for ever; it is killed by SIGKILL once its CPU clock shows SECONDS. Prints the
+ * child's CPU time in seconds, from wait4. */
 #include "common.h"
 
 int main(int argc, char **argv) {

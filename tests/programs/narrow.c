@@ -1,5 +1,5 @@
-// A 32-bit program, made without any 32-bit library (gcc -m32 -nostdlib): executes its arguments if the first one is an
-// absolute path, and prints its environment otherwise.
+// A 32-bit program that needs no 32-bit library (gcc -m32 -nostdlib). It execs its arguments if the first one is an
+// absolute path, and otherwise prints its environment.
 static long call(long number, long a, const void *b, long c) {
     long result;
     __asm__ volatile("int $0x80" : "=a"(result) : "0"(number), "b"(a), "c"(b), "d"(c) : "memory");

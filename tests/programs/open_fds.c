@@ -1,6 +1,6 @@
 /* open_fds FILE
  *
- * Writes the numbers of the file descriptors that it was born with into FILE. */
+ * Writes the numbers of the file descriptors that are open at its start to FILE. */
 #include "common.h"
 
 int main(int argc, char **argv) {

@@ -1,6 +1,6 @@
 /* runs TIMES PROGRAM [ARG]...
- *     Runs the program so many times, one after another, and waits for each. Linked statically it is a shell that
- *     can't say anything. */
+ *     Runs the program so many times, one after another, and waits for each. Linked statically it is an uninstrumented
+ *     parent. */
 #include "common.h"
 
 int main(int argc, char **argv) {

@@ -1,11 +1,11 @@
 /* share private PARENT_BYTES FORKS FORK_BYTES SECONDS
- *     A parent's PARENT_BYTES shared copy-on-write by FORKS children, each of which touches FORK_BYTES of its own.
+ *     FORKS children share their parent's PARENT_BYTES copy-on-write; each also touches FORK_BYTES of its own.
  * share maps MAPS MAP_BYTES FORKS SECONDS
- *     MAPS separate shared anonymous maps that the parent and FORKS children all have touched.
+ *     MAPS separate shared anonymous mappings, which the parent and FORKS children all touch.
  * share growing MAPS MAP_BYTES FORKS SECONDS
  *     The same, but each child takes SECONDS to touch them.
  *
- * All processes hold what they have for SECONDS after the last of them is ready. */
+ * All processes hold their memory for SECONDS after the last of them is ready. */
 #include "common.h"
 
 static char *maps[64];

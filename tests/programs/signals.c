@@ -1,7 +1,7 @@
 /* signals LAST
  *
- * Prints the signal state that it was born with (the lines SigBlk and SigIgn of /proc/self/status) and `ready`; then
- * prints `got N` for each signal sent to it, and ends after the signal LAST. */
+ * Prints its signal state at start (the lines SigBlk and SigIgn of /proc/self/status) and `ready`. Then it prints `got N`
+ * for each signal that it receives, and ends after the signal LAST. */
 #include "common.h"
 
 int main(int argc, char **argv) {

@@ -2,13 +2,13 @@
  *
  * Has ROUNDS children and reaps them all.
  * calm: each execs true; a dot is written for each.
- * brief: the same, but each ends at once.
- * kill: some exec, some allocate and end; at a random moment of their lives some are killed, some stopped and continued
- *       when others have come and gone.
- * step: each ends by _exit, but is stopped after a random number of instructions on its way, often in the middle of
- *       what a preloaded library does there; then it is killed, or goes on after so many others that they have been
- *       once around any table. Status 95 if it may not trace.
- * Says how many children it had, and how many were stopped half-way. */
+ * brief: each exits at once; a dot is written for each.
+ * kill: some exec, some allocate and exit. At a random moment some are killed, and some are stopped and continued after
+ *       other children have ended.
+ * step: each calls _exit and is stopped after a random number of instructions, often inside of a preloaded library's
+ *       code. Then it is killed, or continued after enough other children to fill any ring buffer once. Status 95 if
+ *       ptrace is not permitted.
+ * Prints how many children it had, and how many were killed or stopped half-way. */
 #include "common.h"
 #include <sys/ptrace.h>
 
@@ -23,33 +23,33 @@ static unsigned long below(unsigned long end) {
 
 static int made, half_way;
 
-static pid_t begin(void (*live)(int)) {
+static pid_t begin(void (*run)(int)) {
     int kind = (int)below(3);
     pid_t child = fork();
     if (child < 0) die("fork");
-    if (!child) live(kind);
+    if (!child) run(kind);
     made++;
     return child;
 }
 
-static void live_calmly(int kind) {
+static void exec_true(int kind) {
     (void)kind;
     execl("/bin/true", "true", (char *)NULL);
     die("execl");
 }
 
-static void live_briefly(int kind) {
+static void exit_at_once(int kind) {
     (void)kind;
     _exit(0);
 }
 
-static void live_somehow(int kind) {
-    if (kind) live_calmly(kind);
+static void exec_or_allocate(int kind) {
+    if (kind) exec_true(kind);
     for (int i = 1; i < 50; i++) free(malloc((size_t)i * 100));
     exit(0);
 }
 
-static void live_traced(int kind) {
+static void exit_traced(int kind) {
     (void)kind;
     if (ptrace(PTRACE_TRACEME, 0, 0, 0)) _exit(95);
     raise(SIGSTOP);
@@ -61,7 +61,7 @@ static void reap_any(pid_t child) {
     if (waitpid(child, &status, 0) != child) die("waitpid");
 }
 
-/* Stopped children, continued in any order. */
+/* Stopped children; they are continued in random order. */
 static pid_t stopped[8];
 static int stopped_count;
 
@@ -79,8 +79,8 @@ static void stop_later(pid_t child) {
 }
 
 static void kill_round(void) {
-    pid_t child = begin(live_somehow);
-    /* Up to about the time that a child lives. */
+    pid_t child = begin(exec_or_allocate);
+    /* A random delay of up to about a child's lifetime. */
     for (volatile unsigned long i = below(1ul << (5 + below(16))); i; i--) {}
     switch (below(4)) {
     case 0:
@@ -99,7 +99,7 @@ static void kill_round(void) {
 }
 
 static void step_round(int round) {
-    pid_t child = begin(live_traced);
+    pid_t child = begin(exit_traced);
     int status;
     if (waitpid(child, &status, 0) != child) die("waitpid");
     if (WIFEXITED(status)) _exit(95);
@@ -118,7 +118,7 @@ static void step_round(int round) {
     stop_later(child);
     if (round % 50 == 49)
         for (int i = 0; i < 800; i++) {
-            pid_t other = begin(live_calmly);
+            pid_t other = begin(exec_true);
             reap_any(other);
         }
 }
@@ -129,7 +129,7 @@ int main(int argc, char **argv) {
     for (int round = 0; round < rounds; round++) {
         int is_brief = !strcmp(argv[1], "brief");
         if (is_brief || !strcmp(argv[1], "calm")) {
-            reap_any(begin(is_brief ? live_briefly : live_calmly));
+            reap_any(begin(is_brief ? exit_at_once : exec_true));
             if (write(1, ".", 1) != 1) die("write");
         } else if (!strcmp(argv[1], "kill")) {
             kill_round();

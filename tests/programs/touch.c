@@ -1,8 +1,8 @@
-/* touch hold BYTES MS                      touches BYTES and keeps them for MS milliseconds
- * touch threads BYTES MS                   two threads do so, the second after the first, once the main thread has ended
- * touch forks|execs COUNT BYTES MS         COUNT children that do so, one after another (fork; fork + exec)
- * touch together COUNT BYTES MS            COUNT fork children at once: all hold theirs before any lets go
- * touch in_turn COUNT BYTES MS             the same, but then they let go one after another, MS apart */
+/* touch hold BYTES MS                      touches BYTES and holds them for MS milliseconds
+ * touch threads BYTES MS                   two threads do so, one after another, after the main thread has ended
+ * touch forks|execs COUNT BYTES MS         COUNT children do so, one after another (by fork, or by fork and exec)
+ * touch together COUNT BYTES MS            COUNT fork children do so at once: none exits before all have touched theirs
+ * touch in_turn COUNT BYTES MS             the same, but they exit one after another, MS apart */
 #include "common.h"
 #include <pthread.h>
 

@@ -1,20 +1,20 @@
 /* twig SCRIPT
  *
- * Grows the tree of processes that SCRIPT asks for, one letter after another; ends with status 0 at its end. {} holds
- * the script of a child, which does not return from it.
+ * Creates the process tree that SCRIPT describes, one letter after another, and exits with status 0 at its end. The
+ * script of a child is in {}.
  *
  *   c N      compute for N ms of CPU                  m N      hold N MB more
- *   f{...}   fork                                     F{...}   fork by a raw clone, which no library sees
+ *   f{...}   fork                                     F{...}   fork by a raw clone system call
  *   p{...}   posix_spawn this program                 P{...}   the same, the static variant ($TWIG_STATIC)
- *   d{...}   fork twice: the middle one ends at once and is waited for, the child becomes an orphan
- *   e{...}   exec this program, here and now          E{...}   the same, the static variant
+ *   d{...}   fork twice; the middle process exits at once and is reaped, so the child becomes an orphan
+ *   e{...}   exec this program in this process        E{...}   the same, the static variant
  *   w        wait for the oldest child                W        the same, by a raw wait4
  *   a        wait for all children                    k        kill the youngest child
  *   i        ignore SIGCHLD                           t        a thread that computes for 5 ms, joined
  *   s N      raise signal N                           x N, X N, Y N   exit, _exit, raw exit_group with status N
  *
- * Before an exec, which takes it away, the peak RSS goes to the file $TWIG_SAYS: a line of pid, peak, and the part of it
- * that was there at the fork (0 in a program of its own), KiB; "raw" behind it after a raw clone.
+ * An exec discards the peak RSS, so before it a line is added to the file $TWIG_PEAKS: the pid, the peak in KiB, the peak
+ * at the fork in KiB (0 in an image of its own), and "raw" after a raw clone.
  */
 #include "common.h"
 #include <pthread.h>
@@ -22,18 +22,18 @@
 
 static const char *self;
 static pid_t children[256];
-static int oldest, born;
+static int oldest, child_count;
 
 static long at_fork_kib;
 static int is_raw;
 
 static void run(const char *script);
 
-/* Peak RSS of this memory, KiB; 0 if nobody wants to know. */
+/* Peak RSS of this image, KiB; 0 without $TWIG_PEAKS. */
 static long peak_kib(void) {
     char text[4096];
-    if (!getenv("TWIG_SAYS")) return 0;
-    /* Before Linux 6.2 the last page faults are counted when memory is given back. */
+    if (!getenv("TWIG_PEAKS")) return 0;
+    /* Before Linux 6.2 an munmap makes the kernel count the last page faults. */
     void *page = map_touched(4096, MAP_PRIVATE);
     munmap(page, 4096);
     int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -45,8 +45,8 @@ static long peak_kib(void) {
     return atol(line + 7);
 }
 
-static void say_peak(void) {
-    const char *path = getenv("TWIG_SAYS");
+static void write_peak(void) {
+    const char *path = getenv("TWIG_PEAKS");
     if (!path) return;
     char text[64];
     int length = snprintf(text, sizeof text, "%d %ld %ld%s\n", (int)getpid(), peak_kib(), at_fork_kib, is_raw ? " raw" : "");
@@ -61,7 +61,7 @@ static long number(const char **script) {
     return n;
 }
 
-/* The text between the braces, which the script is moved behind. */
+/* The text between the braces; moves the script behind them. */
 static char *block(const char **script) {
     const char *start = ++*script;
     for (int depth = 1; depth > 0; ++*script) {
@@ -72,21 +72,21 @@ static char *block(const char **script) {
 }
 
 static void add(pid_t pid) {
-    if (pid < 0 || born == 256) die("a child");
-    children[born++] = pid;
+    if (pid < 0 || child_count == 256) die("a child");
+    children[child_count++] = pid;
 }
 
 static void reap_oldest(int raw) {
-    if (oldest == born) return;
+    if (oldest == child_count) return;
     pid_t pid = children[oldest++];
     int status;
-    /* With SIGCHLD ignored there is nobody to wait for. */
+    /* Fails with ECHILD if SIGCHLD is ignored. */
     if (raw) syscall(SYS_wait4, pid, &status, 0, NULL);
     else waitpid(pid, &status, 0);
 }
 
 static void child_of_fork(char *script) {
-    oldest = born = 0;
+    oldest = child_count = 0;
     at_fork_kib = peak_kib();
     run(script);
     exit(0);
@@ -125,7 +125,7 @@ static void orphan(char *script) {
     }
     add(middle);
     waitpid(middle, NULL, 0);
-    born--;
+    child_count--;
 }
 
 static void run(const char *script) {
@@ -140,10 +140,10 @@ static void run(const char *script) {
         case 'f': case 'F': add(forked(inner, letter == 'F')); break;
         case 'p': case 'P': add(spawned(inner, letter == 'P')); break;
         case 'd': orphan(inner); break;
-        case 'e': case 'E': say_peak(); execv(variant(letter == 'E'), argv); die("exec"); break;
+        case 'e': case 'E': write_peak(); execv(variant(letter == 'E'), argv); die("exec"); break;
         case 'w': case 'W': reap_oldest(letter == 'W'); break;
-        case 'a': while (oldest < born) reap_oldest(0); break;
-        case 'k': if (oldest < born) kill(children[born - 1], SIGKILL); break;
+        case 'a': while (oldest < child_count) reap_oldest(0); break;
+        case 'k': if (oldest < child_count) kill(children[child_count - 1], SIGKILL); break;
         case 'i': signal(SIGCHLD, SIG_IGN); break;
         case 't':
             if (pthread_create(&other, NULL, thread, NULL) || pthread_join(other, NULL)) die("a thread");

@@ -1,8 +1,8 @@
 /* waits HOW SECONDS
  *
- * A child burns SECONDS of CPU and kills itself with SIGKILL, so that only whoever reaps it knows what it used.
- * It is reaped by the function named: wait wait3 wait3_null wait4 wait4_null waitpid waitid_pid waitid_all
- * waitid_pidfd; `peek` first looks at it with WNOWAIT. What the function returns must be what wait(2) says. */
+ * A child burns SECONDS of CPU and kills itself with SIGKILL, so that only its reaper gets its CPU time. It is reaped by
+ * the given function: wait wait3 wait3_null wait4 wait4_null waitpid waitid_pid waitid_all waitid_pidfd; `peek` first
+ * calls waitid with WNOWAIT. The function's result must be as wait(2) documents it. */
 #include "common.h"
 
 #ifndef P_PIDFD

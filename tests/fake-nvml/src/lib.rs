@@ -1,5 +1,5 @@
-//! A libnvidia-ml.so.1 by its ABI, which says what a script tells it to: see [`script`]. It has the quirks of real
-//! drivers, so it is strict where some of those are: a null buffer ends the process.
+//! A libnvidia-ml.so.1 by its ABI, whose answers come from a script (see [`script`]). It has the quirks of real drivers:
+//! for example, a null buffer ends the process.
 #![allow(non_snake_case, reason = "NVML's names")]
 #![allow(missing_docs, reason = "nvml.h documents them")]
 #![allow(clippy::missing_safety_doc, reason = "likewise")]
@@ -13,7 +13,7 @@ use script::{NOT_SUPPORTED, global, number, text};
 
 /// nvml.h, `nvmlReturn_t`.
 type Return = c_uint;
-/// An opaque handle: the number of the device plus 1; that of a MIG instance has the instance's number plus 1 in the
+/// An opaque handle: the device's number plus 1. The handle of a MIG instance has the instance's number plus 1 in its
 /// second byte.
 type Device = *mut c_void;
 
@@ -23,7 +23,7 @@ const NOT_FOUND: Return = 6;
 const INSUFFICIENT_SIZE: Return = 7;
 const TIMEOUT: Return = 10;
 
-/// What the script calls the device.
+/// The device's name in the script.
 fn name(device: Device) -> String {
     let handle = device as usize;
     match (handle & 0xff, handle >> 8) {
@@ -32,11 +32,11 @@ fn name(device: Device) -> String {
     }
 }
 
-/// Write a value, or give the return value.
+/// Writes a value, or gives the error as the return value.
 unsafe fn put<T>(place: *mut T, value: Result<T, Return>) -> Return {
     match value {
         Ok(value) => {
-            // SAFETY: the caller of NVML gives a place for it.
+            // SAFETY: by nvml.h's contract the caller passes a valid pointer.
             unsafe { place.write(value) };
             SUCCESS
         }
@@ -53,7 +53,7 @@ unsafe fn put_text(place: *mut c_char, room: c_uint, value: Result<String, Retur
     if text.len() + 1 > room as usize {
         return INSUFFICIENT_SIZE;
     }
-    // SAFETY: the caller says that there is so much room.
+    // SAFETY: the caller's buffer has this length, which was checked.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), place, text.len());
         place.add(text.len()).write(0);
@@ -67,7 +67,7 @@ pub extern "C" fn nvmlInit_v2() -> Return {
     script::note_time();
     script::stall("init");
     if let Some(program) = global("init_runs") {
-        // As the real one runs nvidia-modprobe.
+        // The real library runs nvidia-modprobe here.
         let _ = std::process::Command::new("sh").args(["-c", &program]).status();
     }
     if global("init_crashes").is_some() {
@@ -146,7 +146,7 @@ pub struct PciInfo {
     bus_id: [c_char; 32],
 }
 
-/// The struct of the second form, which is shorter.
+/// The shorter struct of the call's second version.
 #[cfg(feature = "old")]
 #[repr(C)]
 pub struct PciInfo2 {
@@ -198,7 +198,7 @@ pub struct Memory {
     used: c_ulonglong,
 }
 
-/// Total and used.
+/// Total and used bytes.
 fn memory(device: Device) -> Result<(u64, u64), Return> {
     let name = name(device);
     Ok((number(&name, "memory_total")?, number(&name, "memory_used")?))
@@ -206,7 +206,7 @@ fn memory(device: Device) -> Result<(u64, u64), Return> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, place: *mut Memory) -> Return {
-    // The first form counts what the driver keeps for itself.
+    // The first version of the call includes the driver's reserved memory.
     let reserved = number(&name(device), "memory_reserved").unwrap_or(0);
     let info = memory(device).map(|(total, used)| {
         let used = used + reserved;
@@ -229,7 +229,7 @@ pub struct Memory2 {
 #[cfg(not(feature = "old"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, place: *mut Memory2) -> Return {
-    // SAFETY: the caller filled in the version.
+    // SAFETY: by nvml.h's contract the caller has set the version.
     let version = unsafe { (*place).version };
     if version != size_of::<Memory2>() as c_uint | 2 << 24 {
         return 25;
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, place: *m
     unsafe { put(place, rates) }
 }
 
-/// Functions that write one number of a device.
+/// Functions that write one figure of a device.
 macro_rules! numbers {
     ($($function:ident -> $type:ty = $key:literal;)*) => {$(
         #[unsafe(no_mangle)]
@@ -277,7 +277,7 @@ numbers! {
     nvmlDeviceGetMaxMigDeviceCount -> c_uint = "mig_most";
 }
 
-// Under its first name, and its newer one.
+// The first name of the call and its newer one.
 #[cfg(feature = "old")]
 numbers! { nvmlDeviceGetCurrentClocksThrottleReasons -> c_ulonglong = "throttle"; }
 #[cfg(not(feature = "old"))]
@@ -350,14 +350,14 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
     fields: *mut FieldValue,
 ) -> Return {
     for number_of_field in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the caller gives so many of them.
+        // SAFETY: by nvml.h's contract the array has `count` elements.
         let field = unsafe { &mut *fields.add(number_of_field) };
         let key = match field.field {
             197 => "pcie_tx",
             198 => "pcie_rx",
             _ => "no such field",
         };
-        // Counters of 32 bits: NVML_VALUE_TYPE_UNSIGNED_INT.
+        // A 32-bit counter: NVML_VALUE_TYPE_UNSIGNED_INT.
         field.kind = 1;
         match number(&name(device), key) {
             Ok(value) => (field.result, field.value) = (SUCCESS, value & 0xffff_ffff),
@@ -390,7 +390,7 @@ pub unsafe extern "C" fn nvmlDeviceGetSamples(
         Ok(list) => list,
         Err(code) => return code,
     };
-    // A driver with stale samples gives all it has, whatever was asked for.
+    // A driver with stale samples returns all samples, whatever the caller's start time.
     let is_stale = text(&name(device), "stale").is_ok();
     let samples: Vec<Sample> = list
         .split_whitespace()
@@ -468,17 +468,17 @@ macro_rules! event_set_wait {
     };
 }
 
-// As drivers before R440 name it.
+// The name of the call in drivers before R440.
 #[cfg(feature = "second")]
 event_set_wait!(nvmlEventSetWait);
 #[cfg(not(feature = "second"))]
 event_set_wait!(nvmlEventSetWait_v2);
 
-/// Each number of a device's `xids` is told once.
+/// Gives each number of a device's `xids` once.
 fn next_event() -> Result<EventData, Return> {
     let count: usize = global("count").and_then(|count| count.parse().ok()).unwrap_or(0);
     for number_of_device in 0..count {
-        // They wait for whoever asks, also once the device is lost.
+        // Events stay queued, even after the device is lost.
         let xids = global(&format!("{number_of_device}.xids")).unwrap_or_default();
         for (place_in_list, xid) in xids.split_whitespace().enumerate() {
             if script::count(format!("xid {number_of_device} {place_in_list}")) == 0 {

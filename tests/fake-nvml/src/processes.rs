@@ -1,17 +1,17 @@
-//! Processes: the three lists in their layouts, utilisation, accounting.
+//! GPU processes: the three lists in all their layouts, utilization, and accounting.
 
 use std::ffi::{c_uint, c_ulonglong, c_void};
 
 use super::{Device, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, name, put};
 use crate::script::{self, NOT_SUPPORTED, global, now_us, number, of_processes, path, text};
 
-/// Foreign processes have these pids, which no kernel gives out.
+/// The first pid of foreign processes. It is above the kernel's largest pid.
 const FOREIGN: u32 = 5_000_000;
 
-/// Fill a caller's buffer of `count` entries, or say how many are needed.
+/// Fills a caller's buffer of `count` entries, or gives the number of entries that it needs.
 pub unsafe fn put_list<T: Copy>(count: *mut c_uint, place: *mut T, list: &[T]) -> Return {
     if place.is_null() {
-        // Some drivers write to it all the same.
+        // Some drivers crash here, because they write to the buffer.
         std::process::abort();
     }
     let needed = c_uint::try_from(list.len()).unwrap_or(c_uint::MAX);
@@ -27,19 +27,19 @@ pub unsafe fn put_list<T: Copy>(count: *mut c_uint, place: *mut T, list: &[T]) -
     SUCCESS
 }
 
-/// Who is in a list: pid and memory.
+/// The processes of a list: pid and memory.
 fn listed(device: Device, list: char) -> Result<Vec<(u32, u64)>, Return> {
     let device = name(device);
-    // "ok", or the return value.
+    // An error of all lists.
     text(&device, "processes")?;
-    // Of one list alone.
+    // An error of this list alone.
     if let Err(code) = text(&device, &format!("processes_{list}"))
         && code != NOT_SUPPORTED
     {
         return Err(code);
     }
     let mut processes = Vec::new();
-    // A machine with much to do, and more at every call: foreign processes come first.
+    // Foreign processes come first; their number can grow with every call.
     if let Ok(crowd) = number(&device, "crowd") {
         let more =
             number(&device, "crowd_grows").unwrap_or(0) * script::count(format!("crowd {device} {list}"));
@@ -55,7 +55,7 @@ fn listed(device: Device, list: char) -> Result<Vec<(u32, u64)>, Return> {
     Ok(processes)
 }
 
-/// Write a list with entries of a size: 16 (v1), 24 (v2 and v3), 32 (v3 of the drivers 535.43 to 535.86).
+/// Writes a list with entries of this size: 16 (v1), 24 (v2 and v3), or 32 (v3 of the drivers 535.43 to 535.86).
 unsafe fn put_processes(
     device: Device,
     list: char,
@@ -68,15 +68,14 @@ unsafe fn put_processes(
         Err(code) => return code,
     };
     if place.is_null() {
-        // The probe for the size, which the documentation allows: one kind of driver crashes, another says that all is
-        // well.
+        // The documentation allows a null buffer to ask for the size. Some drivers crash at it, others return SUCCESS.
         if global("null_probe").as_deref() != Some("success") {
             std::process::abort();
         }
-        // SAFETY: the counter is there in any case.
+        // SAFETY: by nvml.h's contract the pointer to the counter is valid.
         return unsafe { put(count, Ok(c_uint::try_from(processes.len()).unwrap_or(0))) };
     }
-    // SAFETY: nvml.h's contract; the room is checked before anything is written.
+    // SAFETY: by nvml.h's contract the buffer has `count` entries; no more are written.
     unsafe {
         let room = count.read() as usize;
         count.write(c_uint::try_from(processes.len()).unwrap_or(c_uint::MAX));
@@ -154,8 +153,8 @@ pub struct ProcessUtilization {
     decoder: c_uint,
 }
 
-/// Each process that says how much it computes gives one sample at each of `process_times`; where that is `now`, those that
-/// don't say are idle.
+/// Each process with a utilization in its file has one sample at each of `process_times`. If that is `now`, the other
+/// processes have samples of 0%.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     device: Device,
@@ -169,11 +168,11 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
         Err(code) => return code,
     };
     let is_stale = text(&device, "stale").is_ok();
-    let tells_of_all = times.trim() == "now";
+    let includes_idle = times.trim() == "now";
     let times: Vec<u64> = times.split_whitespace().map(script::time_us).collect();
     let mut samples = Vec::new();
     for (pid, words) in of_processes("held", &device) {
-        let sm = words.get(2).and_then(|sm| sm.parse().ok()).or(tells_of_all.then_some(0));
+        let sm = words.get(2).and_then(|sm| sm.parse().ok()).or(includes_idle.then_some(0));
         let Some(sm) = sm else { continue };
         for at in times.iter().filter(|at| is_stale || **at > since_us) {
             samples.push(ProcessUtilization { pid, time_us: *at, sm, memory: 0, encoder: 0, decoder: 0 });
@@ -182,7 +181,7 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     if samples.is_empty() {
         return NOT_FOUND;
     }
-    // More entries are counted than filled in: what lay in the driver's memory.
+    // Some drivers count more entries than they fill in; the rest is uninitialized memory.
     if let Ok(noise) = number(&device, "noise") {
         let first = samples.first().map_or(0, |sample| sample.pid);
         samples.extend((0..noise).map(|n| ProcessUtilization {
@@ -222,12 +221,12 @@ pub extern "C" fn nvmlDeviceSetAccountingMode(device: Device, mode: c_uint) -> R
     }
 }
 
-/// The accounts that there is room for: the newest.
-fn accounts(device: &str) -> Vec<(u32, Vec<String>)> {
-    let mut accounts = of_processes("account", device);
-    accounts.sort_by_key(|(_, words)| words.get(2).and_then(|at| at.parse::<u64>().ok()));
-    let room = number(device, "accounting_room").map_or(4000, |room| room as usize);
-    accounts.split_off(accounts.len().saturating_sub(room))
+/// The newest accounting entries, as many as the driver's buffer holds.
+fn accounting_entries(device: &str) -> Vec<(u32, Vec<String>)> {
+    let mut entries = of_processes("account", device);
+    entries.sort_by_key(|(_, words)| words.get(2).and_then(|at| at.parse::<u64>().ok()));
+    let capacity = number(device, "accounting_room").map_or(4000, |capacity| capacity as usize);
+    entries.split_off(entries.len().saturating_sub(capacity))
 }
 
 #[unsafe(no_mangle)]
@@ -236,7 +235,7 @@ pub unsafe extern "C" fn nvmlDeviceGetAccountingPids(
     count: *mut c_uint,
     place: *mut c_uint,
 ) -> Return {
-    let pids: Vec<c_uint> = accounts(&name(device)).into_iter().map(|(pid, _)| pid).collect();
+    let pids: Vec<c_uint> = accounting_entries(&name(device)).into_iter().map(|(pid, _)| pid).collect();
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put_list(count, place, &pids) }
 }
@@ -252,7 +251,7 @@ pub struct AccountingStats {
     reserved: [c_uint; 5],
 }
 
-/// The account of a process is closed late: `accounting_lag` readings after its end.
+/// A process counts as running until `accounting_lag` readings after its end, as in real drivers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetAccountingStats(
     device: Device,
@@ -263,14 +262,16 @@ pub unsafe extern "C" fn nvmlDeviceGetAccountingStats(
     if pid == 0 {
         return INVALID_ARGUMENT;
     }
-    let Some((_, words)) = accounts(&device).into_iter().find(|(of, _)| *of == pid) else { return NOT_FOUND };
+    let Some((_, words)) = accounting_entries(&device).into_iter().find(|(of, _)| *of == pid) else {
+        return NOT_FOUND;
+    };
     let word = |index: usize| words.get(index).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
     let lag = number(&device, "accounting_lag").unwrap_or(0);
     let is_running = script::count(format!("account {device} {pid}")) < lag;
     let stats = AccountingStats {
         gpu: c_uint::try_from(word(1)).unwrap_or(0),
         memory: 0,
-        // While it runs the driver tells less than it will.
+        // While the process runs, its entry is not complete.
         peak_bytes: if is_running { word(0) / 2 } else { word(0) },
         time_ms: 1,
         start_us: word(2),

@@ -1,25 +1,26 @@
-//! What the fake driver is to say. In the directory that FAKE_NVML_DIR names:
+//! The fake driver's answers. They come from files in the directory that FAKE_NVML_DIR names:
 //!
-//! - `script`: lines `KEY VALUE`, replaced as a whole by rename whenever the test likes. A key of a device is
-//!   `0.power`, that of a MIG instance `0m1.name`, and `*.power` is for all that have none of their own. A value `!15`
-//!   makes the call return 15; a key that is not there makes it return NOT_SUPPORTED. `A|B|C` is A at the first call,
-//!   B at the second, and C from then on.
+//! - `script`: lines `KEY VALUE`. The test can replace the file at any time by rename. `0.power` is the key of a device,
+//!   `0m1.name` that of a MIG instance, and `*.power` is the default for all devices. A value `!15` makes the call return
+//!   15; a missing key makes it return NOT_SUPPORTED. `A|B|C` is A at the first call, B at the second, C from then on.
 //!
-//!   Times are microseconds after the driver's start, or `now`. With the key `clock` they are by a clock that counts from
-//!   boot (`boot`), or is off by so many microseconds.
-//! - `held/PID.DEVICE`: `BYTES [LISTS [SM]]`: what a process holds (`na`: not available), in which lists it is (`c`, `g`,
-//!   `m`), and how much it computes.
-//! - `account/PID.DEVICE`: `PEAK UTILISATION START_US`: an account of accounting mode.
-//! - `accounting.DEVICE`: the mode, once it was set.
+//!   Times are microseconds after the driver's start, or `now`. With the key `clock` they are by another clock: one that
+//!   counts from boot (`boot`), or one that is off by so many microseconds.
+//! - `held/PID.DEVICE`: `BYTES [LISTS [SM]]`: the memory of a process (`na`: not available), the lists that contain it
+//!   (`c`, `g`, `m`), and its utilization.
+//! - `account/PID.DEVICE`: `PEAK UTILIZATION START_US`: an accounting entry.
+//! - `accounting.DEVICE`: the accounting mode, once it was set.
 //!
 //! Keys of the whole driver: `init` (its return value), `count`, `stride`, `clears_buffer`, `null_probe`, `cut` (a list
-//! that is longer than its buffer is cut, with SUCCESS: `counts_written` or `counts_all`), `leak` (bytes a sample),
-//! `init_runs` (a shell's words), `init_crashes`, and
-//! `init.stall`, `power.stall` (milliseconds, `forever`, or a file: until it is there).
+//! that exceeds its buffer is truncated with SUCCESS: `counts_written` or `counts_all`), `leak` (bytes per sample),
+//! `init_runs` (a shell command), `init_crashes`, and `init.stall` and `power.stall` (milliseconds, `forever`, or the path
+//! of a file that ends the stall when it exists).
 //!
-//! - `samples`: a byte is appended at every reading of a device's power, which is once a sample.
-//! - `stalled`: a byte is appended at the beginning of each stall.
-//! - `times`: CLOCK_MONOTONIC, nanoseconds, a line when the driver is initialised and one with each byte in `samples`.
+//! The driver writes these files:
+//!
+//! - `samples`: one byte for every reading of a device's power, which is once per sample.
+//! - `stalled`: one byte at the beginning of each stall.
+//! - `times`: CLOCK_MONOTONIC in nanoseconds, one line at the driver's start and one with each byte in `samples`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -31,22 +32,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// NVML's NOT_SUPPORTED.
 pub const NOT_SUPPORTED: u32 = 3;
 
-/// When this process first had to do with us, microseconds since the epoch: the script's times count from here.
+/// The driver's start in this process, in microseconds since the epoch. The script's times count from here.
 pub static START_US: LazyLock<u64> = LazyLock::new(now_us);
 
-/// When the machine was booted, microseconds since the epoch.
+/// The machine's boot, in microseconds since the epoch.
 static BOOTED_US: LazyLock<u64> = LazyLock::new(|| now_us().saturating_sub(boot_us()));
 
-/// How often something was asked for.
+/// How often each call was counted (see [`count`]).
 static COUNTS: LazyLock<Mutex<HashMap<String, u64>>> = LazyLock::new(Mutex::default);
 
-/// Now, microseconds since the epoch.
+/// Microseconds since the epoch.
 pub fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A time of the script's, by the driver's clock.
+/// A time in the script, by the driver's clock.
 pub fn time_us(word: &str) -> u64 {
     let us = if word == "now" { now_us() } else { START_US.saturating_add(word.parse().unwrap_or(0)) };
     match global("clock").as_deref() {
@@ -56,7 +57,7 @@ pub fn time_us(word: &str) -> u64 {
     }
 }
 
-/// Since boot, microseconds.
+/// Microseconds since boot.
 fn boot_us() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: one live timespec.
@@ -64,12 +65,12 @@ fn boot_us() -> u64 {
     u64::try_from(now.tv_sec * 1_000_000 + now.tv_nsec / 1000).unwrap_or(0)
 }
 
-/// A file of the script's directory.
+/// Path of a file in the script's directory.
 pub fn path(name: &str) -> PathBuf {
     PathBuf::from(std::env::var_os("FAKE_NVML_DIR").unwrap_or_default()).join(name)
 }
 
-/// How often this was counted before, and count it.
+/// Counts a call; gives how often it was counted before.
 pub fn count(what: String) -> u64 {
     let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     let count = counts.entry(what).or_default();
@@ -77,7 +78,7 @@ pub fn count(what: String) -> u64 {
     *count - 1
 }
 
-/// The value of a key, without a device.
+/// The value of a key of the whole driver.
 pub fn global(key: &str) -> Option<String> {
     let script = fs::read_to_string(path("script")).ok()?;
     let value = |key: &str| {
@@ -90,7 +91,7 @@ pub fn global(key: &str) -> Option<String> {
     value(key).or_else(|| value(&format!("*.{}", key.split_once('.')?.1)))
 }
 
-/// The value of a device's key, or the return value.
+/// The value of a device's key, or the call's return value.
 pub fn text(device: &str, key: &str) -> Result<String, u32> {
     if let Some(lost) = global(&format!("{device}.lost")).filter(|value| value != "0") {
         return Err(lost.parse().unwrap_or(15));
@@ -109,12 +110,12 @@ pub fn text(device: &str, key: &str) -> Result<String, u32> {
     }
 }
 
-/// Likewise, a number.
+/// The value of a device's key as a number.
 pub fn number(device: &str, key: &str) -> Result<u64, u32> {
     text(device, key)?.parse().map_err(|_| 999)
 }
 
-/// Stay in the call, if the script says so (`KEY.stall`).
+/// Delays the call as the script's `KEY.stall` says.
 pub fn stall(key: &str) {
     let ms = |ms| std::thread::sleep(Duration::from_millis(ms));
     let stall = text(key, "stall");
@@ -135,19 +136,19 @@ pub fn stall(key: &str) {
     }
 }
 
-/// Take memory and never give it back, if the script says so (`leak`: bytes), as some libraries do at every call.
+/// Leaks the bytes that the script's `leak` gives, as some libraries do at every call.
 pub fn leak() {
     let bytes = global("leak").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
     std::mem::forget(vec![1u8; bytes]);
 }
 
-/// Tell that a sample was taken, and when.
+/// Notes that a sample was taken, and its time.
 pub fn sampled() {
     note_time();
     append("samples", ".");
 }
 
-/// Tell that we were called now.
+/// Notes the time of a call.
 pub fn note_time() {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: one live timespec.
@@ -162,7 +163,7 @@ fn append(name: &str, text: &str) {
     }
 }
 
-/// The files of a directory that are about a device: pid, and the words in it.
+/// The files in a directory that belong to a device: the pid in the name, and the file's words.
 pub fn of_processes(directory: &str, device: &str) -> Vec<(u32, Vec<String>)> {
     let Ok(entries) = fs::read_dir(path(directory)) else { return Vec::new() };
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! CPU time as the kernel sums it: a cgroup made for one run (v1 cpuacct, or v2).
+//! CPU time as the kernel sums it, by a cgroup that is made for one run (v1 cpuacct or v2).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ const PREFIX: &str = "gpu-track-truth.";
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Makes one; says why it cannot.
+    /// Makes a cgroup. The error is the reason why that is impossible here.
     pub fn create() -> Result<Self, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let root = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"]
@@ -28,26 +28,26 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// The file that a process writes its pid to in order to move in.
+    /// The file to which a process writes its pid to enter the cgroup.
     #[must_use]
     pub fn procs(&self) -> PathBuf {
         self.0.join("cgroup.procs")
     }
 
-    /// Moves a process in; what it made before stays where it is.
+    /// Moves a process into the cgroup. Its existing children stay where they are.
     pub fn add(&self, pid: u32) -> Result<(), String> {
         let file = self.procs();
         std::fs::write(&file, pid.to_string()).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Who is in it.
+    /// The pids of its processes.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let list = std::fs::read_to_string(self.procs()).unwrap_or_default();
         list.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// CPU time of all that ever was in it, seconds.
+    /// CPU time of all processes that are or were in it.
     pub fn cpu_s(&self) -> Result<f64, String> {
         let read = |name: &str| std::fs::read_to_string(self.0.join(name));
         if let Ok(ns) = read("cpuacct.usage") {
@@ -64,7 +64,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Its last process may still be on its way out of it.
+        // The kernel may still be removing the last process from the cgroup.
         for _ in 0..1000 {
             if std::fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -78,7 +78,7 @@ fn usage_usec(stat: &str) -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?.parse().ok()
 }
 
-/// What recorders left that were killed.
+/// Removes the cgroups of recorders that were killed.
 fn remove_stale(root: &Path) {
     for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_of_cpu_stat_is_its_first_figure() {
+    fn usage_usec_is_read_from_cpu_stat() {
         assert_eq!(usage_usec("usage_usec 1500\nuser_usec 1000\nsystem_usec 500\n"), Some(1500.0));
         assert_eq!(usage_usec("user_usec 1000\n"), None);
     }

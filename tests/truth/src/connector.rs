@@ -1,4 +1,4 @@
-//! The process connector (linux/cn_proc.h): every fork, exec and exit, as the kernel does it.
+//! The process connector (linux/cn_proc.h): the kernel's event of every fork, exec and exit.
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -10,27 +10,27 @@ const CN_VAL_PROC: u32 = 1;
 const CN_HEADER: usize = 20;
 const PROC_CN_MCAST_LISTEN: u32 = 1;
 const PROC_CN_MCAST_IGNORE: u32 = 2;
-/// what, cpu, time stamp; then what is particular to the event.
+/// Offset of the event's own data, after `what`, `cpu` and the time stamp.
 const DATA: usize = 16;
 
-/// Something that happened to a thread; one whose `pid` is its `tgid` is its process's first.
+/// What happened to a thread. If `pid` equals `tgid`, it is the first thread of its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Made by `parent`, the process of the thread that called fork, vfork or clone.
+    /// A new thread, by fork, vfork or clone.
     Fork {
-        /// Who made it.
+        /// The process of the thread that called fork, vfork or clone.
         parent: u32,
-        /// The thread.
+        /// The new thread.
         pid: u32,
         /// Its process.
         tgid: u32,
     },
-    /// Runs another program now.
+    /// An exec.
     Exec {
         /// The process.
         tgid: u32,
     },
-    /// Ended.
+    /// The exit of a thread.
     Exit {
         /// The thread.
         pid: u32,
@@ -55,14 +55,14 @@ pub struct Event {
 pub struct Connector(Socket);
 
 impl Connector {
-    /// Subscribes. The kernel may accept this and send nothing: outside of the initial pid namespace.
+    /// Subscribes. Outside of the initial pid namespace the kernel accepts this and sends no events.
     pub fn subscribe() -> Result<Self, String> {
         let socket = Socket::open("process connector", libc::NETLINK_CONNECTOR, CN_IDX_PROC)?;
         socket.send(&request(PROC_CN_MCAST_LISTEN))?;
         Ok(Self(socket))
     }
 
-    /// The next datagram's events are added; false if there is none now.
+    /// Adds the events of the next datagram; false if there is none now.
     pub fn read(&self, buffer: &mut [u8], events: &mut Vec<Event>) -> Result<bool, String> {
         let Some(datagram) = self.0.receive(buffer)? else { return Ok(false) };
         events.extend(netlink::messages(datagram).filter_map(|(_, payload)| parse(payload)));
@@ -92,7 +92,7 @@ fn request(operation: u32) -> Vec<u8> {
     netlink::message(libc::NLMSG_DONE as u16, 0, &payload)
 }
 
-/// An event of a message's payload; `None` for kinds that are of no interest.
+/// The event in a message's payload; `None` for other kinds of events.
 fn parse(payload: &[u8]) -> Option<Event> {
     const FORK: u32 = 0x1;
     const EXEC: u32 = 0x2;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_event_is_read() {
+    fn fork_exec_and_exit_events_are_parsed() {
         let what = |kind, words: &[u32]| parse(&message(kind, 77, words)).map(|event| event.what);
         assert_eq!(what(1, &[5, 4, 7, 6]), Some(What::Fork { parent: 4, pid: 7, tgid: 6 }));
         assert_eq!(what(2, &[7, 6]), Some(What::Exec { tgid: 6 }));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_and_short_messages_are_no_events() {
+    fn other_kinds_and_short_messages_are_ignored() {
         // The answer to a subscription, and a change of user.
         assert_eq!(parse(&message(0, 1, &[0])), None);
         assert_eq!(parse(&message(4, 1, &[7, 6, 0, 0])), None);

@@ -1,5 +1,5 @@
-//! What the kernel itself says of a process tree: which processes there were, and how they ended (process connector),
-//! their peak RSS (taskstats), their CPU time (a cgroup). Shares no code with gpu-track; needs root.
+//! The kernel's own figures of a process tree: its processes and their exits (process connector), their peak RSS
+//! (taskstats) and their CPU time (a cgroup). Shares no code with gpu-track. Needs root.
 
 pub mod cgroup;
 pub mod connector;

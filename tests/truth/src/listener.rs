@@ -1,4 +1,4 @@
-//! Both ways in which the kernel tells of processes, and what comes of them.
+//! Reads both kernel interfaces, the process connector and taskstats, into one tree.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::process::Command;
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::connector::{Connector, Event};
 use crate::taskstats::{Stats, Taskstats};
-use crate::tree::{Account, Tree};
+use crate::tree::{KernelProcess, Tree};
 
-/// How long the kernel may take to tell of a process that has ended.
+/// How long the kernel may take to send the exit event of a process.
 const PROBE_WATCHDOG: Duration = Duration::from_secs(10);
 
-/// What the kernel says, in the order in which it says it.
+/// Both subscriptions and what was read from them.
 #[derive(Debug)]
 pub struct Listener {
     taskstats: Taskstats,
@@ -19,12 +19,12 @@ pub struct Listener {
     buffer: Vec<u8>,
     events: Vec<Event>,
     stats: Vec<Stats>,
-    /// All processes since it listens.
+    /// All processes since the subscription.
     pub tree: Tree,
 }
 
 impl Listener {
-    /// Subscribes, and makes sure that the kernel tells of ends here.
+    /// Subscribes and makes sure, by a test process, that the kernel sends exit events here.
     pub fn subscribe() -> Result<Self, String> {
         let mut listener = Self {
             taskstats: Taskstats::subscribe()?,
@@ -37,23 +37,23 @@ impl Listener {
         let mut probe = Command::new("/bin/true").spawn().map_err(|error| format!("/bin/true: {error}"))?;
         let pid = probe.id();
         probe.wait().map_err(|error| error.to_string())?;
-        // The ends are told while the wait returns, one of them a little later.
+        // The exit events can come a little after the wait has returned.
         let start = Instant::now();
-        let mut told = (false, false);
-        while told != (true, true) {
+        let mut seen = (false, false);
+        while seen != (true, true) {
             if start.elapsed() > PROBE_WATCHDOG {
-                let silent = if told.0 { "taskstats" } else { "process connector" };
-                return Err(format!("{silent}: the kernel tells of no ends here"));
+                let missing = if seen.0 { "taskstats" } else { "process connector" };
+                return Err(format!("{missing}: the kernel sends no exit events here"));
             }
             listener.wait()?;
             listener.drain()?;
-            let is_told = listener.stats.iter().any(|end| end.tgid == pid && end.is_last);
-            told = (listener.tree.has_ended(pid), is_told);
+            let has_stats = listener.stats.iter().any(|end| end.tgid == pid && end.is_last);
+            seen = (listener.tree.has_ended(pid), has_stats);
         }
         Ok(listener)
     }
 
-    /// All that was said so far.
+    /// Reads all events so far.
     pub fn drain(&mut self) -> Result<(), String> {
         while self.connector.read(&mut self.buffer, &mut self.events)? {
             self.events.drain(..).for_each(|event| self.tree.apply(event));
@@ -61,27 +61,28 @@ impl Listener {
         while self.taskstats.read(&mut self.buffer, &mut self.stats)? {}
         Ok(())
     }
-    /// Waits until there is something to be read, 100 ms at most.
+
+    /// Waits until there is something to read, 100 ms at most.
     pub fn wait(&self) -> Result<(), String> {
         let [connector, taskstats] = self.descriptors();
         wait([connector, taskstats, None, None]).map(drop)
     }
 
-    /// What to wait for.
+    /// The descriptors to wait for.
     #[must_use]
     pub fn descriptors(&self) -> [Option<RawFd>; 2] {
         [Some(self.connector.as_raw_fd()), Some(self.taskstats.as_raw_fd())]
     }
 
-    /// The accounts of the counted tree, in the order of birth, when all of it has ended.
-    pub fn accounts(self) -> Result<Vec<Account>, String> {
-        self.tree.accounts(self.stats)
+    /// The processes of the counted tree in the order of their start, when all of them have ended.
+    pub fn processes(self) -> Result<Vec<KernelProcess>, String> {
+        self.tree.with_stats(self.stats)
     }
 }
 
-/// Waits until one of them has something, 100 ms at most; true if it is the last one.
+/// Waits until one of the descriptors is readable, 100 ms at most; true if the last one is.
 pub fn wait(descriptors: [Option<RawFd>; 4]) -> Result<bool, String> {
-    // A negative descriptor is passed over.
+    // poll(2) ignores negative descriptors.
     let mut polled =
         descriptors.map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 });
     // SAFETY: the array lives through the call and has the length given.

@@ -1,12 +1,12 @@
-//! `gpu-track-truth`: runs a command and says as JSON what the kernel itself says of its process tree.
+//! `gpu-track-truth` runs a command and writes the kernel's own figures of its process tree as JSON.
 //!
-//! Which processes there were, and how they ended: the process connector. Their peak RSS: taskstats. CPU time: a
+//! The processes and their exits are from the process connector, their peak RSS from taskstats, and the CPU time from a
 //! cgroup made for the run. Shares no code with gpu-track. Needs root and the initial pid and user namespaces.
 //!
-//! In the command, the word `@` stands before the part that is counted: `gpu-track-truth record -o truth.json --
-//! gpu-track-run -o ours.json -- @ make` counts make and its descendants, and nothing of gpu-track-run, which is
-//! neither in the counted tree nor in its cgroup.
-#![allow(clippy::print_stderr, reason = "this is the program that talks to people")]
+//! In the command, the word `@` stands before the part that is counted. `gpu-track-truth record -o truth.json --
+//! gpu-track-run -o ours.json -- @ make` counts make and its descendants. gpu-track-run itself is neither in the counted
+//! tree nor in its cgroup.
+#![allow(clippy::print_stderr, reason = "a command-line program")]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 
 struct Options {
     output: PathBuf,
-    /// How long what the command leaves behind may live on before it is ended.
+    /// How long processes may outlive the command before they are killed.
     grace: Duration,
     command: Vec<OsString>,
 }
@@ -69,23 +69,23 @@ fn options(words: &[OsString]) -> Option<Options> {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Option<Options> {
+    fn parsed(line: &str) -> Option<Options> {
         options(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
-    fn the_command_is_what_comes_after_the_separator() {
-        let options = of("record -o file --grace 3 -- sh -c true").unwrap();
+    fn command_follows_the_separator() {
+        let options = parsed("record -o file --grace 3 -- sh -c true").unwrap();
         assert_eq!(options.command, ["sh", "-c", "true"]);
         assert_eq!(options.grace, Duration::from_secs(3));
-        assert_eq!(of("record -o file -- --").unwrap().command, ["--"]);
+        assert_eq!(parsed("record -o file -- --").unwrap().command, ["--"]);
     }
 
     #[test]
-    fn half_a_command_line_is_refused() {
+    fn incomplete_command_line_is_refused() {
         for line in ["", "record", "record -o file", "record -o file --", "record -o file --grace x -- true"]
         {
-            assert!(of(line).is_none(), "{line}");
+            assert!(parsed(line).is_none(), "{line}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Length of nlmsghdr.
 pub const HEADER: usize = 16;
-/// Large enough for a build's burst of processes while we wait for a core.
+/// Large enough for a burst of thousands of processes while the recorder waits for a core.
 const RECEIVE_BUFFER: libc::c_int = 256 << 20;
 
 /// A native-endian number in a message.
@@ -28,7 +28,7 @@ fn aligned(length: usize) -> usize {
     length.next_multiple_of(4)
 }
 
-/// A message with its header; the kernel is asked to answer with an error number if `flags` says so.
+/// A message with its header. NLM_F_ACK in `flags` asks the kernel for an answer with an error number.
 pub fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(((HEADER + payload.len()) as u32).to_ne_bytes());
@@ -39,7 +39,7 @@ pub fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The messages of a datagram: type and payload. A damaged rest is left out.
+/// Type and payload of each message of a datagram, up to the first damaged one.
 pub fn messages(datagram: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -61,7 +61,7 @@ pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The attributes of a payload: type and value.
+/// Type and value of each attribute of a payload, up to the first damaged one.
 pub fn attributes(payload: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     /// NLA_F_NESTED and NLA_F_NET_BYTEORDER.
     const FLAGS: u16 = 0xc000;
@@ -92,7 +92,7 @@ impl Socket {
         if fd < 0 {
             return Err(failed());
         }
-        // SAFETY: the descriptor was just made, and nobody else has it.
+        // SAFETY: the descriptor was just made and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let raw = fd.as_raw_fd();
         let size = RECEIVE_BUFFER;
@@ -129,7 +129,7 @@ impl Socket {
     /// The next datagram; `None` if there is none now.
     ///
     /// # Errors
-    /// ENOBUFS among others: the kernel had to drop messages, and there is no truth any more.
+    /// Among others ENOBUFS: the kernel had to drop messages, so the record would be incomplete.
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, String> {
         loop {
             // SAFETY: the buffer lives through the call and has the length given.
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_and_attributes_come_back_as_they_were_made() {
+    fn messages_and_attributes_survive_a_round_trip() {
         let payload = [attribute(3, b"name\0"), attribute(0x8000 | 9, &7u32.to_ne_bytes())].concat();
         let datagram = [message(20, 1, &payload), message(21, 0, b"")].concat();
         let found: Vec<_> = messages(&datagram).collect();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_claims_more_than_there_is_ends_the_list() {
+    fn wrong_lengths_end_the_list() {
         let mut datagram = message(20, 0, b"1234");
         datagram[0] += 1;
         assert_eq!(messages(&datagram).count(), 0);

@@ -1,4 +1,4 @@
-//! One run: listens, starts the command, waits until all of its tree has ended, and adds up.
+//! One run: subscribes, starts the command, waits until all of its tree has ended, and sums up.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -11,33 +11,32 @@ use serde::Serialize;
 use crate::cgroup::Cgroup;
 use crate::enter::Entrance;
 use crate::listener::{Listener, wait};
-use crate::tree::{Account, Tree};
+use crate::tree::{KernelProcess, Tree};
 
-/// The word before the part of the command that is counted; without it all of it is.
+/// The word before the part of the command that is counted. Without it the whole command is counted.
 const MARK: &str = "@";
 /// How long killed processes may take to end.
 const KILLED_GRACE: Duration = Duration::from_secs(30);
 
-/// What the kernel says of a run.
+/// The kernel's figures of a run.
 #[derive(Debug, Serialize)]
 pub struct Record {
     /// Wait status of the whole command, the part before the mark included.
     pub status: i32,
-    /// Its wall time, seconds.
+    /// Its wall time.
     pub wall_s: f64,
-    /// CPU time of the counted tree when the whole command had ended, seconds.
+    /// CPU time of the counted tree when the whole command had ended.
     pub cpu_at_end_s: f64,
-    /// The same, when all of the tree had ended.
+    /// CPU time of the counted tree when all of the tree had ended.
     pub cpu_s: f64,
-    /// Processes of the tree that were there when the whole command had ended.
+    /// The number of processes of the tree that outlived the whole command.
     pub left_at_end: usize,
-    /// Those of them that were still there after the grace time, and were killed by us.
+    /// Those of them that also outlived the grace time and were killed.
     pub killed: Vec<u32>,
-    /// The largest RSS of the root before it became the command, when it was our own executable. gpu-track sees that
-    /// image too.
+    /// The peak RSS of the root before its exec of the command, as our own executable. gpu-track sees that image, too.
     pub entrance_rss_bytes: u64,
-    /// The tree, in the order of birth; the first one is the root.
-    pub processes: Vec<Account>,
+    /// The tree in the order of the processes' start; the first one is the root.
+    pub processes: Vec<KernelProcess>,
 }
 
 /// The whole command while it runs; killed when dropped.
@@ -54,17 +53,17 @@ impl Running {
         let start = Instant::now();
         let child = Command::new(program).args(args).spawn();
         let child = child.map_err(|error| format!("{}: {error}", program.display()))?;
-        // SAFETY: a plain system call; the pid is our child's, which is not reaped yet.
+        // SAFETY: a plain system call. The pid is that of our child, which is not reaped yet.
         let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
         if pidfd < 0 {
             return Err(format!("pidfd_open: {}", std::io::Error::last_os_error()));
         }
-        // SAFETY: the descriptor was just made, and nobody else has it.
+        // SAFETY: the descriptor was just made and has no other owner.
         let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd as RawFd) };
         Ok(Self { child, pidfd, start, ended: None })
     }
 
-    /// Whether this is when it is first seen to have ended.
+    /// Whether the command has ended; true only at the first call after its end.
     fn has_just_ended(&mut self) -> Result<bool, String> {
         if self.ended.is_some() {
             return Ok(false);
@@ -84,13 +83,14 @@ impl Drop for Running {
     }
 }
 
-/// Runs the command and tells of the tree behind the mark.
+/// Runs the command and records the tree behind the mark.
 ///
 /// # Errors
-/// Whatever leaves doubt about the truth: lost messages, a process without an end, a tree that was never entered.
+/// Anything that makes the record doubtful: lost messages, a process without an exit event, a tree that never began.
 pub fn record(command: &[OsString], grace: Duration) -> Result<Record, String> {
     let entrance = Entrance::open()?;
-    // First what is refused in another pid namespace: to make a cgroup removes those of the dead, as we see it.
+    // The subscription fails in another pid namespace. It comes first, because there the cgroups of living recorders
+    // would be removed as stale.
     let mut listener = Listener::subscribe()?;
     let cgroup = Cgroup::create()?;
     let mut running = Running::start(&with_entrance(command, entrance.words()?))?;
@@ -115,7 +115,7 @@ pub fn record(command: &[OsString], grace: Duration) -> Result<Record, String> {
                 return Err(format!("processes that do not end: {:?}", listener.tree.living_members()));
             }
         }
-        // The command's end is waited for once, and the entrance is open once.
+        // Neither the command's end nor the connection of the tree's root is waited for a second time.
         let [connector, taskstats] = listener.descriptors();
         let descriptors = [
             connector,
@@ -127,11 +127,11 @@ pub fn record(command: &[OsString], grace: Duration) -> Result<Record, String> {
             let waiting = entrance.accept()?;
             listener.drain()?;
             if !listener.tree.set_root(waiting.pid) {
-                return Err("process connector: no event of the command's birth".into());
+                return Err("process connector: no fork event of the command".into());
             }
             before = Some((waiting.cpu_s()?, waiting.peak_rss_bytes()?));
             cgroup.add(waiting.pid)?;
-            waiting.let_in()?;
+            waiting.release()?;
         }
     }
     listener.drain()?;
@@ -147,7 +147,7 @@ pub fn record(command: &[OsString], grace: Duration) -> Result<Record, String> {
         left_at_end,
         killed,
         entrance_rss_bytes,
-        processes: listener.accounts()?,
+        processes: listener.processes()?,
     })
 }
 
@@ -159,14 +159,13 @@ fn with_entrance(command: &[OsString], entrance: [OsString; 3]) -> Vec<OsString>
     before.iter().cloned().chain(entrance).chain(counted.iter().cloned()).collect()
 }
 
-/// Who of the tree is still there: who is in the run's cgroup and, by the kernel's events, of the tree. (The event of an end
-/// comes a little later than the end.)
+/// The processes of the tree that are still in the run's cgroup. (Exit events alone come too late to tell.)
 fn left(cgroup: &Cgroup, tree: &Tree) -> Vec<u32> {
     let members = tree.living_members();
     cgroup.processes().into_iter().filter(|pid| members.contains(pid)).collect()
 }
 
-/// Kills what is left of the tree.
+/// Kills the remaining processes of the tree.
 fn end_all(cgroup: &Cgroup, tree: &Tree) -> Vec<u32> {
     let left = left(cgroup, tree);
     for pid in &left {
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entrance_stands_before_what_is_counted() {
+    fn entrance_is_put_before_the_counted_part() {
         let entrance = || [OsString::from("us"), "enter".into(), "address".into()];
         assert_eq!(
             with_entrance(&words("run -o x -- @ make @"), entrance()),

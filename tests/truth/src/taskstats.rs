@@ -1,4 +1,4 @@
-//! taskstats (linux/taskstats.h): what the kernel says of a thread when it ends.
+//! taskstats (linux/taskstats.h): the kernel's figures of a thread, sent when it exits.
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -19,12 +19,12 @@ const NLM_F_ACK: u16 = 4;
 const NLMSG_ERROR: u16 = 2;
 /// The last thread of its process (linux/acct.h).
 const AGROUP: u8 = 0x20;
-/// Until then a thread did not say which process is its own.
+/// The first version of the struct that has the thread group id.
 const FIRST_WITH_TGID: u16 = 12;
-/// This one has fields in other places; version 16 moved them back.
-const MISLAID: u16 = 15;
+/// This version has fields at other offsets; version 16 moved them back.
+const OTHER_OFFSETS: u16 = 15;
 
-/// Where fields of struct taskstats are.
+/// Offsets of fields in struct taskstats.
 mod offset {
     pub const VERSION: usize = 0;
     pub const FLAG: usize = 8;
@@ -34,23 +34,23 @@ mod offset {
     pub const TGID: usize = 368;
 }
 
-/// A thread's end.
+/// The exit of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
     /// The thread.
     pub pid: u32,
     /// Its process.
     pub tgid: u32,
-    /// It was the process's last thread.
+    /// Whether it was the process's last thread.
     pub is_last: bool,
     /// Its name (at most 15 bytes).
     pub comm: String,
-    /// The largest RSS of its memory so far. A program that an exec replaced took its own with it; a fork child begins
-    /// with what its parent had, and a vfork child that never called exec tells its parent's.
+    /// The peak RSS of its address space. Images before an exec are not in it. A fork child starts with its parent's RSS,
+    /// and a vfork child that never called exec has its parent's peak.
     pub hiwater_rss_bytes: u64,
 }
 
-/// A subscription to the ends of all threads.
+/// A subscription to the exits of all threads.
 #[derive(Debug)]
 pub struct Taskstats {
     socket: Socket,
@@ -75,7 +75,7 @@ impl Taskstats {
         Ok(Self { socket, family })
     }
 
-    /// The next datagram's ends are added; false if there is none now.
+    /// Adds the exits of the next datagram; false if there is none now.
     pub fn read(&self, buffer: &mut [u8], ends: &mut Vec<Stats>) -> Result<bool, String> {
         let Some(datagram) = self.socket.receive(buffer)? else { return Ok(false) };
         for (_, payload) in netlink::messages(datagram).filter(|(kind, _)| *kind == self.family) {
@@ -91,7 +91,7 @@ impl AsRawFd for Taskstats {
     }
 }
 
-/// What the kernel says to a request: it has put its answer into the socket before send returns.
+/// The kernel's answer to a request, which is in the socket before send returns.
 fn answer<T>(socket: &Socket, find: impl Fn(u16, &[u8]) -> Option<T>) -> Result<T, String> {
     let mut buffer = [0; 8192];
     while let Some(datagram) = socket.receive(&mut buffer)? {
@@ -113,7 +113,7 @@ fn family_of(payload: &[u8]) -> Option<u16> {
     attributes.find_map(|(kind, value)| u16_at(value, 0).filter(|_| kind == CTRL_ATTR_FAMILY_ID))
 }
 
-/// The struct in a message of a thread's end. (That of a whole process, TYPE_AGGR_TGID, has no memory figures.)
+/// The struct in the message of a thread's exit. (That of a whole process, TYPE_AGGR_TGID, has no memory figures.)
 fn stats_of(payload: &[u8]) -> Option<&[u8]> {
     let mut outer = netlink::attributes(payload.get(GENL_HEADER..)?);
     let (_, of_pid) = outer.find(|(kind, _)| *kind == TYPE_AGGR_PID)?;
@@ -122,8 +122,8 @@ fn stats_of(payload: &[u8]) -> Option<&[u8]> {
 
 fn parse(stats: &[u8]) -> Result<Stats, String> {
     let version = u16_at(stats, offset::VERSION).unwrap_or(0);
-    if version < FIRST_WITH_TGID || version == MISLAID {
-        return Err(format!("taskstats: version {version} of the struct is of no use"));
+    if version < FIRST_WITH_TGID || version == OTHER_OFFSETS {
+        return Err(format!("taskstats: version {version} of the struct is not supported"));
     }
     let fields = || {
         let comm = stats.get(offset::COMM..offset::COMM + 32)?.split(|byte| *byte == 0).next()?;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_a_threads_end_is_read() {
+    fn exit_message_of_a_thread_is_parsed() {
         let inner = [netlink::attribute(1, &12u32.to_ne_bytes()), netlink::attribute(TYPE_STATS, &bytes(13))];
         let payload = [&[2, 1, 0, 0], netlink::attribute(TYPE_AGGR_PID, &inner.concat()).as_slice()].concat();
         let expected =
@@ -166,25 +166,25 @@ mod tests {
     }
 
     #[test]
-    fn a_process_sum_and_unusable_versions_are_not_taken_for_one() {
+    fn process_sums_and_unusable_versions_are_refused() {
         let of_tgid = [&[2, 1, 0, 0], netlink::attribute(5, b"1234").as_slice()].concat();
         assert_eq!(stats_of(&of_tgid), None);
-        for version in [0, 11, MISLAID] {
+        for version in [0, 11, OTHER_OFFSETS] {
             assert!(parse(&bytes(version)).is_err(), "{version}");
         }
         assert!(parse(&bytes(16)[..300]).is_err());
     }
 
     #[test]
-    fn the_family_is_found_in_the_answer() {
+    fn family_id_is_found_in_the_answer() {
         let name = netlink::attribute(CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0");
         let id = netlink::attribute(CTRL_ATTR_FAMILY_ID, &31u16.to_ne_bytes());
         assert_eq!(family_of(&[&[1, 2, 0, 0], name.as_slice(), &id].concat()), Some(31));
     }
 
-    /// The kernel's own header has the last word on where the fields are.
+    /// A C program prints the offsets in the kernel's own header.
     #[test]
-    fn the_offsets_are_those_of_the_kernels_header() {
+    fn offsets_match_the_kernel_header() {
         let directory = tempfile::tempdir().unwrap();
         let (source, program) = (directory.path().join("offsets.c"), directory.path().join("offsets"));
         let fields = ["version", "ac_flag", "ac_comm", "ac_pid", "hiwater_rss", "ac_tgid"];

@@ -1,4 +1,4 @@
-//! From events to processes: who descends from the counted root, and what the kernel said of each.
+//! From events to processes: the descendants of the counted root and the kernel's figures of each.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 use crate::connector::{Event, What};
 use crate::taskstats::Stats;
 
-/// A process (a thread group) that was born since we listen.
+/// A process (a thread group) that was forked since the subscription.
 #[derive(Debug)]
 struct Process {
     pid: u32,
     parent: u32,
-    /// Where its parent is in the list, if that was born since we listen.
-    maker: Option<usize>,
+    /// The index of its parent, if that was forked since the subscription, too.
+    parent_index: Option<usize>,
     is_member: bool,
     start_ns: u64,
     end_ns: Option<u64>,
@@ -22,29 +22,29 @@ struct Process {
     status: u32,
 }
 
-/// What the kernel said of a process.
+/// The kernel's figures of a process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Account {
+pub struct KernelProcess {
     /// Its pid in the initial namespace.
     pub pid: u32,
-    /// That of the process that made it.
+    /// The pid of its parent.
     pub ppid: u32,
-    /// Seconds after the root's start.
+    /// Its start, in seconds after the root's start.
     pub start_s: f64,
-    /// Likewise.
+    /// Its end, in seconds after the root's start.
     pub end_s: f64,
-    /// How many programs it became. 0: it ended as a copy of its parent. More than one: `hiwater_rss_bytes` says
-    /// nothing of all but the last.
+    /// The number of its execs. 0: it ended as a copy of its parent. More than one: `hiwater_rss_bytes` covers only the
+    /// last image.
     pub execs: u64,
-    /// Its first thread's wait status.
+    /// The wait status of its first thread.
     pub status: u32,
     /// The name of its last thread to end.
     pub comm: String,
-    /// The largest RSS of the memory that it had at its end (see [`Stats::hiwater_rss_bytes`]).
+    /// The peak RSS of its last image (see [`Stats::hiwater_rss_bytes`]).
     pub hiwater_rss_bytes: u64,
 }
 
-/// All processes since we listen.
+/// All processes since the subscription.
 #[derive(Debug, Default)]
 pub struct Tree {
     processes: Vec<Process>,
@@ -53,10 +53,10 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Takes in an event.
+    /// Applies an event.
     pub fn apply(&mut self, event: Event) {
         match event.what {
-            What::Fork { parent, pid, tgid } if pid == tgid => self.born(parent, pid, event.at_ns),
+            What::Fork { parent, pid, tgid } if pid == tgid => self.process_forked(parent, pid, event.at_ns),
             What::Fork { tgid, .. } => {
                 if let Some(process) = self.live(tgid) {
                     process.threads += 1;
@@ -75,15 +75,15 @@ impl Tree {
         self.processes.get_mut(*self.live.get(&pid)?)
     }
 
-    fn born(&mut self, parent: u32, pid: u32, start_ns: u64) {
-        let maker = self.live.get(&parent).copied();
-        let is_member = maker.is_some_and(|maker| self.processes[maker].is_member);
+    fn process_forked(&mut self, parent: u32, pid: u32, start_ns: u64) {
+        let parent_index = self.live.get(&parent).copied();
+        let is_member = parent_index.is_some_and(|index| self.processes[index].is_member);
         self.members_alive += usize::from(is_member);
         self.live.insert(pid, self.processes.len());
         self.processes.push(Process {
             pid,
             parent,
-            maker,
+            parent_index,
             is_member,
             start_ns,
             end_ns: None,
@@ -93,8 +93,8 @@ impl Tree {
         });
     }
 
-    /// A process ends with its last thread. (The first one can end before others do, and an exec by another thread
-    /// lets that one go on under the first one's pid.)
+    /// A process ends with its last thread. (The first thread can end before others, and a thread that calls exec takes
+    /// over the first thread's pid.)
     fn thread_ended(&mut self, pid: u32, tgid: u32, status: u32, at_ns: u64) {
         let Some(process) = self.live(tgid) else { return };
         process.threads -= 1;
@@ -109,54 +109,54 @@ impl Tree {
         }
     }
 
-    /// The counted tree is this process and all that descend from it. Programs that it ran until now are not counted.
-    /// False if it was not born since we listen.
+    /// Makes this process and its descendants the counted tree. Its execs so far are not counted. False if it was not
+    /// forked since the subscription.
     #[must_use]
     pub fn set_root(&mut self, pid: u32) -> bool {
         let Some(root) = self.processes.iter().rposition(|process| process.pid == pid) else { return false };
         self.processes[root].is_member = true;
         self.processes[root].execs = 0;
         for index in root + 1..self.processes.len() {
-            let maker = self.processes[index].maker;
-            self.processes[index].is_member = maker.is_some_and(|maker| self.processes[maker].is_member);
+            let parent = self.processes[index].parent_index;
+            self.processes[index].is_member = parent.is_some_and(|parent| self.processes[parent].is_member);
         }
         self.members_alive = self.processes.iter().filter(|p| p.is_member && p.end_ns.is_none()).count();
         true
     }
 
-    /// Whether we saw this process from its birth to its end.
+    /// Whether both the fork and the exit of a process with this pid were seen.
     #[must_use]
     pub fn has_ended(&self, pid: u32) -> bool {
         self.processes.iter().any(|process| process.pid == pid && process.end_ns.is_some())
     }
 
-    /// How many of the counted tree live.
+    /// The number of living processes of the counted tree.
     #[must_use]
     pub fn members_alive(&self) -> usize {
         self.members_alive
     }
 
-    /// Their pids.
+    /// The pids of the living processes of the counted tree.
     #[must_use]
     pub fn living_members(&self) -> Vec<u32> {
         self.processes.iter().filter(|p| p.is_member && p.end_ns.is_none()).map(|p| p.pid).collect()
     }
 
-    /// The accounts of the counted tree, in the order of birth, when all of it has ended.
+    /// The processes of the counted tree in the order of their start, with their figures from taskstats.
     ///
-    /// A thread's end gets to us by another way than a process's, so they are matched by their order: of each pid the
-    /// last process that ended with the last end that was told, and so on backwards.
+    /// taskstats and connector events come by different sockets, so they are matched by order: for each pid, the last
+    /// process that ended belongs to the last message, and so on backwards.
     ///
     /// # Errors
-    /// A process of whose end taskstats said nothing, or that has not ended.
-    pub fn accounts(&self, stats: Vec<Stats>) -> Result<Vec<Account>, String> {
+    /// A process that has not ended, or for which there is no taskstats message.
+    pub fn with_stats(&self, stats: Vec<Stats>) -> Result<Vec<KernelProcess>, String> {
         let mut of_pid: HashMap<u32, Vec<Stats>> = HashMap::new();
         for end in stats.into_iter().filter(|end| end.is_last) {
             of_pid.entry(end.tgid).or_default().push(end);
         }
         let start_ns = self.processes.iter().find(|p| p.is_member).map_or(0, |root| root.start_ns);
         let seconds = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
-        let mut accounts = Vec::new();
+        let mut processes = Vec::new();
         for process in self.processes.iter().rev() {
             let stats = match process.end_ns {
                 Some(_) => of_pid.get_mut(&process.pid).and_then(Vec::pop),
@@ -166,9 +166,9 @@ impl Tree {
                 continue;
             }
             let (Some(end_ns), Some(stats)) = (process.end_ns, stats) else {
-                return Err(format!("taskstats said nothing of the end of process {}", process.pid));
+                return Err(format!("taskstats said nothing about the end of process {}", process.pid));
             };
-            accounts.push(Account {
+            processes.push(KernelProcess {
                 pid: process.pid,
                 ppid: process.parent,
                 start_s: seconds(process.start_ns),
@@ -179,8 +179,8 @@ impl Tree {
                 hiwater_rss_bytes: stats.hiwater_rss_bytes,
             });
         }
-        accounts.reverse();
-        Ok(accounts)
+        processes.reverse();
+        Ok(processes)
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn descendants_are_counted_and_nobody_else() {
+    fn only_descendants_of_the_root_are_counted() {
         let events =
             [fork(1, 10), fork(1, 20), fork(10, 11), fork(20, 21), exit(10, 256), fork(11, 12), exit(20, 0)];
         let mut tree = tree(&events);
@@ -222,14 +222,15 @@ mod tests {
         }
         assert_eq!(tree.members_alive(), 0);
         let stats = [10, 20, 12, 11, 21].map(|pid| end(pid, u64::from(pid)));
-        let accounts = tree.accounts(stats.into()).unwrap();
-        let told: Vec<_> = accounts.iter().map(|a| (a.pid, a.ppid, a.status, a.hiwater_rss_bytes)).collect();
-        assert_eq!(told, [(10, 1, 256, 10), (11, 10, 9, 11), (12, 11, 9, 12)]);
-        assert_eq!((accounts[1].start_s, accounts[1].end_s), (2.0, 9.0));
+        let processes = tree.with_stats(stats.into()).unwrap();
+        let figures: Vec<_> =
+            processes.iter().map(|p| (p.pid, p.ppid, p.status, p.hiwater_rss_bytes)).collect();
+        assert_eq!(figures, [(10, 1, 256, 10), (11, 10, 9, 11), (12, 11, 9, 12)]);
+        assert_eq!((processes[1].start_s, processes[1].end_s), (2.0, 9.0));
     }
 
     #[test]
-    fn a_root_that_is_told_late_has_the_same_descendants() {
+    fn root_that_is_set_late_has_the_same_descendants() {
         let mut tree = Tree::default();
         let events =
             [fork(1, 10), exit(10, 7), fork(1, 10), fork(10, 11), fork(1, 20), fork(11, 12), exit(11, 0)];
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_lives_as_long_as_any_of_its_threads() {
+    fn process_lives_as_long_as_any_of_its_threads() {
         let thread = |pid| What::Fork { parent: 10, pid, tgid: 10 };
         let thread_exit = |pid| What::Exit { pid, tgid: 10, status: 0 };
         let mut tree = tree(&[fork(1, 10), thread(11), thread(12), exit(10, 512), thread_exit(11)]);
@@ -250,13 +251,13 @@ mod tests {
         assert_eq!(tree.members_alive(), 0);
         let mut of_threads = end(10, 5);
         of_threads.is_last = false;
-        let accounts = tree.accounts(vec![of_threads, end(10, 6)]).unwrap();
-        assert_eq!((accounts[0].status, accounts[0].end_s, accounts[0].hiwater_rss_bytes), (512, 7.0, 6));
+        let processes = tree.with_stats(vec![of_threads, end(10, 6)]).unwrap();
+        assert_eq!((processes[0].status, processes[0].end_s, processes[0].hiwater_rss_bytes), (512, 7.0, 6));
     }
 
     #[test]
-    fn processes_of_one_pid_are_told_apart() {
-        // A stranger of pid 11 was there before we listened, another one comes last.
+    fn processes_with_the_same_pid_are_distinguished() {
+        // The first process with pid 11 started before the subscription; the last one is not of the tree.
         let events = [
             fork(1, 10),
             exit(11, 0),
@@ -269,15 +270,15 @@ mod tests {
             exit(10, 0),
         ];
         let stats = vec![end(11, 100), end(11, 101), end(11, 102), end(11, 103), end(10, 10)];
-        let accounts = tree(&events).accounts(stats).unwrap();
-        let told: Vec<_> = accounts.iter().map(|a| (a.pid, a.status, a.hiwater_rss_bytes)).collect();
-        assert_eq!(told, [(10, 0, 10), (11, 1, 101), (11, 2, 102)]);
+        let processes = tree(&events).with_stats(stats).unwrap();
+        let figures: Vec<_> = processes.iter().map(|p| (p.pid, p.status, p.hiwater_rss_bytes)).collect();
+        assert_eq!(figures, [(10, 0, 10), (11, 1, 101), (11, 2, 102)]);
     }
 
     #[test]
-    fn execs_are_counted_and_a_missing_end_is_an_error() {
+    fn execs_are_counted_and_a_missing_exit_is_an_error() {
         let tree = tree(&[fork(1, 10), What::Exec { tgid: 10 }, What::Exec { tgid: 10 }, exit(10, 0)]);
-        assert_eq!(tree.accounts(vec![end(10, 1)]).unwrap()[0].execs, 2);
-        assert!(tree.accounts(vec![end(11, 1)]).is_err());
+        assert_eq!(tree.with_stats(vec![end(10, 1)]).unwrap()[0].execs, 2);
+        assert!(tree.with_stats(vec![end(11, 1)]).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The recorder against commands of which we know what they do. Needs root.
+//! The recorder with commands whose processes are known. Needs root.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Runs the recorder; `None` (and a line that scripts/test counts) if this user may not.
+/// Runs the recorder. If this user may not, writes a line that scripts/test counts, and gives `None`.
 fn record(output: &Path, options: &[&str], command: &[&str]) -> Option<Value> {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         let name = std::thread::current().name().unwrap_or("?").to_owned();
-        // To the descriptor itself, since cargo hides what a passing test prints.
+        // Written to the descriptor directly, because cargo captures what a passing test prints.
         let line = format!("SKIPPED {name}: needs root (process connector, taskstats, cgroup)\n");
         drop(std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()));
         return None;
@@ -22,8 +22,8 @@ fn record(output: &Path, options: &[&str], command: &[&str]) -> Option<Value> {
     Some(serde_json::from_slice(&std::fs::read(output).unwrap()).unwrap())
 }
 
-/// Of each process: name, execs, status.
-fn told(record: &Value) -> Vec<(&str, u64, u64)> {
+/// Name, number of execs and status of each process.
+fn summary(record: &Value) -> Vec<(&str, u64, u64)> {
     let processes = record["processes"].as_array().unwrap();
     processes
         .iter()
@@ -32,13 +32,13 @@ fn told(record: &Value) -> Vec<(&str, u64, u64)> {
 }
 
 #[test]
-fn a_shell_and_its_children_are_told_as_they_were() {
+fn shell_and_its_children_are_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let script = "/bin/true; (exit 3); i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; kill -9 $$; exit 0";
     let command = ["env", "--", "@", "sh", "-c", script];
     let Some(record) = record(&directory.path().join("truth"), &[], &command) else { return };
-    // env is outside, and what our own executable did in the root's process before the shell is not told.
-    assert_eq!(told(&record), [("sh", 1, 9), ("true", 1, 0), ("sh", 0, 3 << 8)]);
+    // env is outside of the counted tree, and the exec of our own executable in the root is not counted.
+    assert_eq!(summary(&record), [("sh", 1, 9), ("true", 1, 0), ("sh", 0, 3 << 8)]);
     assert_eq!(record["status"], 9);
     assert_eq!((&record["left_at_end"], &record["killed"]), (&0.into(), &serde_json::json!([])));
     let processes = record["processes"].as_array().unwrap();
@@ -54,15 +54,15 @@ fn a_shell_and_its_children_are_told_as_they_were() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_is_told_and_ended() {
+fn processes_left_behind_are_recorded_and_killed() {
     let directory = tempfile::tempdir().unwrap();
-    // The daemon says that it is there, and reads from a pipe that nobody closes before the recorder ends it.
+    // The daemon reports that it has started and then reads from a FIFO for ever; the recorder kills it.
     let [ready, fifo] = ["ready", "fifo"].map(|name| directory.path().join(name).display().to_string());
     let script =
         format!("mkfifo {ready} {fifo}; sh -c 'echo >{ready}; read x <>{fifo}' & read x <{ready}; exit 0");
     let command = ["sh", "-c", &script];
     let Some(record) = record(&directory.path().join("truth"), &["--grace", "0"], &command) else { return };
-    assert_eq!(told(&record), [("sh", 1, 0), ("mkfifo", 1, 0), ("sh", 1, 9)]);
+    assert_eq!(summary(&record), [("sh", 1, 0), ("mkfifo", 1, 0), ("sh", 1, 9)]);
     assert_eq!((&record["left_at_end"], &record["status"]), (&1.into(), &0.into()));
     assert_eq!(record["killed"], serde_json::json!([record["processes"][2]["pid"]]));
 }
