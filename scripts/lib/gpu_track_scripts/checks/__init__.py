@@ -1,0 +1,1 @@
+"""The checks of this repository's structure: directions of imports, and requirements tied to tests."""
