@@ -48,6 +48,7 @@ mod tests {
         line.split_whitespace().nth(2).unwrap().trim_matches('"').to_owned()
     }
 
+    // Requirement: HOST-2
     #[test]
     fn c_header_has_the_same_constants() {
         let number = |name: &str| {

@@ -38,6 +38,7 @@ fn file_name(path: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
+    // Requirement: SEE-62
     #[test]
     fn preload_of_32_bit_program_names_the_platform() {
         // A directory whose name has the prefix is no shim.

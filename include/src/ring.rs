@@ -302,6 +302,7 @@ mod tests {
         assert_eq!(pushes[8..], [Push::Full; 2]);
     }
 
+    // Requirement: FAULT-6
     #[test]
     fn slot_of_a_dead_writer_is_retired() {
         let memory = Memory::new(2);
@@ -313,6 +314,7 @@ mod tests {
         assert_eq!(ring.peek(1), Pop::Record([7; N]));
     }
 
+    // Requirement: FAULT-6
     #[test]
     fn writer_of_a_retired_slot_takes_a_new_one() {
         let memory = Memory::new(2);
@@ -435,6 +437,7 @@ mod models {
 
     /// Three writers, two slots, and a reader that also retires pending slots: every record that `push` called stored
     /// is read once and undamaged.
+    // Requirement: FAULT-6
     #[test]
     fn three_writers_two_slots() {
         model(2, || {

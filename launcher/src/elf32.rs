@@ -111,6 +111,7 @@ pub(crate) fn empty_library() -> Vec<u8> {
 mod tests {
     use super::*;
 
+    // Requirement: SEE-62
     #[test]
     fn elf_class_of_a_command_is_detected() {
         let directory = tempfile::tempdir().unwrap();

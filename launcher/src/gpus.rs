@@ -130,6 +130,7 @@ mod tests {
         super::check(&uuids, known).map_err(|error| error.to_string())
     }
 
+    // Requirement: GPU-9
     #[test]
     fn unknown_gpus_are_refused_and_known_ones_are_listed() {
         let known = listing(&["GPU-a", "GPU-b"]);

@@ -230,6 +230,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
+    // Requirement: SEE-60
     #[test]
     fn candidate_directories_are_in_the_right_order() {
         let all = candidates(
@@ -298,6 +299,7 @@ mod tests {
         assert_eq!(fs::read(&victim).unwrap(), BYTES);
     }
 
+    // Requirement: SEE-86, SHIM-13
     #[test]
     fn only_the_link_has_the_name_for_address_sanitizer() {
         let top = dir();
@@ -310,6 +312,7 @@ mod tests {
         assert_eq!(fs::read(&link).unwrap(), BYTES, "a link to another file is replaced");
     }
 
+    // Requirement: SEE-62
     #[test]
     fn library_for_32_bit_programs_is_beside_the_shim() {
         let top = dir();
@@ -350,6 +353,7 @@ mod tests {
         }
     }
 
+    // Requirement: FAULT-52
     #[test]
     fn unfit_directories_are_skipped_with_their_reasons() {
         let top = dir();
@@ -372,6 +376,7 @@ mod tests {
         assert!(install_to(&all, uid(), false).unwrap().starts_with(good));
     }
 
+    // Requirement: FAULT-52
     #[test]
     fn noexec_mount_is_skipped() {
         if uid() != 0 {

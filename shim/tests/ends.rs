@@ -22,31 +22,38 @@ fn ends_with(how: &str, code: i32) {
     assert!(events[0].0.monotonic_ns <= events[1].0.monotonic_ns);
 }
 
+// Requirement: SEE-3
 #[test]
 fn return_from_main() {
     ends_with("return", 3);
 }
+// Requirement: SEE-3
 #[test]
 fn exit() {
     ends_with("exit", 4);
 }
+// Requirement: SEE-3
 #[test]
 fn underscore_exit() {
     ends_with("_exit", 5);
 }
+// Requirement: SEE-3
 #[test]
 fn underscore_exit_of_c99() {
     ends_with("_Exit", 6);
 }
+// Requirement: SEE-3
 #[test]
 fn quick_exit() {
     ends_with("quick_exit", 7);
 }
+// Requirement: SEE-3
 #[test]
 fn exit_in_a_thread_after_the_main_thread_ended() {
     ends_with("thread", 5);
 }
 
+// Requirement: SEE-3
 #[test]
 fn abort_and_kill_write_no_exit() {
     for (how, signal) in [("abort", libc::SIGABRT), ("kill", libc::SIGKILL)] {
@@ -56,6 +63,7 @@ fn abort_and_kill_write_no_exit() {
     }
 }
 
+// Requirement: CPU-52
 #[test]
 fn exit_has_autoreap_flag_if_sigchld_is_ignored() {
     let (events, _) = ends("autoreap");
@@ -84,19 +92,23 @@ fn forked(how: &str, code: i32) {
     assert!(max_rss_kib > 60_000, "it shares 64 MiB with its parent: {max_rss_kib}");
 }
 
+// Requirement: SEE-2
 #[test]
 fn fork() {
     forked("fork", 11);
 }
+// Requirement: SEE-2
 #[test]
 fn underscore_fork() {
     forked("_Fork", 12);
 }
+// Requirement: SEE-2
 #[test]
 fn forkpty() {
     forked("forkpty", 14);
 }
 
+// Requirement: RAM-6
 #[test]
 fn vfork_child_exit_has_borrowed_memory_flag() {
     let (events, ..) = child_of("vfork", 13);
@@ -107,6 +119,7 @@ fn vfork_child_exit_has_borrowed_memory_flag() {
     assert_eq!(events[1].0.parent, parent);
 }
 
+// Requirement: SEE-2
 #[test]
 fn daemon() {
     let (events, output) = ends("daemon");
@@ -115,6 +128,7 @@ fn daemon() {
     assert!(exits(&events).iter().any(|(_, status, _)| *status == 15));
 }
 
+// Requirement: SEE-2
 #[test]
 fn system_and_popen() {
     for (how, code) in [("system", 16), ("popen", 17)] {
@@ -181,6 +195,7 @@ fn launchers_pid_namespace_is_taken_from_the_header() {
 }
 
 /// getppid is 0 in the first process of a new pid namespace. Its FORK has both namespaces.
+// Requirement: SEE-9
 #[test]
 fn fork_into_a_new_pid_namespace_has_both_namespaces() {
     // SAFETY: takes no arguments.
@@ -203,6 +218,7 @@ fn fork_into_a_new_pid_namespace_has_both_namespaces() {
     }
 }
 
+// Requirement: SEE-13
 #[test]
 fn start_has_program_and_script_names() {
     for (args, wanted) in [
@@ -227,6 +243,7 @@ fn start_has_program_and_script_names() {
 }
 
 /// A child that is forked from a parent of 300 MB and execs inherits its ru_maxrss. EXIT has the child's own peak.
+// Requirement: RAM-4
 #[test]
 fn exit_has_the_images_own_peak() {
     let session = Session::new();
@@ -242,6 +259,7 @@ fn exit_has_the_images_own_peak() {
 
 /// An image of 300 MB execs a small one, which execs another. START of the second shows the first one's peak, and so
 /// does START of the third, so the second one's peak needs an EXEC record.
+// Requirement: RAM-5
 #[test]
 fn exec_record_has_a_peak_that_start_would_hide() {
     let session = Session::new();

@@ -34,57 +34,70 @@ fn repairs(how: &str) {
     }
 }
 
+// Requirement: SEE-5
 #[test]
 fn execve() {
     repairs("execve");
 }
+// Requirement: SEE-5
 #[test]
 fn execvpe() {
     repairs("execvpe");
 }
+// Requirement: SEE-5
 #[test]
 fn execle() {
     repairs("execle");
     repairs("execle-long");
 }
+// Requirement: SEE-5
 #[test]
 fn fexecve() {
     repairs("fexecve");
 }
+// Requirement: SEE-5
 #[test]
 fn execveat() {
     repairs("execveat");
 }
+// Requirement: SEE-5
 #[test]
 fn execv() {
     repairs("environ-execv");
 }
+// Requirement: SEE-5
 #[test]
 fn execvp() {
     repairs("environ-execvp");
 }
+// Requirement: SEE-5
 #[test]
 fn execl() {
     repairs("environ-execl");
     repairs("environ-execl-long");
 }
+// Requirement: SEE-5
 #[test]
 fn execlp() {
     repairs("environ-execlp");
 }
+// Requirement: SEE-5
 #[test]
 fn posix_spawn() {
     repairs("posix_spawn");
 }
+// Requirement: SEE-5
 #[test]
 fn posix_spawnp() {
     repairs("posix_spawnp");
 }
+// Requirement: SEE-5
 #[test]
 fn vfork_and_execve() {
     repairs("vfork");
 }
 
+// Requirement: SHIM-11
 #[test]
 fn null_environment_is_an_empty_one() {
     let session = Session::new();
@@ -92,6 +105,7 @@ fn null_environment_is_an_empty_one() {
     assert_eq!(got.len(), 2, "only session and shim: {got:?}");
 }
 
+// Requirement: SEE-87, SHIM-10
 #[test]
 fn foreign_preload_is_kept_behind_the_shim() {
     for (foreign, wanted) in [
@@ -129,6 +143,7 @@ fn preloads_of(narrow: &Path, flags: u32, preload: &str) -> Vec<String> {
     ways.flat_map(|how| ["0", "3000"].map(|entries| case(how, entries))).collect()
 }
 
+// Requirement: SEE-62
 #[test]
 fn preload_of_32_bit_program_names_the_platform() {
     if !cfg!(target_arch = "x86_64") {
@@ -161,6 +176,7 @@ fn preload_of_32_bit_program_names_the_platform() {
     }
 }
 
+// Requirement: SHIM-11
 #[test]
 fn programs_under_env_minus_i_are_tracked() {
     let session = Session::new();
@@ -171,6 +187,7 @@ fn programs_under_env_minus_i_are_tracked() {
     assert!(starts[3].starts_with("true"), "{starts:?}");
 }
 
+// Requirement: SEE-82, SHIM-11
 #[test]
 fn no_env_repair_flag_leaves_environments_alone() {
     let session = Session::with_flags(FLAG_NO_ENV_REPAIR);
@@ -178,6 +195,7 @@ fn no_env_repair_flag_leaves_environments_alone() {
     assert_eq!(environment(&session, &["posix_spawn"]), [b"KEEP=\xff".to_vec()]);
 }
 
+// Requirement: SHIM-4
 #[test]
 fn failing_execs_return_libcs_errors() {
     for flags in [0, FLAG_ELF32] {
@@ -186,6 +204,7 @@ fn failing_execs_return_libcs_errors() {
     }
 }
 
+// Requirement: SEE-10
 #[test]
 fn spawn_failed_is_written_if_the_child_cannot_exec() {
     let (events, output) = Session::new().case(&program("execs", &[]), &["spawn-errors"]);
@@ -198,6 +217,7 @@ fn spawn_failed_is_written_if_the_child_cannot_exec() {
 }
 
 /// The larger environment does not fit on the stack, so each child uses the kept mapping.
+// Requirement: SHIM-7
 #[test]
 fn ten_thousand_vforks_leak_nothing() {
     for entries in ["0", "2000"] {

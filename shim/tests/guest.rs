@@ -20,6 +20,7 @@ fn guest(args: &[&str]) -> Vec<(Origin, Event)> {
     events
 }
 
+// Requirement: SHIM-1, SHIM-2
 #[test]
 fn built_library_passes_check_shim() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/check-shim");
@@ -27,10 +28,12 @@ fn built_library_passes_check_shim() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
+// Requirement: SHIM-3
 #[test]
 fn errno_is_unchanged() {
     assert_eq!(count(&guest(&["errno"]), 'R'), 3);
 }
+// Requirement: SHIM-3
 #[test]
 fn no_descriptor_stays_open() {
     let program = program("guest", &[]);
@@ -40,12 +43,14 @@ fn no_descriptor_stays_open() {
     assert_eq!(kinds(&events), "SFERE");
     assert_eq!(output.stdout, plain.stdout);
 }
+// Requirement: SHIM-8
 #[test]
 fn records_continue_after_all_descriptors_are_closed() {
     assert_eq!(kinds(&guest(&["close-all"])), "SFERE");
 }
 
 /// Also if memory is locked, or the address space may not grow.
+// Requirement: SHIM-3
 #[test]
 fn no_memory_stays_mapped() {
     assert_eq!(kinds(&guest(&["maps"])).replace('x', ""), "SFERERE");
@@ -59,6 +64,7 @@ fn no_memory_stays_mapped() {
     }
 }
 
+// Requirement: SHIM-3
 #[test]
 fn shim_does_not_allocate() {
     let session = Session::new();
@@ -68,6 +74,7 @@ fn shim_does_not_allocate() {
 }
 
 /// An unprivileged program can still lock its memory if its limit leaves 1 MiB for the shim and the segment.
+// Requirement: SEE-89, SHIM-9
 #[test]
 fn mlockall_succeeds_with_one_mib_more() {
     // SAFETY: takes no arguments.
@@ -84,6 +91,7 @@ fn mlockall_succeeds_with_one_mib_more() {
 }
 
 /// The filter kills the process for any system call of the shim's.
+// Requirement: SEE-85, SHIM-5
 #[test]
 fn no_system_call_of_the_shim_after_a_seccomp_filter() {
     for how in ["seccomp-prctl", "seccomp-syscall", "seccomp-syscall-prctl"] {
@@ -97,11 +105,13 @@ fn no_system_call_of_the_shim_after_a_seccomp_filter() {
     assert_eq!(kinds(&guest(&["seccomp-strict"])), "S");
 }
 
+// Requirement: SHIM-4
 #[test]
 fn records_continue_if_no_filter_was_installed() {
     assert_eq!(kinds(&guest(&["seccomp-failed"])), "SE");
 }
 
+// Requirement: SHIM-4
 #[test]
 fn syscall_passes_on_all_arguments() {
     guest(&["six-arguments"]);
@@ -110,6 +120,7 @@ fn syscall_passes_on_all_arguments() {
     assert_eq!(exits(&events)[0].2, FLAG_BORROWED_MEMORY);
 }
 
+// Requirement: SHIM-10
 #[test]
 fn next_preloaded_library_is_called() {
     let chain = program("chain", &["-shared", "-fPIC"]);
@@ -128,6 +139,7 @@ fn next_preloaded_library_is_called() {
 const FOR_MUSL: &[&str] = if cfg!(target_arch = "aarch64") { &["-mno-outline-atomics"] } else { &[] };
 
 /// musl has no on_exit and no symbol versions, and passes no arguments to constructors.
+// Requirement: HOST-1, HOST-51
 #[test]
 fn musl_programs_are_tracked() {
     if Command::new("musl-gcc").arg("--version").output().is_err() {

@@ -21,6 +21,7 @@ fn inert(session: &Session) {
     assert_eq!(session.header().dropped.0.load(Ordering::Relaxed), 0);
 }
 
+// Requirement: SHIM-12
 #[test]
 fn segment_of_another_version_is_not_used() {
     for change in [
@@ -35,6 +36,7 @@ fn segment_of_another_version_is_not_used() {
     }
 }
 
+// Requirement: SHIM-12
 #[test]
 fn closed_session_is_not_used() {
     let session = Session::new();
@@ -43,6 +45,7 @@ fn closed_session_is_not_used() {
 }
 
 /// An access behind the file's end would be a SIGBUS.
+// Requirement: SHIM-12
 #[test]
 fn truncated_file_is_not_used() {
     for length in [0, 1, 4096, TRACKED_SIZE as u64 - 1] {
@@ -57,6 +60,7 @@ fn truncated_file_is_not_used() {
 }
 
 /// Not even by a page fault, for which a file system on a disk changes the modification time.
+// Requirement: SHIM-12
 #[test]
 fn file_that_is_no_segment_is_not_written_to() {
     let session = Session::new();
@@ -71,6 +75,7 @@ fn file_that_is_no_segment_is_not_written_to() {
     assert!(std::fs::read(&path).unwrap() == before);
 }
 
+// Requirement: SHIM-12
 #[test]
 fn paths_that_are_no_segments_are_skipped() {
     let session = Session::new();
@@ -91,6 +96,7 @@ fn paths_that_are_no_segments_are_skipped() {
     }
 }
 
+// Requirement: SEE-14
 #[test]
 fn each_of_several_sessions_gets_all_records() {
     let sessions: [Session; 6] = std::array::from_fn(|_| Session::new());
@@ -110,6 +116,7 @@ fn each_of_several_sessions_gets_all_records() {
     assert_eq!(got, ["SFERE", "SFERE", "SFERE", "SFERE", "", ""]);
 }
 
+// Requirement: SHIM-12
 #[test]
 fn no_record_is_written_after_the_session_closes() {
     let session = Session::new();
@@ -132,6 +139,7 @@ const FULL: (&str, u64) =
     ("i=0; while [ $i -lt 1024 ]; do (exit 3); i=$((i+1)); done", 2 + 3 * 1024 - RING_CAPACITY as u64);
 
 /// Writers never wait. The doorbell is incremented when a quarter of the ring is used.
+// Requirement: FAULT-82, SEE-18
 #[test]
 fn records_are_dropped_and_counted_if_ring_and_file_are_full() {
     let session = Session::new();
@@ -141,6 +149,7 @@ fn records_are_dropped_and_counted_if_ring_and_file_are_full() {
     assert_eq!(session.header().doorbell.load(Ordering::Relaxed), 1);
 }
 
+// Requirement: FAULT-7, FAULT-81
 #[test]
 fn records_are_appended_if_the_ring_is_full() {
     let session = Session::new();
@@ -156,6 +165,7 @@ fn records_are_appended_if_the_ring_is_full() {
 }
 
 /// SIGXFSZ would end the process.
+// Requirement: FAULT-82
 #[test]
 fn no_record_is_appended_under_a_file_size_limit() {
     let session = Session::new();
@@ -166,6 +176,7 @@ fn no_record_is_appended_under_a_file_size_limit() {
 }
 
 /// Another thread could close the descriptor and open a file of the program's in its place.
+// Requirement: FAULT-82
 #[test]
 fn no_record_is_appended_by_a_process_with_threads() {
     let session = Session::new();
@@ -178,6 +189,7 @@ fn no_record_is_appended_by_a_process_with_threads() {
 }
 
 /// If the collector does not read, the records do not fill the machine's memory.
+// Requirement: FAULT-82, SEE-18
 #[test]
 fn no_record_is_appended_beyond_the_unread_limit() {
     let session = Session::new();

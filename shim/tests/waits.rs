@@ -21,39 +21,47 @@ fn reaps(how: &str, status: i32) {
     assert!(events.iter().any(|(o, e)| o.pid == child && matches!(e, Event::Fork { .. })));
 }
 
+// Requirement: SEE-4
 #[test]
 fn wait() {
     reaps("wait", 21 << 8);
 }
+// Requirement: SEE-4
 #[test]
 fn waitpid() {
     reaps("waitpid", 21 << 8);
     reaps("waitpid-any", 21 << 8);
     reaps("waitpid-group", 21 << 8);
 }
+// Requirement: SEE-4
 #[test]
 fn wait3() {
     reaps("wait3", 21 << 8);
     reaps("wait3-null", 21 << 8);
 }
+// Requirement: SEE-4
 #[test]
 fn wait4() {
     reaps("wait4", 21 << 8);
 }
+// Requirement: SEE-4
 #[test]
 fn waitid() {
     reaps("waitid", 21 << 8);
     reaps("waitid-null", 21 << 8);
 }
+// Requirement: SHIM-4
 #[test]
 fn without_a_status_pointer() {
     reaps("null-status", 21 << 8);
 }
+// Requirement: CPU-3
 #[test]
 fn killed_children() {
     reaps("killed", libc::SIGKILL);
     reaps("killed-waitid", libc::SIGKILL);
 }
+// Requirement: SEE-4
 #[test]
 fn wnowait_writes_no_reaped() {
     reaps("nowait", 21 << 8);
@@ -67,11 +75,13 @@ fn stop_and_continue_write_no_reaped() {
     reaps("stopped", 21 << 8);
 }
 
+// Requirement: SHIM-4
 #[test]
 fn errors_pass_through() {
     assert_eq!(kinds(&waits("no-child")), "SE");
 }
 
+// Requirement: SEE-84
 #[test]
 fn reaped_by_a_tracer_has_tracer_flag() {
     let events = waits("traced");
@@ -95,15 +105,18 @@ fn reaped_has_the_childs_usage() {
     assert!(reaper_max_rss_kib > 0);
 }
 
+// Requirement: SHIM-6
 #[test]
 fn a_thread_cancelled_in_waitpid_unwinds() {
     reaps("cancel", 21 << 8);
 }
+// Requirement: SHIM-6
 #[test]
 fn a_thread_cancelled_in_waitid_unwinds() {
     reaps("cancel-waitid", 21 << 8);
 }
 
+// Requirement: SEE-4
 #[test]
 fn racing_threads_reap_each_child_once() {
     for how in ["race", "race-waitid"] {

@@ -5,6 +5,7 @@ use crate::support::{assert_within, kill, program, skip, static_program, tracked
 /// The most CPU time that process start-up and the shell may add to the known work.
 const OVERHEAD_S: f64 = 0.1;
 
+// Requirement: CPU-3
 #[test]
 fn killed_child_has_exact_cpu_and_peak() {
     let run = tracked([program("killed"), "1".into(), "100000000".into()]).options(&["--st", "10"]).run();
@@ -18,6 +19,7 @@ fn killed_child_has_exact_cpu_and_peak() {
     assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 100e6, 3.0);
 }
 
+// Requirement: CPU-4
 #[test]
 fn cpu_of_unreaped_children_is_not_added_to_their_parent() {
     // The parents exit without waiting, so the launcher reaps their zombies. The static programs keep the collector busy
@@ -31,6 +33,7 @@ fn cpu_of_unreaped_children_is_not_added_to_their_parent() {
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
 }
 
+// Requirement: SEE-12, SEE-51
 #[test]
 fn static_child_is_exact_and_listed_as_static() {
     let burn = static_program("burn");
@@ -42,6 +45,7 @@ fn static_child_is_exact_and_listed_as_static() {
     assert!(listed.iter().any(|path| *path == burn.as_str()), "static_executables is {listed:?}");
 }
 
+// Requirement: SEE-51
 #[test]
 fn static_command_has_exact_cpu() {
     let run = tracked([static_program("burn"), "0.5".into()]).run();
@@ -50,6 +54,7 @@ fn static_command_has_exact_cpu() {
     report.assert_cpu(0.5, 1.0);
 }
 
+// Requirement: CPU-5, CPU-52, CPU-53
 #[test]
 fn autoreaped_children_are_exact_and_kernel_s_is_null() {
     let run = tracked([program("ignored_sigchld"), "10".into(), "0.1".into()]).run();
@@ -60,6 +65,7 @@ fn autoreaped_children_are_exact_and_kernel_s_is_null() {
     assert!(report.at("cpu_time.kernel_s_reason").is_string());
 }
 
+// Requirement: SHIM-6
 #[test]
 fn thread_cancelled_in_wait_leaves_figures_exact() {
     for function in ["waitpid", "waitid"] {
@@ -70,6 +76,7 @@ fn thread_cancelled_in_wait_leaves_figures_exact() {
     }
 }
 
+// Requirement: SEE-85, SHIM-5
 #[test]
 fn shim_makes_no_call_under_a_killing_seccomp_filter() {
     for how in ["prctl", "syscall", "strict"] {
@@ -80,6 +87,7 @@ fn shim_makes_no_call_under_a_killing_seccomp_filter() {
     }
 }
 
+// Requirement: SEE-10
 #[test]
 fn failed_posix_spawn_is_counted_with_its_child() {
     let run = tracked([program("births"), "posix_spawn_fails".into(), "0".into()]).run();
@@ -108,16 +116,19 @@ fn assert_daemon_is_still_running(how: &str) {
     assert_eq!((&listed[0]["pid"], &listed[0]["command"]), (&pid.into(), &"daemon".into()));
 }
 
+// Requirement: SEE-6, SEE-90
 #[test]
 fn libc_daemon_is_reported_as_still_running() {
     assert_daemon_is_still_running("libc");
 }
 
+// Requirement: SEE-6
 #[test]
 fn double_fork_daemon_is_reported_as_still_running() {
     assert_daemon_is_still_running("double");
 }
 
+// Requirement: SEE-6, SEE-90
 #[test]
 fn wait_all_waits_for_the_last_daemon() {
     let pid_file = tempfile::tempdir().unwrap();
@@ -132,6 +143,7 @@ fn wait_all_waits_for_the_last_daemon() {
     assert_eq!(report.u64("processes.still_running"), 0);
 }
 
+// Requirement: SEE-6
 #[test]
 fn background_children_of_an_exited_shell_are_exact() {
     let burn = program("burn");
@@ -143,6 +155,7 @@ fn background_children_of_an_exited_shell_are_exact() {
     report.assert_cpu_between(0.6, OVERHEAD_S);
 }
 
+// Requirement: HOST-1
 #[test]
 fn musl_child_is_exact_without_the_shim() {
     if crate::support::installed("musl-gcc").is_none() {

@@ -18,6 +18,7 @@ fn complete_report(run: &Run) -> Result<&Report, String> {
     }
 }
 
+// Requirement: SEE-7, SEE-53, SEE-54
 #[test]
 fn short_static_children_are_all_counted() {
     let run =
@@ -33,6 +34,7 @@ fn short_static_children_are_all_counted() {
     assert_eq!(report.at("processes.heaviest.0.exit.code"), 0);
 }
 
+// Requirement: SEE-7, SEE-53
 #[test]
 fn static_children_have_their_known_cpu_time() {
     let (runs, burn) = (static_program("runs"), static_program("burn"));
@@ -46,6 +48,7 @@ fn static_children_have_their_known_cpu_time() {
     assert!(listed.contains(&runs.into()) && listed.contains(&burn.into()), "{listed:?}");
 }
 
+// Requirement: SEE-7
 #[test]
 fn dynamic_children_of_a_static_child_are_not_joined() {
     let script = format!("{} 20 /bin/true; exit 0", static_program("runs"));
@@ -56,6 +59,7 @@ fn dynamic_children_of_a_static_child_are_not_joined() {
     assert_eq!(report.command("runs").unwrap()["count"], 1);
 }
 
+// Requirement: SEE-7
 #[test]
 fn connector_works_for_an_unprivileged_user() {
     let runs = static_program("runs");
@@ -64,6 +68,7 @@ fn connector_works_for_an_unprivileged_user() {
     assert_eq!(report.u64("processes.total"), 11);
 }
 
+// Requirement: SEE-7
 #[test]
 fn another_users_processes_are_counted() {
     if !is_root() {
@@ -79,6 +84,7 @@ fn another_users_processes_are_counted() {
     report.assert_cpu_between(0.3, 0.1);
 }
 
+// Requirement: SEE-7
 #[test]
 fn processes_outside_the_tree_are_not_counted() {
     let storm = || std::process::Command::new(program("runs")).args(["400", "/bin/true"]).spawn().unwrap();
@@ -93,6 +99,7 @@ fn processes_outside_the_tree_are_not_counted() {
     }
 }
 
+// Requirement: SEE-8
 #[test]
 fn each_reuse_of_a_pid_is_a_new_process() {
     if !is_root() {
@@ -122,6 +129,7 @@ fn connector_events_survive_a_killed_collector() {
     assert_eq!(or_skip!(complete_report(&run)).u64("processes.total"), 23);
 }
 
+// Requirement: SEE-11
 #[test]
 fn disabled_connector_is_reported_as_switched_off() {
     let run = tracked(["/bin/true"]).options(&["--layers", "preload,wait,subreaper,scan"]).run();

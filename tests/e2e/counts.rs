@@ -18,6 +18,7 @@ fn unpack_hello(into: &Path) -> Result<(), String> {
     }
 }
 
+// Requirement: SEE-1
 #[test]
 fn building_gnu_hello_matches_the_kernel_count_and_cpu() {
     let source = tempfile::tempdir().unwrap();
@@ -42,6 +43,7 @@ fn building_gnu_hello_matches_the_kernel_count_and_cpu() {
     assert_within("cpu_time.kernel_s", report.f64("cpu_time.kernel_s"), truth.cpu_s, 1.0);
 }
 
+// Requirement: SEE-1, SEE-17
 #[test]
 fn ten_thousand_shell_children_are_all_exact() {
     let run = tracked(["sh", "-c", "i=0; while [ $i -lt 10000 ]; do /bin/true; i=$((i+1)); done"])
@@ -52,6 +54,7 @@ fn ten_thousand_shell_children_are_all_exact() {
     assert_eq!(report.command("true").unwrap()["count"], 10_000);
 }
 
+// Requirement: SEE-17
 #[test]
 fn five_thousand_forks_are_all_exact() {
     let run = tracked([program("fork_bomb"), "5000".into()]).watchdog(Duration::from_secs(180)).run();
@@ -61,6 +64,7 @@ fn five_thousand_forks_are_all_exact() {
 }
 
 /// The collector competes for the cores with all of the loops.
+// Requirement: SEE-17
 #[test]
 fn twenty_parallel_loops_of_an_ordinary_user_are_exact() {
     let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do \
@@ -69,6 +73,7 @@ fn twenty_parallel_loops_of_an_ordinary_user_are_exact() {
     run.assert_clean(0).assert_all_exact(1 + 20 * 101);
 }
 
+// Requirement: SEE-1
 #[test]
 fn single_process_is_counted_once() {
     let run = tracked(["/bin/true"]).run();
@@ -78,6 +83,7 @@ fn single_process_is_counted_once() {
     assert_eq!(report.command("true").unwrap()["count"], 1);
 }
 
+// Requirement: SEE-1
 #[test]
 fn shell_pipeline_matches_the_kernel_count() {
     let recorder = or_skip!(KernelRecorder::open());

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use crate::support::{assert_within, program, skip, static_program, tracked};
 
+// Requirement: CPU-2, CPU-7, CPU-54, SEE-11, SEE-55
 #[test]
 fn scan_only_run_reports_what_it_could_not_see() {
     let burn = program("burn");
@@ -32,6 +33,7 @@ fn scan_only_run_reports_what_it_could_not_see() {
 }
 
 /// slurmstepd starts the tasks of srun in this way: they carry the session but are no descendants.
+// Requirement: CPU-5, SEE-70
 #[test]
 fn joined_process_is_counted_and_makes_kernel_s_null() {
     let directory = tempfile::tempdir().unwrap();
@@ -59,6 +61,7 @@ fn joined_process_is_counted_and_makes_kernel_s_null() {
     assert_eq!(reason, "outside of the command's tree, with its environment: 1 process");
 }
 
+// Requirement: SEE-56
 #[test]
 fn exit_status_of_static_children_is_known_by_pidfd() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
@@ -77,6 +80,7 @@ fn exit_status_of_static_children_is_known_by_pidfd() {
     assert!(ends.iter().all(|exit| exit["code"] == 0), "{ends:?}");
 }
 
+// Requirement: SEE-12
 #[test]
 fn scan_finds_the_names_of_static_programs() {
     // Three static images: one after a fork of bash; one after the exec of a fork child that was sampled before; one
@@ -101,6 +105,7 @@ fn scan_finds_the_names_of_static_programs() {
     assert_eq!(names, expected.map(|(path, seconds)| ("burn", path.as_str(), seconds)));
 }
 
+// Requirement: SEE-11
 #[test]
 fn each_process_is_credited_to_one_layer() {
     let run = tracked(["sh", "-c", "/bin/true; (exit 0); /bin/true; exit 0"]).run();
@@ -113,6 +118,7 @@ fn each_process_is_credited_to_one_layer() {
     assert!(peaks.iter().sum::<u64>() <= 4, "{peaks:?}");
 }
 
+// Requirement: SEE-1
 #[test]
 fn preload_and_wait_alone_are_enough_for_dynamic_programs() {
     let run = tracked(["sh", "-c", "/bin/true; (exit 0); /bin/true; exit 0"])
@@ -121,6 +127,7 @@ fn preload_and_wait_alone_are_enough_for_dynamic_programs() {
     run.assert_clean(0).assert_all_exact(4);
 }
 
+// Requirement: SEE-13
 #[test]
 fn script_name_appears_in_the_command_name() {
     let directory = tempfile::tempdir().unwrap();

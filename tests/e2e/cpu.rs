@@ -3,6 +3,7 @@
 use crate::support::truth::KernelRecorder;
 use crate::support::{assert_within, or_skip, program, static_program, tracked};
 
+// Requirement: CPU-1, CPU-5
 #[test]
 fn three_children_have_two_cpu_seconds_each() {
     let run = tracked([program("burn"), "2".into(), "children".into(), "3".into()]).run();
@@ -16,6 +17,7 @@ fn three_children_have_two_cpu_seconds_each() {
     }
 }
 
+// Requirement: CPU-1
 #[test]
 fn cpu_of_eight_threads_is_summed() {
     let run = tracked([program("burn"), "0.5".into(), "threads".into(), "8".into()]).run();
@@ -26,6 +28,7 @@ fn cpu_of_eight_threads_is_summed() {
     assert_eq!(report.u64("cpu_utilization.combined_n_threads"), 9);
 }
 
+// Requirement: CPU-1
 #[test]
 fn cpu_of_a_mixed_tree_matches_its_cgroup() {
     let recorder = or_skip!(KernelRecorder::open());
@@ -42,6 +45,7 @@ fn cpu_of_a_mixed_tree_matches_its_cgroup() {
     assert_within("cpu_time.total_s", report.f64("cpu_time.total_s"), truth.cpu_s, 1.0);
 }
 
+// Requirement: CPU-6
 #[test]
 fn cpu_percent_is_per_core_and_per_expected_cores() {
     let run = tracked([program("burn"), "1".into()]).options(&["--nec", "4"]).run();
@@ -55,6 +59,7 @@ fn cpu_percent_is_per_core_and_per_expected_cores() {
     assert_eq!(report.u64("cpu_utilization.n_expected_cores"), 4);
 }
 
+// Requirement: CPU-6
 #[test]
 fn one_thread_stays_near_100_percent_at_1_ms_sampling() {
     let run = tracked([program("burn"), "0.5".into()]).options(&["--st", "0.001"]).run();
@@ -62,6 +67,7 @@ fn one_thread_stays_near_100_percent_at_1_ms_sampling() {
     assert!((1.0..=105.0).contains(&max), "max_sum_percent of one thread is {max}");
 }
 
+// Requirement: CPU-8
 #[test]
 fn short_command_has_its_true_wall_and_cpu_time() {
     let start = std::time::Instant::now();

@@ -38,21 +38,26 @@ macro_rules! entry_points {
 
 #[expect(non_snake_case, reason = "named as in libc")]
 mod births {
+    // Requirement: SEE-2, SEE-80
     entry_points!("births", &["0.2"], 2, 0.2;
         fork _Fork clone raw_fork forkpty vfork posix_spawn posix_spawnp system popen);
+    // Requirement: SEE-2, SEE-80
     entry_points!("births", &["0.2"], 3, 0.2; daemon);
 }
 
 #[expect(non_snake_case, reason = "named as in libc")]
 mod deaths {
+    // Requirement: SEE-3
     entry_points!("deaths", &["0.2"], 2, 0.2;
         exit _exit _Exit quick_exit exit_group pthread_exit abort);
 
+    // Requirement: SEE-3
     #[test]
     fn return_from_main_is_exact() {
         super::assert_exact_with_and_without_environment("deaths", &["return", "0.2"], 2, 0.2);
     }
 
+    // Requirement: SEE-3
     #[test]
     fn children_killed_by_signals_are_exact() {
         for signal in ["1", "9", "11", "15"] {
@@ -62,19 +67,23 @@ mod deaths {
 }
 
 mod waits {
+    // Requirement: SEE-4
     entry_points!("waits", &["0.2"], 2, 0.2;
         wait wait3 wait3_null wait4 wait4_null waitpid waitid_pid waitid_all waitid_pidfd peek);
 }
 
 /// The image that gets the hand-made environment is a shell with two children. The shim must repair the environment.
 mod execs {
+    // Requirement: SEE-5
     entry_points!("execs", &[], 3, 0.0; execv execve execvp execvpe execl execlp execle fexecve execveat);
 }
 
 mod spawns {
+    // Requirement: SEE-5
     entry_points!("execs", &[], 4, 0.0; posix_spawn posix_spawnp pidfd_spawn pidfd_spawnp);
 }
 
+// Requirement: SHIM-11
 #[test]
 fn env_i_inside_a_script_keeps_children_tracked() {
     let script = "env -i sh -c '/bin/true; env -i sh -c \"/bin/true; exit 0\"; exit 0'; exit 0";
@@ -82,6 +91,7 @@ fn env_i_inside_a_script_keeps_children_tracked() {
     run.assert_clean(0).assert_all_exact(5);
 }
 
+// Requirement: SEE-82, SHIM-11
 #[test]
 fn no_env_repair_leaves_environments_unchanged() {
     let run = tracked(["env", "-i", "/usr/bin/env"]).options(&["--no-env-repair"]).run();
@@ -89,6 +99,7 @@ fn no_env_repair_leaves_environments_unchanged() {
     assert_eq!(run.status.code(), Some(0));
 }
 
+// Requirement: SHIM-10
 #[test]
 fn foreign_ld_preload_is_kept() {
     let script = "LD_PRELOAD=libpthread.so.0 sh -c 'echo $LD_PRELOAD; /bin/true; exit 0'; exit 0";

@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use crate::support::tracked;
 
+// Requirement: CMD-3
 #[test]
 fn exit_codes_pass_through() {
     for code in [0, 1, 2, 42, 125, 126, 127, 255] {
@@ -11,6 +12,7 @@ fn exit_codes_pass_through() {
     }
 }
 
+// Requirement: CMD-4
 #[test]
 fn launcher_dies_by_the_signal_that_ended_the_command() {
     // The launcher disables its own core dumps, so SEGV and QUIT leave no second core file.
@@ -34,6 +36,7 @@ fn launcher_dies_by_the_signal_that_ended_the_command() {
     }
 }
 
+// Requirement: CMD-5
 #[test]
 fn missing_command_exits_127() {
     for command in ["/nonexistent/program", "no-such-program-on-path"] {
@@ -44,6 +47,7 @@ fn missing_command_exits_127() {
     }
 }
 
+// Requirement: CMD-5
 #[test]
 fn command_that_cannot_be_executed_exits_126() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -55,6 +59,7 @@ fn command_that_cannot_be_executed_exits_126() {
     }
 }
 
+// Requirement: CMD-5
 #[test]
 fn script_without_a_shebang_runs_as_with_execvp() {
     use std::os::unix::fs::PermissionsExt;

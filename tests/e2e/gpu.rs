@@ -52,6 +52,7 @@ fn gpu_figures_of_one_process_are_exact() {
     assert_eq!(report.warnings(), "");
 }
 
+// Requirement: GPU-1
 #[test]
 fn gpu_combined_ram_is_the_maximum_of_the_sum() {
     let gpus = FakeGpus::new(2, "");
@@ -81,6 +82,7 @@ fn gpu_combined_ram_is_the_maximum_of_the_sum() {
     assert_eq!(report.command("gpu").unwrap()["gpu"]["count"], 2);
 }
 
+// Requirement: GPU-11
 #[test]
 fn restarted_gpu_energy_counter_keeps_earlier_energy() {
     let gpus = FakeGpus::new(1, "0.energy 1000000");
@@ -96,6 +98,7 @@ fn restarted_gpu_energy_counter_keeps_earlier_energy() {
     );
 }
 
+// Requirement: GPU-4
 #[test]
 fn unsupported_gpu_figures_are_null_with_a_reason() {
     let gpus =
@@ -122,6 +125,7 @@ fn unsupported_gpu_figures_are_null_with_a_reason() {
     );
 }
 
+// Requirement: GPU-59
 #[test]
 fn wrapped_gpu_pcie_counter_is_summed_correctly() {
     let gpus = FakeGpus::new(1, "0.pcie_tx 4294967000");
@@ -130,6 +134,7 @@ fn wrapped_gpu_pcie_counter_is_summed_correctly() {
     assert_eq!(run.assert_clean(0).gpu(GPU0).u64("pcie.tx_bytes"), 1000);
 }
 
+// Requirement: GPU-11
 #[test]
 fn gpu_throttle_reasons_and_xid_errors_are_reported() {
     let gpus = FakeGpus::new(1, "");
@@ -154,6 +159,7 @@ fn xid_errors_are_read_from_older_gpu_libraries() {
     assert_eq!(run.assert_clean(0).warnings(), "GPU-fake-0 reported XID error 79 (once).");
 }
 
+// Requirement: GPU-12, GPU-55
 #[test]
 fn gpu_mig_instances_are_separate_devices() {
     let mig = "0.mig 1\n0.mig_most 7\n0m0.uuid MIG-fake-a\n0m0.memory_total 20000000000\n0m1.uuid MIG-fake-b\n\
@@ -217,6 +223,7 @@ fn gpu_mig_instances_are_separate_devices() {
     assert_eq!(report.f64("max_gpu_ram.system_capacity"), 1e10);
 }
 
+// Requirement: GPU-20
 #[test]
 fn gpu_figures_survive_a_killed_collector() {
     let gpus = FakeGpus::new(1, "0.energy 1000000");
@@ -247,6 +254,7 @@ fn sixteen_gpus_are_all_reported() {
     assert_eq!(report.gpu("GPU-fake-15").u64("memory.max_main_bytes"), 1015);
 }
 
+// Requirement: GPU-9
 #[test]
 fn gpu_filters_apply_to_every_figure() {
     let gpus = FakeGpus::new(3, "");
@@ -271,6 +279,7 @@ fn gpu_filters_apply_to_every_figure() {
     assert_eq!((report.gpu_ram()[0], report.u64("gpu_utilization.system_gpu_count")), (Some(0), 0));
 }
 
+// Requirement: GPU-9
 #[test]
 fn unknown_gpu_is_refused_before_the_command_starts() {
     let gpus = FakeGpus::new(2, "");
@@ -283,6 +292,7 @@ fn unknown_gpu_is_refused_before_the_command_starts() {
     );
 }
 
+// Requirement: GPU-18
 #[test]
 fn allocated_but_idle_gpu_is_named_in_a_warning() {
     let gpus = FakeGpus::new(3, "");
@@ -296,6 +306,7 @@ fn allocated_but_idle_gpu_is_named_in_a_warning() {
     assert_eq!(report.gpu("GPU-fake-2").at("visible"), false);
 }
 
+// Requirement: GPU-17
 #[test]
 fn gpu_list_shows_available_and_missing_figures() {
     let gpus = FakeGpus::new(2, "0.energy !3\n1.power !4");
@@ -323,6 +334,7 @@ fn gpu_list_shows_available_and_missing_figures() {
     );
 }
 
+// Requirement: GPU-19
 #[test]
 fn gpu_sections_are_zero_without_a_gpu() {
     if Path::new("/dev/nvidiactl").exists() || Path::new("/dev/kfd").exists() {

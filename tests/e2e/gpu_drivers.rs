@@ -67,6 +67,7 @@ fn gpu_library_load_failure_is_reported() {
     assert_eq!(absent.list(&[]).stdout, format!("GPUs: 0\n   NVIDIA: {}\n", reason(why)));
 }
 
+// Requirement: GPU-7, GPU-53
 #[test]
 fn gpu_driver_hanging_in_init_delays_nothing() {
     let gpus = FakeGpus::new(1, "init.stall forever");
@@ -99,6 +100,7 @@ fn programs_started_by_the_gpu_driver_are_not_counted() {
 }
 
 /// The library runs in the collector's process. Its crash must cost no other figure.
+// Requirement: GPU-8
 #[test]
 fn crashing_gpu_library_loses_only_gpu_figures() {
     let gpus = FakeGpus::new(1, "init.stall 100\ninit_runs /bin/true\ninit_crashes");
@@ -152,6 +154,7 @@ fn gpu_memory_is_null_if_the_compute_list_fails() {
     );
 }
 
+// Requirement: GPU-5
 #[test]
 fn gpu_system_memory_is_null_if_one_gpu_has_none() {
     let gpus = FakeGpus::new(2, "1.memory_used !4");
@@ -193,6 +196,7 @@ fn gpu_figures_lost_during_the_run_are_warned_about() {
     );
 }
 
+// Requirement: GPU-7, GPU-62
 #[test]
 fn gpu_call_that_never_returns_delays_nothing() {
     let gpus = FakeGpus::new(1, "");
@@ -204,6 +208,7 @@ fn gpu_call_that_never_returns_delays_nothing() {
     assert_eq!(report.gpu(GPU0).f64("power.max_w"), 100.0);
 }
 
+// Requirement: GPU-7
 #[test]
 fn stalled_gpu_call_delays_only_its_own_figures() {
     let gpus = FakeGpus::new(1, "");
@@ -317,6 +322,7 @@ fn gpu_figure_unknown_to_an_old_driver_is_reported() {
     );
 }
 
+// Requirement: GPU-62
 #[test]
 fn unresponsive_gpu_driver_is_reported() {
     let gpus = FakeGpus::new(1, "");
@@ -336,6 +342,7 @@ fn unresponsive_gpu_driver_is_reported() {
 }
 
 /// A driver call in uninterruptible sleep (state D) keeps the collector from exiting. Here a tracer does the same.
+// Requirement: GPU-63
 #[test]
 fn collector_stuck_in_a_gpu_driver_delays_nothing() {
     let gpus = FakeGpus::new(1, "");

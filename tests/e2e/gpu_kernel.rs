@@ -80,6 +80,7 @@ fn amd_root() -> TempDir {
     ])
 }
 
+// Requirement: GPU-16, GPU-60
 #[test]
 fn amd_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     let root = amd_root();
@@ -99,6 +100,7 @@ fn amd_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     }
 }
 
+// Requirement: GPU-10
 #[test]
 fn amd_gpu_visibility_follows_rocr_visible_devices() {
     let root = amd_root();
@@ -118,6 +120,7 @@ fn amd_gpu_visibility_follows_rocr_visible_devices() {
 }
 
 /// The xe driver reports cycles, so the utilization is exact at whatever time the files are read.
+// Requirement: GPU-16, GPU-60
 #[test]
 fn xe_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     let device = "sys/class/drm/card1/device";
@@ -167,6 +170,7 @@ fn i915_client(id: u32, local_kib: u32, render_s: u32) -> String {
 }
 
 /// i915 reports nanoseconds, so its utilization is exact only for an engine that was always idle or always busy.
+// Requirement: GPU-16
 #[test]
 fn i915_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     // More seconds of work than any run takes, and a counter that goes backwards and recovers.
@@ -275,6 +279,7 @@ fn amd_gpu_figures_are_found_under_alternative_names() {
 
 /// The kernel reads the engine time a little later than the collector reads the clock, so it can exceed the time between
 /// two readings.
+// Requirement: GPU-3
 #[test]
 fn amd_gpu_engine_use_never_exceeds_100_percent() {
     let root = amd_root();
@@ -290,6 +295,7 @@ fn amd_gpu_engine_use_never_exceeds_100_percent() {
 }
 
 /// A container can have KFD without DRM nodes.
+// Requirement: GPU-16
 #[test]
 fn gpu_known_only_to_kfd_has_process_memory() {
     let root = amd_root();
@@ -323,6 +329,7 @@ fn gpu_known_only_to_kfd_has_process_memory() {
 }
 
 /// A machine with a GPU of each vendor.
+// Requirement: GPU-9
 #[test]
 fn gpu_vendor_option_selects_one_vendor() {
     let gpus = FakeGpus::new(1, "");
@@ -355,6 +362,7 @@ fn gpu_vendor_option_selects_one_vendor() {
 }
 
 /// If one driver fails, the figures of another driver are not the whole sum.
+// Requirement: GPU-5
 #[test]
 fn gpu_sums_are_null_if_another_vendors_driver_fails() {
     let gpus = FakeGpus::new(1, "init 4");

@@ -6,6 +6,7 @@ use crate::support::gpu::{FakeGpus, GPU0};
 use crate::support::{installed, is_root, skip};
 
 /// Every layout of the process list, under every name.
+// Requirement: GPU-13
 #[test]
 fn gpu_process_lists_are_read_in_every_layout() {
     for (features, changes) in [
@@ -30,6 +31,7 @@ fn gpu_process_lists_are_read_in_every_layout() {
     }
 }
 
+// Requirement: GPU-13
 #[test]
 fn gpu_lists_are_never_probed_with_a_null_buffer() {
     // The fake driver aborts at a null buffer, except for the kind that returns SUCCESS.
@@ -40,6 +42,7 @@ fn gpu_lists_are_never_probed_with_a_null_buffer() {
     }
 }
 
+// Requirement: GPU-13
 #[test]
 fn gpu_list_that_grows_between_calls_is_read_completely() {
     // The command's entries come after 100 foreign ones, whose number grows by 30 at every call.
@@ -48,6 +51,7 @@ fn gpu_list_that_grows_between_calls_is_read_completely() {
     assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)]);
 }
 
+// Requirement: GPU-2
 #[test]
 fn gpu_process_in_all_three_lists_counts_once() {
     let gpus = FakeGpus::new(1, "");
@@ -72,6 +76,7 @@ fn unavailable_gpu_process_memory_is_null() {
     );
 }
 
+// Requirement: GPU-2
 #[test]
 fn gpu_memory_of_foreign_processes_is_not_counted() {
     let gpus = FakeGpus::new(1, "");
@@ -80,6 +85,7 @@ fn gpu_memory_of_foreign_processes_is_not_counted() {
     assert_eq!(run.assert_clean(0).gpu_ram()[2], Some(500));
 }
 
+// Requirement: GPU-14
 #[test]
 fn gpu_entry_of_a_dead_process_stays_its_own() {
     let gpus = FakeGpus::new(1, "");
@@ -89,6 +95,7 @@ fn gpu_entry_of_a_dead_process_stays_its_own() {
     assert_eq!(run.assert_clean(0).gpu_ram(), [Some(0), Some(900), Some(900)]);
 }
 
+// Requirement: GPU-14
 #[test]
 fn gpu_entry_older_than_the_process_is_not_attributed() {
     if !is_root() || installed("unshare").is_none() {
@@ -115,6 +122,7 @@ fn gpu_entry_older_than_the_process_is_not_attributed() {
     assert!(pids.contains(&pid), "the pid {pid} was used again: {pids:?}");
 }
 
+// Requirement: GPU-14
 #[test]
 fn gpu_pids_match_inside_and_outside_a_pid_namespace() {
     if !is_root() || installed("unshare").is_none() {
@@ -150,6 +158,7 @@ fn gpu_entries_by_thread_id_are_matched_to_processes() {
 
 /// In a container the driver lists pids of another namespace (in gVisor those of the sandbox's threads). By chance such a
 /// pid can also be that of a process inside.
+// Requirement: GPU-56
 #[test]
 fn ambiguous_gpu_pids_in_a_pid_namespace_are_null() {
     if !is_root() || installed("unshare").is_none() {
@@ -181,6 +190,7 @@ fn ambiguous_gpu_pids_in_a_pid_namespace_are_null() {
     assert_eq!(run(&["sampled"]).gpu_ram(), [None; 3]);
 }
 
+// Requirement: GPU-56
 #[test]
 fn gpu_pids_of_another_namespace_make_memory_null() {
     if !is_root() || installed("unshare").is_none() {
@@ -220,6 +230,7 @@ fn forbidden_gpu_process_lists_make_memory_null() {
     );
 }
 
+// Requirement: GPU-15
 #[test]
 fn short_gpu_processes_are_found_in_driver_accounting() {
     for (changes, wraps) in
@@ -280,6 +291,7 @@ fn gpu_accounting_of_an_earlier_pid_owner_is_ignored() {
     assert_eq!(run.assert_clean(0).gpu_ram(), [Some(0), Some(0), Some(0)]);
 }
 
+// Requirement: GPU-15
 #[test]
 fn gpu_accounting_is_enabled_and_restored() {
     let gpus = FakeGpus::new(1, "0.accounting 0\n0.accounting_set ok");
@@ -299,6 +311,7 @@ fn forbidden_gpu_accounting_is_warned_about() {
     );
 }
 
+// Requirement: GPU-52
 #[test]
 fn gpu_processes_between_samples_are_warned_about() {
     let gpus = FakeGpus::new(1, "");

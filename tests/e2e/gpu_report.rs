@@ -320,6 +320,7 @@ const REASONS: [&[(&str, &str)]; 3] = [
     ],
 ];
 
+// Requirement: GPU-17
 #[test]
 fn gpu_list_as_text_is_exact() {
     let gpus = FakeGpus::new(2, DIVIDED);
@@ -352,6 +353,7 @@ fn gpu_list_as_text_is_exact() {
     assert_eq!(plain(&run.stdout), expected.concat());
 }
 
+// Requirement: GPU-17
 #[test]
 fn gpu_list_as_json_is_exact() {
     let gpus = FakeGpus::new(2, DIVIDED);

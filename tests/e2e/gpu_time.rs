@@ -24,6 +24,7 @@ fn bounds_s(gpus: &FakeGpus) -> [f64; 2] {
     [before_last - first, last - start].map(|ns| ns as f64 / 1e9)
 }
 
+// Requirement: GPU-11
 #[test]
 fn gpu_power_and_throttling_over_time_are_exact() {
     // A throttle reason covers the time since the previous reading: up to the last reading of 100 W, then up to the first
@@ -91,6 +92,7 @@ fn permanent_gpu_throttling_covers_all_sampled_time() {
 }
 
 /// Reads that fail between two successful ones do not matter to a counter.
+// Requirement: GPU-11
 #[test]
 fn gpu_counters_survive_failed_reads() {
     let gpus = FakeGpus::new(

@@ -10,6 +10,7 @@ fn run(gpus: &FakeGpus, options: &[&str], variables: &'static [(&str, &str)]) ->
     run.run().assert_clean(0).clone()
 }
 
+// Requirement: GPU-10
 #[test]
 fn cuda_visible_devices_ends_at_its_first_wrong_entry() {
     let gpus = FakeGpus::new(3, "");
@@ -26,6 +27,7 @@ fn cuda_visible_devices_ends_at_its_first_wrong_entry() {
 }
 
 /// The driver's indices include devices that may not be opened; CUDA's do not.
+// Requirement: GPU-10
 #[test]
 fn gpu_indices_skip_devices_that_cannot_be_opened() {
     let gpus = FakeGpus::new(3, "0.handle !4");
@@ -35,6 +37,7 @@ fn gpu_indices_skip_devices_that_cannot_be_opened() {
     assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 2);
 }
 
+// Requirement: GPU-10
 #[test]
 fn empty_cuda_visible_devices_hides_all_gpus() {
     let gpus = FakeGpus::new(2, "");
@@ -49,6 +52,7 @@ fn empty_cuda_visible_devices_hides_all_gpus() {
 }
 
 /// Slurm's numbers are those of the device nodes, however many devices the job may see.
+// Requirement: GPU-10
 #[test]
 fn slurm_gpu_numbers_are_device_minors() {
     let gpus = FakeGpus::new(3, "0.minor 4\n1.minor 5\n2.minor 6");
@@ -63,6 +67,7 @@ fn slurm_gpu_numbers_are_device_minors() {
     }
 }
 
+// Requirement: GPU-12
 #[test]
 fn visibility_of_a_divided_gpu_follows_its_mig_parts() {
     let mig = "0.mig 1\n0.mig_most 2\n0m0.uuid MIG-fake-a\n0m1.uuid MIG-fake-b\n*.process_times !3";
@@ -89,6 +94,7 @@ fn visibility_of_a_divided_gpu_follows_its_mig_parts() {
     }
 }
 
+// Requirement: GPU-57
 #[test]
 fn gpu_indices_with_mixed_models_are_warned_about() {
     let gpus = FakeGpus::new(3, "0.name T4");
@@ -107,6 +113,7 @@ fn gpu_indices_with_mixed_models_are_warned_about() {
     assert_eq!(run(&alike, &[], &[("CUDA_VISIBLE_DEVICES", "0")]).warnings(), "");
 }
 
+// Requirement: GPU-9
 #[test]
 fn guuids_selects_by_uuid_prefix_or_pci_address() {
     let mig =

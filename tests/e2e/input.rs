@@ -17,26 +17,31 @@ fn refused(options: &[&str], named: &[&str]) {
     assert!(!marker.exists(), "{options:?}: the command was started");
 }
 
+// Requirement: CMD-12
 #[test]
 fn unknown_format_is_refused() {
     refused(&["-f", "yaml"], &["-f", "yaml", "json", "text"]);
 }
 
+// Requirement: CMD-13
 #[test]
 fn missing_output_directory_is_refused() {
     refused(&["-o", "/nonexistent/directory/report"], &["-o", "/nonexistent/directory"]);
 }
 
+// Requirement: CMD-13
 #[test]
 fn directory_as_output_is_refused() {
     refused(&["-o", "/tmp"], &["-o", "/tmp"]);
 }
 
+// Requirement: CMD-12
 #[test]
 fn unknown_output_pattern_is_refused() {
     refused(&["-o", "/tmp/report.%q"], &["-o", "%q"]);
 }
 
+// Requirement: CMD-12
 #[test]
 fn unknown_units_are_refused() {
     refused(&["--ru", "furlongs"], &["furlongs", "gigabytes"]);
@@ -44,6 +49,7 @@ fn unknown_units_are_refused() {
     refused(&["--tu", "fortnights"], &["fortnights", "hours"]);
 }
 
+// Requirement: CMD-12
 #[test]
 fn sampling_interval_out_of_range_is_refused() {
     for value in ["0.0001", "0", "-1", "nan", "inf", "soon"] {
@@ -51,16 +57,19 @@ fn sampling_interval_out_of_range_is_refused() {
     }
 }
 
+// Requirement: CMD-12
 #[test]
 fn zero_expected_cores_is_refused() {
     refused(&["--nec", "0"], &["--nec", "0"]);
 }
 
+// Requirement: GPU-9
 #[test]
 fn unknown_gpu_uuid_is_refused() {
     refused(&["--guuids", "GPU-00000000-0000-0000-0000-000000000000"], &["--guuids", "GPU-00000000"]);
 }
 
+// Requirement: CMD-14
 #[test]
 fn bad_configuration_files_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -75,16 +84,19 @@ fn bad_configuration_files_are_refused() {
     refused(&["--tconfig", "/nonexistent.json"], &["--tconfig", "/nonexistent.json"]);
 }
 
+// Requirement: CMD-12
 #[test]
 fn unknown_option_is_refused() {
     refused(&["--fast"], &["--fast"]);
 }
 
+// Requirement: CMD-12
 #[test]
 fn unknown_layers_are_refused() {
     refused(&["--layers", "preload,magic"], &["--layers", "magic"]);
 }
 
+// Requirement: CMD-12
 #[test]
 fn execute_option_plus_command_or_neither_is_refused() {
     refused(&["-e", "true"], &["-e"]);
@@ -98,6 +110,7 @@ fn execute(text: &str) -> crate::support::Run {
     tracked::<String>([]).options(&["-e", text]).run()
 }
 
+// Requirement: CMD-14
 #[test]
 fn execute_line_with_an_open_quote_is_refused() {
     let run = execute("echo 'open");
@@ -105,6 +118,7 @@ fn execute_line_with_an_open_quote_is_refused() {
     assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
 }
 
+// Requirement: CMD-14
 #[test]
 fn execute_line_is_split_as_a_shell_does() {
     let run = execute(r#"printf '<%s>' "a  b" 'c"d' e\ f '' "g'h""#);
@@ -112,6 +126,7 @@ fn execute_line_is_split_as_a_shell_does() {
     assert_eq!(run.stdout, r#"<a  b><c"d><e f><><g'h>"#);
 }
 
+// Requirement: CMD-9
 #[test]
 fn options_after_the_command_belong_to_the_command() {
     let run = tracked(["printf", "%s ", "-f", "yaml", "--help", "--", "-e"]).run();
@@ -119,6 +134,7 @@ fn options_after_the_command_belong_to_the_command() {
     assert_eq!(run.stdout, "-f yaml --help -- -e ");
 }
 
+// Requirement: CMD-9
 #[test]
 fn non_utf_8_arguments_pass_through() {
     use std::ffi::OsString;
@@ -136,6 +152,7 @@ fn non_utf_8_arguments_pass_through() {
     assert_eq!(run.stdout.trim(), "ff fe 78");
 }
 
+// Requirement: CMD-11
 #[test]
 fn long_sampling_interval_does_not_delay_the_end() {
     // The watchdog is shorter than the interval.

@@ -82,6 +82,7 @@ fn python_multiprocessing_forkserver_workers_are_counted() {
     multiprocessing("forkserver");
 }
 
+// Requirement: SHIM-15
 #[test]
 fn python_subprocess_children_are_exact() {
     let code = "import subprocess\nfor i in range(20): subprocess.run(['/bin/true'], check=True)\n\
@@ -89,6 +90,7 @@ fn python_subprocess_children_are_exact() {
     compared_with_kernel(&["python3", "-c", code], Some(26));
 }
 
+// Requirement: SHIM-15
 #[test]
 fn perl_children_are_exact() {
     let code =
@@ -96,6 +98,7 @@ fn perl_children_are_exact() {
     compared_with_kernel(&["perl", "-e", code], Some(31));
 }
 
+// Requirement: SHIM-15
 #[test]
 fn node_children_are_exact() {
     let code = "const c = require('child_process'); for (let i = 0; i < 5; i++) c.spawnSync('/bin/true');\
@@ -104,6 +107,7 @@ fn node_children_are_exact() {
     compared_with_kernel(&["node", "-e", code], Some(8));
 }
 
+// Requirement: SHIM-15
 #[test]
 fn java_threads_and_cpu_are_counted() {
     let source = crate::support::programs::source("Burn.java");

@@ -3,6 +3,7 @@
 use crate::support::cgroup::Group;
 use crate::support::{assert_within, kill, or_skip, program, skip, tracked, wait_until};
 
+// Requirement: CGROUP-1
 #[test]
 fn ulimits_and_slurm_variables_are_reported() {
     let run = tracked(["sh", "-c", "ulimit -Sn; exit 0"])
@@ -20,6 +21,7 @@ fn ulimits_and_slurm_variables_are_reported() {
     assert!(report.at("cgroup").is_null(), "--cgroup was not given");
 }
 
+// Requirement: CGROUP-1
 #[test]
 fn cpu_affinity_is_reported() {
     if crate::support::installed("taskset").is_none() {
@@ -29,6 +31,7 @@ fn cpu_affinity_is_reported() {
     assert_eq!(*run.assert_clean(0).array("limits.cpus"), [0]);
 }
 
+// Requirement: CGROUP-3
 #[test]
 fn own_cgroup_has_the_same_cpu_time() {
     let run = tracked(["sh", "-c", &format!("{0} 0.5; {0} 0.5; exit 0", program("burn"))])
@@ -44,6 +47,7 @@ fn own_cgroup_has_the_same_cpu_time() {
     assert!(!std::path::Path::new(&path).exists(), "{path} is left");
 }
 
+// Requirement: CGROUP-57
 #[test]
 fn survivor_returns_to_the_original_cgroup() {
     let script =
@@ -60,6 +64,7 @@ fn survivor_returns_to_the_original_cgroup() {
     assert!(!std::path::Path::new(path).exists(), "{path} is left");
 }
 
+// Requirement: CGROUP-4, CGROUP-53
 #[test]
 fn launcher_alone_in_its_cgroup_gets_the_memory_peak() {
     let group = or_skip!(Group::v2("memory"));
@@ -82,6 +87,7 @@ fn launcher_alone_in_its_cgroup_gets_the_memory_peak() {
     assert_within("memory_peak_bytes", report.f64("cgroup.memory_peak_bytes"), 100.0 * 1048576.0, 5.0);
 }
 
+// Requirement: CGROUP-4, CGROUP-52
 #[test]
 fn shared_cgroup_gives_a_reason_for_a_null_memory_peak() {
     let group = or_skip!(Group::v2("memory"));
@@ -100,6 +106,7 @@ fn shared_cgroup_gives_a_reason_for_a_null_memory_peak() {
     assert!(group.children().is_empty(), "{:?} is left", group.children());
 }
 
+// Requirement: CGROUP-4, CGROUP-57
 #[test]
 fn cgroups_made_by_the_command_are_removed() {
     let group = or_skip!(Group::v2(""));
@@ -123,6 +130,7 @@ fn cgroups_made_by_the_command_are_removed() {
     });
 }
 
+// Requirement: CGROUP-59
 #[test]
 fn oom_kill_is_reported() {
     let group = or_skip!(Group::with_memory_limit(64 << 20));

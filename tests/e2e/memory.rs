@@ -12,6 +12,7 @@ fn run(words: &[&str], options: &[&str]) -> crate::support::Run {
     tracked(command).options(options).run()
 }
 
+// Requirement: RAM-1
 #[test]
 fn forty_sequential_fork_children_peak_at_200_mb() {
     let run = run(&["touch", "forks", "40", "200000000", "30"], &[]);
@@ -20,6 +21,7 @@ fn forty_sequential_fork_children_peak_at_200_mb() {
     assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 200e6, 2.0);
 }
 
+// Requirement: RAM-2
 #[test]
 fn forty_exec_children_between_samples_peak_at_200_mb() {
     let run = run(&["touch", "execs", "40", "200000000", "30"], &["--st", "1"]);
@@ -28,6 +30,7 @@ fn forty_exec_children_between_samples_peak_at_200_mb() {
     assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 200e6, 2.0);
 }
 
+// Requirement: RAM-2
 #[test]
 fn forty_fork_children_between_samples_peak_at_200_mb() {
     let run = run(&["touch", "forks", "40", "200000000", "30"], &["--st", "1"]);
@@ -37,6 +40,7 @@ fn forty_fork_children_between_samples_peak_at_200_mb() {
     assert_within("peak of the largest", peak, 200e6, 2.0);
 }
 
+// Requirement: RAM-2
 #[test]
 fn eight_concurrent_children_peak_at_1600_mb() {
     for interval in ["0.1", "1"] {
@@ -50,6 +54,7 @@ fn eight_concurrent_children_peak_at_1600_mb() {
     }
 }
 
+// Requirement: RAM-72
 #[test]
 fn children_that_end_in_turn_peak_at_their_sum() {
     // The time of a sample is chance. On a busy machine one may fall between the exits, when only some children live.
@@ -65,6 +70,7 @@ fn children_that_end_in_turn_peak_at_their_sum() {
     assert!(seen.iter().all(|bytes| *bytes < 1.02 * 400e6), "{seen:?} are more than 400 MB");
 }
 
+// Requirement: RAM-8
 #[test]
 fn memory_counts_on_after_the_main_thread_exits() {
     let run = run(&["touch", "threads", "100000000", "300"], &["--tu", "seconds"]);
@@ -77,6 +83,7 @@ fn memory_counts_on_after_the_main_thread_exits() {
     assert_eq!(report.u64("cpu_utilization.main_n_threads"), 3);
 }
 
+// Requirement: RAM-4
 #[test]
 fn short_children_do_not_inherit_a_large_parents_rss() {
     let bytes = 400 * MIB;
@@ -92,6 +99,7 @@ fn short_children_do_not_inherit_a_large_parents_rss() {
     assert!(peak < 10_000_000, "peak RSS of /bin/true is {peak}");
 }
 
+// Requirement: RAM-3
 #[test]
 fn memory_shared_copy_on_write_counts_once() {
     let (parent, child) = ((400 * MIB).to_string(), (100 * MIB).to_string());
@@ -101,6 +109,7 @@ fn memory_shared_copy_on_write_counts_once() {
     assert_within("combined", report.f64("max_ram.combined.total_rss"), (700 * MIB) as f64, 3.0);
 }
 
+// Requirement: RAM-3
 #[test]
 fn shared_mappings_count_once() {
     let run = run(&["share", "maps", "5", &(100 * MIB).to_string(), "4", "10"], &[]);
@@ -109,6 +118,7 @@ fn shared_mappings_count_once() {
     assert_within("combined", report.f64("max_ram.combined.total_rss"), (500 * MIB) as f64, 3.0);
 }
 
+// Requirement: RAM-3
 #[test]
 fn growing_shared_mappings_count_once() {
     let run = run(&["share", "growing", "5", &(100 * MIB).to_string(), "4", "2"], &[]);
@@ -117,6 +127,7 @@ fn growing_shared_mappings_count_once() {
     assert_within("combined", report.f64("max_ram.combined.total_rss"), (500 * MIB) as f64, 0.3);
 }
 
+// Requirement: RAM-5
 #[test]
 fn exec_chain_peak_is_that_of_its_largest_image() {
     for interval in ["0.1", "10"] {
@@ -129,6 +140,7 @@ fn exec_chain_peak_is_that_of_its_largest_image() {
     }
 }
 
+// Requirement: RAM-11
 #[test]
 fn steady_memory_has_its_mean_near_its_peak() {
     let run = run(&["touch", "hold", "100000000", "2000"], &["--st", "0.01", "--tu", "seconds"]);

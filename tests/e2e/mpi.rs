@@ -31,11 +31,13 @@ fn four_ranks(compiler: &str, launcher: &str, options: &[&str]) {
     assert!(sum["peak_rss_bytes"].as_u64().unwrap() >= 100_000_000);
 }
 
+// Requirement: SEE-16
 #[test]
 fn open_mpi_ranks_match_the_kernel_count_and_cpu() {
     four_ranks("mpicc.openmpi", "mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe"]);
 }
 
+// Requirement: SEE-16
 #[test]
 fn mpich_ranks_match_the_kernel_count_and_cpu() {
     four_ranks("mpicc.mpich", "mpirun.mpich", &[]);

@@ -5,6 +5,7 @@ use crate::support::run::BINARY;
 use crate::support::truth::KernelRecorder;
 use crate::support::{program, tracked};
 
+// Requirement: SEE-14
 #[test]
 fn nested_runs_each_report_their_own_tree() {
     let directory = tempfile::tempdir().unwrap();

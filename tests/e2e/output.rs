@@ -2,6 +2,7 @@
 
 use crate::support::tracked;
 
+// Requirement: OUT-2, OUT-4, OUT-51
 #[test]
 fn json_on_stdout_parses_and_keeps_key_order() {
     let run = tracked(["/bin/true"]).only_options(&["-f", "json", "-o", "-"]).run();
@@ -20,6 +21,7 @@ fn json_on_stdout_parses_and_keeps_key_order() {
     assert_eq!(report["command"], serde_json::json!(["/bin/true"]));
 }
 
+// Requirement: OUT-2, OUT-4
 #[test]
 fn text_report_goes_to_stderr_only() {
     let run = tracked(["echo", "data"]).only_options(&[]).run();
@@ -31,6 +33,7 @@ fn text_report_goes_to_stderr_only() {
     }
 }
 
+// Requirement: OUT-7
 #[test]
 fn output_patterns_are_filled_in() {
     let directory = tempfile::tempdir().unwrap();
@@ -47,6 +50,7 @@ fn output_patterns_are_filled_in() {
 }
 
 /// A reader closes the FIFO after one report; a second open for writing would then block for ever.
+// Requirement: FAULT-69, OUT-5
 #[test]
 fn fifo_gets_only_the_final_report() {
     let directory = tempfile::tempdir().unwrap();
@@ -62,6 +66,7 @@ fn fifo_gets_only_the_final_report() {
     assert_eq!(report["finished"], true);
 }
 
+// Requirement: CMD-14
 #[test]
 fn options_override_the_configuration_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -75,6 +80,7 @@ fn options_override_the_configuration_file() {
     assert_eq!(report["compute_time"]["unit"], "minutes");
 }
 
+// Requirement: OUT-10
 #[test]
 fn report_names_host_command_and_start_time() {
     let run = tracked(["sh", "-c", "exit 0"]).run();
@@ -88,6 +94,7 @@ fn report_names_host_command_and_start_time() {
     assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 0);
 }
 
+// Requirement: IO-1
 #[test]
 fn written_bytes_are_counted() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -99,6 +106,7 @@ fn written_bytes_are_counted() {
     assert!((20 << 20..22 << 20).contains(&written), "20 MiB were written, io.write_bytes is {written}");
 }
 
+// Requirement: CMD-15
 #[test]
 fn help_version_manual_and_completions_are_printed() {
     for (options, expected) in [

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use crate::support::{Run, kill, leftovers, program, skip, tracked, wait_until};
 
+// Requirement: FAULT-1
 #[test]
 fn killed_collector_is_replaced_without_loss() {
     let burn = program("burn");
@@ -20,6 +21,7 @@ fn killed_collector_is_replaced_without_loss() {
     report.assert_cpu_between(0.8, 0.1);
 }
 
+// Requirement: FAULT-1, FAULT-64
 #[test]
 fn collector_killed_twenty_times_loses_no_process() {
     let script = "while read x; do for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; done; exit 0";
@@ -44,6 +46,7 @@ fn collector_killed_twenty_times_loses_no_process() {
     assert!(run.report().warnings().contains("killed 20 times"), "{}", run.report().warnings());
 }
 
+// Requirement: FAULT-2, FAULT-10, FAULT-68
 #[test]
 fn killed_launcher_still_leaves_a_report() {
     let script = format!("echo ready; read x; {} 0.3; exit 0", program("burn"));
@@ -76,6 +79,7 @@ fn assert_ran_untracked(run: &Run) {
     assert_eq!(run.stderr.lines().count(), 1, "one line on stderr, not {:?}", run.stderr);
 }
 
+// Requirement: CMD-10, FAULT-8, FAULT-51
 #[test]
 fn full_dev_shm_lets_the_command_run() {
     if !crate::support::is_root() {
@@ -84,6 +88,7 @@ fn full_dev_shm_lets_the_command_run() {
     assert_command_runs_with("mount -t tmpfs -o size=8k tmpfs /dev/shm");
 }
 
+// Requirement: CMD-10, FAULT-8, FAULT-51
 #[test]
 fn read_only_dev_shm_lets_the_command_run() {
     if !crate::support::is_root() {
@@ -92,6 +97,7 @@ fn read_only_dev_shm_lets_the_command_run() {
     assert_command_runs_with("mount -t tmpfs -o ro tmpfs /dev/shm");
 }
 
+// Requirement: CMD-10, FAULT-52
 #[test]
 fn missing_executable_directory_lets_the_command_run() {
     if !crate::support::is_root() {
@@ -109,6 +115,7 @@ fn missing_executable_directory_lets_the_command_run() {
     assert_ran_untracked(&run);
 }
 
+// Requirement: FAULT-85
 #[test]
 fn unlinked_segment_ends_in_a_report() {
     let script = "echo ready; read x; rm -f \"$GPU_TRACK_SESSION\"; /bin/true; /bin/true; exit 5";
@@ -122,6 +129,7 @@ fn unlinked_segment_ends_in_a_report() {
     assert!(run.report().warnings().contains("unlinked"), "{}", run.report().warnings());
 }
 
+// Requirement: FAULT-85
 #[test]
 fn early_segment_unlink_keeps_the_exit_status() {
     // Repeated, because the unlink may come before or after the collector has opened the segment.
@@ -131,6 +139,7 @@ fn early_segment_unlink_keeps_the_exit_status() {
     }
 }
 
+// Requirement: FAULT-85
 #[test]
 fn truncated_segment_ends_in_a_report() {
     // A process that touches its mapping of the segment gets SIGBUS. That may be the shell, but not the collector.
@@ -141,6 +150,7 @@ fn truncated_segment_ends_in_a_report() {
     assert!(!report.array("warnings").is_empty(), "a warning states the loss");
 }
 
+// Requirement: FAULT-5, FAULT-86
 #[test]
 fn garbage_in_the_segment_keeps_the_exit_status() {
     let script = "dd if=/dev/urandom of=\"$GPU_TRACK_SESSION\" bs=4096 seek=1 count=64 conv=notrunc status=none; exit 6";
@@ -149,6 +159,7 @@ fn garbage_in_the_segment_keeps_the_exit_status() {
     assert_eq!(run.report().at("exit.code"), 6);
 }
 
+// Requirement: FAULT-4
 #[test]
 fn concurrent_runs_do_not_touch_each_others_segments() {
     let runs: Vec<_> = (0..30).map(|_| tracked(["/bin/true"]).start()).collect();

@@ -35,6 +35,7 @@ fn untracked_signal_state(through: &[&str]) -> String {
     seen
 }
 
+// Requirement: CMD-6
 #[test]
 fn command_starts_with_unchanged_signal_dispositions() {
     for traps in ["", "trap '' PIPE;", "trap '' HUP USR2 TSTP;"] {
@@ -44,6 +45,7 @@ fn command_starts_with_unchanged_signal_dispositions() {
     }
 }
 
+// Requirement: CMD-6
 #[test]
 fn nohup_keeps_sighup_ignored() {
     let running = tracked([program("signals"), "15".into()]).through(&["nohup"]).start();
@@ -58,6 +60,7 @@ fn nohup_keeps_sighup_ignored() {
     run.report().assert_all_exact(1);
 }
 
+// Requirement: CMD-6
 #[test]
 fn blocked_signal_mask_reaches_the_command() {
     let running = tracked([program("signals"), "15".into()])
@@ -81,6 +84,7 @@ fn blocked_signal_mask_reaches_the_command() {
     assert!(run.stdout.contains("SigBlk:\t0000000000000200"), "{}", run.stdout);
 }
 
+// Requirement: CMD-7
 #[test]
 fn signals_sent_to_the_launcher_reach_the_command() {
     let signals = [
@@ -103,6 +107,7 @@ fn signals_sent_to_the_launcher_reach_the_command() {
     run.assert_clean(0).assert_all_exact(1);
 }
 
+// Requirement: CMD-4
 #[test]
 fn sigint_and_sigterm_end_the_command_with_a_report() {
     for signal in [libc::SIGINT, libc::SIGTERM] {

@@ -14,6 +14,7 @@ fn shell(line: &str) -> Output {
     command.output().unwrap()
 }
 
+// Requirement: CMD-1
 #[test]
 fn pipeline_through_the_launcher_is_unchanged() {
     let output = shell("echo x | gpu-track-run -- cat | wc");
@@ -22,6 +23,7 @@ fn pipeline_through_the_launcher_is_unchanged() {
     assert_eq!(output.stderr, b"");
 }
 
+// Requirement: CMD-1
 #[test]
 fn early_reader_exit_ends_the_command_by_sigpipe() {
     let output = shell("(gpu-track-run -- yes; echo $? >&2) | head -n 1");
@@ -29,6 +31,7 @@ fn early_reader_exit_ends_the_command_by_sigpipe() {
     assert_eq!(output.stderr, b"141\n");
 }
 
+// Requirement: CMD-1
 #[test]
 fn binary_data_passes_unchanged() {
     let output =
@@ -47,6 +50,7 @@ fn with_standard_descriptors_only(command: &mut Command) -> &mut Command {
     }
 }
 
+// Requirement: CMD-2
 #[test]
 fn command_has_the_same_descriptors_as_untracked() {
     let directory = tempfile::tempdir().unwrap();

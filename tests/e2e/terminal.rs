@@ -31,6 +31,7 @@ fn report(file: &std::path::Path) -> Report {
     Report(serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap())
 }
 
+// Requirement: CMD-8
 #[test]
 fn ctrl_c_stops_the_surrounding_shell_loop() {
     let directory = tempfile::tempdir().unwrap();
@@ -51,6 +52,7 @@ fn ctrl_c_stops_the_surrounding_shell_loop() {
 
 /// A second SIGINT lets the launcher give up the report. The key that ended the command must not count as one. Whether
 /// the launcher gets its SIGINT before or after the command's exit is chance, so the test repeats.
+// Requirement: CMD-4
 #[test]
 fn key_that_ends_the_command_does_not_lose_the_report() {
     for key in ["\x03", "\x1c"].repeat(10) {
@@ -69,6 +71,7 @@ fn key_that_ends_the_command_does_not_lose_the_report() {
     }
 }
 
+// Requirement: CMD-8
 #[test]
 fn handled_ctrl_c_lets_the_shell_loop_continue() {
     let signals = program("signals");
@@ -85,6 +88,7 @@ fn handled_ctrl_c_lets_the_shell_loop_continue() {
     assert_eq!(status.code(), Some(0), "{status}");
 }
 
+// Requirement: CMD-4, CMD-8
 #[test]
 fn ctrl_backslash_ends_the_command_with_a_report() {
     let directory = tempfile::tempdir().unwrap();
@@ -99,6 +103,7 @@ fn ctrl_backslash_ends_the_command_with_a_report() {
     assert_eq!(report(&file).at("exit.signal"), libc::SIGQUIT);
 }
 
+// Requirement: CMD-8
 #[test]
 fn ctrl_z_stops_the_job_and_fg_resumes_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -126,6 +131,7 @@ fn ctrl_z_stops_the_job_and_fg_resumes_it() {
     report(&file).assert_all_exact(1);
 }
 
+// Requirement: CMD-8
 #[test]
 fn stopped_job_resumes_in_the_background() {
     let mut terminal = interactive();
@@ -142,6 +148,7 @@ fn stopped_job_resumes_in_the_background() {
     terminal.finish();
 }
 
+// Requirement: CMD-8
 #[test]
 fn command_controls_its_terminal() {
     // A full-screen program reads keys and the size from its controlling terminal, in the foreground process group.

@@ -204,11 +204,13 @@ fn connector_absent() -> Option<String> {
     run.report().at("coverage.connector_absent").as_str().map(str::to_owned)
 }
 
+// Requirement: RAM-9, RAM-66, SEE-15
 #[test]
 fn fully_instrumented_trees_match_the_kernel() {
     check_random_trees(Setup { shim: Shim::InAll, through: &[], reaper: OrphanReaper::Launcher }, 40);
 }
 
+// Requirement: RAM-9, SEE-15, SEE-80
 #[test]
 fn partly_instrumented_trees_match_the_kernel() {
     if let Some(reason) = connector_absent() {
@@ -217,6 +219,7 @@ fn partly_instrumented_trees_match_the_kernel() {
     check_random_trees(Setup { shim: Shim::InSome, through: &[], reaper: OrphanReaper::Launcher }, 40);
 }
 
+// Requirement: SEE-76
 #[test]
 fn trees_below_an_uninstrumented_subreaper_match() {
     if let Some(reason) = connector_absent() {
@@ -225,6 +228,7 @@ fn trees_below_an_uninstrumented_subreaper_match() {
     check_random_trees(Setup { shim: Shim::InAll, through: &[], reaper: OrphanReaper::Subreaper }, 20);
 }
 
+// Requirement: SEE-84
 #[test]
 fn trees_under_strace_match_the_kernel() {
     if crate::support::installed("strace").is_none() {
@@ -234,6 +238,7 @@ fn trees_under_strace_match_the_kernel() {
     check_random_trees(Setup { shim: Shim::InAll, through, reaper: OrphanReaper::Launcher }, 6);
 }
 
+// Requirement: SEE-9
 #[test]
 fn trees_in_a_pid_namespace_match_the_kernel() {
     if !std::process::Command::new("unshare").args(["-fp", "true"]).status().is_ok_and(|s| s.success()) {

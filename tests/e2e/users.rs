@@ -7,6 +7,7 @@ fn as_installed(command: &mut std::process::Command) -> &mut std::process::Comma
     command.env_remove("XDG_CACHE_HOME")
 }
 
+// Requirement: SEE-60, SHIM-16
 #[test]
 fn descendant_of_another_user_breaks_nothing() {
     if !is_root() {
@@ -21,6 +22,7 @@ fn descendant_of_another_user_breaks_nothing() {
     assert!(report.u64("processes.total") >= 3);
 }
 
+// Requirement: SHIM-16
 #[test]
 fn command_of_another_user_is_exact() {
     if !is_root() {
@@ -36,6 +38,7 @@ fn command_of_another_user_is_exact() {
     report.assert_cpu_between(0.3, 0.1);
 }
 
+// Requirement: SEE-9
 #[test]
 fn descendants_in_a_pid_namespace_are_exact() {
     let unshare = if is_root() { "unshare -fp --mount-proc" } else { "unshare -Ufpr --mount-proc" };
@@ -52,6 +55,7 @@ fn descendants_in_a_pid_namespace_are_exact() {
     report.assert_cpu_between(0.3, 0.1);
 }
 
+// Requirement: SEE-9
 #[test]
 fn pid_namespace_by_a_raw_clone_is_exact() {
     if !is_root() {
@@ -69,6 +73,7 @@ fn pid_namespace_by_a_raw_clone_is_exact() {
     }
 }
 
+// Requirement: SEE-9
 #[test]
 fn run_inside_a_pid_namespace_is_exact() {
     if !is_root() {
@@ -80,6 +85,7 @@ fn run_inside_a_pid_namespace_is_exact() {
     run.assert_clean(0).assert_all_exact(3);
 }
 
+// Requirement: FAULT-10, SEE-1
 #[test]
 fn ordinary_user_gets_exact_figures() {
     if !is_root() {

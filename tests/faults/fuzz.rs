@@ -157,31 +157,37 @@ fn drive(target: &str, few: u32) {
     }
 }
 
+// Requirement: FAULT-9
 #[test]
 fn fuzzed_records_do_not_panic() {
     drive("records", 4_000);
 }
 
+// Requirement: FAULT-9
 #[test]
 fn fuzzed_proc_files_do_not_panic() {
     drive("proc_files", 20_000);
 }
 
+// Requirement: FAULT-9
 #[test]
 fn fuzzed_fdinfo_does_not_panic() {
     drive("fdinfo", 20_000);
 }
 
+// Requirement: FAULT-9
 #[test]
 fn fuzzed_connector_messages_do_not_panic() {
     drive("kernel_events", 20_000);
 }
 
+// Requirement: FAULT-9, FAULT-66
 #[test]
 fn fuzzed_collector_state_does_not_panic() {
     drive("state", 2_000);
 }
 
+// Requirement: FAULT-9
 #[test]
 fn fuzz_seeds_are_accepted_by_the_parsers() {
     use gpu_track_collector::sources::gpu::drm::fdinfo::Client;

@@ -7,6 +7,7 @@ use gpu_track_collector::sys::proc_fs::{ProcRoot, Rollup, Stat, Statm, Status, S
 
 use crate::{Random, rounds};
 
+// Requirement: FAULT-5
 #[test]
 fn decoded_random_records_encode_to_the_same_record() {
     let mut random = Random(1);
@@ -47,6 +48,7 @@ pub fn mutated(random: &mut Random, text: &[u8]) -> Vec<u8> {
     bytes
 }
 
+// Requirement: FAULT-9
 #[test]
 fn parsers_survive_mutated_proc_files() {
     let mut random = Random(2);
@@ -67,6 +69,7 @@ fn parsers_survive_mutated_proc_files() {
     );
 }
 
+// Requirement: FAULT-9
 #[test]
 fn proc_reader_survives_a_garbage_proc() {
     let directory = tempfile::tempdir().unwrap();

@@ -69,6 +69,7 @@ fn open_segment(running: &Running) -> File {
     File::options().read(true).write(true).open(segment_path(running)).unwrap()
 }
 
+// Requirement: FAULT-5
 #[test]
 fn random_bytes_over_the_whole_segment_are_survived() {
     for seed in 1..=u64::from(rounds(3)) {
@@ -83,6 +84,7 @@ fn random_bytes_over_the_whole_segment_are_survived() {
     }
 }
 
+// Requirement: FAULT-5, FAULT-86
 #[test]
 fn random_bytes_in_the_ring_are_survived() {
     for seed in 1..=u64::from(rounds(3)) {
@@ -96,6 +98,7 @@ fn random_bytes_in_the_ring_are_survived() {
     }
 }
 
+// Requirement: FAULT-5
 #[test]
 fn enlarged_segment_is_survived() {
     for seed in 1..=u64::from(rounds(3)) {
@@ -111,6 +114,7 @@ fn enlarged_segment_is_survived() {
     assert!(!run.report().array("warnings").is_empty(), "a warning states what happened");
 }
 
+// Requirement: FAULT-5, FAULT-85
 #[test]
 fn emptied_segment_with_an_active_writer_is_survived() {
     // Every instrumented process that touches the segment gets SIGBUS, so the shell starts none after the attack. The
@@ -213,6 +217,7 @@ fn assert_distrusted(run: &Run, why: &str) {
     assert!(before["count"].as_u64() >= Some(3), "{before}");
 }
 
+// Requirement: FAULT-89, FAULT-91
 #[test]
 fn flood_of_forged_processes_is_distrusted() {
     let run = attacked(|running| {
@@ -224,6 +229,7 @@ fn flood_of_forged_processes_is_distrusted() {
     assert_distrusted(&run, "processes");
 }
 
+// Requirement: FAULT-89
 #[test]
 fn flood_of_exec_records_is_distrusted() {
     let run = attacked(|running| {
@@ -234,6 +240,7 @@ fn flood_of_exec_records_is_distrusted() {
     assert_distrusted(&run, "faster");
 }
 
+// Requirement: FAULT-12, FAULT-87
 #[test]
 fn forged_record_does_not_measure_a_foreign_process() {
     let words = ["private", "300000000", "1", "0", "60"];

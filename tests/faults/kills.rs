@@ -69,6 +69,7 @@ fn storm_with_kills(storm: String, how: &str, children: u32, kills: u32, apart: 
     run
 }
 
+// Requirement: FAULT-1, FAULT-60, FAULT-64
 #[test]
 fn collector_killed_during_a_fork_storm_loses_nothing() {
     let kills = rounds(10);
@@ -91,6 +92,7 @@ pub fn stop_collector_during_children(running: &Running, stdin: &mut ChildStdin)
     collector
 }
 
+// Requirement: FAULT-7, FAULT-81
 #[test]
 fn collector_stopped_past_a_full_ring_loses_nothing() {
     for signal in [libc::SIGCONT, libc::SIGKILL] {
@@ -104,6 +106,7 @@ fn collector_stopped_past_a_full_ring_loses_nothing() {
     }
 }
 
+// Requirement: FAULT-61, SEE-57
 #[test]
 fn killed_collector_loses_few_connector_events() {
     let run = tracked(["/bin/true"]).run();
@@ -126,6 +129,7 @@ fn killed_collector_loses_few_connector_events() {
     }
 }
 
+// Requirement: FAULT-2, FAULT-68
 #[test]
 fn launcher_killed_in_a_fork_storm_loses_no_process() {
     let running = tracked([program("storm"), "calm".into(), "200".into()]).leaves_processes().start();
@@ -154,16 +158,19 @@ fn assert_storm_is_exact(how: &str, rounds: u32) {
     assert!(!report.warnings().contains("no sense"), "a record is damaged: {}", report.warnings());
 }
 
+// Requirement: FAULT-6, FAULT-92
 #[test]
 fn processes_killed_or_stopped_at_random_stay_exact() {
     assert_storm_is_exact("kill", rounds(500));
 }
 
+// Requirement: FAULT-6, FAULT-92
 #[test]
 fn processes_killed_inside_shim_code_stay_exact() {
     assert_storm_is_exact("step", rounds(60));
 }
 
+// Requirement: FAULT-69, OUT-8
 #[test]
 fn report_so_far_survives_killing_everything() {
     let shm = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -16,6 +16,7 @@ fn assert_unchanged_and_exact(name: &str, mode: &str, status: i32, processes: u6
     run
 }
 
+// Requirement: SHIM-8
 #[test]
 fn program_that_closes_every_descriptor_is_exact() {
     for how in ["loop", "range", "unshare"] {
@@ -24,6 +25,7 @@ fn program_that_closes_every_descriptor_is_exact() {
     }
 }
 
+// Requirement: SHIM-8
 #[test]
 fn changed_or_huge_environment_is_survived() {
     for how in ["clear", "overwrite", "big"] {
@@ -31,11 +33,13 @@ fn changed_or_huge_environment_is_survived() {
     }
 }
 
+// Requirement: SHIM-7
 #[test]
 fn fork_with_the_malloc_lock_held_is_exact() {
     assert_eq!(assert_unchanged_and_exact("hard_forks", "malloc", 5, 201).stdout, "200\n");
 }
 
+// Requirement: SHIM-7
 #[test]
 fn fork_in_a_signal_handler_is_exact() {
     let run = same_with_and_without(&[&program("hard_forks"), "signal"]);
@@ -45,6 +49,7 @@ fn fork_in_a_signal_handler_is_exact() {
     report.assert_all_exact(report.u64("processes.total"));
 }
 
+// Requirement: SHIM-7
 #[test]
 fn ten_thousand_vforks_without_exec_leak_nothing() {
     let run = assert_unchanged_and_exact("hard_forks", "vfork", 7, 10_001);
@@ -61,12 +66,14 @@ fn ten_thousand_threads_are_survived() {
     run.report().assert_all_exact(2);
 }
 
+// Requirement: SEE-89, SHIM-9
 #[test]
 fn mlockall_works_under_the_usual_limit() {
     let run = assert_unchanged_and_exact("hard_limits", "mlockall", 9, 2);
     assert_eq!(run.stdout, "mlockall: done\n");
 }
 
+// Requirement: SHIM-5, SHIM-6
 #[test]
 fn cancelled_wait_and_killing_seccomp_are_unchanged() {
     for (name, mode) in [("cancelled_wait", "waitpid"), ("cancelled_wait", "waitid")] {
@@ -77,6 +84,7 @@ fn cancelled_wait_and_killing_seccomp_are_unchanged() {
     }
 }
 
+// Requirement: CMD-5
 #[test]
 fn script_without_a_shebang_is_run_by_sh() {
     let directory = tempfile::tempdir().unwrap();
@@ -90,6 +98,7 @@ fn script_without_a_shebang_is_run_by_sh() {
     same_with_and_without(&["sh", "-c", script]);
 }
 
+// Requirement: SHIM-16
 #[test]
 fn setuid_program_is_unchanged_and_counted() {
     let Some(su) = installed("su") else { skip!("su is not installed") };
@@ -102,6 +111,7 @@ fn setuid_program_is_unchanged_and_counted() {
     assert_eq!(run.report().u64("processes.total"), 2);
 }
 
+// Requirement: SEE-61, SEE-62
 #[test]
 fn thirty_two_bit_program_is_exact() {
     if !Path::new("/lib/ld-linux.so.2").exists() {
@@ -132,6 +142,7 @@ fn thirty_two_bit_program_is_exact() {
     run.report().assert_all_exact(3);
 }
 
+// Requirement: SHIM-15
 #[test]
 fn go_program_with_cgo_is_exact() {
     if installed("go").is_none() {
@@ -154,6 +165,7 @@ fn go_program_with_cgo_is_exact() {
     run.report().assert_all_exact(5);
 }
 
+// Requirement: SHIM-15
 #[test]
 fn other_c_libraries_and_runtimes_are_unchanged() {
     if installed("musl-gcc").is_some() {
@@ -177,6 +189,7 @@ fn other_c_libraries_and_runtimes_are_unchanged() {
     }
 }
 
+// Requirement: SHIM-15
 #[test]
 fn java_virtual_machine_is_unchanged() {
     if installed("java").is_none() {

@@ -105,6 +105,7 @@ fn text(bytes: &[u8]) -> String {
 
 const SCRIPT: &str = "/bin/true; /bin/true; /bin/true; echo ready; read x; exit 0";
 
+// Requirement: FAULT-3, FAULT-70, FAULT-74, FAULT-75
 #[test]
 fn a_killed_run_is_recovered_once() {
     let shm = Shm::new();
@@ -120,6 +121,7 @@ fn a_killed_run_is_recovered_once() {
     assert!(shm.refused().contains("nothing to recover"));
 }
 
+// Requirement: FAULT-3, FAULT-74
 #[test]
 fn storm_killed_at_any_moment_is_counted_exactly() {
     let mut random = Random(7);
@@ -141,6 +143,7 @@ fn storm_killed_at_any_moment_is_counted_exactly() {
     }
 }
 
+// Requirement: FAULT-3
 #[test]
 fn events_beyond_the_ring_capacity_are_recovered() {
     let shm = Shm::new();
@@ -155,6 +158,7 @@ fn events_beyond_the_ring_capacity_are_recovered() {
     assert_eq!(report.u64("coverage.dropped_events"), 0);
 }
 
+// Requirement: FAULT-76
 #[test]
 fn recovered_report_lists_survivors_as_still_running() {
     let shm = Shm::new();
@@ -180,6 +184,7 @@ fn recovered_report_lists_survivors_as_still_running() {
     wait_until("the tree's end", || leftovers::processes(&mark).is_empty());
 }
 
+// Requirement: FAULT-4
 #[test]
 fn run_in_progress_is_not_recovered() {
     let shm = Shm::new();
@@ -193,6 +198,7 @@ fn run_in_progress_is_not_recovered() {
     assert_eq!(shm.names().len(), 0);
 }
 
+// Requirement: FAULT-79
 #[test]
 fn damaged_state_is_reported_and_removed() {
     let mut random = Random(11);
@@ -233,6 +239,7 @@ fn damaged_state_is_reported_and_removed() {
     assert_eq!(shm.names().len(), 0);
 }
 
+// Requirement: FAULT-86
 #[test]
 fn overwritten_segment_loses_only_unread_records() {
     let shm = Shm::new();
@@ -247,6 +254,7 @@ fn overwritten_segment_loses_only_unread_records() {
     assert!(report.warnings().contains("was overwritten"), "{}", report.warnings());
 }
 
+// Requirement: FAULT-77
 #[test]
 fn state_of_another_version_is_left_unchanged() {
     let shm = Shm::new();
@@ -261,6 +269,7 @@ fn state_of_another_version_is_left_unchanged() {
     assert_eq!(shm.names().len(), 2);
 }
 
+// Requirement: FAULT-3
 #[test]
 fn each_recovered_run_gets_its_own_report() {
     let shm = Shm::new();
@@ -286,6 +295,7 @@ fn each_recovered_run_gets_its_own_report() {
     assert_eq!(shm.names().len(), 0);
 }
 
+// Requirement: FAULT-10, FAULT-70
 #[test]
 fn next_run_removes_stale_sessions() {
     let shm = Shm::new();
@@ -304,6 +314,7 @@ fn next_run_removes_stale_sessions() {
     assert_eq!(shm.names().len(), 0);
 }
 
+// Requirement: FAULT-78
 #[test]
 fn recovery_ignores_pids_of_another_pid_namespace() {
     if !is_root() {

@@ -30,6 +30,7 @@ fn assert_untracked_after(setup: &str, cause: &str) {
     assert!(run.stderr.contains("untracked") && run.stderr.contains(cause), "{setup}: {}", run.stderr);
 }
 
+// Requirement: CMD-10, FAULT-8, FAULT-54
 #[test]
 fn few_descriptors_track_or_run_untracked() {
     assert_tracked_after("ulimit -n 32");
@@ -38,6 +39,7 @@ fn few_descriptors_track_or_run_untracked() {
     }
 }
 
+// Requirement: SEE-88
 #[test]
 fn tree_without_free_descriptors_is_counted() {
     // A fork child works; a program that is executed cannot open its libraries.
@@ -47,6 +49,7 @@ fn tree_without_free_descriptors_is_counted() {
     assert_eq!(run.report().u64("processes.total"), 3);
 }
 
+// Requirement: FAULT-8
 #[test]
 fn little_address_space_is_enough() {
     for kib in [20_000, 200_000] {
@@ -54,12 +57,14 @@ fn little_address_space_is_enough() {
     }
 }
 
+// Requirement: CMD-10, FAULT-8, FAULT-53
 #[test]
 fn small_file_size_limit_tracks_or_runs_untracked() {
     assert_tracked_after("ulimit -f 4000");
     assert_untracked_after("ulimit -f 100", "File too large");
 }
 
+// Requirement: FAULT-8, FAULT-58
 #[test]
 fn unwritable_stderr_lets_the_command_run() {
     // The message that tracking failed cannot be written. The command must run all the same.
@@ -67,6 +72,7 @@ fn unwritable_stderr_lets_the_command_run() {
     assert_eq!(run.stderr, "");
 }
 
+// Requirement: FAULT-8, FAULT-55
 #[test]
 fn process_limit_of_the_command_alone_runs_untracked() {
     if !is_root() {
@@ -101,6 +107,7 @@ fn run_with_mounts(mounts: &str, options: Option<&[&str]>) -> Run {
     run
 }
 
+// Requirement: FAULT-8
 #[test]
 fn one_mebibyte_of_shared_memory_is_enough() {
     if !is_root() {
@@ -112,6 +119,7 @@ fn one_mebibyte_of_shared_memory_is_enough() {
     storm.assert_clean(0).assert_all_exact(501);
 }
 
+// Requirement: FAULT-8
 #[test]
 fn read_only_home_and_caches_still_track() {
     if !is_root() {
@@ -122,6 +130,7 @@ fn read_only_home_and_caches_still_track() {
     run_with_mounts(setup, None).assert_clean(3).assert_all_exact(4);
 }
 
+// Requirement: FAULT-8, FAULT-59
 #[test]
 fn full_disk_shows_the_report_on_stderr() {
     if !is_root() {

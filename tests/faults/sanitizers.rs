@@ -35,21 +35,25 @@ fn assert_unchanged(compiler: &str, flags: &[&str], modes: &[&str]) {
     }
 }
 
+// Requirement: SEE-86, SHIM-13
 #[test]
 fn gcc_asan_with_a_shared_runtime_is_unchanged() {
     assert_unchanged("gcc", &["-fsanitize=address"], &["overflow", "leak", "none"]);
 }
 
+// Requirement: SHIM-13
 #[test]
 fn gcc_asan_with_a_static_runtime_is_unchanged() {
     assert_unchanged("gcc", &["-fsanitize=address", "-static-libasan"], &["overflow", "leak", "none"]);
 }
 
+// Requirement: SHIM-13
 #[test]
 fn clang_asan_is_unchanged() {
     assert_unchanged("clang", &["-fsanitize=address"], &["overflow", "leak", "none"]);
 }
 
+// Requirement: SHIM-13
 #[test]
 fn clang_asan_with_a_shared_runtime_is_unchanged() {
     let name = format!("libclang_rt.asan-{}.so", std::env::consts::ARCH);
@@ -66,6 +70,7 @@ fn clang_asan_with_a_shared_runtime_is_unchanged() {
     );
 }
 
+// Requirement: SHIM-13
 #[test]
 fn thread_sanitizer_is_unchanged() {
     for compiler in ["gcc", "clang"] {
@@ -73,6 +78,7 @@ fn thread_sanitizer_is_unchanged() {
     }
 }
 
+// Requirement: SHIM-13
 #[test]
 fn undefined_behaviour_sanitizer_is_unchanged() {
     for compiler in ["gcc", "clang"] {
@@ -80,6 +86,7 @@ fn undefined_behaviour_sanitizer_is_unchanged() {
     }
 }
 
+// Requirement: SEE-86, SHIM-13
 #[test]
 fn leak_sanitizer_is_unchanged() {
     for compiler in ["gcc", "clang"] {

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::support::{installed, program, skip};
 use crate::twice::{same_in, same_with_and_without};
 
+// Requirement: SHIM-14
 #[test]
 fn valgrind_output_is_unchanged() {
     if installed("valgrind").is_none() {
@@ -19,6 +20,7 @@ fn valgrind_output_is_unchanged() {
     assert!(run.stderr.contains("Invalid write"), "{}", run.stderr);
 }
 
+// Requirement: SHIM-14
 #[test]
 fn gdb_runs_a_tracked_program() {
     if installed("gdb").is_none() {
@@ -29,6 +31,7 @@ fn gdb_runs_a_tracked_program() {
     assert!(run.report().command("faulty").is_some(), "{}", run.stdout);
 }
 
+// Requirement: SEE-84, SHIM-14
 #[test]
 fn strace_follows_tracked_children() {
     if installed("strace").is_none() {
@@ -39,6 +42,7 @@ fn strace_follows_tracked_children() {
     assert_eq!(run.report().command("faulty").unwrap()["count"], 4);
 }
 
+// Requirement: SEE-87, SHIM-14
 #[test]
 fn fakeroot_is_unchanged() {
     if installed("fakeroot").is_none() {
@@ -49,6 +53,7 @@ fn fakeroot_is_unchanged() {
     assert_eq!((run.status.code(), run.stdout.as_str()), (Some(6), "12:34\n0\n"), "{}", run.stderr);
 }
 
+// Requirement: SEE-87, SHIM-14
 #[test]
 fn faketime_does_not_change_the_wall_time() {
     if installed("faketime").is_none() {
@@ -75,16 +80,19 @@ fn assert_unchanged_with_allocator(library: &str) {
     }
 }
 
+// Requirement: SEE-87, SHIM-10, SHIM-14
 #[test]
 fn jemalloc_is_unchanged() {
     assert_unchanged_with_allocator("libjemalloc.so.2");
 }
 
+// Requirement: SEE-87, SHIM-10, SHIM-14
 #[test]
 fn tcmalloc_is_unchanged() {
     assert_unchanged_with_allocator("libtcmalloc_minimal.so.4");
 }
 
+// Requirement: SEE-68, SHIM-14
 #[test]
 fn bubblewrap_sandbox_is_tracked() {
     if installed("bwrap").is_none() {

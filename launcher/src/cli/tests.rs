@@ -77,6 +77,7 @@ fn bare_command_has_the_defaults() {
     assert_eq!(run(&["--", "make", "-j4", "--output", "x", "--", "-h"]), right);
 }
 
+// Requirement: CMD-9
 #[test]
 fn options_before_the_command_are_parsed() {
     let right = Options {
@@ -150,6 +151,7 @@ fn last_value_of_a_repeated_option_is_used() {
     assert_eq!(options.style.format, Format::Text);
 }
 
+// Requirement: CMD-14
 #[test]
 fn execute_is_split_like_a_shell_does() {
     let right = words(&["python", "-c", "print('a b')", "", r"c\d", "$HOME", "*"]);
@@ -157,6 +159,7 @@ fn execute_is_split_like_a_shell_does() {
     assert_eq!(run(&["--execute=ls -l", "-f", "json"]).command, words(&["ls", "-l"]));
 }
 
+// Requirement: CMD-9
 #[test]
 fn arguments_that_are_not_utf8_pass_through() {
     let odd = OsStr::from_bytes(b"\xff\xfe");
@@ -164,6 +167,7 @@ fn arguments_that_are_not_utf8_pass_through() {
     assert_eq!(run(&[odd]).command, [odd]);
 }
 
+// Requirement: CMD-15
 #[test]
 fn help_version_man_and_completions_are_printed() {
     for help in [printed(&["--help"]), printed(&["-h"])] {
@@ -181,6 +185,7 @@ fn help_version_man_and_completions_are_printed() {
     }
 }
 
+// Requirement: CMD-15
 #[test]
 fn every_option_is_in_help_man_page_and_completions() {
     let texts =
@@ -225,6 +230,7 @@ fn every_option_is_in_help_man_page_and_completions() {
     }
 }
 
+// Requirement: CMD-12
 #[test]
 fn bad_values_get_one_line_with_what_is_allowed() {
     let seconds = "is not allowed: a number of seconds from 0.001 to 31536000 (one year)";
@@ -280,6 +286,7 @@ fn bad_values_get_one_line_with_what_is_allowed() {
     assert_eq!(UsageError::STATUS, 2);
 }
 
+// Requirement: OUT-7
 #[test]
 fn output_patterns_are_replaced() {
     let directory = tempfile::tempdir().unwrap();
@@ -323,6 +330,7 @@ fn relative_output_becomes_absolute() {
     assert_eq!(run(&["-o", "/dev/null", "x"]).output, Output::Stream(PathBuf::from("/dev/null")));
 }
 
+// Requirement: CMD-13
 #[test]
 fn unwritable_output_is_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -355,6 +363,7 @@ fn with_config(json: &str, more: &[&str]) -> Result<Options, String> {
     }
 }
 
+// Requirement: CMD-14
 #[test]
 fn tconfig_keywords_are_overridden_by_options() {
     let json = r#"{"sleep_time": 0.5, "ram_unit": "megabytes", "gpu_ram_unit": "kilobytes", "time_unit": "minutes",
@@ -382,6 +391,7 @@ fn tconfig_keywords_are_overridden_by_options() {
     assert_eq!(options.expected_cores, None);
 }
 
+// Requirement: CMD-14
 #[test]
 fn bad_tconfig_gets_one_line() {
     let keys = "allowed are sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, disable_logs";
@@ -429,6 +439,7 @@ fn bad_tconfig_gets_one_line() {
     );
 }
 
+// Requirement: GPU-9
 #[test]
 fn gpu_options_select_gpus() {
     let gpu = run(&["--gb", "amd", "--visible", "--nvml-lib=/x.so", "--gpu-accounting", "x"]).gpu;
