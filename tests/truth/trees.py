@@ -1,24 +1,29 @@
-"""Random trees of processes for scripts/truth: scripts for tests/programs/twig.c."""
+"""Random trees of processes for scripts/truth: programs for tests/programs/twig.c, whose head explains the words."""
 
+from __future__ import annotations
+
+import pathlib
 import random
 import subprocess
+from collections.abc import Iterable
 
 from workloads import FILES, Workload
 
 PROGRAMS = FILES.parent.parent / "programs"
-# What makes a child: fork, fork again (twice: the others want company), posix_spawn, double fork.
+# The words that make a child: fork (twice as likely), posix_spawn, double fork.
 MAKERS = "ffpd"
-# The same, with what a preload can't see: raw clones, and the static variant.
+# The same with children that a preloaded library can't see: raw clones and static programs.
 ALL_MAKERS = MAKERS + "FPP"
 
 
-def script(seed, makers):
-    """A tree of up to some 40 processes; the same for the same seed."""
+def script(seed: int, makers: str) -> str:
+    """A tree of up to about 40 processes, the same one for the same seed."""
     return grow(random.Random(seed), 0, makers)
 
 
-def grow(dice, depth, makers):
-    words = []
+def grow(dice: random.Random, depth: int, makers: str) -> str:
+    """The program of one process, with those of its children in braces."""
+    words: list[str] = []
     for _ in range(dice.randint(1, 5 if depth < 2 else 3)):
         kind = dice.random()
         if kind < 0.45 and depth < 4:
@@ -34,18 +39,22 @@ def grow(dice, depth, makers):
         elif kind < 0.91:
             words.append("k")
         elif kind < 0.94 and depth < 4:
-            return " ".join([*words, dice.choice("eeE" if "P" in makers else "e") + "{" + grow(dice, depth + 1, makers) + "}"])
+            maker = dice.choice("eeE" if "P" in makers else "e")
+            return " ".join([*words, maker + "{" + grow(dice, depth + 1, makers) + "}"])
     end = dice.random()
     if depth == 0:
-        # Not always after its children.
+        # The root waits for all of its children in six trees of ten.
         words += ["a"] * (end < 0.6)
     elif end < 0.45:
         words.append("s9" if end < 0.15 else "X3" if end < 0.25 else "Y4" if end < 0.32 else "x5")
     return " ".join(words)
 
 
-def workloads(seeds, makers, directory, through=""):
-    """Compiles twig, both ways, and gives a workload of each seed. `through`: a command that runs init, which runs it, in {}."""
+def workloads(seeds: Iterable[int], makers: str, directory: pathlib.Path, through: str = "") -> list[Workload]:
+    """Compiles the programs, dynamic and static, and gives a workload for each seed.
+
+    `through` is the command that starts the tree, with {} for the directory of the programs.
+    """
     for name in ("twig", "init"):
         for program, flags in ((name, []), (f"{name}-static", ["-static"])):
             source = PROGRAMS / f"{name}.c"

@@ -7,7 +7,8 @@ import time
 import joblib
 
 
-def work(n):
+def work(n: int) -> int:
+    """Computes for 0.1 s, and runs a program that prints the numbers up to n; gives the length of its output."""
     end = time.thread_time() + 0.1
     while time.thread_time() < end:
         pass

@@ -1,0 +1,1 @@
+"""scripts/bench: measures what tracking costs."""

@@ -1,0 +1,190 @@
+"""What whole runs cost: `hello`, `compute`, `true`, `many` and `ring`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gpu_track_scripts.bench.row import Row, Skipped
+from gpu_track_scripts.bench.tracked import TrackedRun
+from gpu_track_scripts.bench.workbench import Workbench
+from gpu_track_scripts.commands import Word, output
+from gpu_track_scripts.figures import BySide, differences, interleave, ratios, with_quartiles
+
+SIDES = ("bare", "ours")
+# Memory may grow until so many processes have ended: tables and caches reach their size by then.
+WARM_UP_FORKS = 10_000
+
+
+def hello(bench: Workbench) -> Iterator[Row]:
+    """A real build."""
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
+    archive = pathlib.Path(os.environ.get("GPU_TRACK_TEST_HELLO", cache / "gpu-track-tests" / "hello_2.10.orig.tar.gz"))
+    if not archive.exists():
+        raise Skipped("no archive of GNU hello: scripts/test fetches it")
+
+    def measure(side: str) -> float:
+        directory = bench.temporary / f"hello-{side}"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
+        subprocess.run(["tar", "-xzf", archive, "--strip-components=1", "-C", directory], check=True)
+        command = ["sh", "-c", "{ ./configure && make -j4; } >/dev/null 2>&1"]
+        start = time.monotonic()
+        output([*(bench.track() if side == "ours" else []), *command], cwd=directory)
+        return time.monotonic() - start
+
+    yield hello_row(interleave(SIDES, bench.pick(7, 1), measure))
+
+
+def hello_row(wall_s: BySide) -> Row:
+    """Compares the wall times."""
+    ratio = ratios(wall_s, "ours", "bare")
+    return Row(
+        f"GNU hello: configure && make -j4, {len(ratio)} rounds",
+        f"bare: {with_quartiles(wall_s['bare'], 2, ' s')}",
+        "1.03 x",
+        with_quartiles(ratio, 3, " x"),
+        statistics.median(ratio) <= 1.03,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a run of `work` printed: its wall time, voluntary context switches, and CPU time."""
+
+    wall_s: float
+    voluntary: int
+    cpu_ns: int
+
+
+def parse_work(text: str) -> Work:
+    """Reads "WALL_NS VOLUNTARY INVOLUNTARY CPU_NS"."""
+    wall_ns, voluntary, _, cpu_ns = map(int, text.split())
+    return Work(wall_ns / 1e9, voluntary, cpu_ns)
+
+
+def compute(bench: Workbench) -> Iterator[Row]:
+    """Programs that make no processes."""
+    rounds = bench.pick(15, 5)
+    cases: dict[str, list[Word]] = {
+        "16 threads that compute": ["compute", 16, bench.pick(20, 5)],
+        "one thread, memory traffic over 100 MB": ["stream", 100, bench.pick(20, 6)],
+    }
+    for name, command in cases.items():
+
+        def measure(side: str, command: Sequence[Word] = command) -> Work:
+            front = bench.track() if side == "ours" else []
+            return parse_work(output([*front, bench.work, *command]))
+
+        yield compute_row(f"{name}, {rounds} rounds", interleave(SIDES, rounds, measure))
+
+
+def compute_row(measured: str, runs: dict[str, list[Work]]) -> Row:
+    """Judges CPU time, which other programs disturb less than wall time. The limit is the spread of the bare runs."""
+    wall_s = {side: [run.wall_s for run in of_side] for side, of_side in runs.items()}
+    cpu_ns = {side: [run.cpu_ns for run in of_side] for side, of_side in runs.items()}
+    switches = {side: statistics.median(run.voluntary for run in of_side) for side, of_side in runs.items()}
+    ratio = ratios(cpu_ns, "ours", "bare")
+    middle = statistics.median(cpu_ns["bare"])
+    low, _, high = statistics.quantiles([value / middle for value in cpu_ns["bare"]], n=4)
+    return Row(
+        measured,
+        f"bare: {with_quartiles(wall_s['bare'], 3, ' s')}; its own CPU time varies by {100 * (high - low):.1f}%",
+        "1.00 x within noise",
+        f"{with_quartiles(ratios(wall_s, 'ours', 'bare'), 3, ' x')} wall; {with_quartiles(ratio, 3, ' x')} CPU; "
+        f"voluntary switches {switches['bare']:.0f} bare, {switches['ours']:.0f} tracked",
+        abs(statistics.median(ratio) - 1) <= max(0.005, high - low),
+    )
+
+
+def true(bench: Workbench) -> Iterator[Row]:
+    """The shortest run."""
+    program = shutil.which("true") or "/bin/true"
+
+    def measure(side: str) -> float:
+        command = [*map(str, bench.track()), program] if side == "ours" else [program]
+        start = time.monotonic_ns()
+        pid = os.posix_spawn(command[0], command, os.environ)
+        os.waitpid(pid, 0)
+        return (time.monotonic_ns() - start) / 1e6
+
+    yield true_row(interleave(SIDES, bench.pick(100, 20), measure))
+
+
+def true_row(wall_ms: BySide) -> Row:
+    """What a run takes beside the command itself."""
+    above = differences(wall_ms, "ours", "bare")
+    return Row(
+        "gpu-track-run -- true, from start to end, with its report",
+        f"true: {with_quartiles(wall_ms['bare'], 2, ' ms')}",
+        "+6 ms",
+        f"+{with_quartiles(above, 2, ' ms')}",
+        statistics.median(above) <= 6,
+    )
+
+
+def many(bench: Workbench) -> Iterator[Row]:
+    """A long run of short processes."""
+    count = bench.pick(200_000, 40_000)
+    report = bench.temporary / "many.json"
+    pss_bytes: list[tuple[int, int]] = []
+    last_ns = 0
+    with TrackedRun(bench, [bench.births, "many", count], "-o", report, "-f", "json") as run:
+        while line := run.stdout.readline():
+            done, last_ns = map(int, line.split())
+            try:
+                pss_bytes.append((done, run.resident().pss_bytes))
+            except (FileNotFoundError, ProcessLookupError):
+                break
+    end_s = (time.monotonic_ns() - last_ns) / 1e9
+    coverage = json.loads(report.read_text(encoding="utf-8"))["coverage"]
+    yield many_row(count, pss_bytes, end_s, coverage)
+
+
+def many_row(count: int, pss_bytes: Sequence[tuple[int, int]], end_s: float, coverage: dict[str, Any]) -> Row:
+    """Judges growth after the warm-up, dropped events, the count of processes, and the time to the report.
+
+    `pss_bytes` has pairs: how many processes had ended, and the PSS of collector and launcher then.
+    """
+    (first_done, first), *later = [pair for pair in pss_bytes if pair[0] >= WARM_UP_FORKS]
+    largest = max([first, *(size for _, size in later)])
+    growth = largest / first - 1
+    drops = coverage.get("dropped_events")
+    return Row(
+        f"{count} forks in one run",
+        "",
+        "flat memory, no drops, report in 1 s",
+        f"{first / 1e6:.1f} MB after {first_done}, {largest / 1e6:.1f} MB at most later (+{100 * growth:.0f}%); "
+        f"{coverage['processes']} processes counted, {drops} events dropped; "
+        f"report and end {end_s * 1000:.0f} ms after the last",
+        growth <= 0.1 and drops == 0 and coverage["processes"] == count + 1 and end_s < 1,
+    )
+
+
+def ring(bench: Workbench) -> Iterator[Row]:
+    """The event ring at full speed."""
+    for writers in [2, 8, 64]:
+        for slots in [512, 2048, 8192]:
+            command: list[Word] = [bench.ring, writers, slots, bench.pick(1, 0.3)]
+            yield ring_row(writers, slots, [output(command) for _ in range(bench.pick(5, 3))])
+
+
+def ring_row(writers: int, slots: int, outputs: Sequence[str]) -> Row:
+    """Each output is "STORED_A_SECOND DROPPED_PERCENT COPIED_A_SECOND". There is no target to meet."""
+    stored, dropped, copied = zip(*([float(word) for word in text.split()] for text in outputs))
+    return Row(
+        f"event ring, {writers} writing processes at full speed, {slots} slots",
+        f"the same records copied: {with_quartiles([value / 1e6 for value in copied], 1, ' M/s')}",
+        "reported",
+        f"{with_quartiles([value / 1e3 for value in stored], 0, ' k/s')} taken; "
+        f"{with_quartiles(dropped, 1, '%')} of the attempts found it full",
+        None,
+    )

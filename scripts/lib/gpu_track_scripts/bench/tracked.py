@@ -1,0 +1,140 @@
+"""Looks at a tracked run from outside while it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import mmap
+import pathlib
+import re
+import struct
+import subprocess
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import IO
+
+from gpu_track_scripts.bench.workbench import Workbench
+from gpu_track_scripts.commands import Word, words
+
+# The layout of the segment, by gpu_track.h: the offset of the header's count of samples, and the sample ring, which
+# follows the event ring. A sample's second word is its monotonic time in nanoseconds.
+SAMPLES_AT = 256
+SAMPLE_BYTES = 64
+SAMPLE_CAPACITY = 1024
+SAMPLE_TIME_AT = 8
+
+# A collector appears within milliseconds; this also covers a busy machine.
+COLLECTOR_APPEARS_S = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Resident:
+    """Resident memory of the collector and the launcher together."""
+
+    rss_bytes: int
+    pss_bytes: int
+    private_bytes: int
+
+
+def parse_smaps_rollup(text: str) -> Resident:
+    """Reads /proc/PID/smaps_rollup, whose figures are in KiB."""
+
+    def bytes_of(field: str) -> int:
+        found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
+        if found is None:
+            raise ValueError(f"smaps_rollup has no {field}")
+        return int(found[1]) * 1024
+
+    return Resident(bytes_of("Rss"), bytes_of("Pss"), bytes_of("Private_Clean") + bytes_of("Private_Dirty"))
+
+
+def segment_of(cmdline: bytes) -> str | None:
+    """The segment that a collector was started with; None if it is another program's command line."""
+    program, *arguments = cmdline.split(b"\0")
+    if program != b"gpu-track-collector":
+        return None
+    return next((word.decode() for word in arguments if b"/gpu-track." in word), None)
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process with a single thread; none if it has ended."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(child) for child in text.split()]
+
+
+def samples_taken(segment: bytes | mmap.mmap) -> int:
+    """How many samples the collector has written since the start of the run."""
+    return int(struct.unpack_from("<Q", segment, SAMPLES_AT)[0])
+
+
+def sample_time_ns(segment: bytes | mmap.mmap, ring_at: int, number: int) -> int:
+    """When a sample was taken that is still in the ring."""
+    at = ring_at + number % SAMPLE_CAPACITY * SAMPLE_BYTES
+    return int(struct.unpack_from("<Q", segment, at + SAMPLE_TIME_AT)[0])
+
+
+class TrackedRun:
+    """A run of gpu-track-run, its collector and its segment. Leaving the context waits for its end."""
+
+    def __init__(self, bench: Workbench, command: Sequence[Word], *options: Word) -> None:
+        line = words([*bench.track(*options), *command])
+        self.launcher = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.collector, self.segment = self._find_collector()
+
+    def _find_collector(self) -> tuple[int, str]:
+        give_up = time.monotonic() + COLLECTOR_APPEARS_S
+        while time.monotonic() < give_up:
+            for pid in children(self.launcher.pid):
+                segment = segment_of(pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
+                if segment is not None:
+                    return pid, segment
+        self._close()
+        raise RuntimeError(f"gpu-track-run started no collector within {COLLECTOR_APPEARS_S} s")
+
+    def __enter__(self) -> TrackedRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self.launcher.stdin is not None:
+            self.launcher.stdin.close()
+        self.launcher.wait()
+
+    @property
+    def stdout(self) -> IO[str]:
+        """What the command writes."""
+        if self.launcher.stdout is None:
+            raise RuntimeError("the standard output is no pipe")
+        return self.launcher.stdout
+
+    def collector_cpu_ns(self) -> int:
+        """CPU time of the collector by its CPU clock, whose id is made of the pid (clock_getcpuclockid)."""
+        return time.clock_gettime_ns(~self.collector << 3 | 2)
+
+    def samples(self) -> int:
+        """How many samples the collector has taken."""
+        with open(self.segment, "rb") as file:
+            return samples_taken(file.read(SAMPLES_AT + 8))
+
+    def resident(self) -> Resident:
+        """Memory of collector and launcher."""
+        parts = [
+            parse_smaps_rollup(pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii"))
+            for pid in (self.collector, self.launcher.pid)
+        ]
+        return Resident(
+            sum(part.rss_bytes for part in parts),
+            sum(part.pss_bytes for part in parts),
+            sum(part.private_bytes for part in parts),
+        )
+
+    def command_pids(self) -> list[int]:
+        """The launcher's children other than the collector: the command's first process."""
+        return [pid for pid in children(self.launcher.pid) if pid != self.collector]

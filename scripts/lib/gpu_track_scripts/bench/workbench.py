@@ -1,0 +1,93 @@
+"""What all benchmarks share: the built programs and where to find other tools."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from typing import TypeVar
+
+from gpu_track_scripts.commands import Word, cargo_build
+from gpu_track_scripts.paths import ROOT
+
+Choice = TypeVar("Choice")
+
+
+# Compared by identity, so that results can be cached by workbench.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Workbench:
+    """The programs that the benchmarks run."""
+
+    quick: bool
+    # Directories in which peers are looked up, in the form of PATH.
+    path: str
+    temporary: pathlib.Path
+    # What a tracked process maps: header and event ring.
+    mapped_bytes: int
+    tracker: pathlib.Path
+    ring: pathlib.Path
+    births: pathlib.Path
+    work: pathlib.Path
+    touch: pathlib.Path
+    # Preloaded libraries that do less than the shim, by the name of their side.
+    preloads: dict[str, pathlib.Path]
+
+    def pick(self, full: Choice, quick: Choice) -> Choice:
+        """The first value, or the second one with --quick."""
+        return quick if self.quick else full
+
+    def track(self, *options: Word) -> list[Word]:
+        """The front of a command line that tracks the command behind it."""
+        return [self.tracker, "-o", "/dev/null", *options, "--"]
+
+    def tool(self, name: str) -> str | None:
+        """The path of a program that may not be installed."""
+        return shutil.which(name, path=self.path)
+
+
+def defined(header: str, name: str) -> int:
+    """The value of a number that a C header defines."""
+    found = re.search(rf"^#define {name}\s+\(?(\d+)", header, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{name} is not defined")
+    return int(found[1])
+
+
+def mapped_bytes(header: str) -> int:
+    """The size of header and event ring, by gpu_track.h. A record's words have 8 bytes."""
+    records = defined(header, "GPU_TRACK_RING_CAPACITY") * defined(header, "GPU_TRACK_RECORD_WORDS")
+    return defined(header, "GPU_TRACK_HEADER_SIZE") + records * 8
+
+
+def prepare(quick: bool, directories: Sequence[str], temporary: pathlib.Path) -> Workbench:
+    """Builds all programs; those in C are built in the temporary directory."""
+    tracker = cargo_build("release", "-p", "gpu-track-run", quiet=True)["gpu-track-run"]
+    ring = cargo_build("release", "-p", "gpu-track-abi", "--example", "ring", quiet=True)["ring"]
+    size = mapped_bytes((ROOT / "include" / "gpu_track.h").read_text(encoding="utf-8"))
+    sources = ROOT / "tests" / "bench"
+
+    def compile_c(name: str, source: pathlib.Path, *flags: str) -> pathlib.Path:
+        program = temporary / name
+        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", *flags, "-o", program, source], check=True)
+        return program
+
+    library = ["-shared", "-fPIC", f"-DTRACKED_SIZE={size}"]
+    return Workbench(
+        quick=quick,
+        path=os.pathsep.join([*directories, os.environ.get("PATH", "")]),
+        temporary=temporary,
+        mapped_bytes=size,
+        tracker=tracker,
+        ring=ring,
+        births=compile_c("births", sources / "births.c"),
+        work=compile_c("work", sources / "work.c", "-pthread"),
+        touch=compile_c("touch", ROOT / "tests" / "programs" / "touch.c"),
+        preloads={
+            "empty": compile_c("libempty.so", sources / "empty_preload.c", *library),
+            "least": compile_c("libleast.so", sources / "empty_preload.c", *library, "-DRECORDS"),
+        },
+    )

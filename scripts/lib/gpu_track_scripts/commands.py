@@ -1,0 +1,49 @@
+"""Runs other programs, among them cargo."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Union
+
+from gpu_track_scripts.paths import ROOT
+
+# A word of a command line; numbers are written in decimal.
+Word = Union[str, int, float, "os.PathLike[str]"]
+
+
+def words(command: Sequence[Word]) -> list[str]:
+    """The command line as strings."""
+    return [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
+
+
+def output(command: Sequence[Word], *, env: Mapping[str, str] | None = None, cwd: pathlib.Path | None = None) -> str:
+    """The standard output of a command, which must end with status 0."""
+    return subprocess.run(words(command), stdout=subprocess.PIPE, check=True, text=True, env=env, cwd=cwd).stdout
+
+
+def first_line(command: Sequence[Word]) -> str:
+    """The first line of a command's standard output or standard error, whatever its status."""
+    run = subprocess.run(words(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return next(iter(run.stdout.splitlines()), "")
+
+
+def cargo_build(profile: str, *options: str, quiet: bool = False) -> dict[str, pathlib.Path]:
+    """Builds with cargo and gives the executables by the names of their targets."""
+    command = ["cargo", "build", *(["--quiet"] if quiet else []), "--profile", profile, "--locked", *options]
+    command.append("--message-format=json-render-diagnostics")
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return executables(done.stdout.splitlines())
+
+
+def executables(messages: Iterable[str]) -> dict[str, pathlib.Path]:
+    """The executables that cargo's JSON messages name."""
+    found = {}
+    for line in messages:
+        message = json.loads(line)
+        if message.get("executable"):
+            found[message["target"]["name"]] = pathlib.Path(message["executable"])
+    return found

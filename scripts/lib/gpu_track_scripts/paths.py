@@ -1,0 +1,5 @@
+"""Where the repository lies."""
+
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]

@@ -1,0 +1,1 @@
+"""scripts/truth: compares gpu-track-run's figures with the kernel's own."""
