@@ -1,7 +1,7 @@
 import java.util.ArrayList;
 import java.util.List;
 
-/** Runs 30 shells, four at a time, and computes in two threads meanwhile. */
+/** Runs 30 shells, four at a time, and computes in two threads at the same time. */
 public class Children {
     private static volatile boolean done;
 

@@ -1,4 +1,4 @@
-# Run by a static busybox, which starts its own applets: pipelines, subshells, background jobs.
+# For a static busybox, which starts its own applets: pipelines, subshells, background jobs.
 set -e
 i=0
 while [ $i -lt 40 ]; do

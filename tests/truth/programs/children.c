@@ -1,5 +1,5 @@
-/* children N: N times a child that computes and holds memory, one that runs a shell, and one that leaves a grandchild
- * to whoever takes orphans. */
+/* children N: starts three children N times. The first computes and holds memory, the second runs a shell, and the third
+ * leaves an orphan behind. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// exec, execFile, spawn with a pipe, fork, and spawnSync of child_process.
+// Starts children by exec, execFile, spawn with a pipe, fork, and spawnSync of child_process.
 const { exec, execFile, spawn, fork, spawnSync } = require("child_process");
 const { promisify } = require("util");
 

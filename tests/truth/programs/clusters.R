@@ -1,4 +1,4 @@
-# R's forked workers, a cluster of R processes, and programs that each of them runs.
+# Forked workers of R, a cluster of R processes, and programs that each of them runs.
 library(parallel)
 work <- function(n) {
   end <- proc.time()[["user.self"]] + 0.1

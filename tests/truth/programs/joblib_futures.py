@@ -1,4 +1,4 @@
-"""joblib's worker processes (loky), and the standard library's process pool."""
+"""Worker processes of joblib (loky) and of the standard library's process pool."""
 
 import concurrent.futures
 import subprocess

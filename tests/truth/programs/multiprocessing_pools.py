@@ -1,4 +1,4 @@
-"""Pools of worker processes by each of Python's three start methods; every worker computes and holds 40 MB."""
+"""Pools of worker processes by each of Python's three start methods. Every worker computes and holds 40 MB."""
 
 import multiprocessing
 import time

@@ -1,4 +1,4 @@
-// Runs 20 pipelines of two programs each, and computes meanwhile.
+// Runs 20 pipelines of two programs each, and computes at the same time.
 package main
 
 import (
