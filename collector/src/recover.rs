@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-use crate::model::cgroup::RunCgroup;
+use crate::model::cgroup::{OomCounter, RunCgroup};
 use crate::model::config::Config;
 use crate::model::finding::Damage;
 use crate::model::finding::Finding;
@@ -19,7 +19,8 @@ use crate::model::finding::KernelEvent;
 use crate::model::finding::Stored;
 use crate::model::host::HostInfo;
 use crate::model::report::{Report, Stage};
-use crate::report::build::{self, Inputs};
+use crate::report::build;
+use crate::report::inputs::Inputs;
 use crate::run::RunState;
 use crate::sources::overflow::Overflow;
 use crate::sources::records::RecordReader;
@@ -122,14 +123,16 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     finish(&mut account, has_living.then_some(root), end_ns);
     let mut report = build::report(&Inputs {
         config: &config,
-        facts: &facts,
-        account: &account,
+        host_info: &facts,
+        run: &account,
         at_ns: end_ns,
         status: None,
-        ending: None,
+        command_exit: None,
         stage: Stage::Recovered,
         dropped_events: segment.as_ref().map_or(0, |segment| segment.ring().dropped()),
-        is_cut_short: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
+        is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
+        oom_kills: config.oom.as_ref().and_then(OomCounter::since),
+        cgroup: config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
     });
     let since = Duration::from_nanos(known_ns.saturating_sub(config.started_monotonic_ns));
     let known = Known {
@@ -374,7 +377,7 @@ mod tests {
         let of_all = [most.main.total_bytes, most.descendants.total_bytes, most.combined.total_bytes];
         assert_eq!((report.coverage.peaks.unknown, of_all), (2, [None; 3]));
         assert_eq!([mean.main_bytes, mean.descendants_bytes, mean.combined_bytes], [None; 3]);
-        let says_so = |text: &String| text.starts_with("The RAM of 2 processes is not known");
+        let says_so = |text: &String| text.starts_with("The RAM of 2 processes is unknown");
         assert!(report.warnings.iter().any(says_so), "{:?}", report.warnings);
     }
 

@@ -16,6 +16,7 @@ use gpu_track_abi::sample::Sample as LiveSample;
 use rustix::process::{Resource, Rlimit};
 use thiserror::Error;
 
+use crate::model::cgroup::OomCounter;
 use crate::model::config::{Config, Message};
 use crate::model::finding::Damage;
 use crate::model::host::{CommandExit, HostInfo};
@@ -23,6 +24,7 @@ use crate::model::report::Stage;
 use crate::model::style::Output;
 use crate::recover;
 use crate::report::build;
+use crate::report::inputs::Inputs;
 use crate::report::write::{render, write_atomically};
 use crate::run::RunState;
 use crate::run::tree::{ProcessId, Tree};
@@ -613,22 +615,24 @@ impl Session {
         let Output::File(path) = &self.config.output else { return };
         let mut account = self.account.clone();
         account.settle_all(now_ns);
-        let report = build::report(&build::Inputs { at_ns: now_ns, ..self.inputs(&account) });
+        let report = build::report(&Inputs { at_ns: now_ns, ..self.inputs(&account) });
         // A report-so-far that can't be written is no trouble yet; the final one says so.
         let _ = write_atomically(path, render(&report, &self.config.style).as_bytes());
     }
 
-    fn inputs<'a>(&'a self, account: &'a RunState) -> build::Inputs<'a> {
-        build::Inputs {
+    fn inputs<'a>(&'a self, account: &'a RunState) -> Inputs<'a> {
+        Inputs {
             config: &self.config,
-            facts: &self.facts,
-            account,
+            host_info: &self.facts,
+            run: account,
             at_ns: 0,
             status: self.status,
-            ending: self.ending,
+            command_exit: self.ending,
             stage: Stage::SoFar,
             dropped_events: self.segment.ring().dropped(),
-            is_cut_short: self.segment.is_lost(),
+            is_truncated: self.segment.is_lost(),
+            oom_kills: self.config.oom.as_ref().and_then(OomCounter::since),
+            cgroup: self.config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
         }
     }
 
@@ -656,7 +660,7 @@ impl Session {
         self.gpu.finish(&mut self.account.gpu, &self.account.tree);
         self.account.settle_all(now_ns);
         let inputs = self.inputs(&self.account);
-        let report = build::report(&build::Inputs { at_ns: end_ns, stage: Stage::Over, ..inputs });
+        let report = build::report(&Inputs { at_ns: end_ns, stage: Stage::Over, ..inputs });
         let written = self.write(&render(&report, &self.config.style));
         self.keeper.state().note_reported();
         if self.ending.is_none()

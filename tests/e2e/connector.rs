@@ -11,7 +11,7 @@ fn complete_report(run: &Run) -> Result<&Report, String> {
         Some(reason) => Err(reason.to_owned()),
         // Other tests start thousands of processes at the same time; a socket buffers only some thousand events.
         None if report.u64("coverage.connector_overruns") > 0 => {
-            assert!(report.warnings().contains("faster than it could be read"), "{}", report.warnings());
+            assert!(report.warnings().contains("faster than they could be read"), "{}", report.warnings());
             Err("connector events came faster than they were read".into())
         }
         None => Ok(report),

@@ -58,7 +58,7 @@ fn joined_process_is_counted_and_makes_kernel_s_null() {
     }
     assert!(report.at("cpu_time.kernel_s").is_null());
     let reason = report.at("cpu_time.kernel_s_reason").as_str().unwrap();
-    assert_eq!(reason, "outside of the command's tree, with its environment: 1 process");
+    assert_eq!(reason, "joined the run without being a descendant: 1 process");
 }
 
 // Requirement: SEE-56

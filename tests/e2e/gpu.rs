@@ -92,7 +92,7 @@ fn restarted_gpu_energy_counter_keeps_earlier_energy() {
     let report = run.assert_clean(0);
     assert_eq!(report.gpu(GPU0).f64("power.energy_j"), 700.0);
     assert!(
-        report.warnings().contains("The energy counter of GPU-fake-0 began again"),
+        report.warnings().contains("The energy counter of GPU-fake-0 was reset"),
         "{}",
         report.warnings()
     );

@@ -335,8 +335,8 @@ fn unresponsive_gpu_driver_is_reported() {
     let warnings = report.warnings();
     let first = warnings.lines().next().unwrap();
     assert!(
-        first.starts_with("NVIDIA GPUs: the driver has not answered since ")
-            && first.ends_with(" s; their figures end there."),
+        first.starts_with("NVIDIA GPUs: the driver has not responded since ")
+            && first.ends_with(" s after the start; their figures end there."),
         "{warnings}"
     );
 }

@@ -324,7 +324,7 @@ fn gpu_processes_between_samples_are_warned_about() {
     let run = gpus.tracked(["sh", "-c", &script]).run();
     assert_eq!(
         run.assert_clean(0).warnings(),
-        "GPU processes shorter than the sampling interval may be missing: 20 processes lived between two looks at the \
-         GPUs (--gpu-accounting, or a smaller --st)."
+        "20 processes lived between two readings of the GPUs: GPU memory and utilization of such processes are missing. \
+         Use --gpu-accounting, or a smaller --st."
     );
 }

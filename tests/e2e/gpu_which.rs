@@ -98,8 +98,8 @@ fn visibility_of_a_divided_gpu_follows_its_mig_parts() {
 #[test]
 fn gpu_indices_with_mixed_models_are_warned_about() {
     let gpus = FakeGpus::new(3, "0.name T4");
-    let unsure = "The numbers in CUDA_VISIBLE_DEVICES are taken in the order of the PCI bus; CUDA counts the fastest GPU \
-                  first, so it may mean others (CUDA_DEVICE_ORDER=PCI_BUS_ID, or UUIDs).";
+    let unsure = "The indices in CUDA_VISIBLE_DEVICES were read in PCI bus order, but CUDA's default order has the \
+                  fastest GPU first: they may mean other GPUs. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPUs by UUID.";
     for (variables, warning) in [
         (&[("CUDA_VISIBLE_DEVICES", "0")][..], unsure),
         (&[("CUDA_VISIBLE_DEVICES", "0"), ("CUDA_DEVICE_ORDER", "FASTEST_FIRST")], unsure),

@@ -141,7 +141,10 @@ fn oom_kill_is_reported() {
     assert_eq!(report.at("exit.signal"), libc::SIGKILL);
     assert_eq!(report.at("limits.memory_bytes"), 64 << 20);
     assert_eq!(report.at("limits.oom_kills"), 1);
-    let expected =
-        format!("Out of memory: during the run the kernel killed 1 process in cgroup {}.", group.name());
+    let expected = format!(
+        "Out of memory: the kernel killed 1 process in cgroup {} during the run. The RAM figures are what was used up to \
+         then, not what the command needs: give it more memory.",
+        group.name()
+    );
     assert!(report.array("warnings").contains(&expected.into()), "{}", report.at("warnings"));
 }

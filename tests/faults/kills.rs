@@ -125,7 +125,7 @@ fn killed_collector_loses_few_connector_events() {
         let most_lost = 33 * u64::from(kills);
         assert!(total + most_lost >= all, "{total} for {all}: {}", report.warnings());
     } else {
-        assert!(report.warnings().contains("faster than it could be read"), "{}", report.warnings());
+        assert!(report.warnings().contains("faster than they could be read"), "{}", report.warnings());
     }
 }
 
@@ -155,7 +155,7 @@ fn assert_storm_is_exact(how: &str, rounds: u32) {
     let (children, report) = (children.parse::<u64>().unwrap(), run.report());
     assert_eq!(report.u64("processes.total"), children + 1);
     assert_eq!(report.u64("coverage.exact"), children + 1);
-    assert!(!report.warnings().contains("no sense"), "a record is damaged: {}", report.warnings());
+    assert!(!report.warnings().contains("Invalid"), "a record is damaged: {}", report.warnings());
 }
 
 // Requirement: FAULT-6, FAULT-92

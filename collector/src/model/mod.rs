@@ -8,5 +8,5 @@ pub mod gpu;
 pub mod host;
 pub mod ids;
 pub mod quality;
-pub mod report;
+pub(crate) mod report;
 pub mod style;

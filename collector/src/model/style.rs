@@ -48,7 +48,7 @@ pub enum TimeUnit {
     Days,
 }
 
-/// How the user wants a report written. A unit that was not given is the writer's choice.
+/// How the user wants a report written. The writer chooses a unit that was not given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Style {
     /// Text or JSON.
@@ -62,10 +62,10 @@ pub struct Style {
 }
 
 impl Format {
-    /// All of them.
+    /// All forms.
     pub const ALL: [Self; 2] = [Self::Text, Self::Json];
 
-    /// What the user calls it.
+    /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,11 +76,11 @@ impl Format {
 }
 
 impl RamUnit {
-    /// All of them, smallest first.
+    /// All units, smallest first.
     pub const ALL: [Self; 5] =
         [Self::Bytes, Self::Kilobytes, Self::Megabytes, Self::Gigabytes, Self::Terabytes];
 
-    /// gpu_tracker's name.
+    /// Its name on the command line and in the report, as in gpu_tracker.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl RamUnit {
         bytes / self.bytes()
     }
 
-    /// The unit in which a quantity reads well: the largest that it fills.
+    /// The largest unit of which `bytes` is at least one.
     #[must_use]
     pub fn that_fits(bytes: f64) -> Self {
         Self::ALL.into_iter().rev().find(|unit| bytes >= unit.bytes()).unwrap_or(Self::Bytes)
@@ -128,10 +128,10 @@ impl RamUnit {
 }
 
 impl TimeUnit {
-    /// All of them, shortest first.
+    /// All units, shortest first.
     pub const ALL: [Self; 4] = [Self::Seconds, Self::Minutes, Self::Hours, Self::Days];
 
-    /// gpu_tracker's name.
+    /// Its name on the command line and in the report, as in gpu_tracker.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -159,7 +159,7 @@ impl TimeUnit {
         seconds / self.seconds()
     }
 
-    /// The unit in which a time reads well: the largest that goes into it twice.
+    /// The largest unit of which `seconds` is at least two.
     #[must_use]
     pub fn that_fits(seconds: f64) -> Self {
         Self::ALL.into_iter().rev().find(|unit| seconds >= 2.0 * unit.seconds()).unwrap_or(Self::Seconds)
@@ -178,20 +178,20 @@ impl TimeUnit {
 /// Where the report goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// The default: pipes of the command stay clean.
+    /// The default: the command's stdout stays clean for pipes.
     Stderr,
     /// `-o -`.
     Stdout,
-    /// `-o FILE`: it is replaced whole. No symbolic link.
+    /// `-o FILE`: a regular file, replaced atomically. Its path has no symbolic links.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
     File(PathBuf),
-    /// `-o FILE` where that is no regular file (a terminal, a fifo, /dev/null) or somebody's open one: the report, and no
-    /// report so far, is written to it.
+    /// `-o FILE` where that is a terminal, a fifo, a device, or a file that a process has open (/dev/fd/3). The final report
+    /// is appended to it; interim reports are not written.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
     Stream(PathBuf),
 }
 
-/// For messages.
+/// As messages name it.
 impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -202,7 +202,7 @@ impl fmt::Display for Output {
     }
 }
 
-/// A path need not be UTF-8, a string of serde must.
+/// As bytes: a path need not be UTF-8, a string of serde must be.
 fn path_to_bytes<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_os_str().as_encoded_bytes().serialize(serializer)
 }
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_decimal_and_chosen_to_read_well() {
+    fn largest_decimal_unit_that_fits_is_chosen() {
         assert_eq!(RamUnit::Gigabytes.convert(25_276_502_016.0), 25.276502016);
         assert_eq!(RamUnit::that_fits(0.0), RamUnit::Bytes);
         assert_eq!(RamUnit::that_fits(999_999.0), RamUnit::Kilobytes);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_style_survives_its_way_to_the_collector() {
+    fn style_is_unchanged_by_serialization() {
         let style = Style {
             format: Format::Json,
             ram_unit: Some(RamUnit::Megabytes),

@@ -1,26 +1,21 @@
-//! The report as JSON. Its first five objects have gpu_tracker 5's names, nesting, units and meanings, so that
-//! whoever parses those can switch; ours follow. Unknown is null.
-
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+//! The report as JSON. The first five objects have gpu_tracker 5's names, nesting, units and meanings, so that programs
+//! that parse those can switch. Unknown is null.
 
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
+use super::timestamp::rfc3339;
 use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Host, Io, Limits, MeanRam, Peak,
     Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage,
 };
 use crate::model::style::{RamUnit, Style, TimeUnit};
 
-/// The report in JSON, indented as gpu_tracker does, with a newline at its end.
-///
-/// # Panics
-/// Never: a report is made of numbers, strings and lists, and memory takes all that is written.
-#[must_use]
-pub fn json(report: &Report, style: &Style) -> String {
+/// The report as JSON, indented as in gpu_tracker, with a newline at its end.
+pub(super) fn json(report: &Report, style: &Style) -> String {
     let mut bytes = Vec::with_capacity(16 * 1024);
     let mut serializer = Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(b" "));
-    Document::new(report, style).serialize(&mut serializer).expect("plain data serializes");
+    Document::new(report, style).serialize(&mut serializer).expect("numbers, strings and lists serialize");
     bytes.push(b'\n');
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
@@ -189,29 +184,5 @@ fn percentages(percent: Percent, units: u32) -> Percentages {
         max_hardware_percent: percent.max_hardware(units),
         mean_sum_percent: percent.mean_sum,
         mean_hardware_percent: percent.mean_hardware(units),
-    }
-}
-
-/// RFC 3339 in UTC, to the millisecond. The clock of a machine can stand anywhere, but humantime panics outside of
-/// 1970 to 9999, so the time is kept within.
-pub(super) fn rfc3339(time: SystemTime) -> String {
-    const LAST_S: u64 = 253_402_300_799;
-    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let kept = since_epoch.min(Duration::from_secs(LAST_S));
-    humantime::format_rfc3339_millis(UNIX_EPOCH + kept).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn any_clock_gives_a_time() {
-        assert_eq!(
-            rfc3339(UNIX_EPOCH + Duration::from_millis(1_760_000_000_123)),
-            "2025-10-09T08:53:20.123Z"
-        );
-        assert_eq!(rfc3339(UNIX_EPOCH - Duration::from_secs(1)), "1970-01-01T00:00:00.000Z");
-        assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(1 << 60)), "9999-12-31T23:59:59.000Z");
     }
 }

@@ -1,9 +1,14 @@
-//! The report: one model, and writers that are pure functions of it.
-pub mod build;
-pub mod gpu;
-pub mod json;
+//! The report: built from the run state, then written as text or JSON. Only `write` does I/O.
+
+pub(crate) mod build;
+mod counts;
+mod gpu;
+pub(crate) mod inputs;
+mod json;
 pub mod quote;
-pub mod text;
+mod text;
+mod timestamp;
+mod warnings;
 pub mod write;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Words that others chose (commands, paths, arguments) made fit for a terminal: nothing in them can move the cursor,
-//! break a line or turn the writing direction, and a command can be read, and pasted, as a shell would take it.
+//! Quoting of untrusted text (commands, paths, arguments) for a terminal. Nothing in the result can move the cursor, break
+//! a line or change the writing direction, and a command can be pasted into a shell.
 
 use std::fmt::Write as _;
 
-/// Longest single word of a command shown, in characters.
+/// Longest word of a command that is shown whole, in characters.
 const WORD_CHARS: usize = 60;
 
-/// Whether a terminal would act on the character, or not show it.
+/// Whether a terminal would act on the character instead of showing it.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -14,7 +14,7 @@ fn is_hidden(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The character as it is written in a shell's `$'...'`.
+/// Appends the character as a shell's `$'...'` writes it.
 fn push_escaped(out: &mut String, c: char) {
     let code = u32::from(c);
     let _infallible = match c {
@@ -37,9 +37,9 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// One word as a shell takes it.
+/// One word, quoted for a shell if it needs to be.
 #[must_use]
-pub fn word(word: &str) -> String {
+pub(crate) fn word(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "%+,-./:=@_^".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
@@ -58,19 +58,19 @@ pub fn word(word: &str) -> String {
     }
 }
 
-/// A command in about `max_chars` characters: huge words are cut, words that find no room are counted.
+/// A command in about `max_chars` characters. Long words are cut; words that don't fit are only counted.
 #[must_use]
-pub fn command<S: AsRef<str>>(words: &[S], max_chars: usize) -> String {
+pub(crate) fn command<S: AsRef<str>>(words: &[S], max_chars: usize) -> String {
     let shown: Vec<String> = words.iter().map(|full| word(&cut(full.as_ref(), WORD_CHARS))).collect();
     let whole = shown.join(" ");
     if shown.len() < 2 || whole.chars().count() <= max_chars {
         return whole;
     }
-    let room = max_chars.saturating_sub(" ... (1000 more)".len());
+    let left = max_chars.saturating_sub(" ... (1000 more)".len());
     let mut chars = 0;
     let fits = |shown: &&String| {
         chars += shown.chars().count() + 1;
-        chars <= room + 1
+        chars <= left + 1
     };
     let kept = shown.iter().take_while(fits).count().max(1);
     format!("{} ... ({} more)", shown[..kept].join(" "), shown.len() - kept)
@@ -78,7 +78,7 @@ pub fn command<S: AsRef<str>>(words: &[S], max_chars: usize) -> String {
 
 /// `text`, cut to `max_chars` characters.
 #[must_use]
-pub fn cut(text: &str, max_chars: usize) -> String {
+pub(crate) fn cut(text: &str, max_chars: usize) -> String {
     if text.chars().nth(max_chars).is_none() {
         return text.to_owned();
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_quoted_as_a_shell_takes_them() {
+    fn words_are_quoted_for_a_shell() {
         assert_eq!(word("--mode=fast"), "--mode=fast");
         assert_eq!(word("Ünïcode.txt"), "Ünïcode.txt");
         assert_eq!(word(""), "''");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_hidden_reaches_the_terminal() {
+    fn control_and_direction_characters_are_escaped() {
         assert_eq!(
             escape("a\x1b]0;x\x07\u{9b}\u{2066}\u{e0041}\t é"),
             r"a\x1b]0;x\x07\u009b\u2066\U000e0041\t é"
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_command_is_cut() {
+    fn long_command_is_cut() {
         assert_eq!(command(&["make", "-j4"], 80), "make -j4");
         assert_eq!(command::<&str>(&[], 80), "");
         let many: Vec<String> = (0..1000).map(|i| format!("file{i}")).collect();

@@ -1,4 +1,5 @@
-//! Where a report goes, and how it gets there whole: a reader finds the old report or the new one, never a half.
+//! The sink: renders a report and writes it to its output. A reader of the file finds the old report or the new one, never
+//! a part.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -15,10 +16,10 @@ use crate::model::report::Report;
 use crate::model::style::{Format, Output, Style};
 
 impl Output {
-    /// Write a report there.
+    /// Writes a report there.
     ///
     /// # Errors
-    /// Whatever writing says.
+    /// If the file can't be opened or written.
     pub fn write(&self, text: &str) -> io::Result<()> {
         match self {
             Self::Stderr => io::stderr().write_all(text.as_bytes()),
@@ -38,15 +39,15 @@ pub fn render(report: &Report, style: &Style) -> String {
     }
 }
 
-/// Writes `bytes` to `target` all at once: into a new file beside it, which then takes its name. A replaced file's mode
-/// stays. A file that may be written in a directory that may not is written to.
+/// Replaces `target` atomically: writes a new file beside it and renames that. The mode of a replaced file is kept. If the
+/// directory is not writable but the file is, the file is overwritten in place.
 ///
-/// Nothing is followed that was put there meanwhile: where root tracks another user's command, that user may own the
-/// directory.
+/// Symbolic links that appeared since [`output_at`] are not followed: where root tracks another user's command, that user
+/// may own the directory.
 ///
 /// # Errors
-/// Whatever opening, writing or renaming says. No new file is left behind then.
-pub fn write_atomically(target: &Path, bytes: &[u8]) -> io::Result<()> {
+/// If opening, writing or renaming fails. No new file is left behind then.
+pub(crate) fn write_atomically(target: &Path, bytes: &[u8]) -> io::Result<()> {
     match replace(target, |file| file.write_all(bytes)) {
         Err(error) if is_denied(&error) && target.exists() => {
             let mut options = OpenOptions::new();
@@ -57,14 +58,14 @@ pub fn write_atomically(target: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Where a report to `path` goes: symbolic links are followed now, and not again when it is written.
+/// Where a report to `path` goes. Symbolic links are resolved here, once, and not followed when it is written.
 ///
 /// # Errors
-/// What writing would say now, as far as permissions tell.
+/// If the path can't be resolved, or permissions forbid writing there.
 pub fn output_at(path: &Path) -> io::Result<Output> {
     let may_write =
         |path: &Path| accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from);
-    // The collector may stand in another directory.
+    // The collector's working directory may be another one.
     let output = destination(&std::path::absolute(path)?)?;
     match &output {
         Output::File(target) if target.exists() && may_write(target).is_ok() => {}
@@ -75,7 +76,7 @@ pub fn output_at(path: &Path) -> io::Result<Output> {
 }
 
 fn destination(given: &Path) -> io::Result<Output> {
-    // ELOOP for the kernel, too (path_resolution(7)).
+    // The kernel's limit (path_resolution(7)).
     const MOST_LINKS: usize = 40;
     let stream = || Ok(Output::Stream(given.to_path_buf()));
     let mut path = given.to_path_buf();
@@ -88,8 +89,8 @@ fn destination(given: &Path) -> io::Result<Output> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let parent = parent.canonicalize()?;
         let here = parent.join(name);
-        // /dev/stderr leads here. A link in /proc/PID/fd is an open file, not a name: who replaced the file that it
-        // names would take it away from under the process that has it open.
+        // /dev/stderr leads here. A link in /proc/PID/fd stands for an open file, not for a name: to replace the file of
+        // that name would leave the process that has it open with the old one.
         if parent.starts_with("/proc") {
             return stream();
         }
@@ -111,7 +112,8 @@ fn is_denied(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Not synced to the disk: a rename is atomic for readers without it, and a sync could stall the collector.
+/// Writes a new file and renames it to `target`. It is not synced to disk: the rename is atomic for readers without that,
+/// and a sync could stall the collector.
 fn replace(target: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let name = target.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let directory = directory_of(target)?;
@@ -124,25 +126,25 @@ fn replace(target: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io:
         })
         .and_then(|()| Ok(renameat(&directory, temporary.as_str(), &directory, name)?));
     if result.is_err() {
-        // The first error is the one worth telling.
+        // The first error is the one to report.
         let _ = unlinkat(&directory, temporary.as_str(), AtFlags::empty());
     }
     result
 }
 
-/// The directory of a path that had no symbolic link in it.
+/// The directory of a path that had no symbolic links when it was resolved.
 fn directory_of(target: &Path) -> io::Result<OwnedFd> {
-    // "." has a directory mounted that is mounted when it is used (autofs); to open it by O_PATH alone would not.
+    // O_PATH alone does not trigger an automount (autofs); to resolve "." in the directory does.
     let parent = &target.parent().unwrap_or(target).join(".");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat2(CWD, parent, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // Before Linux 5.6, or in a container that does not let it through.
+        // Before Linux 5.6, or where a container's seccomp filter rejects it.
         Err(Errno::NOSYS | Errno::PERM) => Ok(openat(CWD, parent, flags, Mode::empty())?),
         result => Ok(result?),
     }
 }
 
-/// A new file. The name can be taken: pids repeat over hosts and after a crash.
+/// Creates a new file. A name can be taken: pids repeat on other hosts and after a crash.
 fn create_in(directory: &OwnedFd) -> io::Result<(String, File)> {
     const TRIES: u32 = 1000;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_replaces_the_old_one_at_once_and_keeps_its_mode() {
+    fn report_is_replaced_atomically_and_keeps_its_mode() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("report");
         write_atomically(&path, b"old, and longer").unwrap();
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_the_mode_that_the_umask_leaves() {
+    fn new_file_has_the_mode_that_the_umask_leaves() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("report");
         write_atomically(&path, b"x").unwrap();
@@ -196,12 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_and_its_target_is_replaced() {
+    fn symbolic_link_stays_and_its_target_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("real")).unwrap();
         let link = directory.path().join("link");
         symlink("real/report", &link).unwrap();
-        for text in ["to a target that isn't there yet", "to one that is"] {
+        for text in ["to a missing target", "to an existing one"] {
             output_at(&link).unwrap().write(text).unwrap();
             assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
             assert_eq!(fs::read_to_string(directory.path().join("real/report")).unwrap(), text);
@@ -212,9 +214,9 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
     }
 
-    /// By a user whose command root tracks.
+    /// Root tracks another user's command, and that user puts links in the report's place.
     #[test]
-    fn what_is_put_in_the_reports_place_meanwhile_is_not_followed() {
+    fn links_made_after_the_start_are_not_followed() {
         let top = tempfile::tempdir().unwrap();
         let top = top.path().canonicalize().unwrap();
         let (ours, theirs) = (top.join("ours"), top.join("theirs"));
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_written_to() {
+    fn device_or_pipe_is_written_to_directly() {
         output_at(Path::new("/dev/null")).unwrap().write("x").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
         let error = output_at(Path::new("/dev/full")).unwrap().write("x").unwrap_err();
@@ -247,19 +249,19 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_a_process_has_open_is_appended_to() {
+    fn file_open_in_a_process_is_appended_to() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        fs::write(&path, "what the command said\n").unwrap();
+        fs::write(&path, "output of the command\n").unwrap();
         let open = OpenOptions::new().append(true).open(&path).unwrap();
         let by_fd = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
         output_at(Path::new(&by_fd)).unwrap().write("the report\n").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "what the command said\nthe report\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "output of the command\nthe report\n");
         assert_eq!(open.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
     }
 
     #[test]
-    fn a_failure_leaves_the_old_report_and_nothing_else() {
+    fn failed_write_leaves_the_old_report_and_no_other_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("report");
         fs::write(&path, "old").unwrap();
@@ -278,9 +280,9 @@ mod tests {
         assert_eq!(names_in(directory.path()), ["report", "sub"]);
     }
 
-    /// Root may write anywhere, so the thread that tries becomes another user: credentials are a thread's own.
+    /// Root may write anywhere, so a thread becomes another user: the kernel keeps credentials per thread.
     #[test]
-    fn in_a_directory_that_may_not_be_written_a_file_that_may_is() {
+    fn writable_file_in_a_read_only_directory_is_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("report");
         fs::write(&path, "old, and longer").unwrap();
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_temporary_name_is_no_obstacle() {
+    fn taken_temporary_name_is_skipped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("report");
         let taken = format!(".gpu-track.{}.0", std::process::id());
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_survives_its_way_to_the_collector() {
+    fn output_is_unchanged_by_serialization() {
         for output in [
             Output::Stderr,
             Output::Stdout,

@@ -1,26 +1,27 @@
 //! The GPUs, and the processes on them.
 
 use super::super::quote;
-use super::ours::{MOST_ROWS, more};
-use super::page::{Page, UNKNOWN, number};
-use crate::model::report::{CommandUsage, GpuDevice, Processes, Report};
+use super::format::{UNKNOWN, number};
+use super::page::Page;
+use crate::model::report::{CommandUsage, GpuDevice, ProcessUsage};
 use crate::model::style::{RamUnit, TimeUnit};
 
-/// A section for each GPU; none where there is no GPU.
-pub fn gpus(page: &mut Page, report: &Report, ram: RamUnit, time: TimeUnit) {
-    if report.gpus.is_empty() {
+/// A section for each GPU; nothing where there is no GPU.
+pub(super) fn gpus(page: &mut Page, gpus: &[GpuDevice], ram: RamUnit, time: TimeUnit) {
+    if gpus.is_empty() {
         return;
     }
     page.heading(0, "GPUs");
-    for gpu in &report.gpus {
-        device(page, gpu, ram, time);
+    for gpu in gpus {
+        identity(page, gpu, time);
+        usage(page, gpu, ram, time);
+        errors_and_traffic(page, gpu, ram);
+        processes(page, gpu, ram);
     }
 }
 
-fn device(page: &mut Page, gpu: &GpuDevice, ram: RamUnit, time: TimeUnit) {
+fn identity(page: &mut Page, gpu: &GpuDevice, time: TimeUnit) {
     let known = |text: &Option<String>| text.as_deref().map_or_else(|| UNKNOWN.to_owned(), quote::escape);
-    let bytes = |bytes: Option<u64>| number(bytes.map(|b| ram.convert(b as f64)));
-    let seconds = |seconds: Option<f64>| number(seconds.map(|s| time.convert(s)));
     page.heading(1, &quote::escape(&gpu.id));
     page.field(2, "Name", known(&gpu.name));
     page.field(2, "PCI address", known(&gpu.pci_address));
@@ -30,18 +31,19 @@ fn device(page: &mut Page, gpu: &GpuDevice, ram: RamUnit, time: TimeUnit) {
     page.field(2, "Driver", known(&gpu.driver_version));
     page.field(2, "Runtime", known(&gpu.runtime_version));
     if let Some(at_s) = gpu.lost_at_s {
-        page.field(
-            2,
-            "Lost",
-            format_args!("{} {} after the start", number(Some(time.convert(at_s))), time.name()),
-        );
+        let at = format!("{} {} after the start", number(Some(time.convert(at_s))), time.name());
+        page.field(2, "Lost", at);
     }
+}
+
+fn usage(page: &mut Page, gpu: &GpuDevice, ram: RamUnit, time: TimeUnit) {
+    let seconds = |seconds: Option<f64>| number(seconds.map(|s| time.convert(s)));
     page.heading(2, &format!("Memory [{}]", ram.symbol()));
-    page.field(3, "Total", bytes(gpu.memory.total_bytes));
-    page.field(3, "Max used by anybody", bytes(gpu.memory.max_used_bytes));
-    page.field(3, "Max main", bytes(gpu.memory.max_main_bytes));
-    page.field(3, "Max descendants", bytes(gpu.memory.max_descendants_bytes));
-    page.field(3, "Max combined", bytes(gpu.memory.max_combined_bytes));
+    page.field(3, "Total", bytes(gpu.memory.total_bytes, ram));
+    page.field(3, "Max used by anybody", bytes(gpu.memory.max_used_bytes, ram));
+    page.field(3, "Max main", bytes(gpu.memory.max_main_bytes, ram));
+    page.field(3, "Max descendants", bytes(gpu.memory.max_descendants_bytes, ram));
+    page.field(3, "Max combined", bytes(gpu.memory.max_combined_bytes, ram));
     page.heading(2, "Utilization [%]");
     page.number(3, "Max", gpu.utilization.max_percent);
     page.number(3, "Mean", gpu.utilization.mean_percent);
@@ -72,35 +74,40 @@ fn device(page: &mut Page, gpu: &GpuDevice, ram: RamUnit, time: TimeUnit) {
             }
         }
     }
-    page.field(2, "PCIe sent", bytes(gpu.pcie.tx_bytes));
-    page.field(2, "PCIe received", bytes(gpu.pcie.rx_bytes));
+}
+
+fn errors_and_traffic(page: &mut Page, gpu: &GpuDevice, ram: RamUnit) {
+    page.field(2, "PCIe sent", bytes(gpu.pcie.tx_bytes, ram));
+    page.field(2, "PCIe received", bytes(gpu.pcie.rx_bytes, ram));
     page.count(2, "ECC errors corrected", gpu.errors.ecc_corrected);
     page.count(2, "ECC errors uncorrected", gpu.errors.ecc_uncorrected);
     page.count(2, "XID errors", gpu.errors.xid.as_ref().map(|xids| xids.iter().map(|xid| xid.count).sum()));
-    if !gpu.processes.is_empty() {
-        page.heading(2, "Processes");
-        let rows = gpu.processes.iter().take(MOST_ROWS).map(|process| {
-            [
-                process.pid.to_string(),
-                bytes(process.peak_bytes),
-                number(process.max_sm_percent),
-                number(process.mean_sm_percent),
-                quote::escape(&process.command),
-            ]
-        });
-        let head = ["PID", &format!("Peak RAM [{}]", ram.symbol()), "Max SM [%]", "Mean SM [%]", "Command"];
-        page.table(3, head, &rows.collect::<Vec<_>>());
-        more(page, gpu.processes.len());
+}
+
+fn processes(page: &mut Page, gpu: &GpuDevice, ram: RamUnit) {
+    if gpu.processes.is_empty() {
+        return;
     }
+    page.heading(2, "Processes");
+    let head = ["PID", &format!("Peak RAM [{}]", ram.symbol()), "Max SM [%]", "Mean SM [%]", "Command"];
+    page.table(3, head, &gpu.processes, |process| {
+        [
+            process.pid.to_string(),
+            bytes(process.peak_bytes, ram),
+            number(process.max_sm_percent),
+            number(process.mean_sm_percent),
+            quote::escape(&process.command),
+        ]
+    });
 }
 
 /// Command names whose processes were seen on a GPU.
-pub fn by_command(page: &mut Page, commands: &[CommandUsage], ram: RamUnit) {
+pub(super) fn by_command(page: &mut Page, commands: &[CommandUsage], ram: RamUnit) {
     let rows: Vec<_> = commands
         .iter()
         .filter_map(|of| {
             let gpu = of.gpu.as_ref()?;
-            let peak = number(gpu.peak_ram_bytes.map(|bytes| ram.convert(bytes as f64)));
+            let peak = bytes(gpu.peak_ram_bytes, ram);
             Some([gpu.count.to_string(), peak, number(gpu.max_sm_percent), quote::escape(&of.command)])
         })
         .collect();
@@ -108,13 +115,12 @@ pub fn by_command(page: &mut Page, commands: &[CommandUsage], ram: RamUnit) {
 }
 
 /// Heaviest processes that were seen on a GPU.
-pub fn heaviest(page: &mut Page, processes: &Processes, ram: RamUnit) {
+pub(super) fn heaviest(page: &mut Page, processes: &[ProcessUsage], ram: RamUnit) {
     let rows: Vec<_> = processes
-        .heaviest
         .iter()
         .filter_map(|of| {
             let gpu = of.gpu.as_ref()?;
-            let peak = number(gpu.peak_ram_bytes.map(|bytes| ram.convert(bytes as f64)));
+            let peak = bytes(gpu.peak_ram_bytes, ram);
             Some([of.pid.to_string(), peak, number(gpu.max_sm_percent), quote::escape(&of.command)])
         })
         .collect();
@@ -127,6 +133,9 @@ fn table(page: &mut Page, title: &str, first: &str, ram: RamUnit, rows: &[[Strin
     }
     page.heading(1, title);
     let head = [first, &format!("Peak GPU RAM [{}]", ram.symbol()), "Max SM [%]", "Command"];
-    page.table(2, head, rows.get(..MOST_ROWS).unwrap_or(rows));
-    more(page, rows.len());
+    page.table(2, head, rows, Clone::clone);
+}
+
+fn bytes(bytes: Option<u64>, ram: RamUnit) -> String {
+    number(bytes.map(|b| ram.convert(b as f64)))
 }

@@ -3,59 +3,79 @@
 use std::fmt::{Display, Write as _};
 
 use super::super::quote;
+use super::format::{count, number};
 
 /// Columns of the page.
-pub const WIDTH: usize = 100;
+pub(super) const WIDTH: usize = 100;
 
-/// Columns of one level of nesting, as gpu_tracker has it.
+/// Columns of one level of nesting, as in gpu_tracker.
 const INDENT: usize = 3;
 
-/// What stands for the unknown.
-pub const UNKNOWN: &str = "n/a";
+/// Most rows of a table; the JSON form has all of them.
+const MOST_ROWS: usize = 15;
 
-/// Lines, one after another.
+/// The text written so far.
 #[derive(Default)]
-pub struct Page(String);
+pub(super) struct Page(String);
 
 impl Page {
-    /// All that was written.
-    pub fn into_text(self) -> String {
+    /// The whole text.
+    pub(super) fn into_text(self) -> String {
         self.0
     }
 
-    /// A line as it is, at a level of nesting.
-    pub fn line(&mut self, level: usize, line: impl Display) {
+    /// One line at a level of nesting.
+    pub(super) fn line(&mut self, level: usize, line: impl Display) {
         let _infallible = writeln!(self.0, "{:width$}{line}", "", width = level * INDENT);
     }
 
     /// `Label:`
-    pub fn heading(&mut self, level: usize, label: &str) {
+    pub(super) fn heading(&mut self, level: usize, label: &str) {
         self.line(level, format_args!("{label}:"));
     }
 
     /// `Label: value`
-    pub fn field(&mut self, level: usize, label: &str, value: impl Display) {
+    pub(super) fn field(&mut self, level: usize, label: &str, value: impl Display) {
         self.line(level, format_args!("{label}: {value}"));
     }
 
     /// `Label: 1.234`
-    pub fn number(&mut self, level: usize, label: &str, value: Option<f64>) {
+    pub(super) fn number(&mut self, level: usize, label: &str, value: Option<f64>) {
         self.field(level, label, number(value));
     }
 
     /// `Label: 1234`
-    pub fn count(&mut self, level: usize, label: &str, value: Option<u64>) {
+    pub(super) fn count(&mut self, level: usize, label: &str, value: Option<u64>) {
         self.field(level, label, count(value));
     }
 
-    /// Columns of numbers to the right, the last column to the left and cut at the page's edge.
-    pub fn table<const N: usize>(&mut self, level: usize, head: [&str; N], rows: &[[String; N]]) {
-        let head = head.map(str::to_owned);
-        let width_of =
-            |i: usize| rows.iter().chain([&head]).map(|row| row[i].chars().count()).max().unwrap_or(0);
+    /// A table of the first [`MOST_ROWS`] items, with a line that says how many were left out. Columns are aligned to the
+    /// right, but the last one to the left; it is cut at the page's edge.
+    pub(super) fn table<T, const N: usize>(
+        &mut self,
+        level: usize,
+        head: [&str; N],
+        items: &[T],
+        row: impl Fn(&T) -> [String; N],
+    ) {
+        self.table_of(level, head, items, items.len(), row);
+    }
+
+    /// The same for items of which there are `total`, listed or not.
+    pub(super) fn table_of<T, const N: usize>(
+        &mut self,
+        level: usize,
+        head: [&str; N],
+        items: &[T],
+        total: usize,
+        row: impl Fn(&T) -> [String; N],
+    ) {
+        let mut rows = vec![head.map(str::to_owned)];
+        rows.extend(items.iter().take(MOST_ROWS).map(row));
+        let width_of = |i: usize| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
         let widths: Vec<_> = (0..N.saturating_sub(1)).map(width_of).collect();
         let left = WIDTH.saturating_sub(level * INDENT + widths.iter().map(|w| w + 2).sum::<usize>());
-        for row in [&head].into_iter().chain(rows) {
+        for row in &rows {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
                 let _infallible = write!(line, "{cell:>width$}  ");
@@ -65,10 +85,24 @@ impl Page {
             }
             self.line(level, line.trim_end());
         }
+        if total > MOST_ROWS {
+            self.line(2, format_args!("... and {} more", total - MOST_ROWS));
+        }
+    }
+
+    /// A list of untrusted texts, or "none".
+    pub(super) fn list(&mut self, level: usize, label: &str, items: &[String]) {
+        if items.is_empty() {
+            return self.field(level, label, "none");
+        }
+        self.heading(level, label);
+        for item in items {
+            self.item(level + 1, &quote::escape(item));
+        }
     }
 
     /// One item of a list, broken between words at the page's edge.
-    pub fn item(&mut self, level: usize, text: &str) {
+    fn item(&mut self, level: usize, text: &str) {
         let width = WIDTH - level * INDENT - 2;
         let mut line = String::new();
         let mut mark = "- ";
@@ -84,14 +118,4 @@ impl Page {
         }
         self.line(level, format_args!("{mark}{line}"));
     }
-}
-
-/// Three decimals.
-pub fn number(value: Option<f64>) -> String {
-    value.map_or_else(|| UNKNOWN.to_owned(), |v| format!("{v:.3}"))
-}
-
-/// A whole number.
-pub fn count(value: Option<u64>) -> String {
-    value.map_or_else(|| UNKNOWN.to_owned(), |v| v.to_string())
 }

@@ -100,7 +100,7 @@ impl Totals {
             Quality::Bound => *bound += 1,
             Quality::Unknown => *unknown += 1,
         }
-        coverage.silent += u64::from(process.ended_silently);
+        coverage.uninstrumented += u64::from(process.ended_silently);
         coverage.joined += u64::from(process.joined);
         let layer = match process.found_by {
             _ if process.spoke => 0,

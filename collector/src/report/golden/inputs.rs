@@ -1,13 +1,10 @@
-//! Both forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test -p gpu-track-collector golden`
-//! rewrites those; read the difference before it is committed.
+//! The reports that the goldens are made from.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::write::render;
+use crate::model::quality::Quality;
 use crate::model::report::*;
-use crate::model::style::{Format, RamUnit, Style, TimeUnit};
-use crate::run::tree::Quality;
 
 fn rss(total: u64, private: u64, shared: u64) -> Rss {
     Rss { total_bytes: Some(total), private_bytes: Some(private), shared_bytes: Some(shared) }
@@ -50,8 +47,8 @@ fn cgroup() -> Cgroup {
     }
 }
 
-/// A build on a machine without a GPU; every field is known.
-fn full() -> Report {
+/// A build on a machine without a GPU. Every figure is known.
+pub(super) fn full() -> Report {
     let ended = Exit { code: Some(0), signal: None };
     Report {
         stage: Stage::Over,
@@ -170,7 +167,7 @@ fn full() -> Report {
             unknown: 0,
             joined: 1,
             failed_spawns: 3,
-            silent: 3,
+            uninstrumented: 3,
             layers: Layers {
                 preload: Some(2018),
                 wait: Some(2),
@@ -192,8 +189,8 @@ fn full() -> Report {
     }
 }
 
-/// A report-so-far in which nothing could be read.
-fn unknown() -> Report {
+/// An interim report in which no figure could be read.
+pub(super) fn unknown() -> Report {
     let nothing = Percent::default();
     Report {
         stage: Stage::SoFar,
@@ -274,7 +271,7 @@ fn unknown() -> Report {
     }
 }
 
-/// A GPU of which all is known.
+/// A GPU of which every figure is known.
 fn used_gpu() -> GpuDevice {
     GpuDevice {
         id: "GPU-8f6c2d1e-0000-1111-2222-333344445555".into(),
@@ -338,7 +335,7 @@ fn used_gpu() -> GpuDevice {
     }
 }
 
-/// A part of a GPU that told nothing and was lost.
+/// A part of a GPU that gave no figure and was lost.
 fn lost_gpu() -> GpuDevice {
     GpuDevice {
         parent: Some("0000:82:00.0".into()),
@@ -349,7 +346,7 @@ fn lost_gpu() -> GpuDevice {
 }
 
 /// Killed by the out-of-memory killer, with a GPU.
-fn killed() -> Report {
+pub(super) fn killed() -> Report {
     let killed = Exit { code: None, signal: Some(9) };
     let mut report = full();
     report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
@@ -381,8 +378,8 @@ fn killed() -> Report {
     report
 }
 
-/// Names that would play with the terminal, or with the table.
-fn hostile() -> Report {
+/// Names that contain control characters, or are too long for a table.
+pub(super) fn hostile() -> Report {
     let evil = "evil\x1b]0;title\x07\r\n\u{202e}gpj\u{9b}2J";
     let mut report = full();
     report.command = vec![
@@ -407,127 +404,4 @@ fn hostile() -> Report {
     report.cpu_time.kernel_s = None;
     report.cpu_time.kernel_s_reason = Some(evil.into());
     report
-}
-
-fn check(report: &Report, style: &Style, name: &str, golden: &str) {
-    let actual = render(report, style);
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(format!("{}/../tests/golden/{name}", env!("CARGO_MANIFEST_DIR")), &actual).unwrap();
-        return;
-    }
-    for (number, (actual, golden)) in (1..).zip(actual.lines().zip(golden.lines())) {
-        assert_eq!(actual, golden, "{name} line {number}");
-    }
-    assert_eq!(actual, golden, "{name}");
-}
-
-/// `golden!(report, "name")` checks both forms of a report.
-macro_rules! golden {
-    ($report:expr, $name:literal, $style:expr) => {{
-        let (report, style): (Report, Style) = ($report, $style);
-        let text = concat!($name, ".txt");
-        check(&report, &style, text, include_str!(concat!("../../../tests/golden/", $name, ".txt")));
-        let style = Style { format: Format::Json, ..style };
-        let json = concat!($name, ".json");
-        check(&report, &style, json, include_str!(concat!("../../../tests/golden/", $name, ".json")));
-    }};
-}
-
-#[test]
-fn golden_full() {
-    golden!(full(), "full", Style::default());
-}
-
-#[test]
-fn golden_units_as_asked_for() {
-    let style = Style {
-        format: Format::Text,
-        ram_unit: Some(RamUnit::Kilobytes),
-        gpu_ram_unit: Some(RamUnit::Bytes),
-        time_unit: Some(TimeUnit::Minutes),
-    };
-    golden!(killed(), "units", style);
-}
-
-#[test]
-fn golden_unknown() {
-    golden!(unknown(), "unknown", Style::default());
-}
-
-#[test]
-fn golden_killed() {
-    golden!(killed(), "killed", Style::default());
-}
-
-#[test]
-fn golden_hostile() {
-    golden!(hostile(), "hostile", Style::default());
-}
-
-#[test]
-fn the_text_of_a_hostile_report_has_nothing_hidden_and_fits_the_page() {
-    let text = render(&hostile(), &Style::default());
-    for line in text.lines() {
-        assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
-    }
-    // A path without a blank can't be broken.
-    let too_long = text.lines().find(|line| line.chars().count() > 100 && !line.contains("/z/z"));
-    assert_eq!(too_long, None);
-}
-
-/// gpu_tracker 5.0's own output, `gpu-tracker --execute "sleep 1.5" --format=json`.
-const GPU_TRACKER: &str = include_str!("../../../tests/golden/gpu_tracker.json");
-
-/// Likewise with `--format=text`.
-const GPU_TRACKER_TEXT: &str = include_str!("../../../tests/golden/gpu_tracker.txt");
-
-/// Every object's keys in order, as `(depth, key)`: what a line of indented JSON says before its colon.
-fn keys(json: &str) -> Vec<(usize, String)> {
-    let key_of = |line: &str| {
-        let depth = line.len() - line.trim_start().len();
-        let (key, _) = line.trim_start().strip_prefix('"')?.split_once("\": ")?;
-        Some((depth, key.to_owned()))
-    };
-    json.lines().filter_map(key_of).collect()
-}
-
-#[test]
-fn json_begins_with_the_keys_of_gpu_tracker_in_its_nesting_and_order() {
-    let theirs = keys(GPU_TRACKER);
-    assert_eq!(theirs.len(), 60);
-    for report in [full(), unknown()] {
-        let ours = keys(&render(&report, &Style { format: Format::Json, ..Style::default() }));
-        assert_eq!(ours[..theirs.len()], theirs);
-    }
-}
-
-#[test]
-fn json_has_values_of_the_same_types() {
-    fn same(theirs: &serde_json::Value, ours: &serde_json::Value, path: &str) {
-        use serde_json::Value::{Number, Object, String};
-        match (theirs, ours) {
-            (Object(theirs), Object(ours)) => {
-                theirs.iter().for_each(|(key, value)| same(value, &ours[key], &format!("{path}.{key}")));
-            }
-            (Number(theirs), Number(ours)) => assert_eq!(theirs.is_f64(), ours.is_f64(), "{path}"),
-            (String(_), String(_)) => {}
-            other => panic!("{path}: {other:?}"),
-        }
-    }
-    let theirs = serde_json::from_str(GPU_TRACKER).unwrap();
-    let ours = render(&full(), &Style { format: Format::Json, ..Style::default() });
-    same(&theirs, &serde_json::from_str(&ours).unwrap(), "");
-}
-
-#[test]
-fn text_has_the_words_of_gpu_tracker_in_its_nesting_and_order() {
-    let labels = |text: &str| -> Vec<String> {
-        text.lines().map(|line| line.split_once(':').unwrap_or((line, "")).0.to_owned()).collect()
-    };
-    let theirs = labels(GPU_TRACKER_TEXT);
-    assert_eq!(theirs.len(), 60);
-    for report in [full(), unknown()] {
-        let ours = labels(&render(&report, &Style::default()));
-        assert_eq!(ours[1..=theirs.len()], theirs);
-    }
 }

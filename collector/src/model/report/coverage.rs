@@ -1,0 +1,65 @@
+//! How the figures are known, and what may be missing.
+
+use serde::{Deserialize, Serialize};
+
+/// How many processes are known from which source, and what was lost.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// All processes.
+    pub processes: u64,
+    /// CPU time from the EXIT or REAPED record, from wait4, or from the CPU clock after the end.
+    pub exact: u64,
+    /// CPU time from the last sample only.
+    pub sampled: u64,
+    /// CPU time unknown.
+    pub unknown: u64,
+    /// Carried the session, and no known process is the parent.
+    pub joined: u64,
+    /// Children of posix_spawn that could not exec; they are in `processes` and `unknown`.
+    pub failed_spawns: u64,
+    /// Ended without an EXIT record although they exited: programs that don't carry the shim (static, setuid, another
+    /// user's). Without the process connector, short children of theirs may be missing.
+    pub uninstrumented: u64,
+    /// By the layer that found a process first.
+    pub layers: Layers,
+    /// How the peak RSS of the processes is known.
+    pub peaks: Peaks,
+    /// Paths of executables without a dynamic loader, which never carry the shim.
+    pub static_executables: Vec<String>,
+    /// Event records that were lost because ring and overflow file were full.
+    pub dropped_events: u64,
+    /// Why event records were no longer trusted; none that was written later counts. `None`: all were.
+    pub records_untrusted: Option<String>,
+    /// Why the process connector was not used, or not to the end. `None`: it was.
+    pub connector_absent: Option<String>,
+    /// How often the connector's socket overflowed, so that events of the kernel were lost.
+    pub connector_overruns: u64,
+}
+
+/// Processes by the layer that found them first. `None`: the layer was off, or could not be had.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layers {
+    /// By a record of the process itself, or of its parent when it forked.
+    pub preload: Option<u64>,
+    /// By the REAPED record of its parent.
+    pub wait: Option<u64>,
+    /// By the launcher, which reaped it as subreaper.
+    pub subreaper: Option<u64>,
+    /// In /proc, among the children of a known process.
+    pub scan: Option<u64>,
+    /// By the kernel's process connector.
+    pub connector: Option<u64>,
+}
+
+/// Processes by the source of their peak RSS.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peaks {
+    /// The kernel's high-water mark at the end.
+    pub exact: u64,
+    /// The last sample.
+    pub sampled: u64,
+    /// An upper bound: the kernel's figure, which may be that of an unknown child.
+    pub bound: u64,
+    /// No sample saw the process, and the kernel's figure is another process's.
+    pub unknown: u64,
+}

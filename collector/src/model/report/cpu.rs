@@ -1,0 +1,73 @@
+//! CPU time, utilisation and threads.
+
+use serde::Serialize;
+
+/// Utilisation, percent of one unit (a core or a GPU). gpu_tracker's `hardware` percentages are these over the number of
+/// units.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Percent {
+    /// Largest over any sampling window; `None` if no window was measured.
+    pub max_sum: Option<f64>,
+    /// Mean over the run.
+    pub mean_sum: Option<f64>,
+}
+
+impl Percent {
+    /// [`Percent::max_sum`] divided by the number of units.
+    #[must_use]
+    pub fn max_hardware(self, units: u32) -> Option<f64> {
+        self.max_sum.map(|sum| per_unit(sum, units))
+    }
+
+    /// [`Percent::mean_sum`] divided by the number of units.
+    #[must_use]
+    pub fn mean_hardware(self, units: u32) -> Option<f64> {
+        self.mean_sum.map(|sum| per_unit(sum, units))
+    }
+}
+
+/// 0 without units, as gpu_tracker has it on a machine without a GPU.
+fn per_unit(sum: f64, units: u32) -> f64 {
+    if units == 0 { 0.0 } else { sum / f64::from(units) }
+}
+
+/// CPU utilisation and thread counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cpu {
+    /// Online cores; the hardware percentages of `system` are per this.
+    pub system_core_count: u32,
+    /// `--n-expected-cores`, else all cores; the other hardware percentages are per this.
+    pub expected_cores: u32,
+    /// The whole machine, from /proc/stat.
+    pub system: Percent,
+    /// The command's first process; `None` if its CPU time is unknown.
+    pub main: Percent,
+    /// All its descendants; the mean is `None` if the first process's CPU time is unknown.
+    pub descendants: Percent,
+    /// The whole tree.
+    pub combined: Percent,
+    /// Most threads of the first process at one time; `None` if no sample saw it.
+    pub main_threads: Option<u64>,
+    /// Most threads of all descendants at one time.
+    pub descendants_threads: Option<u64>,
+    /// Most threads of the tree at one time; `None` if no sample saw any.
+    pub combined_threads: Option<u64>,
+}
+
+/// CPU time of the tree, seconds. `None` if it is known of no process.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CpuTime {
+    /// In user mode, of the processes whose split is known.
+    pub user_s: Option<f64>,
+    /// In the kernel, of the processes whose split is known.
+    pub system_s: Option<f64>,
+    /// Sum over the processes, each counted once, and `unattributed_s`.
+    pub total_s: Option<f64>,
+    /// The kernel's own sum over all reaped processes (RUSAGE_CHILDREN of the launcher), to check `total_s` against.
+    pub kernel_s: Option<f64>,
+    /// Why `kernel_s` is null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_s_reason: Option<String>,
+    /// CPU time that processes reported for reaped children and that no known child accounts for.
+    pub unattributed_s: Option<f64>,
+}

@@ -1,0 +1,31 @@
+//! Block I/O, page faults and context switches: sums of the processes' rusage at their ends. `None` if no process's is
+//! known; processes that are known from samples only add nothing.
+
+use serde::Serialize;
+
+/// Block I/O, bytes: rusage's 512-byte blocks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Io {
+    /// Read from storage.
+    pub read_bytes: Option<u64>,
+    /// Written to storage.
+    pub write_bytes: Option<u64>,
+}
+
+/// Page faults.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Faults {
+    /// Served without I/O.
+    pub minor: Option<u64>,
+    /// Served with I/O.
+    pub major: Option<u64>,
+}
+
+/// Context switches.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ContextSwitches {
+    /// The process gave up its CPU, to wait for something.
+    pub voluntary: Option<u64>,
+    /// The scheduler took the CPU from the process.
+    pub involuntary: Option<u64>,
+}

@@ -1,0 +1,105 @@
+//! What a report says, in base units: bytes, seconds, percent of one core or GPU. Nothing here is rounded; the writers
+//! convert.
+//!
+//! `None` is "unknown": null in JSON and `n/a` in text, never 0. A warning or the coverage section says why.
+
+mod coverage;
+mod cpu;
+mod gpu;
+mod io;
+mod limits;
+mod processes;
+mod ram;
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+pub use coverage::{Coverage, Layers, Peaks};
+pub use cpu::{Cpu, CpuTime, Percent};
+pub use gpu::{
+    CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuMemory, GpuMissing, GpuPcie, GpuPower, GpuProcess,
+    GpuPstate, GpuThrottle, GpuUtilization, GpuXid, GroupPercent, MaxGpuRam, ProcessGpu,
+};
+pub use io::{ContextSwitches, Faults, Io};
+pub use limits::{Cgroup, Limit, Limits, SoftHard};
+pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
+pub use ram::{Holder, MaxRam, MeanRam, Peak, Rss};
+
+/// Version of the JSON form. It goes up when a key changes its name or meaning, or is removed.
+///
+/// 2: `coverage.silent` became `coverage.uninstrumented`.
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// The report of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Whether the run is over.
+    pub stage: Stage,
+    /// The command and its arguments (bytes that aren't UTF-8 replaced).
+    pub command: Vec<String>,
+    /// Wall-clock time of the command's start.
+    pub started_at: SystemTime,
+    /// From the command's start to its end (with `--wait-all`: to the end of the last process), seconds.
+    pub wall_s: f64,
+    /// The machine.
+    pub host: Host,
+    /// How the command ended. Both fields are null while it runs, and if its launcher was killed.
+    pub exit: Exit,
+    /// Largest RAM over time.
+    pub max_ram: MaxRam,
+    /// Mean RAM over time.
+    pub mean_ram: MeanRam,
+    /// Largest GPU memory over time.
+    pub max_gpu_ram: MaxGpuRam,
+    /// CPU utilisation and threads.
+    pub cpu: Cpu,
+    /// GPU utilisation.
+    pub gpu: Gpu,
+    /// The tracked GPUs.
+    pub gpus: Vec<GpuDevice>,
+    /// CPU time of the tree.
+    pub cpu_time: CpuTime,
+    /// Block I/O of the tree.
+    pub io: Io,
+    /// Page faults of the tree.
+    pub faults: Faults,
+    /// Context switches of the tree.
+    pub context_switches: ContextSwitches,
+    /// The processes of the tree.
+    pub processes: Processes,
+    /// The moment of the tree's largest RAM; `None` if no process was ever seen in memory.
+    pub peak: Option<Peak>,
+    /// The kernel's figures of the cgroup that was made for the command; `None` without `--cgroup`.
+    pub cgroup: Option<Cgroup>,
+    /// Limits that applied to the command.
+    pub limits: Limits,
+    /// How the figures are known, and what may be missing.
+    pub coverage: Coverage,
+    /// What a reader should know to judge the figures, one cause each.
+    pub warnings: Vec<String>,
+}
+
+/// How far a run is when its report is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The command runs: an interim report.
+    SoFar,
+    /// The run is over.
+    Over,
+    /// Launcher and collector were killed: a report from the state that they left.
+    Recovered,
+}
+
+/// The machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Node name (uname).
+    pub hostname: Option<String>,
+    /// Kernel release (uname).
+    pub kernel: Option<String>,
+    /// Online processors.
+    pub cores: u32,
+    /// MemTotal of /proc/meminfo, bytes.
+    pub ram_bytes: Option<u64>,
+}

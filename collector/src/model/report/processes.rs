@@ -1,0 +1,90 @@
+//! The processes of the tree: counts, sums by command, and the heaviest ones.
+
+use serde::{Deserialize, Serialize};
+
+use super::gpu::{CommandGpu, GroupPercent, ProcessGpu};
+use crate::model::quality::Quality;
+
+/// The processes of the tree.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Processes {
+    /// All that ever lived, the command's first process included.
+    pub total: u64,
+    /// Most alive at one time.
+    pub max_concurrent: u64,
+    /// How many were alive at the end of the run.
+    pub still_running: u64,
+    /// The first 100 of those.
+    pub still_running_processes: Vec<Running>,
+    /// By command name, most CPU time first.
+    pub by_command: Vec<CommandUsage>,
+    /// Single processes: most CPU time first, then those of largest peak RSS, then of largest GPU memory.
+    pub heaviest: Vec<ProcessUsage>,
+    /// Largest sum over the processes of their GPU utilisation at one time; `None` if no driver reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_sm_percent: Option<GroupPercent>,
+}
+
+/// How a process ended. At most one is known; neither while it runs, or if its wait status was never seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// Exit code.
+    pub code: Option<i32>,
+    /// Number of the signal that ended it.
+    pub signal: Option<i32>,
+}
+
+/// A process that was alive at the end of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// Its pid, as the launcher sees it.
+    pub pid: u32,
+    /// Its command name.
+    pub command: String,
+}
+
+/// All processes of one command name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CommandUsage {
+    /// Base name of the program; for an interpreter, with the base name of its script.
+    pub command: String,
+    /// How many processes had this name at their end.
+    pub count: u64,
+    /// Sum of their own CPU times, seconds; `None` if none is known.
+    pub cpu_s: Option<f64>,
+    /// Largest peak RSS of any one of them, bytes; `None` if none is known.
+    pub peak_rss_bytes: Option<u64>,
+    /// Sum of their wall times, seconds.
+    pub wall_s: f64,
+    /// Their use of GPUs; `None` if none was seen on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<CommandGpu>,
+}
+
+/// One process.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ProcessUsage {
+    /// Its pid, as the launcher sees it. In another pid namespace, and never seen from outside: its pid in there.
+    pub pid: u32,
+    /// Its parent's pid.
+    pub ppid: Option<u32>,
+    /// Base name of the program; for an interpreter, with the base name of its script.
+    pub command: String,
+    /// Its arguments; `None` if it ended before they could be read.
+    pub args: Option<Vec<String>>,
+    /// Its own CPU time, seconds.
+    pub cpu_s: Option<f64>,
+    /// Source of `cpu_s`; `unknown` where that is null.
+    pub cpu_quality: Quality,
+    /// Peak RSS, bytes.
+    pub peak_rss_bytes: Option<u64>,
+    /// Source of `peak_rss_bytes`; `unknown` where that is null.
+    pub peak_quality: Quality,
+    /// From its start to its end, or to the end of the run, seconds.
+    pub wall_s: f64,
+    /// How it ended.
+    pub exit: Exit,
+    /// Its use of GPUs; `None` if it was seen on none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<ProcessGpu>,
+}

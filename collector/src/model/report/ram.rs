@@ -1,0 +1,65 @@
+//! RAM of main, descendants and the whole tree.
+
+use serde::{Deserialize, Serialize};
+
+/// RAM of a set of processes, bytes. `None`: no sample and no EXIT record gives the memory of any of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rss {
+    /// Largest footprint at one time: distinct resident pages, each counted once.
+    pub total_bytes: Option<u64>,
+    /// Largest private part at one time: pages that one process alone maps.
+    pub private_bytes: Option<u64>,
+    /// Largest shared part at one time: the footprint less its private part.
+    pub shared_bytes: Option<u64>,
+}
+
+/// Largest RAM over time. Each figure is a maximum of its own, so they need not add up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MaxRam {
+    /// MemTotal of /proc/meminfo, bytes.
+    pub system_capacity_bytes: Option<u64>,
+    /// Memory in use on the whole machine (MemTotal - MemAvailable), bytes; `None` if it was never read.
+    pub system_bytes: Option<u64>,
+    /// The command's first process.
+    pub main: Rss,
+    /// All its descendants; 0 if there were none.
+    pub descendants: Rss,
+    /// The whole tree.
+    pub combined: Rss,
+}
+
+/// Time-weighted mean of the footprint over the run, bytes; `None` where [`MaxRam`] has no total.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeanRam {
+    /// The command's first process.
+    #[serde(rename = "main")]
+    pub main_bytes: Option<f64>,
+    /// All its descendants.
+    #[serde(rename = "descendants")]
+    pub descendants_bytes: Option<f64>,
+    /// The whole tree.
+    #[serde(rename = "combined")]
+    pub combined_bytes: Option<f64>,
+}
+
+/// The moment of the tree's largest RAM.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Peak {
+    /// Seconds after the command's start.
+    pub at_s: f64,
+    /// The tree's footprint at that time, bytes.
+    pub combined_rss_bytes: u64,
+    /// The processes with the largest parts of it, largest first.
+    pub processes: Vec<Holder>,
+}
+
+/// A process's part of the tree's RAM at its peak.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its pid, as the launcher sees it.
+    pub pid: u32,
+    /// Its command name.
+    pub command: String,
+    /// Its part of the footprint, bytes: memory that it shares with the tree is divided among its users.
+    pub rss_bytes: u64,
+}

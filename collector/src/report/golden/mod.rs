@@ -1,0 +1,133 @@
+//! Both forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test -p gpu-track-collector golden`
+//! rewrites those; read the difference before it is committed.
+
+mod inputs;
+
+use inputs::{full, hostile, killed, unknown};
+
+use super::write::render;
+use crate::model::report::Report;
+use crate::model::style::{Format, RamUnit, Style, TimeUnit};
+
+fn check(report: &Report, style: &Style, name: &str, golden: &str) {
+    let actual = render(report, style);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(format!("{}/../tests/golden/{name}", env!("CARGO_MANIFEST_DIR")), &actual).unwrap();
+        return;
+    }
+    for (number, (actual, golden)) in (1..).zip(actual.lines().zip(golden.lines())) {
+        assert_eq!(actual, golden, "{name} line {number}");
+    }
+    assert_eq!(actual, golden, "{name}");
+}
+
+/// `golden!(report, "name")` checks both forms of a report.
+macro_rules! golden {
+    ($report:expr, $name:literal, $style:expr) => {{
+        let (report, style): (Report, Style) = ($report, $style);
+        let text = concat!($name, ".txt");
+        check(&report, &style, text, include_str!(concat!("../../../../tests/golden/", $name, ".txt")));
+        let style = Style { format: Format::Json, ..style };
+        let json = concat!($name, ".json");
+        check(&report, &style, json, include_str!(concat!("../../../../tests/golden/", $name, ".json")));
+    }};
+}
+
+#[test]
+fn golden_full() {
+    golden!(full(), "full", Style::default());
+}
+
+#[test]
+fn golden_requested_units() {
+    let style = Style {
+        format: Format::Text,
+        ram_unit: Some(RamUnit::Kilobytes),
+        gpu_ram_unit: Some(RamUnit::Bytes),
+        time_unit: Some(TimeUnit::Minutes),
+    };
+    golden!(killed(), "units", style);
+}
+
+#[test]
+fn golden_unknown() {
+    golden!(unknown(), "unknown", Style::default());
+}
+
+#[test]
+fn golden_killed() {
+    golden!(killed(), "killed", Style::default());
+}
+
+#[test]
+fn golden_hostile() {
+    golden!(hostile(), "hostile", Style::default());
+}
+
+#[test]
+fn hostile_names_are_escaped_and_fit_the_page() {
+    let text = render(&hostile(), &Style::default());
+    for line in text.lines() {
+        assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+    }
+    // A path without a space is not broken.
+    let too_long = text.lines().find(|line| line.chars().count() > 100 && !line.contains("/z/z"));
+    assert_eq!(too_long, None);
+}
+
+/// gpu_tracker 5.0's own output, `gpu-tracker --execute "sleep 1.5" --format=json`.
+const GPU_TRACKER: &str = include_str!("../../../../tests/golden/gpu_tracker.json");
+
+/// Likewise with `--format=text`.
+const GPU_TRACKER_TEXT: &str = include_str!("../../../../tests/golden/gpu_tracker.txt");
+
+/// Every object's keys in order, as `(depth, key)`, read from the lines of indented JSON.
+fn keys(json: &str) -> Vec<(usize, String)> {
+    let key_of = |line: &str| {
+        let depth = line.len() - line.trim_start().len();
+        let (key, _) = line.trim_start().strip_prefix('"')?.split_once("\": ")?;
+        Some((depth, key.to_owned()))
+    };
+    json.lines().filter_map(key_of).collect()
+}
+
+#[test]
+fn json_begins_with_gpu_tracker_keys_in_their_order() {
+    let theirs = keys(GPU_TRACKER);
+    assert_eq!(theirs.len(), 60);
+    for report in [full(), unknown()] {
+        let ours = keys(&render(&report, &Style { format: Format::Json, ..Style::default() }));
+        assert_eq!(ours[..theirs.len()], theirs);
+    }
+}
+
+#[test]
+fn json_values_have_gpu_tracker_types() {
+    fn same(theirs: &serde_json::Value, ours: &serde_json::Value, path: &str) {
+        use serde_json::Value::{Number, Object, String};
+        match (theirs, ours) {
+            (Object(theirs), Object(ours)) => {
+                theirs.iter().for_each(|(key, value)| same(value, &ours[key], &format!("{path}.{key}")));
+            }
+            (Number(theirs), Number(ours)) => assert_eq!(theirs.is_f64(), ours.is_f64(), "{path}"),
+            (String(_), String(_)) => {}
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+    let theirs = serde_json::from_str(GPU_TRACKER).unwrap();
+    let ours = render(&full(), &Style { format: Format::Json, ..Style::default() });
+    same(&theirs, &serde_json::from_str(&ours).unwrap(), "");
+}
+
+#[test]
+fn text_has_gpu_tracker_labels_in_their_order() {
+    let labels = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split_once(':').unwrap_or((line, "")).0.to_owned()).collect()
+    };
+    let theirs = labels(GPU_TRACKER_TEXT);
+    assert_eq!(theirs.len(), 60);
+    for report in [full(), unknown()] {
+        let ours = labels(&render(&report, &Style::default()));
+        assert_eq!(ours[1..=theirs.len()], theirs);
+    }
+}

@@ -1,0 +1,20 @@
+//! The first line: the command, how it ended, and after what time.
+
+use super::super::quote;
+use super::format::{duration, signal_name};
+use super::page::WIDTH;
+use crate::model::report::{Exit, Report, Stage};
+
+pub(super) fn headline(report: &Report) -> String {
+    let end = match report.exit {
+        _ if report.stage == Stage::Recovered && report.processes.still_running == 0 => {
+            "tracking was killed".to_owned()
+        }
+        _ if report.stage != Stage::Over => "still running".to_owned(),
+        Exit { code: Some(code), .. } => format!("exited with code {code}"),
+        Exit { signal: Some(signal), .. } => format!("killed by {}", signal_name(signal)),
+        Exit { code: None, signal: None } => "ended in an unknown way".to_owned(),
+    };
+    let end = format!(": {end} after {}", duration(report.wall_s));
+    quote::command(&report.command, WIDTH.saturating_sub(end.len())) + &end
+}

@@ -1,0 +1,32 @@
+//! The units of a text report.
+
+use crate::model::report::Report;
+use crate::model::style::{RamUnit, Style, TimeUnit};
+
+/// The units that the user asked for, else those in which the figures of this report read well.
+#[derive(Clone, Copy)]
+pub(super) struct Units {
+    pub(super) ram: RamUnit,
+    pub(super) gpu_ram: RamUnit,
+    pub(super) time: TimeUnit,
+}
+
+impl Units {
+    pub(super) fn choose(report: &Report, style: &Style) -> Self {
+        let (ram, gpu) = (&report.max_ram, &report.max_gpu_ram);
+        let of_tree = [ram.combined.total_bytes, ram.main.total_bytes, ram.descendants.total_bytes];
+        Self {
+            ram: style.ram_unit.unwrap_or_else(|| unit_that_fits(of_tree.into_iter().flatten().max())),
+            gpu_ram: style.gpu_ram_unit.unwrap_or_else(|| {
+                let known = [gpu.combined_bytes, gpu.system_bytes, gpu.system_capacity_bytes];
+                unit_that_fits(known.into_iter().flatten().find(|bytes| *bytes > 0))
+            }),
+            time: style.time_unit.unwrap_or_else(|| TimeUnit::that_fits(report.wall_s)),
+        }
+    }
+}
+
+/// The unit in which `bytes` read well; gpu_tracker's default if they are 0 or unknown.
+pub(super) fn unit_that_fits(bytes: Option<u64>) -> RamUnit {
+    bytes.filter(|b| *b > 0).map_or(RamUnit::Gigabytes, |b| RamUnit::that_fits(b as f64))
+}

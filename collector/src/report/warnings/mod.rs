@@ -1,0 +1,246 @@
+//! The warnings: one function for each cause. A message says what happened, to what, what it means for the figures, and
+//! what to do where something can be done.
+
+mod gpu;
+
+use super::counts::{processes, records, times};
+use super::inputs::Inputs;
+use crate::model::report::{Cgroup, Coverage, Limits, Stage};
+
+/// Most processes that one warning names.
+const MOST_NAMED: usize = 10;
+
+/// What the causes are looked for in.
+pub(super) struct Context<'a> {
+    pub(super) inputs: &'a Inputs<'a>,
+    pub(super) coverage: &'a Coverage,
+    pub(super) limits: &'a Limits,
+    pub(super) cgroup: Option<&'a Cgroup>,
+}
+
+/// All causes, in the order of the report.
+const CAUSES: [fn(&Context) -> Option<String>; 17] = [
+    out_of_memory,
+    launcher_killed,
+    preload_off,
+    connector_overruns,
+    uninstrumented,
+    dropped_events,
+    unread_events,
+    untrusted_records,
+    invalid_events,
+    collector_restarts,
+    state_lost,
+    segment_unlinked,
+    sampled_cpu,
+    killed_with_namespace,
+    unknown_cpu,
+    unknown_ram,
+    still_running,
+];
+
+/// The launcher's own warnings, those of [`CAUSES`], then those of the GPUs.
+pub(super) fn warnings(context: &Context) -> Vec<String> {
+    let inputs = context.inputs;
+    let mut warnings = inputs.config.warnings.clone();
+    warnings.extend(CAUSES.iter().filter_map(|cause| cause(context)));
+    warnings.extend(gpu::warnings(&inputs.run.gpu.usage, inputs.run.start_ns));
+    warnings
+}
+
+/// The command's own cgroup says it best; else the launcher's, which may hold strangers.
+fn out_of_memory(context: &Context) -> Option<String> {
+    let (kills, which) = match (context.cgroup.and_then(|cgroup| cgroup.oom_kills), &context.limits.cgroup) {
+        (Some(kills), _) => (kills, "of the command".to_owned()),
+        (None, Some(cgroup)) => (context.limits.oom_kills?, format!("in cgroup {cgroup} during the run")),
+        (None, None) => return None,
+    };
+    (kills > 0).then(|| {
+        format!(
+            "Out of memory: the kernel killed {} {which}. The RAM figures are what was used up to then, not what the \
+             command needs: give it more memory.",
+            processes(kills)
+        )
+    })
+}
+
+fn launcher_killed(context: &Context) -> Option<String> {
+    let is_killed = context.inputs.stage == Stage::Over && context.inputs.command_exit.is_none();
+    is_killed.then(|| {
+        "The launcher was killed. The report covers the tree until its last process ended, but the command's exit status \
+         is unknown."
+            .into()
+    })
+}
+
+fn preload_off(context: &Context) -> Option<String> {
+    (!context.inputs.config.layers.preload).then(|| {
+        "The preload layer is off (--layers): processes that no sample sees are not counted, and their CPU time is added to \
+         the process that reaped them."
+            .into()
+    })
+}
+
+fn connector_overruns(context: &Context) -> Option<String> {
+    let overruns = context.coverage.connector_overruns;
+    (overruns > 0).then(|| {
+        format!(
+            "The kernel's process events came faster than they could be read, {}. Short processes of programs without the \
+             shim (static, setuid, another user's) may be missing. As root, or with a larger net.core.rmem_max, more \
+             events are buffered.",
+            times(overruns)
+        )
+    })
+}
+
+/// Without the preload layer no program carries the shim, and [`preload_off`] says what that means.
+fn uninstrumented(context: &Context) -> Option<String> {
+    let count = context.coverage.uninstrumented;
+    let reason = context.coverage.connector_absent.as_ref()?;
+    (count > 0 && context.inputs.config.layers.preload).then(|| {
+        format!(
+            "Ended without a record of their own: {}, of programs that can't carry the shim (static, setuid, another \
+             user's, in another root). Their children that no sample saw are not counted, and the CPU time of those is \
+             added to the process that reaped them. The kernel's process connector would show them, but is not used: \
+             {reason}.",
+            processes(count)
+        )
+    })
+}
+
+fn dropped_events(context: &Context) -> Option<String> {
+    let count = context.coverage.dropped_events;
+    (count > 0).then(|| {
+        format!(
+            "{} could not be stored, because /dev/shm was full or the collector got too little CPU time. Processes and \
+             their CPU time may be missing.",
+            records(count)
+        )
+    })
+}
+
+fn unread_events(context: &Context) -> Option<String> {
+    let count = context.inputs.run.unread;
+    (count > 0).then(|| {
+        format!(
+            "{} could not be read in time at the end: the machine was too busy. Processes may be missing, or be known from \
+             their last sample only.",
+            records(count)
+        )
+    })
+}
+
+fn untrusted_records(context: &Context) -> Option<String> {
+    let inputs = context.inputs;
+    if inputs.is_truncated {
+        Some("The session's shared memory was truncated: event records not read by then are lost.".into())
+    } else if let Some(forgery) = inputs.run.forgery {
+        Some(format!(
+            "A process of the tree forges event records: {forgery}. No later record is counted, but figures from before \
+             may contain forged ones."
+        ))
+    } else {
+        inputs.run.damage.is_untrusted.then(|| {
+            "The event ring was overwritten by a process of the tree: no later record is counted.".into()
+        })
+    }
+}
+
+/// Where the whole ring is not trusted, [`untrusted_records`] says so.
+fn invalid_events(context: &Context) -> Option<String> {
+    let damage = context.inputs.run.damage;
+    let count = damage.events.saturating_add(context.inputs.run.impossible);
+    (count > 0 && !context.inputs.is_truncated && !damage.is_untrusted).then(|| {
+        format!(
+            "Invalid and not counted: {}. A process of the tree may have written to the session's shared memory.",
+            records(count)
+        )
+    })
+}
+
+fn collector_restarts(context: &Context) -> Option<String> {
+    let restarts = context.inputs.config.restarts;
+    (restarts > 0).then(|| {
+        format!(
+            "The collector was killed {} and replaced. Nothing was sampled for {:.3} s in all: RAM peaks of that time, and \
+             processes without the shim that lived only then, may be missing.",
+            times(restarts.into()),
+            context.inputs.run.unsampled_ns as f64 / 1e9
+        )
+    })
+}
+
+fn state_lost(context: &Context) -> Option<String> {
+    context.inputs.run.is_state_lost.then(|| {
+        "The state of a killed collector could not be restored: processes that had ended by then are missing.".into()
+    })
+}
+
+fn segment_unlinked(context: &Context) -> Option<String> {
+    context.inputs.run.is_unlinked.then(|| {
+        "The session's shared memory was unlinked during the run, as a logout does with RemoveIPC=yes (logind.conf). \
+         Programs that started later are known from /proc and from their parents only."
+            .into()
+    })
+}
+
+fn sampled_cpu(context: &Context) -> Option<String> {
+    let count = context.coverage.sampled;
+    (count > 0).then(|| {
+        format!(
+            "The CPU time of {} is from the last sample: what was used after it is missing.",
+            processes(count)
+        )
+    })
+}
+
+fn killed_with_namespace(context: &Context) -> Option<String> {
+    let count = context.inputs.run.tree.lost();
+    (count > 0).then(|| {
+        format!(
+            "Killed with their pid namespace: {}. Their CPU time is missing, since the kernel adds it to no sum.",
+            processes(count)
+        )
+    })
+}
+
+/// Failed spawns used next to nothing, and [`killed_with_namespace`] names its processes.
+fn unknown_cpu(context: &Context) -> Option<String> {
+    let Coverage { unknown, failed_spawns, .. } = context.coverage;
+    let count = (unknown - failed_spawns).saturating_sub(context.inputs.run.tree.lost());
+    (count > 0).then(|| {
+        format!(
+            "The CPU time of {} could not be separated: it is included in that of the processes that reaped them.",
+            processes(count)
+        )
+    })
+}
+
+fn unknown_ram(context: &Context) -> Option<String> {
+    let count = context.inputs.run.totals.ram_missing;
+    (count > 0).then(|| {
+        format!(
+            "The RAM of {} is unknown and missing from the RAM figures: no sample saw it, and no record has it. A smaller \
+             --st sees more.",
+            processes(count)
+        )
+    })
+}
+
+fn still_running(context: &Context) -> Option<String> {
+    let totals = &context.inputs.run.totals;
+    let count = totals.still_running;
+    let named = totals.running.iter().take(MOST_NAMED);
+    let mut names: Vec<_> = named.map(|of| format!("pid {} ({})", of.pid, of.command)).collect();
+    let left_out = count.saturating_sub(names.len() as u64);
+    if left_out > 0 {
+        names.push(format!("and {left_out} more"));
+    }
+    let (when, cure) = match context.inputs.stage {
+        Stage::Over => ("at the end", " (--wait-all waits for them)"),
+        Stage::SoFar | Stage::Recovered => ("when this report was made", ""),
+    };
+    (count > 0).then(|| {
+        format!("Still running {when}: {}. What they use after it is missing{cure}.", names.join(", "))
+    })
+}
