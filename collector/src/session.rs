@@ -33,7 +33,7 @@ use crate::sources::connector::Members;
 use crate::sources::exit_watch::Ends;
 use crate::sources::gpu::monitor::GpuRoom;
 use crate::sources::kernel_side::LOADING_NS;
-use crate::sources::membership::Kin;
+use crate::sources::membership::Membership;
 use crate::sources::pump::{Pump, Sources};
 use crate::sources::sampler::{Programs, Sampler};
 use crate::sources::scan::Scanner;
@@ -219,7 +219,7 @@ struct Session {
     segment: Arc<Segment>,
     root: ProcRoot,
     pump: Pump,
-    kin: Kin,
+    membership: Membership,
     trust: Trust,
     scanner: Scanner,
     ends: Ends,
@@ -273,7 +273,7 @@ impl Session {
         account.tree.note_number(own_pid, pidfd::inode(own_pid).unwrap_or(0));
         // Given up once, it stays so.
         let connector = connector.filter(|_| account.connector.absent.is_none());
-        let kin = Kin::new(root.clone(), segment.named().path(), config.launcher_pid);
+        let membership = Membership::new(root.clone(), segment.named().path(), config.launcher_pid);
         let sources = Sources {
             segment: Arc::clone(&segment),
             state: keeper.state(),
@@ -287,7 +287,7 @@ impl Session {
                 (config.restarts > 0).then_some(config.launcher_pid),
             ),
             pid_ns: config.pid_ns,
-            kin: kin.clone(),
+            membership: membership.clone(),
         };
         let pump = Pump::start(sources, std::thread::current()).map_err(SessionError::Thread)?;
         if account.forgery.is_some() {
@@ -306,7 +306,7 @@ impl Session {
             account,
             keeper,
             pump,
-            kin,
+            membership,
             trust: Trust::new(root.clone(), config.forks_before, start_ns, facts.host.cores),
             next_tick_ns: start_ns,
             soon_ns: u64::MAX,
@@ -508,7 +508,7 @@ impl Session {
         let launcher_pid = self.config.launcher_pid;
         for id in tree.take_unproven() {
             let Some(pid) = tree.get(id).and_then(|process| process.host_pid) else { continue };
-            match self.kin.is_kin(pid, |pid| pid == launcher_pid || tree.is_proven(pid)) {
+            match self.membership.is_member(pid, |pid| pid == launcher_pid || tree.is_proven(pid)) {
                 Some(is_ours) => tree.prove(id, is_ours, now_ns),
                 None => tree.not_proven_yet(id),
             }

@@ -7,7 +7,7 @@ use std::sync::mpsc::Receiver;
 use gpu_track_abi::record::Event;
 
 use super::connector::{Connector, Members};
-use super::membership::Kin;
+use super::membership::Membership;
 use crate::model::finding::{KernelEvent, Reason, Stored, What};
 use crate::sys::clock;
 
@@ -27,7 +27,7 @@ const GONE_NS: u64 = 200_000_000;
 pub struct KernelSide {
     connector: Option<Connector>,
     members: Members,
-    kin: Kin,
+    membership: Membership,
     pid_ns: u32,
     newcomers: Receiver<u32>,
     pending: VecDeque<KernelEvent>,
@@ -74,7 +74,7 @@ impl KernelSide {
     pub fn new(
         socket: Option<OwnedFd>,
         mut members: Members,
-        kin: Kin,
+        membership: Membership,
         pid_ns: u32,
         newcomers: Receiver<u32>,
         earlier: Earlier,
@@ -92,7 +92,7 @@ impl KernelSide {
         Self {
             connector: socket.filter(|_| !is_given_up).map(Connector::new),
             members,
-            kin,
+            membership,
             pid_ns,
             newcomers,
             pending,
@@ -248,7 +248,7 @@ impl KernelSide {
             && matches!(record.event, Event::Start { .. } | Event::Fork { .. })
         {
             let is_known = |pid| self.members.contains(pid);
-            if !is_known(pid) && self.kin.is_kin(pid, is_known) == Some(true) {
+            if !is_known(pid) && self.membership.is_member(pid, is_known) == Some(true) {
                 self.members.add(pid);
             }
             self.unheard.remove(&pid);
@@ -270,9 +270,16 @@ mod tests {
         let fork = |at_ns, parent, pid| KernelEvent { at_ns, pid, what: What::Fork { parent } };
         let held_back = [fork(5, 1, 2), fork(9, 2, 3)];
         let (_newcomers, receiver) = std::sync::mpsc::channel();
-        let kin = Kin::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
-        let mut kernel =
-            KernelSide::new(None, Members::new([1], 0, None), kin, 10, receiver, earlier(held_back.into()));
+        let membership =
+            Membership::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
+        let mut kernel = KernelSide::new(
+            None,
+            Members::new([1], 0, None),
+            membership,
+            10,
+            receiver,
+            earlier(held_back.into()),
+        );
         assert!(kernel.members.take(&fork(10, 3, 4)), "a child of one of them");
         assert_eq!((kernel.held_back(), kernel.next_before(4)), (2, None));
         assert_eq!((kernel.next_before(5), kernel.next_before(5)), (Some(held_back[0]), None));
@@ -283,10 +290,17 @@ mod tests {
     fn who_has_not_spoken_is_told_of_once_and_not_while_he_may_be_loaded_still() {
         let execs = |at_ns, pid| KernelEvent { at_ns, pid, what: What::Exec };
         let (_newcomers, receiver) = std::sync::mpsc::channel();
-        let kin = Kin::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
+        let membership =
+            Membership::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
         let pending = [execs(5, 2), execs(8, 3)];
-        let mut kernel =
-            KernelSide::new(None, Members::new([2, 3], 0, None), kin, 10, receiver, earlier(pending.into()));
+        let mut kernel = KernelSide::new(
+            None,
+            Members::new([2, 3], 0, None),
+            membership,
+            10,
+            receiver,
+            earlier(pending.into()),
+        );
         while kernel.next_before(9).is_some() {}
         assert_eq!(
             [4, 5, 7, 8, 9].map(|by_ns| kernel.take_unheard(by_ns)),
@@ -329,9 +343,11 @@ mod tests {
         // What the machine does meanwhile finds room, so that nothing is told again.
         has_room_for(200_000);
         let (_newcomers, receiver) = std::sync::mpsc::channel();
-        let kin = Kin::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
+        let membership =
+            Membership::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
         let members = Members::new([1], 0, None);
-        let mut kernel = KernelSide::new(Some(socket), members, kin, 10, receiver, earlier(VecDeque::new()));
+        let mut kernel =
+            KernelSide::new(Some(socket), members, membership, 10, receiver, earlier(VecDeque::new()));
         let mut down = Vec::new();
         kernel.read(|events| down.extend(events.iter().map(|event| event.what)));
         assert!(matches!(down.last(), Some(What::Lost { dropped: 1.. })), "{down:?}");
@@ -343,12 +359,13 @@ mod tests {
         let given_up = KernelEvent { at_ns: 5, pid: 0, what: What::GivenUp(Reason::Cost) };
         for (pending, is_active) in [(vec![], true), (vec![given_up], false)] {
             let (_newcomers, receiver) = std::sync::mpsc::channel();
-            let kin = Kin::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
+            let membership =
+                Membership::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
             let socket = Some(std::fs::File::open("/dev/null").unwrap().into());
             let kernel = KernelSide::new(
                 socket,
                 Members::new([1], 0, None),
-                kin,
+                membership,
                 10,
                 receiver,
                 earlier(pending.into()),

@@ -14,7 +14,7 @@ const KTHREADD: u32 = 2;
 
 /// Looks for it in /proc.
 #[derive(Debug, Clone)]
-pub struct Kin {
+pub struct Membership {
     root: ProcRoot,
     /// Name of the segment's file.
     segment: OsString,
@@ -22,7 +22,7 @@ pub struct Kin {
     collector: u32,
 }
 
-impl Kin {
+impl Membership {
     /// For the session with this segment.
     #[must_use]
     pub fn new(root: ProcRoot, segment: &Path, launcher_pid: u32) -> Self {
@@ -35,7 +35,7 @@ impl Kin {
     /// segment. Launcher and collector are not, whatever a record says, nor are programs that a driver starts in the
     /// collector. `None`: that can't be told now, since it, or one that it descends from, is about to end.
     #[must_use]
-    pub fn is_kin(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
+    pub fn is_member(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
         let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
         let (mut topmost, mut ancestor) = (pid, parent(pid)?);
         if pid == self.launcher {
@@ -74,15 +74,15 @@ mod tests {
 
     struct Machine {
         proc: tempfile::TempDir,
-        kin: Kin,
+        membership: Membership,
     }
 
     impl Machine {
         fn new() -> Self {
             let proc = tempfile::tempdir().unwrap();
             let segment = Path::new("/dev/shm/gpu-track-x-1");
-            let kin = Kin::new(ProcRoot::new(proc.path()), segment, LAUNCHER);
-            Self { proc, kin }
+            let membership = Membership::new(ProcRoot::new(proc.path()), segment, LAUNCHER);
+            Self { proc, membership }
         }
 
         fn has(&self, pid: u32, ppid: u32, maps: &str) -> &Self {
@@ -94,8 +94,8 @@ mod tests {
             self
         }
 
-        fn is_kin(&self, pid: u32) -> Option<bool> {
-            self.kin.is_kin(pid, |pid| pid == LAUNCHER)
+        fn is_member(&self, pid: u32) -> Option<bool> {
+            self.membership.is_member(pid, |pid| pid == LAUNCHER)
         }
     }
 
@@ -104,15 +104,15 @@ mod tests {
         let machine = Machine::new();
         machine.has(1, 0, "x").has(LAUNCHER, 1, "x").has(51, LAUNCHER, "").has(52, 51, "x").has(60, 1, "x");
         assert_eq!(
-            [51, 52, 60, 1, 99].map(|pid| machine.is_kin(pid)),
+            [51, 52, 60, 1, 99].map(|pid| machine.is_member(pid)),
             [Some(true), Some(true), Some(false), Some(false), None]
         );
-        assert_eq!(machine.is_kin(LAUNCHER), Some(false));
+        assert_eq!(machine.is_member(LAUNCHER), Some(false));
         let collector = std::process::id();
         machine.has(collector, LAUNCHER, "x").has(53, collector, "x").has(54, 53, "x");
-        assert_eq!([collector, 53, 54].map(|pid| machine.is_kin(pid)), [Some(false); 3]);
+        assert_eq!([collector, 53, 54].map(|pid| machine.is_member(pid)), [Some(false); 3]);
         machine.has(2, 0, "").has(70, 2, "").has(71, 60, "");
-        assert_eq!([2, 70, 71].map(|pid| machine.is_kin(pid)), [Some(false), Some(false), None]);
+        assert_eq!([2, 70, 71].map(|pid| machine.is_member(pid)), [Some(false), Some(false), None]);
     }
 
     #[test]
@@ -120,20 +120,20 @@ mod tests {
         let machine = Machine::new();
         let maps = |name: &str| format!("7f0000000000-7f0000001000 rw-s 00000000 00:1a 7  /dev/shm/{name}\n");
         machine.has(1, 0, "").has(60, 1, &maps("gpu-track-x-1")).has(61, 1, &maps("gpu-track-x-2"));
-        assert_eq!((machine.is_kin(60), machine.is_kin(61)), (Some(true), Some(false)));
+        assert_eq!((machine.is_member(60), machine.is_member(61)), (Some(true), Some(false)));
     }
 
     #[test]
     fn parents_in_a_circle_are_followed_for_a_while_only() {
         let machine = Machine::new();
         machine.has(70, 71, "x").has(71, 70, "x");
-        assert_eq!(machine.is_kin(70), Some(false));
+        assert_eq!(machine.is_member(70), Some(false));
     }
 
     #[test]
     fn who_is_about_to_end_or_has_lost_its_parent_meanwhile_is_not_judged() {
         let machine = Machine::new();
         machine.has(1, 0, "x").has(61, 60, "x").has(62, 1, "");
-        assert_eq!((machine.is_kin(61), machine.is_kin(62)), (None, None));
+        assert_eq!((machine.is_member(61), machine.is_member(62)), (None, None));
     }
 }

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::connector::Members;
 use super::kernel_side::{Earlier, KernelSide, LOADING_NS};
-use super::membership::Kin;
+use super::membership::Membership;
 use super::overflow::Overflow;
 use super::records::RecordReader;
 use crate::model::finding::Damage;
@@ -93,7 +93,7 @@ pub struct Sources {
     /// Inode of its pid namespace.
     pub pid_ns: u32,
     /// Tells who else is of the tree.
-    pub kin: Kin,
+    pub membership: Membership,
 }
 
 impl Shared {
@@ -267,7 +267,7 @@ impl Pump {
     /// # Errors
     /// If there can't be another thread.
     pub fn start(sources: Sources, main: Thread) -> std::io::Result<Self> {
-        let Sources { segment, state, begin, connector, dropped, members, pid_ns, kin } = sources;
+        let Sources { segment, state, begin, connector, dropped, members, pid_ns, membership } = sources;
         let (sender, batches) = std::sync::mpsc::channel();
         let (newcomers, of_others) = std::sync::mpsc::channel();
         let socket = connector.as_ref().and_then(|socket| socket.try_clone().ok());
@@ -275,7 +275,7 @@ impl Pump {
         let has_proof = begin.events > 0 || !pending.is_empty();
         let pending = pending.iter().filter_map(|slot| KernelEvent::decode(slot)).collect();
         let earlier = Earlier { pending, has_proof, dropped };
-        let kernel = KernelSide::new(connector, members, kin, pid_ns, of_others, earlier);
+        let kernel = KernelSide::new(connector, members, membership, pid_ns, of_others, earlier);
         let shared = Arc::new(Shared {
             segment,
             state,
