@@ -107,7 +107,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
 
     let now_ns = clock::monotonic_ns();
     let new = || RunState::of_run(&config, &facts);
-    let (snapshot, mut account) = checkpoint::kept(&state, segment.as_ref(), now_ns, new);
+    let (snapshot, mut account) = checkpoint::load(&state, segment.as_ref(), now_ns, new);
     read_rest(segment.as_ref(), &state, &mut account, now_ns);
     account.damage.is_untrusted |= is_spoilt;
     let is_lost = snapshot == 0 && account.is_state_lost;

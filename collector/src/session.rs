@@ -37,7 +37,7 @@ use crate::sources::membership::Membership;
 use crate::sources::pump::{Pump, Sources};
 use crate::sources::sampler::{Programs, Sampler};
 use crate::sources::scan::Scanner;
-use crate::store::checkpoint::Keeper;
+use crate::store::checkpoint::CheckpointWriter;
 use crate::store::state_file::StateFile;
 use crate::sys::clock;
 use crate::sys::pidfd;
@@ -225,7 +225,7 @@ struct Session {
     ends: Ends,
     sampler: Sampler,
     account: RunState,
-    keeper: Keeper,
+    checkpoint: CheckpointWriter,
     gpu: GpuRoom,
     facts: HostInfo,
     /// What was wrong with the records that earlier collectors read.
@@ -265,7 +265,8 @@ impl Session {
         let start_ns = config.started_monotonic_ns;
         let new = || RunState::of_run(&config, &facts);
         let now_ns = clock::monotonic_ns();
-        let (keeper, mut account) = Keeper::resume(state, &segment, config.restarts > 0, now_ns, new);
+        let (checkpoint, mut account) =
+            CheckpointWriter::resume(state, &segment, config.restarts > 0, now_ns, new);
         if connector.is_none() {
             account.connector.absent = Some(config.connector_absent.clone().unwrap_or("no socket".into()));
         }
@@ -276,7 +277,7 @@ impl Session {
         let membership = Membership::new(root.clone(), segment.named().path(), config.launcher_pid);
         let sources = Sources {
             segment: Arc::clone(&segment),
-            state: keeper.state(),
+            state: checkpoint.state(),
             begin: account.found,
             connector,
             dropped: account.connector.dropped,
@@ -304,7 +305,7 @@ impl Session {
             silent_programs: account.tree.silent_programs(),
             eager_until_ns: 0,
             account,
-            keeper,
+            checkpoint,
             pump,
             membership,
             trust: Trust::new(root.clone(), config.forks_before, start_ns, facts.host.cores),
@@ -346,7 +347,7 @@ impl Session {
             } else if is_tick {
                 self.sample(now_ns, ends);
             }
-            self.keeper.keep(&self.account, is_on_grid);
+            self.checkpoint.save_if_due(&self.account, is_on_grid);
             let launcher_is_gone = messages.is_closed && self.ending.is_none();
             if self.ending.is_some()
                 || self.is_cancelled
@@ -662,14 +663,14 @@ impl Session {
         let inputs = self.inputs(&self.account);
         let report = build::report(&Inputs { at_ns: end_ns, stage: Stage::Over, ..inputs });
         let written = self.write(&render(&report, &self.config.style));
-        self.keeper.state().note_reported();
+        self.checkpoint.state().note_reported();
         if self.ending.is_none()
             && let Some(Ok(cgroup)) = &self.config.cgroup
         {
             // The launcher, which made it, is gone.
             cgroup.remove();
         }
-        let _ = self.keeper.state().named().unlink();
+        let _ = self.checkpoint.state().named().unlink();
         self.gpu.put_back();
         written
     }

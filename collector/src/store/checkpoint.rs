@@ -19,7 +19,7 @@ const MOST_IN_JOURNAL: u64 = 16_384;
 
 /// The account as a killed collector kept it, with all that is in the journal, and the number of its last snapshot (0:
 /// there is none). `segment` tells what was read by others.
-pub fn kept(
+pub fn load(
     state: &StateFile,
     segment: Option<&Segment>,
     now_ns: u64,
@@ -46,14 +46,14 @@ fn read_by_others(segment: &Segment) -> ReadUpTo {
 
 /// Keeps the account in the state file.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct CheckpointWriter {
     state: Arc<StateFile>,
     sequence: u64,
     kept: u64,
     next_ns: u64,
 }
 
-impl Keeper {
+impl CheckpointWriter {
     /// The account that the state file holds, or a `new` one, and who will keep it. `is_replacement` tells that
     /// another collector was there before.
     pub fn resume(
@@ -63,15 +63,15 @@ impl Keeper {
         now_ns: u64,
         new: impl FnOnce() -> RunState,
     ) -> (Self, RunState) {
-        let (sequence, mut account) = kept(&state, Some(segment), now_ns, new);
+        let (sequence, mut account) = load(&state, Some(segment), now_ns, new);
         if is_replacement {
             // What the kernel told meanwhile may be lost.
             account.tree.forget_watched();
             account.unsampled_ns += now_ns.saturating_sub(account.sampled_ns);
         }
         let kept = account.found.count;
-        let keeper = Self { state, sequence, kept, next_ns: 0 };
-        (keeper, account)
+        let checkpoint = Self { state, sequence, kept, next_ns: 0 };
+        (checkpoint, account)
     }
 
     /// The file.
@@ -81,7 +81,7 @@ impl Keeper {
     }
 
     /// Keep the account as it is now, if that is due: with each interval's sample, as often as is cheap.
-    pub fn keep(&mut self, account: &RunState, is_interval_over: bool) {
+    pub fn save_if_due(&mut self, account: &RunState, is_interval_over: bool) {
         let is_due = is_interval_over && clock::monotonic_ns() >= self.next_ns;
         let in_journal = account.found.count.saturating_sub(self.kept);
         if self.state.is_discarded() || !(is_due || in_journal > MOST_IN_JOURNAL) {
