@@ -2,10 +2,10 @@
 
 pub mod cgroup;
 pub mod connector;
+pub mod connector_queue;
 pub mod exit_watch;
 pub mod gpu;
 pub mod host;
-pub mod kernel_side;
 pub mod limits;
 pub mod membership;
 pub mod overflow;

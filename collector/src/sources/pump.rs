@@ -13,7 +13,7 @@ use gpu_track_abi::record::RECORD_WORDS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::connector::Members;
-use super::kernel_side::{Earlier, KernelSide, LOADING_NS};
+use super::connector_queue::{ConnectorQueue, Earlier, LOADING_NS};
 use super::membership::Membership;
 use super::overflow::Overflow;
 use super::records::RecordReader;
@@ -97,7 +97,7 @@ pub struct Sources {
 }
 
 impl Shared {
-    fn run(&self, mut kernel: KernelSide, batches: &Sender<Vec<Finding>>, main: &Thread) {
+    fn run(&self, mut kernel: ConnectorQueue, batches: &Sender<Vec<Finding>>, main: &Thread) {
         priority::prefer_at_once();
         let mut reader = RecordReader::resume(&self.segment, self.begin.position);
         let events = self.begin.events + kernel.held_back() as u64;
@@ -198,7 +198,7 @@ impl Merge<'_> {
     }
 
     /// What was appended and comes before this position in the ring.
-    fn hand_on_appended(&mut self, kernel: &mut KernelSide, position: u64) {
+    fn hand_on_appended(&mut self, kernel: &mut ConnectorQueue, position: u64) {
         while let Some((record, words)) = self.overflow.next_before(self.segment, position) {
             self.hand_on_told(kernel, record.origin.monotonic_ns);
             kernel.hear(&record);
@@ -207,7 +207,7 @@ impl Merge<'_> {
     }
 
     /// What the kernel told before `at_ns`.
-    fn hand_on_told(&mut self, kernel: &mut KernelSide, at_ns: u64) {
+    fn hand_on_told(&mut self, kernel: &mut ConnectorQueue, at_ns: u64) {
         while let Some(event) = kernel.next_before(at_ns) {
             self.hand_on(Finding::Kernel(event), &[0; RECORD_WORDS]);
         }
@@ -275,7 +275,7 @@ impl Pump {
         let has_proof = begin.events > 0 || !pending.is_empty();
         let pending = pending.iter().filter_map(|slot| KernelEvent::decode(slot)).collect();
         let earlier = Earlier { pending, has_proof, dropped };
-        let kernel = KernelSide::new(connector, members, membership, pid_ns, of_others, earlier);
+        let kernel = ConnectorQueue::new(connector, members, membership, pid_ns, of_others, earlier);
         let shared = Arc::new(Shared {
             segment,
             state,

@@ -24,7 +24,7 @@ const GONE_NS: u64 = 200_000_000;
 
 /// Reads the connector for one tree.
 #[derive(Debug)]
-pub struct KernelSide {
+pub struct ConnectorQueue {
     connector: Option<Connector>,
     members: Members,
     membership: Membership,
@@ -67,7 +67,7 @@ pub struct Earlier {
     pub dropped: u32,
 }
 
-impl KernelSide {
+impl ConnectorQueue {
     /// A reader for the tree of these members, in this pid namespace. `newcomers` are others of it that other layers
     /// find.
     #[must_use]
@@ -272,7 +272,7 @@ mod tests {
         let (_newcomers, receiver) = std::sync::mpsc::channel();
         let membership =
             Membership::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
-        let mut kernel = KernelSide::new(
+        let mut kernel = ConnectorQueue::new(
             None,
             Members::new([1], 0, None),
             membership,
@@ -293,7 +293,7 @@ mod tests {
         let membership =
             Membership::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
         let pending = [execs(5, 2), execs(8, 3)];
-        let mut kernel = KernelSide::new(
+        let mut kernel = ConnectorQueue::new(
             None,
             Members::new([2, 3], 0, None),
             membership,
@@ -347,7 +347,7 @@ mod tests {
             Membership::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
         let members = Members::new([1], 0, None);
         let mut kernel =
-            KernelSide::new(Some(socket), members, membership, 10, receiver, earlier(VecDeque::new()));
+            ConnectorQueue::new(Some(socket), members, membership, 10, receiver, earlier(VecDeque::new()));
         let mut down = Vec::new();
         kernel.read(|events| down.extend(events.iter().map(|event| event.what)));
         assert!(matches!(down.last(), Some(What::Lost { dropped: 1.. })), "{down:?}");
@@ -362,7 +362,7 @@ mod tests {
             let membership =
                 Membership::new(crate::sys::proc_fs::ProcRoot::default(), std::path::Path::new("segment"), 1);
             let socket = Some(std::fs::File::open("/dev/null").unwrap().into());
-            let kernel = KernelSide::new(
+            let kernel = ConnectorQueue::new(
                 socket,
                 Members::new([1], 0, None),
                 membership,
