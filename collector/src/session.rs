@@ -30,7 +30,7 @@ use crate::run::RunState;
 use crate::run::tree::{ProcessId, Tree};
 use crate::run::trust::Trust;
 use crate::sources::connector::Members;
-use crate::sources::connector_queue::LOADING_NS;
+use crate::sources::connector_queue::START_GRACE_NS;
 use crate::sources::exit_watch::Ends;
 use crate::sources::gpu::monitor::GpuRoom;
 use crate::sources::membership::Membership;
@@ -448,7 +448,7 @@ impl Session {
 
     /// What the kernel told of processes that don't speak must be looked at while it is there.
     fn look_at_silent(&mut self, now_ns: u64) {
-        let loading_ns = if now_ns < self.eager_until_ns { 0 } else { LOADING_NS };
+        let loading_ns = if now_ns < self.eager_until_ns { 0 } else { START_GRACE_NS };
         self.look_at_newborn(now_ns.saturating_sub(loading_ns));
         let tree = &mut self.account.tree;
         for id in tree.take_kernel_ends() {

@@ -13,7 +13,7 @@ use crate::sys::clock;
 
 /// A program that carries the shim has mostly spoken so soon after its exec (half a millisecond by itself). To look at it in
 /// /proc before costs it more than all else that we do: while it is being loaded, and again when it ends.
-pub const LOADING_NS: u64 = 3_000_000;
+pub const START_GRACE_NS: u64 = 3_000_000;
 /// The layer is given up before other people's processes take more than this part of a core, as a divisor. What the tree's
 /// own cost is what is to be known.
 const SHARE_OF_CORE: u64 = 20;

@@ -13,7 +13,7 @@ use gpu_track_abi::record::RECORD_WORDS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::connector::Members;
-use super::connector_queue::{ConnectorQueue, Earlier, LOADING_NS};
+use super::connector_queue::{ConnectorQueue, Earlier, START_GRACE_NS};
 use super::membership::Membership;
 use super::overflow::Overflow;
 use super::records::RecordReader;
@@ -156,7 +156,7 @@ impl Shared {
                 }
             }
             self.turns.fetch_add(1, Ordering::Release);
-            let loading_ns = if self.is_eager.load(Ordering::Relaxed) { 0 } else { LOADING_NS };
+            let loading_ns = if self.is_eager.load(Ordering::Relaxed) { 0 } else { START_GRACE_NS };
             let is_unheard = kernel.take_unheard(now_ns.saturating_sub(loading_ns));
             let has_many = self.waiting.load(Ordering::Relaxed) >= WORTH_A_WAKE;
             if std::mem::take(&mut rang) || is_unheard || has_many {
