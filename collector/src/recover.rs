@@ -16,7 +16,7 @@ use crate::model::config::Config;
 use crate::model::finding::Damage;
 use crate::model::finding::Finding;
 use crate::model::finding::KernelEvent;
-use crate::model::finding::Stored;
+use crate::model::finding::StoredRecord;
 use crate::model::host::HostInfo;
 use crate::model::report::{Report, Stage};
 use crate::report::build;
@@ -201,7 +201,7 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut RunStat
         let mut reader = RecordReader::resume(segment, account.found.position);
         let mut overflow = Overflow::resume(account.found.overflow);
         overflow.look(segment, u64::MAX);
-        let mut hand_on = |record: Stored| {
+        let mut hand_on = |record: StoredRecord| {
             while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
                 findings.push(Finding::Kernel(event));
             }

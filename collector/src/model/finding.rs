@@ -94,7 +94,7 @@ impl KernelEvent {
 
 /// A record that was read.
 #[derive(Debug, Clone, Copy)]
-pub struct Stored {
+pub struct StoredRecord {
     /// Its position in the ring, or behind it (see [`super::overflow::number`]).
     pub position: u64,
     /// Who wrote it.
@@ -117,7 +117,7 @@ pub fn number(position: u64) -> Option<u64> {
 #[derive(Debug, Clone, Copy)]
 pub enum Finding {
     /// A process said so itself.
-    Record(Stored),
+    Record(StoredRecord),
     /// The kernel did.
     Kernel(KernelEvent),
 }
@@ -148,7 +148,7 @@ impl Finding {
             return KernelEvent::decode(words).map(Self::Kernel);
         }
         let (origin, event) = Event::decode(words)?;
-        Some(Self::Record(Stored { position: *position, origin, event }))
+        Some(Self::Record(StoredRecord { position: *position, origin, event }))
     }
 }
 

@@ -191,7 +191,7 @@ mod tests {
     use gpu_track_abi::record::{Origin, Usage};
 
     use super::*;
-    use crate::model::finding::Stored;
+    use crate::model::finding::StoredRecord;
     use crate::model::finding::{KernelEvent, Reason};
 
     const S: u64 = 1_000_000_000;
@@ -227,7 +227,7 @@ mod tests {
             let event =
                 Event::Exit { status: 0, vm_hwm_kib: 0, own: usage(own_s), children: usage(children_s) };
             let origin = Origin { pid, pid_ns: 10, parent: 100, monotonic_ns: 60 * S, flags: 0 };
-            account.apply(&[Finding::Record(Stored { position: 0, origin, event })], 60 * S);
+            account.apply(&[Finding::Record(StoredRecord { position: 0, origin, event })], 60 * S);
             (account.tree.born(), account.impossible)
         };
         // Ten seconds of two cores, and some slack.

@@ -8,7 +8,7 @@ use gpu_track_abi::record::Event;
 
 use super::connector::{Connector, Members};
 use super::membership::Membership;
-use crate::model::finding::{KernelEvent, Reason, Stored, What};
+use crate::model::finding::{KernelEvent, Reason, StoredRecord, What};
 use crate::sys::clock;
 
 /// A program that carries the shim has mostly spoken so soon after its exec (half a millisecond by itself). To look at it in
@@ -241,7 +241,7 @@ impl ConnectorQueue {
 
     /// A process of this pid namespace spoke. If the kernel did not tell of it (events were lost, or another brought it
     /// into the session), it is one of the tree if /proc says so, too.
-    pub fn hear(&mut self, record: &Stored) {
+    pub fn hear(&mut self, record: &StoredRecord) {
         let pid = record.origin.pid;
         if self.connector.is_some()
             && record.origin.pid_ns == self.pid_ns

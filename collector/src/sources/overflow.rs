@@ -8,7 +8,7 @@ use gpu_track_abi::record::Event;
 use rustix::fs::FallocateFlags;
 
 use super::records::{Read, is_young};
-use crate::model::finding::{MARK, Stored};
+use crate::model::finding::{MARK, StoredRecord};
 use crate::sys::segment::Segment;
 
 /// So many are read at once.
@@ -76,7 +76,7 @@ impl Overflow {
                 self.is_damaged = true;
                 break;
             };
-            let stored = Stored { position: MARK | self.next, origin, event };
+            let stored = StoredRecord { position: MARK | self.next, origin, event };
             self.read.push_back(((stored, words), before));
             self.next += 1;
         }

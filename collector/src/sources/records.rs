@@ -6,7 +6,7 @@ use gpu_track_abi::layout::RING_CAPACITY;
 use gpu_track_abi::record::{Event, RECORD_WORDS};
 use gpu_track_abi::ring::Pop;
 
-use crate::model::finding::Stored;
+use crate::model::finding::StoredRecord;
 use crate::sys::clock;
 use crate::sys::segment::Segment;
 
@@ -26,7 +26,7 @@ pub(super) fn is_young(written_ns: u64, now_ns: u64) -> bool {
 }
 
 /// A record beside its words.
-pub type Read = (Stored, [u32; RECORD_WORDS]);
+pub type Read = (StoredRecord, [u32; RECORD_WORDS]);
 
 /// Records are handed on so many at once at most: their slots are freed together after that.
 const MOST_AT_ONCE: usize = 32;
@@ -126,7 +126,7 @@ impl RecordReader {
             }
             match decoded {
                 Some((origin, event)) => {
-                    self.batch.push((Stored { position: self.position, origin, event }, record));
+                    self.batch.push((StoredRecord { position: self.position, origin, event }, record));
                 }
                 None => self.damaged += 1,
             }
