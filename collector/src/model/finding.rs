@@ -26,22 +26,22 @@ pub enum What {
         dropped: u32,
     },
     /// There will be no more; the pid says nothing.
-    GivenUp(Reason),
+    GivenUp(AbsenceReason),
 }
 
 /// Why the layer was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum AbsenceReason {
     /// The kernel took the subscription and sends nothing.
-    Silence,
+    NoEvents,
     /// Other people's processes come and go too fast.
     Cost,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for AbsenceReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Silence => "the kernel sends no events here: not in the initial namespaces",
+            Self::NoEvents => "the kernel sends no events here: not in the initial namespaces",
             Self::Cost => {
                 "given up: the machine starts so many processes that reading it would cost 5% of a core"
             }
@@ -69,8 +69,8 @@ impl KernelEvent {
             What::Exec => (1, 0),
             What::Exit { status } => (2, status.cast_unsigned()),
             What::Lost { dropped } => (3, dropped),
-            What::GivenUp(Reason::Silence) => (4, 0),
-            What::GivenUp(Reason::Cost) => (4, 1),
+            What::GivenUp(AbsenceReason::NoEvents) => (4, 0),
+            What::GivenUp(AbsenceReason::Cost) => (4, 1),
         };
         [kind, value, self.pid, self.at_ns as u32, (self.at_ns >> 32) as u32, 0, 0, 0]
     }
@@ -84,8 +84,8 @@ impl KernelEvent {
             1 => What::Exec,
             2 => What::Exit { status: value.cast_signed() },
             3 => What::Lost { dropped: value },
-            4 if value == 0 => What::GivenUp(Reason::Silence),
-            4 => What::GivenUp(Reason::Cost),
+            4 if value == 0 => What::GivenUp(AbsenceReason::NoEvents),
+            4 => What::GivenUp(AbsenceReason::Cost),
             _ => return None,
         };
         Some(Self { at_ns: u64::from(high) << 32 | u64::from(low), pid, what })

@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::model::finding::StoredRecord;
-    use crate::model::finding::{KernelEvent, Reason};
+    use crate::model::finding::{AbsenceReason, KernelEvent};
 
     const S: u64 = 1_000_000_000;
 
@@ -214,7 +214,7 @@ mod tests {
         let finding = |what| Finding::Kernel(KernelEvent { at_ns: 60 * S, pid: 0, what });
         account.apply(&[5, 7].map(|dropped| finding(What::Lost { dropped })), 60 * S);
         assert_eq!(account.connector, ConnectorState { absent: None, overruns: 2, dropped: 7 });
-        account.apply(&[finding(What::GivenUp(Reason::Cost))], 60 * S);
+        account.apply(&[finding(What::GivenUp(AbsenceReason::Cost))], 60 * S);
         assert!(account.connector.absent.unwrap().contains("5% of a core"));
         assert_eq!(account.found, ReadUpTo { count: 3, events: 3, ..ReadUpTo::default() });
     }

@@ -333,7 +333,7 @@ impl Members {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::finding::Reason;
+    use crate::model::finding::AbsenceReason;
 
     fn event(pid: u32, what: What) -> KernelEvent {
         KernelEvent { at_ns: 5 << 40 | 7, pid, what }
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn an_event_survives_the_journal() {
-        let given_up = [Reason::Silence, Reason::Cost].map(What::GivenUp);
+        let given_up = [AbsenceReason::NoEvents, AbsenceReason::Cost].map(What::GivenUp);
         for what in
             [What::Fork { parent: 9 }, What::Exec, What::Exit { status: -1 }, What::Lost { dropped: 5 }]
                 .into_iter()

@@ -8,7 +8,7 @@ use gpu_track_abi::record::Event;
 
 use super::connector::{Connector, Members};
 use super::membership::Membership;
-use crate::model::finding::{KernelEvent, Reason, StoredRecord, What};
+use crate::model::finding::{AbsenceReason, KernelEvent, StoredRecord, What};
 use crate::sys::clock;
 
 /// A program that carries the shim has mostly spoken so soon after its exec (half a millisecond by itself). To look at it in
@@ -154,9 +154,9 @@ impl ConnectorQueue {
         }
         // Where some were lost, the proof may have been among them.
         if !self.has_proof && !has_lost {
-            self.give_up(Reason::Silence, &mut take_down);
+            self.give_up(AbsenceReason::NoEvents, &mut take_down);
         } else if self.count_cost(used_ns * (all - ours) as u64 / all.max(1) as u64) {
-            self.give_up(Reason::Cost, &mut take_down);
+            self.give_up(AbsenceReason::Cost, &mut take_down);
         }
         self.has_proof = true;
     }
@@ -189,7 +189,7 @@ impl ConnectorQueue {
         self.pending.push_back(event);
     }
 
-    fn give_up(&mut self, reason: Reason, take_down: &mut impl FnMut(&[KernelEvent])) {
+    fn give_up(&mut self, reason: AbsenceReason, take_down: &mut impl FnMut(&[KernelEvent])) {
         self.end();
         self.note(What::GivenUp(reason), take_down);
     }
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn what_an_earlier_collector_has_given_up_stays_so() {
-        let given_up = KernelEvent { at_ns: 5, pid: 0, what: What::GivenUp(Reason::Cost) };
+        let given_up = KernelEvent { at_ns: 5, pid: 0, what: What::GivenUp(AbsenceReason::Cost) };
         for (pending, is_active) in [(vec![], true), (vec![given_up], false)] {
             let (_newcomers, receiver) = std::sync::mpsc::channel();
             let membership =
