@@ -1,4 +1,4 @@
-//! The clocks that records and samples are dated by.
+//! The clocks that times in records and samples come from.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -19,14 +19,14 @@ pub fn realtime_ns() -> u64 {
     now_ns(ClockId::Realtime)
 }
 
-/// CPU time of this thread, nanoseconds.
+/// CPU time of the calling thread, nanoseconds.
 #[must_use]
-pub fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     now_ns(ClockId::ThreadCPUTime)
 }
 
-/// CLOCK_BOOTTIME - CLOCK_MONOTONIC, nanoseconds: the time that the machine was suspended.
+/// CLOCK_BOOTTIME - CLOCK_MONOTONIC, nanoseconds: how long the machine has been suspended since boot.
 #[must_use]
-pub fn boot_offset_ns() -> i128 {
+pub(crate) fn boot_offset_ns() -> i128 {
     i128::from(now_ns(ClockId::Boottime)) - i128::from(monotonic_ns())
 }

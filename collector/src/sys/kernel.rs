@@ -1,22 +1,23 @@
-//! What depends on the kernel's version, where there is nothing else to ask for it.
+//! Kernel behaviour that only the version number reveals.
 
-/// Whether each thread keeps to itself for a while what its page faults do to the RSS (Linux before 6.2).
+/// Whether threads batch their RSS changes before they reach the process's counter (SPLIT_RSS_COUNTING, before Linux 6.2).
 #[must_use]
 pub fn has_split_rss() -> bool {
     is_before((6, 2))
 }
 
-/// Whether the kernel is older than this.
+/// Whether the running kernel is older than this version.
 #[must_use]
-pub fn is_before(version: (u32, u32)) -> bool {
+pub(crate) fn is_before(version: (u32, u32)) -> bool {
     rustix::system::uname().release().to_str().is_ok_and(|release| is_older(release, version))
 }
 
-/// The most that a thread keeps so, KiB: 65 faults (TASK_RSS_EVENTS_THRESH) of 64 KiB each (fault_around_bytes).
+/// Largest batch of a thread, KiB: 65 faults (TASK_RSS_EVENTS_THRESH) of 64 KiB each (fault_around_bytes).
 pub const MOST_SPLIT_RSS_KIB: u64 = 65 * 64;
 
 fn is_older(release: &str, than: (u32, u32)) -> bool {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|word| word.parse::<u32>().ok());
+    let mut numbers =
+        release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
     let version = numbers.next().zip(numbers.next());
     version.is_some_and(|version| version < than)
 }
@@ -26,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_of_distributions_are_told_apart() {
+    fn distribution_release_strings_compare_by_version() {
         for release in ["4.18.0-553.el8_10.x86_64", "5.14.0-427.13.1.el9_4.x86_64", "6.1.0-30-amd64", "6.1"] {
             assert!(is_older(release, (6, 2)), "{release}");
         }

@@ -1,4 +1,4 @@
-//! Thin calls to the kernel.
+//! Thin wrappers of kernel interfaces: system calls, /proc, and the shared-memory segment.
 
 pub mod clock;
 pub mod kernel;

@@ -1,39 +1,39 @@
-//! Processes by number: is it still there, is it still the same one, how much CPU time has it used.
+//! Processes by pid and pidfd: does it still exist, is it still the same process, how much CPU time has it used?
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::LazyLock;
 
 use rustix::process::{Pid, PidfdFlags};
 
-/// Whether no process has this pid any more (a zombie still has it).
+/// Whether no process has this pid any more. A zombie still has its pid.
 #[must_use]
-pub fn is_gone(pid: u32) -> bool {
+pub(crate) fn is_gone(pid: u32) -> bool {
     as_pid(pid).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
-/// Inode of a pidfd of a process: unique for the life of the system. `None` where the kernel has no pidfs (Linux 6.9).
+/// Inode of a pidfd of this process: unique until the next boot. `None` without pidfs (before Linux 6.9).
 #[must_use]
-pub fn inode(pid: u32) -> Option<u64> {
+pub(crate) fn inode(pid: u32) -> Option<u64> {
     static HAS_PIDFS: LazyLock<bool> = LazyLock::new(has_pidfs);
     if *HAS_PIDFS { inode_of(&open(pid)?) } else { None }
 }
 
-/// The same of an open one.
+/// Inode of an open pidfd.
 #[must_use]
-pub fn inode_of(fd: &OwnedFd) -> Option<u64> {
+pub(crate) fn inode_of(fd: &OwnedFd) -> Option<u64> {
     Some(rustix::fs::fstat(fd).ok()?.st_ino)
 }
 
-/// The process that has this pid now.
+/// A pidfd of the process that has this pid now.
 #[must_use]
 pub fn open(pid: u32) -> Option<OwnedFd> {
     rustix::process::pidfd_open(as_pid(pid)?, PidfdFlags::empty()).ok()
 }
 
-/// Wait status of a process that was reaped, where the kernel keeps it for who has a pidfd (PIDFD_INFO_EXIT, Linux 6.15).
+/// Wait status of a reaped process. Since Linux 6.15 the kernel keeps it while a pidfd is open (PIDFD_INFO_EXIT).
 #[must_use]
-pub fn exit_status(fd: &OwnedFd) -> Option<i32> {
-    /// `struct pidfd_info` of linux/pidfd.h in its first version; longer ones begin with it.
+pub(crate) fn exit_status(fd: &OwnedFd) -> Option<i32> {
+    /// First version of `struct pidfd_info` (linux/pidfd.h). Later versions only append fields.
     #[repr(C)]
     #[derive(Default)]
     struct Info {
@@ -46,12 +46,12 @@ pub fn exit_status(fd: &OwnedFd) -> Option<i32> {
     // _IOWR(0xFF, 11, struct pidfd_info)
     const PIDFD_GET_INFO: u32 = 3 << 30 | (size_of::<Info>() as u32) << 16 | 0xFF << 8 | 11;
     let mut info = Info { mask: PIDFD_INFO_EXIT, ..Info::default() };
-    // SAFETY: the kernel fills no more than the size that the request names, and `info` has that.
+    // SAFETY: the kernel writes at most the size encoded in the request, which is the size of `info`.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), PIDFD_GET_INFO.into(), &raw mut info) };
     (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// Whether the kernel has pidfs: only then do pidfds have inodes of their own.
+/// Whether the kernel has pidfs. Without it all pidfds share one inode.
 #[must_use]
 pub fn has_pidfs() -> bool {
     const PID_FS_MAGIC: i64 = 0x5049_4446;
@@ -59,14 +59,15 @@ pub fn has_pidfs() -> bool {
     own.ok().and_then(|fd| rustix::fs::fstatfs(&fd).ok()).is_some_and(|fs| fs.f_type == PID_FS_MAGIC)
 }
 
-/// CPU time of a process with all its threads, the ended ones included, in nanoseconds: its CPU-time clock
-/// (clock_getcpuclockid(3)), which needs no permission.
+/// CPU time of a process and all its threads, ended ones included, nanoseconds.
+///
+/// Reads the process's CPU-time clock (clock_getcpuclockid(3)), which needs no permission.
 #[must_use]
-pub fn cpu_clock_ns(pid: u32) -> Option<u64> {
-    // CPUCLOCK_SCHED of a process, as glibc's clock_getcpuclockid makes it.
+pub(crate) fn cpu_clock_ns(pid: u32) -> Option<u64> {
+    // CPUCLOCK_SCHED of a process, encoded as glibc's clock_getcpuclockid does.
     let clock = (!i32::try_from(pid).ok()? << 3) | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is ours and valid for the call to fill.
+    // SAFETY: `time` lives through the call.
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
     if result != 0 {
         return None;
@@ -77,12 +78,13 @@ pub fn cpu_clock_ns(pid: u32) -> Option<u64> {
         .checked_add(u64::try_from(time.tv_nsec).ok()?)
 }
 
-/// Whether two processes run in the same memory (vfork, CLONE_VM): kcmp(2). False where that can't be asked (other
-/// users' processes, kernels without CONFIG_KCMP).
+/// Whether two processes share their address space (vfork, CLONE_VM), by kcmp(2).
+///
+/// False if kcmp is refused: other users' processes, kernels without CONFIG_KCMP.
 #[must_use]
-pub fn shares_memory(a: u32, b: u32) -> bool {
+pub(crate) fn shares_memory(a: u32, b: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
-    // SAFETY: the call takes plain numbers.
+    // SAFETY: the call takes integers only.
     unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0 }
 }
 
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_clock_grows_with_our_work() {
+    fn own_cpu_clock_advances() {
         let pid = std::process::id();
         let before = cpu_clock_ns(pid).unwrap();
         let mut after = before;
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reaped_child_is_gone_and_a_zombie_is_not() {
+    fn reaped_child_is_gone_and_zombie_is_not() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         assert!(!is_gone(pid));

@@ -1,9 +1,13 @@
-//! Getting a turn on a machine that has more runnable processes than cores: a fork bomb of thousands leaves each only
-//! milliseconds of CPU time a second, and the event ring fills in a tenth of that.
+//! Scheduling on a machine that has more runnable processes than cores.
+//!
+//! A fork bomb of thousands leaves each process milliseconds of CPU time a second; the event ring fills in a tenth of
+//! that time.
 
-/// For this thread and those that it starts: a short slice makes the turn come early (EEVDF, Linux 6.12) at no cost to
-/// anybody, since the share of the CPU stays the same. Root may ask for a larger share, too.
-pub fn prefer_short_slices() {
+/// Requests short time slices for the calling thread and the threads that it starts.
+///
+/// Under EEVDF (custom slices since Linux 6.12) a thread with a short slice runs earlier while its share of the CPU
+/// stays the same. Root also gets a larger share, by a lower nice value.
+pub(crate) fn prefer_short_slices() {
     #[repr(C)]
     struct SchedAttr {
         size: u32,
@@ -29,23 +33,24 @@ pub fn prefer_short_slices() {
     };
     for nice in [NICE, 0] {
         attr.nice = nice;
-        // SAFETY: the kernel reads `size` bytes of a structure that is laid out as sched_setattr(2) says. Where it
-        // refuses, nothing has changed.
+        // SAFETY: the kernel reads `size` bytes of a structure that is laid out as sched_setattr(2) says. If the call
+        // fails, nothing has changed.
         if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
             return;
         }
     }
-    // At least not before all others, should we have been started so.
+    // Without sched_setattr, at least leave a real-time policy that was inherited.
     let ordinary = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameter is ours.
+    // SAFETY: the parameter lives through the call.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary) };
 }
 
-/// For this thread, which must do very little at a time: before all ordinary processes where root lets us, else early.
-/// Plain system calls.
+/// Runs the calling thread before all ordinary processes if permitted (SCHED_FIFO), else with short slices.
+///
+/// For threads that do little work at a time. Makes system calls only: it is called between fork and exec.
 pub fn prefer_at_once() {
     let lowest = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameter is ours; where it is refused nothing has changed.
+    // SAFETY: the parameter lives through the call; if the call fails, nothing has changed.
     let result = unsafe {
         libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const lowest)
     };

@@ -1,5 +1,7 @@
-//! Surviving a segment that is cut short: any process of the user may truncate the file, and the next access to the
-//! missing pages raises SIGBUS. The handler puts zero pages of our own in their place and notes the loss.
+//! Survives truncation of the segment's file.
+//!
+//! Any process of the user can truncate the file; the next access to a missing page raises SIGBUS. The signal handler
+//! replaces the mapping by zero pages and records the loss.
 
 use std::mem::MaybeUninit;
 use std::sync::Once;
@@ -10,8 +12,8 @@ static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static LOST: AtomicBool = AtomicBool::new(false);
 static INSTALL: Once = Once::new();
 
-/// Guard this mapping from now on. A process has one session's segment mapped, the last one is guarded.
-pub fn protect(base: usize, length: usize) {
+/// Guard this mapping from now on, instead of an earlier one: a process uses one session's segment.
+pub(super) fn protect(base: usize, length: usize) {
     BASE.store(base, Ordering::Relaxed);
     LENGTH.store(length, Ordering::Relaxed);
     LOST.store(false, Ordering::Relaxed);
@@ -26,8 +28,8 @@ pub fn protect(base: usize, length: usize) {
     });
 }
 
-/// Whether the guarded mapping lost its file.
-pub fn is_lost() -> bool {
+/// Whether the guarded mapping was replaced because its file was truncated.
+pub(super) fn is_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
@@ -36,8 +38,8 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
     // SAFETY: the kernel gives a valid siginfo with the address of the fault.
     let address = unsafe { (*info).si_addr() } as usize;
     let is_ours = address.checked_sub(base).is_some_and(|offset| offset < length);
-    // SAFETY: replacing our own mapping by zero pages keeps every reference into it valid; mmap and signal are
-    // async-signal-safe (on Linux a plain system call). Any other fault happens again, with its default action.
+    // SAFETY: replacing our own mapping by zero pages keeps every reference into it valid. mmap and signal are
+    // async-signal-safe (plain system calls on Linux). Any other fault is raised again, with the default action.
     unsafe {
         let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let zeros =

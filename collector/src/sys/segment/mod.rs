@@ -1,7 +1,7 @@
-//! The session's shared memory: creating it (launcher), mapping it (launcher and collector).
+//! The session's shared memory. The launcher creates the segment; launcher and collector map it.
 //!
-//! A plain file in /dev/shm, mapped with `rustix`; the `shared_memory` crate would only `ftruncate` it (a full tmpfs
-//! then kills every user by SIGBUS) and unlink it in a `Drop`.
+//! It is a plain file in /dev/shm. The `shared_memory` crate does not fit: it only calls `ftruncate`, so a full tmpfs
+//! kills every user by SIGBUS, and it unlinks the file in a `Drop`.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -28,10 +28,10 @@ pub mod named;
 
 use named::NamedFile;
 
-/// Why a segment can't be had.
+/// Why a segment cannot be created or mapped.
 #[derive(Debug, Error)]
 pub enum SegmentError {
-    /// No new file with that name.
+    /// A new file of that name cannot be created.
     #[error("cannot create {path}: {source}")]
     Create {
         /// The file.
@@ -39,17 +39,17 @@ pub enum SegmentError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// Not enough room for it.
+    /// The file system has not enough space.
     #[error("no room for {bytes} bytes of shared memory in {path}: {source}")]
     Reserve {
         /// The file.
         path: PathBuf,
-        /// What is needed.
+        /// Size of a segment.
         bytes: usize,
         /// What the kernel said.
         source: io::Error,
     },
-    /// An existing one can't be opened or mapped.
+    /// An existing file cannot be opened or mapped.
     #[error("cannot map {path}: {source}")]
     Map {
         /// The file.
@@ -57,7 +57,7 @@ pub enum SegmentError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// It is no segment of this version.
+    /// The file is no segment of this version.
     #[error("{path} is not a session of this version")]
     Foreign {
         /// The file.
@@ -65,14 +65,14 @@ pub enum SegmentError {
     },
 }
 
-/// What the launcher states about a new session.
+/// What the launcher writes into the header of a new segment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NewSession {
     /// `FLAG_*` of the layout.
     pub flags: u32,
-    /// Random.
+    /// A random number.
     pub session_id: u64,
-    /// The launcher's pid.
+    /// Pid of the launcher.
     pub launcher_pid: u32,
     /// Inode of the launcher's pid namespace.
     pub launcher_pid_ns: u32,
@@ -82,22 +82,22 @@ pub struct NewSession {
     pub realtime_ns: u64,
 }
 
-/// A mapped segment. Dropping it unmaps it; the file stays until it is unlinked.
+/// A mapped segment. Drop unmaps it; the file stays until it is unlinked.
 #[derive(Debug)]
 pub struct Segment {
     named: NamedFile,
     base: NonNull<u8>,
 }
 
-// SAFETY: all shared state behind the pointer is atomic, and the rest is written before any other user exists.
+// SAFETY: the shared state behind the pointer is atomic. Everything else is written before a second user exists.
 unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Create, reserve and map a new segment, and state the session in its header.
+    /// Create, reserve and map a new segment, and write its header.
     ///
-    /// It gets its name last: nobody ever sees a half-made one, nor one without its lock.
+    /// The file gets its name last, so no process sees it without its header or its lock.
     pub fn create(path: &Path, session: &NewSession) -> Result<Self, SegmentError> {
         let create = |source: io::Error| SegmentError::Create { path: path.into(), source };
         let named = NamedFile::unnamed(path).map_err(create)?;
@@ -105,7 +105,7 @@ impl Segment {
             |source| SegmentError::Reserve { path: path.into(), bytes: FILE_SIZE, source: source.into() },
         )?;
         let made = Self::map(named, MapFlags::SHARED)?;
-        // SAFETY: the mapping is FILE_SIZE bytes, page-aligned, and nobody else knows of it yet.
+        // SAFETY: the mapping is FILE_SIZE bytes, page-aligned, and no other user exists yet.
         let header = unsafe { made.base.cast::<Header>().as_mut() };
         header.magic = MAGIC;
         header.abi_version = ABI_VERSION;
@@ -128,7 +128,7 @@ impl Segment {
             path: named.path().into(),
             source: source.into(),
         };
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -145,14 +145,14 @@ impl Segment {
         Ok(Self { named, base })
     }
 
-    /// Map the segment that `file` is open on, of this version, which was created at `path`.
+    /// Map the segment behind the open `file`, which was created at `path`.
     pub fn from_file(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
         let failed = |source: io::Error| SegmentError::Map { path: path.into(), source };
         Self::existing(NamedFile::opened(path, file).map_err(failed)?, MapFlags::SHARED)
     }
 
-    /// Map one that was left behind. What is done to it is not done to its file.
-    pub fn copy_of(left: NamedFile) -> Result<Self, SegmentError> {
+    /// Map a stale segment copy-on-write: changes do not reach the file.
+    pub(crate) fn copy_of(left: NamedFile) -> Result<Self, SegmentError> {
         Self::existing(left, MapFlags::PRIVATE)
     }
 
@@ -169,33 +169,31 @@ impl Segment {
         if segment.header().is_compatible() { Ok(segment) } else { Err(SegmentError::Foreign { path }) }
     }
 
-    /// Its file. The descriptor is handed to a collector: a name can be taken away, and without it new processes can't
-    /// join.
-    #[must_use]
+    /// The segment's file.
+    ///
+    /// A collector gets the open descriptor, since the name can be removed. New processes find the segment by its name
+    /// only.
     pub fn named(&self) -> &NamedFile {
         &self.named
     }
 
-    /// Whether the file was cut short by somebody: what was in it is lost, and nothing more comes.
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
+    /// Whether the file was truncated: its records are lost, and no more will come.
+    pub(crate) fn is_lost(&self) -> bool {
         guard::is_lost()
     }
 
-    /// The header page.
-    #[must_use]
+    /// The header.
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping starts with a Header, lives as long as self, and only its atomics change.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
     /// The event ring.
-    #[must_use]
     pub fn ring(&self) -> Ring<'_, RECORD_WORDS> {
         const WORDS: usize = RING_SIZE / size_of::<u64>();
         const _: () = assert!(WORDS == RING_CAPACITY * RECORD_WORDS && SLOT_SIZE == RECORD_WORDS * 8);
         let header = self.header();
-        // SAFETY: the ring lies behind the header page inside the mapping, aligned, and is only used atomically.
+        // SAFETY: the ring follows the header page inside the mapping, is aligned, and is accessed atomically only.
         let words = unsafe {
             std::slice::from_raw_parts(
                 self.base.byte_add(HEADER_SIZE).cast::<AtomicU64>().as_ptr().cast_const(),
@@ -210,7 +208,7 @@ impl Segment {
 
     /// The sample ring.
     fn samples(&self) -> &[SampleSlot] {
-        // SAFETY: it lies behind the event ring inside the mapping, aligned, and is only used atomically.
+        // SAFETY: the ring follows the event ring inside the mapping, is aligned, and is accessed atomically only.
         unsafe {
             std::slice::from_raw_parts(
                 self.base.byte_add(TRACKED_SIZE).cast::<SampleSlot>().as_ptr().cast_const(),
@@ -220,7 +218,7 @@ impl Segment {
     }
 
     /// Collector only: append a sample of the tree.
-    pub fn push_sample(&self, sample: Sample) {
+    pub(crate) fn push_sample(&self, sample: Sample) {
         let written = &self.header().samples.0;
         let number = written.load(Ordering::Relaxed);
         if let Some(slot) = self.samples().get(number as usize % SAMPLE_CAPACITY) {
@@ -229,14 +227,13 @@ impl Segment {
         written.store(number.wrapping_add(1), Ordering::Release);
     }
 
-    /// The latest sample, if there is one.
-    #[must_use]
+    /// The latest sample, if any.
     pub fn latest_sample(&self) -> Option<Sample> {
         let number = self.header().samples.0.load(Ordering::Acquire).checked_sub(1)?;
         self.samples().get(number as usize % SAMPLE_CAPACITY)?.read()
     }
 
-    /// Write an event as the shim does (the launcher's own wait records).
+    /// Write an event as the shim does. The launcher writes REAPED records of the children that it waits for.
     pub fn push_event(&self, origin: &Origin, event: &Event) {
         let record = event.encode(origin);
         match self.ring().push(&record) {
@@ -247,18 +244,17 @@ impl Segment {
         }
     }
 
-    /// Write a record that the ring has no room for behind the segment.
+    /// Append a record to the overflow area behind the segment, because the ring is full.
     pub(crate) fn append(&self, record: &[u32; RECORD_WORDS]) -> io::Result<()> {
         let slot = overflow::slot(record, self.header().head.0.load(Ordering::Relaxed));
-        // Not by another descriptor: to close that would end the launcher's record lock.
+        // By this descriptor: closing any other one of this file would end the launcher's record lock.
         let (file, flags) = (self.named.file(), ReadWriteFlags::APPEND);
         let length = rustix::io::pwritev2(file, &[IoSlice::new(&slot)], 0, flags)?;
         if length == slot.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// How many records were written behind the segment so far.
-    #[must_use]
-    pub fn appended(&self) -> u64 {
+    /// Number of records in the overflow area so far.
+    pub(crate) fn appended(&self) -> u64 {
         self.named.length().saturating_sub(overflow::START) / overflow::SLOT as u64
     }
 
@@ -266,33 +262,31 @@ impl Segment {
     pub fn ring_doorbell(&self) {
         let doorbell = &self.header().doorbell;
         doorbell.fetch_add(1, Ordering::Release);
-        // Nothing to do where it fails: the collector looks every 50 ms anyway.
+        // If the wake fails, the collector still polls every 50 ms.
         let _ = futex::wake(doorbell, futex::Flags::empty(), 1);
     }
 
-    /// How often it was rung.
-    #[must_use]
-    pub fn doorbell(&self) -> u32 {
+    /// How often the doorbell was rung.
+    pub(crate) fn doorbell(&self) -> u32 {
         self.header().doorbell.load(Ordering::Acquire)
     }
 
-    /// Collector only: sleep until the doorbell is no longer `seen`, or the time is over.
-    pub fn wait_doorbell(&self, seen: u32, timeout: std::time::Duration) {
+    /// Collector only: sleep until the doorbell's count differs from `seen`, or until the timeout.
+    pub(crate) fn wait_doorbell(&self, seen: u32, timeout: std::time::Duration) {
         let timeout = futex::Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        // Every outcome (woken, timed out, changed before, interrupted) means: look.
+        // The caller looks at the ring after every outcome: woken, timed out, already changed, interrupted.
         let _ = futex::wait(&self.header().doorbell, futex::Flags::empty(), seen, Some(&timeout));
     }
 
-    /// Whether writers may still write.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
+    /// Whether processes may write records.
+    pub(crate) fn is_open(&self) -> bool {
         self.header().state.load(Ordering::Acquire) == STATE_OPEN
     }
 
-    /// From now on nobody writes.
+    /// Tell processes to write no more records.
     pub fn close(&self) {
         self.header().state.store(STATE_CLOSED, Ordering::Release);
     }
@@ -300,7 +294,7 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of which no reference outlives self.
+        // SAFETY: our own mapping; no reference into it outlives self.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), FILE_SIZE) };
     }
 }
@@ -321,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_process_writes_another_mapping_reads() {
+    fn second_mapping_reads_events_and_samples_of_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         let mine = Segment::create(&path, &session()).unwrap();
@@ -343,25 +337,25 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_the_ring_has_no_room_for_leaves_the_creators_lock() {
+    fn overflow_record_keeps_the_creators_record_lock() {
         let dir = tempfile::tempdir().unwrap();
         let segment = Segment::create(&dir.path().join("segment"), &session()).unwrap();
         let inode = rustix::fs::fstat(segment.named().file()).unwrap().st_ino;
-        let is_marked = || {
+        let has_lock = || {
             let ours = [format!(" {} ", std::process::id()), format!(":{inode} ")];
             let locks = std::fs::read_to_string("/proc/locks").unwrap();
             locks.lines().any(|lock| lock.contains("POSIX") && ours.iter().all(|part| lock.contains(part)))
         };
-        assert!(is_marked());
+        assert!(has_lock());
         for error in 0..=RING_CAPACITY as i32 {
             segment.push_event(&Origin::default(), &Event::SpawnFailed { error });
         }
         assert_eq!(segment.appended(), 1);
-        assert!(is_marked());
+        assert!(has_lock());
     }
 
     #[test]
-    fn a_removed_name_is_noticed() {
+    fn removed_name_is_noticed_and_a_new_file_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         let segment = Segment::create(&path, &session()).unwrap();
@@ -374,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_file_or_link_is_never_taken_over() {
+    fn existing_file_or_link_is_never_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         std::fs::write(&path, "mine").unwrap();

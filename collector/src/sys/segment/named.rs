@@ -1,5 +1,7 @@
-//! A file in shared memory with a name: made so that nobody ever sees it half-made, follows a link to it, or takes
-//! one that is in use for one that was left behind.
+//! A named file in shared memory.
+//!
+//! No process sees the file before it is complete, no symbolic link is followed, and a lock tells a file in use from a
+//! stale one.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -7,8 +9,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 
-/// An open file and its name. Holds a shared lock as long as any process has it open by this description: that tells
-/// a file in use from one that was left behind.
+/// An open file and its name.
+///
+/// It holds a shared flock(2) for as long as any process keeps this open file description. A file without that lock is
+/// stale.
 #[derive(Debug)]
 pub struct NamedFile {
     path: PathBuf,
@@ -16,29 +20,31 @@ pub struct NamedFile {
 }
 
 impl NamedFile {
-    /// A new file of this user alone, which will have this name after [`NamedFile::link`].
+    /// A new file with mode 0600, which gets this name by [`NamedFile::link`].
     ///
     /// # Errors
-    /// If it can't be made.
-    pub fn unnamed(path: &Path) -> io::Result<Self> {
+    /// If the file cannot be created.
+    pub(crate) fn unnamed(path: &Path) -> io::Result<Self> {
         let dir = path.parent().unwrap_or(Path::new("/"));
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         Self::opened(path, rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)?)
     }
 
-    /// The file that this descriptor is open on.
+    /// The file behind this open descriptor.
     ///
     /// # Errors
-    /// If it can't be locked.
+    /// If the file cannot be locked.
     pub fn opened(path: &Path, file: OwnedFd) -> io::Result<Self> {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)?;
         Ok(Self { path: path.into(), file })
     }
 
-    /// The file of this name, if it is this user's and nobody uses it; nobody will take it for stale while this lives.
+    /// The stale file of this name: a regular file of this user that no process has locked.
+    ///
+    /// Holds an exclusive lock, so no other process takes the file for stale meanwhile.
     ///
     /// # Errors
-    /// `NotFound` if there is none. Anything else means: leave it alone.
+    /// `NotFound` if there is no such file. After any other error the file must be left alone.
     pub fn left_behind(path: &Path, uid: u32) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = rustix::fs::open(path, flags, Mode::empty())?;
@@ -48,67 +54,68 @@ impl NamedFile {
         }
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let left = Self { path: path.into(), file };
-        // Who used it may have ended, and removed it, since it was opened.
+        // The last user may have removed the file between open and lock.
         if left.is_linked() { Ok(left) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
-    /// Hold a record lock (fcntl(2)) on it until this process ends: whoever asks for it is told this process's pid as the
-    /// asker's own pid namespace has it, and so where it is itself. It is gone as soon as this process closes any
-    /// descriptor of the file.
-    pub fn mark(&self) {
-        // Who finds none asks in another way.
+    /// Take a record lock (fcntl(2)) on the file until this process ends.
+    ///
+    /// F_GETLK reports the holder's pid in the caller's pid namespace; a tracked process uses that to find out which
+    /// namespace it is in. The kernel drops the lock once this process closes any descriptor of the file.
+    pub(crate) fn mark(&self) {
+        // A process that finds no lock has a fallback.
         let _ = rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingLockShared);
     }
 
-    /// Give it its name. Never replaces what is there, be it a link.
+    /// Give the file its name. Never replaces an existing file or link.
     ///
     /// # Errors
-    /// If the name is taken.
-    pub fn link(&self) -> io::Result<()> {
-        // /proc is the way that needs no privilege.
+    /// If the name exists.
+    pub(crate) fn link(&self) -> io::Result<()> {
+        // linkat with AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; the link in /proc does not.
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         Ok(rustix::fs::linkat(CWD, unnamed, CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?)
     }
 
-    /// Another descriptor of it, with the same lock.
+    /// A duplicate of the descriptor, which shares the lock.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { path: self.path.clone(), file: self.file.try_clone()? })
     }
 
-    /// Its name.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its descriptor.
+    /// Descriptor of the file.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Its length, bytes.
+    /// Length of the file, bytes.
     #[must_use]
-    pub fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_size.unsigned_abs())
     }
 
-    /// Whether its name still leads to it.
+    /// Whether the name still refers to this file.
     #[must_use]
-    pub fn is_linked(&self) -> bool {
+    pub(crate) fn is_linked(&self) -> bool {
         let (Ok(ours), Ok(named)) = (rustix::fs::fstat(&self.file), rustix::fs::stat(&self.path)) else {
             return false;
         };
         (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino)
     }
 
-    /// Remove the name, unless somebody has made another file under it.
+    /// Remove the name, unless it refers to another file by now.
     ///
     /// # Errors
-    /// If it can't be removed.
+    /// If the name cannot be removed.
     pub fn unlink(&self) -> io::Result<()> {
         if self.is_linked() {
             rustix::fs::unlink(&self.path)?;

@@ -1,0 +1,252 @@
+//! Reads /proc, at every sample in few system calls and without allocating.
+//!
+//! [`ProcRoot`] has the directory to read from, so a test can use a tree of files. A process or file that is gone
+//! (ENOENT, ESRCH) is an ordinary value: `None`.
+
+mod parse;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use procfs::{FromRead, Meminfo};
+
+use crate::model::finding::Remains;
+use crate::sys::pidfd;
+pub use parse::{Rollup, Stat, Statm, Status, SystemCpu};
+use parse::{forks, line, parse_u64};
+
+impl Remains {
+    /// The final figures of the process with this pid, if its `stat` shows that all its threads are dead.
+    #[must_use]
+    pub(crate) fn of(pid: u32, stat: &Stat) -> Option<Self> {
+        // `stat` comes first: a CPU clock that is read before the end is not final.
+        let cpu_ns = stat.is_over().then(|| pidfd::cpu_clock_ns(pid))??;
+        Some(Self {
+            cpu_ns,
+            user_ticks: stat.user_ticks,
+            system_ticks: stat.system_ticks,
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
+        })
+    }
+}
+
+/// A /proc directory, real or made for a test.
+#[derive(Debug, Clone)]
+pub struct ProcRoot {
+    root: PathBuf,
+}
+
+impl Default for ProcRoot {
+    fn default() -> Self {
+        Self::new("/proc")
+    }
+}
+
+impl ProcRoot {
+    /// The directory `root`.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Path of a file of a process.
+    #[must_use]
+    pub(crate) fn path(&self, pid: u32, file: &str) -> PathBuf {
+        self.root.join(pid.to_string()).join(file)
+    }
+
+    /// Open a file of a process, to read it repeatedly.
+    pub(crate) fn open(&self, pid: u32, file: &str) -> io::Result<File> {
+        File::open(self.path(pid, file))
+    }
+
+    /// Path of a file of the machine.
+    #[must_use]
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// The content of a file of a process; `None` if the process is gone or the file may not be read.
+    #[must_use]
+    pub(crate) fn read(&self, pid: u32, file: &str) -> Option<Vec<u8>> {
+        read_all(&self.path(pid, file))
+    }
+
+    /// /proc/PID/stat.
+    #[must_use]
+    pub fn stat(&self, pid: u32) -> Option<Stat> {
+        Stat::parse(&self.read(pid, "stat")?)
+    }
+
+    /// The final figures of a zombie.
+    #[must_use]
+    pub(crate) fn remains(&self, pid: u32) -> Option<Remains> {
+        Remains::of(pid, &self.stat(pid)?)
+    }
+
+    /// /proc/PID/status.
+    #[must_use]
+    pub fn status(&self, pid: u32) -> Option<Status> {
+        Some(Status::parse(&self.read(pid, "status")?))
+    }
+
+    /// /proc/PID/smaps_rollup. `None` if the process is gone.
+    ///
+    /// # Errors
+    /// If it may not be read (other users' processes).
+    pub fn rollup(&self, pid: u32) -> io::Result<Option<Rollup>> {
+        // The kernel checks permission at open and again at read.
+        match self.open(pid, "smaps_rollup").and_then(|file| read_whole(&file, u64::MAX)) {
+            Ok(bytes) => Ok(Rollup::parse(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Device and inode of the executable of a process.
+    #[must_use]
+    pub fn executable(&self, pid: u32) -> Option<(u64, u64)> {
+        use std::os::unix::fs::MetadataExt;
+        let file = std::fs::metadata(self.path(pid, "exe")).ok()?;
+        Some((file.dev(), file.ino()))
+    }
+
+    /// Arguments of /proc/PID/cmdline, at most `limit` bytes; `None` if empty (zombies, kernel threads).
+    #[must_use]
+    pub fn args(&self, pid: u32, limit: u64) -> Option<Vec<String>> {
+        let bytes = read_whole(&self.open(pid, "cmdline").ok()?, limit).ok()?;
+        let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+        if bytes.is_empty() {
+            return None;
+        }
+        Some(bytes.split(|b| *b == 0).map(|arg| String::from_utf8_lossy(arg).into_owned()).collect())
+    }
+
+    /// /proc/PID/comm without its newline.
+    #[must_use]
+    pub fn comm(&self, pid: u32) -> Option<String> {
+        Some(String::from_utf8_lossy(self.read(pid, "comm")?.trim_ascii_end()).into_owned())
+    }
+
+    /// Bytes read from and written to storage by the process and its waited-for children (/proc/PID/io).
+    #[must_use]
+    pub fn io_bytes(&self, pid: u32) -> Option<(u64, u64)> {
+        let text = self.read(pid, "io")?;
+        let number = |key: &[u8]| parse_u64(line(&text, key)?);
+        Some((number(b"read_bytes:")?, number(b"write_bytes:")?))
+    }
+
+    /// Inode of the pid namespace of a process.
+    #[must_use]
+    pub fn pid_ns(&self, pid: u32) -> Option<u32> {
+        let link = std::fs::read_link(self.path(pid, "ns/pid")).ok()?;
+        let text = link.to_str()?;
+        text.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+    }
+
+    /// Children of all threads of a process. Needs CONFIG_PROC_CHILDREN, which distributions set.
+    #[must_use]
+    pub fn children(&self, pid: u32, threads: u64) -> Vec<u32> {
+        let mut found = Vec::new();
+        let threads = if threads <= 1 { vec![pid] } else { self.threads(pid) };
+        for thread in threads {
+            let text = self.read(pid, &format!("task/{thread}/children")).unwrap_or_default();
+            found.extend(
+                text.split(|b| *b == b' ').filter_map(parse_u64).filter_map(|p| u32::try_from(p).ok()),
+            );
+        }
+        found
+    }
+
+    /// Thread ids of a process; empty if it is gone.
+    #[must_use]
+    pub fn threads(&self, pid: u32) -> Vec<u32> {
+        let Ok(tasks) = std::fs::read_dir(self.path(pid, "task")) else { return Vec::new() };
+        tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Processes and threads created since boot; `None` if the kernel does not count them.
+    #[must_use]
+    pub fn forks(&self) -> Option<u64> {
+        forks(&read_all(&self.file("stat"))?)
+    }
+
+    /// Busy CPU time of the machine.
+    #[must_use]
+    pub fn system_cpu(&self) -> Option<SystemCpu> {
+        SystemCpu::parse(&read_all(&self.file("stat"))?)
+    }
+
+    /// Memory in use (MemTotal - MemAvailable) and MemTotal, bytes.
+    #[must_use]
+    pub fn system_memory(&self) -> Option<(u64, u64)> {
+        let memory = Meminfo::from_file(self.file("meminfo")).ok()?;
+        Some((memory.mem_total.saturating_sub(memory.mem_available?), memory.mem_total))
+    }
+}
+
+fn read_all(path: &Path) -> Option<Vec<u8>> {
+    read_whole(&File::open(path).ok()?, u64::MAX).ok()
+}
+
+/// Read at most `limit` bytes of a file.
+///
+/// Files of /proc report no size, so the standard library would start with a small buffer; the kernel then formats the
+/// text again for every further read.
+fn read_whole(file: &File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(4096);
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Read a small open file from its start.
+#[must_use]
+pub(crate) fn read_held<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let length = file.read_at(buffer, 0).ok()?;
+    buffer.get(..length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_files_parse() {
+        let root = ProcRoot::default();
+        let pid = std::process::id();
+        let stat = root.stat(pid).unwrap();
+        assert!(stat.threads >= 1 && !stat.is_dead());
+        let statm = Statm::parse(&root.read(pid, "statm").unwrap()).unwrap();
+        assert!(statm.resident > 0 && statm.shared <= statm.resident);
+        assert!(root.status(pid).unwrap().hwm.unwrap() > 0);
+        assert_eq!(root.status(pid).unwrap().ns_pids.first(), Some(&pid));
+        let rollup = root.rollup(pid).unwrap().unwrap();
+        assert!(rollup.pss <= rollup.rss && rollup.private <= rollup.rss);
+        assert!(root.args(pid, 4096).is_some_and(|args| !args.is_empty()));
+        assert!(root.pid_ns(pid).is_some());
+        assert!(root.system_cpu().is_some());
+        let (used, total) = root.system_memory().unwrap();
+        assert!(used <= total);
+    }
+
+    #[test]
+    fn missing_files_are_none() {
+        let root = ProcRoot::new("/nonexistent");
+        assert_eq!(root.stat(1), None);
+        assert_eq!(root.rollup(1).unwrap(), None);
+        assert_eq!(root.system_memory(), None);
+    }
+
+    #[test]
+    fn children_of_all_threads_are_found() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        // The test harness has threads; the child can belong to any of them.
+        assert!(ProcRoot::default().children(std::process::id(), 2).contains(&child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,265 @@
+//! Parsers of /proc files. A number that does not parse is `None`, never 0.
+
+use crate::sys::clock;
+
+/// The fields of /proc/PID/stat that we use (proc_pid_stat(5)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Process state: R, S, D, T, Z, X ...
+    pub state: u8,
+    /// Pid of the parent.
+    pub ppid: u32,
+    /// PF_* flags of the kernel (linux/sched.h).
+    pub flags: u64,
+    /// Minor faults, without those of waited-for children.
+    pub minor_faults: u64,
+    /// Major faults, without those of waited-for children.
+    pub major_faults: u64,
+    /// User CPU time, clock ticks.
+    pub user_ticks: u64,
+    /// System CPU time, clock ticks.
+    pub system_ticks: u64,
+    /// Number of threads.
+    pub threads: u64,
+    /// Start time, clock ticks after boot.
+    pub start_ticks: u64,
+    /// Address of the bottom of the stack. An exec changes it if address randomisation is on; a fork does not.
+    ///
+    /// 0 if hidden: another user's process, a process that is not dumpable, a zombie.
+    pub start_stack: u64,
+}
+
+impl Stat {
+    /// Parse the file's one line. The command name is in parentheses and can hold any byte, so fields are counted from
+    /// the last closing parenthesis.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let after = text.iter().rposition(|b| *b == b')')?;
+        let mut fields = text.get(after + 2..)?.split(|b| *b == b' ');
+        // Fields are numbered from 1 in proc_pid_stat(5); `state` is the third.
+        let state = *fields.next()?.first()?;
+        let mut number = 3;
+        let mut field = |wanted: u32| {
+            while number + 1 < wanted {
+                fields.next()?;
+                number += 1;
+            }
+            number += 1;
+            parse_u64(fields.next()?)
+        };
+        Some(Self {
+            state,
+            ppid: u32::try_from(field(4)?).ok()?,
+            flags: field(9)?,
+            minor_faults: field(10)?,
+            major_faults: field(12)?,
+            user_ticks: field(14)?,
+            system_ticks: field(15)?,
+            threads: field(20)?,
+            start_ticks: field(22)?,
+            start_stack: field(28).unwrap_or(0),
+        })
+    }
+
+    /// Start time, CLOCK_MONOTONIC nanoseconds, rounded down to a tick of this many microseconds.
+    ///
+    /// The file counts on CLOCK_BOOTTIME. If the machine was suspended after the start, the result is too early by that
+    /// time.
+    #[must_use]
+    pub(crate) fn start_ns(&self, tick_us: u64) -> u64 {
+        let since_boot = i128::from(self.start_ticks) * i128::from(tick_us) * 1000;
+        u64::try_from(since_boot - clock::boot_offset_ns()).unwrap_or(0)
+    }
+
+    /// Whether the process is exiting (PF_EXITING) or dead.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        const PF_EXITING: u64 = 4;
+        self.is_dead() || self.flags & PF_EXITING != 0
+    }
+
+    /// Whether all threads are dead, so that CPU time and faults are final.
+    #[must_use]
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_dead() && self.threads <= 1
+    }
+
+    /// Whether the first thread is a zombie or is being removed.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+/// The fields of /proc/PID/statm that we use, in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statm {
+    /// Pages of address space; 0 once an exiting process has released its memory.
+    pub size: u64,
+    /// Resident pages.
+    pub resident: u64,
+    /// Resident pages that belong to files or shared memory.
+    pub shared: u64,
+}
+
+impl Statm {
+    /// Parse the file's one line.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut fields = text.trim_ascii().split(|b| *b == b' ');
+        Some(Self {
+            size: parse_u64(fields.next()?)?,
+            resident: parse_u64(fields.next()?)?,
+            shared: parse_u64(fields.next()?)?,
+        })
+    }
+}
+
+/// /proc/PID/smaps_rollup in bytes: how the resident memory is shared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rollup {
+    /// Resident set.
+    pub rss: u64,
+    /// Proportional set: a page that n processes map counts 1/n.
+    pub pss: u64,
+    /// Its anonymous part.
+    pub pss_anon: u64,
+    /// Mapped by this process only.
+    pub private: u64,
+}
+
+impl Rollup {
+    /// Parse the file. Kernels before 5.2 have no `Pss_Anon` line: it is then 0.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut rollup = Self { rss: kib(text, b"Rss:")?, pss: kib(text, b"Pss:")?, ..Self::default() };
+        rollup.pss_anon = kib(text, b"Pss_Anon:").unwrap_or(0);
+        rollup.private = kib(text, b"Private_Clean:")?.saturating_add(kib(text, b"Private_Dirty:")?);
+        Some(rollup)
+    }
+}
+
+/// The fields of /proc/PID/status that we use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// VmHWM, bytes; `None` for a process without memory (a zombie, a kernel thread).
+    pub hwm: Option<u64>,
+    /// HugetlbPages, bytes. Neither RSS nor PSS includes them.
+    pub hugetlb: u64,
+    /// Pid of the process; in the file of a thread it differs from the thread's id.
+    pub tgid: Option<u32>,
+    /// Pid in each pid namespace, from the reader's down to the process's own.
+    pub ns_pids: Vec<u32>,
+    /// A SIGKILL is pending.
+    pub is_killed: bool,
+}
+
+impl Status {
+    /// Parse the file.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Self {
+        const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
+        let ns_pids = line(text, b"NSpid:").unwrap_or_default();
+        let has_kill = |key: &[u8]| {
+            let mask = line(text, key).and_then(|mask| str::from_utf8(mask.trim_ascii()).ok());
+            mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask & SIGKILL != 0)
+        };
+        Self {
+            is_killed: has_kill(b"SigPnd:") || has_kill(b"ShdPnd:"),
+            hwm: kib(text, b"VmHWM:"),
+            hugetlb: kib(text, b"HugetlbPages:").unwrap_or(0),
+            tgid: line(text, b"Tgid:").and_then(parse_u64).and_then(|tgid| tgid.try_into().ok()),
+            ns_pids: ns_pids
+                .split(u8::is_ascii_whitespace)
+                .filter_map(parse_u64)
+                .filter_map(|pid| pid.try_into().ok())
+                .collect(),
+        }
+    }
+}
+
+/// The rest of the first line that starts with `key`.
+pub(super) fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key))
+}
+
+/// The value of a "Key:   123 kB" line in bytes. The kernel's kB is 1024 bytes.
+fn kib(text: &[u8], key: &[u8]) -> Option<u64> {
+    let value = line(text, key)?.trim_ascii();
+    let digits = value.strip_suffix(b"kB").unwrap_or(value);
+    parse_u64(digits)?.checked_mul(1024)
+}
+
+pub(super) fn parse_u64(text: &[u8]) -> Option<u64> {
+    str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
+}
+
+/// CPU time of the whole machine (/proc/stat).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SystemCpu {
+    /// Busy time of all cores since boot, clock ticks. Idle and iowait are not in it; guest time is in user time.
+    pub busy_ticks: u64,
+}
+
+impl SystemCpu {
+    /// Parse /proc/stat.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut fields = line(text, b"cpu ")?.trim_ascii().split(|b| *b == b' ').map(parse_u64);
+        let mut next = || fields.next().flatten();
+        let (user, nice, system) = (next()?, next()?, next()?);
+        let (_idle, _iowait) = (next()?, next()?);
+        // Steal time, which comes next, is no work of this machine's processes.
+        let (irq, softirq) = (next()?, next()?);
+        let busy_ticks = [user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add);
+        Some(Self { busy_ticks })
+    }
+}
+
+/// Processes and threads created since boot, from the text of /proc/stat.
+pub(super) fn forks(text: &[u8]) -> Option<u64> {
+    parse_u64(line(text, b"processes ")?).filter(|count| *count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_counts_fields_from_the_last_parenthesis() {
+        let text = b"12 (a) b (c) R) Z 7 12 12 0 -1 4194304 101 2 3 4 50 60 7 8 20 0 9 0 555 1000 200 18446744073709551615 1 2 140727100000000\n";
+        let stat = Stat::parse(text).unwrap();
+        let expected = Stat {
+            state: b'Z',
+            ppid: 7,
+            flags: 4_194_304,
+            minor_faults: 101,
+            major_faults: 3,
+            user_ticks: 50,
+            system_ticks: 60,
+            threads: 9,
+            start_ticks: 555,
+            start_stack: 140_727_100_000_000,
+        };
+        assert_eq!(stat, expected);
+        assert!(stat.is_dead() && stat.is_ending());
+        let running = Stat { state: b'R', ..expected };
+        assert!(!running.is_ending() && Stat { flags: 4_194_308, ..running }.is_ending());
+        assert_eq!(Stat::parse(b"12 (x) R 7"), None);
+        assert_eq!(Stat::parse(b""), None);
+    }
+
+    #[test]
+    fn pending_sigkill_is_seen() {
+        let status =
+            |set: &str| Status::parse(format!("SigQ:\t1/2\nSigPnd:\t0\nShdPnd:\t{set}\n").as_bytes());
+        assert!(status("0000000000000100").is_killed);
+        assert!(!status("0000000000010000").is_killed && !Status::parse(b"").is_killed);
+    }
+
+    #[test]
+    fn absent_fields_are_none() {
+        assert_eq!(Status::parse(b"Name:\tx\nState:\tZ (zombie)\n").hwm, None);
+        assert_eq!(Statm::parse(b"12"), None);
+    }
+}
