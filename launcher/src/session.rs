@@ -12,7 +12,7 @@ use gpu_track_abi::layout::{
     FLAG_ELF32, FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS,
 };
 use gpu_track_abi::record::{Event, Origin};
-use gpu_track_collector::model::cgroup::RunCgroup;
+use gpu_track_collector::model::cgroup::{NoRunCgroup, RunCgroup};
 use gpu_track_collector::model::config::Config;
 use gpu_track_collector::model::gpu::GpuConfig;
 use gpu_track_collector::sources::cgroup::Places;
@@ -133,7 +133,7 @@ impl Session {
             Ok(procs) => Some(procs),
             Err(error) => {
                 cgroup.remove();
-                self.config.cgroup = Some(Err(format!("cannot move the command into it: {error}")));
+                self.config.cgroup = Some(Err(NoRunCgroup::NotEntered { error: error.to_string() }));
                 None
             }
         }

@@ -1,28 +1,51 @@
-//! The cgroups of a run, as the launcher hands them to its collectors.
+//! The cgroups of a run. The launcher creates them; its collectors read them.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
-/// Counts the processes that the kernel killed in a group since memory ran out.
+/// Counts the processes of a cgroup that the kernel's OOM killer killed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OomCounter {
     pub(crate) file: PathBuf,
-    /// The count at the session's begin.
+    /// The count at the start of the session.
     pub(crate) before: u64,
 }
 
-/// A v2 group for one run.
+/// A cgroup (v2) made for one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunCgroup {
-    /// Where we are.
+    /// The group that the launcher was started in.
     pub(crate) home: PathBuf,
-    /// The command's group.
+    /// The command's group, a child of `home`.
     pub(crate) dir: PathBuf,
-    /// The launcher's, if it had to step aside.
+    /// The launcher's group, if it had to leave `home`; a child of `home` too.
     pub(crate) aside: Option<PathBuf>,
-    /// Controllers that were switched on for it, and are off again without it.
-    pub(crate) switched_on: Vec<String>,
-    /// Why it has not all of them.
-    pub(crate) without: Vec<String>,
+    /// Controllers that were enabled for the command's group, to be disabled when it is removed.
+    pub(crate) enabled: Vec<String>,
+    /// Why other controllers could not be enabled.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Why a command has no cgroup of its own. Errors of the kernel are kept as text, since this goes through a pipe.
+#[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum NoRunCgroup {
+    /// There is no cgroup v2 hierarchy.
+    #[error("no cgroup v2 is mounted")]
+    NotMounted,
+    /// The directory cannot be created.
+    #[error("cannot create {dir}: {error}")]
+    NotCreated {
+        /// The directory.
+        dir: String,
+        /// Error of mkdir(2).
+        error: String,
+    },
+    /// The command may not be moved into it.
+    #[error("cannot move the command into it: {error}")]
+    NotEntered {
+        /// Error of opening `cgroup.procs`.
+        error: String,
+    },
 }

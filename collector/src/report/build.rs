@@ -77,7 +77,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
 fn cgroup(inputs: &Inputs) -> Option<Cgroup> {
     match inputs.config.cgroup.as_ref()? {
         Ok(_) => inputs.cgroup.clone(),
-        Err(reason) => Some(Cgroup { reason: Some(reason.clone()), ..Cgroup::default() }),
+        Err(reason) => Some(Cgroup { reason: Some(reason.to_string()), ..Cgroup::default() }),
     }
 }
 

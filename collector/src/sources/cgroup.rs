@@ -1,4 +1,4 @@
-//! Control groups: which one a process is in, and what it limits (cgroups(7)).
+//! Control groups (cgroups(7)): the groups that this process is in, and their limits.
 
 mod run;
 
@@ -10,18 +10,18 @@ use crate::sys::proc_fs::ProcRoot;
 use procfs::process::MountInfos;
 use procfs::{FromRead, ProcessCGroups};
 
-/// Where this process is in one hierarchy.
+/// The group of this process in one hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The mount.
+pub(crate) struct Place {
+    /// Mount point of the hierarchy.
     top: PathBuf,
-    /// The group's directory, below it.
+    /// Directory of the group, below `top`.
     dir: PathBuf,
-    /// The group's name.
+    /// Name of the group.
     name: String,
 }
 
-/// Where this process is: with the v1 controllers that we ask for, where those are mounted, and in v2.
+/// The groups of this process: per v1 controller whose limits are read, where mounted, and in v2.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Places {
     v1_memory: Option<Place>,
@@ -31,7 +31,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Of this process. What can't be read is not there.
+    /// The groups of this process. Hierarchies that cannot be read are absent.
     #[must_use]
     pub fn own(root: &ProcRoot) -> Self {
         let (Ok(groups), Ok(mounts)) = (
@@ -55,16 +55,16 @@ impl Places {
         Self { v1_memory: v1("memory"), v1_cpu: v1("cpu"), v1_pids: v1("pids"), v2: v2() }
     }
 
-    /// The name of the group that limits memory.
+    /// Name of the group that limits memory.
     #[must_use]
-    pub fn name(&self) -> Option<&str> {
+    pub(crate) fn name(&self) -> Option<&str> {
         self.v1_memory.as_ref().or(self.v2.as_ref()).map(|place| place.name.as_str())
     }
 
-    /// The smallest memory limit of the group and those above it, bytes.
+    /// The smallest memory limit of the group and its ancestors, bytes.
     #[must_use]
-    pub fn memory_limit(&self) -> Limit {
-        // v1 says "no limit" by the largest number of pages that there is.
+    pub(crate) fn memory_limit(&self) -> Limit {
+        // v1 writes the largest number of pages for "no limit".
         const NONE: u64 = 1 << 62;
         match (&self.v1_memory, &self.v2) {
             (Some(place), _) => {
@@ -75,9 +75,9 @@ impl Places {
         }
     }
 
-    /// The smallest limit of CPU time, milli-cores.
+    /// The smallest CPU quota of the group and its ancestors, thousandths of a core.
     #[must_use]
-    pub fn cpu_limit(&self) -> Limit {
+    pub(crate) fn cpu_limit(&self) -> Limit {
         let limit = |quota: &str, period: &str| {
             let period: u64 = period.trim().parse().ok().filter(|period| *period > 0)?;
             match quota.trim() {
@@ -98,61 +98,62 @@ impl Places {
         }
     }
 
-    /// The smallest limit of processes and threads (pids.max).
+    /// The smallest limit of processes and threads (pids.max) of the group and its ancestors.
     #[must_use]
-    pub fn task_limit(&self) -> Limit {
+    pub(crate) fn task_limit(&self) -> Limit {
         let place = self.v1_pids.as_ref().or(self.v2.as_ref());
         place.map_or(Limit::Unknown, |place| {
             place.smallest(|dir| Limit::parse(&read(&dir.join("pids.max"))?, u64::MAX))
         })
     }
 
-    /// The file that counts whom the kernel killed in the group since memory ran out.
+    /// The counter of OOM kills in the group.
     #[must_use]
     pub fn oom_counter(&self) -> Option<OomCounter> {
         let file = match (&self.v1_memory, &self.v2) {
             (Some(place), _) => place.dir.join("memory.oom_control"),
-            (None, Some(place)) => place.dir.join(EVENTS),
+            (None, Some(place)) => place.dir.join(MEMORY_EVENTS),
             (None, None) => return None,
         };
         Some(OomCounter { before: oom_kills(&file)?, file })
     }
 }
 
-/// What counts, in v2, what happened to a group's memory; "local" would leave out the groups below.
-const EVENTS: &str = "memory.events";
+/// The v2 file that counts OOM kills. `memory.events.local` would leave out descendant groups.
+const MEMORY_EVENTS: &str = "memory.events";
 
 impl OomCounter {
-    /// How many there were since; `None` where the group is gone.
+    /// OOM kills since the start of the session; `None` if the group is gone.
     #[must_use]
-    pub fn since(&self) -> Option<u64> {
+    pub(crate) fn since(&self) -> Option<u64> {
         oom_kills(&self.file)?.checked_sub(self.before)
     }
 }
 
-/// The same line in both versions, since Linux 4.13; the topmost group of v2 has no such file.
+/// OOM kills in a group. Both versions have this line since Linux 4.13; the root group of v2 has no such file.
 fn oom_kills(file: &Path) -> Option<u64> {
     read(file)?.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
 impl Place {
-    /// The group of this name, seen through a mount of its hierarchy at `top` that shows the groups from `shown` on.
+    /// The group of this name in a hierarchy that is mounted at `top` with `shown` as root.
     fn below(top: &Path, shown: &Path, name: &str) -> Option<Self> {
-        // A launcher that stepped aside belongs to the group above.
+        // A launcher that moved into a group of its own counts as a member of the parent group.
         let name = run::without_aside(name);
-        // With ".." (cgroup_namespaces(7)), it's from within another namespace than the mount: no way to tell.
+        // ".." (cgroup_namespaces(7)): the mount belongs to another cgroup namespace, so the path cannot be resolved.
         let is_foreign = |path: &Path| path.components().any(|part| part.as_os_str() == "..");
         if is_foreign(shown) || is_foreign(Path::new(name)) {
             return None;
         }
-        // In a container the mount's root is a group further down.
+        // In a container the root of the mount is a group further down.
         let inside = Path::new(name).strip_prefix(shown).or_else(|_| Path::new(name).strip_prefix("/"));
-        // Without the slash that joining nothing would leave at its end.
+        // `components` drops the slash that joining an empty path leaves at the end.
         let dir = top.join(inside.unwrap_or(Path::new(""))).components().collect();
         Some(Self { top: top.to_owned(), dir, name: name.to_owned() })
     }
 
-    /// Of the group and all above it that say one. A group without the controller, as the topmost, limits nothing.
+    /// The smallest limit that the group and its ancestors have. A group without the controller, such as the root group,
+    /// has none.
     fn smallest(&self, limit: impl Fn(&Path) -> Option<Limit>) -> Limit {
         let above = self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top));
         above.filter_map(limit).fold(Limit::Unlimited, Limit::min)
@@ -167,7 +168,7 @@ fn read(path: &Path) -> Option<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A root with these `self/cgroup` and `self/mountinfo`, in which TOP is the root itself.
+    /// A /proc with these `self/cgroup` and `self/mountinfo`; TOP in `mounts` stands for its directory.
     pub(crate) fn tree(groups: &str, mounts: &str) -> (tempfile::TempDir, ProcRoot) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("self")).unwrap();
@@ -185,7 +186,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_smallest_limit_of_all_groups_above_counts() {
+    fn smallest_limit_of_all_ancestors_counts() {
         let (dir, root) = tree(
             "0::/job/step\n",
             "30 20 0:26 / TOP/fs rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n",
@@ -200,7 +201,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_container_sees_its_own_group_as_the_topmost() {
+    fn container_group_is_the_root_of_its_mount() {
         let (dir, root) = tree(
             "9:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/\n",
             "30 20 0:26 /docker/abc TOP/memory rw - cgroup cgroup rw,memory\n\
@@ -216,7 +217,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_another_namespaces_mount_shows_of_us_is_not_known() {
+    fn mount_of_another_cgroup_namespace_gives_no_limits() {
         for (name, shown) in [("/", "/.."), ("/../other", "/")] {
             let mounts = format!("30 20 0:26 {shown} TOP/fs rw - cgroup2 cgroup2 rw\n");
             let (dir, root) = tree(&format!("0::{name}\n"), &mounts);
@@ -227,9 +228,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_was_killed_since_memory_ran_out_is_counted_from_the_beginning() {
+    fn oom_kills_are_counted_from_the_session_start() {
         let (dir, root) = tree("0::/job\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
-        assert_eq!(Places::own(&root).oom_counter(), None, "the topmost group counts nothing");
+        assert_eq!(Places::own(&root).oom_counter(), None, "the root group counts nothing");
         put(&dir, "fs/job/memory.events", "low 0\nmax 7\noom 3\noom_kill 2\noom_group_kill 0\n");
         let counter = Places::own(&root).oom_counter().unwrap();
         assert_eq!(counter.since(), Some(0));
@@ -246,7 +247,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_limit_of_processes_is_that_of_either_version() {
+    fn task_limit_is_read_from_v1_or_v2() {
         let mounts =
             "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n31 20 0:27 / TOP/pids rw - cgroup cgroup rw,pids\n";
         let (dir, root) = tree("0::/job/step\n", mounts);
@@ -259,14 +260,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_launcher_that_stepped_aside_is_in_the_group_above() {
+    fn launcher_moved_aside_is_in_the_parent_group() {
         let (_dir, root) =
             tree("0::/job/gpu-track.7.0000000a.aside\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
         assert_eq!(Places::own(&root).name(), Some("/job"));
     }
 
     #[test]
-    fn without_groups_nothing_is_known() {
+    fn limits_are_unknown_without_cgroups() {
         let root = ProcRoot::new("/nonexistent");
         assert_eq!(Places::own(&root).memory_limit(), Limit::Unknown);
     }

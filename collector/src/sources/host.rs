@@ -1,13 +1,13 @@
-//! The machine that the run takes place on, read once.
+//! The machine that a run takes place on. Read once, at the collector's start.
 
 use crate::model::host::HostInfo;
 use crate::model::report::{Host, Limits};
 use crate::sys::proc_fs::ProcRoot;
 
 impl HostInfo {
-    /// Ask the machine that we run on.
+    /// The current machine, and the limits of this process.
     #[must_use]
-    pub fn of_this_machine(root: &ProcRoot) -> Self {
+    pub(crate) fn of_this_machine(root: &ProcRoot) -> Self {
         let uname = rustix::system::uname();
         let text = |s: &std::ffi::CStr| Some(s.to_string_lossy().into_owned()).filter(|s| !s.is_empty());
         // SAFETY: sysconf has no preconditions.

@@ -1,16 +1,16 @@
-//! What the command was allowed: figures that a reader sizes the next job against.
+//! Limits of the command: cgroup limits, ulimits, CPU affinity and Slurm's allocation.
 //!
-//! Read by the collector, which inherits all of it from the launcher as the command does.
+//! The collector reads its own, since it inherits them from the launcher as the command does.
 
 use std::collections::BTreeMap;
 
 use rustix::process::{Resource, getrlimit};
 
+use super::cgroup::Places;
 use crate::model::report::{Limit, Limits, SoftHard};
-use crate::sources::cgroup::Places;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Slurm's words on what was allocated.
+/// Variables by which Slurm describes an allocation.
 const SLURM: [&str; 17] = [
     "SLURM_JOB_ID",
     "SLURM_ARRAY_JOB_ID",
@@ -32,9 +32,9 @@ const SLURM: [&str; 17] = [
 ];
 
 impl Limits {
-    /// Of this process, before it has changed any.
+    /// The limits of this process, which must not have changed them yet.
     #[must_use]
-    pub fn own(root: &ProcRoot) -> Self {
+    pub(crate) fn own(root: &ProcRoot) -> Self {
         let places = Places::own(root);
         let limit = |resource| {
             let of = getrlimit(resource);
@@ -58,7 +58,7 @@ impl Limits {
             cpu_millicores: places.cpu_limit(),
             tasks: places.task_limit(),
             cgroup: places.name().map(str::to_owned),
-            // Counted from the launcher's start, and known at the end only.
+            // Known at the end of the run only.
             oom_kills: None,
             cpus: affinity(),
             ulimits: ulimits.into_iter().map(|(name, resource)| (name.to_owned(), limit(resource))).collect(),
@@ -67,7 +67,7 @@ impl Limits {
     }
 }
 
-/// The processors that it may run on.
+/// The CPUs that this process may run on.
 fn affinity() -> Option<Vec<u32>> {
     let set = rustix::thread::sched_getaffinity(None).ok()?;
     let all = 0..rustix::thread::CpuSet::MAX_CPU;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_limits_are_those_of_the_kernel() {
+    fn own_limits_match_proc_self_limits() {
         let limits = Limits::own(&ProcRoot::default());
         let text = std::fs::read_to_string("/proc/self/limits").unwrap();
         let files = text.lines().find(|line| line.starts_with("Max open files")).unwrap();

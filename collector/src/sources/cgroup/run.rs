@@ -1,28 +1,28 @@
-//! A cgroup (v2) of its own for the command (`--cgroup`), below the one that the launcher is in.
+//! A cgroup (v2) of its own for the command (`--cgroup`), a child of the launcher's group.
 //!
-//! A group that hands controllers down may hold no processes itself, but for the topmost ("no internal process", Linux's
-//! cgroup-v2.rst). So a launcher that is alone in its group steps aside, into a second group below it. Where others are
-//! in it, too, memory and I/O stay unknown: they are not ours to move.
+//! Only the root group may both hold processes and enable controllers for its children ("no internal process
+//! constraint", cgroup-v2.rst). So a launcher that is alone in its group first moves into a second child group. If
+//! other processes are in the group, they are not moved, and memory and I/O stay unknown.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{EVENTS, Places, oom_kills, read};
-use crate::model::cgroup::RunCgroup;
+use super::{MEMORY_EVENTS, Places, oom_kills, read};
+use crate::model::cgroup::{NoRunCgroup, RunCgroup};
 use crate::model::report::Cgroup as Figures;
 use crate::sys::proc_fs::ProcRoot;
 
-/// What the names of our groups start with; the launcher's pid follows, a dot, and a random number.
+/// Start of the names of our groups, before the launcher's pid, a dot and a random number.
 const PREFIX: &str = "gpu-track.";
-/// What the name of a launcher's own group ends with.
+/// End of the name of a launcher's group.
 const ASIDE: &str = ".aside";
-/// The controllers that tell what is reported; CPU time is told without one.
+/// Controllers whose figures are reported. CPU time (cpu.stat) needs none.
 const CONTROLLERS: [&str; 2] = ["memory", "io"];
-/// Where the kernel shows block devices, by number.
+/// Block devices by number.
 const BLOCK_DEVICES: &str = "/sys/dev/block";
 
-/// The name of the group that the launcher was started in.
+/// Name of the group that the launcher was started in, from the name of its current group.
 pub(super) fn without_aside(name: &str) -> &str {
     match name.rsplit_once('/') {
         Some(("", own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => "/",
@@ -31,67 +31,72 @@ pub(super) fn without_aside(name: &str) -> &str {
     }
 }
 
-/// Our own group holds processes, so it can't hand down controllers.
+/// The launcher's group holds processes, so it cannot enable controllers for its children.
 #[derive(Debug, PartialEq, Eq)]
 struct Occupied;
 
 impl RunCgroup {
-    /// Make one. The launcher has a single thread.
+    /// Create a group for the command of this launcher, which has a single thread.
     ///
     /// # Errors
-    /// Why it can't be had.
-    pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<Self, String> {
-        let home = Places::own(root).v2.ok_or("no cgroup v2 is mounted")?.dir;
-        // Those of runs that were killed as a whole: a group that is in use can't be removed.
-        for left in siblings(&home) {
-            if !root.path(left.1, "stat").exists() {
-                groups_below(&left.0).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
+    /// If there is no cgroup v2, or no permission.
+    pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<Self, NoRunCgroup> {
+        let home = Places::own(root).v2.ok_or(NoRunCgroup::NotMounted)?.dir;
+        // Groups of runs whose launcher was killed. The kernel refuses to remove a group in use.
+        for (dir, launcher) in siblings(&home) {
+            if !root.path(launcher, "stat").exists() {
+                groups_below(&dir).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
             }
         }
         let name = format!("{PREFIX}{launcher}.{random:08x}");
         let dir = home.join(&name);
-        std::fs::create_dir(&dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
-        let mut run = Self { home, dir, aside: None, switched_on: Vec::new(), without: Vec::new() };
-        if run.switch_on() == Err(Occupied) && words(&run.home.join("cgroup.procs")) == [launcher.to_string()]
+        std::fs::create_dir(&dir).map_err(|error| NoRunCgroup::NotCreated {
+            dir: dir.display().to_string(),
+            error: error.to_string(),
+        })?;
+        let mut run = Self { home, dir, aside: None, enabled: Vec::new(), missing: Vec::new() };
+        if run.enable_controllers() == Err(Occupied)
+            && words(&run.home.join("cgroup.procs")) == [launcher.to_string()]
         {
-            run.step_aside(&name, launcher);
+            run.move_launcher_aside(&name, launcher);
         }
         Ok(run)
     }
 
-    /// Have the controllers that can be had.
-    fn switch_on(&mut self) -> Result<(), Occupied> {
+    /// Enable as many of [`CONTROLLERS`] as possible for the command's group.
+    fn enable_controllers(&mut self) -> Result<(), Occupied> {
         let [above, own] = [&self.home, &self.dir].map(|dir| words(&dir.join("cgroup.controllers")));
         let home = self.home.display();
-        let (mut without, mut is_occupied) = (Vec::new(), false);
+        let (mut missing, mut is_occupied) = (Vec::new(), false);
         for controller in CONTROLLERS.map(str::to_owned) {
             if own.contains(&controller) {
                 continue;
             }
             if !above.contains(&controller) {
-                without.push(format!("{home} has no {controller} controller"));
+                missing.push(format!("{home} has no {controller} controller"));
                 continue;
             }
             match std::fs::write(self.home.join("cgroup.subtree_control"), format!("+{controller}")) {
-                Ok(()) => self.switched_on.push(controller),
+                Ok(()) => self.enabled.push(controller),
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => is_occupied = true,
-                Err(error) => without.push(format!("the {controller} controller can't be had: {error}")),
+                Err(error) => missing.push(format!("cannot enable the {controller} controller: {error}")),
             }
         }
         if is_occupied {
-            without.push(format!("{home} holds other processes: start gpu-track-run in a group of its own"));
+            missing.push(format!("{home} holds other processes: start gpu-track-run in a group of its own"));
         }
-        self.without = without;
+        self.missing = missing;
         if is_occupied { Err(Occupied) } else { Ok(()) }
     }
 
-    fn step_aside(&mut self, name: &str, launcher: u32) {
+    /// Move the launcher out of `home`, then try again to enable controllers.
+    fn move_launcher_aside(&mut self, name: &str, launcher: u32) {
         let aside = self.home.join(format!("{name}{ASIDE}"));
         if std::fs::create_dir(&aside).is_err() {
             return;
         }
         if std::fs::write(aside.join("cgroup.procs"), launcher.to_string()).is_ok()
-            && self.switch_on().is_ok()
+            && self.enable_controllers().is_ok()
         {
             self.aside = Some(aside);
         } else {
@@ -99,17 +104,17 @@ impl RunCgroup {
         }
     }
 
-    /// The file that a process writes "0" to in order to move in.
+    /// The file `cgroup.procs`: a process moves itself into the group by writing "0".
     ///
     /// # Errors
-    /// If moving in is not allowed.
+    /// If this process may not write to it.
     pub fn entrance(&self) -> io::Result<File> {
         File::options().write(true).open(self.dir.join("cgroup.procs"))
     }
 
-    /// What the kernel says of all that ever was in it.
+    /// The kernel's figures for all processes that were ever in the group.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> Figures {
         self.figures_with(Path::new(BLOCK_DEVICES))
     }
 
@@ -120,13 +125,13 @@ impl RunCgroup {
             let value = stat.lines().find_map(|line| line.strip_prefix(key))?;
             Some(value.trim().parse::<f64>().ok()? / 1e6)
         };
-        // Nothing runs without CPU time.
+        // A process that ran in the group would have used CPU time.
         if seconds("usage_usec ") == Some(0.0) {
             let reason = Some("the command could not be moved into it".into());
             return Figures { path, reason, ..Figures::default() };
         }
         let memory_peak_bytes = read(&self.dir.join("memory.peak")).and_then(|text| text.trim().parse().ok());
-        let mut reasons = self.without.clone();
+        let mut reasons = self.missing.clone();
         if memory_peak_bytes.is_none() && self.dir.join("memory.current").exists() {
             reasons.push("memory.peak needs Linux 5.19".to_owned());
         }
@@ -135,7 +140,7 @@ impl RunCgroup {
         Figures {
             path,
             memory_peak_bytes,
-            oom_kills: oom_kills(&self.dir.join(EVENTS)),
+            oom_kills: oom_kills(&self.dir.join(MEMORY_EVENTS)),
             cpu_usage_s: seconds("usage_usec "),
             cpu_user_s: seconds("user_usec "),
             cpu_system_s: seconds("system_usec "),
@@ -145,12 +150,12 @@ impl RunCgroup {
         }
     }
 
-    /// Take it away. Those who live on go back to where they would be without it.
+    /// Remove the group. Processes that still run move to the launcher's original group.
     pub fn remove(&self) {
-        // Another run may count on the controllers. Nobody can go back before they are off.
+        // Controllers stay enabled while another run uses them. Processes can move back only after they are disabled.
         let is_ours = |path: &PathBuf| *path == self.dir || self.aside.as_ref() == Some(path);
         if siblings(&self.home).all(|(path, _)| is_ours(&path)) {
-            for controller in &self.switched_on {
+            for controller in &self.enabled {
                 let _ = std::fs::write(self.home.join("cgroup.subtree_control"), format!("-{controller}"));
             }
         }
@@ -160,10 +165,12 @@ impl RunCgroup {
     }
 }
 
-/// The sum over io.stat's lines (one a device). A device that lies on others (LVM, dm-crypt, md) has the bytes that they
-/// have, too, except multipath: it hands on requests, which are not counted again.
+/// The sum over the lines of io.stat, one per device.
+///
+/// A stacked device (LVM, dm-crypt, md) is skipped, since the devices below it count the same bytes. Multipath counts:
+/// it forwards requests, which the devices below do not count again.
 fn io_bytes(io_stat: &str, key: &str, block_devices: &Path) -> u64 {
-    let is_on_others = |device: &str| {
+    let is_stacked = |device: &str| {
         let device = block_devices.join(device);
         let is_multipath = || read(&device.join("dm/uuid")).is_some_and(|uuid| uuid.starts_with("mpath-"));
         std::fs::read_dir(device.join("slaves")).is_ok_and(|mut of| of.next().is_some()) && !is_multipath()
@@ -171,18 +178,18 @@ fn io_bytes(io_stat: &str, key: &str, block_devices: &Path) -> u64 {
     let values = io_stat.lines().filter_map(|line| {
         let (device, counts) = line.split_once(' ')?;
         let value = counts.split(' ').find_map(|count| count.strip_prefix(key))?.parse::<u64>().ok()?;
-        (value > 0 && !is_on_others(device)).then_some(value)
+        (value > 0 && !is_stacked(device)).then_some(value)
     });
     values.sum()
 }
 
-/// Move all who are in a group, or in one that they made in it, and remove it.
+/// Move all processes of a group and its descendants, and remove the groups.
 fn empty_into(dir: &Path, into: &Path) {
-    // Those that are moved may fork meanwhile.
+    // Several rounds: processes can fork meanwhile.
     for _ in 0..10 {
         for group in groups_below(dir) {
             for pid in words(&group.join("cgroup.procs")) {
-                // Gone, or not to be moved: then the group stays.
+                // If a process cannot be moved, the group stays.
                 let _ = std::fs::write(into.join("cgroup.procs"), pid);
             }
             let _ = std::fs::remove_dir(group);
@@ -193,7 +200,7 @@ fn empty_into(dir: &Path, into: &Path) {
     }
 }
 
-/// A group and all below it, the lowest first.
+/// A group and its descendants, children before parents.
 fn groups_below(dir: &Path) -> Vec<PathBuf> {
     let mut groups = vec![dir.to_owned()];
     let mut next = 0;
@@ -207,9 +214,9 @@ fn groups_below(dir: &Path) -> Vec<PathBuf> {
     groups
 }
 
-/// Our groups below this one, and the pids of their launchers.
-fn siblings(above: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
-    std::fs::read_dir(above).into_iter().flatten().flatten().filter_map(|entry| {
+/// Groups of any run below this one, with the pid of its launcher.
+fn siblings(home: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
+    std::fs::read_dir(home).into_iter().flatten().flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let (pid, _) = name.strip_prefix(PREFIX)?.split_once('.')?;
         Some((entry.path(), pid.parse().ok()?))
@@ -228,17 +235,17 @@ mod tests {
     const MOUNTS: &str = "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n";
 
     #[test]
-    fn without_v2_there_is_none() {
+    fn no_cgroup_without_a_v2_mount() {
         let (_dir, root) = tree("4:memory:/\n", "31 20 0:27 / TOP/memory rw - cgroup cgroup rw,memory\n");
-        assert_eq!(RunCgroup::create(&root, 1, 1), Err("no cgroup v2 is mounted".into()));
+        assert_eq!(RunCgroup::create(&root, 1, 1), Err(NoRunCgroup::NotMounted));
     }
 
     #[test]
-    fn a_groups_figures_are_the_kernels() {
+    fn figures_are_read_from_the_groups_files() {
         let (dir, root) = tree("0::/\n", MOUNTS);
         put(&dir, "fs/cgroup.controllers", "cpu io\n");
         let run = RunCgroup::create(&root, 7, 1).unwrap();
-        assert_eq!(run.switched_on, ["io"]);
+        assert_eq!(run.enabled, ["io"]);
         put(&dir, "fs/gpu-track.7.00000001/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
         assert!(run.figures().cpu_usage_s.is_none() && run.figures().reason.is_some());
         put(
@@ -254,11 +261,11 @@ mod tests {
     }
 
     #[test]
-    fn memorys_peak_is_newer_than_its_controller() {
+    fn missing_memory_peak_names_the_kernel_version() {
         let (dir, root) = tree("0::/\n", MOUNTS);
         put(&dir, "fs/cgroup.controllers", "memory io\n");
         let run = RunCgroup::create(&root, 7, 1).unwrap();
-        assert_eq!(run.without, [""; 0]);
+        assert_eq!(run.missing, [""; 0]);
         put(&dir, "fs/gpu-track.7.00000001/memory.current", "1000\n");
         assert_eq!(run.figures().reason.as_deref(), Some("memory.peak needs Linux 5.19"));
         put(&dir, "fs/gpu-track.7.00000001/memory.peak", "4096\n");
@@ -271,9 +278,9 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_pass_through_several_devices_count_once() {
+    fn io_bytes_of_stacked_devices_count_once() {
         let dir = tempfile::tempdir().unwrap();
-        // dm-linear on a disk, and multipath on another.
+        // dm-linear on one disk, multipath on another.
         put(&dir, "253:0/slaves/vda/dev", "254:0\n");
         put(&dir, "253:0/dm/uuid", "LVM-x\n");
         put(&dir, "253:1/slaves/sda/dev", "8:0\n");
@@ -290,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_of_dead_launchers_are_removed_with_what_was_made_in_them() {
+    fn groups_of_dead_launchers_are_removed_with_descendants() {
         let (dir, root) = tree("0::/\n", MOUNTS);
         put(&dir, "fs/cgroup.controllers", "\n");
         put(&dir, "8/stat", "8 (gpu-track-run) S\n");
@@ -310,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stepped_aside_is_named_by_the_group_above() {
+    fn launcher_group_name_maps_to_the_parent_group() {
         let names =
             ["/job/gpu-track.7.01.aside", "/gpu-track.7.01.aside", "/job/gpu-track.7.01", "/job", "/"];
         assert_eq!(names.map(without_aside), ["/job", "/", "/job/gpu-track.7.01", "/job", "/"]);
