@@ -277,7 +277,7 @@ impl Session {
         let membership = Membership::new(root.clone(), segment.named().path(), config.launcher_pid);
         let sources = Sources {
             segment: Arc::clone(&segment),
-            state: checkpoint.state(),
+            journal: checkpoint.state(),
             begin: account.found,
             connector,
             dropped: account.connector.dropped,

@@ -1,40 +1,42 @@
-//! What the layers that never wait find: event records of processes and events of the kernel, in one order of time.
+//! Findings: event records of processes and events of the process connector, in one order of time.
+//!
+//! They come from the two discovery layers that never wait for a sample.
 
 use std::fmt;
 
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
 use serde::{Deserialize, Serialize};
 
-/// What the kernel tells of a process, or why it does not.
+/// What an event of the process connector says, or what happened to the connector itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// It was made.
+    /// The process was created.
     Fork {
-        /// By this process.
+        /// Pid of the process that created it.
         parent: u32,
     },
-    /// It runs another program.
+    /// The process executed another program.
     Exec,
-    /// Its first thread ended.
+    /// The first thread of the process ended.
     Exit {
         /// Wait status.
         status: i32,
     },
-    /// There was no room for some events; the pid says nothing.
+    /// The socket's buffer was full and events were lost. The pid has no meaning.
     Lost {
-        /// How many in all by now, as far as the kernel tells: of the whole machine.
+        /// Lost events of the whole machine since the subscription, as far as the kernel counts them.
         dropped: u32,
     },
-    /// There will be no more; the pid says nothing.
+    /// The connector is no longer read. The pid has no meaning.
     GivenUp(AbsenceReason),
 }
 
-/// Why the layer was given up.
+/// Why the process connector is no longer read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AbsenceReason {
-    /// The kernel took the subscription and sends nothing.
+    /// The kernel accepted the subscription but sends no events.
     NoEvents,
-    /// Other people's processes come and go too fast.
+    /// Processes outside the tree start and end too fast.
     Cost,
 }
 
@@ -49,19 +51,19 @@ impl fmt::Display for AbsenceReason {
     }
 }
 
-/// One event about a process (not a thread), by its pid in the initial namespace.
+/// One event about a process (not a thread). Pids are those of the initial pid namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelEvent {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
-    /// About whom.
+    /// The process.
     pub pid: u32,
-    /// What.
+    /// What happened.
     pub what: What,
 }
 
 impl KernelEvent {
-    /// For the next collector.
+    /// The event as a slot of the state file.
     #[must_use]
     pub fn encode(&self) -> EventSlot {
         let (kind, value) = match self.what {
@@ -75,7 +77,7 @@ impl KernelEvent {
         [kind, value, self.pid, self.at_ns as u32, (self.at_ns >> 32) as u32, 0, 0, 0]
     }
 
-    /// From an earlier collector.
+    /// The event in a slot of the state file.
     #[must_use]
     pub fn decode(words: &[u32]) -> Option<Self> {
         let [kind, value, pid, low, high, ..] = *words else { return None };
@@ -92,33 +94,32 @@ impl KernelEvent {
     }
 }
 
-/// A record that was read.
+/// An event record and where it was read.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredRecord {
-    /// Its position in the ring, or behind it (see [`super::overflow::number`]).
+    /// Position in the ring, or in the overflow area (see [`number`]).
     pub position: u64,
-    /// Who wrote it.
+    /// The process that wrote it, and when.
     pub origin: Origin,
-    /// What it says.
+    /// What happened.
     pub event: Event,
 }
 
-/// Marks the position of a record that was not in the ring.
-pub const MARK: u64 = 1 << 63;
+/// Marks a position in the overflow area.
+pub(crate) const OVERFLOW_MARK: u64 = 1 << 63;
 
-/// The number of a record among those that were appended, from the position that it is stored with; `None` for one of
-/// the ring.
+/// The number of a record in the overflow area, from its position; `None` for a record of the ring.
 #[must_use]
-pub fn number(position: u64) -> Option<u64> {
-    (position & MARK != 0).then_some(position & !MARK)
+pub(crate) fn number(position: u64) -> Option<u64> {
+    (position & OVERFLOW_MARK != 0).then_some(position & !OVERFLOW_MARK)
 }
 
-/// What a layer that never waits found.
+/// An observation of a layer that never waits for a sample.
 #[derive(Debug, Clone, Copy)]
 pub enum Finding {
-    /// A process said so itself.
+    /// A record that a process wrote.
     Record(StoredRecord),
-    /// The kernel did.
+    /// An event of the process connector.
     Kernel(KernelEvent),
 }
 
@@ -126,7 +127,7 @@ pub enum Finding {
 const NO_POSITION: u64 = u64::MAX;
 
 impl Finding {
-    /// For the journal; `words` are those of a record.
+    /// The finding as a journal entry; `words` are those of a record.
     #[must_use]
     pub fn entry(&self, words: &[u32; RECORD_WORDS]) -> Entry {
         match self {
@@ -141,7 +142,7 @@ impl Finding {
         }
     }
 
-    /// From the journal.
+    /// The finding in a journal entry.
     #[must_use]
     pub fn of_entry((position, words): &Entry) -> Option<Self> {
         if *position == NO_POSITION {
@@ -152,38 +153,38 @@ impl Finding {
     }
 }
 
-/// An entry of the journal: a record's position in the ring and its words, or what stands for them.
+/// An entry of the journal: position and words of a record, or [`NO_POSITION`] and an encoded [`KernelEvent`].
 pub type Entry = (u64, [u32; RECORD_WORDS]);
 
-/// An event of the kernel. No slot lies on two pages, so the end of a writer leaves whole ones.
+/// An encoded [`KernelEvent`]. A slot never crosses a page, so a writer that is killed leaves whole slots.
 pub type EventSlot = [u32; 8];
 
-/// Which findings are in an account.
+/// How far the findings have been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadUpTo {
-    /// How many: as many journal entries there are.
+    /// Number of findings, which is the number of journal entries.
     pub count: u64,
-    /// Position in the ring behind the last record.
+    /// Position in the ring after the last record.
     pub position: u64,
-    /// How many records were read from behind the ring.
+    /// Number of records read from the overflow area.
     pub overflow: u64,
-    /// How many of them are events of the kernel.
+    /// Number of findings that are events of the process connector.
     pub events: u64,
 }
 
-/// What was wrong with the records of the ring.
+/// What was wrong with the event records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
-    /// Records that made no sense.
+    /// Records that no writer of this project produces.
     pub events: u64,
-    /// The ring was overwritten, or its records are forged: nothing more is read.
+    /// The ring was overwritten or its records are forged, so no more records are read.
     pub is_untrusted: bool,
 }
 
 impl Damage {
-    /// Both together.
+    /// The damage of both.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             events: self.events.saturating_add(other.events),
             is_untrusted: self.is_untrusted || other.is_untrusted,
@@ -191,14 +192,14 @@ impl Damage {
     }
 }
 
-/// What a zombie still tells of the process that it was.
+/// Final figures of a process, read from its zombie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remains {
     /// CPU time of all its threads, nanoseconds.
     pub cpu_ns: u64,
-    /// User part of it, clock ticks.
+    /// User CPU time, clock ticks.
     pub user_ticks: u64,
-    /// System part of it, clock ticks.
+    /// System CPU time, clock ticks.
     pub system_ticks: u64,
     /// Minor faults.
     pub minor_faults: u64,

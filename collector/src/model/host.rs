@@ -1,21 +1,21 @@
-//! Where the run takes place, and how the command ended.
+//! The machine that a run takes place on, and the end of its command.
 
 use serde::{Deserialize, Serialize};
 
 use super::report::{Host, Limits};
 
-/// Where it runs.
+/// The machine, and the limits that the command starts with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HostInfo {
     /// The machine.
     pub host: Host,
-    /// Clock ticks a second.
+    /// Clock ticks per second.
     pub ticks_per_second: u64,
-    /// What the command was allowed.
+    /// Limits of the command.
     pub limits: Limits,
 }
 
-/// The launcher's last word.
+/// The end of the command, as the launcher reports it.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandExit {
     /// CLOCK_MONOTONIC, nanoseconds.

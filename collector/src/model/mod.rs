@@ -7,6 +7,7 @@ pub mod finding;
 pub mod gpu;
 pub mod host;
 pub mod ids;
+pub(crate) mod journal;
 pub mod quality;
 pub(crate) mod report;
 pub mod style;

@@ -1,12 +1,14 @@
-//! The process connector (linux/cn_proc.h): the kernel's own word on every fork, exec and exit of the machine.
+//! The process connector (linux/cn_proc.h): the kernel's events of every fork, exec and exit on the machine.
 //!
-//! Works for root, and for everybody on Linux 6.6 or newer, in the initial pid, user and network namespaces; elsewhere
-//! the kernel refuses the subscription or, without a word, sends nothing. So the layer counts as there only if the fork
-//! of the collector itself was seen.
+//! It works for root, and for every user since Linux 6.6, in the initial pid, user and network namespaces. Elsewhere the
+//! kernel refuses the subscription, or accepts it and sends no events. So the connector counts as working only if the
+//! fork of the collector itself was seen.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use thiserror::Error;
 
 use crate::model::finding::{KernelEvent, What};
 use crate::sys::{kernel, pidfd};
@@ -19,7 +21,7 @@ const PROC_EVENT_FORK: u32 = 1;
 const PROC_EVENT_EXEC: u32 = 2;
 const PROC_EVENT_EXIT: u32 = 0x8000_0000;
 
-/// Offsets in a message: a netlink header, a connector header, then the event (it is packed behind them).
+/// Offsets in a message: netlink header, connector header, then the event, without padding.
 const EVENT: usize = 16 + 20;
 const TIME: usize = EVENT + 8;
 const DATA: usize = EVENT + 16;
@@ -40,32 +42,41 @@ impl KernelEvent {
     }
 }
 
-/// What is asked for as receive buffer; only root gets more than net.core.rmem_max.
+/// Requested size of the receive buffer. Only root gets more than net.core.rmem_max.
 const BUFFER_BYTES: libc::c_int = 8 << 20;
 
-/// Subscribe. To be done before the collector is started, whose fork is the proof that events come.
-///
-/// # Errors
-/// If the kernel says at once that there will be none, and why.
-pub fn subscribe() -> io::Result<OwnedFd> {
-    socket().map_err(explained)
+/// Why the kernel refuses a subscription (drivers/connector).
+#[derive(Debug, Error)]
+pub enum SubscribeError {
+    /// Before Linux 6.6 a subscription needs CAP_NET_ADMIN.
+    #[error("before Linux 6.6 for root only")]
+    NeedsRoot,
+    /// The kernel's end of the connector is in the initial network namespace.
+    #[error("not in the initial network namespace")]
+    OtherNetworkNamespace,
+    /// CONFIG_PROC_EVENTS is off.
+    #[error("the kernel was built without it")]
+    NotBuilt,
+    /// Any other error.
+    #[error(transparent)]
+    Io(io::Error),
 }
 
-/// What the errors of these calls mean here (drivers/connector).
-fn explained(error: io::Error) -> io::Error {
-    let reason = match error.raw_os_error() {
-        // CAP_NET_ADMIN, until CN_IDX_PROC was opened to all.
-        Some(libc::EPERM) if kernel::is_before((6, 6)) => "before Linux 6.6 for root only",
-        // The kernel listens in one network namespace only.
-        Some(libc::ECONNREFUSED) => "not in the initial network namespace",
-        Some(libc::EPROTONOSUPPORT) => "the kernel was built without it",
-        _ => return error,
-    };
-    io::Error::new(error.kind(), reason)
+/// Subscribe. Must happen before the collector is started: its fork is the proof that events arrive.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn subscribe() -> Result<OwnedFd, SubscribeError> {
+    socket().map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM) if kernel::is_before((6, 6)) => SubscribeError::NeedsRoot,
+        Some(libc::ECONNREFUSED) => SubscribeError::OtherNetworkNamespace,
+        Some(libc::EPROTONOSUPPORT) => SubscribeError::NotBuilt,
+        _ => SubscribeError::Io(error),
+    })
 }
 
 fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: plain system calls on memory that lives through them; the descriptor is owned from the check on.
+    // SAFETY: a plain system call; the descriptor is new and owned by nothing else.
     let socket = unsafe {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let fd = libc::socket(libc::PF_NETLINK, kind, libc::NETLINK_CONNECTOR);
@@ -76,12 +87,12 @@ fn socket() -> io::Result<OwnedFd> {
     };
     filter(&socket)?;
     let fd = socket.as_raw_fd();
-    // SAFETY: as above; zeroed is a valid address.
+    // SAFETY: the pointers are to memory that lives through the calls; zeroed is a valid address.
     unsafe {
         let bytes = BUFFER_BYTES;
         let (size, length) = ((&raw const bytes).cast(), size_of_val(&bytes) as libc::socklen_t);
         if libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size, length) != 0 {
-            // As much as everybody may have.
+            // Not root: as much as net.core.rmem_max allows.
             libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, size, length);
         }
         let mut address: libc::sockaddr_nl = std::mem::zeroed();
@@ -92,13 +103,13 @@ fn socket() -> io::Result<OwnedFd> {
             return Err(io::Error::last_os_error());
         }
     }
-    tell(&socket, &[PROC_CN_MCAST_LISTEN])?;
-    // Linux 6.6 lets a listener choose; older kernels take no notice of a message of this size.
-    tell(&socket, &[PROC_CN_MCAST_LISTEN, PROC_EVENT_FORK | PROC_EVENT_EXEC | PROC_EVENT_EXIT])?;
+    request(&socket, &[PROC_CN_MCAST_LISTEN])?;
+    // Since Linux 6.6 a listener can select events; older kernels ignore a message of this size.
+    request(&socket, &[PROC_CN_MCAST_LISTEN, PROC_EVENT_FORK | PROC_EVENT_EXEC | PROC_EVENT_EXIT])?;
     Ok(socket)
 }
 
-/// Let the kernel drop what is about threads.
+/// Attach a socket filter by which the kernel drops events of threads.
 fn filter(socket: &OwnedFd) -> io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -107,7 +118,7 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let op = |code, k: u32, jt, jf| libc::sock_filter { code, jt, jf, k };
     let load = |at: usize| op(LOAD, at as u32, 0, 0);
-    // Loads are in network order; jumps count from the next instruction.
+    // Loads are in network byte order; jumps count from the next instruction.
     let is = |what: u32, jt, jf| op(EQUAL, what.to_be(), jt, jf);
     let mut program = [
         load(EVENT),
@@ -115,12 +126,12 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
         is(PROC_EVENT_EXIT, 6, 0),
         is(PROC_EVENT_EXEC, 9, 0),
         op(RETURN, 0, 0, 0),
-        // A fork: the child's pid and tgid.
+        // Fork: equal pid and tgid of the child.
         load(DATA + 8),
         op(TAX, 0, 0, 0),
         load(DATA + 12),
         op(EQUAL_X, 0, 4, 5),
-        // An exit: the process's pid and tgid.
+        // Exit: equal pid and tgid.
         load(DATA),
         op(TAX, 0, 0, 0),
         load(DATA + 4),
@@ -143,8 +154,8 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Send a request of the connector's.
-fn tell(socket: &OwnedFd, words: &[u32]) -> io::Result<()> {
+/// Send a request to the connector.
+fn request(socket: &OwnedFd, words: &[u32]) -> io::Result<()> {
     let data: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let mut message = Vec::with_capacity(EVENT + data.len());
     let length = (EVENT + data.len()) as u32;
@@ -161,35 +172,35 @@ fn tell(socket: &OwnedFd, words: &[u32]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The subscription's reading end.
+/// A subscription to read from.
 #[derive(Debug)]
-pub struct Connector {
+pub(crate) struct Connector {
     socket: OwnedFd,
 }
 
-/// What was read at once, besides the events.
+/// Result of one read, besides the events.
 #[derive(Debug, Clone, Copy)]
-pub struct Batch {
-    /// There was no room for others before: those are lost.
-    pub has_lost: bool,
-    /// No more wait.
-    pub is_last: bool,
+pub(crate) struct Batch {
+    /// The socket's buffer was full before: events are lost.
+    pub(crate) has_lost: bool,
+    /// No more events wait.
+    pub(crate) is_last: bool,
 }
 
-/// Messages that are read in one system call.
+/// Messages read per system call.
 const BATCH: usize = 64;
-/// Longer than any of ours.
+/// Room for a message; events are 76 bytes.
 const MESSAGE: usize = 128;
 
 impl Connector {
-    /// Read from this subscription.
+    /// Read from this socket.
     #[must_use]
-    pub fn new(socket: OwnedFd) -> Self {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
         Self { socket }
     }
 
-    /// Append events that wait, so many as are read at once.
-    pub fn read(&self, events: &mut Vec<KernelEvent>) -> Batch {
+    /// Append the events of one system call.
+    pub(crate) fn read(&self, events: &mut Vec<KernelEvent>) -> Batch {
         let mut has_lost = false;
         let mut bytes = [[0u8; MESSAGE]; BATCH];
         loop {
@@ -208,32 +219,32 @@ impl Connector {
         }
     }
 
-    /// Events that there was no room for since the subscription, whoever read from it then (SO_MEMINFO, Linux 4.12; 0
-    /// before): an error tells of them, but once, and to whoever reads first, who may be killed before it is taken down.
+    /// Events lost since the subscription because the buffer was full (SO_MEMINFO; 0 before Linux 4.12).
+    ///
+    /// ENOBUFS reports a loss once, to the first reader; a collector that is killed before it journals that loses it.
     #[must_use]
-    pub fn dropped(&self) -> u32 {
+    pub(crate) fn dropped(&self) -> u32 {
         // linux/sock_diag.h, SK_MEMINFO_DROPS of SK_MEMINFO_VARS.
         const DROPS: usize = 8;
         let mut words = [0u32; DROPS + 1];
         let mut length = size_of_val(&words) as libc::socklen_t;
         let place = (&raw mut words).cast();
-        // SAFETY: the kernel writes so many bytes at most to memory that lives through the call.
+        // SAFETY: the kernel writes at most `length` bytes to memory that lives through the call.
         let result = unsafe {
             libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, place, &mut length)
         };
         if result == 0 { words[DROPS] } else { 0 }
     }
 
-    /// End the subscription: kernels before 6.6 count listeners by their messages alone.
-    pub fn end(&self) {
-        // Where it fails there is nothing that could be done.
-        let _ = tell(&self.socket, &[PROC_CN_MCAST_IGNORE]);
+    /// End the subscription. Kernels before 6.6 count listeners by their requests, not by open sockets.
+    pub(crate) fn end(&self) {
+        // No recovery is possible if this fails.
+        let _ = request(&self.socket, &[PROC_CN_MCAST_IGNORE]);
     }
 }
 
 fn receive(fd: RawFd, bytes: &mut [[u8; MESSAGE]; BATCH]) -> io::Result<(usize, [usize; BATCH])> {
-    // SAFETY: zeroed is a valid iovec and mmsghdr; the pointers that are put in are to memory that lives through the
-    // call.
+    // SAFETY: zeroed is a valid iovec and mmsghdr; their pointers are to memory that lives through the call.
     unsafe {
         let mut parts: [libc::iovec; BATCH] = std::mem::zeroed();
         let mut headers: [libc::mmsghdr; BATCH] = std::mem::zeroed();
@@ -250,35 +261,38 @@ fn receive(fd: RawFd, bytes: &mut [[u8; MESSAGE]; BATCH]) -> io::Result<(usize, 
     }
 }
 
-/// Which pids are the tree's: the launcher's and those of all that descend from it, but for the collector and its own.
+/// The pids of the tree, as far as connector events tell: the launcher and its descendants, without the collector and
+/// its descendants.
 #[derive(Debug, Default)]
 pub struct Members {
-    /// With the time of the exit event of those that may be over.
+    /// Each with the time of the first thread's exit event, if there was one.
     pids: HashMap<u32, Option<u64>>,
     collector: u32,
     launcher: Option<u32>,
 }
 
 impl Members {
-    /// These. What this collector starts (drivers run programs) never belongs to the tree; nor does what others before it
-    /// started: where there were some, the command is known, and the `launcher` starts nobody else of the tree.
+    /// Start with the `known` pids of the tree.
+    ///
+    /// Children of the `collector` (drivers run programs) are no members. `launcher` is given to a replacement collector:
+    /// the command is known by then, and other children of the launcher are earlier collectors.
     #[must_use]
     pub fn new(known: impl IntoIterator<Item = u32>, collector: u32, launcher: Option<u32>) -> Self {
         Self { pids: known.into_iter().map(|pid| (pid, None)).collect(), collector, launcher }
     }
 
-    /// This process belongs to the tree.
+    /// Add a process of the tree.
     pub fn add(&mut self, pid: u32) {
         self.pids.insert(pid, None);
     }
 
-    /// Whether this process does.
+    /// Whether this pid is a process of the tree.
     #[must_use]
-    pub fn contains(&self, pid: u32) -> bool {
+    pub(crate) fn contains(&self, pid: u32) -> bool {
         self.pids.contains_key(&pid)
     }
 
-    /// Whether an event is about the tree.
+    /// Whether an event is about the tree. Updates the pids accordingly.
     pub fn take(&mut self, event: &KernelEvent) -> bool {
         match event.what {
             What::Fork { parent } if Some(parent) == self.launcher => self.contains(event.pid),
@@ -287,11 +301,11 @@ impl Members {
                 true
             }
             What::Fork { .. } => {
-                // The pid is a stranger's now.
+                // A process outside the tree has this pid now.
                 self.pids.remove(&event.pid);
                 false
             }
-            // A thread that execs takes over the pid of the first one, which ended before.
+            // A thread that execs takes over the pid; the kernel reported the exit of the first thread before.
             What::Exec => self.pids.get_mut(&event.pid).map(|exited| *exited = None).is_some(),
             What::Exit { .. } => {
                 self.pids.get_mut(&event.pid).map(|exited| *exited = Some(event.at_ns)).is_some()
@@ -300,16 +314,17 @@ impl Members {
         }
     }
 
-    /// Who is over, with the time of its exit event. Until then its other threads may go on, and fork. What it did is in
-    /// the socket by now.
+    /// Processes that have ended, with the time of the exit event. All their events are in the socket by now.
+    ///
+    /// The exit event of the first thread is not enough: other threads can continue, and fork.
     #[must_use]
-    pub fn gone(&self) -> Vec<(u32, u64)> {
+    pub(crate) fn gone(&self) -> Vec<(u32, u64)> {
         let exited = self.pids.iter().filter_map(|(pid, exited)| Some((*pid, (*exited)?)));
         exited.filter(|(pid, _)| pidfd::is_gone(*pid)).collect()
     }
 
-    /// Forget those, unless somebody has come to be of that pid since.
-    pub fn forget(&mut self, gone: &[(u32, u64)]) {
+    /// Remove ended processes, unless another process of the tree has got the pid since.
+    pub(crate) fn forget(&mut self, gone: &[(u32, u64)]) {
         for (pid, at_ns) in gone {
             if self.pids.get(pid) == Some(&Some(*at_ns)) {
                 self.pids.remove(pid);
@@ -317,13 +332,13 @@ impl Members {
         }
     }
 
-    /// How many there are.
+    /// Number of processes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pids.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no processes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pids.is_empty()
@@ -340,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_survives_the_journal() {
+    fn events_are_encoded_and_decoded() {
         let given_up = [AbsenceReason::NoEvents, AbsenceReason::Cost].map(What::GivenUp);
         for what in
             [What::Fork { parent: 9 }, What::Exec, What::Exit { status: -1 }, What::Lost { dropped: 5 }]
@@ -353,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_read_as_the_kernel_lays_it_out() {
+    fn netlink_message_is_parsed() {
         let mut message = vec![0; EVENT];
         message.extend(PROC_EVENT_FORK.to_ne_bytes());
         message.extend(3u32.to_ne_bytes());
@@ -366,12 +381,12 @@ mod tests {
     }
 
     #[test]
-    fn only_the_trees_processes_are_members() {
+    fn only_processes_of_the_tree_are_members() {
         let mut members = Members::new([1], 8, None);
-        // A driver in the collector runs a program.
+        // A driver runs a program in the collector.
         assert!(!members.take(&event(8, What::Fork { parent: 1 })));
         assert!(!members.take(&event(9, What::Fork { parent: 8 })));
-        // So does one before it, of which a later one may read.
+        // So did an earlier collector; its replacement reads of that.
         let mut later = Members::new([1, 2], 8, Some(1));
         assert!(later.take(&event(2, What::Fork { parent: 1 })), "the command");
         assert!(!later.take(&event(7, What::Fork { parent: 1 })));
@@ -380,39 +395,40 @@ mod tests {
         assert!(members.take(&event(3, What::Fork { parent: 2 })));
         assert!(!members.take(&event(4, What::Fork { parent: 99 })));
         assert!(members.take(&event(2, What::Exit { status: 0 })));
-        // Its other threads go on.
+        // Other threads of it continue.
         assert!(members.take(&event(5, What::Fork { parent: 2 })));
-        // A stranger gets its pid.
+        // A process outside the tree gets its pid.
         assert!(!members.take(&event(2, What::Fork { parent: 99 })));
         assert!(!members.take(&event(2, What::Exec)) && !members.take(&event(6, What::Fork { parent: 2 })));
     }
 
     #[test]
-    fn who_is_over_is_forgotten_and_who_execs_in_a_thread_is_not() {
-        // Above the kernel's largest pid: no such process is ever there.
-        let (over, execs, again, own) = (5_000_001, 5_000_002, 5_000_003, std::process::id());
-        let mut members = Members::new([over, execs, again, own], 8, None);
-        for pid in [over, execs, again, own] {
+    fn ended_processes_are_removed_unless_a_thread_execs() {
+        // Above the kernel's largest pid, so no such process exists.
+        let (ended, execs, again, own) = (5_000_001, 5_000_002, 5_000_003, std::process::id());
+        let mut members = Members::new([ended, execs, again, own], 8, None);
+        for pid in [ended, execs, again, own] {
             assert!(members.take(&event(pid, What::Exit { status: 0 })));
         }
         assert!(members.take(&event(execs, What::Exec)));
         let mut gone = members.gone();
         gone.sort_unstable();
-        assert_eq!(gone, [over, again].map(|pid| (pid, 5 << 40 | 7)));
-        // Until it is forgotten what it did is taken, and who gets its pid stays.
-        assert!(members.take(&event(7, What::Fork { parent: over })));
+        assert_eq!(gone, [ended, again].map(|pid| (pid, 5 << 40 | 7)));
+        // Its events count until it is removed, and a new process of its pid stays.
+        assert!(members.take(&event(7, What::Fork { parent: ended })));
         assert!(members.take(&event(again, What::Fork { parent: execs })));
         members.forget(&gone);
         assert_eq!(
-            [over, execs, again, own, 7].map(|pid| members.contains(pid)),
+            [ended, execs, again, own, 7].map(|pid| members.contains(pid)),
             [false, true, true, true, true]
         );
     }
 
     #[test]
-    fn the_kernel_tells_of_processes_and_not_of_threads() {
+    fn events_of_processes_arrive_without_threads() {
+        let name = "events_of_processes_arrive_without_threads";
         let Ok(socket) = subscribe() else {
-            println!("SKIPPED the_kernel_tells_of_processes_and_not_of_threads: no process connector here");
+            println!("SKIPPED {name}: no process connector here");
             return;
         };
         let connector = Connector::new(socket);
@@ -426,7 +442,7 @@ mod tests {
         assert!(!batch.has_lost && batch.is_last);
         connector.end();
         if events.is_empty() {
-            println!("SKIPPED the_kernel_tells_of_processes_and_not_of_threads: it sends nothing here");
+            println!("SKIPPED {name}: the kernel sends no events here");
             return;
         }
         events.retain(|event| event.pid == pid);

@@ -1,5 +1,7 @@
-//! The proof that a pid which a record names is that of a process of the tree. A record is a claim, and a pid may be
-//! anybody's: without it a forged record would have us measure strangers, and all that they start.
+//! Membership: does a pid that a record names belong to the tree?
+//!
+//! Any process can write any pid into a record. Without a check, a forged record would add an unrelated process and
+//! all its descendants to the report.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -7,41 +9,44 @@ use std::path::Path;
 
 use crate::sys::proc_fs::ProcRoot;
 
-/// Deeper trees exist in fork bombs only; who is deeper in one proves itself by what it maps.
-const DEEPEST: usize = 1024;
+/// How many ancestors are followed. Deeper trees exist in fork bombs only; there the mapped segment decides.
+const MAX_DEPTH: usize = 1024;
 
 const KTHREADD: u32 = 2;
 
-/// Looks for it in /proc.
+/// Reads /proc for ancestors and for the mapped segment.
 #[derive(Debug, Clone)]
-pub struct Membership {
+pub(crate) struct Membership {
     root: ProcRoot,
-    /// Name of the segment's file.
+    /// File name of the segment.
     segment: OsString,
     launcher: u32,
     collector: u32,
 }
 
 impl Membership {
-    /// For the session with this segment.
+    /// For the session of this segment.
     #[must_use]
-    pub fn new(root: ProcRoot, segment: &Path, launcher_pid: u32) -> Self {
+    pub(crate) fn new(root: ProcRoot, segment: &Path, launcher_pid: u32) -> Self {
         let segment = segment.file_name().unwrap_or_default().to_owned();
         Self { root, segment, launcher: launcher_pid, collector: std::process::id() }
     }
 
-    /// Whether this pid is that of a process of the tree: it descends from one that `is_known` (the launcher reaps
-    /// orphans, so the chain of parents does not break), or, where another brought it into the session, it maps the
-    /// segment. Launcher and collector are not, whatever a record says, nor are programs that a driver starts in the
-    /// collector. `None`: that can't be told now, since it, or one that it descends from, is about to end.
+    /// Whether this pid is a process of the tree.
+    ///
+    /// It is if a process that `is_known` is its ancestor, or if it maps the segment (a process that joined the session).
+    /// The launcher is a subreaper, so the chain of parents does not break at orphans. The launcher, the collector and
+    /// the collector's children (drivers run programs) are never members.
+    ///
+    /// `None`: unknown for now, because the process or an ancestor is ending.
     #[must_use]
-    pub fn is_member(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
+    pub(crate) fn is_member(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
         let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
         let (mut topmost, mut ancestor) = (pid, parent(pid)?);
         if pid == self.launcher {
             return Some(false);
         }
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             if topmost == self.collector || ancestor == self.collector {
                 return Some(false);
             }
@@ -53,12 +58,12 @@ impl Membership {
             }
             (topmost, ancestor) = (ancestor, parent(ancestor)?);
         }
-        // A kernel thread never has memory: all descend from kthreadd, which nobody made.
+        // Kernel threads have no memory, so /proc shows no maps; all descend from kthreadd, whose parent is 0.
         let is_of_kernel = topmost == KTHREADD && ancestor == 0;
         self.maps_segment(pid).or(is_of_kernel.then_some(false))
     }
 
-    /// `None`: it has no memory of its own (any more), or it may not be read.
+    /// Whether the process maps the segment. `None`: it has no memory (left), or its maps may not be read.
     fn maps_segment(&self, pid: u32) -> Option<bool> {
         let name = self.segment.as_bytes();
         let maps = self.root.read(pid, "maps").filter(|maps| !maps.is_empty())?;
@@ -100,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn who_descends_from_the_tree_is_of_it_and_nobody_else() {
+    fn descendants_of_a_known_process_are_members() {
         let machine = Machine::new();
         machine.has(1, 0, "x").has(LAUNCHER, 1, "x").has(51, LAUNCHER, "").has(52, 51, "x").has(60, 1, "x");
         assert_eq!(
@@ -116,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_maps_the_segment_is_of_the_tree_whoever_started_it() {
+    fn process_that_maps_the_segment_is_a_member() {
         let machine = Machine::new();
         let maps = |name: &str| format!("7f0000000000-7f0000001000 rw-s 00000000 00:1a 7  /dev/shm/{name}\n");
         machine.has(1, 0, "").has(60, 1, &maps("gpu-track-x-1")).has(61, 1, &maps("gpu-track-x-2"));
@@ -124,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn parents_in_a_circle_are_followed_for_a_while_only() {
+    fn circle_of_parents_ends_at_the_depth_limit() {
         let machine = Machine::new();
         machine.has(70, 71, "x").has(71, 70, "x");
         assert_eq!(machine.is_member(70), Some(false));
     }
 
     #[test]
-    fn who_is_about_to_end_or_has_lost_its_parent_meanwhile_is_not_judged() {
+    fn ending_process_or_missing_parent_is_unknown() {
         let machine = Machine::new();
         machine.has(1, 0, "x").has(61, 60, "x").has(62, 1, "");
         assert_eq!((machine.is_member(61), machine.is_member(62)), (None, None));

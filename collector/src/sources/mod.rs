@@ -2,14 +2,14 @@
 
 pub mod cgroup;
 pub mod connector;
-pub mod connector_queue;
+pub(crate) mod connector_queue;
 pub mod exit_watch;
 pub mod gpu;
-pub mod host;
-pub mod limits;
-pub mod membership;
-pub mod overflow;
-pub mod pump;
-pub mod records;
+pub(crate) mod host;
+pub(crate) mod limits;
+pub(crate) mod membership;
+pub(crate) mod overflow;
+pub(crate) mod pump;
+pub(crate) mod records;
 pub mod sampler;
 pub mod scan;

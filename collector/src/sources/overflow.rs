@@ -1,4 +1,4 @@
-//! Records that found the ring full, from behind the segment, in the order in which they were appended.
+//! Reads the overflow area behind the segment: records that found the ring full, in the order of their writes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -8,46 +8,47 @@ use gpu_track_abi::record::Event;
 use rustix::fs::FallocateFlags;
 
 use super::records::{Read, is_young};
-use crate::model::finding::{MARK, StoredRecord};
+use crate::model::finding::{OVERFLOW_MARK, StoredRecord};
 use crate::sys::segment::Segment;
 
-/// So many are read at once.
-const MOST_AT_ONCE: usize = 256;
+/// Records read per system call.
+const BATCH: usize = 256;
 
-/// Reads what was appended.
+/// Reads the overflow area.
 #[derive(Debug, Default)]
-pub struct Overflow {
-    /// Number of the next one that is not in memory.
+pub(crate) struct Overflow {
+    /// Number of the next record to read from the file.
     next: u64,
-    /// How many there were at the last look.
+    /// Number of records in the file, at the last [`Self::look`].
     end: u64,
-    /// Beside each, the ring's position before which it comes.
+    /// Records in memory, each with the ring position that it comes before.
     read: VecDeque<(Read, u64)>,
-    /// What is younger is not handed on, except for what was held back at another time.
+    /// Younger records are postponed, each once.
     now_ns: u64,
-    held_back: Option<(u64, u64)>,
-    /// Up to where in the file, if any was.
-    given_back: u64,
+    /// Position of the last postponed record, and `now_ns` then.
+    postponed: Option<(u64, u64)>,
+    /// Offset up to which the file's space was released.
+    released: u64,
     is_damaged: bool,
 }
 
 impl Overflow {
-    /// A reader that goes on behind the first `count`, which another has read.
+    /// A reader that continues after the first `count` records, which an earlier collector has read.
     #[must_use]
-    pub fn resume(count: u64) -> Self {
+    pub(crate) fn resume(count: u64) -> Self {
         Self { next: count, end: count, ..Self::default() }
     }
 
-    /// See what is there. Records younger than `now_ns` stay for the next time, as those of the ring do.
-    pub fn look(&mut self, segment: &Segment, now_ns: u64) {
+    /// Look for new records. Records younger than `now_ns` stay for the next look, as in the ring.
+    pub(crate) fn look(&mut self, segment: &Segment, now_ns: u64) {
         self.now_ns = now_ns;
         if !self.is_damaged {
             self.end = self.end.max(segment.appended());
         }
     }
 
-    /// The next record, if all that it may follow from is before this position in the ring.
-    pub fn next_before(&mut self, segment: &Segment, position: u64) -> Option<Read> {
+    /// The next record, if it comes before this position in the ring.
+    pub(crate) fn next_before(&mut self, segment: &Segment, position: u64) -> Option<Read> {
         if self.read.is_empty() && self.next < self.end {
             self.fetch(segment);
         }
@@ -56,16 +57,16 @@ impl Overflow {
             return None;
         }
         let is_young = is_young(record.origin.monotonic_ns, self.now_ns);
-        let (number, now_ns) = self.held_back.unwrap_or_default();
+        let (number, now_ns) = self.postponed.unwrap_or_default();
         if is_young && (number != record.position || now_ns == self.now_ns) {
-            self.held_back = Some((record.position, self.now_ns));
+            self.postponed = Some((record.position, self.now_ns));
             return None;
         }
         self.read.pop_front().map(|(read, _)| read)
     }
 
     fn fetch(&mut self, segment: &Segment) {
-        let count = usize::try_from(self.end - self.next).unwrap_or(MOST_AT_ONCE).min(MOST_AT_ONCE);
+        let count = usize::try_from(self.end - self.next).unwrap_or(BATCH).min(BATCH);
         let mut bytes = vec![0; count * SLOT];
         let at = START.saturating_add(self.next.saturating_mul(SLOT as u64));
         let length = rustix::io::pread(segment.named().file(), &mut bytes, at).unwrap_or(0);
@@ -76,40 +77,40 @@ impl Overflow {
                 self.is_damaged = true;
                 break;
             };
-            let stored = StoredRecord { position: MARK | self.next, origin, event };
+            let stored = StoredRecord { position: OVERFLOW_MARK | self.next, origin, event };
             self.read.push_back(((stored, words), before));
             self.next += 1;
         }
         if self.is_damaged || self.read.is_empty() {
-            // Cut short, or no writer of ours: nothing that follows can be told apart.
+            // Truncated, or not written by the shim: later slots cannot be trusted.
             self.is_damaged = true;
             self.end = self.next;
         }
     }
 
-    /// Those that were handed on are taken down elsewhere: give their room back.
-    pub fn give_back(&mut self, segment: &Segment) {
+    /// Release the space of records that were passed on, which are in the journal by now.
+    pub(crate) fn release(&mut self, segment: &Segment) {
         let page = rustix::param::page_size() as u64;
-        // Only whole pages are of use to anybody.
+        // Only whole pages can be released.
         let end = START.saturating_add(self.count().saturating_mul(SLOT as u64)) / page * page;
-        let begin = self.given_back.max(START);
+        let begin = self.released.max(START);
         if end > begin {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Where it can't be given back, it stays until there is no room for more.
+            // If this fails, the space stays in use.
             let _ = rustix::fs::fallocate(segment.named().file(), flags, begin, end - begin);
-            self.given_back = end;
+            self.released = end;
         }
     }
 
-    /// There was what no process of ours writes: nothing behind it is read.
+    /// Whether reading has ended, at a slot that the shim never writes like that.
     #[must_use]
-    pub fn is_damaged(&self) -> bool {
+    pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
-    /// How many were handed on.
+    /// Number of records that were passed on.
     #[must_use]
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.next - self.read.len() as u64
     }
 }
@@ -142,24 +143,24 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ring_has_no_room_for_comes_back_in_order_and_its_room_is_given_back() {
+    fn overflow_is_read_in_order_and_its_space_released() {
         let (_directory, segment) = segment();
         let capacity = RING_CAPACITY as u64;
         (0..RING_CAPACITY as i32 + 1000).for_each(|error| push(&segment, error));
         assert_eq!((segment.appended(), segment.ring().dropped()), (1000, 0));
         let mut overflow = Overflow::resume(0);
-        assert!(errors(&mut overflow, &segment, capacity - 1).is_empty(), "the ring's are before it");
+        assert!(errors(&mut overflow, &segment, capacity - 1).is_empty(), "records of the ring come first");
         let blocks = || rustix::fs::fstat(segment.named().file()).unwrap().st_blocks;
         let before = blocks();
         let expected: Vec<_> = (RING_CAPACITY as i32..).take(1000).collect();
         assert_eq!(errors(&mut overflow, &segment, capacity), expected);
-        overflow.give_back(&segment);
+        overflow.release(&segment);
         assert!(before - blocks() >= 1000 * SLOT as i64 / 512 - 8, "{before} {}", blocks());
-        // Another goes on behind them, whatever was given back.
+        // A new reader continues after the released space.
         let mut next = Overflow::resume(overflow.count());
         push(&segment, 7);
         assert_eq!(errors(&mut next, &segment, capacity), [7]);
-        // There is room again: what comes next in the ring comes after what was appended before.
+        // The ring has room again: its next record comes after the records that were appended before.
         segment.ring().release(0);
         push(&segment, 8);
         segment.append(&Event::SpawnFailed { error: 9 }.encode(&Origin::default())).unwrap();
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_younger_than_the_kernels_events_that_were_read_waits_for_them_once() {
+    fn young_record_is_postponed_once() {
         let (_directory, segment) = segment();
         let event = Event::SpawnFailed { error: 1 };
         for monotonic_ns in [100, 200, 300] {
@@ -180,15 +181,11 @@ mod tests {
             overflow.look(&segment, now_ns);
             std::iter::from_fn(|| overflow.next_before(&segment, 0)).count()
         };
-        assert_eq!(
-            [100, 100, 150, 150, 400].map(&mut count),
-            [1, 0, 1, 0, 1],
-            "a clock may be ahead for good"
-        );
+        assert_eq!([100, 100, 150, 150, 400].map(&mut count), [1, 0, 1, 0, 1], "a clock can stay ahead");
     }
 
     #[test]
-    fn what_nobody_of_ours_appended_ends_it() {
+    fn slot_not_written_by_the_shim_ends_reading() {
         let (_directory, segment) = segment();
         rustix::fs::ftruncate(segment.named().file(), 1 << 40).unwrap();
         let mut overflow = Overflow::resume(0);

@@ -1,4 +1,4 @@
-//! The preload layer's reading end: event records out of the ring, in order, each once.
+//! Reads the event records of the shim from the ring, each once, in order.
 
 use std::sync::atomic::Ordering;
 
@@ -10,59 +10,62 @@ use crate::model::finding::StoredRecord;
 use crate::sys::clock;
 use crate::sys::segment::Segment;
 
-/// How long a writer may take between its ticket and its last word before its slot is retired. Running it needs 0.4 us.
-/// If it was killed, there is nothing to wait for; if it was stopped or lost the CPU, it takes a new ticket when it
-/// goes on, and whatever follows from its record can only come after that. Waiting longer would only fill the ring.
+/// How long a writer may take to complete a claimed slot before the slot is retired.
+///
+/// A running writer needs 0.4 us. A killed writer never completes it. A writer that was stopped or lost the CPU claims
+/// a new slot when it continues, and later records that depend on its record follow that. A longer wait only fills the
+/// ring.
 const WRITER_GRACE_NS: u64 = 2_000_000;
 
-/// A record that is younger than this says nothing of its time.
-const MOST_AHEAD_NS: u64 = 100_000_000;
+/// A record's time that is ahead by more than this and is in the future comes from the clock of another time namespace.
+const MAX_AHEAD_NS: u64 = 100_000_000;
 
-/// Whether a record was written after `now_ns`, a time that may be long past where the machine is busy. Far ahead is the
-/// clock of another time namespace.
+/// Records passed on together; their slots are freed together afterwards.
+const BATCH: usize = 32;
+/// Most rings full of records that one call reads: a writer at full speed must not keep the thread here.
+const MAX_RINGS: usize = 4;
+
+/// Whether a record was written after `now_ns`, which is long past on a busy machine.
 pub(super) fn is_young(written_ns: u64, now_ns: u64) -> bool {
     let ahead_ns = written_ns.saturating_sub(now_ns);
-    ahead_ns > 0 && (ahead_ns <= MOST_AHEAD_NS || written_ns <= clock::monotonic_ns())
+    ahead_ns > 0 && (ahead_ns <= MAX_AHEAD_NS || written_ns <= clock::monotonic_ns())
 }
 
-/// A record beside its words.
-pub type Read = (StoredRecord, [u32; RECORD_WORDS]);
-
-/// Records are handed on so many at once at most: their slots are freed together after that.
-const MOST_AT_ONCE: usize = 32;
+/// A record and its words.
+pub(crate) type Read = (StoredRecord, [u32; RECORD_WORDS]);
 
 /// Reads the ring.
 #[derive(Debug, Default)]
-pub struct RecordReader {
+pub(crate) struct RecordReader {
     position: u64,
     batch: Vec<Read>,
     pending_since_ns: Option<u64>,
-    /// Position of a record that was too young.
-    held_back: Option<u64>,
+    /// Position of a record that was left for the next call, being too young.
+    postponed: Option<u64>,
     damaged: u64,
     untrusted: bool,
 }
 
-/// What is behind the records that were read.
+/// Why reading stopped.
 enum Stop {
-    /// Nothing.
+    /// There are no more records.
     Empty,
-    /// A record of a later time than was asked for.
+    /// The next record is younger than the requested time.
     Young,
-    /// A writer that is not done.
+    /// The next slot is claimed but not complete.
     Pending,
-    /// What no writer of ours leaves.
+    /// The next slot has a state that the shim never leaves.
     Damaged,
 }
 
 impl RecordReader {
-    /// A reader that goes on behind the records before `position`, which another has read.
+    /// A reader that continues at `position`, after the records that an earlier collector has read.
     #[must_use]
-    pub fn resume(segment: &Segment, position: u64) -> Self {
+    pub(crate) fn resume(segment: &Segment, position: u64) -> Self {
         let freed = segment.header().tail.0.load(Ordering::Relaxed);
         let capacity = RING_CAPACITY as u64;
-        // It may have died before it freed the last one, or after it passed slots that held no record. Any other
-        // tail was written by no collector.
+        // The earlier collector may have died before it freed the last slots, or after it skipped slots without a
+        // record. No collector leaves any other tail.
         if position.wrapping_sub(freed) <= capacity {
             (freed..position).for_each(|position| segment.ring().release(position));
             Self { position, ..Self::default() }
@@ -73,12 +76,13 @@ impl RecordReader {
         }
     }
 
-    /// Hand on all records that are there, at most a few rings full (a writer at full speed must not keep us here), and
-    /// free their slots. Tells whether all that were written before `now_ns` were read: one writer that is not done yet
-    /// hides those behind it. Younger ones stay for the next time, so that what other layers say can be put in between.
-    pub fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&[Read])) -> bool {
+    /// Pass on the records in the ring, at most [`MAX_RINGS`] rings full, and free their slots.
+    ///
+    /// Tells whether all records written before `now_ns` were read: an incomplete slot hides the records after it.
+    /// Younger records stay for the next call, so that events of other layers can be merged before them.
+    pub(crate) fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&[Read])) -> bool {
         let ring = segment.ring();
-        for _ in 0..4 * RING_CAPACITY / MOST_AT_ONCE {
+        for _ in 0..MAX_RINGS * RING_CAPACITY / BATCH {
             if self.untrusted {
                 return true;
             }
@@ -106,11 +110,11 @@ impl RecordReader {
         false
     }
 
-    /// Read the next records, as many as are there and are handed on at once. Tells what is behind them, if not another.
+    /// Read the next batch. Tells why it is not full.
     fn read_batch(&mut self, segment: &Segment, now_ns: u64) -> Option<Stop> {
         self.batch.clear();
         let ring = segment.ring();
-        for _ in 0..MOST_AT_ONCE {
+        for _ in 0..BATCH {
             let record = match ring.peek(self.position) {
                 Pop::Record(record) => record,
                 Pop::Empty => return Some(Stop::Empty),
@@ -119,9 +123,9 @@ impl RecordReader {
             };
             let decoded = Event::decode(&record);
             let written_ns = decoded.map_or(0, |(origin, _)| origin.monotonic_ns);
-            if is_young(written_ns, now_ns) && self.held_back != Some(self.position) {
-                // Once: a clock that is always ahead must not keep others' records.
-                self.held_back = Some(self.position);
+            if is_young(written_ns, now_ns) && self.postponed != Some(self.position) {
+                // Once per record: a clock that is always ahead must not block the records of others.
+                self.postponed = Some(self.position);
                 return Some(Stop::Young);
             }
             match decoded {
@@ -135,17 +139,17 @@ impl RecordReader {
         None
     }
 
-    /// Hand on all records of a segment to which nobody writes any more: a writer that was killed is not waited for.
-    pub fn drain_rest(&mut self, segment: &Segment, mut take: impl FnMut(&[Read])) {
-        // Held back once, given its time, retired: a slot that is still there after that was made by no writer of ours.
-        const MOST_TRIES: u32 = 4;
+    /// Pass on all records of a segment without writers. Does not wait for incomplete slots.
+    pub(crate) fn drain_rest(&mut self, segment: &Segment, mut take: impl FnMut(&[Read])) {
+        // A slot can be postponed, be within its grace time, and be retired. After that it is damaged.
+        const MAX_TRIES: u32 = 4;
         let (mut now_ns, mut tries) = (clock::monotonic_ns(), 0);
         while self.position != segment.header().head.0.load(Ordering::Relaxed) && !self.untrusted {
             let before = self.position;
             self.drain(segment, now_ns, &mut take);
             now_ns = now_ns.saturating_add(WRITER_GRACE_NS);
             tries = if self.position == before { tries + 1 } else { 0 };
-            if tries >= MOST_TRIES {
+            if tries >= MAX_TRIES {
                 self.damaged += 1;
                 self.untrusted = true;
             }
@@ -157,7 +161,7 @@ impl RecordReader {
         self.pending_since_ns = None;
     }
 
-    /// No writer of ours leaves a slot like that. One slot is given up; impossible counters end the layer.
+    /// Skip a slot that the shim never leaves like that. If the ring's counters are impossible too, stop reading.
     fn skip_damaged(&mut self, segment: &Segment) {
         self.damaged += 1;
         let ahead = segment.header().head.0.load(Ordering::Relaxed).wrapping_sub(self.position);
@@ -169,26 +173,26 @@ impl RecordReader {
         self.advance();
     }
 
-    /// What was read is before this position.
+    /// Position after the last record that was read.
     #[must_use]
-    pub fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Read nothing more.
-    pub fn give_up(&mut self) {
+    /// Read no more records.
+    pub(crate) fn give_up(&mut self) {
         self.untrusted = true;
     }
 
-    /// Records that were not what any process of ours writes.
+    /// Number of records that the shim never writes like that.
     #[must_use]
-    pub fn damaged(&self) -> u64 {
+    pub(crate) fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// The ring's counters were overwritten, or its records are forged: nothing more is read.
+    /// Whether reading has ended, because the ring was overwritten or its records are forged.
     #[must_use]
-    pub fn is_untrusted(&self) -> bool {
+    pub(crate) fn is_untrusted(&self) -> bool {
         self.untrusted
     }
 }
@@ -228,10 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_freed_only_after_its_record_was_taken() {
+    fn slots_are_freed_after_their_records_were_passed_on() {
         let dir = tempfile::tempdir().unwrap();
         let segment = segment(dir.path());
-        let count = 2 * MOST_AT_ONCE + 1;
+        let count = 2 * BATCH + 1;
         (0..count).for_each(|error| push(&segment, error as i32));
         let (mut reader, mut sizes) = (RecordReader::default(), Vec::new());
         let is_all = reader.drain(&segment, 1, |batch| {
@@ -239,12 +243,12 @@ mod tests {
             assert_eq!(batch.first().map(|(record, _)| record.position), Some(freed));
             sizes.push(batch.len());
         });
-        assert_eq!((is_all, sizes), (true, vec![MOST_AT_ONCE, MOST_AT_ONCE, 1]));
+        assert_eq!((is_all, sizes), (true, vec![BATCH, BATCH, 1]));
         assert_eq!(segment.header().tail.0.load(Ordering::Relaxed), count as u64);
     }
 
     #[test]
-    fn a_writer_that_never_finishes_is_passed_after_the_grace_period() {
+    fn incomplete_slot_is_retired_after_the_grace_time() {
         let dir = tempfile::tempdir().unwrap();
         let segment = segment(dir.path());
         let mut reader = RecordReader::default();
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_read_at_once_whatever_is_in_it() {
+    fn drain_rest_reads_past_incomplete_and_young_slots() {
         let dir = tempfile::tempdir().unwrap();
         let segment = segment(dir.path());
         let rest = |reader: &mut RecordReader| {
@@ -268,12 +272,12 @@ mod tests {
         push(&segment, 1);
         segment.header().head.0.fetch_add(1, Ordering::Relaxed);
         segment.header().head.0.fetch_add(1, Ordering::Relaxed);
-        // From a clock that is ahead of ours.
-        let monotonic_ns = clock::monotonic_ns() + MOST_AHEAD_NS;
+        // A record of a clock that is ahead of ours.
+        let monotonic_ns = clock::monotonic_ns() + MAX_AHEAD_NS;
         segment.push_event(&Origin { monotonic_ns, ..Origin::default() }, &Event::SpawnFailed { error: 2 });
         assert_eq!((rest(&mut reader), rest(&mut reader)), (2, 0));
         assert!(!reader.is_untrusted());
-        // The last word of the next slot has a payload, and the tag of an empty one.
+        // The last word of the next slot gets a payload with the tag of an empty slot.
         let at = 5 * gpu_track_abi::layout::SLOT_SIZE - size_of::<u64>() + gpu_track_abi::layout::HEADER_SIZE;
         let file = std::fs::File::options().write(true).open(segment.named().path()).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &7u32.to_ne_bytes(), at as u64).unwrap();
@@ -284,17 +288,17 @@ mod tests {
     }
 
     #[test]
-    fn another_reader_goes_on_where_the_first_one_died() {
+    fn reader_resumes_where_a_killed_one_stopped() {
         let dir = tempfile::tempdir().unwrap();
         let segment = segment(dir.path());
         for error in 0..3 {
             push(&segment, error);
         }
-        // The first one took down two records, and died before it freed the second one's slot.
+        // The first reader journaled two records, and died before it freed the second slot.
         segment.ring().release(0);
         let mut reader = RecordReader::resume(&segment, 2);
         assert_eq!(drain(&mut reader, &segment, 1), [2]);
-        // It took down three, and passed a dead writer's slot.
+        // It journaled three, and skipped the slot of a dead writer.
         segment.header().head.0.fetch_add(1, Ordering::Relaxed);
         assert!(segment.ring().retire(3));
         push(&segment, 4);
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn random_words_end_in_a_count_and_never_in_a_hang() {
+    fn impossible_counters_end_reading() {
         let dir = tempfile::tempdir().unwrap();
         let segment = segment(dir.path());
         let mut reader = RecordReader::default();

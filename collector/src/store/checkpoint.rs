@@ -1,99 +1,100 @@
-//! When the account is kept, and how a collector goes on from what a killed one has kept.
+//! Checkpoints: when the run state is saved, and how a collector resumes from the state of a killed one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::model::finding::Finding;
-use crate::model::finding::ReadUpTo;
+use crate::model::finding::{Finding, ReadUpTo};
 use crate::run::RunState;
 use crate::store::state_file::StateFile;
 use crate::sys::clock;
 use crate::sys::segment::Segment;
 
-/// Keeping takes at most one part in this many of a core.
-const SHARE: u64 = 200;
-/// Nor is it worth its price more often than this.
+/// Checkpoints take at most this part of a core (a divisor).
+const SHARE_OF_CORE: u64 = 200;
+/// Shortest time between two checkpoints.
 const SHORTEST_NS: u64 = 50_000_000;
-/// So many records that are in the journal only are kept early: they need room.
-const MOST_IN_JOURNAL: u64 = 16_384;
+/// Journal entries after which a checkpoint is saved early, to release their space.
+const MAX_IN_JOURNAL: u64 = 16_384;
 
-/// The account as a killed collector kept it, with all that is in the journal, and the number of its last snapshot (0:
-/// there is none). `segment` tells what was read by others.
-pub fn load(
+/// The sequence number of the newest snapshot (0: there is none), and its run state with the journal applied.
+///
+/// Without both, the state is `new`, and reading continues at the records of `segment` that are still there.
+pub(crate) fn load(
     state: &StateFile,
     segment: Option<&Segment>,
     now_ns: u64,
     new: impl FnOnce() -> RunState,
 ) -> (u64, RunState) {
-    let (sequence, mut account) = state.load().unwrap_or_else(|| (0, new()));
-    let journal = state.journal(account.found.count).unwrap_or_default();
+    let (sequence, mut run_state) = state.load().unwrap_or_else(|| (0, new()));
+    let journal = state.journal(run_state.found.count).unwrap_or_default();
     let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
     let read = segment.map_or_else(ReadUpTo::default, read_by_others);
-    account.is_state_lost |= sequence == 0 && findings.is_empty() && read.position > 0;
-    if account.is_state_lost {
-        account.found = read;
+    run_state.is_state_lost |= sequence == 0 && findings.is_empty() && read.position > 0;
+    if run_state.is_state_lost {
+        run_state.found = read;
     } else {
-        account.apply(&findings, now_ns);
+        run_state.apply(&findings, now_ns);
     }
-    (sequence, account)
+    (sequence, run_state)
 }
 
-/// What is behind this is all that can still be read of a segment if nobody knows what was.
+/// The records of a segment that can still be read come after this.
 fn read_by_others(segment: &Segment) -> ReadUpTo {
     let position = segment.header().tail.0.load(Ordering::Relaxed);
     ReadUpTo { position, overflow: segment.appended(), ..ReadUpTo::default() }
 }
 
-/// Keeps the account in the state file.
+/// Saves the run state to the state file.
 #[derive(Debug)]
-pub struct CheckpointWriter {
+pub(crate) struct CheckpointWriter {
     state: Arc<StateFile>,
     sequence: u64,
-    kept: u64,
+    /// Number of findings in the last snapshot.
+    saved: u64,
     next_ns: u64,
 }
 
 impl CheckpointWriter {
-    /// The account that the state file holds, or a `new` one, and who will keep it. `is_replacement` tells that
-    /// another collector was there before.
-    pub fn resume(
+    /// A writer, and the run state in the state file, or a `new` one. `is_replacement` tells that an earlier collector was
+    /// killed.
+    pub(crate) fn resume(
         state: Arc<StateFile>,
         segment: &Segment,
         is_replacement: bool,
         now_ns: u64,
         new: impl FnOnce() -> RunState,
     ) -> (Self, RunState) {
-        let (sequence, mut account) = load(&state, Some(segment), now_ns, new);
+        let (sequence, mut run_state) = load(&state, Some(segment), now_ns, new);
         if is_replacement {
-            // What the kernel told meanwhile may be lost.
-            account.tree.forget_watched();
-            account.unsampled_ns += now_ns.saturating_sub(account.sampled_ns);
+            // Connector events of the time between the collectors may be lost.
+            run_state.tree.forget_watched();
+            run_state.unsampled_ns += now_ns.saturating_sub(run_state.sampled_ns);
         }
-        let kept = account.found.count;
-        let checkpoint = Self { state, sequence, kept, next_ns: 0 };
-        (checkpoint, account)
+        let saved = run_state.found.count;
+        (Self { state, sequence, saved, next_ns: 0 }, run_state)
     }
 
-    /// The file.
+    /// The state file.
     #[must_use]
-    pub fn state(&self) -> Arc<StateFile> {
+    pub(crate) fn state(&self) -> Arc<StateFile> {
         Arc::clone(&self.state)
     }
 
-    /// Keep the account as it is now, if that is due: with each interval's sample, as often as is cheap.
-    pub fn save_if_due(&mut self, account: &RunState, is_interval_over: bool) {
+    /// Save the run state if due: with each interval's sample, as often as [`SHARE_OF_CORE`] allows.
+    pub(crate) fn save_if_due(&mut self, run_state: &RunState, is_interval_over: bool) {
         let is_due = is_interval_over && clock::monotonic_ns() >= self.next_ns;
-        let in_journal = account.found.count.saturating_sub(self.kept);
-        if self.state.is_discarded() || !(is_due || in_journal > MOST_IN_JOURNAL) {
+        let in_journal = run_state.found.count.saturating_sub(self.saved);
+        if self.state.is_discarded() || !(is_due || in_journal > MAX_IN_JOURNAL) {
             return;
         }
         let start = clock::thread_cpu_ns();
         self.sequence += 1;
-        if self.state.save(self.sequence, &account.found, account).is_err() {
+        if self.state.save(self.sequence, &run_state.found, run_state).is_err() {
             self.state.discard();
         }
-        self.kept = account.found.count;
+        self.saved = run_state.found.count;
         let cost = clock::thread_cpu_ns().saturating_sub(start);
-        self.next_ns = clock::monotonic_ns().saturating_add(cost.saturating_mul(SHARE).max(SHORTEST_NS));
+        self.next_ns =
+            clock::monotonic_ns().saturating_add(cost.saturating_mul(SHARE_OF_CORE).max(SHORTEST_NS));
     }
 }

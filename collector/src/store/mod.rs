@@ -1,5 +1,5 @@
-//! What outlives a collector: the state file, checkpoints of the run, and the files of sessions that were killed.
+//! What outlives a collector: the state file with its checkpoints and journal, and the files of stale sessions.
 
-pub mod checkpoint;
+pub(crate) mod checkpoint;
 pub mod stale;
 pub mod state_file;

@@ -1,8 +1,7 @@
-//! Sessions that were left behind: launcher and collector were killed at once. Their two files stay in shared memory,
-//! where nobody holds their locks any more, in whatever pid namespace.
+//! Stale sessions: launcher and collector were both killed, and the session's two files remain in shared memory.
 //!
-//! They can be turned into a report (see [`crate::recover`]) until the next run of the same user removes them: they take
-//! up memory.
+//! The files of a live session are locked, also by processes in other pid namespaces. A stale session can be turned into
+//! a report (see [`crate::recover`]) until the next run of the same user removes it, since it takes up memory.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,28 +16,28 @@ fn prefix(uid: u32) -> String {
     format!("gpu-track.{uid}.")
 }
 
-/// Names for the segment and the state file of a new session.
+/// Paths of the segment and the state file of a new session.
 #[must_use]
 pub fn new_names(dir: &Path, uid: u32, launcher_pid: u32, random: u64) -> (PathBuf, PathBuf) {
     let name = format!("{}{launcher_pid}.{random:016x}", prefix(uid));
     (dir.join(&name), dir.join(name + STATE_SUFFIX))
 }
 
-/// A session that was left behind. Nobody else will take it while this lives.
+/// A stale session, locked against other users of it.
 #[derive(Debug)]
 pub struct Stale {
-    /// The segment's name, be it there or not.
+    /// Path of the segment, which may not exist.
     pub path: PathBuf,
     /// The segment.
     pub segment: Option<NamedFile>,
     /// The state file.
     pub state: Option<NamedFile>,
-    /// When it was last written to.
+    /// When a file of the session was last written to.
     pub written_at: SystemTime,
 }
 
 impl Stale {
-    /// All of this user's, the oldest first.
+    /// All stale sessions of this user, the oldest first.
     #[must_use]
     pub fn all(dir: &Path, uid: u32) -> Vec<Self> {
         let prefix = prefix(uid);
@@ -62,41 +61,41 @@ impl Stale {
             Err(error) => Err(error),
         };
         let (segment, state) = (left(&path)?, left(&dir.join(format!("{name}{STATE_SUFFIX}")))?);
-        // The segment is written through its mapping, which dates nothing.
+        // The segment is written through its mapping, which does not change its time.
         let dated = state.as_ref().or(segment.as_ref()).ok_or(io::ErrorKind::NotFound)?;
         let written_at = std::fs::File::from(dated.file().try_clone_to_owned()?).metadata()?.modified()?;
         Ok(Self { path, segment, state, written_at })
     }
 
-    /// The pid of the launcher, as its name tells it.
+    /// Pid of the launcher, from the file name.
     #[must_use]
     pub fn launcher_pid(&self) -> Option<u32> {
         self.path.file_name()?.to_str()?.rsplit('.').nth(1)?.parse().ok()
     }
 
-    /// Remove its files.
+    /// Remove the session's files.
     pub fn remove(&self) {
         for file in [&self.segment, &self.state].into_iter().flatten() {
-            // It is gone, or somebody else's.
+            // An error means that the file is gone or may not be removed.
             let _ = file.unlink();
         }
     }
 }
 
-/// Remove all of this user's.
+/// Remove all stale sessions of this user.
 pub fn remove_all(dir: &Path, uid: u32) {
     Stale::all(dir, uid).iter().for_each(Stale::remove);
 }
 
-/// For tests: asks until there is an answer. A child of another test has a copy of each lock until its exec.
+/// For tests: repeats `ask` until it answers. A child of another test holds a copy of each lock until its exec.
 #[cfg(test)]
-pub fn once_unlocked<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn once_unlocked<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     let begun = std::time::Instant::now();
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(begun.elapsed().as_secs() < 60, "what is left is not found");
+        assert!(begun.elapsed().as_secs() < 60, "the stale session is not found");
         std::thread::yield_now();
     }
 }
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
     use crate::store::state_file::StateFile;
 
-    /// A session of the user whose tests these are.
+    /// A session of the current user.
     fn session(dir: &Path, random: u64) -> (PathBuf, StateFile) {
         let (segment, state) = new_names(dir, uid(), 4321, random);
         File::create(&segment).unwrap();
@@ -126,20 +125,20 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_uses_is_stale() {
+    fn only_sessions_without_locks_are_stale() {
         let dir = tempfile::tempdir().unwrap();
         let (used, lock) = session(dir.path(), 1);
         let (left, _) = session(dir.path(), 2);
         File::create(dir.path().join("other")).unwrap();
         File::create(dir.path().join(format!("gpu-track.{}.4321.1", uid() + 1))).unwrap();
-        // Not even where the lock is on one of the two only.
+        // A lock on one of the two files is enough.
         drop(once_unlocked(|| NamedFile::left_behind(&used, uid()).ok()));
         let all =
             |count| once_unlocked(|| Some(Stale::all(dir.path(), uid())).filter(|all| all.len() == count));
         let only = all(1).remove(0);
         assert_eq!((&only.path, only.launcher_pid()), (&left, Some(4321)));
         drop((only, lock));
-        // Who has it keeps others away.
+        // A stale session that is held is not found again.
         let held = all(2);
         assert!(names(dir.path()).is_empty());
         drop(held);
@@ -148,11 +147,11 @@ mod tests {
             remove_all(dir.path(), uid());
             (here() <= 2).then_some(())
         });
-        assert_eq!(here(), 2, "the others' stay");
+        assert_eq!(here(), 2, "other files stay");
     }
 
     #[test]
-    fn links_and_other_users_files_are_left_alone() {
+    fn links_and_files_of_other_users_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let (segment, state) = new_names(dir.path(), uid(), 1, 1);
         File::create(dir.path().join("target")).unwrap();

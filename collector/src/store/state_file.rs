@@ -1,21 +1,20 @@
-//! What a killed collector leaves to the next one: a second file beside the segment, that tracked processes never map.
+//! The state file: what a replacement collector resumes from. Tracked processes never map it.
 //!
 //! ```text
-//! 0        | the run: what the collector was told
-//! 1 << 39  | events of the kernel, as they are read: they are findings only when their turn comes
-//! 1 << 40  | snapshot A: the collector's account of the run
+//! 0        | the run: configuration and machine
+//! 1 << 39  | connector events, as they are read; each becomes a finding when its turn in the merge comes
+//! 1 << 40  | snapshot A: the run state
 //! 2 << 40  | snapshot B: the same; the two are written in turn
 //! 3 << 40  | journal: every finding; a record of the ring before its slot is freed
 //! 4 << 40  | one byte, if the report is written
 //! ```
 //!
-//! A snapshot says up to which journal entry it holds all; the next collector takes the newer snapshot, applies the
-//! journal from there on, and goes on reading the ring behind the last entry. The file is sparse: what a snapshot
-//! has made superfluous is given back.
+//! A snapshot has the number of journal entries that it includes. A replacement loads the newer snapshot, applies the
+//! later journal entries, and continues to read the ring after the last entry. The file is sparse: the space of entries
+//! that a snapshot includes is released.
 //!
-//! Death by a signal tears no completed write, so an order of writes is all the safety that is needed against it: the
-//! head of a part (sequence, length, checksum) is cleared before its body changes, and written after. The checksum tells
-//! what was spoilt by others, as far as chance goes.
+//! A killed process leaves no partial `write`, so the order of writes is enough: the head of a part (sequence, length,
+//! checksum) is cleared before the body changes, and written after it. The checksum detects changes by other processes.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
@@ -31,6 +30,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::model::finding::{Entry, EventSlot, ReadUpTo};
+use crate::model::journal::Journal;
 use crate::sys::segment::named::NamedFile;
 
 const RUN: u64 = 0;
@@ -39,13 +39,13 @@ const SNAPSHOTS: [u64; 2] = [1 << 40, 2 << 40];
 const JOURNAL: u64 = 3 << 40;
 const REPORTED: u64 = 4 << 40;
 const HEAD: usize = 24;
-/// Position in the ring, then the record, then nothing. No entry lies on two pages, so the end of a writer leaves whole
-/// ones.
+/// Size of an entry: the position, the record, padding. An entry never crosses a page, so a writer that is killed leaves
+/// whole entries.
 const ENTRY: usize = (8 + RECORD_WORDS * 4).next_power_of_two();
 
 const SLOT: usize = size_of::<EventSlot>();
 
-/// The file.
+/// The state file of a session.
 #[derive(Debug)]
 pub struct StateFile {
     named: NamedFile,
@@ -53,46 +53,64 @@ pub struct StateFile {
     is_discarded: AtomicBool,
 }
 
+impl Journal for StateFile {
+    fn write_findings(&self, number: u64, entries: &[Entry]) {
+        if !self.is_discarded() && self.append(number, entries).is_err() {
+            self.discard();
+        }
+    }
+
+    fn write_events(&self, number: u64, events: &[EventSlot]) {
+        if !self.is_discarded() && self.append_events(number, events).is_err() {
+            self.discard();
+        }
+    }
+
+    fn events(&self, number: u64) -> Vec<EventSlot> {
+        Self::events(self, number)
+    }
+}
+
 impl StateFile {
-    /// A new, empty one.
+    /// Create an empty state file.
     ///
     /// # Errors
-    /// If the file can't be made.
+    /// If the file cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
         let unnamed = NamedFile::unnamed(path)?;
-        // All that can fail comes before it has a name.
+        // Everything else that can fail comes before the file has a name.
         let state = Self::of(unnamed)?;
         state.named.link()?;
         Ok(state)
     }
 
-    /// The one that this descriptor is open on.
+    /// The state file behind this open descriptor.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If it cannot be locked, or the process has no descriptors left.
     pub fn from_file(path: &Path, file: OwnedFd) -> io::Result<Self> {
         Self::of(NamedFile::opened(path, file)?)
     }
 
-    /// This one, which was left behind: it can only be read.
+    /// The state file in this file. A stale one can only be read.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no descriptors left.
     pub fn of(named: NamedFile) -> io::Result<Self> {
         let file = named.file().try_clone_to_owned()?.into();
         Ok(Self { named, file, is_discarded: AtomicBool::new(false) })
     }
 
-    /// Its file.
+    /// The underlying file.
     #[must_use]
     pub fn named(&self) -> &NamedFile {
         &self.named
     }
 
-    /// Append to the journal, from entry number `number` on.
+    /// Write journal entries, from number `number` on.
     ///
     /// # Errors
-    /// If there is no room.
+    /// If there is no space.
     pub fn append(&self, number: u64, entries: &[Entry]) -> io::Result<()> {
         let mut bytes = vec![0; entries.len() * ENTRY];
         for (entry, (position, record)) in bytes.chunks_exact_mut(ENTRY).zip(entries) {
@@ -105,10 +123,10 @@ impl StateFile {
         self.file.write_all_at(&bytes, JOURNAL + number * ENTRY as u64)
     }
 
-    /// The journal's entries from number `from` on.
+    /// Journal entries from number `from` on.
     ///
     /// # Errors
-    /// If it can't be read.
+    /// If the file cannot be read.
     pub fn journal(&self, from: u64) -> io::Result<Vec<Entry>> {
         let length = self.file.metadata()?.len().saturating_sub(JOURNAL) / ENTRY as u64;
         let mut entries = Vec::new();
@@ -120,7 +138,7 @@ impl StateFile {
             for (word, bytes) in record.iter_mut().zip(body.chunks_exact(4)) {
                 *word = u32::from_ne_bytes(bytes.try_into().unwrap_or_default());
             }
-            // Nothing was ever written here: what follows is not of use either.
+            // Nothing was written here, so the journal ends.
             if record == [0; RECORD_WORDS] {
                 break;
             }
@@ -129,16 +147,16 @@ impl StateFile {
         Ok(entries)
     }
 
-    /// Take down events of the kernel that were read, from number `number` on.
+    /// Write connector events, from number `number` on.
     ///
     /// # Errors
-    /// If there is no room.
-    pub fn append_events(&self, number: u64, events: &[EventSlot]) -> io::Result<()> {
+    /// If there is no space.
+    pub(crate) fn append_events(&self, number: u64, events: &[EventSlot]) -> io::Result<()> {
         let bytes: Vec<u8> = events.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
         self.file.write_all_at(&bytes, EVENTS + number * SLOT as u64)
     }
 
-    /// The events of the kernel that were read, from number `from` on.
+    /// Connector events from number `from` on.
     #[must_use]
     pub fn events(&self, from: u64) -> Vec<EventSlot> {
         let mut events = Vec::new();
@@ -155,36 +173,36 @@ impl StateFile {
         events
     }
 
-    /// Nothing in it is of use any more: whoever comes next must know that.
-    pub fn discard(&self) {
+    /// Discard all content, because the file cannot be kept complete. A replacement must not resume from it.
+    pub(crate) fn discard(&self) {
         self.is_discarded.store(true, Ordering::Relaxed);
-        // Cutting a file short needs no room.
+        // Truncating a file needs no space.
         let _ = self.file.set_len(0);
     }
 
-    /// Whether there was no room for it.
+    /// Whether the content was discarded.
     #[must_use]
-    pub fn is_discarded(&self) -> bool {
+    pub(crate) fn is_discarded(&self) -> bool {
         self.is_discarded.load(Ordering::Relaxed)
     }
 
-    /// Write a snapshot, newer than all before it, that holds these findings.
+    /// Write a snapshot that includes these findings. `sequence` must be larger than that of all snapshots before.
     ///
     /// # Errors
-    /// If there is no room.
+    /// If there is no space.
     pub fn save<T: Serialize>(&self, sequence: u64, found: &ReadUpTo, state: &T) -> io::Result<()> {
         let at = if sequence.is_multiple_of(2) { SNAPSHOTS[0] } else { SNAPSHOTS[1] };
         self.write_part(at, sequence, &postcard::to_stdvec(state).map_err(io::Error::other)?)?;
-        let superfluous = [(JOURNAL, found.count * ENTRY as u64), (EVENTS, found.events * SLOT as u64)];
-        for (at, length) in superfluous.into_iter().filter(|(_, length)| *length > 0) {
+        let included = [(JOURNAL, found.count * ENTRY as u64), (EVENTS, found.events * SLOT as u64)];
+        for (at, length) in included.into_iter().filter(|(_, length)| *length > 0) {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Where it can't be given back, it stays.
+            // If this fails, the space stays in use.
             let _ = rustix::fs::fallocate(&self.file, flags, at, length);
         }
         Ok(())
     }
 
-    /// The newest whole snapshot and its sequence number.
+    /// The newest complete snapshot and its sequence number.
     #[must_use]
     pub fn load<T: DeserializeOwned>(&self) -> Option<(u64, T)> {
         let newest = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?.0, at))).max()?;
@@ -192,23 +210,23 @@ impl StateFile {
         Some((sequence, postcard::from_bytes(&body).ok()?))
     }
 
-    /// Write down what the next one must know of the run besides the account.
+    /// Write what a replacement must know besides the run state.
     ///
     /// # Errors
-    /// If there is no room.
+    /// If there is no space.
     pub fn save_run(&self, run: &[u8]) -> io::Result<()> {
         self.write_part(RUN, 1, run)
     }
 
-    /// What [`StateFile::save_run`] wrote.
+    /// The bytes that [`StateFile::save_run`] wrote.
     #[must_use]
-    pub fn load_run(&self) -> Option<Vec<u8>> {
+    pub(crate) fn load_run(&self) -> Option<Vec<u8>> {
         Some(self.read_part(RUN)?.1)
     }
 
-    /// The report is written: there is nothing left to do for anybody.
-    pub fn note_reported(&self) {
-        // Where there is no room, a collector that is killed now is followed by one that writes it again.
+    /// Note that the report is written, so that no replacement writes it again.
+    pub(crate) fn note_reported(&self) {
+        // Without space, a replacement of a collector that is killed now writes the report again.
         let _ = self.file.write_all_at(&[1], REPORTED);
     }
 
@@ -218,9 +236,9 @@ impl StateFile {
         self.file.read_exact_at(&mut [0], REPORTED).is_ok()
     }
 
-    /// Whether there is a snapshot, be it of use or not.
+    /// Whether there is a snapshot, valid or not.
     #[must_use]
-    pub fn has_snapshot(&self) -> bool {
+    pub(crate) fn has_snapshot(&self) -> bool {
         SNAPSHOTS.into_iter().any(|at| self.head(at).is_some())
     }
 
@@ -236,14 +254,14 @@ impl StateFile {
 
     fn read_part(&self, at: u64) -> Option<(u64, Vec<u8>)> {
         let (sequence, length, sum) = self.head(at)?;
-        // No more than was ever written, whatever the head says: the file is longer than any memory.
+        // Limited by the space in use: the length in a damaged head can exceed the memory.
         let written = self.file.metadata().ok()?.blocks().saturating_mul(512);
         let mut body = vec![0; usize::try_from(length).ok().filter(|_| length <= written)?];
         self.file.read_exact_at(&mut body, at + HEAD as u64).ok()?;
         (checksum(&body) == sum).then_some((sequence, body))
     }
 
-    /// Sequence, length and checksum of a part that is there.
+    /// Sequence, length and checksum of a part, if it was written.
     fn head(&self, at: u64) -> Option<(u64, u64, u64)> {
         let mut head = [0; HEAD];
         self.file.read_exact_at(&mut head, at).ok()?;
@@ -254,7 +272,7 @@ impl StateFile {
     }
 }
 
-/// The same in every process of one version, which is all that is asked of it.
+/// A checksum that is the same in every process of one version.
 fn checksum(body: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(body);
@@ -271,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_whole_snapshot_counts() {
+    fn newest_complete_snapshot_is_loaded() {
         let (state, _dir) = file();
         assert!(state.load::<Vec<u32>>().is_none());
         let found = ReadUpTo::default();
@@ -279,20 +297,20 @@ mod tests {
         state.save(2, &found, &vec![2u32, 2]).unwrap();
         state.save(3, &found, &vec![3u32, 3, 3]).unwrap();
         assert_eq!(state.load::<Vec<u32>>(), Some((3, vec![3, 3, 3])));
-        // Killed while writing the fourth: its head is cleared.
+        // Killed while writing the fourth snapshot: its head is cleared.
         state.file.write_all_at(&[0; HEAD], SNAPSHOTS[0]).unwrap();
         assert_eq!(state.load::<Vec<u32>>(), Some((3, vec![3, 3, 3])));
     }
 
     #[test]
-    fn what_is_not_as_it_was_written_is_not_there() {
+    fn damaged_parts_are_not_loaded() {
         let (state, _dir) = file();
         state.save_run(b"the run").unwrap();
         assert_eq!(state.load_run().unwrap(), b"the run");
         state.save(1, &ReadUpTo::default(), &vec![7u32; 100]).unwrap();
         state.file.write_all_at(&[8], SNAPSHOTS[1] + HEAD as u64 + 50).unwrap();
         assert_eq!(state.load::<Vec<u32>>(), None);
-        // As long as nothing is.
+        // Lengths beyond the space in use.
         for (at, length) in [(RUN, u64::MAX), (SNAPSHOTS[1], 1 << 38)] {
             state.file.write_all_at(&length.to_ne_bytes(), at + 8).unwrap();
         }
@@ -305,13 +323,13 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_comes_back_from_where_a_snapshot_ends() {
+    fn journal_is_read_from_the_end_of_a_snapshot() {
         let (state, _dir) = file();
         assert!(state.journal(0).unwrap().is_empty());
         let entry = |number: u32| (u64::from(number) + 100, [number; RECORD_WORDS]);
         state.append(0, &[0, 1, 2].map(entry)).unwrap();
         state.append(3, &[3, 4].map(entry)).unwrap();
-        // Killed in the middle of the sixth.
+        // A partial sixth entry.
         state.file.write_all_at(&[1; 7], JOURNAL + 5 * ENTRY as u64).unwrap();
         state.save(1, &ReadUpTo { count: 3, ..ReadUpTo::default() }, &()).unwrap();
         let entries = state.journal(3).unwrap();
@@ -319,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_back_from_where_a_snapshot_ends() {
+    fn events_are_read_from_the_end_of_a_snapshot() {
         let (state, _dir) = file();
         assert!(state.events(0).is_empty());
         state.append_events(0, &[[1; 8], [2; 8]]).unwrap();

@@ -1,0 +1,20 @@
+//! The journal of findings, as the sources see it.
+
+use std::fmt;
+
+use super::finding::{Entry, EventSlot};
+
+/// Keeps findings for the collector that replaces a killed one.
+///
+/// Writing cannot fail for the caller: a journal that runs out of space discards all that it holds, since a journal
+/// with a gap would be taken for complete.
+pub trait Journal: fmt::Debug + Send + Sync {
+    /// Write findings, from entry number `number` on.
+    fn write_findings(&self, number: u64, entries: &[Entry]);
+
+    /// Write events of the process connector that were read but not merged yet, from number `number` on.
+    fn write_events(&self, number: u64, events: &[EventSlot]);
+
+    /// Events of the process connector, from number `number` on.
+    fn events(&self, number: u64) -> Vec<EventSlot>;
+}
