@@ -173,22 +173,26 @@ impl Segment {
     ///
     /// A collector gets the open descriptor, since the name can be removed. New processes find the segment by its name
     /// only.
+    #[must_use]
     pub fn named(&self) -> &NamedFile {
         &self.named
     }
 
     /// Whether the file was truncated: its records are lost, and no more will come.
+    #[must_use]
     pub(crate) fn is_lost(&self) -> bool {
         guard::is_lost()
     }
 
     /// The header.
+    #[must_use]
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping starts with a Header, lives as long as self, and only its atomics change.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
     /// The event ring.
+    #[must_use]
     pub fn ring(&self) -> Ring<'_, RECORD_WORDS> {
         const WORDS: usize = RING_SIZE / size_of::<u64>();
         const _: () = assert!(WORDS == RING_CAPACITY * RECORD_WORDS && SLOT_SIZE == RECORD_WORDS * 8);
@@ -254,6 +258,7 @@ impl Segment {
     }
 
     /// Number of records in the overflow area so far.
+    #[must_use]
     pub(crate) fn appended(&self) -> u64 {
         self.named.length().saturating_sub(overflow::START) / overflow::SLOT as u64
     }
@@ -267,6 +272,7 @@ impl Segment {
     }
 
     /// How often the doorbell was rung.
+    #[must_use]
     pub(crate) fn doorbell(&self) -> u32 {
         self.header().doorbell.load(Ordering::Acquire)
     }
@@ -282,6 +288,7 @@ impl Segment {
     }
 
     /// Whether processes may write records.
+    #[must_use]
     pub(crate) fn is_open(&self) -> bool {
         self.header().state.load(Ordering::Acquire) == STATE_OPEN
     }
