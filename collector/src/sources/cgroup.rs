@@ -10,6 +10,10 @@ use crate::sys::proc_fs::ProcRoot;
 use procfs::process::MountInfos;
 use procfs::{FromRead, ProcessCGroups};
 
+/// Start of the names of our groups, before the launcher's pid, a dot and a random number.
+const PREFIX: &str = "gpu-track.";
+/// End of the name of a launcher's group.
+const ASIDE: &str = ".aside";
 /// The group of this process in one hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -139,7 +143,7 @@ impl Place {
     /// The group of this name in a hierarchy that is mounted at `top` with `shown` as root.
     fn below(top: &Path, shown: &Path, name: &str) -> Option<Self> {
         // A launcher that moved into a group of its own counts as a member of the parent group.
-        let name = run::without_aside(name);
+        let name = without_aside(name);
         // ".." (cgroup_namespaces(7)): the mount belongs to another cgroup namespace, so the path cannot be resolved.
         let is_foreign = |path: &Path| path.components().any(|part| part.as_os_str() == "..");
         if is_foreign(shown) || is_foreign(Path::new(name)) {
@@ -157,6 +161,15 @@ impl Place {
     fn smallest(&self, limit: impl Fn(&Path) -> Option<Limit>) -> Limit {
         let above = self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top));
         above.filter_map(limit).fold(Limit::Unlimited, Limit::min)
+    }
+}
+
+/// Name of the group that the launcher was started in, from the name of its current group.
+fn without_aside(name: &str) -> &str {
+    match name.rsplit_once('/') {
+        Some(("", own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => "/",
+        Some((above, own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => above,
+        _ => name,
     }
 }
 
@@ -270,5 +283,12 @@ pub(crate) mod tests {
     fn limits_are_unknown_without_cgroups() {
         let root = ProcRoot::new("/nonexistent");
         assert_eq!(Places::own(&root).memory_limit(), Limit::Unknown);
+    }
+
+    #[test]
+    fn launcher_group_name_maps_to_the_parent_group() {
+        let names =
+            ["/job/gpu-track.7.01.aside", "/gpu-track.7.01.aside", "/job/gpu-track.7.01", "/job", "/"];
+        assert_eq!(names.map(without_aside), ["/job", "/", "/job/gpu-track.7.01", "/job", "/"]);
     }
 }

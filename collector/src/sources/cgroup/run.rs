@@ -8,28 +8,15 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{MEMORY_EVENTS, Places, oom_kills, read};
+use super::{ASIDE, MEMORY_EVENTS, PREFIX, Places, oom_kills, read};
 use crate::model::cgroup::{NoRunCgroup, RunCgroup};
 use crate::model::report::Cgroup as Figures;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Start of the names of our groups, before the launcher's pid, a dot and a random number.
-const PREFIX: &str = "gpu-track.";
-/// End of the name of a launcher's group.
-const ASIDE: &str = ".aside";
 /// Controllers whose figures are reported. CPU time (cpu.stat) needs none.
 const CONTROLLERS: [&str; 2] = ["memory", "io"];
 /// Block devices by number.
 const BLOCK_DEVICES: &str = "/sys/dev/block";
-
-/// Name of the group that the launcher was started in, from the name of its current group.
-pub(super) fn without_aside(name: &str) -> &str {
-    match name.rsplit_once('/') {
-        Some(("", own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => "/",
-        Some((above, own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => above,
-        _ => name,
-    }
-}
 
 /// The launcher's group holds processes, so it cannot enable controllers for its children.
 #[derive(Debug, PartialEq, Eq)]
@@ -314,12 +301,5 @@ mod tests {
             .collect();
         left.sort();
         assert_eq!(left, ["cgroup.controllers", "gpu-track", "gpu-track.8.00000002"]);
-    }
-
-    #[test]
-    fn launcher_group_name_maps_to_the_parent_group() {
-        let names =
-            ["/job/gpu-track.7.01.aside", "/gpu-track.7.01.aside", "/job/gpu-track.7.01", "/job", "/"];
-        assert_eq!(names.map(without_aside), ["/job", "/", "/job/gpu-track.7.01", "/job", "/"]);
     }
 }
