@@ -109,7 +109,6 @@ pub struct StoredRecord {
 pub(crate) const OVERFLOW_MARK: u64 = 1 << 63;
 
 /// The number of a record in the overflow area, from its position; `None` for a record of the ring.
-#[must_use]
 pub(crate) fn number(position: u64) -> Option<u64> {
     (position & OVERFLOW_MARK != 0).then_some(position & !OVERFLOW_MARK)
 }
@@ -183,7 +182,6 @@ pub struct Damage {
 
 impl Damage {
     /// The damage of both.
-    #[must_use]
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             events: self.events.saturating_add(other.events),

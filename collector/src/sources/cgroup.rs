@@ -60,13 +60,11 @@ impl Places {
     }
 
     /// Name of the group that limits memory.
-    #[must_use]
     pub(crate) fn name(&self) -> Option<&str> {
         self.v1_memory.as_ref().or(self.v2.as_ref()).map(|place| place.name.as_str())
     }
 
     /// The smallest memory limit of the group and its ancestors, bytes.
-    #[must_use]
     pub(crate) fn memory_limit(&self) -> Limit {
         // v1 writes the largest number of pages for "no limit".
         const NONE: u64 = 1 << 62;
@@ -80,7 +78,6 @@ impl Places {
     }
 
     /// The smallest CPU quota of the group and its ancestors, thousandths of a core.
-    #[must_use]
     pub(crate) fn cpu_limit(&self) -> Limit {
         let limit = |quota: &str, period: &str| {
             let period: u64 = period.trim().parse().ok().filter(|period| *period > 0)?;
@@ -103,7 +100,6 @@ impl Places {
     }
 
     /// The smallest limit of processes and threads (pids.max) of the group and its ancestors.
-    #[must_use]
     pub(crate) fn task_limit(&self) -> Limit {
         let place = self.v1_pids.as_ref().or(self.v2.as_ref());
         place.map_or(Limit::Unknown, |place| {
@@ -128,7 +124,6 @@ const MEMORY_EVENTS: &str = "memory.events";
 
 impl OomCounter {
     /// OOM kills since the start of the session; `None` if the group is gone.
-    #[must_use]
     pub(crate) fn since(&self) -> Option<u64> {
         oom_kills(&self.file)?.checked_sub(self.before)
     }

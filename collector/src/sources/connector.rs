@@ -194,7 +194,6 @@ const MESSAGE: usize = 128;
 
 impl Connector {
     /// Read from this socket.
-    #[must_use]
     pub(crate) fn new(socket: OwnedFd) -> Self {
         Self { socket }
     }
@@ -222,7 +221,6 @@ impl Connector {
     /// Events lost since the subscription because the buffer was full (SO_MEMINFO; 0 before Linux 4.12).
     ///
     /// ENOBUFS reports a loss once, to the first reader; a collector that is killed before it journals that loses it.
-    #[must_use]
     pub(crate) fn dropped(&self) -> u32 {
         // linux/sock_diag.h, SK_MEMINFO_DROPS of SK_MEMINFO_VARS.
         const DROPS: usize = 8;
@@ -287,7 +285,6 @@ impl Members {
     }
 
     /// Whether this pid is a process of the tree.
-    #[must_use]
     pub(crate) fn contains(&self, pid: u32) -> bool {
         self.pids.contains_key(&pid)
     }
@@ -317,7 +314,6 @@ impl Members {
     /// Processes that have ended, with the time of the exit event. All their events are in the socket by now.
     ///
     /// The exit event of the first thread is not enough: other threads can continue, and fork.
-    #[must_use]
     pub(crate) fn gone(&self) -> Vec<(u32, u64)> {
         let exited = self.pids.iter().filter_map(|(pid, exited)| Some((*pid, (*exited)?)));
         exited.filter(|(pid, _)| pidfd::is_gone(*pid)).collect()

@@ -55,7 +55,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// Add CPU time. Tells whether it is too much for the current window.
+    /// Add CPU time. Returns whether it is too much for the current window.
     fn add(&mut self, used_ns: u64, now_ns: u64) -> bool {
         self.used_ns += used_ns;
         let is_too_much = self.used_ns > WINDOW_NS / SHARE_OF_CORE;
@@ -122,7 +122,6 @@ pub(crate) struct Backlog {
 
 impl ConnectorQueue {
     /// A queue for the tree of these `members`, in this pid namespace. `newcomers` sends members that other layers find.
-    #[must_use]
     pub(crate) fn new(
         socket: Option<OwnedFd>,
         mut members: Members,
@@ -160,7 +159,6 @@ impl ConnectorQueue {
     }
 
     /// Whether the connector is read.
-    #[must_use]
     pub(crate) fn is_active(&self) -> bool {
         self.connector.is_some()
     }
@@ -252,7 +250,6 @@ impl ConnectorQueue {
     }
 
     /// Number of events in the queue.
-    #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.pending.len()
     }

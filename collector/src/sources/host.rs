@@ -6,7 +6,6 @@ use crate::sys::proc_fs::ProcRoot;
 
 impl HostInfo {
     /// The current machine, and the limits of this process.
-    #[must_use]
     pub(crate) fn of_this_machine(root: &ProcRoot) -> Self {
         let uname = rustix::system::uname();
         let text = |s: &std::ffi::CStr| Some(s.to_string_lossy().into_owned()).filter(|s| !s.is_empty());

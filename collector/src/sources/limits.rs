@@ -33,7 +33,6 @@ const SLURM: [&str; 17] = [
 
 impl Limits {
     /// The limits of this process, which must not have changed them yet.
-    #[must_use]
     pub(crate) fn own(root: &ProcRoot) -> Self {
         let places = Places::own(root);
         let limit = |resource| {

@@ -26,7 +26,6 @@ pub(crate) struct Membership {
 
 impl Membership {
     /// For the session of this segment.
-    #[must_use]
     pub(crate) fn new(root: ProcRoot, segment: &Path, launcher_pid: u32) -> Self {
         let segment = segment.file_name().unwrap_or_default().to_owned();
         Self { root, segment, launcher: launcher_pid, collector: std::process::id() }
@@ -39,7 +38,6 @@ impl Membership {
     /// the collector's children (drivers run programs) are never members.
     ///
     /// `None`: unknown for now, because the process or an ancestor is ending.
-    #[must_use]
     pub(crate) fn is_member(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
         let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
         let (mut topmost, mut ancestor) = (pid, parent(pid)?);

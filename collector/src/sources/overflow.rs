@@ -34,7 +34,6 @@ pub(crate) struct Overflow {
 
 impl Overflow {
     /// A reader that continues after the first `count` records, which an earlier collector has read.
-    #[must_use]
     pub(crate) fn resume(count: u64) -> Self {
         Self { next: count, end: count, ..Self::default() }
     }
@@ -103,13 +102,11 @@ impl Overflow {
     }
 
     /// Whether reading has ended, at a slot that the shim never writes like that.
-    #[must_use]
     pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
     /// Number of records that were passed on.
-    #[must_use]
     pub(crate) fn count(&self) -> u64 {
         self.next - self.read.len() as u64
     }

@@ -89,7 +89,7 @@ pub(crate) struct Sources {
     pub(crate) members: Members,
     /// Inode of the collector's pid namespace.
     pub(crate) pid_ns: u32,
-    /// Tells whether other pids belong to the tree.
+    /// Decides whether other pids belong to the tree.
     pub(crate) membership: Membership,
 }
 
@@ -139,7 +139,7 @@ impl Shared {
         merge.queue.end();
     }
 
-    /// Send the records in the ring and the overflow area, merged with the connector's events. Tells whether all that
+    /// Send the records in the ring and the overflow area, merged with the connector's events. Returns whether all that
     /// were written before `now_ns` were sent.
     fn drain(
         &self,
@@ -374,8 +374,7 @@ impl Pump {
     }
 
     /// The same at the end of a run, when there is no later reader: wait while the thread makes progress or gets no CPU
-    /// time. Tells whether all was read.
-    #[must_use]
+    /// time. Returns whether all was read.
     pub(crate) fn await_last(&self, at_ns: u64) -> bool {
         let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= at_ns;
         let begun = Instant::now();
@@ -393,7 +392,6 @@ impl Pump {
     }
 
     /// Number of records that were written and not read.
-    #[must_use]
     pub(crate) fn unread(&self) -> u64 {
         let segment = &self.shared.segment;
         let tail = segment.header().tail.0.load(Ordering::Acquire);
@@ -403,7 +401,6 @@ impl Pump {
     }
 
     /// Damage of the records that this thread has read.
-    #[must_use]
     pub(crate) fn damage(&self) -> Damage {
         Damage {
             events: self.shared.damaged.load(Ordering::Relaxed),

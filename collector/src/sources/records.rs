@@ -60,7 +60,6 @@ enum Stop {
 
 impl RecordReader {
     /// A reader that continues at `position`, after the records that an earlier collector has read.
-    #[must_use]
     pub(crate) fn resume(segment: &Segment, position: u64) -> Self {
         let freed = segment.header().tail.0.load(Ordering::Relaxed);
         let capacity = RING_CAPACITY as u64;
@@ -78,7 +77,7 @@ impl RecordReader {
 
     /// Pass on the records in the ring, at most [`MAX_RINGS`] rings full, and free their slots.
     ///
-    /// Tells whether all records written before `now_ns` were read: an incomplete slot hides the records after it.
+    /// Returns whether all records written before `now_ns` were read: an incomplete slot hides the records after it.
     /// Younger records stay for the next call, so that events of other layers can be merged before them.
     pub(crate) fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&[Read])) -> bool {
         let ring = segment.ring();
@@ -110,7 +109,7 @@ impl RecordReader {
         false
     }
 
-    /// Read the next batch. Tells why it is not full.
+    /// Read the next batch. Returns why it is not full.
     fn read_batch(&mut self, segment: &Segment, now_ns: u64) -> Option<Stop> {
         self.batch.clear();
         let ring = segment.ring();
@@ -174,7 +173,6 @@ impl RecordReader {
     }
 
     /// Position after the last record that was read.
-    #[must_use]
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -185,13 +183,11 @@ impl RecordReader {
     }
 
     /// Number of records that the shim never writes like that.
-    #[must_use]
     pub(crate) fn damaged(&self) -> u64 {
         self.damaged
     }
 
     /// Whether reading has ended, because the ring was overwritten or its records are forged.
-    #[must_use]
     pub(crate) fn is_untrusted(&self) -> bool {
         self.untrusted
     }

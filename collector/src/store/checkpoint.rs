@@ -28,7 +28,7 @@ pub(crate) fn load(
     let (sequence, mut run_state) = state.load().unwrap_or_else(|| (0, new()));
     let journal = state.journal(run_state.found.count).unwrap_or_default();
     let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
-    let read = segment.map_or_else(ReadUpTo::default, read_by_others);
+    let read = segment.map_or_else(ReadUpTo::default, first_unread);
     run_state.is_state_lost |= sequence == 0 && findings.is_empty() && read.position > 0;
     if run_state.is_state_lost {
         run_state.found = read;
@@ -38,8 +38,8 @@ pub(crate) fn load(
     (sequence, run_state)
 }
 
-/// The records of a segment that can still be read come after this.
-fn read_by_others(segment: &Segment) -> ReadUpTo {
+/// Where reading continues if it is unknown what was read: at the records that are still there.
+fn first_unread(segment: &Segment) -> ReadUpTo {
     let position = segment.header().tail.0.load(Ordering::Relaxed);
     ReadUpTo { position, overflow: segment.appended(), ..ReadUpTo::default() }
 }
@@ -55,8 +55,7 @@ pub(crate) struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// A writer, and the run state in the state file, or a `new` one. `is_replacement` tells that an earlier collector was
-    /// killed.
+    /// A writer, and the run state in the state file, or a `new` one. `is_replacement`: an earlier collector was killed.
     pub(crate) fn resume(
         state: Arc<StateFile>,
         segment: &Segment,
@@ -75,7 +74,6 @@ impl CheckpointWriter {
     }
 
     /// The state file.
-    #[must_use]
     pub(crate) fn state(&self) -> Arc<StateFile> {
         Arc::clone(&self.state)
     }

@@ -181,7 +181,6 @@ impl StateFile {
     }
 
     /// Whether the content was discarded.
-    #[must_use]
     pub(crate) fn is_discarded(&self) -> bool {
         self.is_discarded.load(Ordering::Relaxed)
     }
@@ -219,7 +218,6 @@ impl StateFile {
     }
 
     /// The bytes that [`StateFile::save_run`] wrote.
-    #[must_use]
     pub(crate) fn load_run(&self) -> Option<Vec<u8>> {
         Some(self.read_part(RUN)?.1)
     }
@@ -237,7 +235,6 @@ impl StateFile {
     }
 
     /// Whether there is a snapshot, valid or not.
-    #[must_use]
     pub(crate) fn has_snapshot(&self) -> bool {
         SNAPSHOTS.into_iter().any(|at| self.head(at).is_some())
     }

@@ -20,13 +20,11 @@ pub fn realtime_ns() -> u64 {
 }
 
 /// CPU time of the calling thread, nanoseconds.
-#[must_use]
 pub(crate) fn thread_cpu_ns() -> u64 {
     now_ns(ClockId::ThreadCPUTime)
 }
 
 /// CLOCK_BOOTTIME - CLOCK_MONOTONIC, nanoseconds: how long the machine has been suspended since boot.
-#[must_use]
 pub(crate) fn boot_offset_ns() -> i128 {
     i128::from(now_ns(ClockId::Boottime)) - i128::from(monotonic_ns())
 }

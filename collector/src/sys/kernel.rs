@@ -7,7 +7,6 @@ pub fn has_split_rss() -> bool {
 }
 
 /// Whether the running kernel is older than this version.
-#[must_use]
 pub(crate) fn is_before(version: (u32, u32)) -> bool {
     rustix::system::uname().release().to_str().is_ok_and(|release| is_older(release, version))
 }

@@ -6,20 +6,17 @@ use std::sync::LazyLock;
 use rustix::process::{Pid, PidfdFlags};
 
 /// Whether no process has this pid any more. A zombie still has its pid.
-#[must_use]
 pub(crate) fn is_gone(pid: u32) -> bool {
     as_pid(pid).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 /// Inode of a pidfd of this process: unique until the next boot. `None` without pidfs (before Linux 6.9).
-#[must_use]
 pub(crate) fn inode(pid: u32) -> Option<u64> {
     static HAS_PIDFS: LazyLock<bool> = LazyLock::new(has_pidfs);
     if *HAS_PIDFS { inode_of(&open(pid)?) } else { None }
 }
 
 /// Inode of an open pidfd.
-#[must_use]
 pub(crate) fn inode_of(fd: &OwnedFd) -> Option<u64> {
     Some(rustix::fs::fstat(fd).ok()?.st_ino)
 }
@@ -31,7 +28,6 @@ pub fn open(pid: u32) -> Option<OwnedFd> {
 }
 
 /// Wait status of a reaped process. Since Linux 6.15 the kernel keeps it while a pidfd is open (PIDFD_INFO_EXIT).
-#[must_use]
 pub(crate) fn exit_status(fd: &OwnedFd) -> Option<i32> {
     /// First version of `struct pidfd_info` (linux/pidfd.h). Later versions only append fields.
     #[repr(C)]
@@ -62,7 +58,6 @@ pub fn has_pidfs() -> bool {
 /// CPU time of a process and all its threads, ended ones included, nanoseconds.
 ///
 /// Reads the process's CPU-time clock (clock_getcpuclockid(3)), which needs no permission.
-#[must_use]
 pub(crate) fn cpu_clock_ns(pid: u32) -> Option<u64> {
     // CPUCLOCK_SCHED of a process, encoded as glibc's clock_getcpuclockid does.
     let clock = (!i32::try_from(pid).ok()? << 3) | 2;
@@ -81,7 +76,6 @@ pub(crate) fn cpu_clock_ns(pid: u32) -> Option<u64> {
 /// Whether two processes share their address space (vfork, CLONE_VM), by kcmp(2).
 ///
 /// False if kcmp is refused: other users' processes, kernels without CONFIG_KCMP.
-#[must_use]
 pub(crate) fn shares_memory(a: u32, b: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
     // SAFETY: the call takes integers only.

@@ -100,7 +100,6 @@ impl RunCgroup {
     }
 
     /// The kernel's figures for all processes that were ever in the group.
-    #[must_use]
     pub(crate) fn figures(&self) -> Figures {
         self.figures_with(Path::new(BLOCK_DEVICES))
     }

@@ -179,7 +179,6 @@ impl Segment {
     }
 
     /// Whether the file was truncated: its records are lost, and no more will come.
-    #[must_use]
     pub(crate) fn is_lost(&self) -> bool {
         guard::is_lost()
     }
@@ -258,7 +257,6 @@ impl Segment {
     }
 
     /// Number of records in the overflow area so far.
-    #[must_use]
     pub(crate) fn appended(&self) -> u64 {
         self.named.length().saturating_sub(overflow::START) / overflow::SLOT as u64
     }
@@ -272,7 +270,6 @@ impl Segment {
     }
 
     /// How often the doorbell was rung.
-    #[must_use]
     pub(crate) fn doorbell(&self) -> u32 {
         self.header().doorbell.load(Ordering::Acquire)
     }
@@ -288,7 +285,6 @@ impl Segment {
     }
 
     /// Whether processes may write records.
-    #[must_use]
     pub(crate) fn is_open(&self) -> bool {
         self.header().state.load(Ordering::Acquire) == STATE_OPEN
     }

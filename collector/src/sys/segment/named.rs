@@ -98,13 +98,11 @@ impl NamedFile {
     }
 
     /// Length of the file, bytes.
-    #[must_use]
     pub(crate) fn length(&self) -> u64 {
         rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_size.unsigned_abs())
     }
 
     /// Whether the name still refers to this file.
-    #[must_use]
     pub(crate) fn is_linked(&self) -> bool {
         let (Ok(ours), Ok(named)) = (rustix::fs::fstat(&self.file), rustix::fs::stat(&self.path)) else {
             return false;
