@@ -17,21 +17,25 @@ use crate::model::finding::Damage;
 use crate::model::finding::Finding;
 use crate::model::finding::KernelEvent;
 use crate::model::finding::StoredRecord;
-use crate::model::host::HostInfo;
+use crate::model::host::{HostInfo, RunEnd};
+use crate::model::observation::Observation;
+use crate::model::policy::BudgetPolicy;
 use crate::model::report::{Report, Stage};
+use crate::passes::Passes;
 use crate::report::build;
 use crate::report::inputs::Inputs;
 use crate::run::RunState;
 use crate::sources::overflow::Overflow;
 use crate::sources::records::RecordReader;
-use crate::sources::sampler::{Sample, Sampler};
+use crate::sources::sampler::Sampler;
 use crate::store::checkpoint;
+use crate::store::journal::JournaledRun;
 use crate::store::stale::Stale;
 use crate::store::state_file::StateFile;
-use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::named::NamedFile;
 use crate::sys::segment::{Segment, SegmentError};
+use crate::sys::{clock, pidfd};
 
 /// Who wrote the state: nobody else can read it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -109,8 +113,8 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let new = || RunState::of_run(&config, &facts);
     let (snapshot, mut account) = checkpoint::load(&state, segment.as_ref(), now_ns, new);
     read_rest(segment.as_ref(), &state, &mut account, now_ns);
-    account.damage.is_untrusted |= is_spoilt;
-    let is_lost = snapshot == 0 && account.is_state_lost;
+    account.health.damage.is_untrusted |= is_spoilt;
+    let is_lost = snapshot == 0 && account.health.is_state_lost;
     if is_lost || account.tree.born() == 0 {
         let is_damaged = snapshot == 0 && state.has_snapshot();
         return Err(if is_damaged { NotRecovered::Damaged } else { NotRecovered::Nothing });
@@ -118,21 +122,23 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
 
     let known_ns = account.tree.last_sign_ns().max(account.sampled_ns).min(now_ns);
     let is_here = root.pid_ns(std::process::id()) == Some(config.pid_ns);
-    let has_living = is_here && note_the_dead(&mut account, root, known_ns);
+    let has_living = is_here && note_the_dead(&mut account, &facts, root, known_ns, now_ns);
     let end_ns = if has_living { now_ns } else { known_ns };
-    finish(&mut account, has_living.then_some(root), end_ns);
+    let account = finish(account, &facts, has_living.then_some(root), end_ns);
     let mut report = build::report(&Inputs {
         config: &config,
         host_info: &facts,
         run: &account,
-        at_ns: end_ns,
-        status: None,
-        command_exit: None,
-        stage: Stage::Recovered,
-        dropped_events: segment.as_ref().map_or(0, |segment| segment.ring().dropped()),
-        is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
-        oom_kills: config.oom.as_ref().and_then(OomCounter::since),
-        cgroup: config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
+        end: &RunEnd {
+            at_ns: end_ns,
+            stage: Stage::Recovered,
+            status: None,
+            command_exit: None,
+            dropped_events: segment.as_ref().map_or(0, |segment| segment.ring().dropped()),
+            is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
+            oom_kills: config.oom.as_ref().and_then(OomCounter::since),
+            cgroup: config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
+        },
     });
     let since = Duration::from_nanos(known_ns.saturating_sub(config.started_monotonic_ns));
     let known = Known {
@@ -154,25 +160,27 @@ fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
     }
 }
 
-/// The last sample, of those who live if that can be seen, and the last word on everybody.
-fn finish(account: &mut RunState, root_of_living: Option<&ProcRoot>, end_ns: u64) {
-    account.tree.settle(end_ns, u64::MAX, false, |_| None);
-    // Who ended since the last sample enters the figures over time by the next one.
-    let record = account.ram.record();
-    let living = root_of_living.and_then(|root| {
-        let mut sampler = Sampler::new(root.clone(), account.sampled_ns);
-        sampler.sample(&mut account.tree, end_ns, record, None, |_, _| ())
-    });
-    let sample = living.unwrap_or_else(|| Sample {
-        from_ns: account.sampled_ns,
-        at_ns: end_ns,
-        lives: account.tree.take_lives(end_ns),
-        ..Sample::default()
-    });
-    account.add(&sample);
-    account.cpu.finish(end_ns);
-    account.gpu.finish(&account.tree);
-    account.settle_all(end_ns);
+/// The last sample, of the living if they can be seen, and the figures of all processes.
+fn finish(run: RunState, host: &HostInfo, root_of_living: Option<&ProcRoot>, end_ns: u64) -> RunState {
+    let mut run = JournaledRun::new(run);
+    run.apply(end_ns, Observation::Finalize { complete_ns: u64::MAX });
+    // Processes that ended since the last sample enter the figures over time by the next one.
+    if let Some(root) = root_of_living {
+        let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
+        let mut passes = Passes::new(sampler, BudgetPolicy::default(), run.sampled_ns);
+        passes.read(&mut run, end_ns);
+        passes.conclude(&mut run, end_ns);
+    } else {
+        run.apply(end_ns, Observation::Readings(Vec::new()));
+        run.apply(end_ns, Observation::Peaks(Vec::new()));
+        run.apply(end_ns, Observation::SampleRead);
+    }
+    run.apply(end_ns, Observation::SampleComplete);
+    run.apply(end_ns, Observation::WindowsEnd { end_ns });
+    let mut run = run.into_state();
+    run.gpu.finish(&run.tree);
+    run.apply(end_ns, &Observation::FinalizeAll);
+    run
 }
 
 impl NotRecovered {
@@ -222,25 +230,28 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut RunStat
             events: reader.damaged() + u64::from(overflow.is_damaged()),
             is_untrusted: reader.is_untrusted() || overflow.is_damaged(),
         };
-        account.damage = account.damage.plus(damage);
+        account.health.damage = account.health.damage.plus(damage);
     }
     findings.extend(events.map(Finding::Kernel));
-    account.apply(&findings, now_ns);
+    account.apply(now_ns, &Observation::Findings(findings));
 }
 
-/// Who is not there any more has ended; nobody saw when, so its time is that of the last word on anybody. Tells whether
-/// somebody is there.
-fn note_the_dead(account: &mut RunState, root: &ProcRoot, known_ns: u64) -> bool {
-    let tick_us = account.tree.frame().tick_us;
+/// A process that is no longer there has ended. The time is not known, so it is that of the last sign of any process.
+/// Tells whether a process lives.
+fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns: u64, now_ns: u64) -> bool {
     let mut has_living = false;
-    for id in account.tree.alive().to_vec() {
-        let Some(process) = account.tree.get(id) else { continue };
-        let Some(pid) = process.host_pid else { continue };
-        if root.stat(pid).is_some_and(|stat| !stat.is_over() && process.can_be_shown(&stat, tick_us)) {
+    for id in run.tree.alive().to_vec() {
+        let Some(process) = run.tree.get(id) else { continue };
+        let Some(target) = process.target() else { continue };
+        let is_it =
+            |start_ns| target.identity.can_be_shown(start_ns, || pidfd::inode(target.pid).unwrap_or(0));
+        let stat = root.stat(target.pid);
+        if stat.is_some_and(|stat| !stat.is_over() && is_it(stat.start_ns(host.tick_us()))) {
             has_living = true;
         } else {
-            let end_ns = process.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
-            account.tree.observe_end(id, end_ns, Some(end_ns));
+            let at_ns = process.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
+            let ended = Observation::Ended { id, at_ns, gone_ns: Some(at_ns), remains: None };
+            run.apply(now_ns, &ended);
         }
     }
     has_living
@@ -305,6 +316,8 @@ mod tests {
             style: Style::default(),
             disable_logs: false,
             gpu: GpuConfig::default(),
+            journal: None,
+            policy: crate::model::policy::SamplingPolicy::default(),
             warnings: Vec::new(),
         }
     }

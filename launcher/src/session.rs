@@ -15,6 +15,7 @@ use gpu_track_abi::record::{Event, Origin};
 use gpu_track_collector::model::cgroup::{NoRunCgroup, RunCgroup};
 use gpu_track_collector::model::config::Config;
 use gpu_track_collector::model::gpu::GpuConfig;
+use gpu_track_collector::model::policy::SamplingPolicy;
 use gpu_track_collector::sources::cgroup::Places;
 use gpu_track_collector::sources::connector;
 use gpu_track_collector::store::stale;
@@ -32,6 +33,11 @@ use crate::preload::{Preload, is_nested_too_deep};
 use crate::reap::{ChildChange, usage_of};
 use crate::shim_file::ShimFileError;
 use crate::spawn::{Environment, SpawnError};
+
+/// For developers: the file that every observation of the run is written to, for a replay. It must not exist.
+const ENV_JOURNAL: &str = "GPU_TRACK_JOURNAL";
+/// For developers: fields of [`SamplingPolicy`] in JSON, to measure what each buys.
+const ENV_SAMPLING: &str = "GPU_TRACK_SAMPLING";
 
 /// Why no tracked command runs.
 #[derive(Debug, Error)]
@@ -56,6 +62,11 @@ pub(crate) struct Session {
     preload: Option<Preload>,
     origin: Origin,
     config: Config,
+}
+
+/// The default one, with what developers change in the environment.
+fn sampling_policy() -> SamplingPolicy {
+    std::env::var(ENV_SAMPLING).ok().and_then(|fields| serde_json::from_str(&fields).ok()).unwrap_or_default()
 }
 
 impl Session {
@@ -108,6 +119,8 @@ impl Session {
             style: options.style,
             disable_logs: options.disable_logs,
             gpu: GpuConfig { interval_ns, ..options.gpu.clone() },
+            policy: sampling_policy(),
+            journal: std::env::var_os(ENV_JOURNAL).map(PathBuf::from),
             warnings: Vec::new(),
         };
         let origin = Origin { pid, pid_ns, ..Origin::default() };

@@ -6,6 +6,7 @@ use std::path::Path;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS, Usage};
 use gpu_track_collector::model::finding::Finding;
 use gpu_track_collector::model::finding::{KernelEvent, What};
+use gpu_track_collector::model::observation::{Observation, Rollup};
 
 #[path = "../fuzz/entries.rs"]
 mod entries;
@@ -79,7 +80,7 @@ fn saved_state() -> Vec<u8> {
             Finding::of_entry(&(0, words.try_into().unwrap()))
         })
         .collect();
-    run.apply(&findings, START_NS + 5_000_000);
+    run.apply(START_NS + 5_000_000, &Observation::Findings(findings));
     postcard::to_stdvec(&run).unwrap()
 }
 
@@ -191,7 +192,7 @@ fn fuzzed_collector_state_does_not_panic() {
 #[test]
 fn fuzz_seeds_are_accepted_by_the_parsers() {
     use gpu_track_collector::sources::gpu::drm::fdinfo::Client;
-    use gpu_track_collector::sys::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
+    use gpu_track_collector::sys::proc_fs::{Stat, Statm, Status, SystemCpu};
     for (name, bytes) in seeds("fdinfo") {
         assert!(Client::parse(str::from_utf8(&bytes).unwrap()).is_some(), "{name}");
     }

@@ -4,17 +4,20 @@
 #![allow(dead_code, reason = "each target uses one of them")]
 
 use gpu_track_abi::record::{Event, RECORD_WORDS};
+use gpu_track_collector::model::command::command_of_args;
 use gpu_track_collector::model::finding::Finding;
 use gpu_track_collector::model::finding::KernelEvent;
 use gpu_track_collector::model::finding::ReadUpTo;
+use gpu_track_collector::model::observation::Observation;
+use gpu_track_collector::model::observation::Rollup;
 use gpu_track_collector::run::RunState;
-use gpu_track_collector::run::tree::command::command_of_args;
-use gpu_track_collector::run::tree::{Frame, Tree};
+use gpu_track_collector::run::tree::{RunContext, Tree};
+use gpu_track_collector::run::trust::Trust;
 use gpu_track_collector::run::usage::CpuUsage;
 use gpu_track_collector::sources::connector::Members;
 use gpu_track_collector::sources::gpu::drm::fdinfo::Client;
 use gpu_track_collector::store::state_file::StateFile;
-use gpu_track_collector::sys::proc_fs::{Rollup, Stat, Statm, Status, SystemCpu};
+use gpu_track_collector::sys::proc_fs::{Stat, Statm, Status, SystemCpu};
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
 /// A target: its name in cargo-fuzz and in the corpus, and the function.
@@ -45,7 +48,7 @@ const STEP_NS: u64 = 10_000_000;
 
 /// The state of a run that has just begun.
 pub fn new_run() -> RunState {
-    let frame = Frame {
+    let context = RunContext {
         launcher_pid: LAUNCHER,
         pid_ns: PID_NS,
         session_monotonic_ns: START_NS,
@@ -53,7 +56,8 @@ pub fn new_run() -> RunState {
         page: 4096,
         tick_us: 10_000,
     };
-    let mut run = RunState::new(frame, CpuUsage::new(STEP_NS, 2, START_NS), 5);
+    let mut run =
+        RunState::new(context, CpuUsage::new(STEP_NS, 2, START_NS), Trust::new(START_NS, 2, false), 5);
     run.tree.set_main(MAIN, START_NS, "main");
     run
 }
@@ -92,7 +96,10 @@ pub fn records(bytes: &[u8]) {
             tree.apply(&origin, &event, now_ns);
         }
         if number % FINALIZE_EVERY == FINALIZE_EVERY - 1 {
-            tree.settle(now_ns, now_ns, true, |pid| (pid % 2 == 0).then_some(now_ns));
+            for target in tree.absence_questions(true).into_iter().filter(|target| target.pid % 2 == 0) {
+                tree.observe_absence(target.id, now_ns);
+            }
+            tree.settle(now_ns, now_ns);
             finalized += take_all(&mut tree);
         }
     }
@@ -106,12 +113,10 @@ pub fn records(bytes: &[u8]) {
 
 /// Takes what the tree hands to its observers; the number of finalized processes.
 fn take_all(tree: &mut Tree) -> u64 {
-    for interval in tree.take_lives(u64::MAX) {
+    for interval in tree.take_intervals(u64::MAX) {
         assert!(interval.start_ns <= interval.end_ns, "{interval:?}");
     }
-    tree.take_silent(u64::MAX);
-    tree.take_kernel_ends();
-    tree.take_unproven();
+    tree.tick(u64::MAX);
     tree.take_settled().len() as u64
 }
 
@@ -121,7 +126,7 @@ pub fn proc_files(bytes: &[u8]) {
         assert!(bytes.contains(&b')'), "{stat:?}");
     }
     if let Some(rollup) = Rollup::parse(bytes) {
-        assert!(rollup.private.is_multiple_of(1024) || rollup.private == u64::MAX, "{rollup:?}");
+        assert!(rollup.private_bytes.is_multiple_of(1024) || rollup.private_bytes == u64::MAX, "{rollup:?}");
     }
     assert!(Status::parse(bytes).ns_pids.len() <= bytes.len());
     let _ = (Statm::parse(bytes), SystemCpu::parse(bytes));
@@ -166,8 +171,8 @@ pub fn state(bytes: &[u8]) {
     let mut run = file.load::<RunState>().map_or_else(new_run, |(_, run)| run);
     let findings: Vec<_> =
         file.journal(0).expect("it is there").iter().map_while(Finding::of_entry).collect();
-    run.apply(&findings, START_NS + STEP_NS);
-    run.settle_all(START_NS + 2 * STEP_NS);
+    run.apply(START_NS + STEP_NS, &Observation::Findings(findings));
+    run.apply(START_NS + 2 * STEP_NS, &Observation::FinalizeAll);
 }
 
 /// The run state in such a snapshot.

@@ -3,8 +3,11 @@
 //! One pipe carries it, one JSON object per line. End of file without [`Message::Ended`] means that the launcher is
 //! gone.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
+use super::policy::SamplingPolicy;
 use crate::model::cgroup::{NoRunCgroup, OomCounter, RunCgroup};
 use crate::model::gpu::GpuConfig;
 use crate::model::style::{Output, Style};
@@ -65,6 +68,10 @@ pub struct Config {
     pub disable_logs: bool,
     /// Which GPUs are tracked, and where to look for them.
     pub gpu: GpuConfig,
+    /// When samples are taken, and what they may cost.
+    pub policy: SamplingPolicy,
+    /// `GPU_TRACK_JOURNAL`: the file that the run is written down to, for developers.
+    pub journal: Option<PathBuf>,
     /// Warnings of the launcher for the report.
     pub warnings: Vec<String>,
 }

@@ -5,7 +5,8 @@
 use std::fmt;
 
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What an event of the process connector says, or what happened to the connector itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +123,26 @@ pub enum Finding {
     Kernel(KernelEvent),
 }
 
+/// As an entry of the journal: that is the one form that is written down.
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let words = match self {
+            Self::Record(stored) => stored.event.encode(&stored.origin),
+            Self::Kernel(_) => [0; RECORD_WORDS],
+        };
+        let (position, words) = self.entry(&words);
+        (position, words.as_slice()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Finding {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (position, words) = <(u64, Vec<u32>)>::deserialize(deserializer)?;
+        let entry = words.try_into().ok().and_then(|words| Self::of_entry(&(position, words)));
+        entry.ok_or_else(|| D::Error::custom("no finding"))
+    }
+}
+
 /// Stands for a position in the ring that no record ever has.
 const NO_POSITION: u64 = u64::MAX;
 
@@ -191,7 +212,7 @@ impl Damage {
 }
 
 /// Final figures of a process, read from its zombie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remains {
     /// CPU time of all its threads, nanoseconds.
     pub cpu_ns: u64,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::report::{Host, Limits};
+use super::report::{Cgroup, Host, Limits, Stage};
 
 /// The machine, and the limits that the command starts with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -11,15 +11,46 @@ pub struct HostInfo {
     pub host: Host,
     /// Clock ticks per second.
     pub ticks_per_second: u64,
+    /// Bytes of a page.
+    pub page_bytes: u64,
     /// Limits of the command.
     pub limits: Limits,
 }
 
+impl HostInfo {
+    /// Microseconds of a clock tick.
+    #[must_use]
+    pub fn tick_us(&self) -> u64 {
+        1_000_000 / self.ticks_per_second.max(1)
+    }
+}
+
 /// The end of the command, as the launcher reports it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct CommandExit {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
     /// RUSAGE_CHILDREN of the launcher over the run, microseconds.
     pub children_cpu_us: u64,
+}
+
+/// How the run ended, or how far it is: what a report needs beside the run state.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// CLOCK_MONOTONIC of the run's end, or of now, nanoseconds.
+    pub at_ns: u64,
+    /// How far the run is when its report is made.
+    pub stage: Stage,
+    /// The command's wait status.
+    pub status: Option<i32>,
+    /// What the launcher reported; `None` while the command runs, or if the launcher was killed.
+    pub command_exit: Option<CommandExit>,
+    /// Event records that were lost because ring and overflow file were full.
+    pub dropped_events: u64,
+    /// Whether the segment's file was truncated.
+    pub is_truncated: bool,
+    /// Out-of-memory kills in the launcher's cgroup since the start; `None` if it has no counter.
+    pub oom_kills: Option<u64>,
+    /// The kernel's figures of the command's own cgroup, if one was made.
+    pub cgroup: Option<Cgroup>,
 }

@@ -44,3 +44,53 @@ pub enum FoundBy {
     /// The kernel's process connector.
     Connector,
 }
+
+/// What tells a process from one that gets its pid later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Inode of a pidfd of it; 0: unknown.
+    pub pidfd_inode: u64,
+    /// The latest start that /proc can show for it, CLOCK_MONOTONIC nanoseconds: a process that gets its pid later
+    /// starts after it was last there.
+    pub latest_start_ns: u64,
+    /// Its start is that of another time namespace's clock, so only roughly known.
+    pub is_start_rough: bool,
+    /// The launcher has not reaped it, so no other process can have its pid.
+    pub is_pid_held: bool,
+}
+
+impl Identity {
+    /// Whether a process with this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds, can be this one.
+    #[must_use]
+    pub fn can_be(&self, pidfd_inode: u64, start_ns: u64) -> bool {
+        if self.pidfd_inode != 0 && pidfd_inode != 0 {
+            return self.pidfd_inode == pidfd_inode;
+        }
+        start_ns <= self.latest_start_ns
+    }
+
+    /// Whether what /proc shows under its pid is this process. `pidfd_inode` is asked only if one is known to compare
+    /// with.
+    #[must_use]
+    pub fn is_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
+        self.is_pid_held || self.can_be_shown(start_ns, pidfd_inode)
+    }
+
+    /// The same for a pid that nothing keeps from being used again.
+    #[must_use]
+    pub fn can_be_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
+        let inode = if self.pidfd_inode == 0 { 0 } else { pidfd_inode() };
+        self.can_be(inode, start_ns) || (inode == 0 && self.is_start_rough)
+    }
+}
+
+/// A live process as sources address it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Its id in this run.
+    pub id: ProcessId,
+    /// Its pid in the collector's pid namespace.
+    pub pid: u32,
+    /// What tells it from a later process of that pid.
+    pub identity: Identity,
+}

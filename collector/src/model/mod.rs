@@ -2,12 +2,16 @@
 //! other module and does no I/O.
 
 pub mod cgroup;
+pub mod command;
 pub mod config;
 pub mod finding;
 pub mod gpu;
 pub mod host;
 pub mod ids;
 pub(crate) mod journal;
+pub mod observation;
+pub mod policy;
+pub mod process_table;
 pub mod quality;
 pub(crate) mod report;
 pub mod style;

@@ -16,7 +16,7 @@ use crate::run::usage::MaxRss;
 
 /// Builds the report.
 pub(crate) fn report(inputs: &Inputs) -> Report {
-    let wall_s = inputs.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
+    let wall_s = inputs.end.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
     let coverage = coverage(inputs);
     let cpu_time = cpu_time(inputs, &coverage);
     let own = &inputs.run.totals.own;
@@ -24,14 +24,14 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
     let on_gpus = &inputs.run.gpu.usage;
     let cgroup = cgroup(inputs);
-    let limits = Limits { oom_kills: inputs.oom_kills, ..inputs.host_info.limits.clone() };
+    let limits = Limits { oom_kills: inputs.end.oom_kills, ..inputs.host_info.limits.clone() };
     Report {
-        stage: inputs.stage,
+        stage: inputs.end.stage,
         command: inputs.config.command.clone(),
         started_at: SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.started_realtime_ns),
         wall_s,
         host: inputs.host_info.host.clone(),
-        exit: inputs.status.map_or_else(Exit::default, exit_of_wait_status),
+        exit: inputs.end.status.map_or_else(Exit::default, exit_of_wait_status),
         max_ram: max_ram(inputs, &coverage),
         mean_ram: mean_ram(inputs, &coverage, wall_s),
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
@@ -76,7 +76,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
 
 fn cgroup(inputs: &Inputs) -> Option<Cgroup> {
     match inputs.config.cgroup.as_ref()? {
-        Ok(_) => inputs.cgroup.clone(),
+        Ok(_) => inputs.end.cgroup.clone(),
         Err(reason) => Some(Cgroup { reason: Some(reason.to_string()), ..Cgroup::default() }),
     }
 }
@@ -86,7 +86,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
     let [preload, wait, subreaper, scan, connector] = inputs.run.totals.found;
     let failed_spawns = inputs.run.tree.failed_spawns();
     let absent = match layers.connector {
-        true => inputs.run.connector.absent.clone(),
+        true => inputs.run.health.connector.absent.clone(),
         false => Some("switched off".into()),
     };
     let seen = &inputs.run.totals.coverage;
@@ -103,21 +103,21 @@ fn coverage(inputs: &Inputs) -> Coverage {
             connector: (absent.is_none() || connector > 0).then_some(connector),
         },
         connector_absent: absent,
-        connector_overruns: inputs.run.connector.overruns,
+        connector_overruns: inputs.run.health.connector.overruns,
         static_executables: inputs.run.totals.static_executables(),
-        dropped_events: inputs.dropped_events,
+        dropped_events: inputs.end.dropped_events,
         records_untrusted: records_untrusted(inputs),
         ..seen.clone()
     }
 }
 
 fn records_untrusted(inputs: &Inputs) -> Option<String> {
-    if inputs.is_truncated {
+    if inputs.end.is_truncated {
         Some("the session's shared memory was truncated".into())
-    } else if let Some(forgery) = inputs.run.forgery {
+    } else if let Some(forgery) = inputs.run.health.forgery {
         Some(forgery.to_string())
     } else {
-        inputs.run.damage.is_untrusted.then(|| "the event ring was overwritten".into())
+        inputs.run.health.damage.is_untrusted.then(|| "the event ring was overwritten".into())
     }
 }
 
@@ -209,8 +209,8 @@ fn cpu_time(inputs: &Inputs, coverage: &Coverage) -> CpuTime {
 
 /// The kernel's sum over the launcher's reaped descendants, or why it does not cover the whole tree.
 fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
-    let Some(command_exit) = inputs.command_exit else {
-        let is_running = inputs.stage == Stage::SoFar;
+    let Some(command_exit) = inputs.end.command_exit else {
+        let is_running = inputs.end.stage == Stage::SoFar;
         return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
     };
     let tree = &inputs.run.tree;
@@ -226,7 +226,7 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
     }
     // Only the connector shows that a joined process has no parent in the tree. Else an uninstrumented process of the tree
     // may have started and reaped it.
-    let connector = &inputs.run.connector;
+    let connector = &inputs.run.health.connector;
     if tree.outside() > 0 && connector.absent.is_none() && connector.overruns == 0 {
         return Err(format!("joined the run without being a descendant: {}", processes(tree.outside())));
     }

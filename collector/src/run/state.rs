@@ -1,29 +1,28 @@
-//! What a run has come to so far: the one thing that a collector would miss if it were killed, so all of it can be
-//! written to the state file and read back by the next one.
+//! The run so far: the one thing that a collector would miss if it were killed, so all of it can be written to the state
+//! file and read back by the next one. It changes by observations only.
 
 use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
 
+use super::gpu::GpuAccount;
+use super::sampling::estimate::Sums;
+use super::sampling::{HighWaterMark, Sampling};
+use super::tree::process::cpu_us;
+use super::tree::{RunContext, Tree};
+use super::trust::{Forgery, Trust};
+use super::usage::{CpuUsage, RamUsage, Totals};
 use crate::model::config::Config;
-use crate::model::finding::ReadUpTo;
-use crate::model::finding::What;
-use crate::model::finding::{Damage, Finding, number};
+use crate::model::finding::{Damage, Finding, KernelEvent, ReadUpTo, StoredRecord, What, number};
 use crate::model::host::HostInfo;
-use crate::run::gpu::GpuAccount;
-use crate::run::tree::process::cpu_us;
-use crate::run::tree::{Frame, Tree};
-use crate::run::trust::Forgery;
-use crate::run::usage::{CpuUsage, RamUsage, Totals};
-use crate::sources::sampler::Sample;
-use crate::sys::clock;
-use crate::sys::pidfd;
+use crate::model::ids::Target;
+use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
 
 /// The processes and their sums.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunState {
-    /// Processes that are not settled.
+    /// Processes whose figures are not final.
     pub tree: Tree,
-    /// Sums over the settled.
+    /// Sums over those whose figures are.
     pub totals: Totals,
     /// RAM over time.
     pub ram: RamUsage,
@@ -35,12 +34,22 @@ pub struct RunState {
     pub start_ns: u64,
     /// CLOCK_MONOTONIC of the last sample, nanoseconds.
     pub sampled_ns: u64,
-    /// Time in which nobody sampled, since a collector was dead or its last samples died with it, nanoseconds.
-    pub unsampled_ns: u64,
-    /// The segment's name was removed during the run.
-    pub is_unlinked: bool,
+    /// What befell the sources.
+    pub health: Health,
     /// Which findings are in here.
     pub found: ReadUpTo,
+    trust: Trust,
+    #[serde(skip)]
+    sampling: Sampling,
+    /// Those of the last sample.
+    #[serde(skip)]
+    latest: Sums,
+    ticks_per_second: u64,
+}
+
+/// What befell the sources of a run: it says how far its figures can be trusted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
     /// What was wrong with others.
     pub damage: Damage,
     /// Records that claim more CPU time than there was, and were left out.
@@ -53,6 +62,10 @@ pub struct RunState {
     pub connector: ConnectorState,
     /// A killed collector left nothing behind: what it knew is not in here.
     pub is_state_lost: bool,
+    /// Time in which no collector sampled, or the last samples died with it, nanoseconds.
+    pub unsampled_ns: u64,
+    /// The segment's name was removed during the run.
+    pub is_unlinked: bool,
 }
 
 /// How the process connector fares.
@@ -76,97 +89,171 @@ fn claimed_cpu_us(event: &Event) -> u64 {
 }
 
 impl RunState {
-    /// Of a run of which nothing is known yet.
+    /// A run that has just begun, on this machine.
     #[must_use]
-    pub fn of_run(config: &Config, facts: &HostInfo) -> Self {
+    pub fn of_run(config: &Config, host: &HostInfo) -> Self {
         let start_ns = config.started_monotonic_ns;
-        let frame = Frame {
+        let context = RunContext {
             launcher_pid: config.launcher_pid,
             pid_ns: config.pid_ns,
             session_monotonic_ns: start_ns,
             session_realtime_ns: config.started_realtime_ns,
-            page: rustix::param::page_size() as u64,
-            tick_us: 1_000_000 / facts.ticks_per_second.max(1),
+            page: host.page_bytes,
+            tick_us: host.tick_us(),
         };
-        let cpu = CpuUsage::new(config.interval_ns, facts.host.cores, start_ns);
-        Self::new(frame, cpu, config.most_heaviest)
+        let cores = host.host.cores;
+        let cpu = CpuUsage::new(config.interval_ns, cores, start_ns);
+        let trust = Trust::new(start_ns, cores, config.forks_before.is_some());
+        Self::new(context, cpu, trust, config.most_heaviest)
     }
 
     /// The same from its parts.
     #[must_use]
-    pub fn new(frame: Frame, cpu: CpuUsage, most_heaviest: usize) -> Self {
-        let start_ns = frame.session_monotonic_ns;
+    pub fn new(context: RunContext, cpu: CpuUsage, trust: Trust, most_heaviest: usize) -> Self {
+        let start_ns = context.session_monotonic_ns;
         Self {
-            tree: Tree::new(frame),
+            tree: Tree::new(context),
             totals: Totals::new(most_heaviest),
             ram: RamUsage::default(),
             cpu,
             gpu: GpuAccount::default(),
             start_ns,
             sampled_ns: start_ns,
-            unsampled_ns: 0,
-            is_unlinked: false,
+            health: Health::default(),
             found: ReadUpTo::default(),
-            damage: Damage::default(),
-            impossible: 0,
-            unread: 0,
-            forgery: None,
-            connector: ConnectorState::default(),
-            is_state_lost: false,
+            trust,
+            sampling: Sampling::default(),
+            latest: Sums::default(),
+            ticks_per_second: 1_000_000 / context.tick_us.max(1),
         }
     }
 
-    /// Take in findings, in their order.
-    pub fn apply(&mut self, findings: &[Finding], now_ns: u64) {
-        for finding in findings {
-            self.found.count += 1;
-            match finding {
-                Finding::Record(record) => {
-                    let age_ns = now_ns.saturating_sub(self.tree.frame().session_monotonic_ns);
-                    if !self.cpu.is_possible(claimed_cpu_us(&record.event), age_ns) {
-                        self.impossible += 1;
-                    } else if self.forgery.is_none() {
-                        self.tree.apply(&record.origin, &record.event, now_ns);
-                    }
-                    match number(record.position) {
-                        Some(number) => self.found.overflow = number + 1,
-                        None => self.found.position = record.position.wrapping_add(1),
-                    }
+    /// Take in what a source has seen. `now_ns` is CLOCK_MONOTONIC.
+    pub fn apply(&mut self, now_ns: u64, observation: &Observation) {
+        match observation {
+            Observation::Findings(findings) => self.apply_findings(findings, now_ns),
+            Observation::MachineForks(made) => {
+                self.trust.set_made(*made);
+                self.health.forgery = self.suspicion(now_ns);
+            }
+            Observation::CommandStarted { pid, start_ns, command } => {
+                self.start_ns = *start_ns;
+                self.tree.set_main(*pid, *start_ns, command);
+            }
+            Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),
+            Observation::Child(child) => drop(self.tree.found_in_proc(child)),
+            Observation::HostPid { id, pid } => self.tree.set_host_pid(*id, *pid),
+            Observation::Program(seen) => self.apply_program(seen),
+            Observation::Exec { id, by_ns } => self.tree.observe_exec(*id, *by_ns),
+            Observation::Membership { id, is_member } => {
+                if let Some(is_member) = is_member {
+                    self.tree.prove(*id, *is_member, now_ns);
                 }
-                Finding::Kernel(event) => {
-                    match event.what {
-                        What::Lost { dropped } => {
-                            self.connector.overruns += 1;
-                            self.connector.dropped = dropped;
-                        }
-                        What::GivenUp(reason) => self.connector.absent = Some(reason.to_string()),
-                        What::Fork { .. } | What::Exec | What::Exit { .. } => {}
-                    }
-                    self.tree.apply_kernel(event, now_ns);
-                    self.found.events += 1;
+            }
+            Observation::Ended { id, at_ns, gone_ns, remains } => {
+                if self.tree.get(*id).is_none_or(|process| !process.is_alive()) {
+                    return;
                 }
+                if let Some(remains) = remains {
+                    self.tree.note_remains(*id, remains);
+                }
+                self.tree.observe_end(*id, *at_ns, *gone_ns);
+            }
+            Observation::FirstThreadEnded(id) => self.tree.first_thread_ended(*id),
+            Observation::Absent(absent) => {
+                absent.iter().for_each(|(id, at_ns)| self.tree.observe_absence(*id, *at_ns));
+            }
+            Observation::WaitStatus { id, status } => self.tree.note_status(*id, *status),
+            Observation::Tick => self.tree.tick(now_ns),
+            Observation::Finalize { complete_ns } => {
+                self.tree.settle(now_ns, *complete_ns);
+                self.count_settled();
+            }
+            Observation::Readings(readings) => self.sampling.read(&mut self.tree, now_ns, readings),
+            Observation::Peaks(peaks) => self.sampling.peaks(&self.tree, peaks),
+            Observation::Sharing(unit) => self.sampling.sharing(&self.tree, unit),
+            Observation::SampleRead => self.sampling.conclude(&mut self.tree, self.sampled_ns),
+            Observation::SampleComplete => self.complete_sample(),
+            Observation::System { memory_used_bytes, busy_ticks } => {
+                self.ram.system = self.ram.system.max(*memory_used_bytes);
+                if let Some(busy_ticks) = busy_ticks {
+                    self.cpu.add_system(now_ns, *busy_ticks, self.ticks_per_second);
+                }
+            }
+            Observation::SegmentUnlinked => self.health.is_unlinked = true,
+            Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
+            Observation::RecordsDamaged(damage) => self.health.damage = *damage,
+            Observation::Unread(unread) => self.health.unread = *unread,
+            Observation::Survivor { id, blocks } => {
+                if let Some(process) = self.tree.get_mut(*id) {
+                    process.observed.blocks = *blocks;
+                }
+            }
+            Observation::WindowsEnd { end_ns } => self.cpu.finish(*end_ns),
+            Observation::FinalizeAll => {
+                self.tree.settle_all(now_ns);
+                self.count_settled();
             }
         }
     }
 
-    /// Take in a sample.
-    pub fn add(&mut self, sample: &Sample) {
-        self.ram.add(&self.tree, sample);
-        self.cpu.add(sample);
-        self.sampled_ns = sample.at_ns;
+    fn apply_findings(&mut self, findings: &[Finding], now_ns: u64) {
+        for finding in findings {
+            self.found.count += 1;
+            match finding {
+                Finding::Record(record) => self.apply_record(record, now_ns),
+                Finding::Kernel(event) => self.apply_kernel_event(event, now_ns),
+            }
+        }
     }
 
-    /// Settle those of whom nothing more can be learnt; all records that were written before `complete_ns` are taken
-    /// in. With `asks` all that ended are looked for in /proc, which takes a system call each.
-    pub fn settle(&mut self, now_ns: u64, complete_ns: u64, asks: bool) {
-        self.tree.settle(now_ns, complete_ns, asks, |pid| pidfd::is_gone(pid).then(clock::monotonic_ns));
-        self.count_settled();
+    fn apply_record(&mut self, record: &StoredRecord, now_ns: u64) {
+        let age_ns = now_ns.saturating_sub(self.tree.context().session_monotonic_ns);
+        if !self.cpu.is_possible(claimed_cpu_us(&record.event), age_ns) {
+            self.health.impossible += 1;
+        } else if self.health.forgery.is_none() {
+            self.tree.apply(&record.origin, &record.event, now_ns);
+        }
+        match number(record.position) {
+            Some(number) => self.found.overflow = number + 1,
+            None => self.found.position = record.position.wrapping_add(1),
+        }
     }
 
-    /// Settle all, the living as they are: the run is over.
-    pub fn settle_all(&mut self, now_ns: u64) {
-        self.tree.settle_all(now_ns);
-        self.count_settled();
+    fn apply_kernel_event(&mut self, event: &KernelEvent, now_ns: u64) {
+        let connector = &mut self.health.connector;
+        match event.what {
+            What::Lost { dropped } => {
+                connector.overruns += 1;
+                connector.dropped = dropped;
+            }
+            What::GivenUp(reason) => connector.absent = Some(reason.to_string()),
+            What::Fork { .. } | What::Exec | What::Exit { .. } => {}
+        }
+        self.tree.apply_kernel(event, now_ns);
+        self.found.events += 1;
+    }
+
+    fn apply_program(&mut self, seen: &ProgramSeen) {
+        if let Some(key) = seen.inner {
+            self.tree.found_inside(seen.id, key);
+        }
+        // If it was over by then, nothing tells any more what memory it had.
+        if let Some((memory, at_ns)) = seen.memory.filter(|_| !seen.program.is_over()) {
+            self.tree.set_silent_image(seen.id, memory, at_ns);
+        }
+        self.tree.set_program(seen.id, seen.program.clone());
+        if seen.is_answer {
+            self.tree.program_was_read(seen.id);
+        }
+    }
+
+    fn complete_sample(&mut self) {
+        let Some(mut sample) = self.sampling.take() else { return };
+        sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
+        self.ram.add(&self.tree, &sample);
+        self.cpu.add(&sample);
+        (self.sampled_ns, self.latest) = (sample.at_ns, sample.now);
     }
 
     fn count_settled(&mut self) {
@@ -178,11 +265,67 @@ impl RunState {
         }
     }
 
+    /// What the core wants to know now: programs that began by `by_ns` and have written no record since, programs whose
+    /// time for that is over, and what is left of processes that the kernel says ended.
+    #[must_use]
+    pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
+        let tree = &self.tree;
+        let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));
+        let programs = unread.filter_map(|process| {
+            let question = if process.silent_exec.is_some() {
+                ProgramQuestion::What
+            } else if process.spoke {
+                return None;
+            } else {
+                ProgramQuestion::WhatAndWhose(tree.parent_host_pid(process))
+            };
+            Some(Request::ReadProgram(process.target()?, question))
+        });
+        let ends = tree.ends_to_read();
+        let ends = ends.filter_map(|(process, exit)| Some(Request::ReadEnd(process.target()?, exit.at_ns)));
+        programs.chain(ends).collect()
+    }
+
+    /// Pids that only records name.
+    pub fn membership_requests(&self) -> Vec<Target> {
+        self.tree.memberships_to_check().collect()
+    }
+
+    /// Whether the records seem forged, as far as is known of the machine: the kernel's count of processes decides.
+    #[must_use]
+    pub fn suspicion(&self, now_ns: u64) -> Option<Forgery> {
+        self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))
+    }
+
+    /// The sums of the last sample.
+    #[must_use]
+    pub fn latest(&self) -> &Sums {
+        &self.latest
+    }
+
+    /// The sample that is being taken.
+    #[must_use]
+    pub fn sampling(&self) -> &Sampling {
+        &self.sampling
+    }
+
+    /// What a new RAM peak must exceed.
+    #[must_use]
+    pub fn high_water_mark(&self) -> HighWaterMark {
+        self.ram.high_water_mark()
+    }
+
     /// CPU time of all processes that was counted so far, nanoseconds.
     #[must_use]
     pub fn cpu_ns(&self) -> u64 {
         let settled_us = cpu_us(&self.totals.own);
         settled_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns())
+    }
+
+    /// Another collector goes on: what the kernel told meanwhile may be lost, and no sample was taken.
+    pub fn resume(&mut self, now_ns: u64) {
+        self.tree.forget_watched();
+        self.health.unsampled_ns += now_ns.saturating_sub(self.sampled_ns);
     }
 }
 
@@ -196,8 +339,12 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
+    fn findings(findings: impl IntoIterator<Item = Finding>) -> Observation {
+        Observation::Findings(findings.into_iter().collect())
+    }
+
     fn account() -> RunState {
-        let frame = Frame {
+        let frame = RunContext {
             launcher_pid: 100,
             pid_ns: 10,
             session_monotonic_ns: 50 * S,
@@ -205,17 +352,17 @@ mod tests {
             page: 4096,
             tick_us: 10_000,
         };
-        RunState::new(frame, CpuUsage::new(S, 2, 50 * S), 5)
+        RunState::new(frame, CpuUsage::new(S, 2, 50 * S), Trust::new(50 * S, 2, false), 5)
     }
 
     #[test]
     fn what_befell_the_connector_is_counted_in_its_turn() {
         let mut account = account();
         let finding = |what| Finding::Kernel(KernelEvent { at_ns: 60 * S, pid: 0, what });
-        account.apply(&[5, 7].map(|dropped| finding(What::Lost { dropped })), 60 * S);
-        assert_eq!(account.connector, ConnectorState { absent: None, overruns: 2, dropped: 7 });
-        account.apply(&[finding(What::GivenUp(AbsenceReason::Cost))], 60 * S);
-        assert!(account.connector.absent.unwrap().contains("5% of a core"));
+        account.apply(60 * S, &findings([5, 7].map(|dropped| finding(What::Lost { dropped }))));
+        assert_eq!(account.health.connector, ConnectorState { absent: None, overruns: 2, dropped: 7 });
+        account.apply(60 * S, &findings([finding(What::GivenUp(AbsenceReason::Cost))]));
+        assert!(account.health.connector.absent.unwrap().contains("5% of a core"));
         assert_eq!(account.found, ReadUpTo { count: 3, events: 3, ..ReadUpTo::default() });
     }
 
@@ -227,8 +374,8 @@ mod tests {
             let event =
                 Event::Exit { status: 0, vm_hwm_kib: 0, own: usage(own_s), children: usage(children_s) };
             let origin = Origin { pid, pid_ns: 10, parent: 100, monotonic_ns: 60 * S, flags: 0 };
-            account.apply(&[Finding::Record(StoredRecord { position: 0, origin, event })], 60 * S);
-            (account.tree.born(), account.impossible)
+            account.apply(60 * S, &findings([Finding::Record(StoredRecord { position: 0, origin, event })]));
+            (account.tree.born(), account.health.impossible)
         };
         // Ten seconds of two cores, and some slack.
         assert_eq!(ended(1, 15, 5), (1, 0));

@@ -6,8 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::run::tree::Tree;
-use crate::sys::proc_fs::ProcRoot;
+use super::tree::Tree;
 
 /// So many processes more than the machine has made are no sign of forgery: one may have been taken for two, or have been
 /// there before the run.
@@ -59,11 +58,9 @@ impl fmt::Display for Forgery {
     }
 }
 
-/// Holds the records against the kernel's count.
-#[derive(Debug)]
+/// Compares what the records tell with what the kernel counts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Trust {
-    root: ProcRoot,
-    forks_before: Option<u64>,
     start_ns: u64,
     cores: u64,
     /// The machine's processes and threads since the session's start, when they were last counted; `None`: it does not
@@ -72,25 +69,28 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// For a session that began at `start_ns` (CLOCK_MONOTONIC), when the machine had made so many processes.
+    /// For a session that began at `start_ns` (CLOCK_MONOTONIC); `is_counted` tells whether the kernel counts processes.
     #[must_use]
-    pub fn new(root: ProcRoot, forks_before: Option<u64>, start_ns: u64, cores: u32) -> Self {
-        Self { root, forks_before, start_ns, cores: cores.into(), made: forks_before.map(|_| 0) }
+    pub fn new(start_ns: u64, cores: u32, is_counted: bool) -> Self {
+        Self { start_ns, cores: cores.into(), made: is_counted.then_some(0) }
     }
 
-    /// Whether the tree as records tell of it can't be true. `findings` were taken in so far.
-    pub fn forgery(&mut self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
+    /// Whether the tree as records tell of it can't be true as far as is known. `findings` were applied so far. More
+    /// processes than the machine had made when that was last read are a reason to read it again.
+    #[must_use]
+    pub fn forgery(&self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
         if tree.may_have_unseen(MOST_UNSEEN)
             && let count = tree.unseen()
             && count >= MOST_UNSEEN
         {
             return Some(Forgery::Unseen { count: count as u64 });
         }
-        self.too_much(tree.born(), findings, now_ns)?;
-        // The kernel is asked only when what it said last does not suffice: /proc/stat is long on large machines.
-        self.made =
-            self.root.forks().zip(self.forks_before).map(|(forks, before)| forks.saturating_sub(before));
         self.too_much(tree.born(), findings, now_ns)
+    }
+
+    /// The kernel's count of now.
+    pub fn set_made(&mut self, made: Option<u64>) {
+        self.made = made;
     }
 
     fn too_much(&self, told: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
@@ -110,22 +110,21 @@ impl Trust {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::tree::Frame;
+    use crate::run::tree::RunContext;
     use gpu_track_abi::record::{Event, Origin};
 
-    const BEFORE: u64 = 70_000;
     const NS: u32 = 10;
 
     struct Machine {
-        proc: tempfile::TempDir,
         trust: Trust,
         tree: Tree,
         findings: u64,
+        made: u64,
     }
 
     impl Machine {
         fn new() -> Self {
-            let frame = Frame {
+            let context = RunContext {
                 launcher_pid: 1,
                 pid_ns: NS,
                 session_monotonic_ns: 0,
@@ -133,20 +132,18 @@ mod tests {
                 page: 4096,
                 tick_us: 10_000,
             };
-            let proc = tempfile::tempdir().unwrap();
-            let trust = Trust::new(ProcRoot::new(proc.path()), Some(BEFORE), 0, 2);
-            let machine = Self { proc, trust, tree: Tree::new(frame), findings: 0 };
-            machine.has_made(0);
-            machine
+            Self { trust: Trust::new(0, 2, true), tree: Tree::new(context), findings: 0, made: 0 }
         }
 
-        fn has_made(&self, processes: u64) {
-            let text = format!("cpu  1 2 3 4 5 6 7 8 9 10\nbtime 5\nprocesses {}\n", BEFORE + processes);
-            std::fs::write(self.proc.path().join("stat"), text).unwrap();
+        /// As the session does: the kernel is asked only if there is a suspicion.
+        fn forgery(&mut self, now_ns: u64) -> Option<Forgery> {
+            self.trust.forgery(&self.tree, self.findings, now_ns)?;
+            self.trust.set_made(Some(self.made));
+            self.trust.forgery(&self.tree, self.findings, now_ns)
         }
 
-        /// Each with a pid of its own in this namespace.
-        fn told_of(&mut self, processes: u32, pid_ns: u32) -> Option<Forgery> {
+        /// Records of so many processes, each with a pid of its own in this namespace.
+        fn records_of(&mut self, processes: u32, pid_ns: u32) -> Option<Forgery> {
             for _ in 0..processes {
                 let pid = 100 + self.tree.born() as u32;
                 let origin = Origin { pid, pid_ns, parent: 5, monotonic_ns: 1, flags: 0 };
@@ -155,35 +152,37 @@ mod tests {
                 self.tree.apply(&origin, &event, 1);
             }
             self.findings += u64::from(processes);
-            self.trust.forgery(&self.tree, self.findings, 1)
+            self.forgery(1)
         }
     }
 
     #[test]
-    fn there_are_no_more_processes_than_the_machine_made() {
+    fn records_of_more_processes_than_were_made_are_forged() {
         let mut machine = Machine::new();
-        assert_eq!(machine.told_of(1000, NS), None, "a few that were there before");
-        machine.has_made(50_000);
-        assert_eq!(machine.told_of(50_000, NS), None, "a fork bomb");
-        machine.has_made(50_010);
-        let told = machine.told_of(60_000, NS);
+        assert_eq!(machine.records_of(1000, NS), None, "a few that were there before");
+        machine.made = 50_000;
+        assert_eq!(machine.records_of(50_000, NS), None, "a fork bomb");
+        machine.made = 50_010;
+        let told = machine.records_of(60_000, NS);
         assert_eq!(told, Some(Forgery::Processes { told: 111_000, made: 50_010 }));
     }
 
     #[test]
-    fn live_processes_that_nobody_sees_are_bounded_whatever_the_machine_made() {
+    fn live_processes_that_no_layer_sees_are_bounded() {
         let mut machine = Machine::new();
-        machine.has_made(1_000_000);
+        machine.made = 1_000_000;
         let most = u32::try_from(MOST_UNSEEN).unwrap();
-        assert_eq!(machine.told_of(most - 1, NS + 1), None);
-        assert_eq!(machine.told_of(1, NS + 1), Some(Forgery::Unseen { count: MOST_UNSEEN as u64 }));
+        assert_eq!(machine.records_of(most - 1, NS + 1), None);
+        assert_eq!(machine.records_of(1, NS + 1), Some(Forgery::Unseen { count: MOST_UNSEEN as u64 }));
     }
 
     #[test]
     fn records_that_make_no_process_are_bounded_by_time() {
         let mut machine = Machine::new();
-        let mut forgery =
-            |findings, s: u64| machine.trust.forgery(&machine.tree, findings, s * 1_000_000_000);
+        let mut forgery = |findings, s: u64| {
+            machine.findings = findings;
+            machine.forgery(s * 1_000_000_000)
+        };
         assert_eq!(forgery(100_000, 0), None);
         assert_eq!(forgery(100_001, 0), Some(Forgery::Records { told: 100_001 }));
         assert_eq!(forgery(500_000, 10), None, "ten seconds of exec on two cores");
@@ -191,11 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn where_the_kernel_does_not_count_nobody_is_accused() {
+    fn without_the_kernels_count_nothing_is_forged() {
         let mut machine = Machine::new();
-        std::fs::write(machine.proc.path().join("stat"), "cpu  1 2 3 4 5 6 7\nprocesses 0\n").unwrap();
-        assert_eq!(machine.told_of(10_000, NS), None);
-        machine.trust = Trust::new(ProcRoot::new("/nonexistent"), None, 0, 2);
-        assert_eq!(machine.told_of(10_000, NS), None);
+        machine.trust = Trust::new(0, 2, false);
+        assert_eq!(machine.trust.forgery(&machine.tree, 10_000_000, 1), None);
     }
 }

@@ -14,13 +14,14 @@ use std::thread::{JoinHandle, Thread};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-use crate::run::tree::{ProcessId, Tree};
+use crate::model::ids::{ProcessId, Target};
+use crate::model::observation::Observation;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::{clock, pidfd, priority};
 
 /// Ends of processes that are watched.
 #[derive(Debug, Default)]
-pub struct Ends {
+pub struct ExitWatch {
     watched: HashMap<ProcessId, OwnedFd>,
     /// Those that ended, until the kernel tells how: that is after their reaping.
     ended: HashMap<ProcessId, OwnedFd>,
@@ -31,7 +32,7 @@ pub struct Ends {
 
 /// What the thread saw.
 #[derive(Debug)]
-struct End {
+struct Exit {
     id: ProcessId,
     /// CLOCK_MONOTONIC, nanoseconds.
     at_ns: u64,
@@ -39,58 +40,54 @@ struct End {
     remains: Option<Remains>,
 }
 
-impl Ends {
-    /// Watch those of whose end nobody would tell, from now on; `main` is unparked when one comes.
-    pub fn watch(&mut self, tree: &Tree, root: &ProcRoot, main: &Thread) {
-        for process in tree.unawaited() {
-            let Some(pid) = process.host_pid else { continue };
-            if self.has_failed || self.watched.contains_key(&process.id) {
+impl ExitWatch {
+    /// Watch these processes from now on; `main` is unparked when one ends.
+    pub fn watch(&mut self, targets: impl Iterator<Item = Target>, root: &ProcRoot, main: &Thread) {
+        for target in targets {
+            if self.has_failed || self.watched.contains_key(&target.id) {
                 continue;
             }
-            let Some(fd) = pidfd::open(pid)
-                .filter(|fd| process.pidfd_inode == 0 || pidfd::inode_of(fd) == Some(process.pidfd_inode))
+            let inode = target.identity.pidfd_inode;
+            let Some(fd) =
+                pidfd::open(target.pid).filter(|fd| inode == 0 || pidfd::inode_of(fd) == Some(inode))
             else {
                 continue;
             };
             let watching = match &mut self.watcher {
-                Some(watcher) => watcher.watch(&fd, process.id, pid),
+                Some(watcher) => watcher.watch(&fd, &target),
                 none => Watcher::start(root.clone(), main.clone()).and_then(|watcher| {
-                    let watching = watcher.watch(&fd, process.id, pid);
+                    let watching = watcher.watch(&fd, &target);
                     *none = Some(watcher);
                     watching
                 }),
             };
             match watching {
-                Ok(()) => drop(self.watched.insert(process.id, fd)),
+                Ok(()) => drop(self.watched.insert(target.id, fd)),
                 // No room for more: samples still tell of ends.
                 Err(_) => self.has_failed = true,
             }
         }
     }
 
-    /// Tell the tree who ended.
-    pub fn tell(&mut self, tree: &mut Tree) {
-        let Some(watcher) = &self.watcher else { return };
-        for end in watcher.ends.try_iter() {
-            if let Some(fd) = self.watched.remove(&end.id) {
-                self.ended.insert(end.id, fd);
+    /// Which of them ended since this was last asked, and how, as far as the kernel tells. `is_open` tells whether a
+    /// process's figures are not final.
+    pub fn take(&mut self, is_open: impl Fn(ProcessId) -> bool) -> Vec<Observation> {
+        let Some(watcher) = &self.watcher else { return Vec::new() };
+        let mut seen = Vec::new();
+        for Exit { id, at_ns, remains } in watcher.exits.try_iter() {
+            if let Some(fd) = self.watched.remove(&id) {
+                self.ended.insert(id, fd);
             }
-            if tree.get(end.id).is_none_or(|process| !process.is_alive()) {
-                continue;
-            }
-            if let Some(remains) = &end.remains {
-                tree.note_remains(end.id, remains);
-            }
-            tree.observe_end(end.id, end.at_ns, end.remains.is_none().then_some(end.at_ns));
+            let gone_ns = remains.is_none().then_some(at_ns);
+            seen.push(Observation::Ended { id, at_ns, gone_ns, remains });
         }
-        self.watched.retain(|id, _| tree.get(*id).is_some());
+        self.watched.retain(|id, _| is_open(*id));
         self.ended.retain(|id, fd| {
             let status = pidfd::exit_status(fd);
-            if let Some(status) = status {
-                tree.note_status(*id, status);
-            }
-            status.is_none() && tree.get(*id).is_some()
+            seen.extend(status.map(|status| Observation::WaitStatus { id: *id, status }));
+            status.is_none() && is_open(*id)
         });
+        seen
     }
 }
 
@@ -98,7 +95,7 @@ impl Ends {
 #[derive(Debug)]
 struct Watcher {
     epoll: Arc<OwnedFd>,
-    ends: Receiver<End>,
+    exits: Receiver<Exit>,
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
@@ -113,17 +110,17 @@ impl Watcher {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
         epoll::add(&epoll, &stop, epoll::EventData::new_u64(STOP), epoll::EventFlags::IN)?;
-        let (sender, ends) = std::sync::mpsc::channel();
+        let (sender, exits) = std::sync::mpsc::channel();
         let of_thread = Arc::clone(&epoll);
         let thread = std::thread::Builder::new()
             .name("gpu-track-ends".into())
             .stack_size(64 * 1024)
-            .spawn(move || tell_ends(&of_thread, &root, &sender, &main))?;
-        Ok(Self { epoll, ends, stop, thread: Some(thread) })
+            .spawn(move || report_exits(&of_thread, &root, &sender, &main))?;
+        Ok(Self { epoll, exits, stop, thread: Some(thread) })
     }
 
-    fn watch(&self, fd: &OwnedFd, id: ProcessId, pid: u32) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(id.0 << PID_BITS | u64::from(pid));
+    fn watch(&self, fd: &OwnedFd, target: &Target) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(target.id.0 << PID_BITS | u64::from(target.pid));
         // Once: a dead process stays readable.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         Ok(epoll::add(&self.epoll, fd, data, flags)?)
@@ -141,7 +138,7 @@ impl Drop for Watcher {
     }
 }
 
-fn tell_ends(epoll: &OwnedFd, root: &ProcRoot, ends: &Sender<End>, main: &Thread) {
+fn report_exits(epoll: &OwnedFd, root: &ProcRoot, ends: &Sender<Exit>, main: &Thread) {
     priority::prefer_at_once();
     let mut events = Vec::with_capacity(64);
     loop {
@@ -158,7 +155,8 @@ fn tell_ends(epoll: &OwnedFd, root: &ProcRoot, ends: &Sender<End>, main: &Thread
             // First, since its parent is woken, too.
             let remains = root.remains(pid);
             // The collector outlives this thread.
-            let _ = ends.send(End { id: ProcessId(data >> PID_BITS), at_ns: clock::monotonic_ns(), remains });
+            let _ =
+                ends.send(Exit { id: ProcessId(data >> PID_BITS), at_ns: clock::monotonic_ns(), remains });
         }
         main.unpark();
     }
@@ -170,53 +168,40 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::run::tree::{FoundInProc, Frame, Key};
+    use crate::model::ids::Identity;
 
     #[test]
-    fn the_end_of_a_static_programs_child_is_told_before_and_after_its_reaping() {
-        let root = ProcRoot::default();
-        let own = std::process::id();
-        let pid_ns = root.pid_ns(own).unwrap();
-        let mut tree = Tree::new(Frame {
-            launcher_pid: std::os::unix::process::parent_id(),
-            pid_ns,
-            session_monotonic_ns: 0,
-            session_realtime_ns: 0,
-            page: 4096,
-            tick_us: 10_000,
-        });
-        // This process stands for the program that says nothing.
-        tree.set_main(own, clock::monotonic_ns(), "tests");
-        let parent = tree.open_instance(Key { pid_ns, pid: own }).unwrap();
+    fn exit_is_seen_before_and_after_reaping() {
         let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; read x; exit 7";
         let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
-        let found = FoundInProc {
-            key: Key { pid_ns, pid: child.id() },
-            host_pid: child.id(),
-            parent,
-            start_ns: clock::monotonic_ns(),
-            pidfd_inode: pidfd::inode(child.id()).unwrap_or(0),
+        let (id, pid) = (ProcessId(3), child.id());
+        let identity = Identity {
+            pidfd_inode: pidfd::inode(pid).unwrap_or(0),
+            latest_start_ns: u64::MAX,
+            is_start_rough: false,
+            is_pid_held: false,
         };
-        let id = tree.found_in_proc(&found);
-        let mut ends = Ends::default();
-        ends.watch(&tree, &root, &std::thread::current());
-        assert!(ends.watched.contains_key(&id));
+        let mut watch = ExitWatch::default();
+        let target = Target { id, pid, identity };
+        watch.watch([target].into_iter(), &ProcRoot::default(), &std::thread::current());
+        assert!(watch.watched.contains_key(&id));
         drop(child.stdin.take());
-        while tree.get(id).unwrap().seen_dead_ns.is_none() {
+        let mut seen = Vec::new();
+        while seen.is_empty() {
             std::thread::park_timeout(Duration::from_millis(10));
-            ends.tell(&mut tree);
+            seen = watch.take(|_| true);
         }
-        let process = tree.get(id).unwrap();
-        assert_eq!((process.gone_ns, process.kept_status), (None, None));
-        let clock_ns = pidfd::cpu_clock_ns(child.id());
-        assert!(clock_ns.unwrap() > 0);
-        assert_eq!((process.observed.cpu_ns, process.is_clock_final), (clock_ns, true));
+        let [Observation::Ended { id: ended, gone_ns: None, remains: Some(remains), .. }] = seen.as_slice()
+        else {
+            panic!("{seen:?}")
+        };
+        assert_eq!((*ended, Some(remains.cpu_ns)), (id, pidfd::cpu_clock_ns(pid)));
+        assert!(remains.cpu_ns > 0);
         child.wait().unwrap();
-        ends.tell(&mut tree);
-        // The kernel tells it from Linux 6.15 on.
-        if let Some(status) = tree.get(id).unwrap().kept_status {
-            assert_eq!(status, 7 << 8);
-            assert!(ends.ended.is_empty());
+        // The kernel keeps the status from Linux 6.15 on.
+        if let [Observation::WaitStatus { id: ended, status }] = watch.take(|_| true).as_slice() {
+            assert_eq!((*ended, *status), (id, 7 << 8));
+            assert!(watch.ended.is_empty());
         }
     }
 }

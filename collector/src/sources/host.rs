@@ -18,6 +18,7 @@ impl HostInfo {
                 cores: u32::try_from(cores).unwrap_or(1).max(1),
                 ram_bytes: root.system_memory().map(|(_, total)| total),
             },
+            page_bytes: rustix::param::page_size() as u64,
             ticks_per_second: rustix::param::clock_ticks_per_second(),
             limits: Limits::own(root),
         }

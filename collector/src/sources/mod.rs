@@ -9,6 +9,7 @@ pub(crate) mod host;
 pub(crate) mod limits;
 pub(crate) mod membership;
 pub(crate) mod overflow;
+pub(crate) mod program;
 pub(crate) mod pump;
 pub(crate) mod records;
 pub mod sampler;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::model::finding::{Finding, ReadUpTo};
+use crate::model::observation::Observation;
 use crate::run::RunState;
 use crate::store::state_file::StateFile;
 use crate::sys::clock;
@@ -29,11 +30,11 @@ pub(crate) fn load(
     let journal = state.journal(run_state.found.count).unwrap_or_default();
     let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
     let read = segment.map_or_else(ReadUpTo::default, first_unread);
-    run_state.is_state_lost |= sequence == 0 && findings.is_empty() && read.position > 0;
-    if run_state.is_state_lost {
+    run_state.health.is_state_lost |= sequence == 0 && findings.is_empty() && read.position > 0;
+    if run_state.health.is_state_lost {
         run_state.found = read;
     } else {
-        run_state.apply(&findings, now_ns);
+        run_state.apply(now_ns, &Observation::Findings(findings));
     }
     (sequence, run_state)
 }
@@ -65,9 +66,7 @@ impl CheckpointWriter {
     ) -> (Self, RunState) {
         let (sequence, mut run_state) = load(&state, Some(segment), now_ns, new);
         if is_replacement {
-            // Connector events of the time between the collectors may be lost.
-            run_state.tree.forget_watched();
-            run_state.unsampled_ns += now_ns.saturating_sub(run_state.sampled_ns);
+            run_state.resume(now_ns);
         }
         let saved = run_state.found.count;
         (Self { state, sequence, saved, next_ns: 0 }, run_state)

@@ -97,7 +97,7 @@ pub struct Limits {
 }
 
 /// The kernel's figures of a cgroup (v2) that held the command alone. `reason` says why one is null.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cgroup {
     /// Its directory; `None` if none could be made.
     pub path: Option<String>,

@@ -81,7 +81,7 @@ pub struct Report {
 }
 
 /// How far a run is when its report is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     /// The command runs: an interim report.
     SoFar,

@@ -65,7 +65,7 @@ fn out_of_memory(context: &Context) -> Option<String> {
 }
 
 fn launcher_killed(context: &Context) -> Option<String> {
-    let is_killed = context.inputs.stage == Stage::Over && context.inputs.command_exit.is_none();
+    let is_killed = context.inputs.end.stage == Stage::Over && context.inputs.end.command_exit.is_none();
     is_killed.then(|| {
         "The launcher was killed. The report covers the tree until its last process ended, but the command's exit status \
          is unknown."
@@ -120,7 +120,7 @@ fn dropped_events(context: &Context) -> Option<String> {
 }
 
 fn unread_events(context: &Context) -> Option<String> {
-    let count = context.inputs.run.unread;
+    let count = context.inputs.run.health.unread;
     (count > 0).then(|| {
         format!(
             "{} could not be read in time at the end: the machine was too busy. Processes may be missing, or be known from \
@@ -132,15 +132,15 @@ fn unread_events(context: &Context) -> Option<String> {
 
 fn untrusted_records(context: &Context) -> Option<String> {
     let inputs = context.inputs;
-    if inputs.is_truncated {
+    if inputs.end.is_truncated {
         Some("The session's shared memory was truncated: event records not read by then are lost.".into())
-    } else if let Some(forgery) = inputs.run.forgery {
+    } else if let Some(forgery) = inputs.run.health.forgery {
         Some(format!(
             "A process of the tree forges event records: {forgery}. No later record is counted, but figures from before \
              may contain forged ones."
         ))
     } else {
-        inputs.run.damage.is_untrusted.then(|| {
+        inputs.run.health.damage.is_untrusted.then(|| {
             "The event ring was overwritten by a process of the tree: no later record is counted.".into()
         })
     }
@@ -148,9 +148,9 @@ fn untrusted_records(context: &Context) -> Option<String> {
 
 /// Where the whole ring is not trusted, [`untrusted_records`] says so.
 fn invalid_events(context: &Context) -> Option<String> {
-    let damage = context.inputs.run.damage;
-    let count = damage.events.saturating_add(context.inputs.run.impossible);
-    (count > 0 && !context.inputs.is_truncated && !damage.is_untrusted).then(|| {
+    let damage = context.inputs.run.health.damage;
+    let count = damage.events.saturating_add(context.inputs.run.health.impossible);
+    (count > 0 && !context.inputs.end.is_truncated && !damage.is_untrusted).then(|| {
         format!(
             "Invalid and not counted: {}. A process of the tree may have written to the session's shared memory.",
             records(count)
@@ -165,19 +165,19 @@ fn collector_restarts(context: &Context) -> Option<String> {
             "The collector was killed {} and replaced. Nothing was sampled for {:.3} s in all: RAM peaks of that time, and \
              processes without the shim that lived only then, may be missing.",
             times(restarts.into()),
-            context.inputs.run.unsampled_ns as f64 / 1e9
+            context.inputs.run.health.unsampled_ns as f64 / 1e9
         )
     })
 }
 
 fn state_lost(context: &Context) -> Option<String> {
-    context.inputs.run.is_state_lost.then(|| {
+    context.inputs.run.health.is_state_lost.then(|| {
         "The state of a killed collector could not be restored: processes that had ended by then are missing.".into()
     })
 }
 
 fn segment_unlinked(context: &Context) -> Option<String> {
-    context.inputs.run.is_unlinked.then(|| {
+    context.inputs.run.health.is_unlinked.then(|| {
         "The session's shared memory was unlinked during the run, as a logout does with RemoveIPC=yes (logind.conf). \
          Programs that started later are known from /proc and from their parents only."
             .into()
@@ -236,7 +236,7 @@ fn still_running(context: &Context) -> Option<String> {
     if left_out > 0 {
         names.push(format!("and {left_out} more"));
     }
-    let (when, cure) = match context.inputs.stage {
+    let (when, cure) = match context.inputs.end.stage {
         Stage::Over => ("at the end", " (--wait-all waits for them)"),
         Stage::SoFar | Stage::Recovered => ("when this report was made", ""),
     };

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_TRACER, Origin, Usage};
 
-use super::command::command_of_record;
 use super::inner::{Sign, Sought};
 use super::process::{ExitRecord, FILE_PAGES, Process, ReapRecord, fork_share, rss_noise};
 use super::usage_math::plus;
-use super::{Departed, FoundBy, Image, Key, Life, Parent, ProcessId, Tree, image_life};
+use super::{Departed, FoundBy, Image, Key, LiveInterval, Parent, ProcessId, Tree, image_interval};
+use crate::model::command::command_of_record;
 
 const KIB: u64 = 1024;
 
@@ -70,7 +70,7 @@ impl Tree {
 
     /// The difference of a process's clock to ours: 0 unless its time cannot be ours (a time namespace).
     fn clock_skew(&self, monotonic_ns: u64, realtime_ns: u64, now_ns: u64) -> i64 {
-        let frame = &self.frame;
+        let frame = &self.context;
         if (frame.session_monotonic_ns..=now_ns).contains(&monotonic_ns) {
             return 0;
         }
@@ -80,7 +80,7 @@ impl Tree {
     }
 
     fn clamp_time(&self, monotonic_ns: u64, skew_ns: i64, now_ns: u64) -> u64 {
-        let start = self.frame.session_monotonic_ns.min(now_ns);
+        let start = self.context.session_monotonic_ns.min(now_ns);
         monotonic_ns.saturating_add_signed(skew_ns).clamp(start, now_ns)
     }
 
@@ -91,7 +91,7 @@ impl Tree {
 
     /// The parent that a process names by its pid.
     pub(super) fn parent_of(&self, parent: Key) -> Parent {
-        if parent == (Key { pid_ns: self.frame.pid_ns, pid: self.frame.launcher_pid }) {
+        if parent == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid }) {
             return Parent::Launcher;
         }
         if let Some(id) = self.open_instance(parent) {
@@ -189,7 +189,7 @@ impl Tree {
         // A silent program's is what was seen of it.
         let seen = process.peak_before_exec().filter(|_| process.image == Image::Silent);
         let peak = if grown { Some(inherited) } else { process.told_peak.or(seen) };
-        let lives = known.is_some().then_some(&mut self.lives);
+        let lives = known.is_some().then_some(&mut self.intervals);
         // It is the silent program itself, which took its time to speak: the kernel saw no exec since, or it has its name.
         let is_late =
             process.was_looked_at_as(command) || (process.is_watched && process.silent_exec.is_none());
@@ -218,7 +218,7 @@ impl Tree {
             self.end_stale(key, at);
             self.insert(key, maker, FoundBy::Preload, at)
         });
-        let page = self.frame.page;
+        let page = self.context.page;
         let command = self.command_of_parent(maker);
         let silent_ancestor = self.silent_ancestor(maker);
         if let Parent::Known(parent) = maker
@@ -294,7 +294,7 @@ impl Tree {
     }
 
     fn reaped(&mut self, reaper_key: Key, origin: &Origin, child: u32, record: ReapRecord, now_ns: u64) {
-        let by_launcher = reaper_key == (Key { pid_ns: self.frame.pid_ns, pid: self.frame.launcher_pid });
+        let by_launcher = reaper_key == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid });
         let reaper = if by_launcher { None } else { self.open_instance(reaper_key) };
         let tracer = origin.flags & FLAG_TRACER != 0;
         let at = self.time_of(reaper, origin, now_ns);
@@ -339,16 +339,16 @@ impl Tree {
         };
         // What a child inherits is bounded by the peak of who made it, not of who reaps an orphan.
         let reaper_peak = if made_it { record.reaper_peak } else { u64::MAX };
-        let counted = process.share_since_sample(self.frame.page);
+        let counted = process.share_since_sample(self.context.page);
         process.reaped = Some(ReapRecord { reaper_peak, ..record });
         // Of who was known to have ended before, its reaper may know of more memory than was counted by then. Only the
         // kernel's word dates the end well enough: who was seen dead has made room for others meanwhile.
-        let more = process.share_since_sample(self.frame.page).saturating_sub(counted);
+        let more = process.share_since_sample(self.context.page).saturating_sub(counted);
         let is_dated = process.kernel_exit.is_some() && process.exit.is_none();
         if let Some(end_ns) = process.end_ns.filter(|_| more > 0 && is_dated) {
-            self.lives.push(Life { bytes: more, ..image_life(process, end_ns) });
+            self.intervals.push(LiveInterval { bytes: more, ..image_interval(process, end_ns) });
         }
-        if process.host_pid.is_none() && reaper_key.pid_ns == self.frame.pid_ns {
+        if process.host_pid.is_none() && reaper_key.pid_ns == self.context.pid_ns {
             process.host_pid = Some(child);
         }
         let key = process.key;
@@ -358,7 +358,7 @@ impl Tree {
             let dead_ns = killed.map(|exit| exit.at_ns).or(process.seen_dead_ns);
             self.end(id, dead_ns.map_or(at, |dead| dead.min(at)));
         }
-        if key.pid == 1 && key.pid_ns != self.frame.pid_ns {
+        if key.pid == 1 && key.pid_ns != self.context.pid_ns {
             self.end_namespace(key.pid_ns, at);
         }
     }

@@ -88,7 +88,7 @@ impl Tree {
 
     /// Inode of the other pid namespace that a process is in, as far as known.
     pub(super) fn namespace_of(&self, process: &Process) -> Option<u32> {
-        let has_own_pid = process.key.pid_ns != self.frame.pid_ns;
+        let has_own_pid = process.key.pid_ns != self.context.pid_ns;
         has_own_pid.then_some(process.key.pid_ns).or(process.inside.map(|inside| inside.pid_ns))
     }
 
@@ -133,7 +133,7 @@ impl Tree {
     /// Without pidfs (Linux 6.9) children of one process that start at once may be taken for one another where threads take
     /// pids between them.
     pub(super) fn told_by_kernel(&mut self, sought: &Sought) -> Option<ProcessId> {
-        if sought.key.pid_ns == self.frame.pid_ns {
+        if sought.key.pid_ns == self.context.pid_ns {
             return None;
         }
         let parent = match self.parent_of(Key { pid: sought.parent_pid, ..sought.key }) {
@@ -180,7 +180,7 @@ impl Tree {
         };
         let was_there =
             matches!(sought.sign, Sign::Reaped(_)) || end.is_none_or(|end| end.at_ns >= sought.at_ns);
-        if process.key.pid_ns != self.frame.pid_ns
+        if process.key.pid_ns != self.context.pid_ns
             || process.start_ns > sought.at_ns
             || (are_told && !is_same)
             || !is_possible
@@ -210,7 +210,7 @@ impl Tree {
     /// Whether it is alive, and its pid inside is not known, if it has one.
     fn is_only_outside(&self, id: ProcessId) -> bool {
         !self.is_over_by_kernel(id)
-            && self.processes.get(&id).is_some_and(|process| process.key.pid_ns == self.frame.pid_ns)
+            && self.processes.get(&id).is_some_and(|process| process.key.pid_ns == self.context.pid_ns)
     }
 
     fn is_over_by_kernel(&self, id: ProcessId) -> bool {
@@ -231,7 +231,7 @@ impl Tree {
 
     /// /proc told the pid inside of a process that may be known from the kernel alone.
     pub fn found_inside(&mut self, id: ProcessId, key: Key) {
-        let Some(process) = self.processes.get(&id).filter(|p| p.key.pid_ns == self.frame.pid_ns) else {
+        let Some(process) = self.processes.get(&id).filter(|p| p.key.pid_ns == self.context.pid_ns) else {
             return;
         };
         let host_pid = process.key.pid;

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::process::fork_share;
-use super::{FoundBy, Image, Key, Life, Parent, Process, ProcessId, Tree, image_life};
+use super::{FoundBy, Image, Key, LiveInterval, Parent, Process, ProcessId, Program, Tree, image_interval};
 use crate::model::finding::{KernelEvent, Remains, What};
 
 /// Start times in /proc are rounded down to clock ticks.
 pub(super) const TICK_NS: u64 = 20_000_000;
+
+/// A program that has not written a START record so long after its exec is uninstrumented.
+const TIME_TO_REPORT_NS: u64 = 50_000_000;
 
 /// Wait status of a child of posix_spawn that could not exec.
 const COULD_NOT_EXEC: i32 = 127 << 8;
@@ -41,35 +44,14 @@ pub struct SilentExec {
     pub peak_before: Option<u64>,
 }
 
-/// What /proc tells of a program.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
-    /// Command name.
-    pub command: Option<String>,
-    /// Arguments.
-    pub args: Option<Vec<String>>,
-    /// The executable, if it has no dynamic loader.
-    pub static_executable: Option<String>,
-    /// Peak RSS so far, bytes.
-    pub peak: Option<u64>,
-}
-
-impl Program {
-    /// Whether it was looked at too late, or until too late: a zombie has no memory, no arguments and no executable.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.peak.is_none()
-    }
-}
-
 impl Tree {
     /// Take in an event of the process connector. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply_kernel(&mut self, event: &KernelEvent, now_ns: u64) {
-        let key = Key { pid_ns: self.frame.pid_ns, pid: event.pid };
-        let at = event.at_ns.clamp(self.frame.session_monotonic_ns.min(now_ns), now_ns);
+        let key = Key { pid_ns: self.context.pid_ns, pid: event.pid };
+        let at = event.at_ns.clamp(self.context.session_monotonic_ns.min(now_ns), now_ns);
         match event.what {
             // Its children are the command, of which it tells itself, and collectors.
-            What::Fork { parent } if parent == self.frame.launcher_pid => {}
+            What::Fork { parent } if parent == self.context.launcher_pid => {}
             What::Fork { parent } => self.kernel_fork(key, Key { pid: parent, ..key }, at),
             What::Exec => self.kernel_exec(key, at),
             What::Exit { status } => {
@@ -77,7 +59,7 @@ impl Tree {
                     && let Some(process) = self.processes.get_mut(&id)
                 {
                     process.kernel_exit = Some(KernelExit { at_ns: at, status });
-                    self.kernel_ends.push(id);
+                    self.kernel_ends.insert(id);
                     if !libc::WIFSIGNALED(status) {
                         self.note_free_end(id, at);
                     }
@@ -115,7 +97,7 @@ impl Tree {
                 {
                     self.join_group(id, group);
                 }
-                self.silent.push(id);
+                self.silent.insert(id);
                 id
             }
         };
@@ -171,7 +153,7 @@ impl Tree {
             process.observed.forget_peak();
         }
         process.silent_exec = Some(SilentExec { at_ns: at, program: None, peak_before });
-        self.silent.push(id);
+        self.silent.insert(id);
     }
 
     /// The kernel told of the command before the launcher did.
@@ -192,26 +174,54 @@ impl Tree {
         }
     }
 
-    /// Who exec'd and has not spoken since.
-    #[must_use]
-    pub fn silent_execs(&self) -> Vec<ProcessId> {
-        let execs = self.alive.iter().filter_map(|id| self.processes.get(id));
-        execs.filter(|process| process.silent_exec.is_some()).map(|process| process.id).collect()
+    /// Processes that were made, or run another program, by this time, and have written no record since.
+    pub fn programs_to_read(&self, by_ns: u64) -> impl Iterator<Item = &Process> {
+        let unread = self.silent.iter().filter_map(|id| self.processes.get(id));
+        unread.filter(move |p| p.is_alive() && p.is_silent() && p.program_start_ns() <= by_ns)
     }
 
-    /// Processes that were made, or run another program, by this time, and have not spoken since. Each is named once.
-    pub fn take_silent(&mut self, by_ns: u64) -> Vec<ProcessId> {
+    /// The program of such a process was read. It still has time to write a START record.
+    pub(in crate::run) fn program_was_read(&mut self, id: ProcessId) {
+        if self.silent.remove(&id) {
+            self.unconfirmed.push_back(id);
+        }
+    }
+
+    /// Processes whose time to write a START record is over: their programs are read once more before that is concluded.
+    pub fn overdue_starts(&self, now_ns: u64) -> impl Iterator<Item = &Process> {
+        let unconfirmed = self.unconfirmed.iter().map(|id| self.processes.get(id));
+        let overdue =
+            unconfirmed.take_while(move |process| process.is_none_or(|p| !p.may_still_report(now_ns)));
+        overdue.flatten().filter(|process| process.is_alive() && process.silent_exec.is_some())
+    }
+
+    /// Time has passed: programs whose time to write a START record is over are uninstrumented.
+    pub fn tick(&mut self, now_ns: u64) {
+        while let Some(id) = self.unconfirmed.front().copied() {
+            if self.processes.get(&id).is_some_and(|process| process.may_still_report(now_ns)) {
+                break;
+            }
+            if self.processes.get(&id).is_some_and(Process::is_alive) {
+                self.confirm_silent(id);
+            }
+            self.unconfirmed.pop_front();
+        }
         let processes = &self.processes;
-        self.silent.retain(|id| processes.get(id).is_some_and(|p| p.is_alive() && p.is_silent()));
-        let is_old = |id: &mut ProcessId| processes.get(id).is_some_and(|p| p.program_start_ns() <= by_ns);
-        self.silent.extract_if(.., is_old).collect()
+        let is_alive = |id: &ProcessId| processes.get(id).is_some_and(Process::is_alive);
+        self.silent.retain(|id| is_alive(id) && processes.get(id).is_some_and(Process::is_silent));
+        self.kernel_ends.retain(is_alive);
+        self.unproven.retain(is_alive);
     }
 
-    /// Processes that the kernel says are over, and that did not say so themselves. They may have other threads.
-    pub fn take_kernel_ends(&mut self) -> Vec<ProcessId> {
-        let mut ends = std::mem::take(&mut self.kernel_ends);
-        ends.retain(|id| self.processes.get(id).is_some_and(|p| p.is_alive() && p.kernel_exit.is_some()));
-        ends
+    /// Live processes that the kernel says are over, and when. They may have other threads.
+    pub fn ends_to_read(&self) -> impl Iterator<Item = (&Process, KernelExit)> {
+        let ends = self.kernel_ends.iter().filter_map(|id| self.processes.get(id));
+        ends.filter(|process| process.is_alive()).filter_map(|process| Some((process, process.kernel_exit?)))
+    }
+
+    /// The kernel told of the end of a process's first thread, and the process lives on.
+    pub fn first_thread_ended(&mut self, id: ProcessId) {
+        self.kernel_ends.remove(&id);
     }
 
     /// What was left of a process after its end.
@@ -271,7 +281,7 @@ impl Tree {
         let Some(exec) = process.silent_exec.clone() else { return };
         self.silent_programs += 1;
         let peak = process.told_peak.or(exec.peak_before);
-        process.change_image(Some(&mut self.lives), Image::Silent, exec.at_ns, peak);
+        process.change_image(Some(&mut self.intervals), Image::Silent, exec.at_ns, peak);
         process.silent_exec = None;
         process.command = Arc::from(UNSEEN);
         (process.args, process.static_executable) = (None, None);
@@ -307,6 +317,15 @@ impl Tree {
 }
 
 impl Process {
+    /// Whether the program that it exec'd has still time to write a START record.
+    fn may_still_report(&self, now_ns: u64) -> bool {
+        self.is_alive()
+            && self
+                .silent_exec
+                .as_ref()
+                .is_some_and(|exec| now_ns.saturating_sub(exec.at_ns) < TIME_TO_REPORT_NS)
+    }
+
     /// Whether the program that it runs carries the shim, as far as the kernel's word goes.
     pub(super) fn speaks(&self) -> bool {
         matches!(self.image, Image::Loaded { .. } | Image::Forked { .. }) && self.silent_exec.is_none()
@@ -331,7 +350,7 @@ impl Process {
         if let Some(command) = program.command {
             self.command = command.into();
         }
-        if let Some(peak) = program.peak.filter(|_| self.image == Image::Silent) {
+        if let Some(peak) = program.peak_rss_bytes.filter(|_| self.image == Image::Silent) {
             self.observed.peak = self.observed.peak.max(peak);
         }
         self.args = program.args;
@@ -358,7 +377,7 @@ impl Process {
     /// tree's RAM since it was last sampled goes to `lives`.
     pub(super) fn change_image(
         &mut self,
-        lives: Option<&mut Vec<Life>>,
+        lives: Option<&mut Vec<LiveInterval>>,
         image: Image,
         at_ns: u64,
         peak: Option<u64>,
@@ -382,7 +401,7 @@ impl Process {
         // A sample that is younger than the image is of the image already.
         let is_sampled = self.observed.at_ns > at_ns;
         if let Some(lives) = lives.filter(|_| !is_sampled && bytes > 0) {
-            lives.push(Life { bytes, ..image_life(self, at_ns) });
+            lives.push(LiveInterval { bytes, ..image_interval(self, at_ns) });
         }
         self.has_sampled_past |= self.image == Image::Silent;
         if let Some(peak) = own_peak.filter(|peak| *peak > 0) {

@@ -1,13 +1,12 @@
 //! Who is who, who made whom, and who ended how: the processes of the run, from the events of all layers.
 //!
-//! Events come in ([`Tree::apply`], [`Tree::found_in_proc`], ...); out come ended lives ([`Life`], for the RAM over
+//! Events come in ([`Tree::apply`], [`Tree::found_in_proc`], ...); out come ended lives ([`LiveInterval`], for the RAM over
 //! time) and settled processes ([`Settled`], with their final figures). A process is settled and forgotten as soon
 //! as nothing more can be learnt of it, so a run of a million processes needs no more memory than a run of ten.
 //!
 //! Whatever a record says is a claim: an impossible one may produce a wrong process, never a panic, a loop or
 //! memory without bound.
 
-pub mod command;
 mod events;
 mod inner;
 mod kernel;
@@ -17,6 +16,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 mod usage_math;
+mod view;
 
 pub(crate) use usage_math::plus;
 
@@ -26,9 +26,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use inner::Inside;
-pub use kernel::{KernelExit, Program, SilentExec};
+pub use kernel::{KernelExit, SilentExec};
+
+pub use crate::model::observation::{ChildSeen, Program, UnreportedMemory};
 pub use process::{Image, Process};
 
+use crate::model::ids::Target;
 pub use crate::model::ids::{FoundBy, ImageGroup, Key, Parent, ProcessId};
 pub use crate::model::quality::Quality;
 pub use settle::Settled;
@@ -38,7 +41,7 @@ use processes::Processes;
 
 /// The constants of the run that the tree needs.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Frame {
+pub struct RunContext {
     /// The launcher's pid.
     pub launcher_pid: u32,
     /// Inode of the launcher's (and the collector's) pid namespace.
@@ -55,7 +58,7 @@ pub struct Frame {
 
 /// What held memory, or counted as a process, for a time that no pair of samples spans.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Life {
+pub struct LiveInterval {
     /// A whole process, to be counted; else its memory, or that of one of its images.
     pub is_process: bool,
     /// The command's first process?
@@ -92,7 +95,7 @@ pub struct Group {
 /// The processes of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tree {
-    frame: Frame,
+    context: RunContext,
     processes: Processes,
     /// Instances that are not settled, oldest first.
     index: HashMap<Key, Vec<ProcessId>>,
@@ -114,12 +117,14 @@ pub struct Tree {
     /// Those of whom the kernel says that they ended as who could not exec does.
     could_not_exec: BTreeSet<ProcessId>,
     /// Those of our pid namespace that are known by records alone, as far as they are new.
-    unproven: Vec<ProcessId>,
-    lives: Vec<Life>,
+    unproven: BTreeSet<ProcessId>,
+    intervals: Vec<LiveInterval>,
     settled: Vec<Settled>,
     /// Who may be silent, and who may be over, by the kernel's word.
-    silent: Vec<ProcessId>,
-    kernel_ends: Vec<ProcessId>,
+    silent: BTreeSet<ProcessId>,
+    kernel_ends: BTreeSet<ProcessId>,
+    /// Processes whose program was read, and that may still write a START record for it, in the order of the readings.
+    unconfirmed: VecDeque<ProcessId>,
     /// Those settled last.
     departed: VecDeque<Departed>,
     next_id: u64,
@@ -154,9 +159,9 @@ const MOST_OF_ONE_PID: usize = 64;
 impl Tree {
     /// An empty tree.
     #[must_use]
-    pub fn new(frame: Frame) -> Self {
+    pub fn new(context: RunContext) -> Self {
         Self {
-            frame,
+            context,
             processes: Processes::default(),
             index: HashMap::new(),
             groups: HashMap::new(),
@@ -167,11 +172,12 @@ impl Tree {
             inner: BTreeSet::new(),
             mute: BTreeSet::new(),
             could_not_exec: BTreeSet::new(),
-            unproven: Vec::new(),
-            lives: Vec::new(),
+            unproven: BTreeSet::new(),
+            intervals: Vec::new(),
             settled: Vec::new(),
-            silent: Vec::new(),
-            kernel_ends: Vec::new(),
+            silent: BTreeSet::new(),
+            kernel_ends: BTreeSet::new(),
+            unconfirmed: VecDeque::new(),
             forks: HashMap::new(),
             numbered: None,
             departed: VecDeque::new(),
@@ -190,8 +196,8 @@ impl Tree {
 
     /// The constants of the run.
     #[must_use]
-    pub fn frame(&self) -> &Frame {
-        &self.frame
+    pub fn context(&self) -> &RunContext {
+        &self.context
     }
 
     /// A process that is not settled.
@@ -275,19 +281,19 @@ impl Tree {
     }
 
     /// What is known of lives up to this time. What is left of them, and those that began later, wait for the next time.
-    pub fn take_lives(&mut self, at_ns: u64) -> Vec<Life> {
-        let mut taken = Vec::with_capacity(self.lives.len());
-        for life in std::mem::take(&mut self.lives) {
+    pub fn take_intervals(&mut self, at_ns: u64) -> Vec<LiveInterval> {
+        let mut taken = Vec::with_capacity(self.intervals.len());
+        for life in std::mem::take(&mut self.intervals) {
             if life.start_ns >= at_ns {
-                self.lives.push(life);
+                self.intervals.push(life);
             } else if life.end_ns > at_ns {
-                self.lives.push(Life {
+                self.intervals.push(LiveInterval {
                     start_ns: at_ns,
                     counted_at_ns: life.end_ns,
                     cpu_ns: 0,
                     ..life.clone()
                 });
-                taken.push(Life { end_ns: at_ns, ..life });
+                taken.push(LiveInterval { end_ns: at_ns, ..life });
             } else {
                 taken.push(life);
             }
@@ -297,14 +303,14 @@ impl Tree {
 
     /// How many are waiting to be taken.
     #[must_use]
-    pub fn lives_waiting(&self) -> usize {
-        self.lives.len()
+    pub fn intervals_waiting(&self) -> usize {
+        self.intervals.len()
     }
 
     /// When the last of those ended that wait to be taken and held so much, CLOCK_MONOTONIC nanoseconds.
     #[must_use]
     pub fn last_end_of(&self, bytes: u64) -> Option<u64> {
-        self.lives.iter().filter(|life| life.bytes >= bytes).map(|life| life.end_ns).max()
+        self.intervals.iter().filter(|life| life.bytes >= bytes).map(|life| life.end_ns).max()
     }
 
     /// Processes that were settled since this was last asked.
@@ -314,7 +320,7 @@ impl Tree {
 
     /// The launcher's word on the command's first process.
     pub fn set_main(&mut self, pid: u32, start_ns: u64, command: &str) {
-        let key = Key { pid_ns: self.frame.pid_ns, pid };
+        let key = Key { pid_ns: self.context.pid_ns, pid };
         let id = match self.main {
             Some(id) => id,
             None => match self.open_instance(key) {
@@ -336,6 +342,13 @@ impl Tree {
         }
     }
 
+    /// The parent's pid in the collector's namespace, where it is known and not final.
+    #[must_use]
+    pub fn parent_host_pid(&self, process: &Process) -> Option<u32> {
+        let Parent::Known(parent) = process.parent else { return None };
+        self.processes.get(&parent)?.host_pid
+    }
+
     /// A live process with this pid, the youngest if there are several claims.
     #[must_use]
     pub fn open_instance(&self, key: Key) -> Option<ProcessId> {
@@ -350,12 +363,12 @@ impl Tree {
         let of_pid = self.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
         of_pid.rev().any(|process| {
             let are_known = process.pidfd_inode != 0 && pidfd_inode != 0;
-            (process.is_alive() && !are_known) || process.can_be(pidfd_inode, start_ns)
+            (process.is_alive() && !are_known) || process.identity().can_be(pidfd_inode, start_ns)
         })
     }
 
     /// A child that /proc shows below a known process.
-    pub fn found_in_proc(&mut self, child: &FoundInProc) -> ProcessId {
+    pub fn found_in_proc(&mut self, child: &ChildSeen) -> ProcessId {
         let parent = Parent::Known(child.parent);
         let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
         if let Some(process) = self.processes.get_mut(&id) {
@@ -366,8 +379,8 @@ impl Tree {
         if let Some(group) = self.processes.get(&child.parent).map(|parent| parent.group) {
             self.join_group(id, group);
         }
-        if child.key.pid_ns != self.frame.pid_ns {
-            self.index.entry(Key { pid_ns: self.frame.pid_ns, pid: child.host_pid }).or_default().push(id);
+        if child.key.pid_ns != self.context.pid_ns {
+            self.index.entry(Key { pid_ns: self.context.pid_ns, pid: child.host_pid }).or_default().push(id);
         }
         self.adopt(child.key, id);
         id
@@ -379,55 +392,51 @@ impl Tree {
         if process.host_pid.is_none() {
             process.host_pid = Some(host_pid);
             process.is_proven = true;
-            self.index.entry(Key { pid_ns: self.frame.pid_ns, pid: host_pid }).or_default().push(id);
+            self.index.entry(Key { pid_ns: self.context.pid_ns, pid: host_pid }).or_default().push(id);
         }
     }
 
     /// What /proc tells at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process of which this image
     /// never said anything itself. That it is one of its own does not count where the kernel tells of execs: its word is
     /// about to come, with the time.
-    pub fn set_silent_image(&mut self, id: ProcessId, memory: SilentMemory, at_ns: u64) {
+    pub fn set_silent_image(&mut self, id: ProcessId, memory: UnreportedMemory, at_ns: u64) {
         let was_forked = |process: &Process| matches!(process.image, Image::Forked { .. });
         let said = |process: &Process| {
-            (process.spoke && !was_forked(process)) || (process.is_watched && memory == SilentMemory::Own)
+            (process.spoke && !was_forked(process)) || (process.is_watched && memory == UnreportedMemory::Own)
         };
         let Some(process) = self.processes.get_mut(&id).filter(|process| !said(process)) else { return };
         let image = match memory {
-            SilentMemory::Parents => Image::Borrowed,
-            SilentMemory::Copy => Image::Unknown,
-            SilentMemory::Own => Image::Silent,
+            UnreportedMemory::Parents => Image::Borrowed,
+            UnreportedMemory::Copy => Image::Unknown,
+            UnreportedMemory::Own => Image::Silent,
         };
-        if was_forked(process) && memory == SilentMemory::Own {
+        if was_forked(process) && memory == UnreportedMemory::Own {
             // What it had of its parent's memory goes with the image. It may still say what it runs now.
             let peak = process.told_peak;
-            process.change_image(Some(&mut self.lives), image, at_ns, peak);
+            process.change_image(Some(&mut self.intervals), image, at_ns, peak);
             process.args = None;
         } else {
             process.image = image;
         }
         let group = process.group;
-        if memory == SilentMemory::Own && self.groups.get(&group).is_some_and(|group| group.members.len() > 1)
+        if memory == UnreportedMemory::Own
+            && self.groups.get(&group).is_some_and(|group| group.members.len() > 1)
         {
             let own = self.new_group();
             self.join_group(id, own);
         }
     }
 
-    /// Processes that only records tell of, as far as they are new and alive: the pid that a record names may be
-    /// anybody's.
-    pub fn take_unproven(&mut self) -> Vec<ProcessId> {
-        let mut unproven = std::mem::take(&mut self.unproven);
-        unproven.retain(|id| self.processes.get(id).is_some_and(|p| p.is_alive() && !p.is_proven));
-        unproven
+    /// Live processes that only records tell of, as far as they are new: the pid that a record names may be that of a
+    /// process outside of the tree.
+    pub fn memberships_to_check(&self) -> impl Iterator<Item = Target> {
+        let unproven = self.unproven.iter().filter_map(|id| self.processes.get(id));
+        unproven.filter(|process| process.is_alive() && !process.is_proven).filter_map(Process::target)
     }
 
-    /// Nothing could be found out of such a process: it is new still.
-    pub fn not_proven_yet(&mut self, id: ProcessId) {
-        self.unproven.push(id);
-    }
-
-    /// What was found of the pid of such a process: it is one of the tree, or a stranger, of whom nothing is counted.
+    /// Whether the pid of such a process is that of a process of the tree. If not, nothing is counted for it.
     pub fn prove(&mut self, id: ProcessId, is_ours: bool, now_ns: u64) {
+        self.unproven.remove(&id);
         let Some(process) = self.processes.get_mut(&id).filter(|process| process.is_alive()) else { return };
         if is_ours {
             process.is_proven = true;
@@ -440,7 +449,7 @@ impl Tree {
     /// Whether more than a record says that the process with this pid, as we see it, is of the tree.
     #[must_use]
     pub fn is_proven(&self, pid: u32) -> bool {
-        let id = self.open_instance(Key { pid_ns: self.frame.pid_ns, pid });
+        let id = self.open_instance(Key { pid_ns: self.context.pid_ns, pid });
         id.and_then(|id| self.processes.get(&id)).is_some_and(|process| process.is_proven)
     }
 
@@ -465,6 +474,7 @@ impl Tree {
             process.seen_dead_ns.get_or_insert(at_ns);
             self.seen_dead.insert(id);
             process.gone_ns = process.gone_ns.or(gone_ns);
+            self.kernel_ends.remove(&id);
         }
     }
 
@@ -482,7 +492,7 @@ impl Tree {
         let process = Process {
             id,
             key,
-            host_pid: (key.pid_ns == self.frame.pid_ns).then_some(key.pid),
+            host_pid: (key.pid_ns == self.context.pid_ns).then_some(key.pid),
             inside: None,
             pidfd_inode: 0,
             parent,
@@ -525,14 +535,14 @@ impl Tree {
         if parent == Parent::Unknown {
             self.strays.insert(id);
         }
-        if key.pid_ns != self.frame.pid_ns {
+        if key.pid_ns != self.context.pid_ns {
             self.inner.insert((key.pid_ns, id));
         }
         if found_by == FoundBy::Connector {
             self.mute.insert(id);
         }
-        if found_by == FoundBy::Preload && key.pid_ns == self.frame.pid_ns {
-            self.unproven.push(id);
+        if found_by == FoundBy::Preload && key.pid_ns == self.context.pid_ns {
+            self.unproven.insert(id);
         }
         self.processes.insert(process);
         let of_pid = self.index.entry(key).or_default();
@@ -577,7 +587,7 @@ impl Tree {
     /// A process is over: its life goes to whoever adds up RAM and CPU over time.
     fn end(&mut self, id: ProcessId, at_ns: u64) {
         self.confirm_silent(id);
-        let tick_us = self.frame.tick_us;
+        let tick_us = self.context.tick_us;
         let Some(process) = self.processes.get_mut(&id) else { return };
         let end_ns = at_ns.max(process.start_ns);
         process.end_ns = Some(end_ns);
@@ -585,14 +595,16 @@ impl Tree {
         let cpu_ns = process::cpu_us(&own.usage).saturating_mul(1000);
         // Who said his last word and was still seen by a sample was there until then: that sample has counted him.
         let until_ns = end_ns.max(process.observed.at_ns);
-        let memory =
-            Life { bytes: process.share_since_sample(self.frame.page), ..image_life(process, until_ns) };
-        self.lives.push(Life {
+        let memory = LiveInterval {
+            bytes: process.share_since_sample(self.context.page),
+            ..image_interval(process, until_ns)
+        };
+        self.intervals.push(LiveInterval {
             counted_at_ns: process.counted_at_ns,
             cpu_ns: cpu_ns.saturating_sub(process.counted_cpu_ns),
-            ..process_life(process, until_ns)
+            ..process_interval(process, until_ns)
         });
-        self.lives.push(memory);
+        self.intervals.push(memory);
         process.counted_cpu_ns = process.counted_cpu_ns.max(cpu_ns);
         let group = process.group;
         self.leave_group(id, group);
@@ -617,17 +629,17 @@ impl Tree {
 }
 
 /// The life of a process's image up to now, still without bytes.
-fn image_life(process: &Process, end_ns: u64) -> Life {
-    Life {
+fn image_interval(process: &Process, end_ns: u64) -> LiveInterval {
+    LiveInterval {
         is_process: false,
         start_ns: process.image_start_ns.max(process.observed.at_ns).min(end_ns),
-        ..process_life(process, end_ns)
+        ..process_interval(process, end_ns)
     }
 }
 
 /// The life of a process up to now, still without CPU time.
-fn process_life(process: &Process, end_ns: u64) -> Life {
-    Life {
+fn process_interval(process: &Process, end_ns: u64) -> LiveInterval {
+    LiveInterval {
         is_process: true,
         is_main: process.is_main,
         id: process.id,
@@ -646,33 +658,7 @@ fn process_life(process: &Process, end_ns: u64) -> Life {
 impl Process {
     /// What a process that started since the last sample adds to the time until now: itself, and its memory.
     #[must_use]
-    pub fn lives_until(&self, now_ns: u64, bytes: u64) -> [Life; 2] {
-        [process_life(self, now_ns), Life { bytes, ..image_life(self, now_ns) }]
+    pub fn intervals_until(&self, now_ns: u64, bytes: u64) -> [LiveInterval; 2] {
+        [process_interval(self, now_ns), LiveInterval { bytes, ..image_interval(self, now_ns) }]
     }
-}
-
-/// Whose memory a process has that never said anything itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SilentMemory {
-    /// Its parent's itself: vfork, not yet exec'd.
-    Parents,
-    /// Perhaps a copy of its parent's, shared until written to.
-    Copy,
-    /// A program of its own.
-    Own,
-}
-
-/// A process that was found by looking at /proc.
-#[derive(Debug, Clone)]
-pub struct FoundInProc {
-    /// Its pid as itself sees it.
-    pub key: Key,
-    /// Its pid as we see it.
-    pub host_pid: u32,
-    /// The known process whose child it is.
-    pub parent: ProcessId,
-    /// CLOCK_MONOTONIC, nanoseconds.
-    pub start_ns: u64,
-    /// Inode of a pidfd of it, or 0.
-    pub pidfd_inode: u64,
 }

@@ -8,11 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::inner::Inside;
 use super::kernel::{KernelExit, SilentExec, TICK_NS};
 use super::usage_math::{minus, plus};
-use crate::model::ids::{FoundBy, ImageGroup, Key, Parent, ProcessId};
+use crate::model::ids::{FoundBy, Identity, ImageGroup, Key, Parent, ProcessId, Target};
 use crate::model::quality::Quality;
 use crate::model::report::Exit;
-use crate::sys::pidfd;
-use crate::sys::proc_fs::Stat;
 
 /// What a process runs, as far as its memory goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,16 +194,6 @@ impl Process {
         self.end_ns.is_none()
     }
 
-    /// Whether it can be the process that has this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds: who
-    /// comes to its pid later has begun after it was last there.
-    #[must_use]
-    pub fn can_be(&self, pidfd_inode: u64, start_ns: u64) -> bool {
-        if self.pidfd_inode != 0 && pidfd_inode != 0 {
-            return self.pidfd_inode == pidfd_inode;
-        }
-        start_ns <= self.start_ns.max(self.last_sign_ns()).saturating_add(TICK_NS)
-    }
-
     /// A record told the inode of a pidfd of it, or not (0).
     pub(super) fn note_inode(&mut self, pidfd_inode: u64) {
         if pidfd_inode != 0 {
@@ -213,23 +201,22 @@ impl Process {
         }
     }
 
-    /// Whether it is what /proc shows under its pid now, which may be another's by now. `tick_us` are the microseconds of a
-    /// clock tick. The launcher is there.
+    /// What tells it from a process that gets its pid later.
     #[must_use]
-    pub fn is_shown(&self, stat: &Stat, tick_us: u64) -> bool {
-        // Of the first process only a time before its start is known, and the launcher keeps its pid for it.
-        (self.is_main && self.parent == Parent::Launcher) || self.can_be_shown(stat, tick_us)
+    pub fn identity(&self) -> Identity {
+        Identity {
+            pidfd_inode: self.pidfd_inode,
+            latest_start_ns: self.start_ns.max(self.last_sign_ns()).saturating_add(TICK_NS),
+            is_start_rough: self.clock_skew_ns != 0,
+            // Of the first process only a time before its start is known, and the launcher keeps its pid for it.
+            is_pid_held: self.is_main && self.parent == Parent::Launcher,
+        }
     }
 
-    /// The same where nobody keeps a pid for anybody.
+    /// How sources address it; `None` while its pid in the collector's namespace is unknown.
     #[must_use]
-    pub fn can_be_shown(&self, stat: &Stat, tick_us: u64) -> bool {
-        let pidfd_inode = match (self.pidfd_inode, self.host_pid) {
-            (1.., Some(pid)) => pidfd::inode(pid).unwrap_or(0),
-            _ => 0,
-        };
-        // The start in another time namespace is known only roughly.
-        self.can_be(pidfd_inode, stat.start_ns(tick_us)) || (pidfd_inode == 0 && self.clock_skew_ns != 0)
+    pub fn target(&self) -> Option<Target> {
+        Some(Target { id: self.id, pid: self.host_pid?, identity: self.identity() })
     }
 
     /// When it was there for certain, CLOCK_MONOTONIC nanoseconds.

@@ -11,6 +11,7 @@ use super::events::total_of;
 use super::process::Own;
 use super::usage_math::plus;
 use super::{DEPARTED_KEPT, Departed, FoundBy, Parent, Process, ProcessId, Quality, Tree};
+use crate::model::ids::Target;
 use crate::model::report::Exit;
 
 /// How long after it left /proc a process may still get a REAPED record: its reaper writes it after the kernel let
@@ -72,36 +73,53 @@ pub struct Settled {
 }
 
 impl Tree {
-    /// Settle ended processes that nobody will say more of. `gone_at` asks whether /proc has a pid no more, and gives the
-    /// time of that answer; with `asks` it is asked of all that ended, else only of those for whom another waits.
+    /// Processes whose absence from /proc would settle something: those that ended and were not reaped (with `all`, else
+    /// only those that an ancestor's end waits for), and live children of processes that ended.
+    #[must_use]
+    pub fn absence_questions(&self, all: bool) -> Vec<Target> {
+        let mut ended_parents = HashSet::new();
+        let mut questions = Vec::new();
+        for process in self.ended.iter().filter_map(|id| self.processes.get(id)) {
+            if process.has_children {
+                ended_parents.insert(process.id);
+            }
+            if process.reaped.is_none()
+                && process.gone_ns.is_none()
+                && (all || self.ended_before_a_reaped_ancestor(process))
+            {
+                questions.extend(process.target());
+            }
+        }
+        if !ended_parents.is_empty() {
+            let alive = self.alive.iter().filter_map(|id| self.processes.get(id));
+            let is_orphan = |process: &&Process| match process.parent {
+                Parent::Known(parent) => process.gone_ns.is_none() && ended_parents.contains(&parent),
+                Parent::Launcher | Parent::Unknown => false,
+            };
+            questions.extend(alive.filter(is_orphan).filter_map(Process::target));
+        }
+        questions
+    }
+
+    /// A process was no longer in /proc at this time, CLOCK_MONOTONIC nanoseconds.
+    pub fn observe_absence(&mut self, id: ProcessId, at_ns: u64) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.gone_ns.get_or_insert(at_ns);
+        if process.is_alive() {
+            process.seen_dead_ns.get_or_insert(at_ns);
+            self.seen_dead.insert(id);
+        }
+    }
+
+    /// Settle ended processes that nobody will say more of.
     ///
     /// All records that were written before `complete_ns` are applied: until then, what was seen dead may have said so
     /// itself.
-    pub fn settle(
-        &mut self,
-        now_ns: u64,
-        complete_ns: u64,
-        asks: bool,
-        mut gone_at: impl FnMut(u32) -> Option<u64>,
-    ) {
+    pub fn settle(&mut self, now_ns: u64, complete_ns: u64) {
         let mut awaiting = self.end_the_dead(complete_ns);
-        let (mut over, mut open) = (Vec::new(), Vec::new());
-        for id in &self.ended {
-            let Some(process) = self.processes.get(id) else { continue };
-            if process.reaped.is_none()
-                && process.gone_ns.is_none()
-                && (asks || self.ended_before_a_reaped_ancestor(process))
-                && let Some(gone_ns) = process.host_pid.and_then(&mut gone_at)
-                && let Some(process) = self.processes.get_mut(id)
-            {
-                process.gone_ns = Some(gone_ns);
-            }
-            if self.is_over(*id, complete_ns) { over.push(*id) } else { open.push(*id) }
-        }
+        let ended = self.ended.iter().copied();
+        let (over, open): (Vec<_>, Vec<_>) = ended.partition(|id| self.is_over(*id, complete_ns));
         awaiting.extend(open.into_iter().flat_map(|id| self.who_awaits(id)));
-        if !over.is_empty() {
-            self.find_dead_children(&over, &mut awaiting, gone_at);
-        }
         for id in self.children_first(over) {
             if awaiting.contains(&id) {
                 awaiting.extend(self.who_awaits(id));
@@ -129,33 +147,6 @@ impl Tree {
             self.end(id, before_ns.map_or(dead_ns, |end| end.min(dead_ns)));
         }
         awaiting
-    }
-
-    /// Before these are settled: which of their children are dead, though nobody told yet?
-    fn find_dead_children(
-        &mut self,
-        over: &[ProcessId],
-        awaiting: &mut HashSet<ProcessId>,
-        mut gone_at: impl FnMut(u32) -> Option<u64>,
-    ) {
-        let has_children = |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.has_children);
-        let parents: HashSet<_> =
-            over.iter().filter(has_children).filter(|id| !awaiting.contains(id)).collect();
-        if parents.is_empty() {
-            return;
-        }
-        for id in &self.alive {
-            let Some(process) = self.processes.get_mut(id) else { continue };
-            if let Parent::Known(parent) = process.parent
-                && parents.contains(&parent)
-                && let Some(gone_ns) = process.host_pid.and_then(&mut gone_at)
-            {
-                process.seen_dead_ns.get_or_insert(gone_ns);
-                self.seen_dead.insert(*id);
-                process.gone_ns.get_or_insert(gone_ns);
-                awaiting.insert(parent);
-            }
-        }
     }
 
     /// Who may have waited for an unreaped process: its parent, and who would reap it as an orphan. What a child used is
@@ -270,7 +261,7 @@ impl Tree {
 
     pub(super) fn settle_one(&mut self, id: ProcessId, now_ns: u64) {
         let Some(process) = self.processes.remove(&id) else { return };
-        let own = process.own(self.frame.tick_us);
+        let own = process.own(self.context.tick_us);
         self.remember(&process, now_ns);
         self.charge_reaper(&process, &own);
         if process.autoreaped() {
@@ -361,7 +352,7 @@ impl Tree {
 
     fn parent_pid(&self, process: &Process) -> Option<u32> {
         match process.parent {
-            Parent::Launcher => Some(self.frame.launcher_pid),
+            Parent::Launcher => Some(self.context.launcher_pid),
             Parent::Known(id) => match self.processes.get(&id) {
                 Some(parent) => parent.host_pid,
                 None => Some(process.parent_pid).filter(|pid| *pid != 0),
@@ -385,7 +376,7 @@ impl Tree {
             self.forks.remove(&process.key.pid_ns);
         }
         self.could_not_exec.remove(&id);
-        let host_key = process.host_pid.map(|pid| super::Key { pid_ns: self.frame.pid_ns, pid });
+        let host_key = process.host_pid.map(|pid| super::Key { pid_ns: self.context.pid_ns, pid });
         for key in [Some(process.key), host_key].into_iter().flatten() {
             if let Some(of_pid) = self.index.get_mut(&key) {
                 of_pid.retain(|other| *other != id);

@@ -18,8 +18,8 @@ const MS: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
 const MIB_KIB: u64 = 1024;
 
-fn frame() -> Frame {
-    Frame {
+fn frame() -> RunContext {
+    RunContext {
         launcher_pid: LAUNCHER,
         pid_ns: HERE,
         session_monotonic_ns: T0,
@@ -123,7 +123,7 @@ impl Run {
     /// Settle while /proc no longer has these pids.
     fn settle(&mut self, gone: &[u32]) -> &mut Self {
         let now_ns = self.now_ns;
-        self.tree.settle(now_ns, now_ns, true, |pid| gone.contains(&pid).then_some(now_ns));
+        settle(&mut self.tree, now_ns, now_ns, |pid| gone.contains(&pid));
         self
     }
 
@@ -152,7 +152,7 @@ impl Run {
     fn scan(&mut self, pid: u32, parent: u32) -> &mut Self {
         let key = Key { pid_ns: HERE, pid };
         let (parent, start_ns) = (self.id(parent), self.now_ns);
-        self.tree.found_in_proc(&FoundInProc { key, host_pid: pid, parent, start_ns, pidfd_inode: 0 });
+        self.tree.found_in_proc(&ChildSeen { key, host_pid: pid, parent, start_ns, pidfd_inode: 0 });
         self
     }
 
@@ -173,7 +173,7 @@ impl Run {
     /// The kernel says that it ended, and /proc that it is gone.
     fn over(&mut self, pid: u32, status: i32) -> &mut Self {
         self.kernel(pid, What::Exit { status });
-        for id in self.tree.take_kernel_ends() {
+        for id in ends(&self.tree) {
             let at_ns = self.tree.get(id).and_then(|process| process.kernel_exit).unwrap().at_ns;
             self.tree.observe_end(id, at_ns, Some(at_ns));
         }
@@ -187,6 +187,29 @@ impl Run {
         assert!(self.tree.processes.is_empty() && self.tree.index.is_empty() && self.tree.groups.is_empty());
         settled
     }
+}
+
+/// Settle while /proc no longer has the pids that `is_gone` names.
+fn settle(tree: &mut Tree, now_ns: u64, complete_ns: u64, is_gone: impl Fn(u32) -> bool) {
+    for target in tree.absence_questions(true).into_iter().filter(|target| is_gone(target.pid)) {
+        // A live one's records up to now are applied before it counts as dead.
+        let is_alive = tree.get(target.id).is_some_and(Process::is_alive);
+        tree.observe_absence(target.id, now_ns + u64::from(is_alive));
+    }
+    tree.settle(now_ns, complete_ns);
+}
+
+fn ends(tree: &Tree) -> Vec<ProcessId> {
+    tree.ends_to_read().map(|(process, _)| process.id).collect()
+}
+
+fn unreported_execs(tree: &Tree) -> Vec<ProcessId> {
+    let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
+    alive.filter(|process| process.silent_exec.is_some()).map(|process| process.id).collect()
+}
+
+fn unread(tree: &Tree, by_ns: u64) -> Vec<ProcessId> {
+    tree.programs_to_read(by_ns).map(|process| process.id).collect()
 }
 
 fn of(settled: &[Settled], pid: u32) -> &Settled {
@@ -361,7 +384,7 @@ fn fork_children_have_their_parents_name_and_group_until_they_exec() {
 fn a_vfork_child_that_never_execs_is_known_by_its_exit_and_has_no_memory() {
     let mut run = Run::new();
     run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, used(7, 400 * MIB_KIB), used(0, 0)).reaped(MAIN, 102, 9);
-    let lives = run.tree.take_lives(u64::MAX);
+    let lives = run.tree.take_intervals(u64::MAX);
     assert!(lives.iter().all(|life| life.bytes == 0), "{lives:?}");
     let settled = run.end();
     let child = of(&settled, 102);
@@ -454,7 +477,7 @@ fn a_killed_parent_is_not_charged_for_a_child_that_it_never_waited_for() {
     run.start(102, MAIN).start(103, 102).exit(103, 40_000, 0);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(90_000, 0));
     let (gone_ns, complete_ns) = (run.now_ns + MS, run.now_ns);
-    run.tree.settle(gone_ns, complete_ns, true, |pid| (pid == 103).then_some(gone_ns));
+    settle(&mut run.tree, gone_ns, complete_ns, |pid| pid == 103);
     run.reaped(LAUNCHER, 103, 41_000);
     assert_eq!(total_us(&run.end()), 131_000);
     // The same of a silent one: the kernel told of its end, and it was looked for too late.
@@ -463,10 +486,10 @@ fn a_killed_parent_is_not_charged_for_a_child_that_it_never_waited_for() {
     let end_ns = run.now_ns;
     run.exit(102, 50_000, 0).reaped(MAIN, 102, 50_000);
     let (gone_ns, complete_ns) = (run.now_ns + MS, run.now_ns);
-    for id in run.tree.take_kernel_ends() {
+    for id in ends(&run.tree) {
         run.tree.observe_end(id, end_ns, Some(gone_ns));
     }
-    run.tree.settle(gone_ns, complete_ns, true, |_| None);
+    settle(&mut run.tree, gone_ns, complete_ns, |_| false);
     run.reaped(LAUNCHER, 103, 41_000);
     assert_eq!(total_us(&run.end()), 91_000);
 }
@@ -660,13 +683,14 @@ fn a_fork_child_that_runs_a_silent_program_is_no_copy_of_its_parent_any_more() {
     run.fork(102, MAIN, 100 * MIB_KIB).execs(102);
     let id = run.id(102);
     let exec_ns = run.tree.get(id).unwrap().program_start_ns();
-    assert!(run.tree.take_silent(exec_ns - 1).is_empty(), "it may be about to speak");
-    assert_eq!(run.tree.take_silent(exec_ns), [id]);
-    assert!(run.tree.take_silent(exec_ns).is_empty(), "once");
+    assert!(unread(&run.tree, exec_ns - 1).is_empty(), "it may be about to speak");
+    assert_eq!(unread(&run.tree, exec_ns), [id]);
+    run.tree.program_was_read(id);
+    assert!(unread(&run.tree, exec_ns).is_empty(), "once");
     let program = Program {
         command: Some("busybox".into()),
         static_executable: Some("/bin/busybox".into()),
-        peak: Some(MIB),
+        peak_rss_bytes: Some(MIB),
         ..Program::default()
     };
     run.tree.set_program(id, program);
@@ -686,10 +710,10 @@ fn a_look_that_came_too_late_takes_nothing_away() {
         command: Some("script.sh".into()),
         args: Some(vec!["busybox".into(), "script.sh".into()]),
         static_executable: Some("/bin/busybox".into()),
-        peak: Some(MIB),
+        peak_rss_bytes: Some(MIB),
     };
     // It ended while it was looked at, or before.
-    let dying = Program { static_executable: None, peak: None, ..seen.clone() };
+    let dying = Program { static_executable: None, peak_rss_bytes: None, ..seen.clone() };
     let dead = Program { command: Some("busybox".into()), ..Program::default() };
     for is_told in [false, true] {
         let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 5 * MS, pid_ns: HERE };
@@ -698,7 +722,7 @@ fn a_look_that_came_too_late_takes_nothing_away() {
         if is_told {
             run.execs(MAIN);
         }
-        run.tree.set_silent_image(id, SilentMemory::Own, T0 + 5 * MS);
+        run.tree.set_silent_image(id, UnreportedMemory::Own, T0 + 5 * MS);
         for program in [&seen, &dying, &dead] {
             run.tree.set_program(id, program.clone());
         }
@@ -728,7 +752,7 @@ fn the_end_of_a_first_thread_is_not_the_end_of_a_process_that_execs_in_another()
     run.made(102, MAIN).execs(102).start(102, MAIN).kernel(102, What::Exit { status: 0 });
     run.execs(102).start(102, MAIN);
     assert_eq!((run.tree.born(), run.tree.alive().len()), (2, 2));
-    assert!(run.tree.take_kernel_ends().is_empty());
+    assert!(ends(&run.tree).is_empty());
 }
 
 #[test]
@@ -1022,7 +1046,7 @@ fn a_child_that_is_found_dead_after_its_parent_is_taken_off_its_sums_first() {
             let id = run.id(103);
             run.tree.observe_end(id, run.now_ns, Some(run.now_ns));
         }
-        for id in run.tree.take_kernel_ends() {
+        for id in ends(&run.tree) {
             let at_ns = run.tree.get(id).and_then(|process| process.kernel_exit).unwrap().at_ns;
             run.tree.observe_end(id, at_ns, Some(at_ns));
         }
@@ -1038,7 +1062,7 @@ fn an_orphan_that_is_gone_may_have_left_a_last_word() {
     let mut run = Run::new();
     run.scan(102, MAIN).exit(MAIN, 1, 0).reaped(LAUNCHER, MAIN, 1).later(500);
     let (now_ns, complete_ns) = (run.now_ns + MS, run.now_ns - MS);
-    run.tree.settle(now_ns, complete_ns, true, |pid| (pid == 102).then_some(now_ns));
+    settle(&mut run.tree, now_ns, complete_ns, |pid| pid == 102);
     run.exit(102, 5, 0).reaped(LAUNCHER, 102, 6);
     assert_eq!(run.tree.born(), 2);
     assert_eq!(total_us(&run.end()), 7);
@@ -1196,7 +1220,10 @@ fn a_fork_child_of_a_large_process_that_runs_a_silent_program_adds_nothing_of_it
         .sampled(102, 1, 400 * MIB, MIB)
         .execs(102)
         .over(102, 0);
-    assert!(run.tree.take_lives(u64::MAX).iter().all(|life| life.bytes <= MIB), "only what it did not share");
+    assert!(
+        run.tree.take_intervals(u64::MAX).iter().all(|life| life.bytes <= MIB),
+        "only what it did not share"
+    );
     let usage = used(1, 400 * MIB_KIB);
     run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage });
     assert_eq!(of(&run.end(), 102).peak, None);
@@ -1211,15 +1238,15 @@ fn the_kernel_s_word_on_the_command_may_come_before_the_launcher_s() {
     }
     tree.set_main(MAIN, T0, "static");
     let main = tree.alive()[0];
-    assert_eq!((tree.alive().len(), tree.silent_execs()), (1, vec![main]));
-    assert_eq!(tree.take_silent(u64::MAX), [main], "it will be looked at");
+    assert_eq!((tree.alive().len(), unreported_execs(&tree)), (1, vec![main]));
+    assert_eq!(unread(&tree, u64::MAX), [main], "it will be looked at");
     assert!(tree.get(main).unwrap().is_watched);
     // It has spoken before the launcher's word is read.
     let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 2 * MS, pid_ns: HERE };
     run.tree.apply_kernel(&exec(MAIN), run.now_ns);
     run.start(MAIN, LAUNCHER);
     run.tree.set_main(MAIN, T0, "dynamic");
-    assert_eq!((run.tree.silent_execs(), run.tree.take_silent(u64::MAX)), (vec![], vec![]));
+    assert_eq!((unreported_execs(&run.tree), unread(&run.tree, u64::MAX)), (vec![], vec![]));
     assert!(run.tree.get(run.id(MAIN)).unwrap().is_watched);
 }
 
@@ -1227,7 +1254,7 @@ fn the_kernel_s_word_on_the_command_may_come_before_the_launcher_s() {
 fn memory_that_only_the_reaper_knows_of_counts_though_the_end_was_told_before() {
     let mut run = Run::new();
     run.start(102, MAIN).sampled(102, 1, 5 * MIB, 5 * MIB).over(102, 0);
-    let bytes = |run: &mut Run| run.tree.take_lives(u64::MAX).iter().map(|life| life.bytes).sum::<u64>();
+    let bytes = |run: &mut Run| run.tree.take_intervals(u64::MAX).iter().map(|life| life.bytes).sum::<u64>();
     assert_eq!(bytes(&mut run), 5 * MIB);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
     assert_eq!(bytes(&mut run), 4 * MIB);
@@ -1303,7 +1330,7 @@ fn what_was_seen_before_an_exec_is_no_peak_of_the_program_behind_it() {
     let mut run = Run::new();
     run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB);
     let id = run.id(102);
-    run.tree.set_silent_image(id, SilentMemory::Own, run.now_ns);
+    run.tree.set_silent_image(id, UnreportedMemory::Own, run.now_ns);
     assert_eq!(peak_of(run.execs(102)), (None, Quality::Unknown));
     // The sample beside whose peak the old program's may still be is read after the exec, which is told late.
     let mut run = Run::new();
@@ -1369,7 +1396,7 @@ fn a_program_that_was_looked_at_while_it_was_loaded_is_no_silent_one_before_itse
             run.scan(102, MAIN);
         }
         let id = run.id(102);
-        run.tree.set_silent_image(id, SilentMemory::Own, run.now_ns);
+        run.tree.set_silent_image(id, UnreportedMemory::Own, run.now_ns);
         run.tree.set_program(id, program);
         run.later(1).sampled(102, 1, 5 * MIB, MIB).speaks_late(102);
         let settled = run.end();
@@ -1385,7 +1412,7 @@ fn a_program_that_was_looked_at_while_it_was_loaded_is_no_silent_one_before_itse
     // It was another one at an earlier look.
     let mut run = Run::new();
     let id = run.scan(102, MAIN).id(102);
-    run.tree.set_silent_image(id, SilentMemory::Own, run.now_ns);
+    run.tree.set_silent_image(id, UnreportedMemory::Own, run.now_ns);
     for name in ["static", "slow"] {
         let args = Some(vec![name.to_owned()]);
         run.tree.set_program(id, Program { args, ..seen(name, None) });
@@ -1413,7 +1440,7 @@ fn an_exec_that_only_a_sample_shows_is_one_of_a_program_that_has_not_spoken() {
         run.later(1).sampled(102, 1, 90 * MIB, 7 * MIB);
         let at_ns = run.later(1).now_ns;
         run.tree.observe_exec(id, at_ns - 1);
-        assert_eq!(run.tree.take_silent(at_ns), [id], "it will be looked at");
+        assert_eq!(unread(&run.tree, at_ns), [id], "it will be looked at");
         run.tree.get_mut(id).unwrap().observed =
             Observed { at_ns, rss: MIB, peak: MIB, ..Observed::default() };
         run.tree.set_program(id, program.clone());
@@ -1462,7 +1489,7 @@ fn a_scan_between_an_exec_and_its_first_word_does_not_make_its_parents_memory_it
     run.fork(102, MAIN, 100 * MIB_KIB).sampled(102, 1000, 100 * MIB, 0);
     run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 103 * MIB_KIB });
     let (id, now_ns) = (run.id(102), run.now_ns);
-    run.tree.set_silent_image(id, SilentMemory::Own, now_ns);
+    run.tree.set_silent_image(id, UnreportedMemory::Own, now_ns);
     run.start_as(102, MAIN, 0, 103 * MIB_KIB, "true").exit(102, 1, 0).reaped(MAIN, 102, 2);
     let settled = run.end();
     assert_eq!((of(&settled, 102).peak, &*of(&settled, 102).command), (Some(3 * MIB), "true"));
@@ -1536,7 +1563,7 @@ fn a_fork_childs_part_in_the_trees_ram_is_what_it_touched_or_grew_by() {
     let own = Usage { minor_faults: 256, max_rss_kib: 400 * MIB_KIB, ..Usage::default() };
     run.exit_with(102, MAIN, 0, own, used(0, 0));
     let bytes: Vec<_> =
-        run.tree.take_lives(u64::MAX).iter().map(|life| (life.is_process, life.bytes)).collect();
+        run.tree.take_intervals(u64::MAX).iter().map(|life| (life.is_process, life.bytes)).collect();
     assert_eq!(bytes, [(true, 0), (false, MIB)]);
 }
 
@@ -1546,7 +1573,7 @@ fn an_ended_life_has_what_no_sample_saw() {
     run.start_as(102, MAIN, 0, MIB_KIB, "a").sampled(102, 3_000_000, 100 * MIB, 60 * MIB).later(9);
     let sampled_at = run.tree.get(run.id(102)).unwrap().observed.at_ns;
     run.exit_with(102, MAIN, FLAG_IMAGE, used(5000, 300 * MIB_KIB), used(0, 0));
-    let lives = run.tree.take_lives(u64::MAX);
+    let lives = run.tree.take_intervals(u64::MAX);
     let (process, memory) = (&lives[0], &lives[1]);
     // 40 of its 100 MiB are others' too; what it grew by is its own.
     assert_eq!((memory.bytes, memory.start_ns), (260 * MIB, sampled_at));
@@ -1648,11 +1675,11 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
                 match random.below(4) {
                     0 => tree.observe_end(id, now_ns, (random.below(2) == 0).then_some(now_ns)),
                     1 => tree.set_host_pid(id, random.below(40) as u32),
-                    2 => tree.set_silent_image(id, SilentMemory::Own, now_ns),
+                    2 => tree.set_silent_image(id, UnreportedMemory::Own, now_ns),
                     _ => {
                         let key = Key { pid_ns: HERE, pid: random.below(40) as u32 };
                         let (host_pid, start_ns) = (key.pid, now_ns);
-                        tree.found_in_proc(&FoundInProc {
+                        tree.found_in_proc(&ChildSeen {
                             key,
                             host_pid,
                             parent: id,
@@ -1664,9 +1691,9 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
             }
         }
         if step % 50 == 0 {
-            tree.settle(now_ns, now_ns, true, |pid| (pid % 2 == 0).then_some(now_ns));
+            settle(&mut tree, now_ns, now_ns, |pid| pid % 2 == 0);
             let _ = tree.counted_cpu_ns();
-            tree.take_lives(u64::MAX);
+            tree.take_intervals(u64::MAX);
             settled.extend(tree.take_settled());
         }
         // 40 pids in two namespaces and their outside names: more can't be unsettled for long.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::sources::sampler::Sample;
+use crate::run::sampling::Sample;
 
 /// Shortest window of a maximum: below it the figure would say more of the clock than of the program.
 pub const SHORTEST_WINDOW_NS: u64 = 100_000_000;
@@ -52,7 +52,7 @@ impl CpuUsage {
         if let Some(of_others) = self.open.get_mut(DESCENDANTS) {
             *of_others += sample.descendants_cpu_ns as f64;
         }
-        for life in &sample.lives {
+        for life in &sample.intervals {
             // Time that was spent before this window opened is not this window's.
             let span = life.end_ns.saturating_sub(life.counted_at_ns);
             let inside = life.end_ns.saturating_sub(life.counted_at_ns.max(self.open_since_ns));

@@ -8,9 +8,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::report::Holder;
-use crate::run::memory::Sums;
-use crate::run::tree::{Life, Tree};
-use crate::sources::sampler::{Held, Record, Sample};
+use crate::run::sampling::estimate::Sums;
+use crate::run::sampling::{Held, HighWaterMark, Sample};
+use crate::run::tree::{LiveInterval, Tree};
 
 /// Most holders of a peak that are kept.
 const HOLDERS: usize = 10;
@@ -104,7 +104,7 @@ impl Level {
         }
     }
 
-    fn step(&mut self, life: &Life, sign: i8) {
+    fn step(&mut self, life: &LiveInterval, sign: i8) {
         let bytes = i128::from(life.bytes) * i128::from(sign);
         let threads = i64::try_from(life.threads).unwrap_or(0) * i64::from(sign);
         if life.is_main {
@@ -130,8 +130,8 @@ fn positive(n: impl Into<i128>) -> u64 {
 impl RamUsage {
     /// What a new peak must exceed.
     #[must_use]
-    pub fn record(&self) -> Record {
-        Record { descendants: self.descendants.total, combined: self.combined.total }
+    pub fn high_water_mark(&self) -> HighWaterMark {
+        HighWaterMark { descendants: self.descendants.total, combined: self.combined.total }
     }
 
     /// Mean RAM of the first process, the others and all, bytes, over a run of that length.
@@ -185,10 +185,11 @@ impl RamUsage {
     /// The time between the samples: steps up and down in the order of time, ends before starts. Of late news each window
     /// has its part.
     fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
-        let was_there =
-            |life: &&Life| life.end_ns >= window.from_ns && life.start_ns.min(life.end_ns) < window.until_ns;
-        let mut steps: Vec<(u64, i8, &Life)> = Vec::with_capacity(sample.lives.len() * 2);
-        for life in sample.lives.iter().filter(was_there) {
+        let was_there = |life: &&LiveInterval| {
+            life.end_ns >= window.from_ns && life.start_ns.min(life.end_ns) < window.until_ns
+        };
+        let mut steps: Vec<(u64, i8, &LiveInterval)> = Vec::with_capacity(sample.intervals.len() * 2);
+        for life in sample.intervals.iter().filter(was_there) {
             let start = life.start_ns.clamp(window.from_ns, window.until_ns);
             let end = life.end_ns.clamp(start, window.until_ns);
             steps.push((start, 1, life));
@@ -233,7 +234,7 @@ impl RamUsage {
         let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));
         self.main_byte_s += sample.steady_mean.main as f64 * whole;
         self.descendants_byte_s += sample.steady_mean.descendants as f64 * whole;
-        for life in &sample.lives {
+        for life in &sample.intervals {
             // Late news, too: nobody has counted that time.
             let span_ns = life.end_ns.min(sample.at_ns).saturating_sub(life.start_ns);
             let byte_s = life.bytes as f64 * seconds(span_ns);
@@ -276,8 +277,8 @@ fn holders_now(tree: &Tree, sample: &Sample) -> Vec<Holder> {
 /// Those who lived all through the window, and those who did so in part, at that time.
 fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
     let mut holders = live_holders(tree, sample, at_ns, |held| held.steady);
-    let there = sample.lives.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
-    let mut there: Vec<&Life> = there.filter(|life| life.bytes > 0).collect();
+    let there = sample.intervals.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
+    let mut there: Vec<&LiveInterval> = there.filter(|life| life.bytes > 0).collect();
     there.sort_unstable_by_key(|life| std::cmp::Reverse(life.bytes));
     for life in there.into_iter().take(HOLDERS) {
         match holders.iter_mut().find(|holder| holder.pid == life.pid) {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::{CpuUsage, RamUsage, Totals};
-use crate::run::memory::Sums;
-use crate::run::tree::{FoundInProc, Frame, Key, Life, ProcessId, Tree};
-use crate::sources::sampler::{Held, Sample};
+use crate::run::sampling::estimate::Sums;
+use crate::run::sampling::{Held, Sample};
+use crate::run::tree::{ChildSeen, Key, LiveInterval, ProcessId, RunContext, Tree};
 
 const S: u64 = 1_000_000_000;
 const MB: u64 = 1_000_000;
 const MAIN: u32 = 101;
 
 fn tree() -> Tree {
-    let frame = Frame {
+    let frame = RunContext {
         launcher_pid: 100,
         pid_ns: 1,
         session_monotonic_ns: 0,
@@ -40,8 +40,8 @@ fn held(id: ProcessId, bytes: u64) -> Held {
 }
 
 /// The memory of a descendant that was there from one second to another.
-fn memory(from_s: u64, to_s: u64, megabytes: u64) -> Life {
-    Life {
+fn memory(from_s: u64, to_s: u64, megabytes: u64) -> LiveInterval {
+    LiveInterval {
         is_process: false,
         is_main: false,
         id: ProcessId(1000 + from_s),
@@ -57,9 +57,9 @@ fn memory(from_s: u64, to_s: u64, megabytes: u64) -> Life {
 }
 
 /// A descendant: itself, and its memory.
-fn child(from_s: u64, to_s: u64, megabytes: u64) -> [Life; 2] {
+fn child(from_s: u64, to_s: u64, megabytes: u64) -> [LiveInterval; 2] {
     let memory = memory(from_s, to_s, megabytes);
-    [Life { is_process: true, bytes: 0, ..memory.clone() }, memory]
+    [LiveInterval { is_process: true, bytes: 0, ..memory.clone() }, memory]
 }
 
 fn added(sample: &Sample) -> RamUsage {
@@ -68,8 +68,8 @@ fn added(sample: &Sample) -> RamUsage {
     ram
 }
 
-fn lives<const N: usize>(of: [[Life; 2]; N]) -> Sample {
-    Sample { lives: of.into_iter().flatten().collect(), ..window() }
+fn lives<const N: usize>(of: [[LiveInterval; 2]; N]) -> Sample {
+    Sample { intervals: of.into_iter().flatten().collect(), ..window() }
 }
 
 #[test]
@@ -122,19 +122,19 @@ fn late_news_of_ends_are_of_the_time_that_they_tell_of() {
     ram.add(&tree, &Sample { steady: main, ..lives([child(12, 20, 150)]) });
     // The child of the window before lives on. Only now it is heard of two that came one after another before it.
     let steady = Sums { descendants: 150 * MB, processes: 2, ..main };
-    let late = lives([child(10, 11, 200), child(11, 12, 200)]).lives;
-    ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, steady, lives: late, ..window() });
+    let late = lives([child(10, 11, 200), child(11, 12, 200)]).intervals;
+    ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, steady, intervals: late, ..window() });
     assert_eq!((ram.descendants.total, ram.max_processes), (200 * MB, 2));
     assert_eq!((ram.combined.total, ram.peak.as_ref().unwrap().at_ns), (600 * MB, 10 * S));
     // One lived in both windows, beside who was there all through the first of them, and not beside who came later.
-    let both = lives([child(15, 21, 250), child(22, 23, 100)]).lives;
+    let both = lives([child(15, 21, 250), child(22, 23, 100)]).intervals;
     let mut ram_of_both = RamUsage::default();
     ram_of_both.add(&tree, &Sample { steady: main, ..window() });
-    ram_of_both.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, lives: both, ..window() });
+    ram_of_both.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: both, ..window() });
     assert_eq!((ram_of_both.combined.total, ram_of_both.max_processes), (650 * MB, 2));
     // So late that nobody knows who was there beside it.
-    let late = lives([child(5, 6, 300)]).lives;
-    ram.add(&tree, &Sample { from_ns: 30 * S, at_ns: 40 * S, steady: main, lives: late, ..window() });
+    let late = lives([child(5, 6, 300)]).intervals;
+    ram.add(&tree, &Sample { from_ns: 30 * S, at_ns: 40 * S, steady: main, intervals: late, ..window() });
     assert_eq!((ram.descendants.total, ram.combined.total, ram.max_processes), (300 * MB, 600 * MB, 2));
     let (_, of_others, _) = ram.means(1.0).unwrap();
     assert_eq!(of_others, (8 * 150 + 2 * 200 + 300) as f64 * MB as f64, "of the lives of all four");
@@ -149,7 +149,7 @@ fn each_figure_is_a_maximum_of_its_own() {
         ram.add(&tree, &Sample { now: now(main, descendants), ..window() });
     }
     assert_eq!((ram.main.total, ram.descendants.total, ram.combined.total), (500 * MB, 700 * MB, 800 * MB));
-    assert_eq!((ram.record().combined, ram.record().descendants), (800 * MB, 700 * MB));
+    assert_eq!((ram.high_water_mark().combined, ram.high_water_mark().descendants), (800 * MB, 700 * MB));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_peak_names_those_who_held_it_and_the_largest_only() {
     let mut sample = Sample { holders: vec![held(main, 100 * MB)], ..window() };
     for pid in 300..330 {
         let key = Key { pid_ns: 1, pid };
-        let found = FoundInProc { key, host_pid: pid, parent: main, start_ns: S, pidfd_inode: 0 };
+        let found = ChildSeen { key, host_pid: pid, parent: main, start_ns: S, pidfd_inode: 0 };
         sample.holders.push(held(tree.found_in_proc(&found), u64::from(pid) * MB));
     }
     sample.now = Sums { main: 100 * MB, descendants: 9000 * MB, ..Sums::default() };
@@ -202,7 +202,8 @@ fn a_spike_of_a_steady_process_is_held_on_top_of_its_share() {
     let mut sample = Sample { holders: vec![held(main_id(&tree), 400 * MB)], ..window() };
     sample.steady = Sums { main: 400 * MB, processes: 1, ..Sums::default() };
     sample.now = sample.steady;
-    sample.lives = vec![Life { is_main: true, id: main_id(&tree), pid: MAIN, ..memory(10, 20, 100) }];
+    sample.intervals =
+        vec![LiveInterval { is_main: true, id: main_id(&tree), pid: MAIN, ..memory(10, 20, 100) }];
     let mut ram = RamUsage::default();
     ram.add(&tree, &sample);
     let peak = ram.peak.unwrap();
@@ -214,19 +215,20 @@ fn a_spike_of_a_steady_process_is_held_on_top_of_its_share() {
 fn claimed_sizes_saturate() {
     let huge = |pid| {
         let life = memory(11, 12, 0);
-        Life { bytes: u64::MAX, pid, is_main: pid == MAIN, ..life }
+        LiveInterval { bytes: u64::MAX, pid, is_main: pid == MAIN, ..life }
     };
-    let sample = Sample { lives: vec![huge(MAIN), huge(200), huge(201)], ..window() };
+    let sample = Sample { intervals: vec![huge(MAIN), huge(200), huge(201)], ..window() };
     let ram = added(&sample);
     assert_eq!((ram.descendants.total, ram.combined.total), (u64::MAX, u64::MAX));
 }
 
 #[test]
 fn cpu_time_of_the_dead_counts_in_the_window_in_which_it_was_spent() {
-    let life = Life { is_process: true, bytes: 0, counted_at_ns: 0, cpu_ns: 8 * S, ..memory(0, 12, 0) };
+    let life =
+        LiveInterval { is_process: true, bytes: 0, counted_at_ns: 0, cpu_ns: 8 * S, ..memory(0, 12, 0) };
     let mut cpu = CpuUsage::new(S, 8, 10 * S);
     // Two of its twelve seconds are in this window of ten.
-    cpu.add(&Sample { lives: vec![life], main_cpu_ns: 5 * S, ..window() });
+    cpu.add(&Sample { intervals: vec![life], main_cpu_ns: 5 * S, ..window() });
     let [main, descendants, combined] = cpu.max_percent().map(Option::unwrap);
     assert_eq!(main, 50.0);
     assert!((descendants - 8.0 * 2.0 / 12.0 * 10.0).abs() < 1e-9, "{descendants}");

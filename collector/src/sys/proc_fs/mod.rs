@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use procfs::{FromRead, Meminfo};
 
 use crate::model::finding::Remains;
+use crate::model::observation::Rollup;
 use crate::sys::pidfd;
-pub use parse::{Rollup, Stat, Statm, Status, SystemCpu};
+pub use parse::{Stat, Statm, Status, SystemCpu};
 use parse::{forks, line, parse_u64};
 
 impl Remains {
@@ -224,7 +225,7 @@ mod tests {
         assert!(root.status(pid).unwrap().hwm.unwrap() > 0);
         assert_eq!(root.status(pid).unwrap().ns_pids.first(), Some(&pid));
         let rollup = root.rollup(pid).unwrap().unwrap();
-        assert!(rollup.pss <= rollup.rss && rollup.private <= rollup.rss);
+        assert!(rollup.pss_bytes <= rollup.rss_bytes && rollup.private_bytes <= rollup.rss_bytes);
         assert!(root.args(pid, 4096).is_some_and(|args| !args.is_empty()));
         assert!(root.pid_ns(pid).is_some());
         assert!(root.system_cpu().is_some());

@@ -1,5 +1,6 @@
 //! Parsers of /proc files. A number that does not parse is `None`, never 0.
 
+use crate::model::observation::Rollup;
 use crate::sys::clock;
 
 /// The fields of /proc/PID/stat that we use (proc_pid_stat(5)).
@@ -115,26 +116,14 @@ impl Statm {
     }
 }
 
-/// /proc/PID/smaps_rollup in bytes: how the resident memory is shared.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Rollup {
-    /// Resident set.
-    pub rss: u64,
-    /// Proportional set: a page that n processes map counts 1/n.
-    pub pss: u64,
-    /// Its anonymous part.
-    pub pss_anon: u64,
-    /// Mapped by this process only.
-    pub private: u64,
-}
-
 impl Rollup {
     /// Parse the file. Kernels before 5.2 have no `Pss_Anon` line: it is then 0.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let mut rollup = Self { rss: kib(text, b"Rss:")?, pss: kib(text, b"Pss:")?, ..Self::default() };
-        rollup.pss_anon = kib(text, b"Pss_Anon:").unwrap_or(0);
-        rollup.private = kib(text, b"Private_Clean:")?.saturating_add(kib(text, b"Private_Dirty:")?);
+        let mut rollup =
+            Self { rss_bytes: kib(text, b"Rss:")?, pss_bytes: kib(text, b"Pss:")?, ..Self::default() };
+        rollup.pss_anon_bytes = kib(text, b"Pss_Anon:").unwrap_or(0);
+        rollup.private_bytes = kib(text, b"Private_Clean:")?.saturating_add(kib(text, b"Private_Dirty:")?);
         Some(rollup)
     }
 }

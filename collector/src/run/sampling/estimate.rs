@@ -15,9 +15,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::LastReading;
+
 use crate::run::tree::process::fork_share;
 use crate::run::tree::{Image, ImageGroup, ProcessId, Tree};
-use crate::sources::sampler::handle::Handle;
 
 /// A process's part in the tree's RAM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,18 +59,18 @@ pub struct Sums {
 impl Sums {
     /// One process.
     #[must_use]
-    pub fn of(is_main: bool, estimate: &Estimate, handle: &Handle) -> Self {
+    pub fn of(is_main: bool, estimate: &Estimate, reading: &LastReading) -> Self {
         let mut sums = Self { processes: 1, uncertain: estimate.uncertain, ..Self::default() };
         if is_main {
-            sums.main_rss = handle.rss + handle.hugetlb;
+            sums.main_rss = reading.size.rss_bytes + reading.hugetlb_bytes;
             sums.main = estimate.share;
             sums.main_private = estimate.private;
-            sums.main_threads = handle.threads;
+            sums.main_threads = reading.vitals.threads;
         } else {
             sums.descendants = estimate.share;
             sums.descendants_private = estimate.private;
             sums.descendants_uncertain = estimate.uncertain;
-            sums.descendants_threads = handle.threads;
+            sums.descendants_threads = reading.vitals.threads;
         }
         sums
     }
@@ -187,11 +188,11 @@ pub fn units_by_uncertainty(tree: &Tree, estimates: &HashMap<ProcessId, Estimate
 #[must_use]
 pub fn reading_order(
     tree: &Tree,
-    handles: &HashMap<ProcessId, Handle>,
+    readings: &HashMap<ProcessId, LastReading>,
     estimates: &HashMap<ProcessId, Estimate>,
     members: &[ProcessId],
 ) -> Vec<ProcessId> {
-    let is_read = |id: &ProcessId| is_borrowed(tree, *id) || is_current(handles.get(id), epoch(tree, *id));
+    let is_read = |id: &ProcessId| is_borrowed(tree, *id) || is_current(readings.get(id), epoch(tree, *id));
     let unread: Vec<_> = members.iter().copied().filter(|id| !is_read(id)).collect();
     if !unread.is_empty() {
         return unread;
@@ -205,29 +206,29 @@ pub fn reading_order(
 #[must_use]
 pub fn estimate_all(
     tree: &Tree,
-    handles: &HashMap<ProcessId, Handle>,
+    readings: &HashMap<ProcessId, LastReading>,
     alive: &[ProcessId],
 ) -> HashMap<ProcessId, Estimate> {
-    let read = groups_read(tree, handles, alive);
-    let all = shared_of_all(handles, alive);
-    alive.iter().filter_map(|id| Some((*id, estimate(tree, &read, *id, handles.get(id)?, all)?))).collect()
+    let read = groups_read(tree, readings, alive);
+    let all = shared_of_all(readings, alive);
+    alive.iter().filter_map(|id| Some((*id, estimate(tree, &read, *id, readings.get(id)?, all)?))).collect()
 }
 
 /// The shared memory of several processes, each in full, bytes.
 #[must_use]
 pub fn shared_of_all<'a>(
-    handles: &HashMap<ProcessId, Handle>,
+    readings: &HashMap<ProcessId, LastReading>,
     of: impl IntoIterator<Item = &'a ProcessId>,
 ) -> u64 {
-    of.into_iter().filter_map(|id| Some(handles.get(id)?.shared)).sum()
+    of.into_iter().filter_map(|id| Some(readings.get(id)?.size.shared_bytes)).sum()
 }
 
 /// The two largest shared memories of several processes, bytes, and whose the first is.
 #[must_use]
-pub fn largest_shared(handles: &HashMap<ProcessId, Handle>, of: &[ProcessId]) -> LargestShared {
+pub fn largest_shared(readings: &HashMap<ProcessId, LastReading>, of: &[ProcessId]) -> LargestShared {
     let mut largest = LargestShared::default();
     for id in of {
-        let shared = handles.get(id).map_or(0, |handle| handle.shared);
+        let shared = readings.get(id).map_or(0, |reading| reading.size.shared_bytes);
         if shared > largest.first {
             largest = LargestShared { whose: Some(*id), first: shared, second: largest.first };
         } else {
@@ -248,9 +249,10 @@ pub struct LargestShared {
 /// How much of what a process grows by may be others' too, bytes: what one of them has in shared memory, if nearly all
 /// that this one has is shared, and more than programs and libraries have in common.
 #[must_use]
-pub fn common_growth(handle: &Handle, largest: LargestShared, id: ProcessId) -> u64 {
+pub fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
     const MUCH: u64 = 16 << 20;
-    let is_sharing = handle.shared >= MUCH && handle.shared > handle.rss / 4 * 3;
+    let is_sharing =
+        reading.size.shared_bytes >= MUCH && reading.size.shared_bytes > reading.size.rss_bytes / 4 * 3;
     let of_others = if largest.whose == Some(id) { largest.second } else { largest.first };
     if is_sharing { of_others } else { 0 }
 }
@@ -259,7 +261,7 @@ pub fn common_growth(handle: &Handle, largest: LargestShared, id: ProcessId) -> 
 #[must_use]
 pub fn groups_read(
     tree: &Tree,
-    handles: &HashMap<ProcessId, Handle>,
+    readings: &HashMap<ProcessId, LastReading>,
     of: &[ProcessId],
 ) -> HashSet<ImageGroup> {
     let groups: HashSet<ImageGroup> = of.iter().filter_map(|id| Some(tree.get(*id)?.group)).collect();
@@ -269,7 +271,7 @@ pub fn groups_read(
                 && group
                     .members
                     .iter()
-                    .all(|id| is_borrowed(tree, *id) || is_current(handles.get(id), group.epoch))
+                    .all(|id| is_borrowed(tree, *id) || is_current(readings.get(id), group.epoch))
         })
     };
     groups.into_iter().filter(is_read).collect()
@@ -281,7 +283,7 @@ pub fn estimate(
     tree: &Tree,
     read: &HashSet<ImageGroup>,
     id: ProcessId,
-    handle: &Handle,
+    reading: &LastReading,
     shared_of_all: u64,
 ) -> Option<Estimate> {
     let process = tree.get(id)?;
@@ -289,24 +291,24 @@ pub fn estimate(
     let mut estimate = if process.image == Image::Borrowed {
         return Some(Estimate::default());
     } else if group.members.len() <= 1 {
-        alone(handle, matches!(process.image, Image::Unknown))
+        alone(reading, matches!(process.image, Image::Unknown))
     } else if read.contains(&process.group) {
-        read_together(handle, tree.frame().page)
+        read_together(reading, tree.context().page)
     } else if group.members.first() == Some(&id) {
-        alone(handle, false)
+        alone(reading, false)
     } else {
-        forked(handle, process.image, tree.frame().page)
+        forked(reading, process.image, tree.context().page)
     };
-    if let Some(sharing) = &handle.sharing {
+    if let Some(sharing) = &reading.sharing {
         // What others have mapped since then may be what it has: then its share is smaller now. What they let go of makes
         // it larger, but who has just ended still counts.
-        let of_files = sharing.rollup.pss.saturating_sub(sharing.rollup.pss_anon);
-        let others = shared_of_all.saturating_sub(handle.shared);
-        let stale = others.saturating_sub(sharing.others_shared).min(of_files);
+        let of_files = sharing.rollup.pss_bytes.saturating_sub(sharing.rollup.pss_anon_bytes);
+        let others = shared_of_all.saturating_sub(reading.size.shared_bytes);
+        let stale = others.saturating_sub(sharing.others_shared_bytes).min(of_files);
         estimate.uncertain = estimate.uncertain.saturating_add(stale).min(estimate.share);
     }
-    estimate.share += handle.hugetlb;
-    if handle.sharing_denied {
+    estimate.share += reading.hugetlb_bytes;
+    if reading.is_sharing_denied {
         estimate.uncertain = 0;
     }
     Some(estimate)
@@ -316,54 +318,62 @@ fn is_borrowed(tree: &Tree, id: ProcessId) -> bool {
     tree.get(id).is_some_and(|process| process.image == Image::Borrowed)
 }
 
-fn is_current(handle: Option<&Handle>, epoch: u64) -> bool {
-    handle.and_then(|handle| handle.sharing).is_some_and(|sharing| sharing.epoch == epoch)
+fn is_current(reading: Option<&LastReading>, epoch: u64) -> bool {
+    reading.and_then(|reading| reading.sharing).is_some_and(|sharing| sharing.epoch == epoch)
 }
 
 /// Nobody else runs this image (or this process stands for all who do): anonymous memory is its own.
-fn alone(handle: &Handle, unknown_image: bool) -> Estimate {
-    let anonymous = handle.rss - handle.shared;
-    match &handle.sharing {
+fn alone(reading: &LastReading, unknown_image: bool) -> Estimate {
+    let anonymous = reading.size.rss_bytes - reading.size.shared_bytes;
+    match &reading.sharing {
         None => Estimate {
-            share: handle.rss,
+            share: reading.size.rss_bytes,
             private: anonymous,
-            uncertain: if unknown_image { handle.rss } else { handle.shared },
+            uncertain: if unknown_image { reading.size.rss_bytes } else { reading.size.shared_bytes },
         },
         Some(sharing) => {
             let rollup = &sharing.rollup;
-            let shared_share = rollup.pss.saturating_sub(rollup.pss_anon);
-            let share = anonymous + scale(shared_share, handle.shared, sharing.shared).min(handle.shared);
-            let private_of_files = rollup.private.saturating_sub(rollup.pss_anon);
+            let shared_share = rollup.pss_bytes.saturating_sub(rollup.pss_anon_bytes);
+            let share = anonymous
+                + scale(shared_share, reading.size.shared_bytes, sharing.size.shared_bytes)
+                    .min(reading.size.shared_bytes);
+            let private_of_files = rollup.private_bytes.saturating_sub(rollup.pss_anon_bytes);
             Estimate {
                 share,
                 private: (anonymous + private_of_files).min(share),
-                uncertain: handle.shared.abs_diff(sharing.shared),
+                uncertain: reading.size.shared_bytes.abs_diff(sharing.size.shared_bytes),
             }
         }
     }
 }
 
 /// All of the image group were read since it last changed: proportional sizes, carried forward by what grew.
-fn read_together(handle: &Handle, page: u64) -> Estimate {
-    let Some(sharing) = &handle.sharing else { return Estimate::default() };
+fn read_together(reading: &LastReading, page: u64) -> Estimate {
+    let Some(sharing) = &reading.sharing else { return Estimate::default() };
     let rollup = &sharing.rollup;
-    let grown = handle.rss.saturating_sub(sharing.rss);
-    let shrunk = sharing.rss.saturating_sub(handle.rss);
+    let grown = reading.size.rss_bytes.saturating_sub(sharing.size.rss_bytes);
+    let shrunk = sharing.size.rss_bytes.saturating_sub(reading.size.rss_bytes);
     // A page that is copied on write is a fault and no growth.
-    let faulted = handle.minor_faults.saturating_sub(sharing.minor_faults).saturating_mul(page);
-    let copied = faulted.saturating_sub(grown).min(rollup.rss.saturating_sub(rollup.pss));
+    let faulted = reading.vitals.minor_faults.saturating_sub(sharing.minor_faults).saturating_mul(page);
+    let copied = faulted.saturating_sub(grown).min(rollup.rss_bytes.saturating_sub(rollup.pss_bytes));
     Estimate {
-        share: (rollup.pss + grown).saturating_sub(shrunk),
-        private: (rollup.private + grown).saturating_sub(shrunk),
-        uncertain: handle.shared.abs_diff(sharing.shared) + copied,
+        share: (rollup.pss_bytes + grown).saturating_sub(shrunk),
+        private: (rollup.private_bytes + grown).saturating_sub(shrunk),
+        uncertain: reading.size.shared_bytes.abs_diff(sharing.size.shared_bytes) + copied,
     }
 }
 
 /// A fork child that was not read since: what it faulted in or grew by.
-fn forked(handle: &Handle, image: Image, page: u64) -> Estimate {
-    let Image::Forked { rss_at_fork } = image else { return alone(handle, true) };
-    let share = fork_share(handle.rss, rss_at_fork, handle.minor_faults.saturating_mul(page));
-    let grown = handle.rss.saturating_sub(rss_at_fork).min(handle.rss - handle.shared).min(share);
+fn forked(reading: &LastReading, image: Image, page: u64) -> Estimate {
+    let Image::Forked { rss_at_fork } = image else { return alone(reading, true) };
+    let share =
+        fork_share(reading.size.rss_bytes, rss_at_fork, reading.vitals.minor_faults.saturating_mul(page));
+    let grown = reading
+        .size
+        .rss_bytes
+        .saturating_sub(rss_at_fork)
+        .min(reading.size.rss_bytes - reading.size.shared_bytes)
+        .min(share);
     Estimate { share, private: grown, uncertain: share - grown }
 }
 

@@ -1,0 +1,317 @@
+//! What sources tell the core, and what the core asks of them. All that happens to a run enters it as an
+//! [`Observation`] with a time, so a run can be written down and replayed without /proc.
+
+use serde::{Deserialize, Serialize};
+
+use super::finding::{Damage, Finding, Remains};
+use super::ids::{Key, ProcessId, Target};
+
+/// One thing that a source has seen. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Observation {
+    /// Event records of processes and events of the kernel, in order of time.
+    Findings(Vec<Finding>),
+    /// Processes and threads that the machine has made since the session's start, where the kernel counts them.
+    MachineForks(Option<u64>),
+    /// The launcher started the command.
+    CommandStarted {
+        /// Its pid.
+        pid: u32,
+        /// Before its fork.
+        start_ns: u64,
+        /// Base name of its program.
+        command: String,
+    },
+    /// A process of the collector's pid namespace has a pidfd of this inode: the kernel numbers both alike.
+    PidNumber {
+        /// Its pid.
+        pid: u32,
+        /// The inode.
+        pidfd_inode: u64,
+    },
+    /// /proc shows a child that was not known.
+    Child(ChildSeen),
+    /// /proc shows the pid, in the collector's namespace, of a process of another pid namespace.
+    HostPid {
+        /// The process.
+        id: ProcessId,
+        /// Its pid.
+        pid: u32,
+    },
+    /// What /proc shows of the program that a process runs.
+    Program(ProgramSeen),
+    /// A process runs another program by this time, and no kernel event told so.
+    Exec {
+        /// The process.
+        id: ProcessId,
+        /// By when.
+        by_ns: u64,
+    },
+    /// Whether the pid that only a record names is that of a process of the tree; `None`: that can't be told now.
+    Membership {
+        /// The process.
+        id: ProcessId,
+        /// The answer.
+        is_member: Option<bool>,
+    },
+    /// A process was found dead, or gone.
+    Ended {
+        /// The process.
+        id: ProcessId,
+        /// When it was dead for certain.
+        at_ns: u64,
+        /// When it was no longer in /proc.
+        gone_ns: Option<u64>,
+        /// What its zombie still told.
+        remains: Option<Remains>,
+    },
+    /// The kernel reported the end of a process's first thread, and other threads live on.
+    FirstThreadEnded(ProcessId),
+    /// Processes that were no longer in /proc at these times.
+    Absent(Vec<(ProcessId, u64)>),
+    /// The wait status that the kernel kept for whoever holds a pidfd.
+    WaitStatus {
+        /// The process.
+        id: ProcessId,
+        /// The status.
+        status: i32,
+    },
+    /// Time has passed: programs that had time to write a START record and did not are uninstrumented.
+    Tick,
+    /// All that was written before `complete_ns` is applied: compute the figures of processes that are over.
+    Finalize {
+        /// See above.
+        complete_ns: u64,
+    },
+    /// A sample's first pass: clock, size and state of the live processes.
+    Readings(Vec<Reading>),
+    /// A sample's second pass: peaks so far, as many as the budget allowed.
+    Peaks(Vec<PeakReading>),
+    /// A sample's third pass, for processes whose sharing is read together.
+    Sharing(SharingReadings),
+    /// The sample's passes are over; what is known of ends up to now belongs before it.
+    SampleRead,
+    /// The sample is complete: records of all processes that it found dead are applied.
+    SampleComplete,
+    /// The machine's own figures.
+    System {
+        /// Memory in use.
+        memory_used_bytes: Option<u64>,
+        /// Busy time of all cores since boot, clock ticks.
+        busy_ticks: Option<u64>,
+    },
+    /// The segment's name was removed during the run.
+    SegmentUnlinked,
+    /// Why the process connector can't be had.
+    ConnectorAbsent(String),
+    /// What was wrong with the records so far.
+    RecordsDamaged(Damage),
+    /// Records that were there at the end and were not read in time.
+    Unread(u64),
+    /// Block I/O of processes that live on at the end of the run, 512-byte units.
+    Survivor {
+        /// The process.
+        id: ProcessId,
+        /// Input and output, waited-for children included.
+        blocks: Option<(u64, u64)>,
+    },
+    /// The run's last window of CPU time ends at this time.
+    WindowsEnd {
+        /// When.
+        end_ns: u64,
+    },
+    /// The run is over: compute the figures of all processes, the living as they are.
+    FinalizeAll,
+}
+
+/// A child that /proc shows below a known process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildSeen {
+    /// Its pid as it sees it itself.
+    pub key: Key,
+    /// Its pid in the collector's namespace.
+    pub host_pid: u32,
+    /// The known process that is its parent.
+    pub parent: ProcessId,
+    /// Its start.
+    pub start_ns: u64,
+    /// Inode of a pidfd of it, or 0.
+    pub pidfd_inode: u64,
+}
+
+/// The memory of a process that has not written a record for the program that it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnreportedMemory {
+    /// Its parent's memory itself: vfork, not yet exec'd.
+    Parents,
+    /// Perhaps a copy of its parent's, shared until written to.
+    Copy,
+    /// That of a program of its own.
+    Own,
+}
+
+/// What /proc tells of a program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Command name.
+    pub command: Option<String>,
+    /// Arguments.
+    pub args: Option<Vec<String>>,
+    /// The executable, if it has no dynamic loader.
+    pub static_executable: Option<String>,
+    /// Peak RSS so far, bytes.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl Program {
+    /// Whether it was read too late, or until too late: a zombie has no memory, no arguments and no executable.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.peak_rss_bytes.is_none()
+    }
+}
+
+/// A reading of the program that a process runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramSeen {
+    /// The process.
+    pub id: ProcessId,
+    /// What /proc tells.
+    pub program: Program,
+    /// Its pid as it sees it itself, where that is in another pid namespace.
+    pub inner: Option<Key>,
+    /// Whose memory it has, if it never wrote a record, and by when the program runs there.
+    pub memory: Option<(UnreportedMemory, u64)>,
+    /// The core asked for it.
+    pub is_answer: bool,
+}
+
+/// A process to be sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampleTarget {
+    /// The process.
+    pub target: Target,
+    /// Its arguments are not known yet.
+    pub wants_args: bool,
+    /// No other process has its memory: if it used no CPU time since it was read, it has touched none.
+    pub is_alone: bool,
+}
+
+/// What a sample's first pass found of one process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The process.
+    pub id: ProcessId,
+    /// Its arguments, where they were asked for.
+    pub args: Option<Vec<String>>,
+    /// What was found.
+    pub state: ReadingState,
+}
+
+/// See [`Reading`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReadingState {
+    /// It used no CPU time since it was last read: nothing has changed.
+    Rested,
+    /// It runs.
+    Alive(Vitals, Option<Size>),
+    /// It is a zombie, and was at this time.
+    Zombie(u64, Remains),
+    /// It is being torn down, and was at this time.
+    Ending(u64, Vitals),
+    /// It was not there at this time.
+    Gone(u64),
+}
+
+/// Figures of stat and the CPU clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vitals {
+    /// CPU clock, nanoseconds.
+    pub cpu_ns: Option<u64>,
+    /// User part of the CPU time, clock ticks.
+    pub user_ticks: u64,
+    /// System part of the CPU time, clock ticks.
+    pub system_ticks: u64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Address of the bottom of the stack, which an exec changes; 0: not known.
+    pub start_stack: u64,
+}
+
+/// Figures of statm.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// RSS, bytes.
+    pub rss_bytes: u64,
+    /// The part of it that belongs to files or shared memory, bytes.
+    pub shared_bytes: u64,
+}
+
+/// Figures of status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeakReading {
+    /// The process.
+    pub id: ProcessId,
+    /// VmHWM, bytes.
+    pub vm_hwm_bytes: Option<u64>,
+    /// Memory in huge pages of hugetlbfs, which RSS and PSS leave out, bytes; `None`: not read.
+    pub hugetlb_bytes: Option<u64>,
+}
+
+/// Figures of smaps_rollup.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollup {
+    /// RSS, bytes.
+    pub rss_bytes: u64,
+    /// PSS, bytes.
+    pub pss_bytes: u64,
+    /// Anonymous part of the PSS, bytes.
+    pub pss_anon_bytes: u64,
+    /// Pages that no other process has mapped, bytes.
+    pub private_bytes: u64,
+}
+
+/// How the memory of processes is shared, read one after another.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SharingReadings {
+    /// All processes whose proportional sizes depend on each other.
+    pub members: Vec<ProcessId>,
+    /// Those that were read, in this order.
+    pub read: Vec<(ProcessId, SharingReading)>,
+    /// Sizes of all of them afterwards, where there are several: `None` for one whose memory is gone.
+    pub sizes_after: Vec<(ProcessId, Option<Size>)>,
+}
+
+/// See [`SharingReadings`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SharingReading {
+    /// smaps_rollup, and the size right after it if there was one.
+    Read(Rollup, Option<Size>),
+    /// Its memory is gone: it is about to end.
+    NoMemory,
+    /// Only another user may read it.
+    Denied,
+}
+
+/// What the core wants to know of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Read what it runs: answered by [`Observation::Program`] with `is_answer`.
+    ReadProgram(Target, ProgramQuestion),
+    /// The kernel reported its end at this time: read what is left of it. Answered by [`Observation::Ended`] or
+    /// [`Observation::FirstThreadEnded`].
+    ReadEnd(Target, u64),
+}
+
+/// What is asked of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramQuestion {
+    /// It runs a program of its own for certain: what that is.
+    What,
+    /// Whether its memory is its own or that of its parent, which has this pid.
+    WhatAndWhose(Option<u32>),
+}

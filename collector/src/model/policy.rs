@@ -1,0 +1,83 @@
+//! When samples are taken and what they may cost: every value with its reason. docs/ACCURACY.md has what each buys.
+
+use serde::{Deserialize, Serialize};
+
+/// When samples are taken beside the grid, and when one waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SamplingPolicy {
+    /// A young run is sampled each time that its age has doubled, from this age on: the command may be short and
+    /// uninstrumented. 0: never.
+    pub youngest_ns: u64,
+    /// A run is young up to this age.
+    pub young_until_ns: u64,
+    /// Samples of a young run take at most one part in this many of a core.
+    pub share_of_young: u64,
+    /// While the tree's RAM grows beyond what it ever was, the next sample comes this soon: what several processes hold
+    /// at once is known only as well as how far each had grown. 0: never.
+    pub growing_ns: u64,
+    /// Such samples take at most one part in this many of a core.
+    pub share_of_growing: u64,
+    /// Growth counts if in one interval it is more than one part in this many of the largest RAM so far.
+    pub notable_growth: u64,
+    /// Growth may pause so long: on a busy machine programs lose their CPU.
+    pub growth_pause_ns: u64,
+    /// While the tree grows, a sample waits for this long after the end of a large process, since processes that end
+    /// together do so within such a time: a survivor's RSS at the moment the others exited is unknown, only the previous
+    /// sample's is. 0: never.
+    pub together_ns: u64,
+    /// An end is large if it frees more than one part in this many of the largest RAM so far, ...
+    pub notable_end: u64,
+    /// ... and this many bytes.
+    pub notable_end_bytes: u64,
+    /// Ends delay a sample by so much at most, ...
+    pub longest_delay_ns: u64,
+    /// ... and by so many times the time since the sample before.
+    pub longest_delay: u64,
+    /// More ended intervals than this waiting for a sample cause one at once: they take memory.
+    pub most_waiting: usize,
+    /// What expensive reads may cost.
+    pub budget: BudgetPolicy,
+}
+
+impl Default for SamplingPolicy {
+    fn default() -> Self {
+        Self {
+            youngest_ns: 1_000_000,
+            young_until_ns: 25_000_000,
+            share_of_young: 10,
+            growing_ns: 25_000_000,
+            share_of_growing: 100,
+            notable_growth: 100,
+            growth_pause_ns: 500_000_000,
+            together_ns: 20_000_000,
+            notable_end: 1000,
+            notable_end_bytes: 16 << 20,
+            longest_delay_ns: 100_000_000,
+            longest_delay: 3,
+            most_waiting: 8192,
+            budget: BudgetPolicy::default(),
+        }
+    }
+}
+
+/// What expensive reads may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BudgetPolicy {
+    /// They take at most this part of one core.
+    pub percent: u64,
+    /// What can be saved up, nanoseconds.
+    pub saved_ns: i64,
+    /// What can be owed for a sample that would set a new peak, nanoseconds.
+    pub credit_ns: i64,
+    /// What of that can be owed for memory that still grows: the next sample would ask for it again, and what it is at
+    /// its largest must be paid for too (100 ms for five processes with 500 MB on a busy machine).
+    pub growing_credit_ns: i64,
+}
+
+impl Default for BudgetPolicy {
+    fn default() -> Self {
+        Self { percent: 1, saved_ns: 20_000_000, credit_ns: 250_000_000, growing_credit_ns: 50_000_000 }
+    }
+}

@@ -1,0 +1,58 @@
+//! What sources may ask about the processes of the run.
+
+use super::ids::{Key, ProcessId, Target};
+
+/// The processes whose figures are not final, as sources see them.
+pub trait ProcessTable {
+    /// The live processes, oldest first.
+    fn live(&self) -> Vec<ProcessId>;
+
+    /// A live process.
+    fn target(&self, id: ProcessId) -> Option<Target>;
+
+    /// The live process that has this pid in its own pid namespace, the youngest if several are claimed.
+    fn live_by_key(&self, key: Key) -> Option<ProcessId>;
+
+    /// Whether this pid and pidfd inode, of a process that started at about this time (CLOCK_MONOTONIC, nanoseconds),
+    /// belong to a process whose figures are not final, dead or alive.
+    fn is_known(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool;
+
+    /// What is known of the program that a live process runs.
+    fn program(&self, id: ProcessId) -> Option<KnownProgram>;
+
+    /// Inode of the collector's pid namespace.
+    fn pid_ns(&self) -> u32;
+
+    /// When the session began, CLOCK_MONOTONIC, nanoseconds.
+    fn session_start_ns(&self) -> u64;
+}
+
+/// What is known of the program that a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownProgram {
+    /// Where that is known from.
+    pub origin: ProgramOrigin,
+    /// The process has written a record.
+    pub has_record: bool,
+    /// An exec was seen, and no START record since.
+    pub has_unreported_exec: bool,
+    /// When the program began, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// Pid of the parent, where that is live and known.
+    pub live_parent_pid: Option<u32>,
+    /// Pid of the parent, be it dead.
+    pub parent_pid: Option<u32>,
+}
+
+/// Where it is known from what a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramOrigin {
+    /// Its START record.
+    Reported,
+    /// A FORK record: it is a copy of its parent.
+    ForkCopy,
+    /// It wrote no record, and may be a copy of its parent.
+    Unknown,
+    /// /proc: an uninstrumented program, or its parent's own memory.
+    Read,
+}

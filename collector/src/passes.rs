@@ -1,0 +1,88 @@
+//! A sample's passes over the live processes, each as far as it is worth its price.
+
+use crate::model::observation::Observation;
+use crate::model::policy::BudgetPolicy;
+use crate::run::sampling::{Sampling, SharingCredit};
+use crate::sources::sampler::{Budget, Sampler};
+use crate::store::journal::JournaledRun;
+
+/// Reads the live processes for the core.
+#[derive(Debug)]
+pub(crate) struct Passes {
+    sampler: Sampler,
+    budget: Budget,
+    /// Where the next round of peak reads begins.
+    peak_cursor: usize,
+}
+
+impl Passes {
+    /// With a budget that begins at `start_ns`, CLOCK_MONOTONIC.
+    pub(crate) fn new(sampler: Sampler, policy: BudgetPolicy, start_ns: u64) -> Self {
+        Self { sampler, budget: Budget::new(policy, start_ns), peak_cursor: 0 }
+    }
+
+    /// Clock, size and state of all.
+    pub(crate) fn read(&mut self, run: &mut JournaledRun, now_ns: u64) {
+        let readings = self.sampler.read(&Sampling::targets(&run.tree), now_ns);
+        run.apply(now_ns, Observation::Readings(readings));
+    }
+
+    /// Peaks and sharing, and what all of it comes to.
+    pub(crate) fn conclude(&mut self, run: &mut JournaledRun, now_ns: u64) {
+        self.budget.refill(now_ns);
+        self.read_peaks(run, now_ns);
+        self.read_sharing(run, now_ns);
+        run.apply(now_ns, Observation::SampleRead);
+        self.sampler.retain(|id| run.tree.get(id).is_some_and(|process| process.is_alive()));
+    }
+
+    /// Peaks so far: of each new image, of the others in turn while there is budget.
+    fn read_peaks(&mut self, run: &mut JournaledRun, now_ns: u64) {
+        let sampling = run.sampling();
+        let credit_ns = self.budget.policy().credit_ns;
+        let new_images = sampling.new_images(&run.tree);
+        let mut peaks = Vec::new();
+        let mut is_paid = true;
+        for id in &new_images {
+            is_paid = self.budget.has_credit(credit_ns);
+            if !is_paid {
+                break;
+            }
+            peaks.extend(self.budget.spend(|| self.sampler.peak(*id)));
+        }
+        let alive = sampling.alive();
+        let start = if alive.is_empty() { 0 } else { self.peak_cursor % alive.len() };
+        for id in alive.iter().cycle().skip(start).take(alive.len()) {
+            if !is_paid || !self.budget.is_left() {
+                break;
+            }
+            self.peak_cursor = self.peak_cursor.wrapping_add(1);
+            if new_images.binary_search(id).is_err() && sampling.is_peak_due(*id) {
+                peaks.extend(self.budget.spend(|| self.sampler.peak(*id)));
+            }
+        }
+        run.apply(now_ns, Observation::Peaks(peaks));
+    }
+
+    /// How memory is shared, most uncertain first: within the budget, and on credit where the sample would otherwise set
+    /// a new peak that it can't vouch for.
+    fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
+        let mark = run.high_water_mark();
+        let mut units = run.sampling().sharing_units(&run.tree);
+        while let Some(unit) = units.pop() {
+            let Some(credit) = run.sampling().credit_for(&run.tree, &unit, mark) else { break };
+            let policy = self.budget.policy();
+            let credit_ns = match credit {
+                SharingCredit::None => 0,
+                SharingCredit::GrowingPeak => policy.growing_credit_ns,
+                SharingCredit::NewPeak => policy.credit_ns,
+            };
+            if !self.budget.has_credit(credit_ns) {
+                break;
+            }
+            let order = run.sampling().reading_order(&run.tree, &unit);
+            let sharing = self.sampler.read_sharing(&unit.members, &order, &mut self.budget, credit_ns);
+            run.apply(now_ns, Observation::Sharing(sharing));
+        }
+    }
+}

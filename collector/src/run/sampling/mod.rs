@@ -1,0 +1,493 @@
+//! From readings to a sample: what each live process uses now, and what the tree's RAM is.
+//!
+//! A sample has passes, each an observation: first clock, size and state of every live process; then peaks and sharing,
+//! which are expensive, so the core says which it wants most and the session reads as many as the budget allows; at last
+//! the ends of the processes that the sample found dead, whose records may come later than it.
+
+pub mod estimate;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use super::tree::process::Observed;
+use super::tree::{Image, LiveInterval, Process, ProcessId, Tree};
+use crate::model::observation::{
+    PeakReading, Reading, ReadingState, Rollup, SampleTarget, SharingReading, SharingReadings, Size, Vitals,
+};
+use estimate::{Estimate, Sums, Unit};
+
+/// What is known of the tree at one time, and what happened since the time before.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    /// CLOCK_MONOTONIC of the sample before (or the start), nanoseconds.
+    pub from_ns: u64,
+    /// CLOCK_MONOTONIC of this sample, nanoseconds.
+    pub at_ns: u64,
+    /// Memory now.
+    pub now: Sums,
+    /// Memory of the processes that lived at both times, each with the smaller of its two shares.
+    pub steady: Sums,
+    /// Mean of the two for those, for time-weighted means.
+    pub steady_mean: Sums,
+    /// Whether the figures of `now` are certain enough to be a maximum; else only their certain part is.
+    pub verified: bool,
+    /// Processes and memory that were there in part only.
+    pub intervals: Vec<LiveInterval>,
+    /// CPU time of the first process since the sample before, nanoseconds (the living only).
+    pub main_cpu_ns: u64,
+    /// CPU time of the others since the sample before, nanoseconds (the living only).
+    pub descendants_cpu_ns: u64,
+    /// What each process holds now.
+    pub holders: Vec<Held>,
+}
+
+/// A process's share of the tree's RAM.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    /// The process.
+    pub id: ProcessId,
+    /// Now, bytes.
+    pub now: u64,
+    /// All the time since the sample before, bytes.
+    pub steady: u64,
+}
+
+/// The largest RAM so far: a sample beyond it must be certain.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HighWaterMark {
+    /// Of the descendants, bytes.
+    pub descendants: u64,
+    /// Of the tree, bytes.
+    pub combined: u64,
+}
+
+/// A process that runs another program than at its reading before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedProgram {
+    /// The process.
+    pub id: ProcessId,
+    /// When it was last read, CLOCK_MONOTONIC nanoseconds.
+    pub since_ns: u64,
+}
+
+/// How its memory was shared when that was last read.
+#[derive(Debug, Clone, Copy)]
+pub struct Sharing {
+    /// smaps_rollup then.
+    pub rollup: Rollup,
+    /// statm right after it.
+    pub size: Size,
+    /// The shared memory of all other processes of the tree then, bytes: what they map, too, is shared with more.
+    pub others_shared_bytes: u64,
+    /// Minor faults then.
+    pub minor_faults: u64,
+    /// The image group's epoch then.
+    pub epoch: u64,
+}
+
+/// What a live process's files said last.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LastReading {
+    /// When it was last read in full, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// stat and clock.
+    pub vitals: Vitals,
+    /// statm.
+    pub size: Size,
+    /// VmHWM when it was last read, bytes.
+    pub vm_hwm_bytes: Option<u64>,
+    /// When that was, CLOCK_MONOTONIC nanoseconds; 0: never.
+    pub peak_at_ns: u64,
+    /// Minor faults at that time.
+    pub faults_at_peak: u64,
+    /// Memory in huge pages of hugetlbfs, bytes.
+    pub hugetlb_bytes: u64,
+    /// smaps_rollup, if it was read since the image began.
+    pub sharing: Option<Sharing>,
+    /// smaps_rollup can't be read (another user's process).
+    pub is_sharing_denied: bool,
+}
+
+/// Peaks of a process are read again this long after the last time, if it touched new memory.
+const PEAK_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// The sample that is being taken, and what the files of the living said last. A new collector begins without.
+#[derive(Debug, Clone, Default)]
+pub struct Sampling {
+    readings: HashMap<ProcessId, LastReading>,
+    estimates: HashMap<ProcessId, Estimate>,
+    shared_of_all: u64,
+    is_any_sharing_read: bool,
+    /// Those of this sample, oldest first.
+    alive: Vec<ProcessId>,
+    at_ns: u64,
+    /// Processes that were read for the first time, and the bottom of their stacks.
+    first: Vec<(ProcessId, u64)>,
+    changed: Vec<ChangedProgram>,
+    args: HashMap<ProcessId, Vec<String>>,
+    /// When the last one that was found dead was; 0: none was.
+    dead_ns: u64,
+    /// What the largest of those held when it was last read, bytes.
+    dead_bytes: u64,
+    /// What the passes came to.
+    sample: Option<Sample>,
+}
+
+/// What the sample must still be allowed to cost for sharing to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharingCredit {
+    /// Only what the budget has left.
+    None,
+    /// It would set a new peak that it can't vouch for.
+    NewPeak,
+    /// The same of memory that still grows: the next sample will ask again.
+    GrowingPeak,
+}
+
+impl Sampling {
+    /// The live processes to be read.
+    #[must_use]
+    pub fn targets(tree: &Tree) -> Vec<SampleTarget> {
+        let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
+        let target = |process: &Process| {
+            let is_alone = tree.group(process.group).is_some_and(|group| group.members.len() <= 1);
+            Some(SampleTarget { target: process.target()?, is_alone, wants_args: process.args.is_none() })
+        };
+        alive.filter_map(target).collect()
+    }
+
+    /// The first pass.
+    pub fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
+        self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
+        self.alive.clear();
+        self.first.clear();
+        self.changed.clear();
+        (self.at_ns, self.dead_ns, self.dead_bytes, self.sample) = (at_ns, 0, 0, None);
+        self.args.clear();
+        for Reading { id, args, state } in readings {
+            self.args.extend(args.clone().map(|args| (*id, args)));
+            match *state {
+                ReadingState::Rested => self.alive.push(*id),
+                ReadingState::Alive(vitals, size) => self.read_alive(*id, vitals, size),
+                ReadingState::Zombie(dead_ns, remains) => {
+                    tree.note_remains(*id, &remains);
+                    self.found_dead(tree, *id, dead_ns, None);
+                }
+                ReadingState::Ending(dead_ns, vitals) => {
+                    note_clock(tree, *id, &vitals);
+                    self.found_dead(tree, *id, dead_ns, None);
+                }
+                ReadingState::Gone(gone_ns) => self.found_dead(tree, *id, gone_ns, Some(gone_ns)),
+            }
+        }
+    }
+
+    fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) {
+        let is_new = !self.readings.contains_key(&id);
+        let reading = self.readings.entry(id).or_default();
+        let before = reading.vitals.start_stack;
+        let since_ns = std::mem::replace(&mut reading.at_ns, self.at_ns);
+        reading.vitals = Vitals { cpu_ns: vitals.cpu_ns.or(reading.vitals.cpu_ns), ..vitals };
+        if vitals.start_stack == 0 {
+            reading.vitals.start_stack = before;
+        } else if before != 0 && before != vitals.start_stack {
+            self.changed.push(ChangedProgram { id, since_ns });
+        }
+        reading.size = size.unwrap_or(reading.size);
+        if is_new {
+            self.first.push((id, reading.vitals.start_stack));
+        }
+        self.alive.push(id);
+    }
+
+    fn found_dead(&mut self, tree: &mut Tree, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
+        self.dead_ns = at_ns;
+        self.dead_bytes = self.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss));
+        tree.observe_end(id, at_ns, gone_ns);
+    }
+
+    /// Processes that were read for the first time, and the bottom of their stacks then (0: not known).
+    #[must_use]
+    pub fn first_read(&self) -> &[(ProcessId, u64)] {
+        &self.first
+    }
+
+    /// Processes that run another program than at their reading before.
+    #[must_use]
+    pub fn changed_programs(&self) -> &[ChangedProgram] {
+        &self.changed
+    }
+
+    /// When the last process that the sample found dead was; `None`: none was.
+    #[must_use]
+    pub fn dead_ns(&self) -> Option<u64> {
+        Some(self.dead_ns).filter(|dead_ns| *dead_ns > 0)
+    }
+
+    /// What the largest process that the sample found dead held when it was last read, bytes.
+    #[must_use]
+    pub fn dead_bytes(&self) -> u64 {
+        self.dead_bytes
+    }
+
+    /// The live processes of this sample, oldest first.
+    #[must_use]
+    pub fn alive(&self) -> &[ProcessId] {
+        &self.alive
+    }
+
+    /// Processes whose image is newer than what is known of its peak.
+    #[must_use]
+    pub fn new_images(&self, tree: &Tree) -> Vec<ProcessId> {
+        self.alive.iter().copied().filter(|id| self.is_new_image(tree, *id)).collect()
+    }
+
+    fn is_new_image(&self, tree: &Tree, id: ProcessId) -> bool {
+        let image_ns = tree.get(id).map(Process::program_start_ns);
+        self.readings.get(&id).zip(image_ns).is_some_and(|(reading, image_ns)| image_ns >= reading.peak_at_ns)
+    }
+
+    /// Whether a process's peak should be read again.
+    #[must_use]
+    pub fn is_peak_due(&self, id: ProcessId) -> bool {
+        self.readings.get(&id).is_some_and(|reading| {
+            self.at_ns.saturating_sub(reading.peak_at_ns) >= PEAK_INTERVAL_NS
+                && reading.vitals.minor_faults != reading.faults_at_peak
+        })
+    }
+
+    /// The second pass. What was known of the memory of images that were replaced is void.
+    pub fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
+        for id in self.new_images(tree) {
+            if let Some(reading) = self.readings.get_mut(&id) {
+                (reading.sharing, reading.vm_hwm_bytes, reading.hugetlb_bytes) = (None, None, 0);
+            }
+        }
+        for peak in peaks {
+            let Some(reading) = self.readings.get_mut(&peak.id) else { continue };
+            (reading.peak_at_ns, reading.faults_at_peak) = (self.at_ns, reading.vitals.minor_faults);
+            reading.vm_hwm_bytes = peak.vm_hwm_bytes.or(reading.vm_hwm_bytes);
+            reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
+        }
+        self.is_any_sharing_read = false;
+        self.shared_of_all = estimate::shared_of_all(&self.readings, &self.alive);
+        self.estimates = estimate::estimate_all(tree, &self.readings, &self.alive);
+    }
+
+    /// Processes whose sharing should be read, the most uncertain last.
+    #[must_use]
+    pub fn sharing_units(&self, tree: &Tree) -> Vec<Unit> {
+        estimate::units_by_uncertainty(tree, &self.estimates)
+    }
+
+    /// Whether reading this unit is worth it, and what it may cost beyond the budget.
+    #[must_use]
+    pub fn credit_for(&self, tree: &Tree, unit: &Unit, mark: HighWaterMark) -> Option<SharingCredit> {
+        let sums = estimate::total(tree, &self.estimates);
+        let new_peak = sums.combined() > mark.combined || sums.descendants > mark.descendants;
+        if unit.uncertain <= estimate::negligible(sums.combined()) / 4 {
+            return None;
+        }
+        Some(if !new_peak || estimate::certain(&self.estimates) {
+            SharingCredit::None
+        } else if self.is_growing(tree, &unit.members) {
+            SharingCredit::GrowingPeak
+        } else {
+            SharingCredit::NewPeak
+        })
+    }
+
+    /// In which order to read the members of a unit.
+    #[must_use]
+    pub fn reading_order(&self, tree: &Tree, unit: &Unit) -> Vec<ProcessId> {
+        estimate::reading_order(tree, &self.readings, &self.estimates, &unit.members)
+    }
+
+    /// Whether the memory of any of them is more than 0.1% larger than at the last sample.
+    fn is_growing(&self, tree: &Tree, members: &[ProcessId]) -> bool {
+        members.iter().any(|id| {
+            let before = tree.get(*id).map_or(0, |process| process.observed.rss);
+            let is_larger =
+                |reading: &LastReading| reading.size.rss_bytes > before.saturating_add(before / 1000);
+            self.readings.get(id).is_some_and(is_larger)
+        })
+    }
+
+    /// The third pass, one unit at a time.
+    pub fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
+        for (id, read) in &unit.read {
+            let Some(reading) = self.readings.get_mut(id) else { continue };
+            let others_shared_bytes = self.shared_of_all.saturating_sub(reading.size.shared_bytes);
+            match *read {
+                SharingReading::Read(rollup, size) => {
+                    reading.size = size.unwrap_or(reading.size);
+                    let sharing = Sharing {
+                        rollup,
+                        size: reading.size,
+                        others_shared_bytes,
+                        minor_faults: reading.vitals.minor_faults,
+                        epoch: estimate::epoch(tree, *id),
+                    };
+                    reading.sharing = sharing.is_of_one_program().then_some(sharing);
+                }
+                SharingReading::NoMemory => {}
+                SharingReading::Denied => reading.is_sharing_denied = true,
+            }
+            self.shared_of_all = others_shared_bytes + reading.size.shared_bytes;
+        }
+        self.is_any_sharing_read |= !unit.read.is_empty();
+        self.discard_if_moved(&unit.sizes_after);
+        let read = estimate::groups_read(tree, &self.readings, &unit.members);
+        for id in &unit.members {
+            if self.estimates.contains_key(id)
+                && let Some(reading) = self.readings.get(id)
+                && let Some(estimate) = estimate::estimate(tree, &read, *id, reading, self.shared_of_all)
+            {
+                self.estimates.insert(*id, estimate);
+            }
+        }
+    }
+
+    /// While the members of a unit were read one after another, one may have exec'd or ended: then their proportional
+    /// sizes are of different times and don't add up.
+    fn discard_if_moved(&mut self, sizes_after: &[(ProcessId, Option<Size>)]) {
+        let mut has_moved = false;
+        for (id, size) in sizes_after {
+            let Some(reading) = self.readings.get_mut(id) else {
+                has_moved = true;
+                continue;
+            };
+            let Some(size) = *size else {
+                has_moved = true;
+                continue;
+            };
+            let before = reading.size.shared_bytes;
+            reading.size = size;
+            self.shared_of_all = self.shared_of_all.saturating_sub(before) + size.shared_bytes;
+            has_moved |= reading.sharing.is_none_or(|sharing| {
+                size.rss_bytes.abs_diff(sharing.size.rss_bytes) > sharing.size.rss_bytes / 100
+            });
+        }
+        for (id, _) in sizes_after.iter().filter(|_| has_moved) {
+            if let Some(reading) = self.readings.get_mut(id) {
+                reading.sharing = None;
+            }
+        }
+    }
+
+    /// The passes are over: turn what was read into sums, and store it with the processes.
+    pub fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
+        if std::mem::take(&mut self.is_any_sharing_read) {
+            // What the others mapped while one after another was read.
+            self.estimates = estimate::estimate_all(tree, &self.readings, &self.alive);
+        }
+        let mut sample = Sample { from_ns, at_ns: self.at_ns, ..Sample::default() };
+        sample.verified = estimate::certain(&self.estimates);
+        let largest_shared = estimate::largest_shared(&self.readings, &self.alive);
+        for id in &self.alive {
+            let (Some(reading), Some(estimate)) = (self.readings.get(id), self.estimates.get(id)) else {
+                continue;
+            };
+            note_clock(tree, *id, &reading.vitals);
+            let Some(process) = tree.get_mut(*id) else { continue };
+            let common_growth = estimate::common_growth(reading, largest_shared, *id);
+            add_process(&mut sample, process, reading, estimate, common_growth);
+            if process.args.is_none() {
+                process.args = self.args.remove(id);
+            }
+        }
+        self.sample = Some(sample);
+    }
+
+    /// What the passes came to, once.
+    pub fn take(&mut self) -> Option<Sample> {
+        self.sample.take()
+    }
+}
+
+impl Sharing {
+    /// The process may have exec'd between the two readings: then one is of another program.
+    fn is_of_one_program(&self) -> bool {
+        let (rss, of_rollup) = (self.size.rss_bytes, self.rollup.rss_bytes);
+        rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + super::tree::process::rss_noise(rss)
+    }
+}
+
+/// One process's part of a sample.
+fn add_process(
+    sample: &mut Sample,
+    process: &mut Process,
+    reading: &LastReading,
+    estimate: &Estimate,
+    common_growth: u64,
+) {
+    let (from_ns, now_ns, rss) = (sample.from_ns, sample.at_ns, reading.size.rss_bytes);
+    let before = process.observed;
+    // The high-water mark of what may be a copy of the parent is the parent's.
+    let hwm = reading.vm_hwm_bytes.filter(|_| process.image != Image::Unknown).unwrap_or(0);
+    // Nor is it one of the program that the kernel says was replaced since.
+    let is_new_program = process.program_start_ns() >= before.at_ns;
+    let peak_before = if is_new_program { 0 } else { before.peak };
+    let peak = peak_before.max(rss).max(hwm);
+    // A peak that no sample saw lies between the last two.
+    let is_spike = peak > peak_before.max(rss);
+    let spike = if is_spike { process.image.own_part(peak, rss) } else { 0 };
+    // What may be another's too counts in the sums only, where those are vouched for.
+    let certain = estimate.share - estimate.uncertain.min(estimate.share);
+    let share_at_peak = certain + spike;
+    let now = Sums::of(process.is_main, estimate, reading);
+    sample.now.add(&now);
+    let mut held = Held { id: process.id, now: estimate.share, steady: 0 };
+    if before.at_ns == from_ns && before.at_ns != 0 {
+        held.steady = estimate.share.min(before.share);
+        sample.steady.add(&now.smaller_share(before.share, before.threads));
+        let is_new_image = process.image_start_ns >= from_ns;
+        if !is_new_image {
+            sample.steady_mean.add(&now.mean_share(before.share));
+        }
+        if is_new_image || spike > 0 {
+            let more = share_at_peak.saturating_sub(before.share.min(estimate.share));
+            let [_, memory] = process.intervals_until(now_ns, more);
+            sample.intervals.push(memory);
+        }
+    } else {
+        sample.intervals.extend(process.intervals_until(now_ns, share_at_peak));
+    }
+    sample.holders.push(held);
+    process.observed = Observed {
+        at_ns: now_ns,
+        rss,
+        peak,
+        share: certain,
+        private: estimate.private,
+        common_growth,
+        threads: reading.vitals.threads,
+        minor_faults: reading.vitals.minor_faults,
+        major_faults: reading.vitals.major_faults,
+        user_ticks: reading.vitals.user_ticks,
+        system_ticks: reading.vitals.system_ticks,
+        cpu_ns: reading.vitals.cpu_ns.or(before.cpu_ns),
+        blocks: None,
+    };
+    let counted = reading.vitals.cpu_ns.unwrap_or(0);
+    let spent = counted.saturating_sub(process.counted_cpu_ns);
+    process.counted_cpu_ns = process.counted_cpu_ns.max(counted);
+    process.counted_at_ns = now_ns;
+    if process.is_main {
+        sample.main_cpu_ns += spent;
+    } else {
+        sample.descendants_cpu_ns += spent;
+    }
+}
+
+/// The last reading of a process's CPU clock stands if no record tells more.
+fn note_clock(tree: &mut Tree, id: ProcessId, vitals: &Vitals) {
+    if let Some(process) = tree.get_mut(id)
+        && let Some(cpu_ns) = vitals.cpu_ns
+    {
+        process.observed.cpu_ns = Some(cpu_ns);
+        (process.observed.user_ticks, process.observed.system_ticks) =
+            (vitals.user_ticks, vitals.system_ticks);
+    }
+}

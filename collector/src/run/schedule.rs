@@ -1,0 +1,196 @@
+//! When is the next sample? The grid of the sampling interval, and the samples beside it.
+
+use crate::model::policy::SamplingPolicy;
+
+/// Large ends delay a sample: see [`SamplingPolicy::together_ns`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deferral {
+    /// Those of processes that held so much.
+    pub bytes: u64,
+    /// For so long after the last of them.
+    pub together_ns: u64,
+}
+
+/// A sample that was taken, as far as it decides on the next one.
+#[derive(Debug, Clone, Copy)]
+pub struct Taken {
+    /// When, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// The sample before.
+    pub from_ns: u64,
+    /// The command's start.
+    pub start_ns: u64,
+    /// CPU time that it took, nanoseconds.
+    pub cost_ns: u64,
+    /// The largest RAM before it, bytes.
+    pub largest_before: u64,
+    /// And with it.
+    pub largest: u64,
+}
+
+/// When the next sample is due. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug)]
+pub struct Schedule {
+    policy: SamplingPolicy,
+    interval_ns: u64,
+    next_tick_ns: u64,
+    /// A sample beside the grid.
+    early_ns: u64,
+    /// Not before this time.
+    deferred_until_ns: u64,
+    grows_until_ns: u64,
+}
+
+impl Schedule {
+    /// For a run that began at `start_ns`.
+    #[must_use]
+    pub fn new(policy: SamplingPolicy, interval_ns: u64, start_ns: u64) -> Self {
+        Self {
+            policy,
+            interval_ns: interval_ns.max(1),
+            next_tick_ns: start_ns,
+            early_ns: u64::MAX,
+            deferred_until_ns: 0,
+            // Nearly every program grows at its start.
+            grows_until_ns: start_ns.saturating_add(policy.growth_pause_ns),
+        }
+    }
+
+    /// When the next sample is due.
+    #[must_use]
+    pub fn due_ns(&self) -> u64 {
+        self.next_tick_ns.min(self.early_ns).max(self.deferred_until_ns)
+    }
+
+    /// Whether a sample at this time is one of the grid.
+    #[must_use]
+    pub fn is_on_grid(&self, now_ns: u64) -> bool {
+        now_ns >= self.next_tick_ns
+    }
+
+    /// Whether so many ended intervals wait that a sample must be taken at once.
+    #[must_use]
+    pub fn is_overfull(&self, waiting: usize) -> bool {
+        waiting > self.policy.most_waiting
+    }
+
+    /// Which ends may delay the sample that is due; `sampled_ns` is the sample before, `largest` the largest RAM so far.
+    #[must_use]
+    pub fn deferral(&self, now_ns: u64, sampled_ns: u64, largest: u64) -> Option<Deferral> {
+        let policy = &self.policy;
+        let due_ns = self.next_tick_ns.min(self.early_ns);
+        let window_ns = due_ns.saturating_sub(sampled_ns);
+        let longest_ns = window_ns.saturating_mul(policy.longest_delay).min(policy.longest_delay_ns);
+        let may_wait = policy.together_ns > 0 && now_ns < due_ns.saturating_add(longest_ns);
+        (may_wait && now_ns < self.grows_until_ns).then(|| Deferral {
+            bytes: (largest / policy.notable_end).max(policy.notable_end_bytes),
+            together_ns: policy.together_ns.min(window_ns / 2),
+        })
+    }
+
+    /// Delay the sample if a large process ended just before `now_ns`; `last_end_ns` tells when the last one that held so
+    /// many bytes did. Whether it is delayed.
+    pub fn defer(
+        &mut self,
+        deferral: Option<Deferral>,
+        now_ns: u64,
+        last_end_ns: impl FnOnce(u64) -> Option<u64>,
+    ) -> bool {
+        let until =
+            |deferral: Deferral| Some(last_end_ns(deferral.bytes)?.saturating_add(deferral.together_ns));
+        self.deferred_until_ns = deferral.and_then(until).unwrap_or(0);
+        now_ns < self.deferred_until_ns
+    }
+
+    /// The sample itself found a large process dead: it does not count, and is taken again.
+    pub fn defer_again(&mut self, deferral: Deferral, now_ns: u64) {
+        self.deferred_until_ns = now_ns.saturating_add(deferral.together_ns);
+    }
+
+    /// A sample was taken.
+    pub fn taken(&mut self, taken: &Taken) {
+        let policy = &self.policy;
+        let growth = taken.largest.saturating_sub(taken.largest_before);
+        let length_ns = taken.at_ns.saturating_sub(taken.from_ns).max(1);
+        let in_interval = u128::from(growth) * u128::from(self.interval_ns) / u128::from(length_ns);
+        if in_interval > u128::from(taken.largest_before / policy.notable_growth) {
+            self.grows_until_ns = taken.at_ns.saturating_add(policy.growth_pause_ns);
+        }
+        let age_ns = taken.at_ns.saturating_sub(taken.start_ns);
+        let rest_ns = rest_ns(policy, age_ns, taken.at_ns < self.grows_until_ns, taken.cost_ns);
+        self.early_ns = rest_ns.map_or(u64::MAX, |rest| taken.at_ns.saturating_add(rest));
+        // Ticks keep their grid, and missed ones are left out. An early sample leaves the next tick where it is.
+        if let Some(late) = taken.at_ns.checked_sub(self.next_tick_ns) {
+            let next = (late / self.interval_ns + 1).saturating_mul(self.interval_ns);
+            self.next_tick_ns = self.next_tick_ns.saturating_add(next);
+        }
+    }
+}
+
+/// How long after a sample that cost this much the next one comes, if it does not wait for the grid.
+fn rest_ns(policy: &SamplingPolicy, age_ns: u64, grows: bool, cost_ns: u64) -> Option<u64> {
+    let rest_ns = |least_ns: u64, share: u64| least_ns.max(cost_ns.saturating_mul(share));
+    if policy.youngest_ns > 0 && age_ns < policy.young_until_ns {
+        Some(rest_ns(age_ns.max(policy.youngest_ns), policy.share_of_young))
+    } else {
+        (grows && policy.growing_ns > 0).then(|| rest_ns(policy.growing_ns, policy.share_of_growing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn young_and_growing_runs_are_sampled_beside_the_grid() {
+        let policy = SamplingPolicy::default();
+        let ages = |cost_ns: u64| {
+            let next = |age: &u64| Some(age + rest_ns(&policy, *age, *age < 100 * MS, cost_ns)?);
+            std::iter::successors(Some(0), next).map(|age| age / MS).collect::<Vec<_>>()
+        };
+        assert_eq!(ages(MS / 20), [0, 1, 2, 4, 8, 16, 32, 57, 82, 107]);
+        assert_eq!(ages(MS / 2), [0, 5, 10, 20, 40, 90, 140], "expensive samples come less often");
+    }
+
+    #[test]
+    fn ticks_keep_their_grid_and_missed_ones_are_left_out() {
+        let mut schedule = Schedule::new(SamplingPolicy::default(), 100 * MS, 0);
+        let taken =
+            |at_ns| Taken { at_ns, from_ns: 0, start_ns: 0, cost_ns: 0, largest_before: 1, largest: 1 };
+        schedule.taken(&taken(600 * MS));
+        assert_eq!(schedule.due_ns(), 700 * MS);
+        schedule.taken(&taken(955 * MS));
+        assert_eq!(schedule.due_ns(), 1000 * MS);
+    }
+
+    #[test]
+    fn a_large_end_delays_a_sample_while_the_tree_grows() {
+        let mut schedule = Schedule::new(SamplingPolicy::default(), 100 * MS, 0);
+        let deferral = schedule.deferral(50 * MS, 0, 0);
+        assert_eq!(deferral, None, "nothing is known of a window of no length");
+        schedule.taken(&Taken {
+            at_ns: 0,
+            from_ns: 0,
+            start_ns: 0,
+            cost_ns: 0,
+            largest_before: 0,
+            largest: 9,
+        });
+        schedule.taken(&Taken {
+            at_ns: 100 * MS,
+            from_ns: 0,
+            start_ns: 0,
+            cost_ns: 0,
+            largest_before: 9,
+            largest: 100 << 20,
+        });
+        let deferral = schedule.deferral(125 * MS, 100 * MS, 100 << 20).unwrap();
+        assert_eq!((deferral.bytes, deferral.together_ns), (16 << 20, 25 * MS / 2));
+        assert!(schedule.defer(Some(deferral), 125 * MS, |_| Some(124 * MS)));
+        assert!(!schedule.defer(Some(deferral), 125 * MS, |_| Some(100 * MS)));
+        assert!(!schedule.defer(Some(deferral), 125 * MS, |_| None));
+        assert_eq!(schedule.deferral(700 * MS, 100 * MS, 100 << 20), None, "no longer growing");
+    }
+}

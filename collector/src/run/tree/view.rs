@@ -1,0 +1,52 @@
+//! The tree as sources see it.
+
+use super::{Image, Process, ProcessId, Tree};
+use crate::model::ids::{Key, Parent, Target};
+use crate::model::process_table::{KnownProgram, ProcessTable, ProgramOrigin};
+
+impl ProcessTable for Tree {
+    fn live(&self) -> Vec<ProcessId> {
+        self.alive().to_vec()
+    }
+
+    fn target(&self, id: ProcessId) -> Option<Target> {
+        self.get(id).filter(|process| process.is_alive())?.target()
+    }
+
+    fn live_by_key(&self, key: Key) -> Option<ProcessId> {
+        self.open_instance(key)
+    }
+
+    fn is_known(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {
+        self.knows(key, pidfd_inode, start_ns)
+    }
+
+    fn program(&self, id: ProcessId) -> Option<KnownProgram> {
+        let process = self.get(id).filter(|process| process.is_alive())?;
+        let parent = match process.parent {
+            Parent::Known(parent) => self.get(parent).filter(|parent| parent.is_alive()),
+            Parent::Launcher | Parent::Unknown => None,
+        };
+        Some(KnownProgram {
+            origin: match process.image {
+                Image::Loaded { .. } => ProgramOrigin::Reported,
+                Image::Forked { .. } => ProgramOrigin::ForkCopy,
+                Image::Unknown => ProgramOrigin::Unknown,
+                Image::Silent | Image::Borrowed => ProgramOrigin::Read,
+            },
+            has_record: process.spoke,
+            has_unreported_exec: process.silent_exec.is_some(),
+            start_ns: process.program_start_ns(),
+            live_parent_pid: parent.and_then(|parent: &Process| parent.host_pid),
+            parent_pid: self.parent_host_pid(process),
+        })
+    }
+
+    fn pid_ns(&self) -> u32 {
+        self.context().pid_ns
+    }
+
+    fn session_start_ns(&self) -> u64 {
+        self.context().session_monotonic_ns
+    }
+}

@@ -1,0 +1,110 @@
+//! Reports: the one so far, and the last one.
+
+use std::io::{self, Write};
+
+use super::serve::SessionError;
+use super::{LONGEST_INTERIM_NS, Session};
+use crate::model::cgroup::OomCounter;
+use crate::model::host::RunEnd;
+use crate::model::observation::Observation;
+use crate::model::report::{Report, Stage};
+use crate::model::style::Output;
+use crate::report::build;
+use crate::report::inputs::Inputs;
+use crate::report::write::{render, write_atomically};
+use crate::run::RunState;
+use crate::sys::clock;
+
+impl Session {
+    /// The report as it would be if the run ended now, for the case that everything is killed at once.
+    pub(super) fn write_interim(&mut self, now_ns: u64) {
+        let age = now_ns.saturating_sub(self.run.start_ns);
+        self.timers.interim_ns = now_ns + age.min(LONGEST_INTERIM_NS);
+        let Output::File(path) = &self.config.output else { return };
+        let mut run = RunState::clone(&self.run);
+        run.apply(now_ns, &Observation::FinalizeAll);
+        let report = self.report(&run, &self.run_end(now_ns, Stage::SoFar));
+        // A report-so-far that can't be written is no trouble yet; the final one says so.
+        let _ = write_atomically(path, render(&report, &self.config.style).as_bytes());
+    }
+
+    fn report(&self, run: &RunState, end: &RunEnd) -> Report {
+        build::report(&Inputs { config: &self.config, host_info: &self.host, run, end })
+    }
+
+    fn run_end(&self, at_ns: u64, stage: Stage) -> RunEnd {
+        RunEnd {
+            at_ns,
+            stage,
+            status: self.end.status,
+            command_exit: self.end.exit,
+            dropped_events: self.segment.ring().dropped(),
+            is_truncated: self.segment.is_lost(),
+            oom_kills: self.config.oom.as_ref().and_then(OomCounter::since),
+            cgroup: self.config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
+        }
+    }
+
+    /// The last sample, the last records, the report, and nothing left behind.
+    pub(super) fn finish(mut self) -> Result<(), SessionError> {
+        if self.end.is_cancelled {
+            return Ok(());
+        }
+        // What is not read yet is waited for again below.
+        let _ = self.pump.await_last(clock::monotonic_ns());
+        self.drain();
+        let now_ns = clock::monotonic_ns();
+        self.sample(now_ns, None);
+        let end_ns = self.end.exit.map_or(now_ns, |exit| exit.at_ns);
+        self.apply(Observation::WindowsEnd { end_ns });
+        self.note_survivors();
+        self.segment.close();
+        // The name is of no use any more, and nothing may be left behind.
+        let _ = self.segment.named().unlink();
+        // The last records of processes that the sample found dead.
+        if !self.pump.await_last(clock::monotonic_ns()) {
+            self.apply(Observation::Unread(self.pump.unread()));
+        }
+        let complete_ns = self.drain();
+        self.finalize_now(complete_ns, true);
+        if self.run.tree.intervals_waiting() > 0 {
+            self.sample(clock::monotonic_ns(), None);
+        }
+        let run = self.run.state_mut();
+        self.readers.gpu.finish(&mut run.gpu, &run.tree);
+        self.run.apply(now_ns, Observation::FinalizeAll);
+        let end = self.run_end(end_ns, Stage::Over);
+        self.run.end(&end);
+        let written = self.write(&render(&self.report(&self.run, &end), &self.config.style));
+        self.checkpoint.state().note_reported();
+        if self.end.exit.is_none()
+            && let Some(Ok(cgroup)) = &self.config.cgroup
+        {
+            // The launcher, which made it, is gone.
+            cgroup.remove();
+        }
+        let _ = self.checkpoint.state().named().unlink();
+        self.readers.gpu.put_back();
+        written
+    }
+
+    /// Block I/O of processes that live on; it can't be learnt later.
+    fn note_survivors(&mut self) {
+        let alive = self.run.tree.alive().iter().filter_map(|id| self.run.tree.get(*id)?.target());
+        for target in alive.collect::<Vec<_>>() {
+            let blocks = self.root.io_bytes(target.pid).map(|(read, written)| (read / 512, written / 512));
+            self.apply(Observation::Survivor { id: target.id, blocks });
+        }
+    }
+
+    fn write(&self, text: &str) -> Result<(), SessionError> {
+        let output = &self.config.output;
+        output.write(text).map_err(|source| {
+            // The run may have taken days: show the report where somebody may still see it.
+            if !matches!(output, Output::Stderr) {
+                let _ = io::stderr().write_all(text.as_bytes());
+            }
+            SessionError::Output { output: output.to_string(), source }
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! One sample: its passes, each as far as it is worth its price.
+
+use std::time::Duration;
+
+use gpu_track_abi::sample::Sample as LiveSample;
+
+use super::Session;
+use crate::model::observation::Observation;
+use crate::run::schedule::{Deferral, Taken};
+use crate::sys::clock;
+
+/// A sample waits so long at most for the last records of processes that it found dead.
+const LONGEST_WAIT: Duration = Duration::from_millis(10);
+/// The machine's own figures are read this often at most: /proc/stat is long on large machines.
+const SYSTEM_NS: u64 = 100_000_000;
+
+impl Session {
+    /// Take a sample, unless it finds a large process dead: then it is taken again a little later.
+    pub(super) fn sample(&mut self, now_ns: u64, deferral: Option<Deferral>) {
+        let begun_ns = clock::thread_cpu_ns();
+        let from_ns = self.run.sampled_ns;
+        self.check_memberships(now_ns);
+        self.scan(now_ns);
+        self.watch_exits();
+        // Whose memory it is that the sample will see.
+        self.answer(u64::MAX, now_ns);
+        let mark = self.run.high_water_mark();
+        self.readers.passes.read(&mut self.run, now_ns);
+        self.look_at_programs(now_ns);
+        if let Some(deferral) = deferral.filter(|one| self.run.sampling().dead_bytes() >= one.bytes) {
+            self.schedule.defer_again(deferral, now_ns);
+            return;
+        }
+        self.readers.passes.conclude(&mut self.run, now_ns);
+        if let Some(dead_ns) = self.run.sampling().dead_ns() {
+            self.pump.await_complete(dead_ns, LONGEST_WAIT);
+            let complete_ns = self.drain();
+            self.finalize(complete_ns);
+        }
+        self.run.apply(now_ns, Observation::SampleComplete);
+        self.schedule.taken(&Taken {
+            at_ns: now_ns,
+            from_ns,
+            start_ns: self.run.start_ns,
+            cost_ns: clock::thread_cpu_ns().saturating_sub(begun_ns),
+            largest_before: mark.combined,
+            largest: self.run.high_water_mark().combined,
+        });
+        let run = self.run.state_mut();
+        self.readers.gpu.tick(&mut run.gpu, &run.tree, now_ns);
+        if now_ns.saturating_sub(self.timers.system_ns) >= SYSTEM_NS || self.end.exit.is_some() {
+            self.timers.system_ns = now_ns;
+            self.read_system(now_ns);
+        }
+        self.show(now_ns);
+    }
+
+    /// The machine's own figures, and whether the segment still has its name.
+    fn read_system(&mut self, now_ns: u64) {
+        let memory_used_bytes = self.root.system_memory().map(|(used, _)| used);
+        let busy_ticks = self.root.system_cpu().map(|system| system.busy_ticks);
+        self.run.apply(now_ns, Observation::System { memory_used_bytes, busy_ticks });
+        // A collector that had begun to finish took the name away itself.
+        if self.segment.is_open() && !self.segment.named().is_linked() && !self.run.health.is_unlinked {
+            self.run.apply(now_ns, Observation::SegmentUnlinked);
+        }
+    }
+
+    /// For whoever watches the run.
+    fn show(&self, now_ns: u64) {
+        let now = self.run.latest();
+        self.segment.push_sample(LiveSample {
+            monotonic_ns: now_ns,
+            main_bytes: now.main,
+            descendants_bytes: now.descendants,
+            combined_bytes: now.combined(),
+            cpu_ns: self.run.cpu_ns(),
+            processes: now.processes,
+            threads: now.main_threads + now.descendants_threads,
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! What a process runs, from /proc: its name and arguments, whether it has a dynamic loader, and whose memory it has.
+
+use std::fs::File;
+use std::path::Path;
+
+use crate::model::command::command_of_args;
+use crate::model::ids::{Key, Target};
+use crate::model::observation::{Program, ProgramQuestion, ProgramSeen, UnreportedMemory};
+use crate::sys::pidfd;
+use crate::sys::proc_fs::ProcRoot;
+
+/// Most bytes of a command line that are read.
+const MOST_ARGS_BYTES: u64 = 4096;
+
+/// The arguments of a process.
+#[must_use]
+pub fn args(root: &ProcRoot, pid: u32) -> Option<Vec<String>> {
+    root.args(pid, MOST_ARGS_BYTES)
+}
+
+/// Read what the core asks for. What is found at `at_ns` (CLOCK_MONOTONIC, nanoseconds) or later ran by then.
+#[must_use]
+pub fn read(root: &ProcRoot, target: &Target, question: ProgramQuestion, at_ns: u64) -> ProgramSeen {
+    let memory = match question {
+        ProgramQuestion::What => None,
+        ProgramQuestion::WhatAndWhose(parent) => Some((memory(root, target.pid, parent), at_ns)),
+    };
+    let (program, inner) = program(root, target.pid);
+    ProgramSeen { id: target.id, program, inner, memory, is_answer: false }
+}
+
+/// Whether a process that may be a copy of its parent runs another executable by now.
+#[must_use]
+pub fn runs_other_than(root: &ProcRoot, pid: u32, parent: Option<u32>) -> bool {
+    let executables = (root.executable(pid), parent.and_then(|parent| root.executable(parent)));
+    matches!(executables, (Some(own), Some(parents)) if own != parents)
+}
+
+fn memory(root: &ProcRoot, pid: u32, parent: Option<u32>) -> UnreportedMemory {
+    match parent {
+        Some(parent) if pidfd::shares_memory(parent, pid) => UnreportedMemory::Parents,
+        Some(parent) if root.executable(parent) == root.executable(pid) => UnreportedMemory::Copy,
+        _ => UnreportedMemory::Own,
+    }
+}
+
+/// What a process runs, and its own pid where it is in another pid namespace.
+fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
+    let args = args(root, pid);
+    let command = args.as_deref().and_then(command_of_args).or_else(|| root.comm(pid));
+    let exe = root.path(pid, "exe");
+    let static_executable = is_static(&exe).and_then(|is_static| {
+        let path = std::fs::read_link(&exe).ok().filter(|_| is_static)?;
+        Some(path.to_string_lossy().into_owned())
+    });
+    // Read last: it tells whether the process was alive when all before it was read.
+    let status = root.status(pid);
+    let inner = match status.as_ref().map(|status| status.ns_pids.as_slice()) {
+        Some([_, .., inner]) => root.pid_ns(pid).map(|pid_ns| Key { pid_ns, pid: *inner }),
+        _ => None,
+    };
+    let peak_rss_bytes = status.and_then(|status| status.hwm);
+    (Program { command, args, static_executable, peak_rss_bytes }, inner)
+}
+
+/// Whether an ELF file has no program interpreter, so no dynamic loader ever reads LD_PRELOAD for it. `None` if that
+/// can't be read.
+#[must_use]
+pub fn is_static(path: &Path) -> Option<bool> {
+    use std::os::unix::fs::FileExt;
+    const PT_INTERP: u32 = 3;
+    let file = File::open(path).ok()?;
+    let mut header = [0u8; 64];
+    file.read_exact_at(&mut header, 0).ok()?;
+    let number = |bytes: &[u8], at: usize, size: usize| {
+        let field = bytes.get(at..at + size)?;
+        Some(field.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte)))
+    };
+    // Little-endian only: so are the machines that this is built for.
+    if header.get(..4)? != b"\x7fELF" || header.get(5) != Some(&1) {
+        return None;
+    }
+    let is_64 = header.get(4) == Some(&2);
+    let (table, size, count) = if is_64 {
+        (number(&header, 32, 8)?, number(&header, 54, 2)?, number(&header, 56, 2)?)
+    } else {
+        (number(&header, 28, 4)?, number(&header, 42, 2)?, number(&header, 44, 2)?)
+    };
+    for entry in 0..count.min(256) {
+        let mut kind = [0u8; 4];
+        file.read_exact_at(&mut kind, table.checked_add(entry * size)?).ok()?;
+        if u32::from_le_bytes(kind) == PT_INTERP {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dynamic_program_is_told_from_what_is_none() {
+        assert_eq!(is_static(Path::new("/proc/self/exe")), Some(false));
+        assert_eq!(is_static(Path::new("/proc/self/status")), None);
+        assert_eq!(is_static(Path::new("/nonexistent")), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! CPU time for expensive reads: a share of the time that passes, saved up for a moment, with some credit.
+
+use crate::model::policy::BudgetPolicy;
+use crate::sys::clock;
+
+/// See [`BudgetPolicy`].
+#[derive(Debug)]
+pub struct Budget {
+    policy: BudgetPolicy,
+    nanoseconds: i64,
+    refilled_ns: u64,
+}
+
+impl Budget {
+    /// A full one at `start_ns`, CLOCK_MONOTONIC.
+    #[must_use]
+    pub fn new(policy: BudgetPolicy, start_ns: u64) -> Self {
+        Self { policy, nanoseconds: policy.saved_ns, refilled_ns: start_ns }
+    }
+
+    /// What it allows.
+    #[must_use]
+    pub fn policy(&self) -> BudgetPolicy {
+        self.policy
+    }
+
+    /// Add what was earned up to now, CLOCK_MONOTONIC nanoseconds.
+    pub fn refill(&mut self, now_ns: u64) {
+        let earned = now_ns.saturating_sub(self.refilled_ns) * self.policy.percent / 100;
+        self.refilled_ns = now_ns;
+        self.nanoseconds = self.nanoseconds.saturating_add_unsigned(earned).min(self.policy.saved_ns);
+    }
+
+    /// Do some work, and pay the CPU time that it took.
+    pub fn spend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let start = clock::thread_cpu_ns();
+        let result = work();
+        let cost = clock::thread_cpu_ns().saturating_sub(start);
+        self.nanoseconds = self.nanoseconds.saturating_sub_unsigned(cost);
+        result
+    }
+
+    /// Whether anything is left.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.has_credit(0)
+    }
+
+    /// Whether so much more may be owed.
+    #[must_use]
+    pub fn has_credit(&self, credit_ns: i64) -> bool {
+        self.nanoseconds > -credit_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn budget_is_one_percent_of_time_saved_up_to_a_limit() {
+        let policy = BudgetPolicy::default();
+        let mut budget = Budget { policy, nanoseconds: -5_000_000, refilled_ns: 10 * S };
+        budget.refill(11 * S);
+        assert_eq!(budget.nanoseconds, 5_000_000);
+        budget.refill(10 * S);
+        assert_eq!(budget.nanoseconds, 5_000_000, "time never goes back");
+        budget.refill(1000 * S);
+        assert_eq!(budget.nanoseconds, policy.saved_ns);
+        let before = clock::thread_cpu_ns();
+        budget.spend(|| while clock::thread_cpu_ns() < before + 30_000_000 {});
+        assert!(!budget.is_left() && budget.has_credit(policy.credit_ns));
+    }
+}
