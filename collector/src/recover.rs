@@ -177,10 +177,9 @@ fn finish(run: RunState, host: &HostInfo, root_of_living: Option<&ProcRoot>, end
     }
     run.apply(end_ns, Observation::SampleComplete);
     run.apply(end_ns, Observation::WindowsEnd { end_ns });
-    let mut run = run.into_state();
-    run.gpu.finish(&run.tree);
-    run.apply(end_ns, &Observation::FinalizeAll);
-    run
+    run.apply(end_ns, Observation::GpuEnd);
+    run.apply(end_ns, Observation::FinalizeAll);
+    run.into_state()
 }
 
 impl NotRecovered {

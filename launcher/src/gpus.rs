@@ -11,9 +11,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use gpu_track_collector::model::gpu::listing::Listing;
 use gpu_track_collector::model::gpu::{Device, GpuConfig, select};
 use gpu_track_collector::model::style::Format;
-use gpu_track_collector::sources::gpu::list::{self, Listing};
+use gpu_track_collector::report::gpu_list;
+use gpu_track_collector::sources::gpu::list::list;
 
 use crate::cli::UsageError;
 use crate::{console, exit, signals};
@@ -33,8 +35,8 @@ pub(crate) fn print(config: &GpuConfig, format: Format) -> ExitCode {
         }
     };
     console::print(&match format {
-        Format::Text => list::text(&listing),
-        Format::Json => list::json(&listing),
+        Format::Text => gpu_list::text(&listing),
+        Format::Json => gpu_list::json(&listing),
     })
 }
 
@@ -75,7 +77,7 @@ fn serve(config: &OsString) -> Option<()> {
     // A driver's library may write to stdout too; that goes to stderr.
     let mut answer = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
     rustix::stdio::dup2_stdout(io::stderr()).ok()?;
-    let _ = serde_json::to_writer(&mut answer, &list::list(&config, DRIVER_TIMEOUT));
+    let _ = serde_json::to_writer(&mut answer, &list(&config, DRIVER_TIMEOUT));
     let _ = answer.write_all(b"\n");
     Some(())
 }
@@ -111,7 +113,7 @@ fn ask_child(config: &GpuConfig) -> io::Result<(String, Option<i32>)> {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_collector::sources::gpu::list::{Driver, Listed};
+    use gpu_track_collector::model::gpu::listing::{Driver, Listed};
 
     use super::*;
 

@@ -188,9 +188,9 @@ fn gpu_mig_instances_are_separate_devices() {
     assert_eq!(
         missing(&report.gpu(GPU0)),
         [
-            "utilization: told by its MIG instances only",
-            "memory by process: told by its MIG instances only",
-            "utilization by process: told by its MIG instances only",
+            "utilization: reported by its MIG instances only",
+            "memory by process: reported by its MIG instances only",
+            "utilization by process: reported by its MIG instances only",
             "accounting: accounting mode is off",
         ]
     );

@@ -68,11 +68,11 @@ fn unavailable_gpu_process_memory_is_null() {
     assert!(report.at("processes.heaviest.0.gpu.peak_ram_bytes").is_null());
     assert_eq!(
         report.gpu(GPU0).at("missing.0"),
-        &json!({ "figure": "memory by process", "reason": "the driver does not tell it" })
+        &json!({ "figure": "memory by process", "reason": "not reported by the driver" })
     );
     assert_eq!(
         report.warnings(),
-        "GPU figures that are missing (the driver does not tell it): memory by process of GPU-fake-0."
+        "GPU figures that are missing (not reported by the driver): memory by process of GPU-fake-0."
     );
 }
 

@@ -300,9 +300,9 @@ const DIVIDED: &str = "0.mig 1\n0.mig_most 2\n0m0.uuid MIG-fake-a\n0m0.name Fake
 /// The figures that are missing on the devices of [`DIVIDED`], with their reasons.
 const REASONS: [&[(&str, &str)]; 3] = [
     &[
-        ("utilization", "told by its MIG instances only"),
-        ("memory by process", "told by its MIG instances only"),
-        ("utilization by process", "told by its MIG instances only"),
+        ("utilization", "reported by its MIG instances only"),
+        ("memory by process", "reported by its MIG instances only"),
+        ("utilization by process", "reported by its MIG instances only"),
         ("accounting", "accounting mode is off"),
     ],
     &[

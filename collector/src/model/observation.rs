@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Damage, Finding, Remains};
+use super::gpu::GpuObservation;
 use super::ids::{Key, ProcessId, Target};
 
 /// One thing that a source has seen. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes.
@@ -108,6 +109,17 @@ pub enum Observation {
     RecordsDamaged(Damage),
     /// Records that were there at the end and were not read in time.
     Unread(u64),
+    /// Whether there are GPU backends.
+    GpuBackends {
+        /// See above.
+        is_any: bool,
+    },
+    /// GPU backends are about to be asked about the processes of now.
+    GpuTick,
+    /// What GPU backends read.
+    Gpu(Box<GpuObservation>),
+    /// No more readings of GPUs come.
+    GpuEnd,
     /// Block I/O of processes that live on at the end of the run, 512-byte units.
     Survivor {
         /// The process.

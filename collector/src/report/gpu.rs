@@ -23,7 +23,8 @@ pub(super) fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
 fn lacks(of: &DeviceUsage, figure: Figure) -> bool {
     let reason = of.missing.get(&figure);
     !of.knows(figure)
-        && reason.is_some_and(|reason| !matches!(reason, Missing::NotSupported | Missing::OfInstances))
+        && reason
+            .is_some_and(|reason| !matches!(reason, Missing::NotSupported | Missing::ReportedByInstances))
 }
 
 /// The same for figures by process. The tree's processes are only on devices that are visible to the command.
@@ -55,8 +56,9 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
             combined_bytes: none,
         };
     }
-    let [main_unknown, descendants_unknown] =
-        usage.untold.map(|is_unknown| is_unknown || lacks_process_figure(usage, Figure::ProcessMemory));
+    let [main_unknown, descendants_unknown] = usage
+        .has_unreported
+        .map(|is_unknown| is_unknown || lacks_process_figure(usage, Figure::ProcessMemory));
     // An integrated GPU has no memory of its own.
     let has_memory = |of: &&DeviceUsage| {
         let reason = of.missing.get(&Figure::MemoryUsed);
@@ -107,7 +109,7 @@ pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<GroupPercent> {
             && of.knows(Figure::ProcessUtilization)
             && of.process_utilization_gap().is_some()
     };
-    let has_samples = usage.devices.iter().any(|of| of.has_samples_of_ours);
+    let has_samples = usage.devices.iter().any(|of| of.has_samples_of_run);
     let is_complete = !may_lack_devices(usage)
         && !lacks_process_figure(usage, Figure::ProcessUtilization)
         && (has_samples || !usage.devices.iter().any(has_gap));
@@ -127,8 +129,8 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
     let counted =
         |figure| of.counters.get(&figure).filter(|counter| counter.has_counted).map(|counter| counter.total);
     let whole = |figure| counted(figure).map(|count| count as u64);
-    let is_known = of.knows(Figure::ProcessMemory) || of.has_accounts;
-    let held = |bytes| (is_known && !of.has_untold).then_some(bytes);
+    let is_known = of.knows(Figure::ProcessMemory) || of.has_accounting;
+    let held = |bytes| (is_known && !of.has_unreported).then_some(bytes);
     let device = of.device.clone();
     GpuDevice {
         index: device.index,
@@ -254,9 +256,9 @@ pub(super) fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
     let reason = |figure: Figure| match figure {
         Figure::Utilization if of.knows(figure) => of.busy.max.is_none().then_some(Missing::NoSample),
         Figure::ProcessUtilization if of.knows(figure) => of.process_utilization_gap(),
-        Figure::ProcessMemory if of.knows(figure) => of.has_untold.then_some(Missing::NotTold),
-        Figure::Throttle if of.knows(figure) => (!of.has_span()).then_some(Missing::Once),
-        _ if of.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::Once),
+        Figure::ProcessMemory if of.knows(figure) => of.has_unreported.then_some(Missing::NotReported),
+        Figure::Throttle if of.knows(figure) => (!of.has_span()).then_some(Missing::ReadOnce),
+        _ if of.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::ReadOnce),
         _ if of.knows(figure) => None,
         _ if of.was_read() => Some(of.missing.get(&figure).cloned().unwrap_or(Missing::NotSupported)),
         _ if of.lost_at_ns.is_some() => Some(Missing::Lost),

@@ -3,6 +3,7 @@
 pub(crate) mod build;
 mod counts;
 mod gpu;
+pub mod gpu_list;
 pub(crate) mod inputs;
 mod json;
 pub mod quote;

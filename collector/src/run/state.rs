@@ -4,7 +4,7 @@
 use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
 
-use super::gpu::GpuAccount;
+use super::gpu::GpuState;
 use super::sampling::estimate::Sums;
 use super::sampling::{HighWaterMark, Sampling};
 use super::tree::process::cpu_us;
@@ -29,7 +29,7 @@ pub struct RunState {
     /// CPU over time.
     pub cpu: CpuUsage,
     /// GPUs over time.
-    pub gpu: GpuAccount,
+    pub(crate) gpu: GpuState,
     /// CLOCK_MONOTONIC of the command's start, nanoseconds.
     pub start_ns: u64,
     /// CLOCK_MONOTONIC of the last sample, nanoseconds.
@@ -116,7 +116,7 @@ impl RunState {
             totals: Totals::new(most_heaviest),
             ram: RamUsage::default(),
             cpu,
-            gpu: GpuAccount::default(),
+            gpu: GpuState::default(),
             start_ns,
             sampled_ns: start_ns,
             health: Health::default(),
@@ -184,6 +184,10 @@ impl RunState {
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
             Observation::Unread(unread) => self.health.unread = *unread,
+            Observation::GpuBackends { is_any } => self.gpu.set_active(*is_any),
+            Observation::GpuTick => self.gpu.update(&self.tree),
+            Observation::Gpu(observation) => self.gpu.apply(observation),
+            Observation::GpuEnd => self.gpu.finish(&self.tree),
             Observation::Survivor { id, blocks } => {
                 if let Some(process) = self.tree.get_mut(*id) {
                     process.observed.blocks = *blocks;
@@ -259,7 +263,7 @@ impl RunState {
     fn count_settled(&mut self) {
         for process in self.tree.take_settled() {
             self.totals.add(&process);
-            if let Some(peak) = self.gpu.settled(&process) {
+            if let Some(peak) = self.gpu.finalized(&process) {
                 self.totals.add_on_gpus(&process, peak);
             }
         }

@@ -70,8 +70,10 @@ impl Session {
         if self.run.tree.intervals_waiting() > 0 {
             self.sample(clock::monotonic_ns(), None);
         }
-        let run = self.run.state_mut();
-        self.readers.gpu.finish(&mut run.gpu, &run.tree);
+        self.apply(Observation::GpuTick);
+        let last = self.readers.gpu.finish(&self.run.gpu.pids());
+        self.apply(Observation::Gpu(Box::new(last)));
+        self.apply(Observation::GpuEnd);
         self.run.apply(now_ns, Observation::FinalizeAll);
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end(&end);
@@ -84,7 +86,7 @@ impl Session {
             cgroup.remove();
         }
         let _ = self.checkpoint.state().named().unlink();
-        self.readers.gpu.put_back();
+        self.readers.gpu.restore_settings();
         written
     }
 

@@ -24,7 +24,7 @@ use crate::run::RunState;
 use crate::run::schedule::Schedule;
 use crate::sources::connector::Members;
 use crate::sources::exit_watch::ExitWatch;
-use crate::sources::gpu::GpuRoom;
+use crate::sources::gpu::monitor::GpuMonitor;
 use crate::sources::membership::Membership;
 use crate::sources::pump::{Pump, Sources};
 use crate::sources::sampler::Sampler;
@@ -68,7 +68,7 @@ struct Readers {
     scanner: Scanner,
     exits: ExitWatch,
     passes: Passes,
-    gpu: GpuRoom,
+    gpu: GpuMonitor,
 }
 
 /// When what is due, CLOCK_MONOTONIC nanoseconds.
@@ -154,8 +154,9 @@ impl Session {
                 config.policy.budget,
                 run.sampled_ns,
             ),
-            gpu: GpuRoom::start(&config.gpu, &root, &mut run.state_mut().gpu),
+            gpu: GpuMonitor::start(&config.gpu, &root),
         };
+        run.apply(now_ns, Observation::GpuBackends { is_any: readers.gpu.is_active() });
         let timers = Timers {
             interim_ns: start_ns.saturating_add(FIRST_INTERIM_NS),
             uninstrumented_programs: run.tree.silent_programs(),

@@ -46,8 +46,10 @@ impl Session {
             largest_before: mark.combined,
             largest: self.run.high_water_mark().combined,
         });
-        let run = self.run.state_mut();
-        self.readers.gpu.tick(&mut run.gpu, &run.tree, now_ns);
+        self.run.apply(now_ns, Observation::GpuTick);
+        if let Some(seen) = self.readers.gpu.exchange(&self.run.gpu.pids(), now_ns) {
+            self.run.apply(now_ns, Observation::Gpu(Box::new(seen)));
+        }
         if now_ns.saturating_sub(self.timers.system_ns) >= SYSTEM_NS || self.end.exit.is_some() {
             self.timers.system_ns = now_ns;
             self.read_system(now_ns);

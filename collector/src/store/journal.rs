@@ -118,11 +118,6 @@ impl JournaledRun {
         self.run
     }
 
-    /// The run, to be changed by what is no observation yet.
-    pub fn state_mut(&mut self) -> &mut RunState {
-        &mut self.run
-    }
-
     /// The report is about to be made of this.
     pub fn end(&mut self, end: &RunEnd) {
         self.note(&Part::End(end.clone()));

@@ -1,13 +1,13 @@
-//! What the user wants to know of GPUs, and where to look for them.
+//! Which GPUs the user wants tracked, and where to look for them.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Names the library to load in the place of `libnvidia-ml.so.1`.
-pub const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
+/// Names the library to load in place of `libnvidia-ml.so.1`.
+const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
 
-/// Who made a GPU.
+/// Maker of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vendor {
@@ -23,7 +23,7 @@ impl Vendor {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Nvidia, Self::Amd, Self::Intel];
 
-    /// What the user calls it.
+    /// Its name in options and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,9 +48,8 @@ pub struct Visible {
 }
 
 impl Visible {
-    /// As the environment of this process, which is the command's too, has it.
-    #[must_use]
-    pub fn here() -> Self {
+    /// From the environment of this process, which the command inherits.
+    fn of_this_process() -> Self {
         let value = |name: &str| std::env::var(name).ok();
         Self {
             cuda: value("CUDA_VISIBLE_DEVICES"),
@@ -61,14 +60,14 @@ impl Visible {
     }
 }
 
-/// All that the GPU room needs to know.
+/// What the GPU monitor is told at its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuConfig {
-    /// `--guuids`: whole UUIDs or beginnings of them; none: all.
+    /// `--guuids`: whole UUIDs or beginnings of them; `None`: all.
     pub uuids: Option<Vec<String>>,
     /// `--visible`: only those that the command may see.
     pub only_visible: bool,
-    /// What the command may see.
+    /// The variables that say what the command may see.
     pub visible: Visible,
     /// `--gb`: only GPUs of this maker.
     pub vendor: Option<Vendor>,
@@ -76,11 +75,11 @@ pub struct GpuConfig {
     pub nvml_lib: Option<PathBuf>,
     /// `--gpu-accounting`.
     pub accounting: bool,
-    /// With NVIDIA's library in it the collector was ended by this signal again and again: it is left alone.
+    /// With NVIDIA's library loaded the collector was killed by this signal repeatedly, so it is not loaded again.
     pub crashed_by: Option<i32>,
-    /// Where /proc, /sys and /dev lie.
+    /// Below which /proc, /sys and /dev are.
     pub root: PathBuf,
-    /// The least time between two samples, nanoseconds.
+    /// Shortest time between two samples, nanoseconds.
     pub interval_ns: u64,
 }
 
@@ -101,36 +100,32 @@ impl Default for GpuConfig {
 }
 
 impl GpuConfig {
-    /// With what the environment of this process adds: the visible GPUs, and NVIDIA's library where no option names it.
+    /// Add the environment of this process: the visible GPUs, and NVIDIA's library where no option names it.
     #[must_use]
     pub fn in_this_environment(self) -> Self {
         let library = std::env::var_os(ENV_NVML_LIB).filter(|path| !path.is_empty()).map(PathBuf::from);
-        Self { visible: Visible::here(), nvml_lib: self.nvml_lib.or(library), ..self }
+        Self { visible: Visible::of_this_process(), nvml_lib: self.nvml_lib.or(library), ..self }
     }
 
     /// Whether GPUs of this maker are wanted.
-    #[must_use]
-    pub fn wants(&self, vendor: Vendor) -> bool {
+    pub(crate) fn wants(&self, vendor: Vendor) -> bool {
         self.vendor.is_none_or(|only| only == vendor)
     }
 
     /// A path below the root.
-    #[must_use]
-    pub fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Whether anything here speaks for an NVIDIA driver: a library named by the user, or a device node. Three `stat`
-    /// calls, so that a machine without one pays no thread and no dlopen.
-    #[must_use]
-    pub fn may_have_nvidia(&self) -> bool {
+    /// Whether there are signs of an NVIDIA driver: a library named by the user, or a device node. Three `stat` calls, so
+    /// that a machine without one pays no thread and no dlopen.
+    pub(crate) fn may_have_nvidia(&self) -> bool {
         let nodes = ["/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version"];
         self.nvml_lib.is_some() || nodes.iter().any(|node| self.path(node).exists())
     }
 
-    /// Whether anything here speaks for a DRM or KFD driver.
-    #[must_use]
-    pub fn may_have_drm(&self) -> bool {
+    /// Whether there are signs of a DRM or KFD driver.
+    pub(crate) fn may_have_drm(&self) -> bool {
         let is_dir = |path: &Path| path.is_dir();
         is_dir(&self.path("/sys/class/drm")) || is_dir(&self.path("/sys/class/kfd"))
     }

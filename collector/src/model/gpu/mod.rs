@@ -1,15 +1,23 @@
 //! GPUs: what the user wants to know, the devices, and what a reading of them holds.
 
 pub mod config;
+pub mod listing;
+pub(crate) mod observation;
 pub mod select;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use config::{GpuConfig, Vendor};
+pub(crate) use observation::{
+    BackendsAtEnd, Batch, DeviceList, GpuObservation, GpuPids, PidFacts, TrackedDevice,
+};
+pub(crate) use sample::{AccountingEntry, Busy, DeviceSample, ProcessBusy, ProcessMemory};
 
-/// What the user calls NVML's backend.
-pub const NVIDIA: &str = "NVIDIA";
+mod sample;
+
+/// What users call the backend that asks NVML.
+pub(crate) const NVIDIA: &str = "NVIDIA";
 
 /// Why a figure is not known.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Error, Serialize, Deserialize)]
@@ -29,40 +37,40 @@ pub enum Missing {
     /// The kernel module is not loaded.
     #[error("no driver")]
     NoDriver,
-    /// There is a driver's room, and no device in it: none is missing.
+    /// The driver is present but has no device: nothing is missing.
     #[error("no GPU")]
     NoDevice,
-    /// The driver's library is not there or can't be loaded.
+    /// The driver's library is absent or can't be loaded.
     #[error("the driver's library could not be loaded: {0}")]
     NoLibrary(String),
-    /// The library is too old to have the call.
+    /// The library is too old to have the function.
     #[error("the driver's library has no call for it")]
     NoCall,
-    /// The driver lists the process, and says that it doesn't know the value.
-    #[error("the driver does not tell it")]
-    NotTold,
-    /// The figure is that of the parts that the device is divided into.
-    #[error("told by its MIG instances only")]
-    OfInstances,
+    /// The driver lists the process or the sensor without its value.
+    #[error("not reported by the driver")]
+    NotReported,
+    /// The parts that the device is divided into report the figure, the whole does not.
+    #[error("reported by its MIG instances only")]
+    ReportedByInstances,
     /// The driver names processes by pids of another pid namespace.
     #[error("the driver's process ids are of another pid namespace")]
     ForeignPids,
-    /// The command was faster than the driver.
+    /// The driver was still initialising at the end of the run.
     #[error("driver not yet initialised when the command ended")]
-    NotYet,
+    NotInitialized,
     /// No sample was taken.
     #[error("no sample was taken in time")]
     NoSample,
-    /// It can't be used.
+    /// The library crashed earlier collectors, so it is not loaded.
     #[error("the driver's library crashes (signal {0})")]
     Crashes(i32),
-    /// A counter needs two.
+    /// The figure is a difference between two readings.
     #[error("read only once, so no difference is known")]
-    Once,
-    /// The driver was initialised, and did not come back from the first reading.
-    #[error("the driver's first reading was not over when the command ended")]
+    ReadOnce,
+    /// The driver was initialised, but its first reading had not returned at the end of the run.
+    #[error("the driver's first reading was not complete when the command ended")]
     FirstReading,
-    /// Anything else that the driver said.
+    /// Any other failure, in the driver's words.
     #[error("{0}")]
     Failed(String),
 }
@@ -70,11 +78,11 @@ pub enum Missing {
 /// A value, or why there is none.
 pub type Reading<T> = Result<T, Missing>;
 
-/// What can be known of a device.
+/// What a device can report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
-    /// Memory in use by anybody, bytes.
+    /// Memory in use by all processes of the machine, bytes.
     MemoryUsed,
     /// Time in which anything ran on it, percent.
     Utilization,
@@ -100,7 +108,7 @@ pub enum Figure {
     PcieRx,
     /// Memory errors that were corrected, a counter.
     EccCorrected,
-    /// Memory errors that were not, a counter.
+    /// Memory errors that were not corrected, a counter.
     EccUncorrected,
     /// Critical errors that the driver reports by number.
     Xid,
@@ -108,13 +116,13 @@ pub enum Figure {
     ProcessMemory,
     /// Time in which each process ran on it, percent.
     ProcessUtilization,
-    /// The driver's own account of processes, those that ended included.
+    /// The driver's accounting entries, which outlive their processes.
     Accounting,
 }
 
 impl Figure {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::MemoryUsed,
         Self::Utilization,
         Self::MemoryUtilization,
@@ -135,9 +143,8 @@ impl Figure {
         Self::Accounting,
     ];
 
-    /// What a reader calls it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::MemoryUsed => "memory",
             Self::Utilization => "utilization",
@@ -176,128 +183,16 @@ pub struct Device {
     pub pci_address: Option<String>,
     /// Product name.
     pub name: Option<String>,
-    /// Who made it.
+    /// Its maker.
     pub vendor: Option<Vendor>,
     /// The device that it is a part of (MIG).
     pub parent: Option<String>,
-    /// Memory that it has, bytes.
+    /// Memory capacity, bytes.
     pub memory_bytes: Option<u64>,
     /// Version of the kernel driver.
     pub driver_version: Option<String>,
     /// Version of the runtime that the driver supports (CUDA, ROCm).
     pub runtime_version: Option<String>,
-    /// Where its figures come from.
+    /// Where its figures come from: `nvml`, a DRM driver's name, or `kfd`.
     pub source: String,
-}
-
-/// Utilisation over a stretch of time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Busy {
-    /// Length, microseconds.
-    pub us: u64,
-    /// Mean over it, 0 to 100.
-    pub percent: f64,
-}
-
-/// A process that a driver lists on a device.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ProcessMemory {
-    /// Its pid as the driver has it.
-    pub pid: u32,
-    /// Its memory there, bytes.
-    pub bytes: Reading<u64>,
-}
-
-/// Utilisation of a device by one process.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ProcessBusy {
-    /// Its pid as the driver has it.
-    pub pid: u32,
-    /// When, and how much.
-    pub busy: Busy,
-}
-
-/// The driver's account of one process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Accounted {
-    /// Its pid as the driver has it.
-    pub pid: u32,
-    /// When it began to use the device, microseconds since the epoch.
-    pub started_us: u64,
-    /// Whether it still runs: the figures are final only after it.
-    pub is_running: bool,
-    /// Its largest memory, bytes.
-    pub peak_bytes: Option<u64>,
-    /// Its mean utilisation, percent.
-    pub utilization_percent: Option<u32>,
-}
-
-/// One reading of one device. What a backend never reads is not in it.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct DeviceSample {
-    /// [`Device::id`].
-    pub device: String,
-    /// The device is lost.
-    pub is_lost: bool,
-    /// Single values: gauges and counters.
-    pub values: Vec<(Figure, Reading<f64>)>,
-    /// Utilisation since the sample before.
-    pub busy: Option<Reading<Vec<Busy>>>,
-    /// Names of the throttle reasons that hold now.
-    pub throttle: Option<Reading<Vec<&'static str>>>,
-    /// Critical errors since the sample before, by number.
-    pub xids: Option<Reading<Vec<u64>>>,
-    /// CLOCK_MONOTONIC after `processes` was read, nanoseconds; 0: at the time of the whole reading. A reading of many
-    /// devices takes its time, in which processes come and go.
-    pub listed_ns: u64,
-    /// Who has memory on it.
-    pub processes: Option<Reading<Vec<ProcessMemory>>>,
-    /// Who ran on it since the sample before.
-    pub process_busy: Option<Reading<Vec<ProcessBusy>>>,
-    /// The driver's own account.
-    pub accounted: Option<Reading<Vec<Accounted>>>,
-}
-
-impl DeviceSample {
-    /// Every pid that the driver names.
-    pub fn pids(&self) -> impl Iterator<Item = u32> {
-        let listed = self.processes.iter().flatten().flatten().map(|process| process.pid);
-        let busy = self.process_busy.iter().flatten().flatten().map(|process| process.pid);
-        let accounted = self.accounted.iter().flatten().flatten().map(|account| account.pid);
-        listed.chain(busy).chain(accounted)
-    }
-
-    /// What the device can tell, and why not the rest, in the order of [`Figure::ALL`].
-    #[must_use]
-    pub fn capabilities(&self) -> Vec<(Figure, Reading<()>)> {
-        fn whether<T>(reading: &Reading<T>) -> Reading<()> {
-            reading.as_ref().map(|_| ()).map_err(Clone::clone)
-        }
-        let of = |figure: Figure| {
-            let listed = match figure {
-                Figure::Utilization => self.busy.as_ref().map(whether),
-                Figure::Throttle => self.throttle.as_ref().map(whether),
-                Figure::Xid => self.xids.as_ref().map(whether),
-                Figure::ProcessMemory => self.processes.as_ref().map(whether),
-                Figure::ProcessUtilization => self.process_busy.as_ref().map(whether),
-                Figure::Accounting => self.accounted.as_ref().map(whether),
-                _ => self.values.iter().find(|(other, _)| *other == figure).map(|(_, value)| whether(value)),
-            };
-            (figure, listed.unwrap_or(Err(Missing::NotSupported)))
-        };
-        Figure::ALL.map(of).to_vec()
-    }
-}
-
-/// What a backend read at one time.
-#[derive(Debug, Clone, Default)]
-pub struct Batch {
-    /// CLOCK_MONOTONIC before it began, nanoseconds.
-    pub at_ns: u64,
-    /// The devices that count, where they are others than before.
-    pub devices: Option<Vec<Device>>,
-    /// All devices that there are, likewise.
-    pub all: Option<Vec<Device>>,
-    /// Their readings.
-    pub samples: Vec<DeviceSample>,
 }

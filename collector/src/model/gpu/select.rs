@@ -1,39 +1,38 @@
-//! Which of the devices count: those that the user named, or that the command may see.
+//! Which devices are tracked: those that the user named, or that the command may see.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::{GpuConfig, Visible};
 use super::{Device, Vendor};
 
-/// Whether the user's word means this device: its id, UUID or PCI address, or a beginning of its UUID, as
-/// `nvidia-smi -i` and CUDA_VISIBLE_DEVICES take it.
-#[must_use]
-pub fn names(word: &str, device: &Device) -> bool {
-    let word = word.to_ascii_lowercase();
+/// Whether a name means this device: its id, UUID or PCI address, or a beginning of its UUID, as `nvidia-smi -i` and
+/// CUDA_VISIBLE_DEVICES take it.
+fn names(name: &str, device: &Device) -> bool {
+    let name = name.to_ascii_lowercase();
     let is_start = |id: &str| {
         let id = id.to_ascii_lowercase();
-        let is_uuid = ["gpu-", "mig-"].iter().any(|kind| id.starts_with(kind) && word.starts_with(kind));
-        is_uuid && word.len() > 4 && id.starts_with(&word)
+        let is_uuid = ["gpu-", "mig-"].iter().any(|kind| id.starts_with(kind) && name.starts_with(kind));
+        is_uuid && name.len() > 4 && id.starts_with(&name)
     };
-    let is_address = device.pci_address.as_ref().is_some_and(|address| address.eq_ignore_ascii_case(&word));
-    device.id.eq_ignore_ascii_case(&word)
+    let is_address = device.pci_address.as_ref().is_some_and(|address| address.eq_ignore_ascii_case(&name));
+    device.id.eq_ignore_ascii_case(&name)
         || (is_address && device.parent.is_none())
         || is_start(&device.id)
         || device.uuid.as_ref().is_some_and(|uuid| is_start(uuid))
 }
 
-/// What names no device of these, if there is such a word.
+/// The first name that means none of the devices.
 #[must_use]
-pub fn unknown<'a>(words: &'a [String], devices: &[Device]) -> Option<&'a String> {
-    words.iter().find(|word| !devices.iter().any(|device| names(word, device)))
+pub fn unknown<'a>(given: &'a [String], devices: &[Device]) -> Option<&'a String> {
+    given.iter().find(|name| !devices.iter().any(|device| names(name, device)))
 }
 
-/// What the command's environment says of the devices of a machine.
+/// Which devices of a machine the command may see, by its environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// By id, whether the command may see it. Who is not in it is not spoken of.
+pub(crate) struct Visibility {
+    /// By id, whether the command may see it. A device that the environment says nothing of is absent.
     by_id: BTreeMap<String, bool>,
-    /// Which they are depends on the order in which CUDA counts them, which only CUDA knows.
+    /// The answer depends on the order in which CUDA counts devices, which only CUDA knows.
     pub is_order_unsure: bool,
 }
 
@@ -43,47 +42,45 @@ struct List<'a> {
     number: Number,
 }
 
-/// What a list counts.
+/// How a list counts devices.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Number {
-    /// The devices that the process can open: CUDA leaves out the others, the driver's numbers don't.
+    /// By rank among the devices that the process can open: CUDA skips the others, the driver's numbers don't.
     Rank,
-    /// As the driver does.
+    /// By the driver's index.
     Index,
-    /// Device nodes: `/dev/nvidia2` is 2, also where the job sees only some of them.
+    /// By device node: `/dev/nvidia2` is 2, also where the job sees only some of them.
     Node,
 }
 
-impl Seen {
-    /// Of all devices that there are.
-    #[must_use]
-    pub fn new(visible: &Visible, all: &[Device]) -> Self {
-        let mut seen = Self::default();
+impl Visibility {
+    /// Of all devices of the machine.
+    pub(crate) fn new(visible: &Visible, all: &[Device]) -> Self {
+        let mut visibility = Self::default();
         for vendor in [Vendor::Nvidia, Vendor::Amd] {
             let of_vendor: Vec<&Device> = all.iter().filter(|device| device.vendor == Some(vendor)).collect();
             let Some(list) = list(visible, vendor) else { continue };
             let named = named(&list, &of_vendor);
             for device in &of_vendor {
                 let is_named = |id: &String| named.contains(&id.as_str());
-                // CUDA takes one of a named device's parts, and doesn't say which.
-                let is_seen = is_named(&device.id) || device.parent.as_ref().is_some_and(is_named);
-                seen.by_id.insert(device.id.clone(), is_seen);
+                // Of a device that is named as a whole CUDA takes one part, and does not say which.
+                let is_visible = is_named(&device.id) || device.parent.as_ref().is_some_and(is_named);
+                visibility.by_id.insert(device.id.clone(), is_visible);
             }
             if vendor == Vendor::Nvidia && visible.cuda.is_some() {
-                seen.is_order_unsure = is_order_unsure(visible, &list, &of_vendor, named.len());
+                visibility.is_order_unsure = is_order_unsure(visible, &list, &of_vendor, named.len());
             }
         }
-        seen
+        visibility
     }
 
     /// Whether the command may see a device; `None`: its environment does not say.
-    #[must_use]
-    pub fn sees(&self, id: &str) -> Option<bool> {
+    pub(crate) fn of(&self, id: &str) -> Option<bool> {
         self.by_id.get(id).copied()
     }
 }
 
-/// The variable that counts for a maker's devices.
+/// The variable that CUDA or ROCm reads for a maker's devices.
 fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
     let (own, number) = match vendor {
         Vendor::Nvidia => (&visible.cuda, Number::Rank),
@@ -94,8 +91,8 @@ fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
     own.or_else(|| visible.slurm.as_deref().map(|text| List { text, number: Number::Node }))
 }
 
-/// The ids of those that a list names, up to its first entry that names none: "1,-1,0" is GPU 1 alone (CUDA's
-/// documentation of CUDA_VISIBLE_DEVICES). The beginning of a UUID has to be that of one device only.
+/// The ids of the devices that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation
+/// of CUDA_VISIBLE_DEVICES). The beginning of a UUID must be unique.
 fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a str> {
     let mut whole: Vec<&'a Device> =
         devices.iter().copied().filter(|device| device.parent.is_none()).collect();
@@ -112,8 +109,8 @@ fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a str> {
         if let Some(exact) = devices.iter().find(|device| device.id.eq_ignore_ascii_case(word)) {
             return Some(exact.id.as_str());
         }
-        // MIG-GPU-UUID/1/0, as drivers of the 450 and 460 series name an instance, and later ones take it: which one that is
-        // NVML does not say by then, so it stands for its GPU with all instances.
+        // Drivers of the 450 and 460 series name an instance MIG-GPU-UUID/1/0, and later ones accept that. NVML of the later
+        // ones does not say which instance it is, so it stands for its GPU with all instances.
         let word =
             word.strip_prefix("MIG-").and_then(|name| name.split_once('/')).map_or(word, |(gpu, _)| gpu);
         let mut matching = devices.iter().filter(|device| names(word, device));
@@ -122,8 +119,8 @@ fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a str> {
     list.text.split(',').map(str::trim).map_while(one).collect()
 }
 
-/// CUDA counts the fastest device first unless CUDA_DEVICE_ORDER says PCI_BUS_ID; which one that is matters where some
-/// are left out by number, and they are of different models.
+/// CUDA counts the fastest device first unless CUDA_DEVICE_ORDER is PCI_BUS_ID. That matters where devices of different
+/// models are selected by number.
 fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named: usize) -> bool {
     let whole = || devices.iter().filter(|device| device.parent.is_none());
     let is_by_number = list.text.split(',').any(|word| word.trim().parse::<u32>().is_ok());
@@ -134,14 +131,13 @@ fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], name
         && (1..whole().count()).contains(&named)
 }
 
-/// Those of all devices that count.
-#[must_use]
-pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device]) -> Vec<&'a Device> {
-    let seen = Seen::new(&config.visible, all);
+/// The devices that are tracked.
+pub(crate) fn wanted<'a>(config: &GpuConfig, all: &'a [Device]) -> Vec<&'a Device> {
+    let visibility = Visibility::new(&config.visible, all);
     let is_wanted = |device: &&Device| {
         device.vendor.is_none_or(|vendor| config.wants(vendor))
-            && config.uuids.as_ref().is_none_or(|words| words.iter().any(|word| names(word, device)))
-            && (!config.only_visible || seen.sees(&device.id) != Some(false))
+            && config.uuids.as_ref().is_none_or(|given| given.iter().any(|name| names(name, device)))
+            && (!config.only_visible || visibility.of(&device.id) != Some(false))
     };
     all.iter().filter(is_wanted).collect()
 }
@@ -161,9 +157,9 @@ mod tests {
     }
 
     fn seen(by: &Visible, devices: &[Device]) -> Vec<String> {
-        let seen = Seen::new(by, devices);
+        let visibility = Visibility::new(by, devices);
         let ids = devices.iter().map(|device| device.id.clone());
-        ids.filter(|id| seen.sees(id) == Some(true)).collect()
+        ids.filter(|id| visibility.of(id) == Some(true)).collect()
     }
 
     fn cuda(list: &str) -> Visible {
@@ -171,23 +167,23 @@ mod tests {
     }
 
     #[test]
-    fn visible_lists_are_read_as_cuda_reads_them() {
+    fn cuda_visible_devices_is_read_as_cuda_reads_it() {
         let devices = [device("GPU-aa11", 0), device("GPU-aa22", 1), device("GPU-bb33", 2)];
         let see = |list: &str| seen(&cuda(list), &devices).concat();
         assert_eq!(see("0,2"), "GPU-aa11GPU-bb33");
         assert_eq!(see("gpu-bb33, 0"), "GPU-aa11GPU-bb33");
         assert_eq!(see("GPU-aa2"), "GPU-aa22");
-        for nobody in ["", "NoDevFiles", "-1", "none", "GPU-aa", "GPU-"] {
-            assert_eq!(see(nobody), "", "{nobody}");
+        for nothing in ["", "NoDevFiles", "-1", "none", "GPU-aa", "GPU-"] {
+            assert_eq!(see(nothing), "", "{nothing}");
         }
         for one in ["1,-1,0", "1,3,0", "1,GPU-aa,0", "1,,0"] {
             assert_eq!(see(one), "GPU-aa22", "{one}");
         }
-        assert_eq!(Seen::new(&Visible::default(), &devices), Seen::default());
+        assert_eq!(Visibility::new(&Visible::default(), &devices), Visibility::default());
     }
 
     #[test]
-    fn parts_of_a_device_are_seen_by_their_names_or_with_the_whole() {
+    fn mig_parts_are_visible_by_name_or_with_the_whole() {
         let part = |id: &str| Device { parent: Some("GPU-aa11".into()), index: None, ..device(id, 0) };
         let devices = [device("GPU-aa11", 0), part("MIG-1"), part("MIG-2"), device("GPU-aa22", 1)];
         assert_eq!(seen(&cuda("MIG-2"), &devices), ["MIG-2"]);
@@ -199,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn slurm_counts_device_nodes_and_cuda_what_it_sees() {
+    fn slurm_counts_device_nodes_and_cuda_open_devices() {
         // A job that was given /dev/nvidia2 and /dev/nvidia3.
         let node = |id: &str, index, minor| Device { minor: Some(minor), ..device(id, index) };
         let devices = [node("GPU-cc", 0, 2), node("GPU-dd", 1, 3)];
@@ -209,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn cuda_does_not_count_devices_that_can_t_be_opened() {
+    fn cuda_skips_devices_that_can_not_be_opened() {
         let devices = [device("GPU-bb", 3), device("GPU-aa", 1)];
         assert_eq!(seen(&cuda("0"), &devices), ["GPU-aa"]);
         assert_eq!(seen(&cuda("1"), &devices), ["GPU-bb"]);
     }
 
     #[test]
-    fn rocm_names_devices_by_number_or_uuid() {
+    fn rocr_visible_devices_takes_numbers_and_uuids() {
         let amd = |address: &str, index, uuid: &str| Device {
             id: address.into(),
             uuid: Some(uuid.into()),
@@ -231,11 +227,11 @@ mod tests {
     }
 
     #[test]
-    fn the_order_matters_where_different_devices_are_left_out_by_number() {
+    fn order_is_unsure_for_different_models_by_number() {
         let model = |id: &str, index, name: &str| Device { name: Some(name.into()), ..device(id, index) };
         let mixed = [model("GPU-aa11", 0, "T4"), model("GPU-aa22", 1, "H200")];
         let alike = [model("GPU-aa11", 0, "H200"), model("GPU-aa22", 1, "H200")];
-        let is_unsure = |by: &Visible, devices: &[Device]| Seen::new(by, devices).is_order_unsure;
+        let is_unsure = |by: &Visible, devices: &[Device]| Visibility::new(by, devices).is_order_unsure;
         assert!(is_unsure(&cuda("0"), &mixed));
         assert!(!is_unsure(&cuda("0"), &alike) && !is_unsure(&cuda("0,1"), &mixed));
         assert!(!is_unsure(&cuda("GPU-aa11"), &mixed) && !is_unsure(&cuda(""), &mixed));
@@ -244,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_a_uuid_its_beginning_or_a_pci_address() {
+    fn device_name_is_uuid_its_beginning_or_pci_address() {
         let gpu = device("GPU-aa11", 1);
         assert!(names("GPU-aa11", &gpu) && names("gpu-a", &gpu) && names("0000:01:00.0", &gpu));
         assert!(!names("GPU-", &gpu) && !names("", &gpu) && !names("1", &gpu) && !names("aa11", &gpu));
@@ -252,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_add_up() {
+    fn filters_combine() {
         let devices = [device("GPU-aa11", 0), device("GPU-aa22", 1)];
         let mut config = GpuConfig { uuids: Some(vec!["GPU-aa".into()]), ..GpuConfig::default() };
         assert_eq!(wanted(&config, &devices).len(), 2);

@@ -13,7 +13,7 @@ pub(super) fn warnings(usage: &GpuUsage, start_ns: u64) -> Vec<String> {
     let seconds = |at_ns: u64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
     let mut warnings = Vec::new();
     warnings.extend(usage.failed.iter().map(|(name, missing)| failed(usage, name, missing)));
-    warnings.extend(usage.silent.iter().map(|(name, since_ns)| unresponsive(name, seconds(*since_ns))));
+    warnings.extend(usage.unresponsive.iter().map(|(name, since_ns)| unresponsive(name, seconds(*since_ns))));
     warnings.extend(usage.notes.iter().cloned());
     for of in &usage.devices {
         warnings.extend(of.lost_at_ns.map(|at_ns| lost(of, seconds(at_ns))));
@@ -126,7 +126,9 @@ fn missing_figures(usage: &GpuUsage) -> Vec<String> {
             unread.extend(of.lost_at_ns.is_none().then_some(id.as_str()));
             continue;
         }
-        for (figure, reason) in missing_of(of).iter().filter(|(_, reason)| *reason != Missing::OfInstances) {
+        for (figure, reason) in
+            missing_of(of).iter().filter(|(_, reason)| *reason != Missing::ReportedByInstances)
+        {
             note(&mut missing, reason, *figure);
         }
         let was_known = |(figure, _): &(&Figure, &Missing)| of.knows(**figure) && of.lost_at_ns.is_none();

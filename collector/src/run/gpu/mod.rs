@@ -1,41 +1,90 @@
-//! What the run used on GPUs.
+//! What the run used on GPUs: the state of the core, from observations of the GPU monitor and the process tree.
 
-pub mod pid_table;
-pub mod usage;
+pub(crate) mod pid_table;
+mod policy;
+#[cfg(test)]
+mod tests;
+pub(crate) mod usage;
 
 use serde::{Deserialize, Serialize};
 
-pub use usage::GpuUsage;
+pub(crate) use usage::GpuUsage;
 
+use crate::model::gpu::{GpuObservation, GpuPids};
 use crate::run::tree::{Settled, Tree};
-use pid_table::Roster;
+use pid_table::PidTable;
+use usage::PidResolver;
 
-/// Who is who, and what it comes to: all that outlives a collector.
+/// The pid table and the usage, which a restarted collector goes on from.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct GpuAccount {
-    /// There are backends, so it is worth to remember who lived.
-    pub(crate) is_on: bool,
-    pub(crate) roster: Roster,
-    /// What it comes to.
+pub(crate) struct GpuState {
+    /// There are backends: without one, no process needs to be remembered.
+    is_active: bool,
+    table: PidTable,
+    /// The figures.
     pub usage: GpuUsage,
 }
 
-impl GpuAccount {
-    /// A process is over. Gives the GPU memory that it is known to have held, bytes, if it used a GPU.
-    pub fn settled(&mut self, process: &Settled) -> Option<u64> {
-        if !self.is_on {
+impl GpuState {
+    /// Whether there are backends.
+    pub(crate) fn set_active(&mut self, is_active: bool) {
+        self.is_active = is_active;
+    }
+
+    /// Take over the processes of the tree; to be called before [`Self::pids`].
+    pub(crate) fn update(&mut self, tree: &Tree) {
+        if self.is_active {
+            self.table.update(tree);
+        }
+    }
+
+    /// The ids by which drivers may name processes of the run.
+    pub(crate) fn pids(&self) -> GpuPids {
+        self.table.pids()
+    }
+
+    /// Take in what the backends read.
+    pub(crate) fn apply(&mut self, observation: &GpuObservation) {
+        self.table.set_epoch(observation.epoch_us);
+        for (pid, facts) in &observation.pids {
+            self.table.add_facts(*pid, facts);
+        }
+        let pids = PidResolver {
+            table: &self.table,
+            facts: &observation.pids,
+            has_own_pid_ns: observation.has_own_pid_ns,
+        };
+        for batch in &observation.batches {
+            self.usage.add(batch, pids);
+        }
+        self.usage.unresponsive.clone_from(&observation.unresponsive);
+        for process in self.table.forget(observation.at_ns) {
+            self.usage.ended(&process);
+        }
+        self.usage.forget_times(self.table.oldest_ns().unwrap_or(observation.at_ns));
+        if let Some(end) = &observation.end {
+            self.usage.failed.extend(end.failed.iter().cloned());
+            self.usage.unreadable.extend(end.unreadable.iter().cloned());
+            self.usage.notes.extend(end.notes.iter().cloned());
+        }
+        self.is_active = observation.is_active;
+    }
+
+    /// A process ended. Gives its GPU memory peak in bytes, if it used a GPU.
+    pub(crate) fn finalized(&mut self, process: &Settled) -> Option<u64> {
+        if !self.is_active {
             return None;
         }
-        self.roster.settled(process);
+        self.table.finalized(process);
         self.usage.processes.get(&process.id.0).map(|used| used.peak_bytes.unwrap_or(0))
     }
 
-    /// No more readings come: who was there, and who of them was ever looked at.
-    pub fn finish(&mut self, tree: &Tree) {
-        if self.is_on {
-            self.roster.update(tree);
-            for person in self.roster.people() {
-                self.usage.ended(person);
+    /// The run is over: no more observations come.
+    pub(crate) fn finish(&mut self, tree: &Tree) {
+        self.update(tree);
+        if self.is_active {
+            for process in self.table.entries() {
+                self.usage.ended(process);
             }
         }
     }

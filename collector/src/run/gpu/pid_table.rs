@@ -1,33 +1,26 @@
-//! Whose pid is it: the processes of the run as a driver may name them, those that ended lately included.
+//! The pid table: maps the pids that drivers name to processes of the run, those that ended lately included.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::policy::POLICY;
+use crate::model::gpu::{GpuPids, PidFacts};
 use crate::run::tree::{ProcessId, Settled, Tree};
 
-/// A process is known to exist a little before its own record says so.
-const BEFORE_START_NS: u64 = 20_000_000;
-/// A driver dates what it says of a process up to this much off.
-const ACCOUNT_SLACK_US: u64 = 1_000_000;
-/// How long one that ended is remembered: samples come late.
-const KEPT_NS: u64 = 2_000_000_000;
-/// Most of those.
-const KEPT: usize = 16_384;
-
-/// A process as GPU usage knows it.
+/// A process of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Person {
-    /// Its name in this run, never used twice.
+pub(crate) struct PidEntry {
+    /// Its id in this run, never used twice.
     pub id: u64,
-    /// Its pid as we see it; `None`: it is in another pid namespace, and /proc has not told yet.
+    /// Its pid in the collector's pid namespace; `None`: it is in another one, and /proc has not told the pid yet.
     pub pid: Option<u32>,
-    /// Its pid as itself sees it.
+    /// Its pid in its own pid namespace.
     pub own_pid: u32,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub start_ns: u64,
-    /// CLOCK_MONOTONIC, nanoseconds; `None`: it lives.
+    /// CLOCK_MONOTONIC, nanoseconds; `None`: it runs.
     pub end_ns: Option<u64>,
     /// The command's first process.
     pub is_main: bool,
@@ -35,53 +28,52 @@ pub struct Person {
     pub command: Arc<str>,
 }
 
-impl Person {
-    fn lived_between(&self, from_ns: u64, to_ns: u64) -> bool {
-        self.start_ns <= to_ns.saturating_add(BEFORE_START_NS) && self.end_ns.is_none_or(|end| end >= from_ns)
+impl PidEntry {
+    fn existed_between(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.start_ns <= to_ns.saturating_add(POLICY.start_slack_ns)
+            && self.end_ns.is_none_or(|end| end >= from_ns)
     }
 
-    /// Whether a list entry that has been there unchanged since `since_ns` can be about this process: the driver keeps
-    /// some entries beyond their process's end, and then the pid is used again.
-    #[must_use]
-    pub fn was_there_at(&self, since_ns: u64) -> bool {
-        self.start_ns <= since_ns.saturating_add(BEFORE_START_NS)
+    /// Whether an entry of the driver's list that has been unchanged since `since_ns` can be about this process. Drivers
+    /// keep some entries after their process ended, and then the pid is used again.
+    pub(super) fn started_by(&self, since_ns: u64) -> bool {
+        self.start_ns <= since_ns.saturating_add(POLICY.start_slack_ns)
     }
 }
 
-/// The living, and those that ended lately.
+/// Running processes, and those that ended lately.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Roster {
-    people: HashMap<u64, Person>,
-    by_pid: HashMap<u32, Vec<u64>>,
-    by_own_pid: HashMap<u32, Vec<u64>>,
+pub(crate) struct PidTable {
+    entries: HashMap<u64, PidEntry>,
+    by_pid: BTreeMap<u32, Vec<u64>>,
+    by_own_pid: BTreeMap<u32, Vec<u64>>,
+    /// Ended processes, in the order in which they were finalized.
     ended: VecDeque<u64>,
-    /// Processes of threads by whose ids drivers name them.
-    leaders: HashMap<u32, u32>,
-    /// Of those that a driver seems to name, who has a GPU open.
+    /// Pids of processes, by the thread ids that drivers name them by.
+    leaders: BTreeMap<u32, u32>,
+    /// Whether a process that a driver seems to name has a GPU open, by id.
     has_gpu_open: HashMap<u64, bool>,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC, microseconds.
     epoch_us: u64,
 }
 
-impl Roster {
-    /// Set the difference of the real and the monotonic clock, microseconds.
-    pub fn set_epoch(&mut self, epoch_us: u64) {
+impl PidTable {
+    pub(super) fn set_epoch(&mut self, epoch_us: u64) {
         self.epoch_us = epoch_us;
     }
 
-    /// When the oldest of them began, CLOCK_MONOTONIC nanoseconds.
-    #[must_use]
-    pub fn oldest_ns(&self) -> Option<u64> {
-        self.people.values().map(|person| person.start_ns).min()
+    /// When the oldest of the processes started, CLOCK_MONOTONIC nanoseconds.
+    pub(super) fn oldest_ns(&self) -> Option<u64> {
+        self.entries.values().map(|process| process.start_ns).min()
     }
 
-    /// Take in who lives now, and whose end is known since, although more may be learnt of it.
-    pub fn update(&mut self, tree: &Tree) {
-        for person in self.people.values_mut().filter(|person| person.end_ns.is_none()) {
-            person.end_ns = tree.get(ProcessId(person.id)).and_then(|process| process.end_ns);
+    /// Take over the running processes, and the ends of those that are not finalized yet.
+    pub(super) fn update(&mut self, tree: &Tree) {
+        for process in self.entries.values_mut().filter(|process| process.end_ns.is_none()) {
+            process.end_ns = tree.get(ProcessId(process.id)).and_then(|process| process.end_ns);
         }
         for process in tree.alive().iter().filter_map(|id| tree.get(*id)) {
-            self.put(Person {
+            self.put(PidEntry {
                 id: process.id.0,
                 pid: process.host_pid,
                 own_pid: process.key.pid,
@@ -93,10 +85,10 @@ impl Roster {
         }
     }
 
-    /// Take in who ended.
-    pub fn settled(&mut self, process: &Settled) {
+    /// Take over a process that ended.
+    pub(super) fn finalized(&mut self, process: &Settled) {
         let id = process.id.0;
-        self.put(Person {
+        self.put(PidEntry {
             id,
             pid: process.host_pid,
             own_pid: process.own_pid,
@@ -108,44 +100,50 @@ impl Roster {
         self.ended.push_back(id);
     }
 
+    /// Take in what /proc says of an id that a driver names.
+    pub(super) fn add_facts(&mut self, pid: u32, facts: &PidFacts) {
+        self.add_leader(pid, facts.thread_group_leader);
+        self.add_gpu_open(pid, facts.has_gpu_open);
+    }
+
     /// Some drivers name a process by the id of the thread that opened the device (NVIDIA's open kernel modules 560.28 and
-    /// 570.86 do): if this is nobody's pid, `leader_of` is asked for the pid of the process with a thread of that id.
-    pub fn meet(&mut self, pid: u32, leader_of: impl FnOnce(u32) -> Option<u32>) {
+    /// 570.86 do). An id that is no process's pid is then resolved through the thread group leader.
+    fn add_leader(&mut self, pid: u32, leader: Option<u32>) {
         if self.by_pid.contains_key(&pid) {
             return;
         }
-        match leader_of(pid) {
+        match leader {
             Some(leader) if self.by_pid.contains_key(&leader) => drop(self.leaders.insert(pid, leader)),
             Some(_) => drop(self.leaders.remove(&pid)),
-            // It is over: what was known of it stands.
+            // The thread ended: what was known of it still holds.
             None => {}
         }
     }
 
-    /// Where a driver's pids may be those of another namespace, so that they are others' here by chance: if this is one's
-    /// pid, or that of a thread, `has_gpu_open` is asked whether the process has a GPU open, until it has.
-    pub fn check(&mut self, pid: u32, has_gpu_open: impl FnOnce(u32) -> Option<bool>) {
+    /// A driver's pid of another pid namespace can equal the pid of a process of the run by chance. A process without a GPU
+    /// open is not the one that the driver means; once it had one open, it stays resolved.
+    fn add_gpu_open(&mut self, pid: u32, is_open: Option<bool>) {
         let pid = self.leaders.get(&pid).copied().unwrap_or(pid);
-        let ids = self.by_pid.get(&pid).into_iter().flatten();
-        let living = ids.filter_map(|id| self.people.get(id)).find(|person| person.end_ns.is_none());
-        if let Some(id) = living.map(|person| person.id)
+        if let (Some(id), Some(is_open)) = (self.running(pid), is_open)
             && self.has_gpu_open.get(&id) != Some(&true)
-            && let Some(is_open) = has_gpu_open(pid)
         {
             self.has_gpu_open.insert(id, is_open);
         }
     }
 
-    /// Whether a process that a driver seems to name had no GPU open then.
-    #[must_use]
-    pub fn is_other(&self, person: &Person) -> bool {
-        self.has_gpu_open.get(&person.id) == Some(&false)
+    fn running(&self, pid: u32) -> Option<u64> {
+        let ids = self.by_pid.get(&pid).into_iter().flatten();
+        ids.copied().find(|id| self.entries.get(id).is_some_and(|process| process.end_ns.is_none()))
     }
 
-    /// Put in one.
-    pub fn put(&mut self, person: Person) {
-        let (id, pid, own_pid) = (person.id, person.pid, person.own_pid);
-        if self.people.get(&id).is_none_or(|known| known.pid != pid) {
+    /// Whether a process that a driver seems to name is known to have no GPU open.
+    pub(super) fn lacks_gpu(&self, process: &PidEntry) -> bool {
+        self.has_gpu_open.get(&process.id) == Some(&false)
+    }
+
+    pub(super) fn put(&mut self, process: PidEntry) {
+        let (id, pid, own_pid) = (process.id, process.pid, process.own_pid);
+        if self.entries.get(&id).is_none_or(|known| known.pid != pid) {
             self.remove(id);
             if let Some(pid) = pid {
                 self.by_pid.entry(pid).or_default().push(id);
@@ -154,18 +152,16 @@ impl Roster {
                 self.by_own_pid.entry(own_pid).or_default().push(id);
             }
         }
-        self.people.insert(id, person);
+        self.entries.insert(id, process);
     }
 
-    /// Forget those that ended long ago; gives them back.
-    pub fn forget(&mut self, now_ns: u64) -> Vec<Person> {
+    /// Remove and return the processes that ended too long ago.
+    pub(super) fn forget(&mut self, now_ns: u64) -> Vec<PidEntry> {
         let mut gone = Vec::new();
         while let Some(id) = self.ended.front().copied() {
-            let is_old = self
-                .people
-                .get(&id)
-                .is_none_or(|person| person.end_ns.is_none_or(|end| end.saturating_add(KEPT_NS) < now_ns));
-            if !is_old && self.ended.len() <= KEPT {
+            let end_ns = self.entries.get(&id).and_then(|process| process.end_ns);
+            let is_old = end_ns.is_none_or(|end| end.saturating_add(POLICY.ended_kept_ns) < now_ns);
+            if !is_old && self.ended.len() <= POLICY.most_ended {
                 break;
             }
             self.ended.pop_front();
@@ -174,9 +170,9 @@ impl Roster {
         gone
     }
 
-    fn remove(&mut self, id: u64) -> Option<Person> {
-        let person = self.people.remove(&id)?;
-        for (index, pid) in [(&mut self.by_pid, person.pid), (&mut self.by_own_pid, Some(person.own_pid))] {
+    fn remove(&mut self, id: u64) -> Option<PidEntry> {
+        let process = self.entries.remove(&id)?;
+        for (index, pid) in [(&mut self.by_pid, process.pid), (&mut self.by_own_pid, Some(process.own_pid))] {
             if let Some(pid) = pid
                 && let Some(ids) = index.get_mut(&pid)
             {
@@ -188,54 +184,63 @@ impl Roster {
         }
         self.leaders.retain(|_, leader| self.by_pid.contains_key(leader));
         self.has_gpu_open.remove(&id);
-        Some(person)
+        Some(process)
     }
 
-    /// All of them.
-    pub fn people(&self) -> impl Iterator<Item = &Person> {
-        self.people.values()
+    pub(super) fn entries(&self) -> impl Iterator<Item = &PidEntry> {
+        self.entries.values()
     }
 
-    /// The pids of all of them, and the ids of threads that they were named by.
-    #[must_use]
-    pub fn pids(&self) -> Vec<u32> {
-        self.by_pid.keys().chain(self.leaders.keys()).copied().collect()
+    /// The ids by which drivers may name the processes.
+    pub(super) fn pids(&self) -> GpuPids {
+        let has_gpu_open = self.has_gpu_open.iter().filter(|(_, is_open)| **is_open);
+        let with_gpu_open = has_gpu_open.filter_map(|(id, _)| {
+            let pid = self.entries.get(id)?.pid?;
+            (self.running(pid) == Some(*id)).then_some(pid)
+        });
+        GpuPids {
+            processes: self.by_pid.keys().copied().collect(),
+            threads: self.leaders.clone(),
+            inner: self.by_own_pid.keys().copied().collect(),
+            with_gpu_open: with_gpu_open.collect(),
+        }
     }
 
-    /// Who had this pid at that time (between these times), or a thread of that id: by our pid, else by its own where our
-    /// namespace has no process of that pid (`is_taken`).
-    pub fn find(
+    /// The process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`. A process that had it
+    /// in its own pid namespace is meant where the collector's has no process of this pid that could use a GPU
+    /// (`is_taken`).
+    pub(super) fn resolve(
         &self,
         pid: u32,
-        from_ns: u64,
-        to_ns: u64,
-        is_taken: impl FnOnce(u32) -> bool,
-    ) -> Option<&Person> {
-        let among = |index: &HashMap<u32, Vec<u64>>, pid: u32| -> Vec<&Person> {
+        [from_ns, to_ns]: [u64; 2],
+        is_taken: impl FnOnce() -> bool,
+    ) -> Option<&PidEntry> {
+        let among = |index: &BTreeMap<u32, Vec<u64>>, pid: u32| -> Vec<&PidEntry> {
             let ids = index.get(&pid).into_iter().flatten();
-            ids.filter_map(|id| self.people.get(id)).filter(|p| p.lived_between(from_ns, to_ns)).collect()
+            ids.filter_map(|id| self.entries.get(id)).filter(|p| p.existed_between(from_ns, to_ns)).collect()
         };
         for pid in [Some(pid), self.leaders.get(&pid).copied()].into_iter().flatten() {
-            let of_pid = among(&self.by_pid, pid);
-            if let Some(person) = of_pid.into_iter().max_by_key(|person| person.start_ns) {
-                return Some(person);
+            let latest = among(&self.by_pid, pid).into_iter().max_by_key(|process| process.start_ns);
+            if latest.is_some() {
+                return latest;
             }
         }
         match among(&self.by_own_pid, pid).as_slice() {
-            [only] if !is_taken(pid) => Some(only),
+            [only] if !is_taken() => Some(only),
             _ => None,
         }
     }
 
-    /// Whom an account that began at that time (microseconds since the epoch) is about.
-    #[must_use]
-    pub fn find_account(&self, pid: u32, started_us: u64) -> Option<&Person> {
+    /// The process that an accounting entry is about: one of this pid that ran at `started_us` (microseconds since the
+    /// epoch), when the entry began.
+    pub(super) fn resolve_accounting(&self, pid: u32, started_us: u64) -> Option<&PidEntry> {
         let us = started_us.saturating_sub(self.epoch_us);
+        let slack_us = POLICY.accounting_slack_us;
         let pids = [Some(pid), self.leaders.get(&pid).copied()].into_iter().flatten();
         let ids = pids.filter_map(|pid| self.by_pid.get(&pid)).flatten();
-        ids.filter_map(|id| self.people.get(id)).filter(|person| !self.is_other(person)).find(|person| {
-            let end = person.end_ns.map_or(u64::MAX, |end| (end / 1000).saturating_add(ACCOUNT_SLACK_US));
-            (us.saturating_add(ACCOUNT_SLACK_US) >= person.start_ns / 1000) && us <= end
+        ids.filter_map(|id| self.entries.get(id)).filter(|process| !self.lacks_gpu(process)).find(|process| {
+            let end_us = process.end_ns.map_or(u64::MAX, |end| (end / 1000).saturating_add(slack_us));
+            us.saturating_add(slack_us) >= process.start_ns / 1000 && us <= end_us
         })
     }
 }
@@ -244,72 +249,88 @@ impl Roster {
 pub(crate) mod tests {
     use super::*;
 
-    pub fn person(id: u64, pid: u32, start_ns: u64, end_ns: Option<u64>) -> Person {
+    pub(crate) fn process(id: u64, pid: u32, start_ns: u64, end_ns: Option<u64>) -> PidEntry {
         let command = format!("program{id}").into();
-        Person { id, pid: Some(pid), own_pid: pid, start_ns, end_ns, is_main: id == 1, command }
+        PidEntry { id, pid: Some(pid), own_pid: pid, start_ns, end_ns, is_main: id == 1, command }
     }
 
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn a_pid_used_twice_is_told_apart_by_time() {
-        let mut roster = Roster::default();
-        roster.put(person(1, 50, S, Some(2 * S)));
-        roster.put(person(2, 50, 3 * S, None));
-        let find = |at| roster.find(50, at, at, |_| false).map(|p| p.id);
+    fn reused_pid_resolves_by_time() {
+        let mut table = PidTable::default();
+        table.put(process(1, 50, S, Some(2 * S)));
+        table.put(process(2, 50, 3 * S, None));
+        let find = |at| table.resolve(50, [at, at], || false).map(|p| p.id);
         assert_eq!(find(S / 2), None);
         assert_eq!(find(S + S / 2), Some(1));
         assert_eq!(find(2 * S + S / 2), None);
         assert_eq!(find(4 * S), Some(2));
-        assert!(!roster.people[&2].was_there_at(2 * S) && roster.people[&2].was_there_at(3 * S));
+        assert!(!table.entries[&2].started_by(2 * S) && table.entries[&2].started_by(3 * S));
     }
 
     #[test]
-    fn a_pid_of_another_namespace_is_taken_only_if_it_can_be_nobody_else() {
-        let mut roster = Roster::default();
-        roster.put(Person { own_pid: 5, ..person(1, 900, S, None) });
-        assert_eq!(roster.find(5, S, S, |_| false).map(|p| p.pid), Some(Some(900)));
-        assert_eq!(roster.find(5, S, S, |_| true), None);
-        // Its outer pid is learnt later.
-        roster.put(Person { own_pid: 5, pid: None, ..person(2, 901, S, None) });
-        assert_eq!(roster.find(901, S, S, |_| false), None);
-        roster.put(Person { own_pid: 5, ..person(2, 901, S, None) });
-        assert_eq!(roster.find(901, S, S, |_| false).map(|p| p.id), Some(2));
-        assert_eq!(roster.find(5, S, S, |_| false), None, "two namespaces, each with a pid 5");
+    fn inner_pid_resolves_only_if_unambiguous() {
+        let mut table = PidTable::default();
+        table.put(PidEntry { own_pid: 5, ..process(1, 900, S, None) });
+        assert_eq!(table.resolve(5, [S, S], || false).map(|p| p.pid), Some(Some(900)));
+        assert_eq!(table.resolve(5, [S, S], || true), None);
+        // The outer pid becomes known later.
+        table.put(PidEntry { own_pid: 5, pid: None, ..process(2, 901, S, None) });
+        assert_eq!(table.resolve(901, [S, S], || false), None);
+        table.put(PidEntry { own_pid: 5, ..process(2, 901, S, None) });
+        assert_eq!(table.resolve(901, [S, S], || false).map(|p| p.id), Some(2));
+        assert_eq!(table.resolve(5, [S, S], || false), None, "two namespaces, each with a pid 5");
+        let pids = table.pids();
+        assert_eq!((pids.processes, pids.inner), (vec![900, 901], vec![5]));
     }
 
     #[test]
-    fn a_process_may_be_named_by_a_threads_id() {
-        let mut roster = Roster::default();
-        roster.put(person(1, 50, S, None));
-        let find = |roster: &Roster| roster.find(51, S, S, |_| false).map(|p| p.id);
-        roster.meet(51, |_| Some(99));
-        assert_eq!(find(&roster), None, "a stranger's");
-        roster.meet(51, |_| Some(50));
-        assert_eq!(find(&roster), Some(1));
-        roster.meet(51, |_| None);
-        assert_eq!(find(&roster), Some(1), "the thread is over");
-        roster.meet(51, |_| Some(99));
-        assert_eq!(find(&roster), None, "its id is another's now");
+    fn thread_id_resolves_to_its_process() {
+        let mut table = PidTable::default();
+        table.put(process(1, 50, S, None));
+        let find = |table: &PidTable| table.resolve(51, [S, S], || false).map(|p| p.id);
+        table.add_leader(51, Some(99));
+        assert_eq!(find(&table), None, "a thread of a process outside the run");
+        table.add_leader(51, Some(50));
+        assert_eq!(find(&table), Some(1));
+        assert_eq!(table.pids().threads, BTreeMap::from([(51, 50)]));
+        table.add_leader(51, None);
+        assert_eq!(find(&table), Some(1), "the thread ended");
+        table.add_leader(51, Some(99));
+        assert_eq!(find(&table), None, "the id was used again, outside the run");
     }
 
     #[test]
-    fn an_account_belongs_to_whom_it_began_with() {
-        let mut roster = Roster::default();
-        roster.set_epoch(1_000_000_000);
-        roster.put(person(1, 50, 10 * S, Some(11 * S)));
-        roster.put(person(2, 50, 60 * S, Some(61 * S)));
-        let find = |s: u64| roster.find_account(50, 1_000_000_000 + s * 1_000_000).map(|p| p.id);
+    fn accounting_entry_belongs_to_process_at_its_start() {
+        let mut table = PidTable::default();
+        table.set_epoch(1_000_000_000);
+        table.put(process(1, 50, 10 * S, Some(11 * S)));
+        table.put(process(2, 50, 60 * S, Some(61 * S)));
+        let find = |s: u64| table.resolve_accounting(50, 1_000_000_000 + s * 1_000_000).map(|p| p.id);
         assert_eq!((find(10), find(60), find(30), find(5)), (Some(1), Some(2), None, None));
     }
 
     #[test]
-    fn those_that_ended_are_forgotten_after_a_while() {
-        let mut roster = Roster::default();
-        roster.put(person(1, 50, S, Some(2 * S)));
-        roster.ended.push_back(1);
-        assert_eq!(roster.forget(3 * S), []);
-        assert_eq!(roster.forget(5 * S).len(), 1);
-        assert!(roster.pids().is_empty() && roster.by_own_pid.is_empty());
+    fn ended_processes_are_forgotten_after_a_while() {
+        let mut table = PidTable::default();
+        table.put(process(1, 50, S, Some(2 * S)));
+        table.ended.push_back(1);
+        assert_eq!(table.forget(3 * S), []);
+        assert_eq!(table.forget(5 * S).len(), 1);
+        assert_eq!(table.pids(), GpuPids::default());
+    }
+
+    #[test]
+    fn only_running_processes_count_as_with_gpu_open() {
+        let mut table = PidTable::default();
+        table.put(process(1, 50, S, None));
+        table.add_gpu_open(50, Some(false));
+        assert_eq!(table.pids().with_gpu_open, [0; 0]);
+        table.add_gpu_open(50, Some(true));
+        table.add_gpu_open(50, Some(false));
+        assert_eq!(table.pids().with_gpu_open, [50]);
+        table.put(process(1, 50, S, Some(2 * S)));
+        assert_eq!(table.pids().with_gpu_open, [0; 0]);
     }
 }

@@ -1,195 +1,138 @@
-//! The GPU room as the session sees it: started with the run, told who lives at each tick, asked for the usage.
+//! The GPU monitor: exchanges pids for readings with the workers at each tick, without waiting for a driver.
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::worker::{Phase, Start, Worker};
-use super::{drm, nvml};
-use crate::model::gpu::config::{GpuConfig, Vendor};
-use crate::model::gpu::{Batch, Missing, NVIDIA};
-use crate::run::gpu::GpuAccount;
-use crate::run::gpu::usage::Whose;
-use crate::run::tree::Tree;
+use super::backends;
+use super::pid_facts::PidFactReader;
+use super::policy::POLICY;
+use super::worker::{Phase, Worker};
+use crate::model::gpu::{BackendsAtEnd, Batch, GpuConfig, GpuObservation, GpuPids, Missing, PidFacts};
 use crate::sys::clock;
-use crate::sys::proc_fs::{ProcRoot, Statm};
+use crate::sys::proc_fs::ProcRoot;
 
-/// The report waits this long for a last reading, and only for a thread that rests: one in a driver's call, or one
-/// that still initialises the driver, is not waited for at all.
-const LAST_READING: Duration = Duration::from_millis(20);
-/// A last reading that is older than this, or than two intervals, at the end is told of.
-const LATE: Duration = Duration::from_millis(500);
-/// Settings that we changed are put back before we go, even if the driver takes long.
-const PUT_BACK: Duration = Duration::from_secs(2);
-/// What the devices of GPUs begin with (NVIDIA, WSL, DRM, KFD).
-const GPU_DEVICES: [&str; 4] = ["/dev/nvidia", "/dev/dxg", "/dev/dri/", "/dev/kfd"];
-/// Inode of the initial pid namespace (the kernel's PROC_PID_INIT_INO).
-const INITIAL_PID_NS: u32 = 0xEFFF_FFFC;
-
-/// The backends and what comes from them.
+/// The workers and what waits of them.
 #[derive(Debug)]
-pub struct GpuRoom {
-    config: GpuConfig,
+pub(crate) struct GpuMonitor {
     workers: Vec<Worker>,
-    /// Samples wait here for one tick: the records of the processes in them may come later than they.
+    /// Readings wait here for one tick: the records of the processes in them may come later than they.
     waiting: Vec<Batch>,
-    root: ProcRoot,
-    is_initial_pid_ns: bool,
+    facts: PidFactReader,
+    interval: Duration,
+    changes_settings: bool,
+    epoch_us: u64,
 }
 
-/// The backends that this machine may have, each on its thread.
-#[must_use]
-pub fn workers(config: &GpuConfig) -> Vec<Worker> {
-    let mut workers = Vec::new();
-    if config.wants(Vendor::Nvidia) && config.may_have_nvidia() {
-        let own = config.clone();
-        let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&own)?)));
-        workers.push(Worker::start(NVIDIA, config, start));
-    }
-    if (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && config.may_have_drm() {
-        let own = config.clone();
-        let start: Start = Box::new(move || Ok(Box::new(drm::Drm::start(&own)?)));
-        workers.push(Worker::start("AMD and Intel", config, start));
-    }
-    workers
-}
-
-impl GpuRoom {
-    /// Start the threads. Costs a few `stat` calls where there is no driver.
-    #[must_use]
-    pub fn start(config: &GpuConfig, root: &ProcRoot, account: &mut GpuAccount) -> Self {
-        let workers = workers(config);
-        account.is_on = !workers.is_empty();
-        account.roster.set_epoch(clock::realtime_ns().saturating_sub(clock::monotonic_ns()) / 1000);
+impl GpuMonitor {
+    /// Start a worker for each backend. Costs a few `stat` calls where there is no driver.
+    pub(crate) fn start(config: &GpuConfig, root: &ProcRoot) -> Self {
         Self {
-            workers,
-            config: config.clone(),
+            workers: backends::start(config),
             waiting: Vec::new(),
-            is_initial_pid_ns: root.pid_ns(std::process::id()).is_none_or(|ns| ns == INITIAL_PID_NS),
-            root: root.clone(),
+            facts: PidFactReader::new(root, config),
+            interval: Duration::from_nanos(config.interval_ns),
+            changes_settings: config.accounting,
+            epoch_us: clock::realtime_ns().saturating_sub(clock::monotonic_ns()) / 1000,
         }
     }
 
-    /// Take in what the threads have read, and tell them who lives.
-    pub fn tick(&mut self, account: &mut GpuAccount, tree: &Tree, now_ns: u64) {
-        if self.workers.is_empty() {
-            return;
+    /// Whether there are backends.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.workers.is_empty()
+    }
+
+    /// What the workers had read at the tick before; from now on they read about these processes. `None`: there is no
+    /// backend.
+    pub(crate) fn exchange(&mut self, pids: &GpuPids, now_ns: u64) -> Option<GpuObservation> {
+        if !self.is_active() {
+            return None;
         }
-        // One without a device is not worth a look at who lives.
+        // Without a device no process needs to be remembered.
         self.workers.retain(|worker| worker.phase() != Phase::Failed(Missing::NoDevice));
-        account.is_on = !self.workers.is_empty();
-        account.roster.update(tree);
-        let known = std::mem::take(&mut self.waiting);
-        self.take_in(account, &known);
-        self.note_silent(account, now_ns);
-        let pids = account.roster.pids();
-        self.waiting = self.workers.iter().flat_map(|worker| worker.exchange(&pids)).collect();
-        for person in account.roster.forget(now_ns) {
-            account.usage.ended(&person);
-        }
-        account.usage.forget_times(account.roster.oldest_ns().unwrap_or(now_ns));
+        let batches = std::mem::take(&mut self.waiting);
+        let observation = self.observation(batches, pids, now_ns);
+        self.waiting = self.take(&pids.all());
+        Some(observation)
     }
 
-    fn note_silent(&self, account: &mut GpuAccount, now_ns: u64) {
-        let silent = self.workers.iter().filter_map(|worker| {
-            worker.silent_since_ns(now_ns).map(|since_ns| (worker.name.to_owned(), since_ns))
-        });
-        account.usage.silent = silent.collect();
-    }
-
-    fn take_in(&self, account: &mut GpuAccount, batches: &[Batch]) {
-        for sample in batches.iter().flat_map(|batch| &batch.samples) {
-            for pid in sample.pids() {
-                account.roster.meet(pid, |pid| self.root.status(pid)?.tgid);
-                if !self.is_initial_pid_ns {
-                    account.roster.check(pid, |pid| self.has_gpu_open(pid));
-                }
-            }
-        }
-        let memory = |pid: u32| self.root.read(pid, "statm").and_then(|text| Statm::parse(&text));
-        // A kernel thread, or nobody: can't be the one that uses a GPU.
-        let is_taken = |pid: u32| memory(pid).is_some_and(|statm| statm.size > 0);
-        // In a container, or in a sandbox whose processes are all one to the driver (gVisor).
-        let is_nobody = |pid: u32| memory(pid).is_none();
-        let is_foreign = |pid: u32| {
-            !self.is_initial_pid_ns
-                && self.has_gpu_open(pid).map_or_else(|| is_nobody(pid), |is_open| !is_open)
-        };
-        let whose = Whose { roster: &account.roster, is_taken: &is_taken, is_foreign: &is_foreign };
-        for batch in batches {
-            account.usage.add(&self.config, batch, whose);
-        }
-    }
-
-    /// Whether a process has a GPU open; `None`: it is not there, or we may not look.
-    fn has_gpu_open(&self, pid: u32) -> Option<bool> {
-        let devices = GPU_DEVICES.map(|device| self.config.path(device).into_os_string());
-        let is_device = |link: PathBuf| {
-            let link = link.as_os_str().as_encoded_bytes();
-            devices.iter().any(|device| link.starts_with(device.as_encoded_bytes()))
-        };
-        let files = std::fs::read_dir(self.root.path(pid, "fd")).ok()?;
-        let mut links = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok()).peekable();
-        // A zombie has none.
-        links.peek()?;
-        Some(links.any(is_device))
-    }
-
-    /// The run is over: take in a last reading if it comes at once, and all that waits.
-    pub fn finish(&mut self, account: &mut GpuAccount, tree: &Tree) {
-        if self.workers.is_empty() {
-            return;
-        }
-        // Who ended since the last tick may have an account with the driver.
-        account.roster.update(tree);
-        let pids = account.roster.pids();
+    /// The last observation of the run: all that waits, and a last reading if it comes at once.
+    pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
-        batches.extend(self.workers.iter().flat_map(|worker| worker.exchange(&pids)));
+        batches.extend(self.take(&pids.all()));
         let coming: Vec<bool> = self.workers.iter().map(Worker::ask_for_last).collect();
-        let deadline = Instant::now() + LAST_READING;
+        let deadline = Instant::now() + POLICY.last_reading_wait;
         for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
             worker.wait_done(deadline);
         }
-        // Asked before its readings are taken: one that is ready now has given what it had.
+        // The phases are read before the readings: a worker that is ready by now has handed over what it had.
         let phases: Vec<Phase> = self.workers.iter().map(Worker::phase).collect();
-        batches.extend(self.workers.iter().flat_map(|worker| worker.exchange(&[])));
-        self.take_in(account, &batches);
+        batches.extend(self.take(&[]));
         let now_ns = clock::monotonic_ns();
-        self.note_silent(account, now_ns);
-        account.finish(tree);
+        let mut end = BackendsAtEnd::default();
         for (worker, phase) in self.workers.iter().zip(phases) {
-            match phase {
-                Phase::Starting => account.usage.failed.push((worker.name.to_owned(), Missing::NotYet)),
-                Phase::Reading => account.usage.failed.push((worker.name.to_owned(), Missing::FirstReading)),
-                Phase::Failed(Missing::NoDevice) => {}
-                Phase::Failed(missing) => account.usage.failed.push((worker.name.to_owned(), missing)),
+            let failure = match phase {
+                Phase::Starting => Some(Missing::NotInitialized),
+                Phase::Reading => Some(Missing::FirstReading),
+                Phase::Failed(missing) => Some(missing).filter(|missing| *missing != Missing::NoDevice),
                 Phase::Ready | Phase::Done => {
-                    let age = worker.age(now_ns);
-                    if worker.silent_since_ns(now_ns).is_none()
-                        && age > LATE.max(Duration::from_nanos(self.config.interval_ns.saturating_mul(2)))
-                    {
-                        account.usage.notes.push(format!(
-                        "{} GPUs: the last reading began {:.1} s before the report, since the driver or the machine was slow; \
-                         their figures end there.",
-                        worker.name,
-                        age.as_secs_f64()
-                    ));
-                    }
+                    end.notes.extend(self.late_reading(worker, now_ns));
+                    None
                 }
-            }
-            account.usage.unreadable.extend(worker.unreadable());
-            account.usage.notes.extend(worker.warnings());
+            };
+            end.failed.extend(failure.map(|missing| (worker.name.to_owned(), missing)));
+            end.unreadable.extend(worker.unreadable());
+            end.notes.extend(worker.warnings());
         }
+        GpuObservation { end: Some(end), ..self.observation(batches, pids, now_ns) }
     }
 
-    /// After the report: settings of the driver that were changed must not stay.
-    pub fn put_back(&self) {
-        if self.config.accounting {
-            let deadline = Instant::now() + PUT_BACK;
+    /// After the report: wait until driver settings that were changed are restored.
+    pub(crate) fn restore_settings(&self) {
+        if self.changes_settings {
+            let deadline = Instant::now() + POLICY.restore_wait;
             for worker in &self.workers {
                 if matches!(worker.phase(), Phase::Reading | Phase::Ready) {
                     worker.wait_done(deadline);
                 }
             }
         }
+    }
+
+    fn take(&self, pids: &[u32]) -> Vec<Batch> {
+        self.workers.iter().flat_map(|worker| worker.exchange(pids)).collect()
+    }
+
+    fn observation(&self, batches: Vec<Batch>, pids: &GpuPids, now_ns: u64) -> GpuObservation {
+        let samples = batches.iter().flat_map(|batch| &batch.samples);
+        let named: BTreeSet<u32> = samples.flat_map(|sample| sample.pids()).collect();
+        let facts: BTreeMap<u32, PidFacts> =
+            named.into_iter().map(|pid| (pid, self.facts.read(pid, pids))).collect();
+        let unresponsive = self.workers.iter().filter_map(|worker| {
+            worker.unresponsive_since_ns(now_ns).map(|since_ns| (worker.name.to_owned(), since_ns))
+        });
+        GpuObservation {
+            at_ns: now_ns,
+            epoch_us: self.epoch_us,
+            is_active: self.is_active(),
+            has_own_pid_ns: self.facts.has_own_pid_ns,
+            batches,
+            pids: facts,
+            unresponsive: unresponsive.collect(),
+            end: None,
+        }
+    }
+
+    /// The warning that the last reading is old, unless the driver is unresponsive, which has a warning of its own.
+    fn late_reading(&self, worker: &Worker, now_ns: u64) -> Option<String> {
+        let age = worker.age(now_ns);
+        let is_late = age > POLICY.late_reading.max(self.interval.saturating_mul(2));
+        (is_late && worker.unresponsive_since_ns(now_ns).is_none()).then(|| {
+            format!(
+                "{} GPUs: the last reading began {:.1} s before the report, since the driver or the machine was slow; \
+                 their figures end there.",
+                worker.name,
+                age.as_secs_f64()
+            )
+        })
     }
 }

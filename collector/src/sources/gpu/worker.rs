@@ -1,55 +1,43 @@
-//! The thread that a backend lives on. Whoever has to do with it never waits for the driver: what is there is taken,
-//! and a thread that is stuck in a call is left alone.
+//! The thread of a backend. The collector's other threads never wait for the driver: they take what was read, and leave a
+//! thread alone that is stuck in a call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Backend;
-use crate::model::gpu::config::GpuConfig;
-use crate::model::gpu::{Batch, Device, Missing, Reading, select};
+use super::backend::Backend;
+use super::policy::POLICY;
+use crate::model::gpu::select::{self, Visibility};
+use crate::model::gpu::{Batch, Device, DeviceList, GpuConfig, Missing, Reading, TrackedDevice};
 use crate::sys::clock;
 
-/// Samples are at least this far apart: a driver call can take milliseconds.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
-/// The thread works for at most one part in this many of its time.
-const REST: u32 = 10;
-/// Devices are looked for again this often: they can come and go.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// Looking for devices takes at most one part in this many of the time: a handle can cost milliseconds.
-const LOOK_REST: u32 = 100;
-/// A driver that has not answered for so long is said to be silent, nanoseconds.
-const SILENT_NS: u64 = 1_000_000_000;
-/// Samples that nobody has taken yet; the oldest go first.
-const MOST_WAITING: usize = 1024;
-
 /// Makes the backend, on its thread.
-pub type Start = Box<dyn FnOnce() -> Reading<Box<dyn Backend>> + Send>;
+pub(super) type Start = Box<dyn FnOnce() -> Reading<Box<dyn Backend>> + Send>;
 
-/// Where the thread is.
+/// What the thread does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Phase {
+pub(super) enum Phase {
     /// It loads and initialises the driver's library.
     Starting,
-    /// The driver is there, and it takes its first sample.
+    /// The driver is initialised, and the first reading is under way.
     Reading,
-    /// It samples.
+    /// It has read at least once.
     Ready,
-    /// There is no driver to be had.
+    /// There is no driver that can be used.
     Failed(Missing),
-    /// It took its last sample and put everything back.
+    /// It took its last reading and restored the driver's settings.
     Done,
 }
 
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// Since when the thread has been in the driver, CLOCK_MONOTONIC nanoseconds; `None`: it rests.
+    /// Since when the thread has been in the driver, CLOCK_MONOTONIC nanoseconds; `None`: it pauses.
     in_driver_since_ns: Option<u64>,
     is_last: bool,
     pids: Vec<u32>,
     batches: VecDeque<Batch>,
-    /// When the last of them was begun, CLOCK_MONOTONIC nanoseconds.
+    /// When the last reading began, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,
     unreadable: Vec<Missing>,
     warnings: Vec<String>,
@@ -62,24 +50,23 @@ struct Shared {
 }
 
 impl Shared {
-    /// A panic on the other side leaves plain data behind, which is still good.
+    /// A panic on the other thread leaves plain data behind, which is still valid.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Our end of the thread.
+/// The handle of the thread.
 #[derive(Debug)]
-pub struct Worker {
-    /// What the user calls the backend.
+pub(super) struct Worker {
+    /// The backend's name in reports.
     pub name: &'static str,
     shared: Arc<Shared>,
 }
 
 impl Worker {
-    /// Start the thread. Where there can be no thread, it has failed.
-    #[must_use]
-    pub fn start(name: &'static str, config: &GpuConfig, start: Start) -> Self {
+    /// Start the thread. Where there can be no thread, its phase is [`Phase::Failed`].
+    pub(super) fn start(name: &'static str, config: &GpuConfig, start: Start) -> Self {
         let state = State {
             phase: Phase::Starting,
             in_driver_since_ns: Some(clock::monotonic_ns()),
@@ -91,72 +78,64 @@ impl Worker {
             warnings: Vec::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let (theirs, config) = (Arc::clone(&shared), config.clone());
+        let (shared_with, config) = (Arc::clone(&shared), config.clone());
         let thread = std::thread::Builder::new().name(format!("gpu-{name}"));
-        if let Err(error) = thread.spawn(move || work(&theirs, &config, start)) {
+        if let Err(error) = thread.spawn(move || work(&shared_with, &config, start)) {
             shared.lock().phase = Phase::Failed(Missing::Failed(format!("cannot start a thread: {error}")));
         }
         Self { name, shared }
     }
 
-    /// Where it is.
-    #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         self.shared.lock().phase.clone()
     }
 
     /// Take what it has read, and tell it the run's processes.
-    #[must_use]
-    pub fn exchange(&self, pids: &[u32]) -> Vec<Batch> {
+    pub(super) fn exchange(&self, pids: &[u32]) -> Vec<Batch> {
         let mut state = self.shared.lock();
         state.pids.clear();
         state.pids.extend_from_slice(pids);
         state.batches.drain(..).collect()
     }
 
-    /// Why devices that never said which they are can't be read.
-    #[must_use]
-    pub fn unreadable(&self) -> Vec<Missing> {
+    /// Why devices that could not be identified can't be read.
+    pub(super) fn unreadable(&self) -> Vec<Missing> {
         self.shared.lock().unreadable.clone()
     }
 
-    /// What a reader should know.
-    #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
+    /// Warnings for the report.
+    pub(super) fn warnings(&self) -> Vec<String> {
         self.shared.lock().warnings.clone()
     }
 
-    /// Ask for a last sample, if the thread rests: one in a driver's call is not disturbed. Gives whether it will come.
-    #[must_use]
-    pub fn ask_for_last(&self) -> bool {
+    /// Ask for a last reading. Gives whether it will come soon: the thread pauses, and is not in a driver call.
+    pub(super) fn ask_for_last(&self) -> bool {
         let mut state = self.shared.lock();
         state.is_last = true;
         self.shared.changed.notify_all();
         state.phase == Phase::Ready && state.in_driver_since_ns.is_none()
     }
 
-    /// Since when the driver, which had answered before, has not come back from a call; CLOCK_MONOTONIC nanoseconds.
+    /// Since when the driver, which had answered before, has not returned from a call, CLOCK_MONOTONIC nanoseconds;
     /// `None`: it answers.
-    #[must_use]
-    pub fn silent_since_ns(&self, now_ns: u64) -> Option<u64> {
+    pub(super) fn unresponsive_since_ns(&self, now_ns: u64) -> Option<u64> {
         let state = self.shared.lock();
         let since_ns = state.in_driver_since_ns.filter(|_| state.phase == Phase::Ready)?;
-        (now_ns.saturating_sub(since_ns) >= SILENT_NS).then_some(since_ns)
+        (now_ns.saturating_sub(since_ns) >= POLICY.unresponsive_ns).then_some(since_ns)
     }
 
     /// How long ago the last reading began.
-    #[must_use]
-    pub fn age(&self, now_ns: u64) -> Duration {
+    pub(super) fn age(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(now_ns.saturating_sub(self.shared.lock().read_ns))
     }
 
-    /// Wait until the last sample is there, or the deadline.
-    pub fn wait_done(&self, deadline: Instant) {
+    /// Wait for the last reading, until the deadline.
+    pub(super) fn wait_done(&self, deadline: Instant) {
         self.wait(deadline, |state| matches!(state.phase, Phase::Done | Phase::Failed(_)));
     }
 
-    /// Wait until a first sample is there, or there will be none, or the deadline.
-    pub fn wait_sampled(&self, deadline: Instant) {
+    /// Wait until there is a first reading, or there will be none, or the deadline.
+    pub(super) fn wait_sampled(&self, deadline: Instant) {
         self.wait(deadline, |state| !state.batches.is_empty() || matches!(state.phase, Phase::Failed(_)));
     }
 
@@ -183,14 +162,14 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
     };
     {
         let mut state = shared.lock();
-        // Nothing was changed in the driver yet, and there is nobody left to see it put back.
+        // No setting of the driver was changed yet, and the report needs no reading any more.
         if state.is_last {
             return;
         }
         state.phase = Phase::Reading;
     }
-    let mut rounds = Rounds { config, all: Vec::new(), wanted: Vec::new(), look_at: Instant::now() };
-    let interval = Duration::from_nanos(config.interval_ns).max(SHORTEST_INTERVAL);
+    let mut reader = Reader { config, all: Vec::new(), wanted: Vec::new(), list_at: Instant::now() };
+    let interval = Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval);
     loop {
         let began = Instant::now();
         let (is_last, pids) = {
@@ -198,16 +177,16 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
             state.in_driver_since_ns = Some(clock::monotonic_ns());
             (state.is_last, state.pids.clone())
         };
-        let batch = rounds.round(backend.as_mut(), &pids);
+        let batch = reader.read(backend.as_mut(), &pids);
         if is_last {
             backend.restore();
         }
-        let rest = interval.max(began.elapsed() * REST);
+        let pause = interval.max(began.elapsed() * POLICY.pause_factor);
         let mut state = shared.lock();
         state.phase = if is_last { Phase::Done } else { Phase::Ready };
         state.unreadable = backend.unreadable();
         state.warnings = backend.warnings();
-        if state.batches.len() >= MOST_WAITING {
+        if state.batches.len() >= POLICY.most_waiting {
             state.batches.pop_front();
         }
         state.read_ns = batch.at_ns;
@@ -217,7 +196,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         if is_last {
             return;
         }
-        let next = began + rest;
+        let next = began + pause;
         while !state.is_last {
             let left = next.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -228,33 +207,44 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
     }
 }
 
-/// What the thread knows from one round to the next.
-struct Rounds<'a> {
+/// What the thread keeps from one reading to the next.
+struct Reader<'a> {
     config: &'a GpuConfig,
     all: Vec<Device>,
     wanted: Vec<String>,
-    look_at: Instant,
+    list_at: Instant,
 }
 
-impl Rounds<'_> {
-    fn round(&mut self, backend: &mut dyn Backend, pids: &[u32]) -> Batch {
+impl Reader<'_> {
+    fn read(&mut self, backend: &mut dyn Backend, pids: &[u32]) -> Batch {
         let mut batch = Batch::default();
         let began = Instant::now();
-        if began >= self.look_at {
+        if began >= self.list_at {
             let all = backend.devices();
-            self.look_at = began + LOOK_AGAIN.max(began.elapsed() * LOOK_REST);
+            self.list_at = began + POLICY.list_interval.max(began.elapsed() * POLICY.list_pause_factor);
             if all != self.all || self.wanted.is_empty() {
                 let wanted: Vec<Device> = select::wanted(self.config, &all).into_iter().cloned().collect();
-                // One that is no longer there is still asked for, so that its loss is told.
+                // A device that disappeared is still asked for, so that the driver reports its loss.
                 let ids = wanted.iter().map(|device| device.id.clone());
                 self.wanted.extend(ids.filter(|id| !self.wanted.contains(id)).collect::<Vec<_>>());
-                self.all.clone_from(&all);
-                (batch.devices, batch.all) = (Some(wanted), Some(all));
+                batch.devices = Some(self.device_list(&all, wanted));
+                self.all = all;
             }
         }
         batch.at_ns = clock::monotonic_ns();
         batch.samples = backend.sample(batch.at_ns, &self.wanted, pids);
         batch
+    }
+
+    fn device_list(&self, all: &[Device], wanted: Vec<Device>) -> DeviceList {
+        let visibility = Visibility::new(&self.config.visible, all);
+        let tracked = |device: Device| TrackedDevice { is_visible: visibility.of(&device.id), device };
+        let whole = all.iter().filter(|device| device.parent.is_none());
+        DeviceList {
+            tracked: wanted.into_iter().map(tracked).collect(),
+            machine: whole.map(|device| device.id.clone()).collect(),
+            is_order_unsure: visibility.is_order_unsure,
+        }
     }
 }
 
@@ -281,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_rests_gives_a_last_sample() {
+    fn pausing_worker_gives_last_reading() {
         let config = GpuConfig { interval_ns: u64::MAX / 4, ..GpuConfig::default() };
         let worker = Worker::start("plain", &config, Box::new(|| Ok(Box::new(Plain))));
         worker.wait_sampled(soon());
@@ -294,7 +284,7 @@ mod tests {
         assert_eq!(last[0].samples[0].device, "GPU-1");
     }
 
-    /// Answers once, and then stays in the call until it is let go.
+    /// Answers once, and then stays in the call until the channel closes.
     struct Stuck(mpsc::Receiver<()>, u32);
 
     impl Backend for Stuck {
@@ -312,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_does_not_come_back_is_silent_since_it_was_called() {
+    fn unresponsive_driver_counts_from_the_start_of_the_call() {
         let (release, stuck) = mpsc::channel::<()>();
         let before_ns = clock::monotonic_ns();
         let worker =
@@ -325,16 +315,16 @@ mod tests {
         }
         let now_ns = clock::monotonic_ns();
         assert!(!worker.ask_for_last());
-        let since_ns = worker.silent_since_ns(now_ns + SILENT_NS).unwrap();
+        let since_ns = worker.unresponsive_since_ns(now_ns + POLICY.unresponsive_ns).unwrap();
         assert!((before_ns..=now_ns).contains(&since_ns));
-        assert_eq!(worker.silent_since_ns(since_ns), None);
+        assert_eq!(worker.unresponsive_since_ns(since_ns), None);
         drop(release);
         worker.wait_done(soon());
-        assert_eq!(worker.silent_since_ns(u64::MAX), None);
+        assert_eq!(worker.unresponsive_since_ns(u64::MAX), None);
     }
 
     #[test]
-    fn one_that_is_stuck_at_its_start_is_not_waited_for() {
+    fn worker_stuck_at_its_start_is_not_waited_for() {
         let (release, stuck) = mpsc::channel::<()>();
         let start: Start = Box::new(move || {
             let _ = stuck.recv();

@@ -4,17 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::Held;
+use super::GroupMemory;
 use super::meters::{BusyMeter, Counter, Gauge, Latest};
 use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading};
-
-/// A driver tells of processes that run at least this often.
-const TIME_TO_TELL_NS: u64 = 2_000_000_000;
+use crate::run::gpu::policy::POLICY;
 
 /// What a device did over the run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct DeviceUsage {
-    /// Which it is.
+pub(crate) struct DeviceUsage {
+    /// The device.
     pub device: Device,
     /// Whether the command's environment names it; `None`: it names none.
     pub is_visible: Option<bool>,
@@ -30,83 +28,81 @@ pub struct DeviceUsage {
     pub throttle_ns: BTreeMap<String, u64>,
     /// Critical errors by number, and how often.
     pub xids: BTreeMap<u64, u64>,
-    /// Why a figure was not known when it was last asked for.
+    /// Why a figure was not known when it was last read.
     pub missing: BTreeMap<Figure, Missing>,
-    /// What was known at any time.
+    /// Figures that were known at any time.
     pub known: Vec<Figure>,
     /// When it was lost first, CLOCK_MONOTONIC nanoseconds.
     pub lost_at_ns: Option<u64>,
     /// It was lost, and answered again later.
     pub is_back: bool,
-    /// Largest memory of our processes on it.
-    pub max: Held,
-    /// Whether any of our processes was ever seen on it.
+    /// Largest memory of the run's processes on it.
+    pub max: GroupMemory,
+    /// Whether any process of the run was ever seen on it.
     pub is_used: bool,
-    /// The driver's accounts told of memory of our processes, whether or not its lists did.
-    pub has_accounts: bool,
-    /// The driver listed one of our processes without telling its memory.
-    pub has_untold: bool,
-    /// When the driver first listed one of ours by a pid that we know, CLOCK_MONOTONIC nanoseconds.
+    /// An accounting entry reported memory of a process of the run, whether or not the process list did.
+    pub has_accounting: bool,
+    /// The driver listed a process of the run without its memory.
+    pub has_unreported: bool,
+    /// When the driver first listed a process of the run by a known pid, CLOCK_MONOTONIC nanoseconds.
     used_since_ns: Option<u64>,
-    /// The driver listed one that may be of the run under a pid of another namespace.
+    /// The driver listed a pid of another namespace, which may be a process of the run.
     pub(super) has_foreign: bool,
-    /// The driver ever told who ran on it.
+    /// The driver reported the utilisation of any process.
     pub(super) has_process_samples: bool,
-    /// One of them was ours.
-    pub has_samples_of_ours: bool,
-    /// The largest utilisation that was told last, percent.
+    /// The driver reported the utilisation of a process of the run.
+    pub has_samples_of_run: bool,
+    /// The largest utilisation in the last report, percent.
     pub(super) busy_now: Latest<f64>,
-    /// Likewise of our processes on it (main, descendants, both).
+    /// The same of the run's processes (main, descendants, both).
     pub(super) process_busy_now: Latest<[f64; 3]>,
-    /// Memory in use by anybody at the last reading, bytes.
+    /// Memory in use by all processes of the machine at the last reading, bytes.
     pub(super) used_now: Option<u64>,
-    /// Memory of our processes at the last reading.
-    pub(super) held_now: Option<Held>,
+    /// Memory of the run's processes at the last reading.
+    pub(super) memory_now: Option<GroupMemory>,
     /// When it was read first and last, CLOCK_MONOTONIC nanoseconds; 0: never.
     first_ns: u64,
     last_ns: u64,
-    /// Since when an entry of the driver's list has been there unchanged, by pid.
+    /// Since when an entry of the driver's list has been unchanged, and its bytes, by pid.
     #[serde(skip)]
     streaks: HashMap<u32, (u64, Option<u64>)>,
 }
 
 impl DeviceUsage {
-    /// Nothing seen yet.
-    #[must_use]
-    pub fn new(device: Device, is_visible: Option<bool>, is_part: bool) -> Self {
-        Self { device, is_visible, is_part, ..Self::default() }
+    pub(super) fn new(device: Device, is_visible: Option<bool>) -> Self {
+        Self { device, is_visible, ..Self::default() }
     }
 
     /// Whether a figure was ever known.
-    #[must_use]
-    pub fn knows(&self, figure: Figure) -> bool {
+    pub(crate) fn knows(&self, figure: Figure) -> bool {
         self.known.contains(&figure)
     }
 
-    /// Whether the driver ever listed a process of ours by a pid that we know.
-    pub(super) fn was_ever_ours(&self) -> bool {
+    /// Whether the driver ever listed a process of the run by a known pid.
+    pub(super) fn was_ever_resolved(&self) -> bool {
         self.used_since_ns.is_some()
     }
 
-    /// Since when the driver has listed processes of ours, up to the last reading.
+    /// For how long the driver has listed processes of the run, up to the last reading.
     fn used_ns(&self) -> Option<u64> {
         self.used_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns))
     }
 
-    /// One of our processes was seen on it at this time.
+    /// A process of the run was seen on it at this time.
     pub(super) fn note_use(&mut self, at_ns: u64) {
         self.is_used = true;
         self.used_since_ns.get_or_insert(at_ns);
     }
 
-    /// Why it is not known how much our processes ran on it, though the driver has a call for that.
-    #[must_use]
-    pub fn process_utilization_gap(&self) -> Option<Missing> {
+    /// Why the utilisation by the run's processes is not known, although the driver has a call for it.
+    pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
+        let interval_ns = POLICY.process_sample_interval_ns;
         let is_foreign = self.missing.get(&Figure::ProcessMemory) == Some(&Missing::ForeignPids);
-        let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= TIME_TO_TELL_NS as f64);
-        match (self.has_process_samples, self.has_samples_of_ours) {
-            // Who is on it and does not run, of him drivers tell nothing; but a moment is too short to say so.
-            (false, _) if self.used_ns().is_some_and(|ns| ns < TIME_TO_TELL_NS || was_busy) => {
+        let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
+        match (self.has_process_samples, self.has_samples_of_run) {
+            // Drivers report no samples of a process that is idle. That is known only after an interval, and only if the
+            // device was idle too.
+            (false, _) if self.used_ns().is_some_and(|ns| ns < interval_ns || was_busy) => {
                 Some(Missing::NoSample)
             }
             (_, false) if is_foreign => Some(Missing::ForeignPids),
@@ -115,8 +111,8 @@ impl DeviceUsage {
     }
 
     /// Take in a reading, all but the processes.
-    pub fn add(&mut self, at_ns: u64, sample: &DeviceSample) {
-        // What it was lost by comes with its loss.
+    pub(super) fn add(&mut self, at_ns: u64, sample: &DeviceSample) {
+        // The XID that explains a loss comes in the same reading.
         if let Some(xids) = sample.xids.as_ref().and_then(|reading| self.note(Figure::Xid, reading)) {
             for xid in xids {
                 *self.xids.entry(*xid).or_default() += 1;
@@ -125,7 +121,7 @@ impl DeviceUsage {
         if sample.is_lost {
             self.lost_at_ns.get_or_insert(at_ns);
             self.is_back = false;
-            (self.held_now, self.used_now) = (None, None);
+            (self.memory_now, self.used_now) = (None, None);
             (self.busy_now, self.process_busy_now) = (Latest::default(), Latest::default());
             return;
         }
@@ -161,25 +157,24 @@ impl DeviceUsage {
         if let Some(reasons) =
             sample.throttle.as_ref().and_then(|reading| self.note(Figure::Throttle, reading))
         {
-            // The reason is taken to have held since the reading before.
+            // A reason is counted from the reading before on.
             let since = if self.last_ns == 0 { at_ns } else { self.last_ns };
             for reason in reasons {
-                *self.throttle_ns.entry((*reason).to_owned()).or_default() += at_ns.saturating_sub(since);
+                *self.throttle_ns.entry(reason.clone().into_owned()).or_default() +=
+                    at_ns.saturating_sub(since);
             }
         }
         self.last_ns = at_ns;
         self.first_ns = if self.first_ns == 0 { at_ns } else { self.first_ns };
     }
 
-    /// Whether a reading told anything of it but its loss.
-    #[must_use]
-    pub fn was_read(&self) -> bool {
+    /// Whether any reading had more than its loss.
+    pub(crate) fn was_read(&self) -> bool {
         self.last_ns != 0
     }
 
-    /// Whether what changes over time could be seen: it was read more than once.
-    #[must_use]
-    pub fn has_span(&self) -> bool {
+    /// Whether it was read more than once, so that differences are known.
+    pub(crate) fn has_span(&self) -> bool {
         self.last_ns > self.first_ns
     }
 
@@ -188,7 +183,7 @@ impl DeviceUsage {
         counter.and_modify(|counter| counter.add(value, wraps)).or_insert_with(|| Counter::new(value));
     }
 
-    /// Remember whether a figure is known, and if not, why.
+    /// Note whether a figure is known, and if not, why.
     pub(super) fn note<'a, T>(&mut self, figure: Figure, reading: &'a Reading<T>) -> Option<&'a T> {
         match reading {
             Ok(value) => {
@@ -205,7 +200,7 @@ impl DeviceUsage {
         }
     }
 
-    /// Since when the driver has listed this pid with this memory; to be asked once a reading.
+    /// Since when the driver has listed this pid with this memory; to be called once a reading.
     pub(super) fn listed_since(&mut self, at_ns: u64, pid: u32, bytes: Option<u64>) -> u64 {
         let streak = self.streaks.entry(pid).or_insert((at_ns, bytes));
         if streak.1 != bytes {

@@ -1,4 +1,4 @@
-//! What single figures come to over time: gauges, counters that can wrap or start again, and busy time.
+//! Single figures over time: gauges, counters that can wrap or restart, and busy time.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::model::gpu::Busy;
 
 /// A value that goes up and down.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Gauge {
+pub(crate) struct Gauge {
     /// Smallest reading.
     pub min: f64,
     /// Largest reading.
@@ -19,13 +19,12 @@ pub struct Gauge {
 
 impl Gauge {
     /// A first reading.
-    #[must_use]
-    pub fn new(at_ns: u64, value: f64) -> Self {
+    pub(crate) fn new(at_ns: u64, value: f64) -> Self {
         Self { min: value, max: value, integral: 0.0, last: (at_ns, value), first_ns: at_ns }
     }
 
-    /// Another one.
-    pub fn add(&mut self, at_ns: u64, value: f64) {
+    /// Another reading.
+    pub(crate) fn add(&mut self, at_ns: u64, value: f64) {
         let (before_ns, before) = self.last;
         self.integral += (before + value) / 2.0 * seconds(at_ns.saturating_sub(before_ns));
         self.min = self.min.min(value);
@@ -33,29 +32,27 @@ impl Gauge {
         self.last = (at_ns, value);
     }
 
-    /// Value times seconds; of a single reading, nothing.
-    #[must_use]
-    pub fn integrated(&self) -> Option<f64> {
+    /// Value times seconds; `None` of a single reading.
+    pub(crate) fn integrated(&self) -> Option<f64> {
         (self.last.0 > self.first_ns).then_some(self.integral)
     }
 
-    /// Mean over time; of a single reading, that.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
+    /// Mean over time; of a single reading, its value.
+    pub(crate) fn mean(&self) -> f64 {
         let length = seconds(self.last.0.saturating_sub(self.first_ns));
-        // Rounding must not lead beyond what was read.
+        // Rounding must not lead beyond the smallest and largest reading.
         if length > 0.0 { (self.integral / length).clamp(self.min, self.max) } else { self.last.1 }
     }
 }
 
-/// A counter that only goes up, until it wraps or its owner starts again.
+/// A counter that only goes up, until it wraps or the driver restarts it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Counter {
-    /// How much was counted since the first reading.
+pub(crate) struct Counter {
+    /// The count since the first reading.
     pub total: f64,
-    /// How often it began again at zero, for which what it had counted before is lost.
+    /// How often it restarted at zero; what it had counted since the reading before is lost.
     pub restarts: u64,
-    /// It was read more than once: a single reading tells no difference.
+    /// It was read more than once: a single reading gives no difference.
     pub has_counted: bool,
     last: f64,
 }
@@ -65,14 +62,13 @@ const WRAP: f64 = 4_294_967_296.0;
 
 impl Counter {
     /// A first reading.
-    #[must_use]
-    pub fn new(value: f64) -> Self {
+    pub(crate) fn new(value: f64) -> Self {
         Self { total: 0.0, restarts: 0, has_counted: false, last: value }
     }
 
-    /// Another one. A counter that `wraps` and was below 2^32 has wrapped if it went down; any other began again, and
-    /// has counted since then what it shows.
-    pub fn add(&mut self, value: f64, wraps: bool) {
+    /// Another reading. A counter that went down has wrapped if it `wraps` and was below 2^32. Any other restarted, and its
+    /// value is what it counted since.
+    pub(crate) fn add(&mut self, value: f64, wraps: bool) {
         if value >= self.last {
             self.total += value - self.last;
         } else if wraps && self.last < WRAP {
@@ -86,9 +82,9 @@ impl Counter {
     }
 }
 
-/// Busy time: what the driver says for stretches of time, added up.
+/// Busy time: the sum over stretches of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct BusyMeter {
+pub(crate) struct BusyMeter {
     /// The largest of any stretch, percent.
     pub max: Option<f64>,
     /// Percent times microseconds.
@@ -97,45 +93,41 @@ pub struct BusyMeter {
 }
 
 impl BusyMeter {
-    /// Take in a stretch. Drivers are known to say more than 100.
-    pub fn add(&mut self, busy: Busy) {
+    /// Take in a stretch. Some drivers report more than 100 percent.
+    pub(crate) fn add(&mut self, busy: Busy) {
         let percent = busy.percent.clamp(0.0, 100.0);
         self.max = Some(self.max.map_or(percent, |max| max.max(percent)));
         self.busy += percent * busy.us as f64;
         self.covered_us += busy.us as f64;
     }
 
-    /// Mean over the time that was told about, percent.
-    #[must_use]
-    pub fn mean(&self) -> Option<f64> {
+    /// Mean over the reported time, percent.
+    pub(crate) fn mean(&self) -> Option<f64> {
         if self.covered_us > 0.0 { Some(self.busy / self.covered_us) } else { self.max }
     }
 
-    /// Time busy, seconds, unless what was told is of no time.
-    #[must_use]
-    pub fn active_s(&self) -> Option<f64> {
+    /// Time busy, seconds; `None` if all stretches have no length.
+    pub(crate) fn active_s(&self) -> Option<f64> {
         (self.covered_us > 0.0).then_some(self.busy / 1e8)
     }
 }
 
-/// What the driver told last. It holds for as long as the stretch was that it told of: devices are told of at times of
-/// their own, so most readings bring nothing new of some of them.
+/// The driver's last report, which holds for as long as the stretch that it covers. Drivers update each device at times
+/// of its own, so most readings bring nothing new of some devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latest<T> {
+pub(crate) struct Latest<T> {
     value: T,
     until_ns: u64,
 }
 
 impl<T: Copy + Default> Latest<T> {
-    /// Told at this time, for a stretch of so many microseconds. It holds at this time in any case.
-    #[must_use]
-    pub fn new(at_ns: u64, us: u64, value: T) -> Self {
+    /// Reported at this time, for a stretch of so many microseconds. It holds at this time in any case.
+    pub(crate) fn new(at_ns: u64, us: u64, value: T) -> Self {
         Self { value, until_ns: at_ns.saturating_add(us.saturating_mul(1000).max(1)) }
     }
 
-    /// What holds at this time: zero, once it is over.
-    #[must_use]
-    pub fn at(&self, at_ns: u64) -> T {
+    /// The value at this time: zero, once the stretch is over.
+    pub(crate) fn at(&self, at_ns: u64) -> T {
         if at_ns < self.until_ns { self.value } else { T::default() }
     }
 }
@@ -151,7 +143,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn a_gauge_integrates_along_straight_lines() {
+    fn gauge_integrates_linearly_between_readings() {
         let mut power = Gauge::new(0, 100.0);
         power.add(2 * S, 300.0);
         power.add(3 * S, 300.0);
@@ -161,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_wrap_or_begin_again() {
+    fn decreasing_counter_wraps_or_restarts() {
         let mut pcie = Counter::new(4_294_967_000.0);
         pcie.add(704.0, true);
         assert_eq!((pcie.total, pcie.restarts), (1000.0, 0));
@@ -176,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_time_is_weighted_by_its_length_and_never_above_100() {
+    fn busy_mean_is_weighted_and_capped_at_100() {
         let mut busy = BusyMeter::default();
         assert_eq!((busy.mean(), busy.active_s()), (None, None));
         let mut once = busy;

@@ -1,17 +1,17 @@
-//! Usage from made-up samples.
+//! Usage from made-up readings.
 
 use super::*;
-use crate::model::gpu::{Busy, Reading, Vendor};
-use crate::run::gpu::pid_table::tests::person;
+use crate::model::gpu::{Busy, Device, DeviceList, Reading, Vendor};
+use crate::run::gpu::pid_table::tests::process;
 
 const S: u64 = 1_000_000_000;
 
-/// Samples of made-up devices, and a roster to read them by.
+/// Readings of made-up devices, and a pid table to resolve them by.
 struct Bench {
     usage: GpuUsage,
-    roster: Roster,
-    config: GpuConfig,
-    is_foreign: bool,
+    table: PidTable,
+    facts: BTreeMap<u32, PidFacts>,
+    has_own_pid_ns: bool,
 }
 
 fn gpu(id: &str) -> Device {
@@ -38,22 +38,35 @@ impl Bench {
     fn new(devices: &[Device]) -> Self {
         let mut bench = Self {
             usage: GpuUsage::default(),
-            roster: Roster::default(),
-            config: GpuConfig::default(),
-            is_foreign: false,
+            table: PidTable::default(),
+            facts: BTreeMap::new(),
+            has_own_pid_ns: false,
         };
-        let devices = devices.to_vec();
-        bench.batch(Batch { devices: Some(devices.clone()), all: Some(devices), ..Batch::default() });
+        let tracked = |device: &Device| TrackedDevice { device: device.clone(), is_visible: None };
+        let whole = devices.iter().filter(|device| device.parent.is_none());
+        let list = DeviceList {
+            tracked: devices.iter().map(tracked).collect(),
+            machine: whole.map(|device| device.id.clone()).collect(),
+            is_order_unsure: false,
+        };
+        bench.batch(Batch { devices: Some(list), ..Batch::default() });
         // Main, pid 10; a descendant, pid 20.
-        bench.roster.put(person(1, 10, S, None));
-        bench.roster.put(person(2, 20, S, None));
+        bench.table.put(process(1, 10, S, None));
+        bench.table.put(process(2, 20, S, None));
         bench
     }
 
     fn batch(&mut self, batch: Batch) {
-        let is_foreign = self.is_foreign;
-        let whose = Whose { roster: &self.roster, is_taken: &|_| false, is_foreign: &|_| is_foreign };
-        self.usage.add(&self.config, &batch, whose);
+        let Self { usage, table, facts, has_own_pid_ns } = self;
+        usage.add(&batch, PidResolver { table, facts, has_own_pid_ns: *has_own_pid_ns });
+    }
+
+    /// In a container: whether a process has a GPU open.
+    fn opens(&mut self, pid: u32, is_open: bool) {
+        self.has_own_pid_ns = true;
+        let facts = PidFacts { has_gpu_open: Some(is_open), has_memory: Some(true), ..PidFacts::default() };
+        self.table.add_facts(pid, &facts);
+        self.facts.insert(pid, facts);
     }
 
     fn at(&mut self, s: u64, samples: Vec<DeviceSample>) {
@@ -67,7 +80,7 @@ impl Bench {
 }
 
 #[test]
-fn combined_is_the_maximum_of_a_sum_over_devices_and_time() {
+fn combined_peak_is_largest_sum_over_devices_at_one_time() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
     bench.at(2, vec![memory("a", vec![listed(10, 500), listed(20, 100)]), memory("b", vec![listed(10, 50)])]);
     bench.at(3, vec![memory("a", vec![listed(10, 100), listed(20, 400)]), memory("b", vec![])]);
@@ -79,7 +92,7 @@ fn combined_is_the_maximum_of_a_sum_over_devices_and_time() {
 }
 
 #[test]
-fn two_backends_add_up_although_they_read_at_different_times() {
+fn backends_add_up_though_read_at_different_times() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
     bench.at(2, vec![memory("a", vec![listed(10, 500)])]);
     bench.at(3, vec![memory("b", vec![listed(10, 300)])]);
@@ -87,7 +100,7 @@ fn two_backends_add_up_although_they_read_at_different_times() {
 }
 
 #[test]
-fn who_is_not_of_the_run_does_not_count() {
+fn processes_outside_the_run_do_not_count() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![memory("a", vec![listed(10, 5), listed(77, 1000)])]);
     assert_eq!(bench.max(), (5, 0, 5));
@@ -95,40 +108,41 @@ fn who_is_not_of_the_run_does_not_count() {
 }
 
 #[test]
-fn an_entry_that_was_there_before_the_process_is_another_s() {
+fn stale_list_entry_is_not_the_new_process_of_that_pid() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![memory("a", vec![listed(30, 700)])]);
-    // The pid is used again, and the driver still lists what died.
-    bench.roster.put(person(3, 30, 3 * S, None));
+    // The pid is used again, and the driver still lists the ended process.
+    bench.table.put(process(3, 30, 3 * S, None));
     bench.at(4, vec![memory("a", vec![listed(30, 700)])]);
     assert_eq!(bench.max(), (0, 0, 0));
     assert!(!bench.usage.devices[0].is_used);
-    // Now it is the new one that allocates.
+    // The new process allocates.
     bench.at(5, vec![memory("a", vec![listed(30, 300)])]);
     assert_eq!(bench.max(), (0, 300, 300));
 }
 
 #[test]
-fn memory_that_is_not_told_is_unknown_and_not_zero() {
+fn unreported_memory_is_unknown_and_not_zero() {
     let mut bench = Bench::new(&[gpu("a")]);
-    bench.at(2, vec![memory("a", vec![ProcessMemory { pid: 20, bytes: Err(Missing::NotTold) }])]);
-    assert_eq!(bench.usage.untold, [false, true]);
+    bench.at(2, vec![memory("a", vec![ProcessMemory { pid: 20, bytes: Err(Missing::NotReported) }])]);
+    assert_eq!(bench.usage.has_unreported, [false, true]);
     assert_eq!(bench.usage.processes[&2].peak_bytes, None);
     bench.at(3, vec![memory("a", vec![])]);
-    assert!(bench.usage.devices[0].has_untold, "also when it is gone");
+    assert!(bench.usage.devices[0].has_unreported, "also after it is gone");
 }
 
 #[test]
-fn pids_of_another_namespace_make_the_memory_by_process_unknown() {
+fn foreign_pid_makes_memory_by_process_unknown() {
     let mut bench = Bench::new(&[gpu("a")]);
-    bench.is_foreign = true;
+    // No process of the collector's pid namespace has that pid.
+    bench.has_own_pid_ns = true;
     bench.at(2, vec![memory("a", vec![listed(90_000, 1000)])]);
     assert_eq!(bench.usage.max, None);
     assert_eq!(bench.usage.devices[0].missing[&Figure::ProcessMemory], Missing::ForeignPids);
 }
 
 #[test]
-fn a_lost_device_keeps_what_it_told_and_the_others_go_on() {
+fn lost_device_keeps_its_figures_and_others_go_on() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
     bench.at(2, vec![memory("a", vec![listed(10, 500)]), memory("b", vec![listed(10, 100)])]);
     bench.at(3, vec![DeviceSample { is_lost: true, ..sample("a") }, memory("b", vec![listed(10, 700)])]);
@@ -139,7 +153,7 @@ fn a_lost_device_keeps_what_it_told_and_the_others_go_on() {
 }
 
 #[test]
-fn parts_of_a_device_count_their_memory_in_the_whole() {
+fn memory_of_parts_counts_in_the_whole_device() {
     let part = Device { parent: Some("a".into()), ..gpu("m") };
     let mut bench = Bench::new(&[gpu("a"), part]);
     bench.at(2, vec![value("a", Figure::MemoryUsed, Ok(900.0)), value("m", Figure::MemoryUsed, Ok(300.0))]);
@@ -149,7 +163,7 @@ fn parts_of_a_device_count_their_memory_in_the_whole() {
 }
 
 #[test]
-fn a_lost_device_can_come_back() {
+fn lost_device_can_come_back() {
     let mut bench = Bench::new(&[gpu("A")]);
     let lost = || DeviceSample { is_lost: true, ..sample("A") };
     bench.at(2, vec![lost()]);
@@ -162,7 +176,7 @@ fn a_lost_device_can_come_back() {
 }
 
 #[test]
-fn a_reason_goes_when_the_value_comes() {
+fn reason_is_dropped_once_the_value_is_known() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![value("a", Figure::Power, Err(Missing::NoPermission))]);
     assert_eq!(bench.usage.devices[0].missing[&Figure::Power], Missing::NoPermission);
@@ -171,19 +185,21 @@ fn a_reason_goes_when_the_value_comes() {
 }
 
 #[test]
-fn throttle_reasons_hold_since_the_reading_before() {
+fn throttle_reason_counts_from_the_reading_before() {
     let mut bench = Bench::new(&[gpu("a")]);
-    let throttle =
-        |reasons: &[&'static str]| DeviceSample { throttle: Some(Ok(reasons.to_vec())), ..sample("a") };
+    let throttle = |reasons: &[&'static str]| DeviceSample {
+        throttle: Some(Ok(reasons.iter().map(|reason| (*reason).into()).collect())),
+        ..sample("a")
+    };
     bench.at(2, vec![throttle(&["idle"])]);
     bench.at(4, vec![throttle(&["software power cap"])]);
     bench.at(7, vec![throttle(&["software power cap", "hardware slowdown"])]);
-    let told: Vec<_> = bench.usage.devices[0].throttle_ns.iter().map(|(k, v)| (k.as_str(), *v)).collect();
-    assert_eq!(told, [("hardware slowdown", 3 * S), ("idle", 0), ("software power cap", 5 * S)]);
+    let times: Vec<_> = bench.usage.devices[0].throttle_ns.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+    assert_eq!(times, [("hardware slowdown", 3 * S), ("idle", 0), ("software power cap", 5 * S)]);
 }
 
 #[test]
-fn utilisation_is_summed_over_devices_and_by_process() {
+fn utilisation_sums_over_devices_and_processes() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
     let busy = |device: &str, percent: f64, of: Vec<(u32, f64)>| DeviceSample {
         busy: Some(Ok(vec![Busy { us: 1_000_000, percent }])),
@@ -204,7 +220,7 @@ fn utilisation_is_summed_over_devices_and_by_process() {
 }
 
 #[test]
-fn utilisation_that_is_told_of_no_time_at_all_holds_for_a_moment() {
+fn utilisation_without_a_length_holds_for_an_instant() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
     let busy =
         |device: &str| DeviceSample { busy: Some(Ok(vec![Busy { us: 0, percent: 35.0 }])), ..sample(device) };
@@ -213,12 +229,12 @@ fn utilisation_that_is_told_of_no_time_at_all_holds_for_a_moment() {
 }
 
 #[test]
-fn utilisation_holds_as_long_as_the_stretch_that_it_was_told_for() {
+fn utilisation_holds_for_the_length_it_was_reported_for() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
-    let busy = |device: &str, told: &[f64]| {
-        let told = told.iter().map(|percent| Busy { us: 2_000_000, percent: *percent });
-        let by_process = told.clone().map(|busy| ProcessBusy { pid: 20, busy }).collect();
-        DeviceSample { busy: Some(Ok(told.collect())), process_busy: Some(Ok(by_process)), ..sample(device) }
+    let busy = |device: &str, percents: &[f64]| {
+        let spans = percents.iter().map(|percent| Busy { us: 2_000_000, percent: *percent });
+        let by_process = spans.clone().map(|busy| ProcessBusy { pid: 20, busy }).collect();
+        DeviceSample { busy: Some(Ok(spans.collect())), process_busy: Some(Ok(by_process)), ..sample(device) }
     };
     bench.at(2, vec![busy("a", &[80.0]), busy("b", &[])]);
     assert_eq!((bench.usage.max_busy, bench.usage.max_process_busy), (Some(80.0), Some([0.0, 80.0, 80.0])));
@@ -227,23 +243,27 @@ fn utilisation_holds_as_long_as_the_stretch_that_it_was_told_for() {
         (bench.usage.max_busy, bench.usage.max_process_busy),
         (Some(130.0), Some([0.0, 130.0, 130.0]))
     );
-    // The first is over.
+    // The first stretch is over.
     bench.at(4, vec![busy("a", &[]), busy("b", &[90.0])]);
     assert_eq!(bench.usage.max_busy, Some(130.0));
 }
 
 #[test]
-fn that_nothing_was_told_of_processes_is_no_utilisation_of_0_in_a_moment() {
+fn missing_process_samples_are_not_zero_utilisation_at_once() {
     let nothing = |list| DeviceSample { process_busy: Some(Ok(vec![])), ..memory("a", list) };
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![nothing(vec![])]);
-    assert_eq!(bench.usage.devices[0].process_utilization_gap(), None, "who is not on it does not run there");
+    assert_eq!(bench.usage.devices[0].process_utilization_gap(), None, "no process of the run is on it");
     bench.at(3, vec![nothing(vec![listed(10, 500)])]);
     bench.at(4, vec![nothing(vec![listed(10, 500)])]);
     assert_eq!(bench.usage.devices[0].process_utilization_gap(), Some(Missing::NoSample));
     bench.at(5, vec![nothing(vec![listed(10, 500)])]);
-    assert_eq!(bench.usage.devices[0].process_utilization_gap(), None, "by now the driver had told");
-    // Somebody runs there, and nothing was told of anybody.
+    assert_eq!(
+        bench.usage.devices[0].process_utilization_gap(),
+        None,
+        "a driver reports a busy process within that time"
+    );
+    // The device is busy, and no process is reported.
     for (at, gap) in [(6, None), (7, None), (8, Some(Missing::NoSample))] {
         let busy = Some(Ok(vec![Busy { us: 1_000_000, percent: 80.0 }]));
         bench.at(at, vec![DeviceSample { busy, ..nothing(vec![listed(10, 500)]) }]);
@@ -252,57 +272,65 @@ fn that_nothing_was_told_of_processes_is_no_utilisation_of_0_in_a_moment() {
 }
 
 #[test]
-fn who_has_no_gpu_open_is_not_whom_the_driver_names() {
+fn process_without_gpu_open_is_not_the_listed_one() {
     let mut bench = Bench::new(&[gpu("a")]);
-    bench.is_foreign = true;
-    bench.roster.check(20, |_| Some(false));
+    bench.opens(20, false);
     bench.at(2, vec![memory("a", vec![listed(20, 500)])]);
     assert_eq!(bench.usage.devices[0].missing[&Figure::ProcessMemory], Missing::ForeignPids);
     assert!(bench.usage.processes.is_empty());
     // It opens one, and closes it.
-    bench.roster.check(20, |_| Some(true));
+    bench.opens(20, true);
     bench.at(3, vec![memory("a", vec![listed(20, 500)])]);
-    bench.roster.check(20, |_| Some(false));
+    bench.opens(20, false);
     bench.at(4, vec![memory("a", vec![listed(20, 700)])]);
     assert_eq!(bench.max(), (0, 700, 700));
 }
 
 #[test]
-fn an_account_tells_of_a_process_that_no_sample_saw() {
+fn stranger_with_gpu_open_does_not_hide_the_run() {
     let mut bench = Bench::new(&[gpu("a")]);
-    bench.roster.put(person(3, 30, 5 * S, Some(5 * S + S / 20)));
-    let account = |is_running, bytes| Accounted {
+    bench.opens(77, true);
+    bench.at(2, vec![memory("a", vec![listed(77, 500)])]);
+    assert_eq!(bench.max(), (0, 0, 0));
+    assert!(bench.usage.devices[0].missing.is_empty());
+}
+
+#[test]
+fn accounting_entry_counts_process_that_no_sample_saw() {
+    let mut bench = Bench::new(&[gpu("a")]);
+    bench.table.put(process(3, 30, 5 * S, Some(5 * S + S / 20)));
+    let entry = |is_running, bytes| AccountingEntry {
         pid: 30,
         started_us: 5_010_000,
         is_running,
         peak_bytes: Some(bytes),
         utilization_percent: Some(12),
     };
-    let told = |account| DeviceSample { accounted: Some(Ok(vec![account])), ..memory("a", vec![]) };
-    bench.at(6, vec![told(account(true, 0))]);
-    assert_eq!(bench.max(), (0, 0, 0), "an account that is not closed is no figure yet");
-    bench.at(7, vec![told(account(false, 640))]);
+    let reading = |entry| DeviceSample { accounting: Some(Ok(vec![entry])), ..memory("a", vec![]) };
+    bench.at(6, vec![reading(entry(true, 0))]);
+    assert_eq!(bench.max(), (0, 0, 0), "the entry of a running process is no figure yet");
+    bench.at(7, vec![reading(entry(false, 640))]);
     assert_eq!(bench.max(), (0, 640, 640));
     let on = &bench.usage.processes[&3].devices["a"];
     assert_eq!((on.peak_bytes, on.is_accounted, on.accounted_percent), (Some(640), true, Some(12.0)));
     // The same pid, long before the run.
-    bench.at(8, vec![told(Accounted { started_us: 1, ..account(false, 9999) })]);
+    bench.at(8, vec![reading(AccountingEntry { started_us: 1, ..entry(false, 9999) })]);
     assert_eq!(bench.max(), (0, 640, 640));
 }
 
 #[test]
-fn a_process_between_two_samples_is_counted_as_unseen() {
+fn process_between_two_samples_counts_as_unsampled() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![]);
     bench.at(4, vec![]);
-    bench.usage.ended(&person(5, 50, S, Some(3 * S)));
+    bench.usage.ended(&process(5, 50, S, Some(3 * S)));
     assert_eq!(bench.usage.unsampled, 0);
-    bench.usage.ended(&person(6, 60, 2 * S + 1, Some(3 * S)));
+    bench.usage.ended(&process(6, 60, 2 * S + 1, Some(3 * S)));
     assert_eq!(bench.usage.unsampled, 1);
 }
 
 #[test]
-fn usage_survives_being_written_down() {
+fn usage_survives_serialization() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![memory("a", vec![listed(10, 500)]), value("a", Figure::Energy, Ok(5.0))]);
     let text = serde_json::to_string(&bench.usage).unwrap();

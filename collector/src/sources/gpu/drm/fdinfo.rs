@@ -1,4 +1,4 @@
-//! What a process's open DRM files say of it: `/proc/PID/fdinfo/FD`, as the kernel's drm-usage-stats.rst has it.
+//! A process's DRM clients, from `/proc/PID/fdinfo/FD` (the kernel's drm-usage-stats.rst).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::sys::proc_fs::ProcRoot;
 
-/// One open file of a DRM device. The same client can be behind many descriptors, of many processes.
+/// One open file of a DRM device. Many descriptors, of many processes, can refer to one client.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Client {
     /// `drm-driver`.
@@ -15,7 +15,7 @@ pub struct Client {
     pub pdev: String,
     /// `drm-client-id`, unique within the device.
     pub id: u64,
-    /// Memory of the device itself (not of the machine) that it holds, bytes; `None`: no such region is told.
+    /// Memory of the device itself (not of the machine) that it holds, bytes; `None`: no such region is reported.
     pub device_bytes: Option<u64>,
     /// By engine.
     pub engines: BTreeMap<String, Engine>,
@@ -28,7 +28,7 @@ pub struct Engine {
     pub busy: u64,
     /// Cycles that passed (`drm-total-cycles-`), where busy is in cycles.
     pub total_cycles: Option<u64>,
-    /// Engines of this name (`drm-engine-capacity-`), 1 if not told.
+    /// Engines of this name (`drm-engine-capacity-`), 1 if not reported.
     pub capacity: u64,
 }
 
@@ -93,7 +93,7 @@ fn is_device_region(region: &str) -> bool {
     })
 }
 
-/// `123 KiB`, `4 MiB`, or plain bytes. The units are binary, and are converted.
+/// `123 KiB`, `4 MiB`, or plain bytes, as bytes.
 fn bytes(value: &str) -> Option<u64> {
     let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
     let factor: u64 = match unit.trim() {
@@ -106,11 +106,10 @@ fn bytes(value: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// The DRM clients of a process. A process that is gone, or that we may not look into, has none.
-#[must_use]
-pub fn clients(proc_root: &Path, pid: u32) -> Vec<Client> {
+/// The DRM clients of a process. A process that is gone, or whose descriptors may not be read, has none.
+pub(super) fn clients(proc_root: &Path, pid: u32) -> Vec<Client> {
     let process = proc_root.join(pid.to_string());
-    // A process whose main thread has ended shows its files in those of its other threads only.
+    // After the main thread of a process has ended, only its other threads show the files.
     let of_threads = || {
         let threads = ProcRoot::new(proc_root).threads(pid).into_iter();
         threads.map(|thread| process.join("task").join(thread.to_string())).find_map(|task| clients_of(&task))
@@ -123,7 +122,7 @@ fn clients_of(task: &Path) -> Option<Vec<Client>> {
     let mut entries = fs::read_dir(task.join("fdinfo")).ok()?.flatten().peekable();
     entries.peek()?;
     let client_of = |entry: fs::DirEntry| {
-        // Reading a link is much cheaper than having a driver write a page about itself.
+        // Reading a link is much cheaper than an fdinfo file, for which the driver writes a page.
         let is_drm = fs::read_link(task.join("fd").join(entry.file_name()))
             .map_or(true, |target| target.starts_with("/dev/dri") || target.starts_with("/dev/accel"));
         is_drm.then(|| Client::parse(&fs::read_to_string(entry.path()).ok()?))?
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amdgpu() {
+    fn amdgpu_memory_region_comes_before_total() {
         let client = Client::parse(
             "pos:\t0\nflags:\t02100002\nmnt_id:\t26\nino:\t1\ndrm-driver:\tamdgpu\ndrm-client-id:\t48\n\
              drm-pdev:\t0000:03:00.0\npasid:\t32771\ndrm-total-vram:\t900 KiB\ndrm-memory-vram:\t700 KiB\n\
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn xe_as_in_the_kernel_s_example() {
+    fn xe_example_of_the_kernel_parses() {
         let client = Client::parse(
             "drm-driver:\txe\ndrm-client-id:\t3\ndrm-pdev:\t0000:03:00.0\ndrm-total-gtt:\t192 KiB\n\
              drm-total-vram0:\t23992 KiB\ndrm-shared-vram0:\t16 MiB\ndrm-resident-vram0:\t20000 KiB\n\
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn i915_of_a_processor_has_no_memory_of_its_own() {
+    fn i915_of_a_processor_has_no_device_memory() {
         let client = Client::parse(
             "drm-driver: i915\ndrm-client-id: 7\ndrm-pdev: 0000:00:02.0\ndrm-total-system0: 12 MiB\n\
              drm-engine-render: 123 ns\ndrm-engine-capacity-video: 2\n",
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_client_is_none() {
+    fn files_without_client_keys_are_none() {
         assert_eq!(Client::parse("pos:\t0\nflags:\t02\n"), None);
         assert_eq!(Client::parse("drm-driver: amdgpu\ndrm-client-id: x\ndrm-pdev: 0000:03:00.0\n"), None);
         assert_eq!(Client::parse("drm-driver: vgem\ndrm-client-id: 1\n"), None, "a device that is on no bus");

@@ -1,10 +1,11 @@
 //! AMD and Intel, by the kernel's own files: no library is needed.
 //!
-//! Devices: [`sysfs`], and [`kfd`](super::kfd) where there is no DRM node. Processes: [`fdinfo`] of the run's own, and
-//! KFD's count, of which the larger is taken: newer kernels count the same memory in both.
+//! Devices come from [`sysfs`], and from [`kfd`] where there is no DRM node. The memory of a process is the larger of
+//! [`fdinfo`]'s and KFD's: newer kernels count the same memory in both.
 
 pub mod fdinfo;
-pub mod sysfs;
+mod kfd;
+mod sysfs;
 #[cfg(test)]
 mod tests;
 
@@ -12,10 +13,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
 use fdinfo::{Client, Engine};
+use kfd::{Kfd, Node};
 use sysfs::Card;
 
-use super::Backend;
-use super::kfd::{Kfd, Node};
+use super::backend::Backend;
 use crate::model::gpu::{
     Busy, Device, DeviceSample, GpuConfig, Missing, ProcessBusy, ProcessMemory, Reading,
 };
@@ -26,20 +27,20 @@ type ClientKey = (String, u64);
 
 /// The backend.
 #[derive(Debug)]
-pub struct Drm {
+pub(super) struct Drm {
     config: GpuConfig,
     proc_root: PathBuf,
     cards: Vec<Card>,
     kfd: Option<Kfd>,
     nodes: Vec<Node>,
-    /// Whose a client was when it was first seen: a forked or handed-on descriptor does not change that.
+    /// The process in which a client was first seen: a descriptor that is inherited or passed on does not change it.
     owners: HashMap<ClientKey, u32>,
-    /// Engines as they were, by client.
+    /// Engines at the last reading, by client.
     before: HashMap<ClientKey, BTreeMap<String, Engine>>,
     before_ns: Option<u64>,
 }
 
-/// What the processes hold and did on one device.
+/// Memory and utilisation of the processes on one device.
 #[derive(Debug, Default)]
 struct OnDevice {
     bytes: BTreeMap<u32, Reading<u64>>,
@@ -48,11 +49,9 @@ struct OnDevice {
 }
 
 impl Drm {
-    /// Look for devices below the root.
-    ///
-    /// # Errors
-    /// [`Missing::NoDevice`] if there are none of drivers that we know: a virtual machine's screen is none.
-    pub fn start(config: &GpuConfig) -> Reading<Self> {
+    /// Look for devices below the root. [`Missing::NoDevice`] if none has a supported driver: a virtual machine's screen has
+    /// a DRM device too.
+    pub(super) fn start(config: &GpuConfig) -> Reading<Self> {
         let mut drm = Self {
             config: config.clone(),
             proc_root: config.path("/proc"),
@@ -75,7 +74,7 @@ impl Drm {
                 let key = (client.pdev.clone(), client.id);
                 let (holders, known) = clients.entry(key).or_insert_with(|| (Vec::new(), client.clone()));
                 holders.push(pid);
-                // Read twice in one round: the later is the larger.
+                // A client that several processes hold is read several times; later values are larger.
                 known.device_bytes = known.device_bytes.max(client.device_bytes);
             }
         }
@@ -109,7 +108,7 @@ impl Drm {
             let known = self.before.entry(key).or_default();
             for (name, engine) in client.engines {
                 let last = known.entry(name).or_insert(engine);
-                // Drivers are known to step back a little: what was counted stays counted.
+                // Some drivers' counters go back a little: what was counted stays counted.
                 *last = Engine { busy: last.busy.max(engine.busy), ..engine };
             }
         }
@@ -128,7 +127,7 @@ impl Drm {
     }
 }
 
-/// How much of the time one such engine was busy, 0 to 1.
+/// The share of the time in which one such engine was busy, 0 to 1.
 fn share(before: &Engine, now: &Engine, span_ns: Option<u64>) -> Option<f64> {
     let busy = now.busy.saturating_sub(before.busy) as f64;
     let span = match (before.total_cycles, now.total_cycles) {
@@ -179,7 +178,7 @@ impl Backend for Drm {
             sample.processes =
                 Some(Ok(on.bytes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect()));
             if self.cards.iter().any(|card| &card.device.id == id) {
-                // Its busiest engine is what a process is measured by.
+                // The utilisation of a process is that of its busiest engine.
                 let busiest = |(pid, engines): (u32, BTreeMap<String, f64>)| {
                     let share = engines.into_values().fold(0.0, f64::max);
                     ProcessBusy { pid, busy: Busy { us, percent: (share * 100.0).min(100.0) } }

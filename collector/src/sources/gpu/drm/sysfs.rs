@@ -1,4 +1,4 @@
-//! What the kernel's files say of a device: `/sys/class/drm/cardN` (amdgpu's thermal.rst, the ABI files of i915 and xe).
+//! A device's figures from `/sys/class/drm/cardN` (amdgpu's thermal.rst, the ABI files of i915 and xe).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use crate::model::gpu::{Device, Figure, Missing, Reading, Vendor};
 
 /// A device's directories.
 #[derive(Debug, Clone)]
-pub struct Card {
-    /// Which it is.
+pub(super) struct Card {
+    /// The device.
     pub device: Device,
     /// `/sys/class/drm/cardN`.
     card: PathBuf,
@@ -18,8 +18,8 @@ pub struct Card {
     hwmon: Option<PathBuf>,
 }
 
-/// First line of a file, without the blanks around it.
-pub fn line(path: &Path) -> Option<String> {
+/// First line of a file, trimmed; `None` if it is empty.
+pub(super) fn line(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
@@ -34,10 +34,10 @@ fn number(path: &Path, factor: f64) -> Reading<f64> {
         _ if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Missing::NotSupported,
         _ => Missing::Failed(error.to_string()),
     })?;
-    text.trim().parse::<f64>().map(|value| value * factor).map_err(|_| Missing::NotTold)
+    text.trim().parse::<f64>().map(|value| value * factor).map_err(|_| Missing::NotReported)
 }
 
-/// The first of several files that is there.
+/// The number in the first of several files that exists.
 fn first(paths: &[(PathBuf, f64)]) -> Reading<f64> {
     let mut result = Err(Missing::NotSupported);
     for (path, factor) in paths {
@@ -49,9 +49,8 @@ fn first(paths: &[(PathBuf, f64)]) -> Reading<f64> {
     result
 }
 
-/// The cards of the drivers that we know.
-#[must_use]
-pub fn cards(sys: &Path) -> Vec<Card> {
+/// The cards with supported drivers.
+pub(super) fn cards(sys: &Path) -> Vec<Card> {
     let Ok(entries) = fs::read_dir(sys.join("class/drm")) else { return Vec::new() };
     let is_card =
         |name: &str| name.strip_prefix("card").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
@@ -102,9 +101,8 @@ fn card(sys: &Path, card: &Path) -> Option<Card> {
 }
 
 impl Card {
-    /// Whether the device is still there.
-    #[must_use]
-    pub fn is_there(&self) -> bool {
+    /// Whether the device is still present.
+    pub(super) fn is_there(&self) -> bool {
         self.pci.join("uevent").exists()
     }
 
@@ -113,8 +111,7 @@ impl Card {
     }
 
     /// Gauges and counters. Units of hwmon: microwatts, microjoules, millidegrees, hertz.
-    #[must_use]
-    pub fn values(&self) -> Vec<(Figure, Reading<f64>)> {
+    pub(super) fn values(&self) -> Vec<(Figure, Reading<f64>)> {
         let pci = |name: &str| (self.pci.join(name), 1.0);
         let card = |name: &str| (self.card.join(name), 1.0);
         let sensors = |sensors: &[(PathBuf, f64)]| match self.hwmon {
@@ -141,11 +138,8 @@ impl Card {
         ]
     }
 
-    /// Utilisation of this moment, percent.
-    ///
-    /// # Errors
-    /// Intel's drivers tell it by process only.
-    pub fn busy_percent(&self) -> Reading<f64> {
+    /// Utilisation at this moment, percent. Intel's drivers report it by process only.
+    pub(super) fn busy_percent(&self) -> Reading<f64> {
         number(&self.pci.join("gpu_busy_percent"), 1.0)
     }
 }

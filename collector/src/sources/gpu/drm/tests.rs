@@ -1,4 +1,4 @@
-//! Trees of files as the kernel's documentation gives them.
+//! The backend on trees of files like the examples in the kernel's documentation.
 
 use std::fs;
 use std::path::Path;
@@ -58,7 +58,7 @@ const S: u64 = 1_000_000_000;
 const NODE: &str = "/dev/dri/renderD128";
 
 #[test]
-fn an_amd_device_with_its_figures_and_reasons() {
+fn amd_device_has_figures_and_reasons() {
     let root = tempfile::tempdir().unwrap();
     amd(root.path(), 0, 3);
     let mut drm = backend(root.path());
@@ -84,7 +84,7 @@ fn an_amd_device_with_its_figures_and_reasons() {
 }
 
 #[test]
-fn a_screen_is_no_gpu() {
+fn virtual_screen_is_no_gpu() {
     let root = tempfile::tempdir().unwrap();
     put(root.path(), "sys/class/drm/card0/device/uevent", "DRIVER=virtio-pci\nPCI_SLOT_NAME=0000:00:01.0\n");
     let config = GpuConfig { root: root.path().to_owned(), ..GpuConfig::default() };
@@ -92,7 +92,7 @@ fn a_screen_is_no_gpu() {
 }
 
 #[test]
-fn a_client_counts_once_for_the_process_that_had_it_first() {
+fn client_counts_once_for_its_first_process() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     amd(root, 0, 3);
@@ -113,7 +113,7 @@ fn a_client_counts_once_for_the_process_that_had_it_first() {
 }
 
 #[test]
-fn a_process_whose_main_thread_has_ended_shows_its_files_in_another() {
+fn clients_are_found_after_main_thread_ended() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     amd(root, 0, 3);
@@ -131,7 +131,7 @@ fn a_process_whose_main_thread_has_ended_shows_its_files_in_another() {
 }
 
 #[test]
-fn engine_time_becomes_utilisation_and_never_goes_back() {
+fn engine_time_becomes_utilisation_and_never_decreases() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     amd(root, 0, 3);
@@ -144,14 +144,14 @@ fn engine_time_becomes_utilisation_and_never_goes_back() {
         let list = sample[0].process_busy.clone().unwrap().unwrap();
         (list[0].busy.us, list[0].busy.percent)
     };
-    assert_eq!(busy(1, 90 * S), (0, 0.0), "what was before we looked is not of this time");
+    assert_eq!(busy(1, 90 * S), (0, 0.0), "before the first reading");
     assert_eq!(busy(2, 90 * S + S / 2), (1_000_000, 50.0));
     assert_eq!(busy(3, 90 * S + S / 4), (1_000_000, 0.0));
     assert_eq!(busy(5, 91 * S), (2_000_000, 25.0));
 }
 
 #[test]
-fn xe_counts_cycles() {
+fn xe_engine_cycles_become_utilisation() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     let pci = "sys/class/drm/card1/device";
@@ -175,11 +175,11 @@ fn xe_counts_cycles() {
     assert_eq!(bytes(sample), [(9, Ok(2 << 20))]);
     assert!(sample.values.contains(&(Figure::Energy, Ok(5.0))));
     assert!(sample.values.contains(&(Figure::SmClock, Ok(2400.0))));
-    assert_eq!(sample.busy, Some(Err(Missing::NotSupported)), "told by process only");
+    assert_eq!(sample.busy, Some(Err(Missing::NotSupported)), "reported by process only");
 }
 
 #[test]
-fn kfd_tells_of_compute_processes_and_of_devices_without_a_drm_node() {
+fn kfd_adds_compute_memory_and_devices_without_drm_node() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     amd(root, 0, 3);
@@ -211,6 +211,6 @@ fn kfd_tells_of_compute_processes_and_of_devices_without_a_drm_node() {
     );
     let wanted: Vec<String> = devices.iter().map(|device| device.id.clone()).collect();
     let samples = drm.sample(S, &wanted, &[200, 300]);
-    assert_eq!(bytes(&samples[0]), [(200, Ok(5_000_000))], "the larger of the two counts");
-    assert_eq!(bytes(&samples[1]), [(300, Ok(7_000_000))], "and nobody who is not of the run");
+    assert_eq!(bytes(&samples[0]), [(200, Ok(5_000_000))], "the larger of the two");
+    assert_eq!(bytes(&samples[1]), [(300, Ok(7_000_000))], "only processes of the run");
 }

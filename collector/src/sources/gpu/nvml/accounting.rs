@@ -1,5 +1,5 @@
-//! The driver's own account of processes (accounting mode): it knows the peak of those that no sample saw. Off by
-//! default; only root can switch it on.
+//! The driver's accounting mode, which records the peak of processes that no sample saw. It is off by default; only root
+//! can switch it on.
 
 use std::collections::HashSet;
 use std::ffi::c_uint;
@@ -8,33 +8,33 @@ use nvml_wrapper_sys::bindings::{nvmlAccountingStats_t, nvmlDevice_t};
 
 use super::api::{Api, NOT_AVAILABLE, call};
 use super::processes::accounted_pids;
-use crate::model::gpu::{Accounted, Missing, Reading};
+use crate::model::gpu::{AccountingEntry, Missing, Reading};
 
-/// One device's account.
+/// Accounting of one device.
 #[derive(Debug)]
-pub struct Accounting {
+pub(super) struct Accounting {
     state: Reading<()>,
-    is_ours_to_restore: bool,
+    /// The collector switched it on.
+    must_restore: bool,
     refused: Option<Missing>,
-    /// Those whose account is closed: pid and start.
+    /// Final entries that were read: pid and start.
     closed: HashSet<(u32, u64)>,
 }
 
 impl Accounting {
-    /// Look whether it is on, and try to switch it on if that is wanted.
-    #[must_use]
-    pub fn start(api: &Api, device: nvmlDevice_t, is_wanted: bool) -> Self {
+    /// Ask whether it is on, and try to switch it on if that is wanted.
+    pub(super) fn start(api: &Api, device: nvmlDevice_t, is_wanted: bool) -> Self {
         let mut mode: c_uint = 0;
         let asked = call!(api, nvmlDeviceGetAccountingMode(device, &mut mode)).map_err(Missing::from);
         let mut this = Self {
             state: asked.and_then(|()| if mode == 1 { Ok(()) } else { Err(off()) }),
-            is_ours_to_restore: false,
+            must_restore: false,
             refused: None,
             closed: HashSet::new(),
         };
         if is_wanted && this.state.is_err() {
             match call!(api, nvmlDeviceSetAccountingMode(device, 1)) {
-                Ok(()) => (this.state, this.is_ours_to_restore) = (Ok(()), true),
+                Ok(()) => (this.state, this.must_restore) = (Ok(()), true),
                 Err(failure) => this.refused = Some(failure.into()),
             }
         }
@@ -42,36 +42,37 @@ impl Accounting {
     }
 
     /// Why it could not be switched on.
-    #[must_use]
-    pub fn warning(&self) -> Option<String> {
+    pub(super) fn warning(&self) -> Option<String> {
         self.refused.as_ref().map(|missing| format!("accounting could not be switched on ({missing})"))
     }
 
-    /// The accounts of these processes, those that are closed once.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub fn read(&mut self, api: &Api, device: nvmlDevice_t, pids: &[u32]) -> Reading<Vec<Accounted>> {
+    /// The entries of these processes; a final one is read once.
+    pub(super) fn read(
+        &mut self,
+        api: &Api,
+        device: nvmlDevice_t,
+        pids: &[u32],
+    ) -> Reading<Vec<AccountingEntry>> {
         self.state.clone()?;
-        let ours: HashSet<u32> = pids.iter().copied().collect();
-        let mut accounts = Vec::new();
-        for pid in accounted_pids(api, device)?.into_iter().filter(|pid| ours.contains(pid)) {
-            // One that the ring buffer of the driver has dropped meanwhile is gone.
-            let Ok(account) = stats(api, device, pid) else { continue };
-            if self.closed.contains(&(pid, account.started_us)) {
+        let of_run: HashSet<u32> = pids.iter().copied().collect();
+        let mut entries = Vec::new();
+        for pid in accounted_pids(api, device)?.into_iter().filter(|pid| of_run.contains(pid)) {
+            // The driver's ring buffer may have dropped the entry meanwhile.
+            let Ok(entry) = stats(api, device, pid) else { continue };
+            if self.closed.contains(&(pid, entry.started_us)) {
                 continue;
             }
-            if !account.is_running {
-                self.closed.insert((pid, account.started_us));
+            if !entry.is_running {
+                self.closed.insert((pid, entry.started_us));
             }
-            accounts.push(account);
+            entries.push(entry);
         }
-        Ok(accounts)
+        Ok(entries)
     }
 
-    /// Switch it off if we switched it on. Gives why that failed.
-    pub fn restore(&mut self, api: &Api, device: nvmlDevice_t) -> Option<String> {
-        if !std::mem::take(&mut self.is_ours_to_restore) {
+    /// Switch it off if the collector switched it on. Gives a warning if that failed.
+    pub(super) fn restore(&mut self, api: &Api, device: nvmlDevice_t) -> Option<String> {
+        if !std::mem::take(&mut self.must_restore) {
             return None;
         }
         let failure = call!(api, nvmlDeviceSetAccountingMode(device, 0)).err()?;
@@ -83,7 +84,7 @@ fn off() -> Missing {
     Missing::Failed("accounting mode is off".into())
 }
 
-fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<Accounted> {
+fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> {
     let mut stats = nvmlAccountingStats_t {
         gpuUtilization: 0,
         memoryUtilization: 0,
@@ -94,7 +95,7 @@ fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<Accounted> {
         reserved: [0; 5],
     };
     call!(api, nvmlDeviceGetAccountingStats(device, pid, &mut stats))?;
-    Ok(Accounted {
+    Ok(AccountingEntry {
         pid,
         started_us: stats.startTime,
         is_running: stats.isRunning != 0,

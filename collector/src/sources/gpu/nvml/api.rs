@@ -1,13 +1,14 @@
-//! NVML's library, loaded at run time, and its return values as reasons. All calls of it go through [`call`].
+//! NVML's library, loaded at run time, and its return values as reasons. All calls go through [`call`].
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 
 use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t, nvmlValue_t};
 
+use super::policy::POLICY;
 use crate::model::gpu::{Missing, Reading};
 
-/// NVML's return values that we tell apart (nvml.h, `nvmlReturn_t`).
-pub mod code {
+/// NVML's return values that are handled apart (nvml.h, `nvmlReturn_t`).
+pub(super) mod code {
     pub const SUCCESS: u32 = 0;
     pub const INVALID_ARGUMENT: u32 = 2;
     pub const NOT_SUPPORTED: u32 = 3;
@@ -21,12 +22,12 @@ pub mod code {
     pub const LIB_RM_VERSION_MISMATCH: u32 = 18;
 }
 
-/// What stands for "not available" in a 64-bit value (nvml.h, `NVML_VALUE_NOT_AVAILABLE`).
-pub const NOT_AVAILABLE: u64 = u64::MAX;
+/// "Not available" as a 64-bit value (nvml.h, `NVML_VALUE_NOT_AVAILABLE`).
+pub(super) const NOT_AVAILABLE: u64 = u64::MAX;
 
-/// An error of NVML that is a value in some calls and an error in others.
+/// A call that did not succeed. For some calls certain return values are answers, not errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub(super) struct Failure {
     /// NVML's return value; `None`: the library has no such call.
     pub code: Option<nvmlReturn_t>,
 }
@@ -49,7 +50,7 @@ impl From<Failure> for Missing {
     }
 }
 
-/// What the other return values are called.
+/// Names of the other return values.
 fn name(code: nvmlReturn_t) -> &'static str {
     match code {
         1 => "uninitialized",
@@ -76,16 +77,13 @@ fn name(code: nvmlReturn_t) -> &'static str {
 }
 
 /// `Ok` for SUCCESS.
-///
-/// # Errors
-/// Any other return value.
-pub fn check(code: nvmlReturn_t) -> Result<(), Failure> {
+pub(super) fn check(code: nvmlReturn_t) -> Result<(), Failure> {
     if code == code::SUCCESS { Ok(()) } else { Err(Failure { code: Some(code) }) }
 }
 
 /// The loaded and initialised library. Never unloaded: a thread may still be in it.
-pub struct Api {
-    /// Its functions, each with the reason if it has it not.
+pub(super) struct Api {
+    /// Its functions, each with the reason if it is absent.
     pub lib: &'static NvmlLib,
 }
 
@@ -102,15 +100,12 @@ macro_rules! call {
 }
 pub(super) use call;
 
-/// A function that takes a device, the room in a buffer and the buffer, and says how much it needed.
-pub type ListCall = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut c_void) -> nvmlReturn_t;
+/// A function that takes a device, the capacity of a buffer and the buffer, and returns how much it needed.
+pub(super) type ListCall = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut c_void) -> nvmlReturn_t;
 
 impl Api {
     /// Load `path` and initialise the driver, which can take seconds.
-    ///
-    /// # Errors
-    /// Why there is no driver.
-    pub fn load(path: &OsStr) -> Reading<Self> {
+    pub(super) fn load(path: &OsStr) -> Reading<Self> {
         // SAFETY: loading runs the library's initialisers: it is the driver's own, or one that the user named.
         let lib = unsafe { NvmlLib::new(path) }.map_err(|error| Missing::NoLibrary(error.to_string()))?;
         let api = Self { lib: Box::leak(Box::new(lib)) };
@@ -118,21 +113,21 @@ impl Api {
         let result = match &api.lib.nvmlInit_v2 {
             // SAFETY: nvmlInit has no preconditions.
             Ok(init) => check(unsafe { init() }),
-            // SAFETY: the same call under its first name.
+            // SAFETY: the same call by its first name.
             Err(_) => api.old::<Init>(b"nvmlInit\0").and_then(|init| check(unsafe { init() })),
         };
         result?;
         Ok(api)
     }
 
-    /// A function by name: those whose prototype the bindings lack or that have an older name.
-    pub fn old<T: Copy>(&self, name: &[u8]) -> Result<T, Failure> {
+    /// A function by name: one whose prototype the bindings lack, or an older name of one.
+    pub(super) fn old<T: Copy>(&self, name: &[u8]) -> Result<T, Failure> {
         // SAFETY: callers give the type of that function as nvml.h has it.
         unsafe { self.lib.__library.get::<T>(name) }.map(|symbol| *symbol).map_err(|_| Failure { code: None })
     }
 
-    /// How many devices there are.
-    pub fn device_count(&self) -> Result<u32, Failure> {
+    /// The number of devices.
+    pub(super) fn device_count(&self) -> Result<u32, Failure> {
         type Count = unsafe extern "C" fn(*mut c_uint) -> nvmlReturn_t;
         let mut count = 0;
         match call!(self, nvmlDeviceGetCount_v2(&mut count)) {
@@ -146,8 +141,8 @@ impl Api {
         Ok(count)
     }
 
-    /// The device of this number.
-    pub fn device(&self, index: u32) -> Result<nvmlDevice_t, Failure> {
+    /// The device of this index.
+    pub(super) fn device(&self, index: u32) -> Result<nvmlDevice_t, Failure> {
         type ByIndex = unsafe extern "C" fn(c_uint, *mut nvmlDevice_t) -> nvmlReturn_t;
         let mut device = std::ptr::null_mut();
         match call!(self, nvmlDeviceGetHandleByIndex_v2(index, &mut device)) {
@@ -162,7 +157,7 @@ impl Api {
     }
 
     /// A string that a call writes into a buffer.
-    pub fn text(fill: impl FnOnce(*mut c_char, c_uint) -> Result<(), Failure>) -> Option<String> {
+    pub(super) fn text(fill: impl FnOnce(*mut c_char, c_uint) -> Result<(), Failure>) -> Option<String> {
         let mut buffer = [0u8; 97];
         // The last byte stays 0 whatever the driver does.
         fill(buffer.as_mut_ptr().cast(), 96).ok()?;
@@ -171,7 +166,7 @@ impl Api {
     }
 
     /// The CUDA version that the driver supports, such as "12.4".
-    pub fn cuda_version(&self) -> Option<String> {
+    pub(super) fn cuda_version(&self) -> Option<String> {
         let mut version: c_int = 0;
         type Version = unsafe extern "C" fn(*mut c_int) -> nvmlReturn_t;
         match call!(self, nvmlSystemGetCudaDriverVersion_v2(&mut version)) {
@@ -186,39 +181,31 @@ impl Api {
     }
 }
 
-/// More entries than this no driver's list has.
-const MOST_ROOM: usize = 1 << 16;
-
-/// Read a list into more and more room until all of it is there: `ask` is given the room, and gives what the call said
-/// and the number of entries that it counted. The list can grow between two calls.
+/// Read a list into larger and larger buffers until it fits. `ask` is given the capacity, and returns the call's result and
+/// the number of entries that the call counted. The list can grow between two calls.
 ///
-/// A list that fills its room may have been cut: some libraries write as many entries as there is room for, and say
-/// SUCCESS.
-///
-/// # Errors
-/// What the call says, but for INSUFFICIENT_SIZE.
-pub fn grow<T>(
-    first_room: usize,
+/// A list that fills its buffer may be truncated: some libraries write as many entries as fit, and return SUCCESS.
+pub(super) fn grow<T>(
+    first_capacity: usize,
     mut ask: impl FnMut(usize) -> (Result<T, Failure>, usize),
 ) -> Result<(usize, T), Failure> {
-    let mut room = first_room;
+    let mut capacity = first_capacity;
     loop {
-        let (given, count) = ask(room);
-        let may_be_cut = match &given {
-            Ok(_) => count >= room,
+        let (result, count) = ask(capacity);
+        let may_be_truncated = match &result {
+            Ok(_) => count >= capacity,
             Err(failure) => failure.code == Some(code::INSUFFICIENT_SIZE),
         };
-        if !may_be_cut || room >= MOST_ROOM {
-            return given.map(|given| (room, given));
+        if !may_be_truncated || capacity >= POLICY.most_entries {
+            return result.map(|value| (capacity, value));
         }
-        room = (room * 2).max(count.saturating_add(8)).min(MOST_ROOM);
+        capacity = (capacity * 2).max(count.saturating_add(8)).min(POLICY.most_entries);
     }
 }
 
 /// A number of any of NVML's types.
-#[must_use]
-pub fn number(kind: u32, value: nvmlValue_t) -> Option<f64> {
-    // SAFETY: every bit pattern is a number of each of these types; the driver says which it wrote.
+pub(super) fn number(kind: u32, value: nvmlValue_t) -> Option<f64> {
+    // SAFETY: every bit pattern is valid for each of these types; `kind` is the one that the driver wrote.
     unsafe {
         match kind {
             0 => Some(value.dVal),
@@ -242,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn room_grows_until_it_is_enough_or_absurd() {
+    fn buffer_grows_until_list_fits_or_limit() {
         let mut asked = Vec::new();
         let enough = grow(64, |room| {
             asked.push(room);
@@ -255,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_fills_its_room_is_asked_for_again() {
-        // 200 entries; the library says SUCCESS, and counts what it wrote, or all that there are.
+    fn list_that_fills_its_buffer_is_read_again() {
+        // 200 entries; the library returns SUCCESS, and counts what it wrote, or all entries.
         for counts_all in [false, true] {
             let given = grow(64, |room| {
                 let written = room.min(200);

@@ -1,12 +1,14 @@
 //! NVIDIA, through NVML: `libnvidia-ml.so.1`, which comes with the driver and is loaded at run time.
 //!
-//! A device is known by its UUID. Each call stands for itself: what one of them can't tell is missing with its reason,
-//! and the others go on.
+//! A device is known by its UUID. Each call is independent: a figure whose call fails is missing with its reason, and the
+//! others go on.
 
 mod accounting;
 mod api;
 mod figures;
+mod policy;
 mod processes;
+mod utilization;
 
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
@@ -15,24 +17,23 @@ use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventSet_t, nvmlPciInfo_t, nv
 
 use accounting::Accounting;
 use api::{Api, Failure, call, check, code};
+use figures::Target;
+use policy::POLICY;
 use processes::Lists;
+use utilization::Progress;
 
-use super::Backend;
+use super::backend::Backend;
 use crate::model::gpu::{Device, DeviceSample, GpuConfig, Missing, Reading, Vendor};
 use crate::sys::proc_fs::{ProcRoot, Statm};
 
 /// The library's name, as the driver installs it.
 const LIBRARY: &str = "libnvidia-ml.so.1";
-/// Where some systems have it without telling the loader: containers (Docker, Kubernetes), Colab, WSL, NixOS.
+/// Where some systems have it outside the loader's search path: containers (Docker, Kubernetes), Colab, WSL, NixOS.
 const LIBRARY_PLACES: [&str; 4] =
     ["/usr/local/nvidia/lib64", "/usr/lib64-nvidia", "/usr/lib/wsl/lib", "/run/opengl-driver/lib"];
-/// The library's memory is looked at once in so many samples.
-const LOOK_AT_MEMORY: u64 = 64;
-/// It may grow by this much, bytes.
-const MAY_GROW: u64 = 256 << 20;
 
 /// The backend.
-pub struct Nvml {
+pub(crate) struct Nvml {
     api: Api,
     lists: Lists,
     driver_version: Option<String>,
@@ -40,41 +41,39 @@ pub struct Nvml {
     devices: Vec<Handle>,
     events: Reading<Events>,
     wants_accounting: bool,
-    memory: Memory,
-    /// Why devices that never said which they are can't be read, by number; where the user names others, nobody asks.
+    memory: MemoryCheck,
+    /// Why devices that could not be identified can't be read, by index.
     unreadable: BTreeMap<u32, Missing>,
-    tells_unreadable: bool,
+    /// The user named no devices, so such a one may be among those that are tracked.
+    reports_unreadable: bool,
     warnings: Vec<String>,
 }
 
-// SAFETY: NVML is thread-safe, and its handles are good on every thread (nvml.h).
+// SAFETY: NVML is thread-safe, and its handles are valid on every thread (nvml.h).
 unsafe impl Send for Nvml {}
 
-/// A device and where we are with it.
+/// A device and what was read of it so far.
 struct Handle {
     raw: nvmlDevice_t,
     device: Device,
-    /// It is divided: processes and utilisation are those of its parts.
+    /// It is divided into MIG instances, which report processes and utilisation.
     is_divided: bool,
-    /// The driver says so when it is asked for the device.
+    /// The driver answers a request for its handle with GPU_IS_LOST.
     is_lost: bool,
-    /// Still among those that the driver gives.
-    is_there: bool,
-    progress: figures::Progress,
+    /// The driver still has it.
+    is_present: bool,
+    progress: Progress,
     accounting: Accounting,
     events: Reading<()>,
 }
 
-/// Where critical errors are told.
+/// NVML's queue of critical errors.
 #[derive(Clone, Copy)]
 struct Events(nvmlEventSet_t);
 
 impl Nvml {
     /// Load the library and initialise the driver.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub fn start(config: &GpuConfig) -> Reading<Self> {
+    pub(crate) fn start(config: &GpuConfig) -> Reading<Self> {
         if let Some(signal) = config.crashed_by {
             return Err(Missing::Crashes(signal));
         }
@@ -91,7 +90,7 @@ impl Nvml {
                 }
             })?,
         };
-        // One that can't say how many devices there are says nothing of any; later a single failure means little.
+        // A driver that can't count its devices is of no use. Later, a single failure of this call is ignored.
         api.device_count()?;
         let mut set = std::ptr::null_mut();
         let events = call!(api, nvmlEventSetCreate(&mut set)).map(|()| Events(set)).map_err(Missing::from);
@@ -102,16 +101,16 @@ impl Nvml {
             devices: Vec::new(),
             events,
             wants_accounting: config.accounting,
-            memory: Memory::default(),
+            memory: MemoryCheck::default(),
             unreadable: BTreeMap::new(),
-            tells_unreadable: config.uuids.is_none(),
+            reports_unreadable: config.uuids.is_none(),
             warnings: Vec::new(),
             api,
         })
     }
 
-    /// Put a device that the driver gives among ours; a known one only gets its handle renewed.
-    fn meet(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent: Option<&Device>) {
+    /// Add a device, or renew the handle of a known one.
+    fn add_device(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent: Option<&Device>) {
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
         let pci_address = self.pci_address(raw).or_else(|| parent.and_then(|p| p.pci_address.clone()));
         let id = uuid.clone().or_else(|| pci_address.clone().filter(|_| parent.is_none()));
@@ -124,7 +123,7 @@ impl Nvml {
             self.unreadable.remove(&index);
         }
         if let Some(known) = self.devices.iter_mut().find(|handle| handle.device.id == id) {
-            (known.raw, known.is_there, known.device.index) = (raw, true, index);
+            (known.raw, known.is_present, known.device.index) = (raw, true, index);
             return;
         }
         let memory = figures::memory(&self.api, raw).ok();
@@ -157,15 +156,15 @@ impl Nvml {
             device,
             is_divided: false,
             is_lost: false,
-            is_there: true,
-            progress: figures::Progress::default(),
+            is_present: true,
+            progress: Progress::default(),
             accounting,
             events,
         });
     }
 
-    /// The parts of a device that is divided (MIG).
-    fn meet_parts(&mut self, raw: nvmlDevice_t, id: &str) {
+    /// Add the MIG instances of a device.
+    fn add_instances(&mut self, raw: nvmlDevice_t, id: &str) {
         let (mut current, mut pending): (c_uint, c_uint) = (0, 0);
         let mode = call!(self.api, nvmlDeviceGetMigMode(raw, &mut current, &mut pending));
         let is_divided = mode.is_ok() && current == 1;
@@ -176,34 +175,34 @@ impl Nvml {
         if !is_divided || call!(self.api, nvmlDeviceGetMaxMigDeviceCount(raw, &mut most)).is_err() {
             return;
         }
-        for number in 0..most.min(64) {
+        for number in 0..most.min(POLICY.most_instances) {
             let mut part = std::ptr::null_mut();
             if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
-                self.meet(part, None, Some(&parent));
+                self.add_device(part, None, Some(&parent));
             }
         }
     }
 
-    /// Look for devices, of which the driver says that there are so many.
-    fn look(&mut self, count: u32) {
+    /// Ask for the handles of all devices again.
+    fn refresh(&mut self, count: u32) {
         for handle in &mut self.devices {
-            (handle.is_there, handle.is_lost) = (false, false);
+            (handle.is_present, handle.is_lost) = (false, false);
         }
         for index in 0..count {
             match self.api.device(index) {
                 Ok(raw) => {
-                    self.meet(raw, Some(index), None);
+                    self.add_device(raw, Some(index), None);
                     let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
                     if let Some(id) = id {
-                        self.meet_parts(raw, &id);
+                        self.add_instances(raw, &id);
                     }
                 }
-                // The number says which one it was. Unless it is lost, its figures may still be had.
+                // The index tells which one it was. Unless it is lost, its figures may still be readable.
                 Err(failure) => {
                     let is_lost = failure.code == Some(code::GPU_IS_LOST);
                     let mut is_known = false;
                     for known in self.devices.iter_mut().filter(|handle| handle.device.index == Some(index)) {
-                        (known.is_there, known.is_lost) = (true, is_lost);
+                        (known.is_present, known.is_lost) = (true, is_lost);
                         is_known = true;
                     }
                     if !is_known {
@@ -214,10 +213,10 @@ impl Nvml {
         }
     }
 
-    /// A device that never said which one it is. One that may not be opened is another job's, and none of ours.
+    /// Note a device that could not be identified. One that may not be opened belongs to another job.
     fn note_unreadable(&mut self, index: Option<u32>, why: Missing) {
         if let Some(index) = index
-            && self.tells_unreadable
+            && self.reports_unreadable
             && why != Missing::NoPermission
         {
             self.unreadable.insert(index, why);
@@ -238,21 +237,20 @@ impl Nvml {
         match call!(self.api, nvmlDeviceGetPciInfo_v3(raw, &mut pci)) {
             Err(Failure { code: None }) => {
                 let function = self.api.old::<Info>(b"nvmlDeviceGetPciInfo_v2\0").ok()?;
-                // SAFETY: the older struct is the shorter one, and the same up to the number of the device.
+                // SAFETY: the older struct is shorter, and equal up to the device number.
                 check(unsafe { function(raw, &mut pci) }).ok()?;
             }
             result => result.ok()?,
         }
-        // As the kernel writes it; the driver's own text has a domain of eight digits.
+        // In the kernel's form; the driver's own text has a domain of eight digits.
         Some(format!("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device))
     }
 
-    /// Critical errors since we last asked: which device, and the error's number.
+    /// Critical errors since the last reading: the device and the error's number.
     fn take_events(&self) -> Vec<(nvmlDevice_t, u64)> {
         let Ok(Events(set)) = self.events else { return Vec::new() };
         let mut taken = Vec::new();
-        // A device that fails again and again must not hold us.
-        while taken.len() < 256
+        while taken.len() < POLICY.most_events
             && let Some(event) = figures::next_event(&self.api, set)
         {
             taken.push(event);
@@ -263,15 +261,15 @@ impl Nvml {
 
 impl Backend for Nvml {
     fn devices(&mut self) -> Vec<Device> {
-        // One call that fails says nothing of the devices that are known.
+        // If the call fails, the known devices stay.
         if let Ok(count) = self.api.device_count() {
-            self.look(count);
+            self.refresh(count);
         }
-        self.devices.iter().filter(|handle| handle.is_there).map(|handle| handle.device.clone()).collect()
+        self.devices.iter().filter(|handle| handle.is_present).map(|handle| handle.device.clone()).collect()
     }
 
     fn sample(&mut self, _: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
-        if let Some(grown) = self.memory.look(own_bytes) {
+        if let Some(grown) = self.memory.check(own_bytes) {
             self.warnings.push(format!(
                 "The memory of the collector with the driver's library in it has grown by {} MB.",
                 grown / 1_000_000
@@ -286,13 +284,21 @@ impl Backend for Nvml {
             let xids = events.iter().filter(|(raw, _)| *raw == handle.raw).map(|(_, xid)| *xid).collect();
             let xids = Some(handle.events.clone().map(|()| xids));
             let mut sample = DeviceSample { device: id.clone(), xids, ..DeviceSample::default() };
-            let is_gone = handle.is_lost || !handle.is_there;
-            if is_gone || !figures::read(&self.api, &self.lists, handle, &mut sample) {
+            sample.is_lost = handle.is_lost || !handle.is_present;
+            if !sample.is_lost {
+                let target = Target {
+                    device: handle.raw,
+                    is_divided: handle.is_divided,
+                    progress: &mut handle.progress,
+                };
+                figures::read(&self.api, &self.lists, target, &mut sample);
+            }
+            if sample.is_lost {
                 let (device, xids) = (sample.device, sample.xids);
                 samples.push(DeviceSample { device, xids, is_lost: true, ..DeviceSample::default() });
                 continue;
             }
-            sample.accounted = Some(handle.accounting.read(&self.api, handle.raw, pids));
+            sample.accounting = Some(handle.accounting.read(&self.api, handle.raw, pids));
             samples.push(sample);
         }
         samples
@@ -317,25 +323,26 @@ impl Backend for Nvml {
     }
 }
 
-/// This process's memory: libraries of some drivers grow with every call.
+/// Watches the collector's memory for growth by the driver's library.
 #[derive(Debug, Default)]
-struct Memory {
-    looks: u64,
-    first: Option<u64>,
-    is_told: bool,
+struct MemoryCheck {
+    readings: u64,
+    first_bytes: Option<u64>,
+    has_warned: bool,
 }
 
-impl Memory {
-    /// Gives the growth in bytes, once, when it is too much. `own_bytes` is our private memory now.
-    fn look(&mut self, own_bytes: impl FnOnce() -> Option<u64>) -> Option<u64> {
-        self.looks += 1;
-        if self.is_told || !self.looks.is_multiple_of(LOOK_AT_MEMORY) {
+impl MemoryCheck {
+    /// To be called at each reading. Gives the growth in bytes, once, when it is too much. `own_bytes` reads the private
+    /// memory of this process.
+    fn check(&mut self, own_bytes: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        self.readings += 1;
+        if self.has_warned || !self.readings.is_multiple_of(POLICY.memory_check_readings) {
             return None;
         }
         let now = own_bytes()?;
-        let grown = now.saturating_sub(*self.first.get_or_insert(now));
-        self.is_told = grown > MAY_GROW;
-        self.is_told.then_some(grown)
+        let grown = now.saturating_sub(*self.first_bytes.get_or_insert(now));
+        self.has_warned = grown > POLICY.memory_growth_bytes;
+        self.has_warned.then_some(grown)
     }
 }
 
@@ -351,22 +358,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_grows_is_told_once() {
-        let mut memory = Memory::default();
-        let mut looks =
-            |n: u64, bytes: u64| (0..n).filter_map(|_| memory.look(|| Some(bytes))).collect::<Vec<_>>();
-        assert_eq!(looks(2 * LOOK_AT_MEMORY, 1000), [0; 0]);
-        assert_eq!(looks(LOOK_AT_MEMORY, 1000 + MAY_GROW), [0; 0]);
-        assert_eq!(looks(LOOK_AT_MEMORY, 1001 + MAY_GROW), [1 + MAY_GROW]);
-        assert_eq!(looks(2 * LOOK_AT_MEMORY, 3 * MAY_GROW), [0; 0]);
+    fn memory_growth_is_reported_once() {
+        let mut memory = MemoryCheck::default();
+        let mut check =
+            |n: u64, bytes: u64| (0..n).filter_map(|_| memory.check(|| Some(bytes))).collect::<Vec<_>>();
+        assert_eq!(check(2 * POLICY.memory_check_readings, 1000), [0; 0]);
+        assert_eq!(check(POLICY.memory_check_readings, 1000 + POLICY.memory_growth_bytes), [0; 0]);
+        assert_eq!(
+            check(POLICY.memory_check_readings, 1001 + POLICY.memory_growth_bytes),
+            [1 + POLICY.memory_growth_bytes]
+        );
+        assert_eq!(check(2 * POLICY.memory_check_readings, 3 * POLICY.memory_growth_bytes), [0; 0]);
     }
 
     #[test]
-    fn own_memory_is_counted() {
+    fn own_private_memory_is_read() {
         let before = own_bytes().unwrap();
-        // An optimised build leaves out memory that nobody looks at.
+        // An optimised build leaves out memory that is never used.
         let held = std::hint::black_box(vec![1u8; 512 << 20]);
-        // Other tests let go of some meanwhile.
+        // Other tests may free some meanwhile.
         assert!(own_bytes().unwrap() > before + (256 << 20), "{}", held.len());
     }
 }

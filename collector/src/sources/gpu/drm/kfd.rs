@@ -1,38 +1,36 @@
-//! ROCm's kernel driver: `/sys/class/kfd/kfd`. It tells the memory of compute processes, which amdgpu's fdinfo of older
-//! kernels leaves out, and the devices where a container has no DRM nodes.
+//! ROCm's kernel driver, `/sys/class/kfd/kfd`: the memory of compute processes, which amdgpu's fdinfo leaves out on older
+//! kernels, and the devices of a container without DRM nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::drm::sysfs::line;
+use super::sysfs::line;
 use crate::model::gpu::{Device, Vendor};
 
 /// A GPU of the topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub(super) struct Node {
     /// The driver's number for it, which its files are named by.
     pub gpu_id: u32,
-    /// Which it is.
+    /// The device.
     pub device: Device,
 }
 
 /// The driver's directory.
 #[derive(Debug, Clone)]
-pub struct Kfd {
+pub(super) struct Kfd {
     root: PathBuf,
 }
 
 impl Kfd {
-    /// Below a /sys, if the driver is there.
-    #[must_use]
-    pub fn below(sys: &Path) -> Option<Self> {
+    /// The driver below a /sys, if it is loaded.
+    pub(super) fn below(sys: &Path) -> Option<Self> {
         let root = sys.join("class/kfd/kfd");
         root.is_dir().then_some(Self { root })
     }
 
-    /// The GPUs, in the order that ROCR_VISIBLE_DEVICES counts them.
-    #[must_use]
-    pub fn nodes(&self) -> Vec<Node> {
+    /// The GPUs, in the order in which ROCR_VISIBLE_DEVICES counts them.
+    pub(super) fn nodes(&self) -> Vec<Node> {
         let Ok(entries) = fs::read_dir(self.root.join("topology/nodes")) else { return Vec::new() };
         let mut numbers: Vec<u32> =
             entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -45,14 +43,13 @@ impl Kfd {
         nodes
     }
 
-    /// Memory of a process on a GPU, bytes; `None`: it does not compute there.
-    #[must_use]
-    pub fn memory(&self, pid: u32, gpu_id: u32) -> Option<u64> {
+    /// Memory of a process on a GPU, bytes; `None`: it does not use the GPU.
+    pub(super) fn memory(&self, pid: u32, gpu_id: u32) -> Option<u64> {
         line(&self.root.join("proc").join(pid.to_string()).join(format!("vram_{gpu_id}")))?.parse().ok()
     }
 }
 
-/// A processor is a node too, with a GPU id of 0.
+/// `None` for a processor, which is a node too, with a GPU id of 0.
 fn node(path: &Path) -> Option<Node> {
     let gpu_id = line(&path.join("gpu_id"))?.parse().ok().filter(|id| *id != 0)?;
     let properties = fs::read_to_string(path.join("properties")).ok()?;
@@ -64,7 +61,7 @@ fn node(path: &Path) -> Option<Node> {
     let address = format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}");
     let bank = fs::read_to_string(path.join("mem_banks/0/properties")).unwrap_or_default();
     let size = bank.lines().find_map(|line| line.strip_prefix("size_in_bytes ")?.trim().parse().ok());
-    // As ROCm writes it (ROCR_VISIBLE_DEVICES, rocm-smi); a device without one has 0.
+    // In the form of ROCR_VISIBLE_DEVICES and rocm-smi; a device without one has 0.
     let uuid = property("unique_id").filter(|id| *id != 0).map(|id| format!("GPU-{id:016x}"));
     let device = Device {
         id: address.clone(),

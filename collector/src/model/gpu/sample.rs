@@ -1,0 +1,105 @@
+//! One reading of one device.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Figure, Missing, Reading};
+
+/// Utilisation over a stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Busy {
+    /// Length, microseconds.
+    pub us: u64,
+    /// Mean over it, 0 to 100.
+    pub percent: f64,
+}
+
+/// A process that a driver lists on a device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessMemory {
+    /// Its pid as the driver has it.
+    pub pid: u32,
+    /// Its memory there, bytes.
+    pub bytes: Reading<u64>,
+}
+
+/// Utilisation of a device by one process.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ProcessBusy {
+    /// Its pid as the driver has it.
+    pub pid: u32,
+    /// When, and how much.
+    pub busy: Busy,
+}
+
+/// What a driver in accounting mode recorded of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountingEntry {
+    /// Its pid as the driver has it.
+    pub pid: u32,
+    /// When it began to use the device, microseconds since the epoch.
+    pub started_us: u64,
+    /// Whether it still runs: the figures are final only after it.
+    pub is_running: bool,
+    /// Its largest memory, bytes.
+    pub peak_bytes: Option<u64>,
+    /// Its mean utilisation, percent.
+    pub utilization_percent: Option<u32>,
+}
+
+/// One reading of one device. A figure that the backend never reads is absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceSample {
+    /// [`Device::id`](super::Device::id).
+    pub device: String,
+    /// The device is lost.
+    pub is_lost: bool,
+    /// Single values: gauges and counters.
+    pub values: Vec<(Figure, Reading<f64>)>,
+    /// Utilisation since the sample before.
+    pub busy: Option<Reading<Vec<Busy>>>,
+    /// Names of the throttle reasons that hold now.
+    pub throttle: Option<Reading<Vec<Cow<'static, str>>>>,
+    /// Critical errors since the sample before, by number.
+    pub xids: Option<Reading<Vec<u64>>>,
+    /// CLOCK_MONOTONIC after `processes` was read, nanoseconds; 0: at the time of the whole reading. Reading many devices
+    /// takes long enough for processes to start and end in between.
+    pub listed_ns: u64,
+    /// The processes with memory on it.
+    pub processes: Option<Reading<Vec<ProcessMemory>>>,
+    /// The processes that ran on it since the sample before.
+    pub process_busy: Option<Reading<Vec<ProcessBusy>>>,
+    /// The driver's accounting entries.
+    pub accounting: Option<Reading<Vec<AccountingEntry>>>,
+}
+
+impl DeviceSample {
+    /// Every pid that the driver names.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        let listed = self.processes.iter().flatten().flatten().map(|process| process.pid);
+        let busy = self.process_busy.iter().flatten().flatten().map(|process| process.pid);
+        let accounted = self.accounting.iter().flatten().flatten().map(|entry| entry.pid);
+        listed.chain(busy).chain(accounted)
+    }
+
+    /// Which figures the device reports, and why not the others, in the order of [`Figure::ALL`].
+    pub(crate) fn capabilities(&self) -> Vec<(Figure, Reading<()>)> {
+        fn whether<T>(reading: &Reading<T>) -> Reading<()> {
+            reading.as_ref().map(|_| ()).map_err(Clone::clone)
+        }
+        let of = |figure: Figure| {
+            let listed = match figure {
+                Figure::Utilization => self.busy.as_ref().map(whether),
+                Figure::Throttle => self.throttle.as_ref().map(whether),
+                Figure::Xid => self.xids.as_ref().map(whether),
+                Figure::ProcessMemory => self.processes.as_ref().map(whether),
+                Figure::ProcessUtilization => self.process_busy.as_ref().map(whether),
+                Figure::Accounting => self.accounting.as_ref().map(whether),
+                _ => self.values.iter().find(|(other, _)| *other == figure).map(|(_, value)| whether(value)),
+            };
+            (figure, listed.unwrap_or(Err(Missing::NotSupported)))
+        };
+        Figure::ALL.map(of).to_vec()
+    }
+}

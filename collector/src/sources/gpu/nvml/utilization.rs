@@ -1,0 +1,164 @@
+//! Utilisation of a device and by process, from the driver's own samples.
+
+use std::ffi::c_uint;
+
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlSample_t, nvmlUtilization_t, nvmlValue_t};
+
+use super::api::{Api, Failure, call, code, grow, number};
+use super::policy::POLICY;
+use super::processes;
+use crate::model::gpu::{Busy, ProcessBusy, Reading};
+use crate::sys::clock;
+
+/// nvml.h, `NVML_GPU_UTILIZATION_SAMPLES`.
+const GPU_UTILIZATION_SAMPLES: u32 = 1;
+
+/// How far the driver's own samples of a device were read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Progress {
+    device: Newest,
+    /// For how long, since the last sample, the driver's rate was used instead, microseconds.
+    rated_us: u64,
+    processes: Newest,
+}
+
+/// The newest sample of a kind. Samples are dated by the driver's clock, which need not be the machine's: some count from
+/// boot (polarsignals/gpu-metrics-agent PR 37), some were set once and drift (NVIDIA's open kernel modules, timer_gh100.c).
+/// So their times are compared with each other only.
+#[derive(Debug, Clone, Copy, Default)]
+struct Newest {
+    /// Its time by the driver's clock, microseconds; 0: there was none yet.
+    newest_us: u64,
+    /// When it was read, or samples were first asked for, CLOCK_MONOTONIC nanoseconds; 0: never.
+    at_ns: u64,
+    /// Samples were asked for once, so older ones are known and left out: they are from before the run.
+    has_begun: bool,
+    /// A sample of the run was read.
+    has_sample: bool,
+}
+
+impl Newest {
+    /// Time since it was read, microseconds; 0 if samples were never asked for.
+    fn age_us(&self, now_ns: u64) -> u64 {
+        if self.at_ns == 0 { 0 } else { now_ns.saturating_sub(self.at_ns) / 1000 }
+    }
+
+    /// The newest time that a sample can have by now. `None` until a sample of the run was read: one from before may be of
+    /// any time.
+    fn latest_us(&self, now_ns: u64) -> Option<u64> {
+        let latest_us =
+            self.newest_us.saturating_add(self.age_us(now_ns)).saturating_add(POLICY.sample_clock_slack_us);
+        self.has_sample.then_some(latest_us)
+    }
+
+    /// Take in the time of the newest sample; `false` if the samples are from before the run.
+    fn take(&mut self, newest_us: Option<u64>, now_ns: u64) -> bool {
+        let was_begun = std::mem::replace(&mut self.has_begun, true);
+        if !was_begun || newest_us.is_some() {
+            (self.newest_us, self.at_ns) = (newest_us.unwrap_or(self.newest_us), now_ns);
+        }
+        self.has_sample |= was_begun && newest_us.is_some();
+        was_begun
+    }
+
+    /// Time from this sample to the next one, at `at_us`, microseconds, without what was before the first reading. `older_us`
+    /// is by how much the next one is older than the newest that was read with it.
+    fn gap_us(&self, at_us: u64, older_us: u64, now_ns: u64) -> u64 {
+        let since_us = if self.newest_us == 0 { u64::MAX } else { at_us.saturating_sub(self.newest_us) };
+        let of_run_us = if self.has_sample { u64::MAX } else { self.age_us(now_ns).saturating_sub(older_us) };
+        since_us.min(of_run_us)
+    }
+}
+
+/// The driver's own samples since the last reading; where it has none, its present rate.
+pub(super) fn busy(
+    api: &Api,
+    device: nvmlDevice_t,
+    progress: &mut Progress,
+    rates: Reading<nvmlUtilization_t>,
+) -> Reading<Vec<Busy>> {
+    let now_ns = clock::monotonic_ns();
+    let last = progress.device;
+    // The time since the newest sample that no rate covers yet.
+    let uncovered_us = last.age_us(now_ns).saturating_sub(progress.rated_us);
+    let rate = |progress: &mut Progress| {
+        progress.rated_us += uncovered_us;
+        rates.clone().map(|rates| vec![Busy { us: uncovered_us, percent: f64::from(rates.gpu) }])
+    };
+    let mut samples = match own_samples(api, device, last.newest_us) {
+        Ok(samples) => samples,
+        Err(Failure { code: Some(code::NOT_FOUND) }) => Vec::new(),
+        Err(_) => {
+            if last.at_ns == 0 {
+                progress.device.at_ns = now_ns;
+            }
+            return rate(progress);
+        }
+    };
+    // Some drivers repeat samples.
+    samples.retain(|(at_us, _)| *at_us > last.newest_us);
+    if !progress.device.take(samples.last().map(|(at_us, _)| *at_us), now_ns) {
+        progress.rated_us = 0;
+        return Ok(Vec::new());
+    }
+    if samples.is_empty() {
+        // Some drivers have the call, and never a new sample, or none while nothing runs.
+        return if uncovered_us > POLICY.longest_gap_us { rate(progress) } else { Ok(Vec::new()) };
+    }
+    let mut rated_us = std::mem::take(&mut progress.rated_us);
+    let (mut before, newest_us) = (last, progress.device.newest_us);
+    let mut stretches = Vec::new();
+    for (at_us, percent) in samples {
+        let gap_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(rated_us);
+        let us = gap_us.min(POLICY.longest_sample_us);
+        // Time that no sample covers was idle.
+        stretches.extend((gap_us > us).then_some(Busy { us: gap_us - us, percent: 0.0 }));
+        stretches.push(Busy { us, percent });
+        before = Newest { newest_us: at_us, has_sample: true, ..before };
+        rated_us = 0;
+    }
+    Ok(stretches)
+}
+
+fn own_samples(api: &Api, device: nvmlDevice_t, since_us: u64) -> Result<Vec<(u64, f64)>, Failure> {
+    let empty = nvmlSample_t { timeStamp: 0, sampleValue: nvmlValue_t { ullVal: 0 } };
+    let (_, (samples, kind)) = grow(POLICY.first_samples, |capacity| {
+        let mut samples = vec![empty; capacity];
+        let (mut count, mut kind) = (c_uint::try_from(capacity).unwrap_or(c_uint::MAX), 0);
+        let buffer = samples.as_mut_ptr();
+        let result = call!(
+            api,
+            nvmlDeviceGetSamples(device, GPU_UTILIZATION_SAMPLES, since_us, &mut kind, &mut count, buffer)
+        );
+        samples.truncate(count as usize);
+        (result.map(|()| (samples, kind)), count as usize)
+    })?;
+    let mut read: Vec<(u64, f64)> = samples
+        .into_iter()
+        .filter_map(|sample| Some((sample.timeStamp, number(kind, sample.sampleValue)?)))
+        .collect();
+    read.sort_by_key(|(at_us, _)| *at_us);
+    Ok(read)
+}
+
+pub(super) fn process_busy(
+    api: &Api,
+    device: nvmlDevice_t,
+    progress: &mut Progress,
+) -> Reading<Vec<ProcessBusy>> {
+    let now_ns = clock::monotonic_ns();
+    let last = progress.processes;
+    // Both kinds are dated by the same clock, and the samples of the device have just been read.
+    let latest_us = progress.device.latest_us(now_ns);
+    let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + POLICY.clock_slack_us);
+    let samples = processes::utilization(api, device, last.newest_us, latest_us)?;
+    if !progress.processes.take(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
+        return Ok(Vec::new());
+    }
+    let newest_us = progress.processes.newest_us;
+    let busy = |(pid, at_us, percent): (u32, u64, u32)| {
+        let us = last.gap_us(at_us, newest_us - at_us, now_ns).min(POLICY.longest_sample_us);
+        ProcessBusy { pid, busy: Busy { us, percent: f64::from(percent) } }
+    };
+    Ok(samples.into_iter().map(busy).collect())
+}

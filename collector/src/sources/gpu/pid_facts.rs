@@ -1,0 +1,134 @@
+//! What /proc says of the pids that drivers name.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::model::gpu::{GpuConfig, GpuPids, PidFacts};
+use crate::sys::proc_fs::{ProcRoot, Statm};
+
+/// What the paths of GPU device files begin with (NVIDIA, WSL, DRM, KFD).
+const GPU_DEVICES: [&str; 4] = ["/dev/nvidia", "/dev/dxg", "/dev/dri/", "/dev/kfd"];
+/// Inode of the initial pid namespace (the kernel's PROC_PID_INIT_INO).
+const INITIAL_PID_NS: u32 = 0xEFFF_FFFC;
+
+/// Reads facts about pids, only those that the core needs.
+#[derive(Debug)]
+pub(super) struct PidFactReader {
+    root: ProcRoot,
+    gpu_devices: Vec<OsString>,
+    /// The collector is in a pid namespace of its own, and drivers may name processes by pids of another one.
+    pub has_own_pid_ns: bool,
+}
+
+impl PidFactReader {
+    pub(super) fn new(root: &ProcRoot, config: &GpuConfig) -> Self {
+        Self {
+            root: root.clone(),
+            gpu_devices: GPU_DEVICES.map(|device| config.path(device).into_os_string()).to_vec(),
+            has_own_pid_ns: root.pid_ns(std::process::id()).is_some_and(|ns| ns != INITIAL_PID_NS),
+        }
+    }
+
+    /// The facts about an id that a driver names; `pids` are the ids of the run.
+    pub(super) fn read(&self, pid: u32, pids: &GpuPids) -> PidFacts {
+        let is_of_run = pids.processes.binary_search(&pid).is_ok();
+        let thread_group_leader =
+            if is_of_run { Some(pid) } else { self.root.status(pid).and_then(|s| s.tgid) };
+        let process = thread_group_leader.or_else(|| pids.threads.get(&pid).copied()).unwrap_or(pid);
+        let has_gpu_open = if !self.has_own_pid_ns {
+            None
+        } else if pids.with_gpu_open.contains(&process) {
+            Some(true)
+        } else {
+            self.has_gpu_open(process)
+        };
+        let needs_memory =
+            pids.inner.binary_search(&pid).is_ok() || (self.has_own_pid_ns && has_gpu_open.is_none());
+        let has_memory = if needs_memory { self.has_memory(pid) } else { None };
+        PidFacts { thread_group_leader, has_gpu_open, has_memory }
+    }
+
+    fn has_memory(&self, pid: u32) -> Option<bool> {
+        Statm::parse(&self.root.read(pid, "statm")?).map(|statm| statm.size > 0)
+    }
+
+    fn has_gpu_open(&self, pid: u32) -> Option<bool> {
+        let is_device = |link: PathBuf| {
+            let link = link.as_os_str().as_encoded_bytes();
+            self.gpu_devices.iter().any(|device| link.starts_with(device.as_encoded_bytes()))
+        };
+        let files = std::fs::read_dir(self.root.path(pid, "fd")).ok()?;
+        let mut links = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok()).peekable();
+        // The descriptors of a zombie are gone, which says nothing of what it had open.
+        links.peek()?;
+        Some(links.any(is_device))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn put(root: &Path, pid: u32, file: &str, text: &str) {
+        let path = root.join(pid.to_string());
+        fs::create_dir_all(path.join("fd")).unwrap();
+        fs::write(path.join(file), text).unwrap();
+    }
+
+    fn open(root: &Path, pid: u32, target: &str) {
+        std::os::unix::fs::symlink(target, root.join(pid.to_string()).join("fd/3")).unwrap();
+    }
+
+    fn reader(root: &Path, has_own_pid_ns: bool) -> PidFactReader {
+        let reader = PidFactReader::new(&ProcRoot::new(root), &GpuConfig::default());
+        PidFactReader { has_own_pid_ns, ..reader }
+    }
+
+    fn leader(pid: u32) -> PidFacts {
+        PidFacts { thread_group_leader: Some(pid), ..PidFacts::default() }
+    }
+
+    #[test]
+    fn only_needed_facts_are_read_in_the_initial_namespace() {
+        let root = tempfile::tempdir().unwrap();
+        for (pid, tgid) in [(50, 50), (51, 50), (99, 99)] {
+            put(root.path(), pid, "status", &format!("Name:\tx\nTgid:\t{tgid}\n"));
+            put(root.path(), pid, "statm", "100 50 10 1 0 1 0\n");
+        }
+        let reader = reader(root.path(), false);
+        let pids = GpuPids { processes: vec![50, 60], inner: vec![5, 99], ..GpuPids::default() };
+        assert_eq!(reader.read(50, &pids), leader(50));
+        assert_eq!(reader.read(60, &pids), leader(60), "not read at all");
+        assert_eq!(reader.read(51, &pids), leader(50));
+        assert_eq!(reader.read(99, &pids), PidFacts { has_memory: Some(true), ..leader(99) });
+        assert_eq!(reader.read(5, &pids), PidFacts::default());
+    }
+
+    #[test]
+    fn open_gpu_is_looked_for_in_a_pid_namespace() {
+        let root = tempfile::tempdir().unwrap();
+        for pid in [50, 51, 52, 53] {
+            put(root.path(), pid, "status", &format!("Tgid:\t{pid}\n"));
+            put(root.path(), pid, "statm", "0 0 0 0 0 0 0\n");
+        }
+        open(root.path(), 50, "/dev/nvidia0");
+        open(root.path(), 51, "/dev/null");
+        let reader = reader(root.path(), true);
+        let pids = GpuPids {
+            processes: vec![51, 53],
+            threads: BTreeMap::from([(60, 50)]),
+            with_gpu_open: vec![53],
+            ..GpuPids::default()
+        };
+        let open = |pid| reader.read(pid, &pids).has_gpu_open;
+        assert_eq!((open(50), open(51), open(53)), (Some(true), Some(false), Some(true)));
+        assert_eq!(open(60), Some(true), "an ended thread: its process is asked");
+        // No descriptors: a zombie, here without memory; and a process that is gone.
+        assert_eq!(reader.read(52, &pids), PidFacts { has_memory: Some(false), ..leader(52) });
+        assert_eq!(reader.read(70, &pids), PidFacts::default());
+    }
+}

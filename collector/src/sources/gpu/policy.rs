@@ -1,0 +1,38 @@
+//! When GPUs are read, and how long anything waits for a driver.
+
+use std::time::Duration;
+
+/// Intervals and limits of reading, each with its reason.
+pub(super) struct ReadingPolicy {
+    /// Shortest time between two readings of a backend: a driver call can take milliseconds.
+    pub shortest_interval: Duration,
+    /// After a reading the worker pauses, so that readings take at most one part in this many of its time.
+    pub pause_factor: u32,
+    /// Devices are listed again this often: they can appear and disappear.
+    pub list_interval: Duration,
+    /// Listing devices takes at most one part in this many of the time: a device handle can cost milliseconds.
+    pub list_pause_factor: u32,
+    /// A driver call that takes longer makes the driver unresponsive in the report, nanoseconds.
+    pub unresponsive_ns: u64,
+    /// Most readings that wait to be taken; beyond, the oldest is dropped, which bounds the memory.
+    pub most_waiting: usize,
+    /// At the end of the run the report waits this long for a last reading. It waits only for an idle worker, not for one
+    /// that is in a driver call or still initialises the driver.
+    pub last_reading_wait: Duration,
+    /// The report warns if the last reading is older than this, and older than two intervals.
+    pub late_reading: Duration,
+    /// How long the collector waits, after the report, until changed driver settings are restored.
+    pub restore_wait: Duration,
+}
+
+pub(super) const POLICY: ReadingPolicy = ReadingPolicy {
+    shortest_interval: Duration::from_millis(20),
+    pause_factor: 10,
+    list_interval: Duration::from_millis(500),
+    list_pause_factor: 100,
+    unresponsive_ns: 1_000_000_000,
+    most_waiting: 1024,
+    last_reading_wait: Duration::from_millis(20),
+    late_reading: Duration::from_millis(500),
+    restore_wait: Duration::from_secs(2),
+};
