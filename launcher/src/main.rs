@@ -39,10 +39,12 @@ fn main() -> ExitCode {
 fn serve(request: Request) -> Result<ExitCode, UsageError> {
     match request {
         Request::Print(text) => Ok(console::print(&text)),
-        Request::Gpus(config, format) => Ok(gpus::print(&config.in_this_environment(), format)),
+        Request::Gpus(config, format) => {
+            Ok(gpus::print(&config.with_environment(|name| std::env::var_os(name)), format))
+        }
         Request::Recover(recovery) => recover::recover(&recovery),
         Request::Run(mut options) => {
-            options.gpu = options.gpu.in_this_environment();
+            options.gpu = options.gpu.with_environment(|name| std::env::var_os(name));
             gpus::check_selected(&options.gpu)?;
             Ok(run::run(&options))
         }

@@ -1,6 +1,7 @@
 //! Which GPUs the user wants tracked, and where to look for them.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -48,9 +49,8 @@ pub struct Visible {
 }
 
 impl Visible {
-    /// From the environment of this process, which the command inherits.
-    fn of_this_process() -> Self {
-        let value = |name: &str| std::env::var(name).ok();
+    fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let value = |name: &str| variable(name)?.into_string().ok();
         Self {
             cuda: value("CUDA_VISIBLE_DEVICES"),
             cuda_order: value("CUDA_DEVICE_ORDER"),
@@ -100,11 +100,11 @@ impl Default for GpuConfig {
 }
 
 impl GpuConfig {
-    /// Add the environment of this process: the visible GPUs, and NVIDIA's library where no option names it.
+    /// Add what the command's environment says: the visible GPUs, and NVIDIA's library where no option names it.
     #[must_use]
-    pub fn in_this_environment(self) -> Self {
-        let library = std::env::var_os(ENV_NVML_LIB).filter(|path| !path.is_empty()).map(PathBuf::from);
-        Self { visible: Visible::of_this_process(), nvml_lib: self.nvml_lib.or(library), ..self }
+    pub fn with_environment(self, variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let library = variable(ENV_NVML_LIB).filter(|path| !path.is_empty()).map(PathBuf::from);
+        Self { visible: Visible::from_environment(variable), nvml_lib: self.nvml_lib.or(library), ..self }
     }
 
     /// Whether GPUs of this maker are wanted.
@@ -115,18 +115,5 @@ impl GpuConfig {
     /// A path below the root.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
-    }
-
-    /// Whether there are signs of an NVIDIA driver: a library named by the user, or a device node. Three `stat` calls, so
-    /// that a machine without one pays no thread and no dlopen.
-    pub(crate) fn may_have_nvidia(&self) -> bool {
-        let nodes = ["/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version"];
-        self.nvml_lib.is_some() || nodes.iter().any(|node| self.path(node).exists())
-    }
-
-    /// Whether there are signs of a DRM or KFD driver.
-    pub(crate) fn may_have_drm(&self) -> bool {
-        let is_dir = |path: &Path| path.is_dir();
-        is_dir(&self.path("/sys/class/drm")) || is_dir(&self.path("/sys/class/kfd"))
     }
 }

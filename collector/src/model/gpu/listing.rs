@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Device;
+use super::device::Device;
 
 /// The GPUs and drivers of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Device, DeviceSample, Missing};
+use super::device::Device;
+use super::figure::Missing;
+use super::sample::DeviceSample;
 
 /// The ids by which a driver may name the processes of the run, and what the core already knows of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Figure, Missing, Reading};
+use super::figure::{Figure, Missing, Reading};
 
 /// Utilisation over a stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

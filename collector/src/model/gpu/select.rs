@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::config::{GpuConfig, Visible};
-use super::{Device, Vendor};
+use super::config::{GpuConfig, Vendor, Visible};
+use super::device::Device;
 
 /// Whether a name means this device: its id, UUID or PCI address, or a beginning of its UUID, as `nvidia-smi -i` and
 /// CUDA_VISIBLE_DEVICES take it.

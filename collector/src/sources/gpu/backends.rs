@@ -7,15 +7,27 @@ use crate::model::gpu::{GpuConfig, NVIDIA, Vendor};
 /// The workers, one for each backend. Costs a few `stat` calls where there is no driver.
 pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
     let mut workers = Vec::new();
-    if config.wants(Vendor::Nvidia) && config.may_have_nvidia() {
+    if config.wants(Vendor::Nvidia) && may_have_nvidia(config) {
         let own = config.clone();
         let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&own)?)));
         workers.push(Worker::start(NVIDIA, config, start));
     }
-    if (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && config.may_have_drm() {
+    if (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config) {
         let own = config.clone();
         let start: Start = Box::new(move || Ok(Box::new(drm::Drm::start(&own)?)));
         workers.push(Worker::start("AMD and Intel", config, start));
     }
     workers
+}
+
+/// Whether there are signs of an NVIDIA driver: a library named by the user, or a device node. Three `stat` calls, so that a
+/// machine without one pays no thread and no dlopen.
+fn may_have_nvidia(config: &GpuConfig) -> bool {
+    let nodes = ["/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version"];
+    config.nvml_lib.is_some() || nodes.iter().any(|node| config.path(node).exists())
+}
+
+/// Whether there are signs of a DRM or KFD driver.
+fn may_have_drm(config: &GpuConfig) -> bool {
+    ["/sys/class/drm", "/sys/class/kfd"].iter().any(|path| config.path(path).is_dir())
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::GroupMemory;
+use super::groups::GroupMemory;
 use super::meters::{BusyMeter, Counter, Gauge, Latest};
 use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading};
 use crate::run::gpu::policy::POLICY;

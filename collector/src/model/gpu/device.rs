@@ -1,0 +1,34 @@
+//! A GPU.
+
+use serde::{Deserialize, Serialize};
+
+use super::config::Vendor;
+
+/// A device, or a part of one that is used like a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its UUID, or its PCI address where it has none. Never an index: those change with the environment.
+    pub id: String,
+    /// Its UUID, if it has one.
+    pub uuid: Option<String>,
+    /// The driver's own number for it, which index lists of the environment mean.
+    pub index: Option<u32>,
+    /// The number of its device node (`/dev/nvidia2`), by which Slurm counts.
+    pub minor: Option<u32>,
+    /// PCI address, such as `0000:3b:00.0`.
+    pub pci_address: Option<String>,
+    /// Product name.
+    pub name: Option<String>,
+    /// Its maker.
+    pub vendor: Option<Vendor>,
+    /// The device that it is a part of (MIG).
+    pub parent: Option<String>,
+    /// Memory capacity, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Version of the kernel driver.
+    pub driver_version: Option<String>,
+    /// Version of the runtime that the driver supports (CUDA, ROCm).
+    pub runtime_version: Option<String>,
+    /// Where its figures come from: `nvml`, a DRM driver's name, or `kfd`.
+    pub source: String,
+}
