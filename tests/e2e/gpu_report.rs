@@ -335,7 +335,7 @@ fn gpu_list_as_text_is_exact() {
                 visible: &str| {
         plain(&format!(
             "{id}: {name}\n{part_of}PCI address: {address}\nMemory: {memory} gigabytes\nDriver: 550.54.15\nRuntime: 12.4\n\
-             Source: nvml\nTracked: {tracked}\nVisible to a command: {visible}\nCan tell:"
+             Source: nvml\nTracked: {tracked}\nVisible to a command: {visible}\nFigures:"
         ))
     };
     let out = "no (left out by the options)";

@@ -47,7 +47,7 @@ pub fn text(listing: &Listing) -> String {
             None => "the environment names no GPUs",
         };
         line(1, "Visible to a command", visible);
-        line(1, "Can tell", "");
+        line(1, "Figures", "");
         for figure in &gpu.figures {
             let answer = match &figure.reason {
                 Some(reason) => format!("n/a ({reason})"),

@@ -60,7 +60,7 @@ impl Visible {
     }
 }
 
-/// What the GPU monitor is told at its start.
+/// The configuration of the GPU monitor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuConfig {
     /// `--guuids`: whole UUIDs or beginnings of them; `None`: all.

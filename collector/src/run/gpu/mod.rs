@@ -40,7 +40,7 @@ impl GpuState {
 
     /// The ids by which drivers may name processes of the run.
     pub(crate) fn pids(&self) -> GpuPids {
-        self.table.pids()
+        if self.is_active { self.table.pids() } else { GpuPids::default() }
     }
 
     /// Take in what the backends read.

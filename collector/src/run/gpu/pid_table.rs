@@ -14,7 +14,7 @@ use crate::run::tree::{ProcessId, Settled, Tree};
 pub(crate) struct PidEntry {
     /// Its id in this run, never used twice.
     pub id: u64,
-    /// Its pid in the collector's pid namespace; `None`: it is in another one, and /proc has not told the pid yet.
+    /// Its pid in the collector's pid namespace; `None`: it is in another one, and its pid here is not known yet.
     pub pid: Option<u32>,
     /// Its pid in its own pid namespace.
     pub own_pid: u32,

@@ -90,7 +90,7 @@ impl Worker {
         self.shared.lock().phase.clone()
     }
 
-    /// Take what it has read, and tell it the run's processes.
+    /// Take what it has read. Its next reading is about these processes.
     pub(super) fn exchange(&self, pids: &[u32]) -> Vec<Batch> {
         let mut state = self.shared.lock();
         state.pids.clear();

@@ -9,6 +9,19 @@ use super::meters::{BusyMeter, Counter, Gauge, Latest};
 use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading};
 use crate::run::gpu::policy::POLICY;
 
+/// A device at its last reading.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Now {
+    /// The largest utilisation, percent.
+    pub busy: Latest<f64>,
+    /// The same of the run's processes (main, descendants, both).
+    pub process_busy: Latest<[f64; 3]>,
+    /// Memory in use by all processes of the machine, bytes.
+    pub used_bytes: Option<u64>,
+    /// Memory of the run's processes.
+    pub memory: Option<GroupMemory>,
+}
+
 /// What a device did over the run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct DeviceUsage {
@@ -52,14 +65,8 @@ pub(crate) struct DeviceUsage {
     pub(super) has_process_samples: bool,
     /// The driver reported the utilisation of a process of the run.
     pub has_samples_of_run: bool,
-    /// The largest utilisation in the last report, percent.
-    pub(super) busy_now: Latest<f64>,
-    /// The same of the run's processes (main, descendants, both).
-    pub(super) process_busy_now: Latest<[f64; 3]>,
-    /// Memory in use by all processes of the machine at the last reading, bytes.
-    pub(super) used_now: Option<u64>,
-    /// Memory of the run's processes at the last reading.
-    pub(super) memory_now: Option<GroupMemory>,
+    /// The last reading.
+    pub(super) now: Now,
     /// When it was read first and last, CLOCK_MONOTONIC nanoseconds; 0: never.
     first_ns: u64,
     last_ns: u64,
@@ -121,12 +128,11 @@ impl DeviceUsage {
         if sample.is_lost {
             self.lost_at_ns.get_or_insert(at_ns);
             self.is_back = false;
-            (self.memory_now, self.used_now) = (None, None);
-            (self.busy_now, self.process_busy_now) = (Latest::default(), Latest::default());
+            self.now = Now::default();
             return;
         }
         self.is_back = self.lost_at_ns.is_some();
-        self.used_now = None;
+        self.now.used_bytes = None;
         for (figure, reading) in &sample.values {
             let Some(value) = self.note(*figure, reading).copied() else { continue };
             match figure {
@@ -140,7 +146,7 @@ impl DeviceUsage {
                 }
             }
             if *figure == Figure::MemoryUsed {
-                self.used_now = Some(value as u64);
+                self.now.used_bytes = Some(value as u64);
             }
         }
         if let Some(spans) = sample.busy.as_ref().and_then(|reading| self.note(Figure::Utilization, reading))
@@ -151,7 +157,7 @@ impl DeviceUsage {
                 largest = largest.max(span.percent.clamp(0.0, 100.0));
             }
             if let Some(last) = spans.last() {
-                self.busy_now = Latest::new(at_ns, last.us, largest);
+                self.now.busy = Latest::new(at_ns, last.us, largest);
             }
         }
         if let Some(reasons) =

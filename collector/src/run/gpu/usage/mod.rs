@@ -116,7 +116,7 @@ impl PidResolver<'_> {
     }
 
     /// Whether a pid that is no process of the run can be one of another pid namespace, so that it may stand for a process
-    /// of the run: in a container, or in a sandbox whose processes are all one to the driver (gVisor).
+    /// of the run: in a container, or in a sandbox that is a single process to the driver (gVisor).
     fn is_foreign(&self, pid: u32) -> bool {
         let facts = self.facts_of(pid);
         self.has_own_pid_ns && facts.has_gpu_open.map_or(facts.has_memory.is_none(), |is_open| !is_open)
@@ -163,22 +163,22 @@ impl GpuUsage {
     /// Compute the sums over the devices as they are now, and the maxima of those.
     fn add_up(&mut self, at_ns: u64) {
         let whole = || self.devices.iter().filter(|usage| !usage.is_part);
-        if whole().any(|usage| usage.used_now.is_some()) {
-            let used: u64 = whole().filter_map(|usage| usage.used_now).sum();
+        if whole().any(|usage| usage.now.used_bytes.is_some()) {
+            let used: u64 = whole().filter_map(|usage| usage.now.used_bytes).sum();
             self.max_used = self.max_used.max(Some(used));
         }
-        let held = self.devices.iter().filter_map(|usage| usage.memory_now);
-        if let Some(now) = held.reduce(|a, b| a.plus(&b)) {
+        let memory = self.devices.iter().filter_map(|usage| usage.now.memory);
+        if let Some(now) = memory.reduce(|a, b| a.plus(&b)) {
             self.max = Some(self.max.unwrap_or_default().max(&now));
         }
         if self.devices.iter().any(|usage| usage.busy.max.is_some()) {
-            let busy: f64 = self.devices.iter().map(|usage| usage.busy_now.at(at_ns)).sum();
+            let busy: f64 = self.devices.iter().map(|usage| usage.now.busy.at(at_ns)).sum();
             self.max_busy = Some(self.max_busy.unwrap_or(0.0).max(busy));
         }
         if self.devices.iter().any(|usage| usage.knows(Figure::ProcessUtilization)) {
             let max = self.max_process_busy.get_or_insert([0.0; 3]);
             for (group, max) in max.iter_mut().enumerate() {
-                let of_device = |usage: &DeviceUsage| usage.process_busy_now.at(at_ns).get(group).copied();
+                let of_device = |usage: &DeviceUsage| usage.now.process_busy.at(at_ns).get(group).copied();
                 *max = max.max(self.devices.iter().filter_map(of_device).sum());
             }
         }
@@ -187,7 +187,7 @@ impl GpuUsage {
     fn add_memory(&mut self, index: usize, at_ns: u64, sample: &DeviceSample, pids: PidResolver) {
         let Some(usage) = self.devices.get_mut(index) else { return };
         let at_ns = if sample.listed_ns == 0 { at_ns } else { sample.listed_ns };
-        usage.memory_now = None;
+        usage.now.memory = None;
         for process in self.processes.values_mut() {
             process.now.remove(&sample.device);
         }
@@ -216,7 +216,7 @@ impl GpuUsage {
             usage.known.retain(|figure| *figure != Figure::ProcessMemory);
             usage.missing.insert(Figure::ProcessMemory, Missing::ForeignPids);
         } else {
-            usage.memory_now = Some(memory);
+            usage.now.memory = Some(memory);
             usage.max = usage.max.max(&memory);
         }
         for (process, listed) in of_run {
@@ -294,7 +294,7 @@ impl GpuUsage {
                 now.values().filter(|(is_main, _)| which(*is_main)).map(|(_, percent)| percent).sum()
             };
             let sums = [sum(|is_main| is_main), sum(|is_main| !is_main), sum(|_| true)];
-            usage.process_busy_now = Latest::new(at_ns, last.busy.us, sums);
+            usage.now.process_busy = Latest::new(at_ns, last.busy.us, sums);
         }
         for (process, pid, busy) in of_run {
             if let Some(process) = self.process(&process, pid) {

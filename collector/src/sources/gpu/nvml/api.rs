@@ -231,9 +231,9 @@ mod tests {
     #[test]
     fn buffer_grows_until_list_fits_or_limit() {
         let mut asked = Vec::new();
-        let enough = grow(64, |room| {
-            asked.push(room);
-            if room < 300 { too_small(room + 100) } else { (Ok(()), 200) }
+        let enough = grow(64, |capacity| {
+            asked.push(capacity);
+            if capacity < 300 { too_small(capacity + 100) } else { (Ok(()), 200) }
         });
         assert_eq!(enough, Ok((344, ())));
         assert_eq!(asked, [64, 172, 344]);
@@ -245,8 +245,8 @@ mod tests {
     fn list_that_fills_its_buffer_is_read_again() {
         // 200 entries; the library returns SUCCESS, and counts what it wrote, or all entries.
         for counts_all in [false, true] {
-            let given = grow(64, |room| {
-                let written = room.min(200);
+            let given = grow(64, |capacity| {
+                let written = capacity.min(200);
                 (Ok(written), if counts_all { 200 } else { written })
             });
             assert_eq!(given.map(|(_, written)| written), Ok(200));

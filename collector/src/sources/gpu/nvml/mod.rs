@@ -197,7 +197,7 @@ impl Nvml {
                         self.add_instances(raw, &id);
                     }
                 }
-                // The index tells which one it was. Unless it is lost, its figures may still be readable.
+                // The index identifies a known device. Unless it is lost, its figures may still be readable.
                 Err(failure) => {
                     let is_lost = failure.code == Some(code::GPU_IS_LOST);
                     let mut is_known = false;

@@ -14,11 +14,11 @@ pub(super) struct NvmlPolicy {
     pub most_events: usize,
     /// Most MIG instances asked for; a device has seven at most.
     pub most_instances: c_uint,
-    /// Entries that a list of processes gets room for at first.
+    /// Capacity of a list of processes at first, entries.
     pub first_processes: usize,
-    /// Room for the driver's own samples at first: it keeps some 100 to 120.
+    /// Capacity for the driver's own samples at first: it keeps some 100 to 120.
     pub first_samples: usize,
-    /// Most entries that a list gets room for, which bounds the memory.
+    /// Largest capacity of a list, entries, which bounds the memory.
     pub most_entries: usize,
     /// The driver samples itself at least this often while the device is in use, microseconds: a longer gap was idle.
     pub longest_sample_us: u64,
