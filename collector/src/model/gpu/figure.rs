@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// Why a figure is not known.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Error, Serialize, Deserialize)]
-pub(crate) enum Missing {
+pub enum Missing {
     /// The hardware or its driver does not have it.
     #[error("not supported by this device")]
     NotSupported,
@@ -60,12 +60,12 @@ pub(crate) enum Missing {
 }
 
 /// A value, or why there is none.
-pub(crate) type Reading<T> = Result<T, Missing>;
+pub type Reading<T> = Result<T, Missing>;
 
 /// What a device can report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Figure {
+pub enum Figure {
     /// Memory in use by all processes of the machine, bytes.
     MemoryUsed,
     /// Time in which anything ran on it, percent.

@@ -29,7 +29,7 @@ pub fn unknown<'a>(given: &'a [String], devices: &[Device]) -> Option<&'a String
 
 /// Which devices of a machine the command may see, by its environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Visibility {
+pub struct Visibility {
     /// By id, whether the command may see it. A device that the environment says nothing of is absent.
     by_id: BTreeMap<String, bool>,
     /// The answer depends on the order in which CUDA counts devices, which only CUDA knows.
