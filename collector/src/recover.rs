@@ -4,6 +4,7 @@
 //! Nothing of it is changed: it can be recovered as often as it takes.
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use gpu_track_abi::layout::FILE_SIZE;
@@ -24,12 +25,13 @@ use crate::model::report::{Report, Stage};
 use crate::passes::Passes;
 use crate::report::build;
 use crate::report::inputs::Inputs;
+use crate::report::write::render;
 use crate::run::RunState;
 use crate::sources::overflow::Overflow;
 use crate::sources::records::RecordReader;
 use crate::sources::sampler::Sampler;
 use crate::store::checkpoint;
-use crate::store::journal::JournaledRun;
+use crate::store::journal::{self, JournaledRun, ReplayError, Replayed};
 use crate::store::stale::Stale;
 use crate::store::state_file::StateFile;
 use crate::sys::proc_fs::ProcRoot;
@@ -180,6 +182,16 @@ fn finish(run: RunState, host: &HostInfo, root_of_living: Option<&ProcRoot>, end
     run.apply(end_ns, Observation::GpuEnd);
     run.apply(end_ns, Observation::FinalizeAll);
     run.into_state()
+}
+
+/// The report of a run that was written down (`GPU_TRACK_JOURNAL`), in the form that the run asked for.
+///
+/// # Errors
+/// If the journal can't be read, or is not whole.
+pub fn replay(path: &Path) -> Result<String, ReplayError> {
+    let Replayed { config, host, run, end } = journal::replay(path)?;
+    let report = build::report(&Inputs { config: &config, host_info: &host, run: &run, end: &end });
+    Ok(render(&report, &config.style))
 }
 
 impl NotRecovered {

@@ -120,3 +120,25 @@ fn help_version_manual_and_completions_are_printed() {
         assert!(run.stdout.contains(expected), "{options:?}: {}", run.stdout);
     }
 }
+
+/// Everything that the collector concludes from enters its core as observations, so a run can be replayed without /proc.
+// Requirement: OUT-11
+#[test]
+fn replayed_journal_gives_the_same_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let (report, journal) = (directory.path().join("report"), directory.path().join("journal"));
+    let script = "for i in 1 2 3; do (sleep 0.1 & /bin/true; wait) done; exec /bin/sh -c 'sleep 0.2; exit 3'";
+    for format in ["json", "text"] {
+        let run = tracked(["/bin/sh", "-c", script])
+            .only_options(&["-f", format, "--st", "0.02", "-o", report.to_str().unwrap()])
+            .with({
+                let journal = journal.clone();
+                move |command| command.env("GPU_TRACK_JOURNAL", journal)
+            })
+            .run();
+        assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+        let replayed = gpu_track_collector::recover::replay(&journal).unwrap();
+        assert_eq!(std::fs::read_to_string(&report).unwrap(), replayed);
+        std::fs::remove_file(&journal).unwrap();
+    }
+}

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::serve::SessionError;
-use super::{LONGEST_INTERIM_NS, Session};
+use super::error::SessionError;
+use super::work::{LONGEST_INTERIM_NS, Session};
 use crate::model::cgroup::OomCounter;
 use crate::model::host::RunEnd;
 use crate::model::observation::Observation;

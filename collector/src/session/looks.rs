@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Session;
+use super::work::Session;
 use crate::model::finding::Remains;
 use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramSeen, Request};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpu_track_abi::sample::Sample as LiveSample;
 
-use super::Session;
+use super::work::Session;
 use crate::model::observation::Observation;
 use crate::run::schedule::{Deferral, Taken};
 use crate::sys::clock;

@@ -5,39 +5,13 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::process::{Resource, Rlimit};
-use thiserror::Error;
-
-use super::Session;
+use super::error::SessionError;
 use super::messages::Messages;
+use super::own_process;
+use super::work::Session;
 use crate::model::config::Config;
 use crate::store::state_file::StateFile;
-use crate::sys::segment::{Segment, SegmentError};
-
-/// Why a collector can't work.
-#[derive(Debug, Error)]
-pub enum SessionError {
-    /// No configuration came through the pipe.
-    #[error("no configuration from the launcher: {0}")]
-    Config(#[from] serde_json::Error),
-    /// The pipe broke.
-    #[error("cannot read from the launcher: {0}")]
-    Pipe(#[from] io::Error),
-    /// No thread to read the records.
-    #[error("cannot start a thread: {0}; there is no report")]
-    Thread(io::Error),
-    /// The segment can't be had.
-    #[error(transparent)]
-    Segment(#[from] SegmentError),
-    /// The report could not be written.
-    #[error("cannot write the report to {output}: {source}")]
-    Output {
-        /// Where to.
-        output: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
+use crate::sys::segment::Segment;
 
 /// What the launcher hands to every collector of a run.
 #[derive(Debug)]
@@ -62,7 +36,7 @@ pub struct Inheritance {
 /// # Errors
 /// If there is no configuration or segment to work with, or the report can't be written.
 pub fn serve(from: Inheritance) -> Result<(), SessionError> {
-    return_freed_memory();
+    own_process::return_freed_memory();
     // They are not for children; there are none, but a library may start one some day.
     for fd in [&from.pipe, &from.segment, &from.state].into_iter().chain(&from.connector) {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
@@ -87,28 +61,4 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     let mut session = Session::new(config, segment, state, from.connector)?;
     session.work(&mut messages)?;
     session.finish()
-}
-
-/// A burst of records takes memory for a moment; glibc's allocator would keep it, in an arena for each thread.
-fn return_freed_memory() {
-    #[cfg(target_env = "gnu")]
-    {
-        const LARGE: libc::c_int = 512 << 10;
-        for (parameter, value) in
-            [(libc::M_ARENA_MAX, 1), (libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, LARGE)]
-        {
-            // SAFETY: takes numbers. Where it has no effect, the collector is larger.
-            unsafe { libc::mallopt(parameter, value) };
-        }
-    }
-}
-
-/// Two files are held open per process, and the state file is long, though nearly empty.
-pub(super) fn raise_own_limits() {
-    for resource in [Resource::Nofile, Resource::Fsize] {
-        let limit = rustix::process::getrlimit(resource);
-        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // Where it fails the files are opened and closed at every reading, and there is no state for another collector.
-        let _ = rustix::process::setrlimit(resource, raised);
-    }
 }

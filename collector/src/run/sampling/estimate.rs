@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::LastReading;
+use super::reading::LastReading;
 
 use crate::run::tree::process::fork_share;
 use crate::run::tree::{Image, ImageGroup, ProcessId, Tree};

@@ -7,7 +7,7 @@ use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 use super::*;
 use crate::model::finding::Remains;
 use crate::model::ids::Key;
-use crate::model::observation::{ChildSeen, UnreportedMemory};
+use crate::model::observation::{ChildSeen, Rollup, UnreportedMemory};
 use crate::run::tree::RunContext;
 use crate::run::usage::RamUsage;
 
