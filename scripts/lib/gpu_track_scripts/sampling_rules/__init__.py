@@ -1,0 +1,1 @@
+"""What each rule of SamplingPolicy buys: RAM peaks with the rule and without it."""
