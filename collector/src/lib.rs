@@ -1,11 +1,51 @@
 //! The collector: from observations of a tracked process tree to one report.
+//!
+//! `model` has the data that all share, `sys` the thin calls to the kernel. `sources` read and say what they read, the
+//! core (`run`) concludes, `store` keeps what outlives a collector, `report` writes. `session` carries observations to
+//! the core and requests back. ARCHITECTURE.md says which module may know which.
+//!
+//! What is public here is all that the launcher and the tests use.
 
-pub mod model;
+mod model;
 mod passes;
-pub mod recover;
-pub mod report;
-pub mod run;
-pub mod session;
-pub mod sources;
-pub mod store;
-pub mod sys;
+mod recover;
+mod report;
+mod run;
+mod session;
+mod sources;
+mod store;
+mod sys;
+
+pub use model::cgroup::{NoRunCgroup, RunCgroup};
+pub use model::config::{Config, Layers, Message};
+pub use model::gpu::listing::{Driver, Listed, Listing};
+pub use model::gpu::{Device, GpuConfig, Vendor, select};
+pub use model::policy::SamplingPolicy;
+pub use model::style::{Format, Output, RamUnit, Style, TimeUnit};
+pub use recover::{NotRecovered, Recovered, recover, replay};
+pub use report::write::{self, render};
+pub use report::{gpu_list, quote};
+pub use session::{Inheritance, SessionError, serve};
+pub use sources::cgroup::Places;
+pub use sources::connector;
+pub use sources::gpu::list::list as list_gpus;
+pub use store::stale;
+pub use store::state_file::StateFile;
+pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
+pub use sys::proc_fs::ProcRoot;
+pub use sys::segment::{self, NewSession, Segment, SegmentError};
+pub use sys::{clock, pidfd, priority};
+
+/// What tests hand garbage to: parsers and the core.
+pub mod hostile_input {
+    pub use crate::model::command::command_of_args;
+    pub use crate::model::finding::{Finding, KernelEvent, ReadUpTo, What};
+    pub use crate::model::observation::{Observation, Rollup};
+    pub use crate::run::RunState;
+    pub use crate::run::tree::{RunContext, Tree};
+    pub use crate::run::trust::Trust;
+    pub use crate::run::usage::CpuUsage;
+    pub use crate::sources::connector::Members;
+    pub use crate::sources::gpu::drm::fdinfo::Client;
+    pub use crate::sys::proc_fs::{Stat, Statm, Status, SystemCpu};
+}

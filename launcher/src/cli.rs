@@ -14,9 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use gpu_track_collector::model::config::Layers;
-use gpu_track_collector::model::gpu::GpuConfig;
-use gpu_track_collector::model::style::{Format, Output, Style};
+use gpu_track_collector::{Format, GpuConfig, Layers, Output, Style};
 
 use args::Args;
 pub(crate) use output::PatternValues;

@@ -9,12 +9,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use gpu_track_collector::model::config::Config;
-use gpu_track_collector::model::style::Output;
-use gpu_track_collector::session::{self, Inheritance};
-use gpu_track_collector::sys::clock;
-use gpu_track_collector::sys::priority::prefer_at_once;
-use gpu_track_collector::sys::segment::named::NamedFile;
+use gpu_track_collector::priority::prefer_at_once;
+use gpu_track_collector::segment::named::NamedFile;
+use gpu_track_collector::{Config, Inheritance, Output, clock};
 use libc::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
 use serde::Serialize;
 
@@ -103,6 +100,6 @@ fn serve(inheritance: Inheritance) -> ! {
         signals::set_ignored(signal, true);
     }
     rustix::thread::set_name(c"gpu-track-coll").ok();
-    let result = session::serve(inheritance).inspect_err(|error| console::message(error));
+    let result = gpu_track_collector::serve(inheritance).inspect_err(|error| console::message(error));
     exit::without_handlers(i32::from(result.is_err()))
 }

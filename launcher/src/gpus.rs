@@ -11,11 +11,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use gpu_track_collector::model::gpu::listing::Listing;
-use gpu_track_collector::model::gpu::{Device, GpuConfig, select};
-use gpu_track_collector::model::style::Format;
-use gpu_track_collector::report::gpu_list;
-use gpu_track_collector::sources::gpu::list::list;
+use gpu_track_collector::{Device, Format, GpuConfig, Listing, gpu_list, list_gpus, select};
 
 use crate::cli::UsageError;
 use crate::{console, exit, signals};
@@ -77,7 +73,7 @@ fn serve(config: &OsString) -> Option<()> {
     // A driver's library may write to stdout too; that goes to stderr.
     let mut answer = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
     rustix::stdio::dup2_stdout(io::stderr()).ok()?;
-    let _ = serde_json::to_writer(&mut answer, &list(&config, DRIVER_TIMEOUT));
+    let _ = serde_json::to_writer(&mut answer, &list_gpus(&config, DRIVER_TIMEOUT));
     let _ = answer.write_all(b"\n");
     Some(())
 }
@@ -113,7 +109,7 @@ fn ask_child(config: &GpuConfig) -> io::Result<(String, Option<i32>)> {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_collector::model::gpu::listing::{Driver, Listed};
+    use gpu_track_collector::{Driver, Listed};
 
     use super::*;
 

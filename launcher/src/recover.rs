@@ -3,11 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use gpu_track_collector::model::style::{Output, Style};
-use gpu_track_collector::recover::{self, NotRecovered, Recovered};
-use gpu_track_collector::report::write::render;
-use gpu_track_collector::store::stale::Stale;
-use gpu_track_collector::sys::proc_fs::ProcRoot;
+use gpu_track_collector::stale::Stale;
+use gpu_track_collector::{NotRecovered, Output, ProcRoot, Recovered, Style, render};
 
 use crate::cli::{self, PatternValues, Recovery, UsageError};
 use crate::console::message;
@@ -29,7 +26,7 @@ pub(crate) fn recover(asked: &Recovery) -> Result<ExitCode, UsageError> {
     let mut files = BTreeSet::new();
     let mut results = Vec::new();
     for run in &killed {
-        let result = match recover::recover(run, &root) {
+        let result = match gpu_track_collector::recover(run, &root) {
             Ok(recovered) => {
                 let output = output_of(asked, run, &recovered)?;
                 if let Output::File(path) = &output

@@ -4,8 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use gpu_track_collector::model::config::Message;
-use gpu_track_collector::sys::clock;
+use gpu_track_collector::{Message, clock};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::Options;

@@ -12,19 +12,11 @@ use gpu_track_abi::layout::{
     FLAG_ELF32, FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS,
 };
 use gpu_track_abi::record::{Event, Origin};
-use gpu_track_collector::model::cgroup::{NoRunCgroup, RunCgroup};
-use gpu_track_collector::model::config::Config;
-use gpu_track_collector::model::gpu::GpuConfig;
-use gpu_track_collector::model::policy::SamplingPolicy;
-use gpu_track_collector::sources::cgroup::Places;
-use gpu_track_collector::sources::connector;
-use gpu_track_collector::store::stale;
-use gpu_track_collector::store::state_file::StateFile;
-use gpu_track_collector::sys::clock;
-use gpu_track_collector::sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
-use gpu_track_collector::sys::pidfd::has_pidfs;
-use gpu_track_collector::sys::proc_fs::ProcRoot;
-use gpu_track_collector::sys::segment::{NewSession, Segment, SegmentError};
+use gpu_track_collector::pidfd::has_pidfs;
+use gpu_track_collector::{
+    Config, GpuConfig, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, Places, ProcRoot, RunCgroup,
+    SamplingPolicy, Segment, SegmentError, StateFile, clock, connector, has_split_rss, stale,
+};
 use thiserror::Error;
 
 use crate::cli::Options;

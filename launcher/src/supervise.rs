@@ -7,9 +7,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use gpu_track_abi::record::Usage;
-use gpu_track_collector::model::config::Message;
-use gpu_track_collector::sys::clock;
-use gpu_track_collector::sys::proc_fs::ProcRoot;
+use gpu_track_collector::{Message, ProcRoot, clock};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 

@@ -137,7 +137,7 @@ fn replayed_journal_gives_the_same_report() {
             })
             .run();
         assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
-        let replayed = gpu_track_collector::recover::replay(&journal).unwrap();
+        let replayed = gpu_track_collector::replay(&journal).unwrap();
         assert_eq!(std::fs::read_to_string(&report).unwrap(), replayed);
         std::fs::remove_file(&journal).unwrap();
     }

@@ -4,9 +4,7 @@
 use std::path::Path;
 
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS, Usage};
-use gpu_track_collector::model::finding::Finding;
-use gpu_track_collector::model::finding::{KernelEvent, What};
-use gpu_track_collector::model::observation::{Observation, Rollup};
+use gpu_track_collector::hostile_input::{Finding, KernelEvent, Observation, Rollup, What};
 
 #[path = "../fuzz/entries.rs"]
 mod entries;
@@ -191,8 +189,7 @@ fn fuzzed_collector_state_does_not_panic() {
 // Requirement: FAULT-9
 #[test]
 fn fuzz_seeds_are_accepted_by_the_parsers() {
-    use gpu_track_collector::sources::gpu::drm::fdinfo::Client;
-    use gpu_track_collector::sys::proc_fs::{Stat, Statm, Status, SystemCpu};
+    use gpu_track_collector::hostile_input::{Client, Stat, Statm, Status, SystemCpu};
     for (name, bytes) in seeds("fdinfo") {
         assert!(Client::parse(str::from_utf8(&bytes).unwrap()).is_some(), "{name}");
     }

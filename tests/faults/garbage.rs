@@ -3,8 +3,8 @@
 use std::fs;
 
 use gpu_track_abi::record::{Event, RECORD_WORDS};
-use gpu_track_collector::model::observation::Rollup;
-use gpu_track_collector::sys::proc_fs::{ProcRoot, Stat, Statm, Status, SystemCpu};
+use gpu_track_collector::ProcRoot;
+use gpu_track_collector::hostile_input::{Rollup, Stat, Statm, Status, SystemCpu};
 
 use crate::{Random, rounds};
 

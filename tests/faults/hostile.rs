@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use gpu_track_abi::layout::RING_CAPACITY;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
-use gpu_track_collector::sys::proc_fs::ProcRoot;
-use gpu_track_collector::sys::segment::Segment;
+use gpu_track_collector::{ProcRoot, Segment};
 
 use crate::support::programs::program;
 use crate::support::run::Running;
@@ -253,7 +252,7 @@ fn forged_record_does_not_measure_a_foreign_process() {
             pid: foreign.id(),
             pid_ns: own_pid_ns(),
             parent: running.pid(),
-            monotonic_ns: gpu_track_collector::sys::clock::monotonic_ns(),
+            monotonic_ns: gpu_track_collector::clock::monotonic_ns(),
             flags: 0,
         };
         let mut names = [0; NAME_BYTES];

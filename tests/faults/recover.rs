@@ -6,9 +6,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use gpu_track_collector::store::state_file::StateFile;
-use gpu_track_collector::sys::segment::Segment;
-use gpu_track_collector::sys::segment::named::NamedFile;
+use gpu_track_collector::segment::named::NamedFile;
+use gpu_track_collector::{Segment, StateFile};
 use tempfile::TempDir;
 
 use crate::hostile::is_drained;

@@ -4,20 +4,11 @@
 #![allow(dead_code, reason = "each target uses one of them")]
 
 use gpu_track_abi::record::{Event, RECORD_WORDS};
-use gpu_track_collector::model::command::command_of_args;
-use gpu_track_collector::model::finding::Finding;
-use gpu_track_collector::model::finding::KernelEvent;
-use gpu_track_collector::model::finding::ReadUpTo;
-use gpu_track_collector::model::observation::Observation;
-use gpu_track_collector::model::observation::Rollup;
-use gpu_track_collector::run::RunState;
-use gpu_track_collector::run::tree::{RunContext, Tree};
-use gpu_track_collector::run::trust::Trust;
-use gpu_track_collector::run::usage::CpuUsage;
-use gpu_track_collector::sources::connector::Members;
-use gpu_track_collector::sources::gpu::drm::fdinfo::Client;
-use gpu_track_collector::store::state_file::StateFile;
-use gpu_track_collector::sys::proc_fs::{Stat, Statm, Status, SystemCpu};
+use gpu_track_collector::StateFile;
+use gpu_track_collector::hostile_input::{
+    Client, CpuUsage, Finding, KernelEvent, Members, Observation, ReadUpTo, Rollup, RunContext, RunState,
+    Stat, Statm, Status, SystemCpu, Tree, Trust, command_of_args,
+};
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
 /// A target: its name in cargo-fuzz and in the corpus, and the function.

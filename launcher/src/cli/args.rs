@@ -7,8 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args as ClapArgs, Parser, ValueHint};
 use clap_complete::Shell;
-use gpu_track_collector::model::gpu::Vendor;
-use gpu_track_collector::model::style::{Format, RamUnit, TimeUnit};
+use gpu_track_collector::{Format, RamUnit, TimeUnit, Vendor};
 
 use super::values::{Layer, cores, named, seconds, uuids};
 

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{env, io, process};
 
-use gpu_track_collector::model::style::Output;
-use gpu_track_collector::report::write;
+use gpu_track_collector::{Output, write};
 use rustix::system::uname;
 use thiserror::Error;
 

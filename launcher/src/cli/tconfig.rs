@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
-use gpu_track_collector::model::style::{RamUnit, TimeUnit};
+use gpu_track_collector::{RamUnit, TimeUnit};
 use serde_json::Value;
 use thiserror::Error;
 

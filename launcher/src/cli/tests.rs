@@ -6,9 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use gpu_track_collector::model::config::Layers;
-use gpu_track_collector::model::gpu::{GpuConfig, Vendor};
-use gpu_track_collector::model::style::{Format, Output, RamUnit, Style, TimeUnit};
+use gpu_track_collector::{Format, GpuConfig, Layers, Output, RamUnit, Style, TimeUnit, Vendor};
 
 use super::{Options, PatternValues, Recovery, Request, UsageError};
 

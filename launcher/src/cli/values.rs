@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use gpu_track_collector::model::config::Layers;
+use gpu_track_collector::Layers;
 use thiserror::Error;
 
 /// The sampling interval if the user gives none, as in gpu_tracker.

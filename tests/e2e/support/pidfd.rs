@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-pub use gpu_track_collector::sys::pidfd::open;
+pub use gpu_track_collector::pidfd::open;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Waits for the end of a process; its parent still has to reap it. After that it holds no file and no lock. (Its memory,

@@ -25,9 +25,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use inner::Inside;
-pub use kernel::{KernelExit, SilentExec};
-
 pub use crate::model::observation::{ChildSeen, Program, UnreportedMemory};
 pub use process::{Image, Process};
 

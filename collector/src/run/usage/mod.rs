@@ -7,5 +7,5 @@ mod tests;
 mod totals;
 
 pub use cpu::CpuUsage;
-pub use ram::{MaxRss, PeakMoment, RamUsage};
+pub use ram::{MaxRss, RamUsage};
 pub use totals::Totals;
