@@ -117,12 +117,12 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     read_rest(segment.as_ref(), &state, &mut account, now_ns);
     account.health.damage.is_untrusted |= is_spoilt;
     let is_lost = snapshot == 0 && account.health.is_state_lost;
-    if is_lost || account.tree.born() == 0 {
+    if is_lost || account.tree.counts().created == 0 {
         let is_damaged = snapshot == 0 && state.has_snapshot();
         return Err(if is_damaged { NotRecovered::Damaged } else { NotRecovered::Nothing });
     }
 
-    let known_ns = account.tree.last_sign_ns().max(account.sampled_ns).min(now_ns);
+    let known_ns = account.tree.last_seen_ns().max(account.sampled_ns).min(now_ns);
     let is_here = root.pid_ns(std::process::id()) == Some(config.pid_ns);
     let has_living = is_here && note_the_dead(&mut account, &facts, root, known_ns, now_ns);
     let end_ns = if has_living { now_ns } else { known_ns };
@@ -260,7 +260,7 @@ fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns:
         if stat.is_some_and(|stat| !stat.is_over() && is_it(stat.start_ns(host.tick_us()))) {
             has_living = true;
         } else {
-            let at_ns = process.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
+            let at_ns = process.end.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
             let ended = Observation::Ended { id, at_ns, gone_ns: Some(at_ns), remains: None };
             run.apply(now_ns, &ended);
         }

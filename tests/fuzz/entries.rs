@@ -90,15 +90,23 @@ pub fn records(bytes: &[u8]) {
             for target in tree.absence_questions(true).into_iter().filter(|target| target.pid % 2 == 0) {
                 tree.observe_absence(target.id, now_ns);
             }
-            tree.settle(now_ns, now_ns);
+            tree.finalize(now_ns, now_ns);
             finalized += take_all(&mut tree);
         }
     }
     let living = tree.alive().len() as u64;
-    assert!(finalized + living <= tree.born(), "{finalized} finalized and {living} alive of {}", tree.born());
-    tree.settle_all(now_ns);
+    assert!(
+        finalized + living <= tree.counts().created,
+        "{finalized} finalized and {living} alive of {}",
+        tree.counts().created
+    );
+    tree.finalize_all(now_ns);
     finalized += take_all(&mut tree);
-    assert_eq!(finalized + tree.failed_spawns(), tree.born(), "each process is finalized once");
+    assert_eq!(
+        finalized + tree.counts().failed_spawns,
+        tree.counts().created,
+        "each process is finalized once"
+    );
     assert!(tree.alive().is_empty());
 }
 
@@ -108,7 +116,7 @@ fn take_all(tree: &mut Tree) -> u64 {
         assert!(interval.start_ns <= interval.end_ns, "{interval:?}");
     }
     tree.tick(u64::MAX);
-    tree.take_settled().len() as u64
+    tree.take_summaries().len() as u64
 }
 
 /// A file of /proc; every parser gets every file.

@@ -11,7 +11,7 @@ use crate::model::report::{
     Percent, Processes, Report, Rss, Stage,
 };
 use crate::run::RunState;
-use crate::run::tree::process::{cpu_us, exit_of_wait_status};
+use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::MaxRss;
 
 /// Builds the report.
@@ -84,7 +84,7 @@ fn cgroup(inputs: &Inputs) -> Option<Cgroup> {
 fn coverage(inputs: &Inputs) -> Coverage {
     let layers = &inputs.config.layers;
     let [preload, wait, subreaper, scan, connector] = inputs.run.totals.found;
-    let failed_spawns = inputs.run.tree.failed_spawns();
+    let failed_spawns = inputs.run.tree.counts().failed_spawns;
     let absent = match layers.connector {
         true => inputs.run.health.connector.absent.clone(),
         false => Some("switched off".into()),
@@ -166,7 +166,7 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let host = &inputs.host_info.host;
     let mean = |seconds: f64| Some(seconds / wall_s * 100.0).filter(|percent| percent.is_finite());
     // The descendants' CPU time is the total less the first process's, so it is known only if that is.
-    let main_s = inputs.run.totals.main.as_ref().map(|main| cpu_us(main) as f64 / 1e6);
+    let main_s = inputs.run.totals.main.as_ref().map(|main| main.cpu_us() as f64 / 1e6);
     let main_s = cpu_time.total_s.and(main_s);
     let descendants_s = Option::zip(cpu_time.total_s, main_s).map(|(total, main)| total - main);
     let [max_main, max_descendants, max_combined] = inputs.run.cpu.max_percent();
@@ -200,7 +200,7 @@ fn cpu_time(inputs: &Inputs, coverage: &Coverage) -> CpuTime {
     CpuTime {
         user_s: is_known.then(|| seconds(totals.own.user_us)),
         system_s: is_known.then(|| seconds(totals.own.system_us)),
-        total_s: is_known.then(|| seconds(cpu_us(&totals.own).saturating_add(totals.unattributed_us))),
+        total_s: is_known.then(|| seconds(totals.own.cpu_us().saturating_add(totals.unattributed_us))),
         kernel_s: kernel.as_ref().ok().copied(),
         kernel_s_reason: kernel.err(),
         unattributed_s: is_known.then(|| seconds(totals.unattributed_us)),
@@ -218,17 +218,20 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
     if running > 0 {
         return Err(format!("still running: {}", processes(running)));
     }
-    if tree.autoreaped() > 0 {
+    if tree.counts().autoreaped > 0 {
         return Err(format!(
             "the kernel itself reaped {} (SIGCHLD ignored, or killed with their pid namespace)",
-            processes(tree.autoreaped())
+            processes(tree.counts().autoreaped)
         ));
     }
     // Only the connector shows that a joined process has no parent in the tree. Else an uninstrumented process of the tree
     // may have started and reaped it.
     let connector = &inputs.run.health.connector;
-    if tree.outside() > 0 && connector.absent.is_none() && connector.overruns == 0 {
-        return Err(format!("joined the run without being a descendant: {}", processes(tree.outside())));
+    if tree.counts().joined_unreaped > 0 && connector.absent.is_none() && connector.overruns == 0 {
+        return Err(format!(
+            "joined the run without being a descendant: {}",
+            processes(tree.counts().joined_unreaped)
+        ));
     }
     Ok(command_exit.children_cpu_us as f64 / 1e6)
 }

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::gpu::GpuState;
 use super::sampling::estimate::Sums;
 use super::sampling::{HighWaterMark, Sampling};
-use super::tree::process::cpu_us;
-use super::tree::{RunContext, Tree};
+use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
 use super::usage::{CpuUsage, RamUsage, Totals};
 use crate::model::config::Config;
@@ -81,6 +80,7 @@ pub struct ConnectorState {
 
 /// The CPU time that a record tells of.
 fn claimed_cpu_us(event: &Event) -> u64 {
+    let cpu_us = |usage| Rusage::from(usage).cpu_us();
     match event {
         Event::Exit { own, children, .. } => cpu_us(own).saturating_add(cpu_us(children)),
         Event::Reaped { usage, .. } => cpu_us(usage),
@@ -166,8 +166,8 @@ impl RunState {
             Observation::WaitStatus { id, status } => self.tree.note_status(*id, *status),
             Observation::Tick => self.tree.tick(now_ns),
             Observation::Finalize { complete_ns } => {
-                self.tree.settle(now_ns, *complete_ns);
-                self.count_settled();
+                self.tree.finalize(now_ns, *complete_ns);
+                self.count_finalized();
             }
             Observation::Readings(readings) => self.sampling.read(&mut self.tree, now_ns, readings),
             Observation::Peaks(peaks) => self.sampling.peaks(&self.tree, peaks),
@@ -195,8 +195,8 @@ impl RunState {
             }
             Observation::WindowsEnd { end_ns } => self.cpu.finish(*end_ns),
             Observation::FinalizeAll => {
-                self.tree.settle_all(now_ns);
-                self.count_settled();
+                self.tree.finalize_all(now_ns);
+                self.count_finalized();
             }
         }
     }
@@ -244,7 +244,7 @@ impl RunState {
         }
         // If it was over by then, nothing tells any more what memory it had.
         if let Some((memory, at_ns)) = seen.memory.filter(|_| !seen.program.is_over()) {
-            self.tree.set_silent_image(seen.id, memory, at_ns);
+            self.tree.set_unreported_image(seen.id, memory, at_ns);
         }
         self.tree.set_program(seen.id, seen.program.clone());
         if seen.is_answer {
@@ -260,8 +260,8 @@ impl RunState {
         (self.sampled_ns, self.latest) = (sample.at_ns, sample.now);
     }
 
-    fn count_settled(&mut self) {
-        for process in self.tree.take_settled() {
+    fn count_finalized(&mut self) {
+        for process in self.tree.take_summaries() {
             self.totals.add(&process);
             if let Some(peak) = self.gpu.finalized(&process) {
                 self.totals.add_on_gpus(&process, peak);
@@ -276,9 +276,9 @@ impl RunState {
         let tree = &self.tree;
         let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));
         let programs = unread.filter_map(|process| {
-            let question = if process.silent_exec.is_some() {
+            let question = if process.program.unreported_exec.is_some() {
                 ProgramQuestion::What
-            } else if process.spoke {
+            } else if process.program.has_record {
                 return None;
             } else {
                 ProgramQuestion::WhatAndWhose(tree.parent_host_pid(process))
@@ -322,7 +322,7 @@ impl RunState {
     /// CPU time of all processes that was counted so far, nanoseconds.
     #[must_use]
     pub fn cpu_ns(&self) -> u64 {
-        let settled_us = cpu_us(&self.totals.own);
+        let settled_us = self.totals.own.cpu_us();
         settled_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns())
     }
 
@@ -379,7 +379,7 @@ mod tests {
                 Event::Exit { status: 0, vm_hwm_kib: 0, own: usage(own_s), children: usage(children_s) };
             let origin = Origin { pid, pid_ns: 10, parent: 100, monotonic_ns: 60 * S, flags: 0 };
             account.apply(60 * S, &findings([Finding::Record(StoredRecord { position: 0, origin, event })]));
-            (account.tree.born(), account.health.impossible)
+            (account.tree.counts().created, account.health.impossible)
         };
         // Ten seconds of two cores, and some slack.
         assert_eq!(ended(1, 15, 5), (1, 0));

@@ -85,7 +85,7 @@ impl Trust {
         {
             return Some(Forgery::Unseen { count: count as u64 });
         }
-        self.too_much(tree.born(), findings, now_ns)
+        self.too_much(tree.counts().created, findings, now_ns)
     }
 
     /// The kernel's count of now.
@@ -145,7 +145,7 @@ mod tests {
         /// Records of so many processes, each with a pid of its own in this namespace.
         fn records_of(&mut self, processes: u32, pid_ns: u32) -> Option<Forgery> {
             for _ in 0..processes {
-                let pid = 100 + self.tree.born() as u32;
+                let pid = 100 + self.tree.counts().created as u32;
                 let origin = Origin { pid, pid_ns, parent: 5, monotonic_ns: 1, flags: 0 };
                 let event =
                     Event::Fork { realtime_ns: 1, pidfd_inode: 0, max_rss_kib: 1, parent_pid_ns: pid_ns };

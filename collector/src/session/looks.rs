@@ -23,8 +23,8 @@ impl Session {
         let loading_ns = if now_ns < self.timers.eager_until_ns { 0 } else { START_GRACE_NS };
         self.answer(now_ns.saturating_sub(loading_ns), now_ns);
         self.run.apply(now_ns, Observation::Tick);
-        if self.run.tree.silent_programs() != self.timers.uninstrumented_programs {
-            self.timers.uninstrumented_programs = self.run.tree.silent_programs();
+        if self.run.tree.counts().uninstrumented_programs != self.timers.uninstrumented_programs {
+            self.timers.uninstrumented_programs = self.run.tree.counts().uninstrumented_programs;
             self.timers.eager_until_ns = now_ns.saturating_add(EAGER_NS);
         }
         self.pump.be_eager(now_ns < self.timers.eager_until_ns);

@@ -154,7 +154,7 @@ impl Session {
         run.apply(now_ns, Observation::GpuBackends { is_any: readers.gpu.is_active() });
         let timers = Timers {
             interim_ns: start_ns.saturating_add(FIRST_INTERIM_NS),
-            uninstrumented_programs: run.tree.silent_programs(),
+            uninstrumented_programs: run.tree.counts().uninstrumented_programs,
             ..Timers::default()
         };
         let schedule = Schedule::new(config.policy, config.interval_ns, start_ns);

@@ -195,7 +195,7 @@ fn sampled_cpu(context: &Context) -> Option<String> {
 }
 
 fn killed_with_namespace(context: &Context) -> Option<String> {
-    let count = context.inputs.run.tree.lost();
+    let count = context.inputs.run.tree.counts().killed_with_namespace;
     (count > 0).then(|| {
         format!(
             "Killed with their pid namespace: {}. Their CPU time is missing, since the kernel adds it to no sum.",
@@ -207,7 +207,8 @@ fn killed_with_namespace(context: &Context) -> Option<String> {
 /// Failed spawns used next to nothing, and [`killed_with_namespace`] names its processes.
 fn unknown_cpu(context: &Context) -> Option<String> {
     let Coverage { unknown, failed_spawns, .. } = context.coverage;
-    let count = (unknown - failed_spawns).saturating_sub(context.inputs.run.tree.lost());
+    let count =
+        (unknown - failed_spawns).saturating_sub(context.inputs.run.tree.counts().killed_with_namespace);
     (count > 0).then(|| {
         format!(
             "The CPU time of {} could not be separated: it is included in that of the processes that reaped them.",

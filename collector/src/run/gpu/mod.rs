@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use usage::GpuUsage;
 
 use crate::model::gpu::{GpuObservation, GpuPids};
-use crate::run::tree::{Settled, Tree};
+use crate::run::tree::{ProcessSummary, Tree};
 use pid_table::PidTable;
 use usage::PidResolver;
 
@@ -71,7 +71,7 @@ impl GpuState {
     }
 
     /// A process ended. Gives its GPU memory peak in bytes, if it used a GPU.
-    pub(crate) fn finalized(&mut self, process: &Settled) -> Option<u64> {
+    pub(crate) fn finalized(&mut self, process: &ProcessSummary) -> Option<u64> {
         if !self.is_active {
             return None;
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::policy::POLICY;
 use crate::model::gpu::{GpuPids, PidFacts};
-use crate::run::tree::{ProcessId, Settled, Tree};
+use crate::run::tree::{ProcessId, ProcessSummary, Tree};
 
 /// A process of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,23 +70,23 @@ impl PidTable {
     /// Take over the running processes, and the ends of those that are not finalized yet.
     pub(super) fn update(&mut self, tree: &Tree) {
         for process in self.entries.values_mut().filter(|process| process.end_ns.is_none()) {
-            process.end_ns = tree.get(ProcessId(process.id)).and_then(|process| process.end_ns);
+            process.end_ns = tree.get(ProcessId(process.id)).and_then(|process| process.lifetime.end_ns);
         }
         for process in tree.alive().iter().filter_map(|id| tree.get(*id)) {
             self.put(PidEntry {
-                id: process.id.0,
-                pid: process.host_pid,
-                own_pid: process.key.pid,
-                start_ns: process.start_ns,
-                end_ns: process.end_ns,
-                is_main: process.is_main,
-                command: process.command.clone(),
+                id: process.ids.id.0,
+                pid: process.ids.host_pid,
+                own_pid: process.ids.key.pid,
+                start_ns: process.lifetime.start_ns,
+                end_ns: process.lifetime.end_ns,
+                is_main: process.ids.is_main,
+                command: process.name.command.clone(),
             });
         }
     }
 
     /// Take over a process that ended.
-    pub(super) fn finalized(&mut self, process: &Settled) {
+    pub(super) fn finalized(&mut self, process: &ProcessSummary) {
         let id = process.id.0;
         self.put(PidEntry {
             id,

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reading::LastReading;
 
-use crate::run::tree::process::fork_share;
+use crate::run::tree::program::fork_share;
 use crate::run::tree::{Image, ImageGroup, ProcessId, Tree};
 
 /// A process's part in the tree's RAM.
@@ -152,7 +152,7 @@ pub fn certain(estimates: &HashMap<ProcessId, Estimate>) -> bool {
 pub fn total(tree: &Tree, estimates: &HashMap<ProcessId, Estimate>) -> Sums {
     let mut sums = Sums::default();
     for (id, estimate) in estimates {
-        if tree.get(*id).is_some_and(|process| process.is_main) {
+        if tree.get(*id).is_some_and(|process| process.ids.is_main) {
             sums.main += estimate.share;
         } else {
             sums.descendants += estimate.share;
@@ -164,7 +164,7 @@ pub fn total(tree: &Tree, estimates: &HashMap<ProcessId, Estimate>) -> Sums {
 /// The epoch of a process's image group.
 #[must_use]
 pub fn epoch(tree: &Tree, id: ProcessId) -> u64 {
-    tree.get(id).and_then(|process| tree.group(process.group)).map_or(0, |group| group.epoch)
+    tree.get(id).and_then(|process| tree.group(process.program.group)).map_or(0, |group| group.epoch)
 }
 
 /// What to read next, the most uncertain last. An image group is read together or not at all: the shares of its
@@ -174,7 +174,7 @@ pub fn units_by_uncertainty(tree: &Tree, estimates: &HashMap<ProcessId, Estimate
     let mut groups: HashMap<ImageGroup, Unit> = HashMap::new();
     for (id, estimate) in estimates {
         let Some(process) = tree.get(*id) else { continue };
-        let unit = groups.entry(process.group).or_insert(Unit { uncertain: 0, members: Vec::new() });
+        let unit = groups.entry(process.program.group).or_insert(Unit { uncertain: 0, members: Vec::new() });
         unit.uncertain += estimate.uncertain;
         unit.members.push(*id);
     }
@@ -264,7 +264,7 @@ pub fn groups_read(
     readings: &HashMap<ProcessId, LastReading>,
     of: &[ProcessId],
 ) -> HashSet<ImageGroup> {
-    let groups: HashSet<ImageGroup> = of.iter().filter_map(|id| Some(tree.get(*id)?.group)).collect();
+    let groups: HashSet<ImageGroup> = of.iter().filter_map(|id| Some(tree.get(*id)?.program.group)).collect();
     let is_read = |group: &ImageGroup| {
         tree.group(*group).is_some_and(|group| {
             group.members.len() > 1
@@ -287,17 +287,17 @@ pub fn estimate(
     shared_of_all: u64,
 ) -> Option<Estimate> {
     let process = tree.get(id)?;
-    let group = tree.group(process.group)?;
-    let mut estimate = if process.image == Image::Borrowed {
+    let group = tree.group(process.program.group)?;
+    let mut estimate = if process.program.image == Image::Borrowed {
         return Some(Estimate::default());
     } else if group.members.len() <= 1 {
-        alone(reading, matches!(process.image, Image::Unknown))
-    } else if read.contains(&process.group) {
+        alone(reading, matches!(process.program.image, Image::Unknown))
+    } else if read.contains(&process.program.group) {
         read_together(reading, tree.context().page)
     } else if group.members.first() == Some(&id) {
         alone(reading, false)
     } else {
-        forked(reading, process.image, tree.context().page)
+        forked(reading, process.program.image, tree.context().page)
     };
     if let Some(sharing) = &reading.sharing {
         // What others have mapped since then may be what it has: then its share is smaller now. What they let go of makes
@@ -315,7 +315,7 @@ pub fn estimate(
 }
 
 fn is_borrowed(tree: &Tree, id: ProcessId) -> bool {
-    tree.get(id).is_some_and(|process| process.image == Image::Borrowed)
+    tree.get(id).is_some_and(|process| process.program.image == Image::Borrowed)
 }
 
 fn is_current(reading: Option<&LastReading>, epoch: u64) -> bool {

@@ -115,8 +115,12 @@ impl Sampling {
     pub fn targets(tree: &Tree) -> Vec<SampleTarget> {
         let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
         let target = |process: &Process| {
-            let is_alone = tree.group(process.group).is_some_and(|group| group.members.len() <= 1);
-            Some(SampleTarget { target: process.target()?, is_alone, wants_args: process.args.is_none() })
+            let is_alone = tree.group(process.program.group).is_some_and(|group| group.members.len() <= 1);
+            Some(SampleTarget {
+                target: process.target()?,
+                is_alone,
+                wants_args: process.name.args.is_none(),
+            })
         };
         alive.filter_map(target).collect()
     }
@@ -167,7 +171,7 @@ impl Sampling {
 
     fn found_dead(&mut self, tree: &mut Tree, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
         self.dead_ns = at_ns;
-        self.dead_bytes = self.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss));
+        self.dead_bytes = self.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss_bytes));
         tree.observe_end(id, at_ns, gone_ns);
     }
 
@@ -271,7 +275,7 @@ impl Sampling {
     /// Whether the memory of any of them is more than 0.1% larger than at the last sample.
     fn is_growing(&self, tree: &Tree, members: &[ProcessId]) -> bool {
         members.iter().any(|id| {
-            let before = tree.get(*id).map_or(0, |process| process.observed.rss);
+            let before = tree.get(*id).map_or(0, |process| process.observed.rss_bytes);
             let is_larger =
                 |reading: &LastReading| reading.size.rss_bytes > before.saturating_add(before / 1000);
             self.readings.get(id).is_some_and(is_larger)
@@ -357,8 +361,8 @@ impl Sampling {
             let Some(process) = tree.get_mut(*id) else { continue };
             let common_growth = estimate::common_growth(reading, largest_shared, *id);
             add_process(&mut sample, process, reading, estimate, common_growth);
-            if process.args.is_none() {
-                process.args = self.args.remove(id);
+            if process.name.args.is_none() {
+                process.name.args = self.args.remove(id);
             }
         }
         self.sample = Some(sample);
@@ -381,29 +385,29 @@ fn add_process(
     let (from_ns, now_ns, rss) = (sample.from_ns, sample.at_ns, reading.size.rss_bytes);
     let before = process.observed;
     // The high-water mark of what may be a copy of the parent is the parent's.
-    let hwm = reading.vm_hwm_bytes.filter(|_| process.image != Image::Unknown).unwrap_or(0);
+    let hwm = reading.vm_hwm_bytes.filter(|_| process.program.image != Image::Unknown).unwrap_or(0);
     // Nor is it one of the program that the kernel says was replaced since.
     let is_new_program = process.program_start_ns() >= before.at_ns;
-    let peak_before = if is_new_program { 0 } else { before.peak };
+    let peak_before = if is_new_program { 0 } else { before.peak_rss_bytes };
     let peak = peak_before.max(rss).max(hwm);
     // A peak that no sample saw lies between the last two.
     let is_spike = peak > peak_before.max(rss);
-    let spike = if is_spike { process.image.own_part(peak, rss) } else { 0 };
+    let spike = if is_spike { process.program.image.own_part(peak, rss) } else { 0 };
     // What may be another's too counts in the sums only, where those are vouched for.
     let certain = estimate.share - estimate.uncertain.min(estimate.share);
     let share_at_peak = certain + spike;
-    let now = Sums::of(process.is_main, estimate, reading);
+    let now = Sums::of(process.ids.is_main, estimate, reading);
     sample.now.add(&now);
-    let mut held = Held { id: process.id, now: estimate.share, steady: 0 };
+    let mut held = Held { id: process.ids.id, now: estimate.share, steady: 0 };
     if before.at_ns == from_ns && before.at_ns != 0 {
-        held.steady = estimate.share.min(before.share);
-        sample.steady.add(&now.smaller_share(before.share, before.threads));
-        let is_new_image = process.image_start_ns >= from_ns;
+        held.steady = estimate.share.min(before.share_bytes);
+        sample.steady.add(&now.smaller_share(before.share_bytes, before.threads));
+        let is_new_image = process.program.image_start_ns >= from_ns;
         if !is_new_image {
-            sample.steady_mean.add(&now.mean_share(before.share));
+            sample.steady_mean.add(&now.mean_share(before.share_bytes));
         }
         if is_new_image || spike > 0 {
-            let more = share_at_peak.saturating_sub(before.share.min(estimate.share));
+            let more = share_at_peak.saturating_sub(before.share_bytes.min(estimate.share));
             let [_, memory] = process.intervals_until(now_ns, more);
             sample.intervals.push(memory);
         }
@@ -413,11 +417,11 @@ fn add_process(
     sample.holders.push(held);
     process.observed = Observed {
         at_ns: now_ns,
-        rss,
-        peak,
-        share: certain,
-        private: estimate.private,
-        common_growth,
+        rss_bytes: rss,
+        peak_rss_bytes: peak,
+        share_bytes: certain,
+        private_bytes: estimate.private,
+        common_growth_bytes: common_growth,
         threads: reading.vitals.threads,
         minor_faults: reading.vitals.minor_faults,
         major_faults: reading.vitals.major_faults,
@@ -427,10 +431,10 @@ fn add_process(
         blocks: None,
     };
     let counted = reading.vitals.cpu_ns.unwrap_or(0);
-    let spent = counted.saturating_sub(process.counted_cpu_ns);
-    process.counted_cpu_ns = process.counted_cpu_ns.max(counted);
-    process.counted_at_ns = now_ns;
-    if process.is_main {
+    let spent = counted.saturating_sub(process.cpu.counted_cpu_ns);
+    process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(counted);
+    process.cpu.counted_at_ns = now_ns;
+    if process.ids.is_main {
         sample.main_cpu_ns += spent;
     } else {
         sample.descendants_cpu_ns += spent;

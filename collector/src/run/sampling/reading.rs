@@ -1,7 +1,7 @@
 //! What a live process's files said last.
 
 use crate::model::observation::{Rollup, Size, Vitals};
-use crate::run::tree::process::rss_noise;
+use crate::run::tree::tolerance::Tolerance;
 
 /// How its memory was shared when that was last read.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +45,6 @@ impl Sharing {
     /// The process may have exec'd between the two readings: then one is of another program.
     pub(super) fn is_of_one_program(&self) -> bool {
         let (rss, of_rollup) = (self.size.rss_bytes, self.rollup.rss_bytes);
-        rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + rss_noise(rss)
+        rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
     }
 }

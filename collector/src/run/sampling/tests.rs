@@ -150,7 +150,7 @@ impl Run {
     fn sample(&mut self, seconds: u64) -> Sample {
         self.read(seconds);
         let made_of = |run: &Self, id: ProcessId| {
-            let pid = run.tree.get(id)?.host_pid?;
+            let pid = run.tree.get(id)?.ids.host_pid?;
             Some((pid, *run.made.get(&pid)?))
         };
         let peak = |id: ProcessId| {
@@ -195,7 +195,7 @@ impl Run {
     }
 
     fn settle(&mut self) {
-        self.tree.settle(self.now_ns, u64::MAX);
+        self.tree.finalize(self.now_ns, u64::MAX);
     }
 }
 
@@ -286,11 +286,11 @@ fn read_image_group_counts_proportional_sizes() {
 fn vfork_child_counts_nothing() {
     let mut run = Run::new(Made::with(400));
     let id = run.found(CHILD);
-    run.tree.set_silent_image(id, UnreportedMemory::Parents, run.now_ns);
+    run.tree.set_unreported_image(id, UnreportedMemory::Parents, run.now_ns);
     run.is(CHILD, Made::with(400));
     let sample = run.sample(1);
     assert_eq!((sample.now.combined(), sample.now.processes), (400 * MIB, 2));
-    run.tree.set_silent_image(id, UnreportedMemory::Own, run.now_ns);
+    run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
     run.is(CHILD, Made::with(3));
     assert_eq!(run.sample(1).now.combined(), 403 * MIB);
 }

@@ -29,7 +29,7 @@ impl Processes {
     }
 
     pub(super) fn insert(&mut self, process: Process) {
-        self.0.insert(process.id, Box::new(process));
+        self.0.insert(process.ids.id, Box::new(process));
     }
 
     pub(super) fn remove(&mut self, id: &ProcessId) -> Option<Process> {

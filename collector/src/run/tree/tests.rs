@@ -5,7 +5,9 @@ use gpu_track_abi::record::{
     Usage,
 };
 
-use super::process::{cpu_us, fork_share};
+use super::process::Observed;
+use super::program::fork_share;
+use super::tolerance::Tolerance;
 use super::*;
 use crate::model::finding::{KernelEvent, What};
 
@@ -121,9 +123,9 @@ impl Run {
     }
 
     /// Settle while /proc no longer has these pids.
-    fn settle(&mut self, gone: &[u32]) -> &mut Self {
+    fn finalize(&mut self, gone: &[u32]) -> &mut Self {
         let now_ns = self.now_ns;
-        settle(&mut self.tree, now_ns, now_ns, |pid| gone.contains(&pid));
+        finalize(&mut self.tree, now_ns, now_ns, |pid| gone.contains(&pid));
         self
     }
 
@@ -139,10 +141,10 @@ impl Run {
             cpu_ns: Some(cpu_ns),
             user_ticks: 3,
             system_ticks: 1,
-            rss,
-            peak: rss.max(observed.peak),
-            share,
-            private: share,
+            rss_bytes: rss,
+            peak_rss_bytes: rss.max(observed.peak_rss_bytes),
+            share_bytes: share,
+            private_bytes: share,
             threads: 2,
             ..Observed::default()
         };
@@ -174,53 +176,55 @@ impl Run {
     fn over(&mut self, pid: u32, status: i32) -> &mut Self {
         self.kernel(pid, What::Exit { status });
         for id in ends(&self.tree) {
-            let at_ns = self.tree.get(id).and_then(|process| process.kernel_exit).unwrap().at_ns;
+            let at_ns = self.tree.get(id).and_then(|process| process.end.kernel_exit).unwrap().at_ns;
             self.tree.observe_end(id, at_ns, Some(at_ns));
         }
-        self.settle(&[])
+        self.finalize(&[])
     }
 
     /// The end of the run.
-    fn end(&mut self) -> Vec<Settled> {
-        self.tree.settle_all(self.now_ns);
-        let settled = self.tree.take_settled();
-        assert!(self.tree.processes.is_empty() && self.tree.index.is_empty() && self.tree.groups.is_empty());
-        settled
+    fn end(&mut self) -> Vec<ProcessSummary> {
+        self.tree.finalize_all(self.now_ns);
+        let summaries = self.tree.take_summaries();
+        assert!(
+            self.tree.processes.is_empty() && self.tree.lists.index.is_empty() && self.tree.groups.is_empty()
+        );
+        summaries
     }
 }
 
 /// Settle while /proc no longer has the pids that `is_gone` names.
-fn settle(tree: &mut Tree, now_ns: u64, complete_ns: u64, is_gone: impl Fn(u32) -> bool) {
+fn finalize(tree: &mut Tree, now_ns: u64, complete_ns: u64, is_gone: impl Fn(u32) -> bool) {
     for target in tree.absence_questions(true).into_iter().filter(|target| is_gone(target.pid)) {
         // A live one's records up to now are applied before it counts as dead.
         let is_alive = tree.get(target.id).is_some_and(Process::is_alive);
         tree.observe_absence(target.id, now_ns + u64::from(is_alive));
     }
-    tree.settle(now_ns, complete_ns);
+    tree.finalize(now_ns, complete_ns);
 }
 
 fn ends(tree: &Tree) -> Vec<ProcessId> {
-    tree.ends_to_read().map(|(process, _)| process.id).collect()
+    tree.ends_to_read().map(|(process, _)| process.ids.id).collect()
 }
 
 fn unreported_execs(tree: &Tree) -> Vec<ProcessId> {
     let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
-    alive.filter(|process| process.silent_exec.is_some()).map(|process| process.id).collect()
+    alive.filter(|process| process.program.unreported_exec.is_some()).map(|process| process.ids.id).collect()
 }
 
 fn unread(tree: &Tree, by_ns: u64) -> Vec<ProcessId> {
-    tree.programs_to_read(by_ns).map(|process| process.id).collect()
+    tree.programs_to_read(by_ns).map(|process| process.ids.id).collect()
 }
 
-fn of(settled: &[Settled], pid: u32) -> &Settled {
-    let mut all = settled.iter().filter(|process| process.pid == pid);
+fn of(summaries: &[ProcessSummary], pid: u32) -> &ProcessSummary {
+    let mut all = summaries.iter().filter(|process| process.pid == pid);
     let one = all.next().unwrap();
-    assert!(all.next().is_none(), "pid {pid} was settled twice");
+    assert!(all.next().is_none(), "pid {pid} was summaries twice");
     one
 }
 
-fn total_us(settled: &[Settled]) -> u64 {
-    settled.iter().map(|process| cpu_us(&process.own) + process.unattributed_us).sum()
+fn total_us(summaries: &[ProcessSummary]) -> u64 {
+    summaries.iter().map(|process| process.own.cpu_us() + process.unattributed_us).sum()
 }
 
 // ---- own CPU time ----
@@ -230,12 +234,12 @@ fn own_cpu_is_what_was_reaped_less_what_it_waited_for_itself() {
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 500, 0).reaped(102, 103, 550);
     run.exit(102, 1000, 550).reaped(MAIN, 102, 1650).exit(MAIN, 10, 1650).reaped(LAUNCHER, MAIN, 1700);
-    let settled = run.end();
-    assert_eq!(cpu_us(&of(&settled, 103).own), 550, "the kernel's teardown is in it");
-    assert_eq!(cpu_us(&of(&settled, 102).own), 1100);
-    assert_eq!(cpu_us(&of(&settled, MAIN).own), 50);
-    assert_eq!(total_us(&settled), 1700, "all of it is what the launcher reaped");
-    assert!(settled.iter().all(|p| p.quality == Quality::Exact && p.unattributed_us == 0 && !p.joined));
+    let summaries = run.end();
+    assert_eq!(of(&summaries, 103).own.cpu_us(), 550, "the kernel's teardown is in it");
+    assert_eq!(of(&summaries, 102).own.cpu_us(), 1100);
+    assert_eq!(of(&summaries, MAIN).own.cpu_us(), 50);
+    assert_eq!(total_us(&summaries), 1700, "all of it is what the launcher reaped");
+    assert!(summaries.iter().all(|p| p.quality == Quality::Exact && p.unattributed_us == 0 && !p.joined));
 }
 
 #[test]
@@ -243,21 +247,21 @@ fn without_an_exit_what_it_reaped_is_taken_off() {
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 500, 0).reaped(102, 103, 550);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1650, 0));
-    let settled = run.end();
-    let killed = of(&settled, 102);
-    assert_eq!((cpu_us(&killed.own), killed.quality), (1100, Quality::Exact));
+    let summaries = run.end();
+    let killed = of(&summaries, 102);
+    assert_eq!((killed.own.cpu_us(), killed.quality), (1100, Quality::Exact));
     assert_eq!((killed.exit.code, killed.exit.signal), (None, Some(libc::SIGKILL)));
 }
 
 #[test]
 fn without_a_reaper_its_own_word_counts() {
     let mut run = Run::new();
-    run.start(102, MAIN).exit(102, 900, 5).settle(&[]).settle(&[102]);
-    assert!(run.tree.take_settled().is_empty(), "its reaper may still say more");
-    run.later(200).settle(&[102]);
-    let settled = run.tree.take_settled();
-    let process = of(&settled, 102);
-    assert_eq!((cpu_us(&process.own), process.quality), (900, Quality::Exact));
+    run.start(102, MAIN).exit(102, 900, 5).finalize(&[]).finalize(&[102]);
+    assert!(run.tree.take_summaries().is_empty(), "its reaper may still say more");
+    run.later(200).finalize(&[102]);
+    let summaries = run.tree.take_summaries();
+    let process = of(&summaries, 102);
+    assert_eq!((process.own.cpu_us(), process.quality), (900, Quality::Exact));
     assert_eq!((process.exit.code, process.unattributed_us), (Some(3), 5));
 }
 
@@ -266,21 +270,21 @@ fn the_child_of_system_is_counted_once() {
     // glibc waits inside system(): the child is in its parent's sums, but no record says that it was reaped.
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 500, 0).exit(102, 100, 520).reaped(MAIN, 102, 620);
-    run.settle(&[102, 103]);
-    let settled = run.tree.take_settled();
-    assert_eq!(cpu_us(&of(&settled, 103).own), 500);
-    assert_eq!(cpu_us(&of(&settled, 102).own), 100);
-    assert_eq!(of(&settled, 102).unattributed_us, 20, "the child's teardown");
-    assert_eq!(total_us(&settled), 620);
+    run.finalize(&[102, 103]);
+    let summaries = run.tree.take_summaries();
+    assert_eq!(of(&summaries, 103).own.cpu_us(), 500);
+    assert_eq!(of(&summaries, 102).own.cpu_us(), 100);
+    assert_eq!(of(&summaries, 102).unattributed_us, 20, "the child's teardown");
+    assert_eq!(total_us(&summaries), 620);
 }
 
 #[test]
 fn the_child_of_system_in_a_killed_process_is_counted_once() {
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 500, 0);
-    run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(620, 0)).settle(&[102, 103]);
-    let settled = run.tree.take_settled();
-    assert_eq!((cpu_us(&of(&settled, 103).own), cpu_us(&of(&settled, 102).own)), (500, 120));
+    run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(620, 0)).finalize(&[102, 103]);
+    let summaries = run.tree.take_summaries();
+    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 102).own.cpu_us()), (500, 120));
 }
 
 #[test]
@@ -291,8 +295,8 @@ fn what_a_killed_shell_of_system_had_reaped_is_counted_once() {
     run.sampled(103, 40_000, MIB, MIB);
     let shell = run.id(103);
     run.tree.observe_end(shell, run.now_ns, Some(run.now_ns));
-    run.exit(102, 100, 540).reaped(MAIN, 102, 640).settle(&[102, 103, 104]);
-    assert_eq!(total_us(&run.tree.take_settled()), 640);
+    run.exit(102, 100, 540).reaped(MAIN, 102, 640).finalize(&[102, 103, 104]);
+    assert_eq!(total_us(&run.tree.take_summaries()), 640);
 }
 
 #[test]
@@ -300,10 +304,10 @@ fn ignored_sigchld_is_told_and_charges_nobody() {
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 500, 0);
     run.exit_with(102, 0, FLAG_IMAGE | FLAG_AUTOREAP, used(100, 0), used(0, 0)).reaped(MAIN, 102, 110);
-    run.settle(&[102, 103]);
-    let settled = run.tree.take_settled();
-    assert_eq!((cpu_us(&of(&settled, 103).own), cpu_us(&of(&settled, 102).own)), (500, 110));
-    assert_eq!((run.tree.autoreaped(), total_us(&settled)), (1, 610));
+    run.finalize(&[102, 103]);
+    let summaries = run.tree.take_summaries();
+    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 102).own.cpu_us()), (500, 110));
+    assert_eq!((run.tree.counts().autoreaped, total_us(&summaries)), (1, 610));
 }
 
 #[test]
@@ -311,8 +315,8 @@ fn a_killed_parent_that_ignored_sigchld_keeps_what_its_clock_said() {
     // The autoreaped never enter any wait accounting: there is nothing to take off.
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 500_000, 0).sampled(102, 100_000_000, MIB, MIB);
-    run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(120_000, 0)).settle(&[102, 103]);
-    assert!(cpu_us(&of(&run.tree.take_settled(), 102).own) >= 100_000);
+    run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(120_000, 0)).finalize(&[102, 103]);
+    assert!(of(&run.tree.take_summaries(), 102).own.cpu_us() >= 100_000);
 }
 
 #[test]
@@ -320,16 +324,16 @@ fn a_clock_that_is_a_rounding_error_ahead_does_not_count_a_child_twice() {
     // 102 runs a silent program, waits for 103 by a raw system call, and is seen as a zombie before it is reaped.
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 40_000, 0).sampled(102, 60_003_000, MIB, MIB);
-    run.reaped(MAIN, 102, 100_000).settle(&[102, 103]);
-    assert_eq!(total_us(&run.tree.take_settled()), 100_000);
+    run.reaped(MAIN, 102, 100_000).finalize(&[102, 103]);
+    assert_eq!(total_us(&run.tree.take_summaries()), 100_000);
 }
 
 #[test]
 fn children_that_nobody_recorded_are_unattributed() {
     let mut run = Run::new();
     run.exit(MAIN, 10, 700).reaped(LAUNCHER, MAIN, 720);
-    let settled = run.end();
-    assert_eq!((cpu_us(&of(&settled, MAIN).own), of(&settled, MAIN).unattributed_us), (20, 700));
+    let summaries = run.end();
+    assert_eq!((of(&summaries, MAIN).own.cpu_us(), of(&summaries, MAIN).unattributed_us), (20, 700));
 }
 
 #[test]
@@ -340,18 +344,18 @@ fn a_sampled_process_is_marked_and_one_never_seen_is_unknown() {
         let id = run.id(pid);
         run.tree.observe_end(id, run.now_ns, Some(run.now_ns));
     }
-    let settled = run.settle(&[]).end();
-    let (seen, unseen) = (of(&settled, 102), of(&settled, 103));
+    let summaries = run.finalize(&[]).end();
+    let (seen, unseen) = (of(&summaries, 102), of(&summaries, 103));
     assert_eq!((seen.quality, seen.own.user_us, seen.own.system_us), (Quality::Sampled, 6000, 2000));
     assert_eq!((unseen.quality, unseen.exit.code), (Quality::Unknown, None));
-    assert!(!seen.still_running && !unseen.still_running && of(&settled, MAIN).still_running);
+    assert!(!seen.is_still_running && !unseen.is_still_running && of(&summaries, MAIN).is_still_running);
 }
 
 #[test]
 fn a_record_of_a_foreign_process_under_the_same_pid_does_not_take_figures_away() {
     let mut run = Run::new();
     run.start(102, MAIN).exit(102, 90_000, 0).reaped(MAIN, 102, 10);
-    assert_eq!(cpu_us(&of(&run.end(), 102).own), 90_000);
+    assert_eq!(of(&run.end(), 102).own.cpu_us(), 90_000);
 }
 
 // ---- who is who ----
@@ -363,7 +367,7 @@ fn an_exec_chain_is_one_process_with_its_last_name() {
         run.start_as(102, MAIN, 77, MIB_KIB, name);
     }
     run.exit(102, 5, 0).reaped(MAIN, 102, 6);
-    assert_eq!(run.tree.born(), 2);
+    assert_eq!(run.tree.counts().created, 2);
     assert_eq!(&*of(&run.end(), 102).command, "job");
 }
 
@@ -371,13 +375,13 @@ fn an_exec_chain_is_one_process_with_its_last_name() {
 fn fork_children_have_their_parents_name_and_group_until_they_exec() {
     let mut run = Run::new();
     run.start_as(102, MAIN, 0, MIB_KIB, "make").fork(103, 102, MIB_KIB).fork(104, 103, MIB_KIB);
-    let group = run.tree.get(run.id(102)).unwrap().group;
+    let group = run.tree.get(run.id(102)).unwrap().program.group;
     assert_eq!(run.tree.group(group).unwrap().members, [run.id(102), run.id(103), run.id(104)]);
     run.start_as(104, 103, 0, MIB_KIB, "cc");
     assert_eq!(run.tree.group(group).unwrap().members, [run.id(102), run.id(103)]);
-    let settled = run.end();
-    assert_eq!((&*of(&settled, 103).command, &*of(&settled, 104).command), ("make", "cc"));
-    assert_eq!((of(&settled, 104).parent_pid, settled.len()), (Some(103), 4));
+    let summaries = run.end();
+    assert_eq!((&*of(&summaries, 103).command, &*of(&summaries, 104).command), ("make", "cc"));
+    assert_eq!((of(&summaries, 104).parent_pid, summaries.len()), (Some(103), 4));
 }
 
 #[test]
@@ -386,9 +390,9 @@ fn a_vfork_child_that_never_execs_is_known_by_its_exit_and_has_no_memory() {
     run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, used(7, 400 * MIB_KIB), used(0, 0)).reaped(MAIN, 102, 9);
     let lives = run.tree.take_intervals(u64::MAX);
     assert!(lives.iter().all(|life| life.bytes == 0), "{lives:?}");
-    let settled = run.end();
-    let child = of(&settled, 102);
-    assert_eq!((cpu_us(&child.own), child.peak, child.joined), (9, None, false));
+    let summaries = run.end();
+    let child = of(&summaries, 102);
+    assert_eq!((child.own.cpu_us(), child.peak_rss_bytes, child.joined), (9, None, false));
     // A child of a raw clone writes the same record, and has memory of its own, which it copies when it writes to it.
     assert_eq!((child.peak_quality, child.is_ram_missing), (Quality::Unknown, false));
     let own = Usage { minor_faults: 400, ..used(7, 400 * MIB_KIB) };
@@ -401,18 +405,18 @@ fn a_vfork_child_that_never_execs_is_known_by_its_exit_and_has_no_memory() {
 fn a_vfork_childs_exit_ends_a_stale_instance_and_is_another_process() {
     let mut run = Run::new();
     run.start(102, MAIN).exit_with(102, MAIN, FLAG_BORROWED_MEMORY, used(7, 0), used(0, 0));
-    assert_eq!((run.tree.born(), run.tree.alive().len()), (3, 1));
+    assert_eq!((run.tree.counts().created, run.tree.alive().len()), (3, 1));
 }
 
 #[test]
 fn a_pid_with_another_pidfd_inode_is_another_process() {
     let mut run = Run::new();
     run.start_as(102, MAIN, 7, MIB_KIB, "a").start_as(102, MAIN, 8, MIB_KIB, "b");
-    assert_eq!((run.tree.born(), run.tree.alive().len()), (3, 2));
+    assert_eq!((run.tree.counts().created, run.tree.alive().len()), (3, 2));
     // The oldest unreaped instance is meant.
     run.reaped(MAIN, 102, 5).reaped(MAIN, 102, 6);
-    let settled = run.end();
-    let cpu = |name| settled.iter().find(|p| &*p.command == name).map(|p| cpu_us(&p.own));
+    let summaries = run.end();
+    let cpu = |name| summaries.iter().find(|p| &*p.command == name).map(|p| p.own.cpu_us());
     assert_eq!((cpu("a"), cpu("b")), (Some(5), Some(6)));
 }
 
@@ -420,7 +424,7 @@ fn a_pid_with_another_pidfd_inode_is_another_process() {
 fn without_pidfs_a_fork_still_tells_a_new_process_and_a_second_reaping_another() {
     let mut run = Run::new();
     run.start(102, MAIN).fork(102, MAIN, MIB_KIB);
-    assert_eq!((run.tree.born(), run.tree.alive().len()), (3, 2));
+    assert_eq!((run.tree.counts().created, run.tree.alive().len()), (3, 2));
     // Two STARTs of one pid look like an exec; the second REAPED shows that there were two.
     run.start(103, MAIN).start(103, MAIN).reaped(MAIN, 103, 5).reaped(MAIN, 103, 6);
     assert_eq!(run.end().iter().filter(|process| process.pid == 103).count(), 2);
@@ -432,32 +436,32 @@ fn a_tracer_makes_no_process_and_ends_none_that_is_not_its_child() {
     run.start(102, MAIN).start(103, 102).start(104, 103);
     // strace (102) is told of its child 103, of that one's child 104, and of a thread 999.
     run.reaped_with(102, 104, FLAG_TRACER, 0, used(5, 0)).reaped_with(102, 999, FLAG_TRACER, 0, used(5, 0));
-    assert_eq!((run.tree.born(), run.tree.alive().len()), (4, 4));
+    assert_eq!((run.tree.counts().created, run.tree.alive().len()), (4, 4));
     run.reaped_with(102, 103, FLAG_TRACER, 0, used(8, 0)).reaped_with(102, 103, FLAG_TRACER, 0, used(8, 0));
     // An orphan is its subreaper's to reap, not the tracer's.
     run.reaped_with(102, 104, FLAG_TRACER, 0, used(5, 0));
-    assert_eq!((run.tree.born(), run.tree.alive().len()), (4, 3));
+    assert_eq!((run.tree.counts().created, run.tree.alive().len()), (4, 3));
     run.exit(102, 1, 8).reaped(MAIN, 102, 9);
-    let settled = run.end();
-    assert_eq!((cpu_us(&of(&settled, 103).own), of(&settled, 102).unattributed_us), (8, 0));
+    let summaries = run.end();
+    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 102).unattributed_us), (8, 0));
 }
 
 #[test]
 fn orphans_are_reaped_by_the_subreaper_and_an_unknown_one_is_found_by_it() {
     let mut run = Run::new();
-    run.start(102, MAIN).start(103, 102).exit(102, 1, 0).reaped(MAIN, 102, 1).settle(&[]);
+    run.start(102, MAIN).start(103, 102).exit(102, 1, 0).reaped(MAIN, 102, 1).finalize(&[]);
     run.exit(103, 40, 0).reaped(LAUNCHER, 103, 44).reaped(LAUNCHER, 105, 3);
-    let settled = run.end();
-    assert_eq!((cpu_us(&of(&settled, 103).own), of(&settled, 103).found_by), (44, FoundBy::Preload));
-    assert_eq!((of(&settled, 105).found_by, of(&settled, 105).joined), (FoundBy::Subreaper, false));
+    let summaries = run.end();
+    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 103).found_by), (44, FoundBy::Preload));
+    assert_eq!((of(&summaries, 105).found_by, of(&summaries, 105).joined), (FoundBy::Subreaper, false));
 }
 
 #[test]
 fn an_orphan_that_just_left_proc_is_not_settled_before_its_reaper_could_tell() {
     let mut run = Run::new();
-    run.start(102, MAIN).start(103, 102).exit(102, 1, 0).reaped(MAIN, 102, 1).settle(&[102]);
-    run.exit(103, 40, 0).settle(&[103]).reaped(LAUNCHER, 103, 44);
-    assert_eq!(cpu_us(&of(&run.end(), 103).own), 44);
+    run.start(102, MAIN).start(103, 102).exit(102, 1, 0).reaped(MAIN, 102, 1).finalize(&[102]);
+    run.exit(103, 40, 0).finalize(&[103]).reaped(LAUNCHER, 103, 44);
+    assert_eq!(of(&run.end(), 103).own.cpu_us(), 44);
 }
 
 #[test]
@@ -466,8 +470,8 @@ fn an_orphan_of_a_killed_parent_may_be_reaped_before_that_is_told() {
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).reaped_with(LAUNCHER, 103, 0, 9, used(50, 0));
     run.reaped_with(MAIN, 102, 0, 9, used(5, 0)).exit(MAIN, 1, 5).reaped(LAUNCHER, MAIN, 6);
-    let settled = run.end();
-    assert_eq!((settled.len(), total_us(&settled)), (3, 56));
+    let summaries = run.end();
+    assert_eq!((summaries.len(), total_us(&summaries)), (3, 56));
 }
 
 #[test]
@@ -477,7 +481,7 @@ fn a_killed_parent_is_not_charged_for_a_child_that_it_never_waited_for() {
     run.start(102, MAIN).start(103, 102).exit(103, 40_000, 0);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(90_000, 0));
     let (gone_ns, complete_ns) = (run.now_ns + MS, run.now_ns);
-    settle(&mut run.tree, gone_ns, complete_ns, |pid| pid == 103);
+    finalize(&mut run.tree, gone_ns, complete_ns, |pid| pid == 103);
     run.reaped(LAUNCHER, 103, 41_000);
     assert_eq!(total_us(&run.end()), 131_000);
     // The same of a silent one: the kernel told of its end, and it was looked for too late.
@@ -489,7 +493,7 @@ fn a_killed_parent_is_not_charged_for_a_child_that_it_never_waited_for() {
     for id in ends(&run.tree) {
         run.tree.observe_end(id, end_ns, Some(gone_ns));
     }
-    settle(&mut run.tree, gone_ns, complete_ns, |_| false);
+    finalize(&mut run.tree, gone_ns, complete_ns, |_| false);
     run.reaped(LAUNCHER, 103, 41_000);
     assert_eq!(total_us(&run.end()), 91_000);
 }
@@ -498,33 +502,33 @@ fn a_killed_parent_is_not_charged_for_a_child_that_it_never_waited_for() {
 fn a_silent_child_is_found_by_its_reaper() {
     let mut run = Run::new();
     run.reaped_with(MAIN, 102, 0, 9 << 8, used(5, 0));
-    let settled = run.end();
-    let child = of(&settled, 102);
-    assert_eq!((child.found_by, child.spoke, child.parent_pid), (FoundBy::Wait, false, Some(MAIN)));
-    assert_eq!((child.exit.code, cpu_us(&child.own), child.quality), (Some(9), 5, Quality::Exact));
+    let summaries = run.end();
+    let child = of(&summaries, 102);
+    assert_eq!((child.found_by, child.has_record, child.parent_pid), (FoundBy::Wait, false, Some(MAIN)));
+    assert_eq!((child.exit.code, child.own.cpu_us(), child.quality), (Some(9), 5, Quality::Exact));
     // Nobody in the tree, and not the launcher: no process of ours.
     let mut run = Run::new();
-    assert_eq!(run.reaped(555, 102, 5).tree.born(), 1);
+    assert_eq!(run.reaped(555, 102, 5).tree.counts().created, 1);
 }
 
 #[test]
 fn a_silent_parent_adopts_those_that_named_it() {
     let mut run = Run::new();
     run.start(103, 102).exit(103, 500, 0).reaped(MAIN, 102, 620);
-    let settled = run.settle(&[102, 103]).tree.take_settled();
-    assert_eq!((of(&settled, 103).joined, cpu_us(&of(&settled, 103).own)), (false, 500));
-    assert_eq!(cpu_us(&of(&settled, 102).own), 120);
+    let summaries = run.finalize(&[102, 103]).tree.take_summaries();
+    assert_eq!((of(&summaries, 103).joined, of(&summaries, 103).own.cpu_us()), (false, 500));
+    assert_eq!(of(&summaries, 102).own.cpu_us(), 120);
 }
 
 #[test]
 fn a_silent_parent_that_a_scan_finds_adopts_those_that_named_it() {
     // A static program (102) starts a dynamic one at once, and a scan finds it a moment later.
     let mut run = Run::new();
-    run.start(103, 102).scan(102, MAIN).exit(103, 500, 0).settle(&[103]).later(500).settle(&[103]);
+    run.start(103, 102).scan(102, MAIN).exit(103, 500, 0).finalize(&[103]).later(500).finalize(&[103]);
     run.reaped(MAIN, 102, 620);
-    let settled = run.settle(&[102, 103]).end();
-    assert!(!of(&settled, 103).joined);
-    assert_eq!(total_us(&settled), 620);
+    let summaries = run.finalize(&[102, 103]).end();
+    assert!(!of(&summaries, 103).joined);
+    assert_eq!(total_us(&summaries), 620);
 }
 
 #[test]
@@ -533,19 +537,23 @@ fn an_adopted_child_settles_before_its_younger_parent() {
     // 301 named a parent that nobody knew; it is found, as a younger entry, when it is reaped.
     run.start(301, 300).exit(301, 4, 0);
     run.reaped(MAIN, 300, 10).exit(MAIN, 1, 10).reaped(LAUNCHER, MAIN, 11);
-    let settled = run.end();
-    let own = |pid: u32| cpu_us(&settled.iter().find(|process| process.pid == pid).unwrap().own);
+    let summaries = run.end();
+    let own = |pid: u32| summaries.iter().find(|process| process.pid == pid).unwrap().own.cpu_us();
     assert_eq!((own(301), own(300), own(MAIN)), (4, 6, 1));
 }
 
 #[test]
 fn a_double_fork_daemon_is_a_descendant() {
     let mut run = Run::new();
-    run.fork(102, MAIN, MIB_KIB).fork(103, 102, MIB_KIB).exit(102, 1, 0).reaped(MAIN, 102, 1).settle(&[102]);
+    run.fork(102, MAIN, MIB_KIB)
+        .fork(103, 102, MIB_KIB)
+        .exit(102, 1, 0)
+        .reaped(MAIN, 102, 1)
+        .finalize(&[102]);
     run.start(103, LAUNCHER);
-    let settled = run.end();
-    let daemon = of(&settled, 103);
-    assert!(daemon.still_running && !daemon.joined && !daemon.is_main);
+    let summaries = run.end();
+    let daemon = of(&summaries, 103);
+    assert!(daemon.is_still_running && !daemon.joined && !daemon.is_main);
 }
 
 #[test]
@@ -554,7 +562,7 @@ fn a_daemon_whose_parent_spoke_its_last_word_first_is_a_descendant() {
     let mut run = Run::new();
     run.fork(102, MAIN, MIB_KIB).exit(102, 1, 0).fork(103, 102, MIB_KIB);
     let daemon = run.tree.get(run.id(103)).unwrap();
-    assert_ne!(daemon.parent, Parent::Unknown);
+    assert_ne!(daemon.ancestry.parent, Parent::Unknown);
     assert!(!of(&run.end(), 103).joined);
 }
 
@@ -563,11 +571,11 @@ fn who_carries_the_session_without_a_known_parent_is_joined() {
     let mut run = Run::new();
     run.start(500, 400).exit(500, 5, 0);
     assert!(of(&run.end(), 500).joined);
-    assert_eq!(run.tree.outside(), 1);
+    assert_eq!(run.tree.counts().joined_unreaped, 1);
     // Who is waited for in the tree belongs to it.
     let mut run = Run::new();
     run.start(500, 400).exit(500, 5, 0).reaped(LAUNCHER, 500, 5).end();
-    assert_eq!(run.tree.outside(), 0);
+    assert_eq!(run.tree.counts().joined_unreaped, 0);
 }
 
 #[test]
@@ -577,10 +585,10 @@ fn a_pid_namespaces_init_is_reaped_under_its_pid_outside() {
         run.fork(1, 102, MIB_KIB).start(1, 0).start(2, 1).exit(2, 70, 0).reaped(1, 2, 75).exit(1, 20, 75);
     });
     run.reaped(102, 103, 98).exit(102, 1, 98).reaped(MAIN, 102, 100);
-    assert_eq!(run.tree.born(), 4);
-    let settled = run.end();
-    assert_eq!((cpu_us(&of(&settled, 103).own), of(&settled, 103).parent_pid), (23, Some(102)));
-    assert_eq!((cpu_us(&of(&settled, 2).own), total_us(&settled)), (75, 100));
+    assert_eq!(run.tree.counts().created, 4);
+    let summaries = run.end();
+    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 103).parent_pid), (23, Some(102)));
+    assert_eq!((of(&summaries, 2).own.cpu_us(), total_us(&summaries)), (75, 100));
 }
 
 #[test]
@@ -601,8 +609,8 @@ fn the_child_of_system_in_a_pid_namespace_is_counted_once() {
     run.start(102, MAIN).inside(INSIDE, |run| {
         run.fork(1, 102, MIB_KIB).start(2, 1).start(3, 2).exit(3, 500, 0).exit(2, 10, 500).reaped(1, 2, 510);
     });
-    run.settle(&[]).later(3000).settle(&[]);
-    assert_eq!(total_us(&run.tree.take_settled()), 510);
+    run.finalize(&[]).later(3000).finalize(&[]);
+    assert_eq!(total_us(&run.tree.take_summaries()), 510);
 }
 
 #[test]
@@ -613,7 +621,7 @@ fn a_pid_namespace_ends_with_its_init() {
         run.fork(1, 102, MIB_KIB).start(2, 1).exit(1, 5, 0);
     });
     run.reaped(102, 103, 6);
-    assert!(!of(&run.end(), 2).still_running);
+    assert!(!of(&run.end(), 2).is_still_running);
 }
 
 // ---- the kernel's word ----
@@ -625,15 +633,15 @@ fn a_process_that_speaks_is_the_one_that_the_kernel_told_of() {
     run.made(103, MAIN).execs(103).start(103, MAIN).exit(103, 5, 0).over(103, 0);
     // The pid comes again.
     run.made(102, MAIN).execs(102).start(102, MAIN).exit(102, 7, 0).over(102, 0);
-    assert_eq!((run.tree.born(), run.tree.alive().len()), (4, 1));
-    let settled = run.end();
-    let wall_ms: Vec<_> = settled.iter().filter(|p| p.pid == 102).map(|p| p.wall_ns / MS).collect();
+    assert_eq!((run.tree.counts().created, run.tree.alive().len()), (4, 1));
+    let summaries = run.end();
+    let wall_ms: Vec<_> = summaries.iter().filter(|p| p.pid == 102).map(|p| p.wall_ns / MS).collect();
     assert_eq!(wall_ms.len(), 2);
     assert!(
         wall_ms.contains(&4) && wall_ms.contains(&3),
         "from the fork, not from the first word: {wall_ms:?}"
     );
-    assert!(settled.iter().all(|process| process.spoke));
+    assert!(summaries.iter().all(|process| process.has_record));
 }
 
 #[test]
@@ -642,9 +650,9 @@ fn a_silent_tree_is_known_from_the_kernel() {
     let mut run = Run::new();
     run.made(102, MAIN).execs(102).made(103, 102).execs(103).made(104, 103).execs(104).start(104, 103);
     run.exit(104, 30, 0).over(104, 0).over(103, 9).over(102, 256).reaped(MAIN, 102, 100);
-    let settled = run.later(500).settle(&[102, 103, 104]).end();
-    assert_eq!(settled.len(), 4);
-    let (shell, program) = (of(&settled, 102), of(&settled, 103));
+    let summaries = run.later(500).finalize(&[102, 103, 104]).end();
+    assert_eq!(summaries.len(), 4);
+    let (shell, program) = (of(&summaries, 102), of(&summaries, 103));
     assert_eq!(
         (shell.exit.code, program.exit.signal),
         (Some(0), Some(9)),
@@ -652,7 +660,7 @@ fn a_silent_tree_is_known_from_the_kernel() {
     );
     assert_eq!((shell.quality, program.quality), (Quality::Exact, Quality::Unknown));
     assert_eq!(
-        (cpu_us(&shell.own), cpu_us(&of(&settled, 104).own)),
+        (shell.own.cpu_us(), of(&summaries, 104).own.cpu_us()),
         (70, 30),
         "who waited has the unknown part"
     );
@@ -660,7 +668,7 @@ fn a_silent_tree_is_known_from_the_kernel() {
         (program.parent_pid, &*program.command, program.found_by),
         (Some(102), "(unseen)", FoundBy::Connector)
     );
-    assert!(settled.iter().all(|process| !process.joined));
+    assert!(summaries.iter().all(|process| !process.joined));
 }
 
 #[test]
@@ -672,9 +680,9 @@ fn who_is_known_to_be_over_may_still_be_heard() {
     run.tree.note_status(id, 9);
     // What it wrote before is read later.
     run.start(102, MAIN);
-    let settled = run.later(500).end();
-    let ended = of(&settled, 102);
-    assert_eq!((settled.len(), ended.exit.signal), (2, Some(9)), "the first process and this one");
+    let summaries = run.later(500).end();
+    let ended = of(&summaries, 102);
+    assert_eq!((summaries.len(), ended.exit.signal), (2, Some(9)), "the first process and this one");
 }
 
 #[test]
@@ -694,13 +702,13 @@ fn a_fork_child_that_runs_a_silent_program_is_no_copy_of_its_parent_any_more() {
         ..Program::default()
     };
     run.tree.set_program(id, program);
-    run.tree.confirm_silent(id);
+    run.tree.confirm_uninstrumented(id);
     let process = run.tree.get(id).unwrap();
-    assert_eq!((process.image, &*process.command), (Image::Silent, "busybox"));
-    assert_ne!(process.group, run.tree.get(run.id(MAIN)).unwrap().group);
-    let settled = run.over(102, 0).reaped_with(MAIN, 102, 0, 0, used(9, MIB_KIB)).end();
-    let of = of(&settled, 102);
-    assert_eq!((of.peak, of.peak_quality), (Some(MIB), Quality::Sampled));
+    assert_eq!((process.program.image, &*process.name.command), (Image::Uninstrumented, "busybox"));
+    assert_ne!(process.program.group, run.tree.get(run.id(MAIN)).unwrap().program.group);
+    let summaries = run.over(102, 0).reaped_with(MAIN, 102, 0, 0, used(9, MIB_KIB)).end();
+    let of = of(&summaries, 102);
+    assert_eq!((of.peak_rss_bytes, of.peak_quality), (Some(MIB), Quality::Sampled));
     assert_eq!(of.static_executable.as_deref(), Some("/bin/busybox"));
 }
 
@@ -722,17 +730,17 @@ fn a_look_that_came_too_late_takes_nothing_away() {
         if is_told {
             run.execs(MAIN);
         }
-        run.tree.set_silent_image(id, UnreportedMemory::Own, T0 + 5 * MS);
+        run.tree.set_unreported_image(id, UnreportedMemory::Own, T0 + 5 * MS);
         for program in [&seen, &dying, &dead] {
             run.tree.set_program(id, program.clone());
         }
-        run.tree.confirm_silent(id);
+        run.tree.confirm_uninstrumented(id);
         let process = run.tree.get(id).unwrap();
         assert_eq!(
-            (process.static_executable.as_ref(), &process.args),
+            (process.name.static_executable.as_ref(), &process.name.args),
             (seen.static_executable.as_ref(), &seen.args)
         );
-        assert_eq!(&*process.command, "script.sh");
+        assert_eq!(&*process.name.command, "script.sh");
     }
 }
 
@@ -742,8 +750,8 @@ fn who_was_only_looked_at_too_late_has_his_name() {
     run.fork(102, MAIN, 100 * MIB_KIB).execs(102);
     let id = run.id(102);
     run.tree.set_program(id, Program { command: Some("busybox".into()), ..Program::default() });
-    run.tree.confirm_silent(id);
-    assert_eq!(&*run.tree.get(id).unwrap().command, "busybox");
+    run.tree.confirm_uninstrumented(id);
+    assert_eq!(&*run.tree.get(id).unwrap().name.command, "busybox");
 }
 
 #[test]
@@ -751,7 +759,7 @@ fn the_end_of_a_first_thread_is_not_the_end_of_a_process_that_execs_in_another()
     let mut run = Run::new();
     run.made(102, MAIN).execs(102).start(102, MAIN).kernel(102, What::Exit { status: 0 });
     run.execs(102).start(102, MAIN);
-    assert_eq!((run.tree.born(), run.tree.alive().len()), (2, 2));
+    assert_eq!((run.tree.counts().created, run.tree.alive().len()), (2, 2));
     assert!(ends(&run.tree).is_empty());
 }
 
@@ -759,7 +767,7 @@ fn the_end_of_a_first_thread_is_not_the_end_of_a_process_that_execs_in_another()
 fn a_failed_spawn_that_the_kernel_told_of_counts_once() {
     let mut run = Run::new();
     run.made(102, MAIN).over(102, 127 << 8).tell(MAIN, LAUNCHER, 0, Event::SpawnFailed { error: 2 });
-    assert_eq!((run.tree.born(), run.tree.failed_spawns()), (2, 1));
+    assert_eq!((run.tree.counts().created, run.tree.counts().failed_spawns), (2, 1));
     assert_eq!(run.end().len(), 1);
 }
 
@@ -769,7 +777,7 @@ fn a_pid_namespaces_first_process_is_the_one_that_the_kernel_told_of() {
     run.made(500, MAIN).inside(INSIDE, |run| {
         run.start(1, 0);
     });
-    assert_eq!((run.tree.born(), run.tree.get(run.id(500)).unwrap().key.pid), (2, 1));
+    assert_eq!((run.tree.counts().created, run.tree.get(run.id(500)).unwrap().ids.key.pid), (2, 1));
     // Its children are told of by pids that nobody inside knows: they speak, or are reaped, each once.
     run.made(501, 500).made(502, 500).made(503, 500);
     run.inside(INSIDE, |run| {
@@ -780,7 +788,7 @@ fn a_pid_namespaces_first_process_is_the_one_that_the_kernel_told_of() {
         run.reaped(1, 4, 7);
     });
     run.over(502, 0).over(501, 0);
-    assert_eq!((run.tree.born(), total_us(&run.end())), (5, 18));
+    assert_eq!((run.tree.counts().created, total_us(&run.end())), (5, 18));
 }
 
 #[test]
@@ -790,8 +798,11 @@ fn a_child_of_a_silent_process_in_a_pid_namespace_is_the_one_that_the_kernel_tol
         run.start(2, 1).exit(2, 6, 0);
     });
     run.over(501, 0).over(500, 0);
-    let settled = run.end();
-    assert_eq!((settled.len(), of(&settled, 501).spoke, of(&settled, 500).spoke), (3, true, false));
+    let summaries = run.end();
+    assert_eq!(
+        (summaries.len(), of(&summaries, 501).has_record, of(&summaries, 500).has_record),
+        (3, true, false)
+    );
 }
 
 /// A pid namespace, whose init is 500 outside.
@@ -805,7 +816,7 @@ fn with_namespace() -> Run {
 
 fn outside_of(run: &Run, pid: u32) -> Option<u32> {
     let id = run.tree.open_instance(Key { pid_ns: INSIDE, pid })?;
-    run.tree.get(id)?.host_pid
+    run.tree.get(id)?.ids.host_pid
 }
 
 #[test]
@@ -837,7 +848,7 @@ fn who_speaks_in_a_pid_namespace_is_told_from_siblings_by_the_order_of_pids() {
     run.inside(INSIDE, |run| {
         run.start(14, 1);
     });
-    assert_eq!((outside_of(&run, 14), run.tree.born()), (Some(506), 10));
+    assert_eq!((outside_of(&run, 14), run.tree.counts().created), (Some(506), 10));
 }
 
 #[test]
@@ -853,9 +864,9 @@ fn the_pid_of_a_silent_init_is_told_by_its_child() {
         run.exit(4, 40_000, 0).exit(2, 2000, 1000);
     });
     run.over(503, 0).over(501, 0).kernel(500, What::Exit { status: 0 });
-    run.reaped(MAIN, 500, 50_000).settle(&[501, 503]);
-    let settled = run.end();
-    assert_eq!((settled.len(), total_us(&settled), cpu_us(&of(&settled, 500).own)), (5, 50_000, 7000));
+    run.reaped(MAIN, 500, 50_000).finalize(&[501, 503]);
+    let summaries = run.end();
+    assert_eq!((summaries.len(), total_us(&summaries), of(&summaries, 500).own.cpu_us()), (5, 50_000, 7000));
 }
 
 #[test]
@@ -865,9 +876,9 @@ fn a_silent_child_that_is_reaped_in_a_pid_namespace_is_the_one_that_ended_so() {
     run.kernel(502, What::Exit { status: 0 }).inside(INSIDE, |run| {
         run.reaped_with(1, 3, 0, 0, used(7, 0)).reaped_with(1, 2, 0, 9, used(5, 0));
     });
-    let settled = run.end();
-    assert_eq!([501, 502].map(|pid| cpu_us(&of(&settled, pid).own)), [5, 7]);
-    assert_eq!(settled.len(), 4);
+    let summaries = run.end();
+    assert_eq!([501, 502].map(|pid| of(&summaries, pid).own.cpu_us()), [5, 7]);
+    assert_eq!(summaries.len(), 4);
 }
 
 #[test]
@@ -886,14 +897,18 @@ fn who_was_killed_below_a_silent_init_that_waited_is_in_its_sum() {
         run.tree.get_mut(id).unwrap().observed.cpu_ns = Some(remains_ns);
         run.over(502, libc::SIGKILL);
         if !is_late {
-            run.later(300).settle(&[501, 502]);
+            run.later(300).finalize(&[501, 502]);
         }
         let init = run.id(500);
         run.tree.get_mut(init).unwrap().observed.cpu_ns = Some(1_000_000);
         run.kernel(500, What::Exit { status: 0 }).reaped(MAIN, 500, 13_000);
-        assert_eq!((run.tree.lost(), run.tree.autoreaped()), (0, 0));
-        let settled = run.end();
-        assert_eq!((total_us(&settled), cpu_us(&of(&settled, 500).own)), (13_000, 1000), "late: {is_late}");
+        assert_eq!((run.tree.counts().killed_with_namespace, run.tree.counts().autoreaped), (0, 0));
+        let summaries = run.end();
+        assert_eq!(
+            (total_us(&summaries), of(&summaries, 500).own.cpu_us()),
+            (13_000, 1000),
+            "late: {is_late}"
+        );
     }
 }
 
@@ -906,11 +921,11 @@ fn who_ends_with_the_init_of_his_pid_namespace_is_in_nobodys_sums() {
     // The kernel reaps the zombie that is left, which is in the init's sums, and kills the other, which is not.
     run.kernel(501, What::Exit { status: 0 }).kernel(502, What::Exit { status: 9 });
     run.kernel(500, What::Exit { status: 0 }).reaped(MAIN, 500, 13_500);
-    run.settle(&[501, 502]).later(300).settle(&[501, 502]);
-    assert_eq!((run.tree.lost(), run.tree.autoreaped()), (1, 1));
-    let settled = run.end();
-    assert_eq!((of(&settled, 502).quality, total_us(&settled)), (Quality::Unknown, 13_500));
-    assert_eq!(cpu_us(&of(&settled, 500).own), 10_500);
+    run.finalize(&[501, 502]).later(300).finalize(&[501, 502]);
+    assert_eq!((run.tree.counts().killed_with_namespace, run.tree.counts().autoreaped), (1, 1));
+    let summaries = run.end();
+    assert_eq!((of(&summaries, 502).quality, total_us(&summaries)), (Quality::Unknown, 13_500));
+    assert_eq!(of(&summaries, 500).own.cpu_us(), 10_500);
 }
 
 #[test]
@@ -923,7 +938,7 @@ fn a_process_that_proc_shows_in_a_pid_namespace_is_one_with_what_spoke_there() {
         run.fork(2, 77, MIB_KIB);
     });
     run.tree.found_inside(told, Key { pid_ns: INSIDE, pid: 2 });
-    assert_eq!((run.tree.born(), outside_of(&run, 2)), (3, Some(501)));
+    assert_eq!((run.tree.counts().created, outside_of(&run, 2)), (3, Some(501)));
 }
 
 /// 102 runs a static program that is a subreaper, 103 a child of it that speaks.
@@ -943,9 +958,9 @@ fn an_orphan_below_a_silent_subreaper_is_in_its_sums() {
         .exit(103, 900, 100)
         .over(105, 0)
         .over(103, 0);
-    run.later(1).reaped(MAIN, 102, 6700).settle(&[103, 105]).later(300).settle(&[103, 105]);
-    let settled = run.end();
-    assert_eq!((total_us(&settled), cpu_us(&of(&settled, 102).own)), (6700, 700));
+    run.later(1).reaped(MAIN, 102, 6700).finalize(&[103, 105]).later(300).finalize(&[103, 105]);
+    let summaries = run.end();
+    assert_eq!((total_us(&summaries), of(&summaries, 102).own.cpu_us()), (6700, 700));
 }
 
 #[test]
@@ -960,22 +975,22 @@ fn an_orphan_is_in_the_sums_of_the_nearest_that_may_be_a_subreaper() {
         .exit(103, 900, 5800)
         .over(103, 0);
     run.kernel(102, What::Exit { status: 0 }).reaped(MAIN, 102, 7000);
-    run.settle(&[103, 105, 106]).later(300).settle(&[103, 105, 106]);
-    let settled = run.end();
-    assert_eq!([102, 104].map(|pid| cpu_us(&of(&settled, pid).own)), [300, 700]);
-    assert_eq!(total_us(&settled), 7000);
+    run.finalize(&[103, 105, 106]).later(300).finalize(&[103, 105, 106]);
+    let summaries = run.end();
+    assert_eq!([102, 104].map(|pid| of(&summaries, pid).own.cpu_us()), [300, 700]);
+    assert_eq!(total_us(&summaries), 7000);
 }
 
 #[test]
 fn an_orphan_is_in_a_silent_subreapers_sums_though_one_between_them_was_silent_and_spoke_later() {
     let mut run = below_a_silent_subreaper();
     run.made(104, 103).execs(104).made(105, 104).execs(105).start(105, 104);
-    run.execs(104).start(104, 103).exit(104, 100, 0).reaped(103, 104, 100).later(1).settle(&[103, 105]);
-    assert!(run.tree.open_instance(Key { pid_ns: HERE, pid: 104 }).is_none(), "it is settled");
+    run.execs(104).start(104, 103).exit(104, 100, 0).reaped(103, 104, 100).later(1).finalize(&[103, 105]);
+    assert!(run.tree.open_instance(Key { pid_ns: HERE, pid: 104 }).is_none(), "it is summaries");
     run.exit(105, 5000, 0).over(105, 0).exit(103, 900, 100).over(103, 0);
-    run.later(1).reaped(MAIN, 102, 6700).settle(&[103, 105]).later(300).settle(&[103, 105]);
-    let settled = run.end();
-    assert_eq!((total_us(&settled), cpu_us(&of(&settled, 102).own)), (6700, 700));
+    run.later(1).reaped(MAIN, 102, 6700).finalize(&[103, 105]).later(300).finalize(&[103, 105]);
+    let summaries = run.end();
+    assert_eq!((total_us(&summaries), of(&summaries, 102).own.cpu_us()), (6700, 700));
 }
 
 #[test]
@@ -983,7 +998,7 @@ fn an_orphan_below_a_silent_subreaper_of_which_only_its_reaper_tells_is_in_its_s
     let mut run = Run::new();
     run.start(103, 102).fork(104, 103, MIB_KIB).fork(105, 104, MIB_KIB);
     run.exit(104, 100, 0).reaped(103, 104, 100).exit(105, 5000, 0).exit(103, 900, 100).later(1);
-    run.reaped(MAIN, 102, 6700).settle(&[103, 105]);
+    run.reaped(MAIN, 102, 6700).finalize(&[103, 105]);
     // Another that spoke late is no subreaper.
     run.fork(108, 107, MIB_KIB)
         .fork(109, 108, MIB_KIB)
@@ -991,10 +1006,10 @@ fn an_orphan_below_a_silent_subreaper_of_which_only_its_reaper_tells_is_in_its_s
         .exit(108, 10, 0)
         .exit(109, 20, 0);
     run.exit(107, 30, 0).reaped(MAIN, 107, 30).reaped(LAUNCHER, 108, 10).reaped(LAUNCHER, 109, 20);
-    run.later(300).settle(&[103, 105]);
-    let settled = run.end();
-    assert_eq!((total_us(&settled), cpu_us(&of(&settled, 102).own)), (6760, 700));
-    assert_eq!([107, 108, 109].map(|pid| cpu_us(&of(&settled, pid).own)), [30, 10, 20]);
+    run.later(300).finalize(&[103, 105]);
+    let summaries = run.end();
+    assert_eq!((total_us(&summaries), of(&summaries, 102).own.cpu_us()), (6760, 700));
+    assert_eq!([107, 108, 109].map(|pid| of(&summaries, pid).own.cpu_us()), [30, 10, 20]);
 }
 
 #[test]
@@ -1011,10 +1026,10 @@ fn a_zombie_that_a_killed_process_leaves_is_its_reapers() {
         run.exit(105, 5000, 0).kernel(104, What::Exit { status: libc::SIGKILL });
         run.reaped_with(103, 104, 0, libc::SIGKILL, used(own_us + of_106, 0)).exit(103, 900, own_us + of_106);
         run.over(105, 0).over(103, 0).reaped(MAIN, 102, 700 + 5000 + 900 + own_us + of_106);
-        run.settle(&[103, 105]).later(300).settle(&[103, 105]);
-        let settled = run.end();
-        assert_eq!(cpu_us(&of(&settled, 104).own), own_us);
-        assert_eq!((total_us(&settled), cpu_us(&of(&settled, 102).own)), (6600 + own_us + of_106, 700));
+        run.finalize(&[103, 105]).later(300).finalize(&[103, 105]);
+        let summaries = run.end();
+        assert_eq!(of(&summaries, 104).own.cpu_us(), own_us);
+        assert_eq!((total_us(&summaries), of(&summaries, 102).own.cpu_us()), (6600 + own_us + of_106, 700));
     }
 }
 
@@ -1025,8 +1040,8 @@ fn who_was_killed_ended_then_and_not_when_it_was_waited_for() {
     let killed_ns = run.now_ns;
     run.kernel(102, What::Exit { status: libc::SIGKILL }).later(500);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(10, 0));
-    let settled = run.end();
-    let killed = of(&settled, 102);
+    let summaries = run.end();
+    let killed = of(&summaries, 102);
     assert_eq!(killed.start_ns + killed.wall_ns, killed_ns);
 }
 
@@ -1047,12 +1062,12 @@ fn a_child_that_is_found_dead_after_its_parent_is_taken_off_its_sums_first() {
             run.tree.observe_end(id, run.now_ns, Some(run.now_ns));
         }
         for id in ends(&run.tree) {
-            let at_ns = run.tree.get(id).and_then(|process| process.kernel_exit).unwrap().at_ns;
+            let at_ns = run.tree.get(id).and_then(|process| process.end.kernel_exit).unwrap().at_ns;
             run.tree.observe_end(id, at_ns, Some(at_ns));
         }
-        run.settle(&[102, 103]).later(1).settle(&[102, 103]).later(300).settle(&[102, 103]);
-        let settled = run.tree.take_settled();
-        assert_eq!((settled.len(), total_us(&settled)), (3, 90_000), "found by {found_by}");
+        run.finalize(&[102, 103]).later(1).finalize(&[102, 103]).later(300).finalize(&[102, 103]);
+        let summaries = run.tree.take_summaries();
+        assert_eq!((summaries.len(), total_us(&summaries)), (3, 90_000), "found by {found_by}");
     }
 }
 
@@ -1062,9 +1077,9 @@ fn an_orphan_that_is_gone_may_have_left_a_last_word() {
     let mut run = Run::new();
     run.scan(102, MAIN).exit(MAIN, 1, 0).reaped(LAUNCHER, MAIN, 1).later(500);
     let (now_ns, complete_ns) = (run.now_ns + MS, run.now_ns - MS);
-    settle(&mut run.tree, now_ns, complete_ns, |pid| pid == 102);
+    finalize(&mut run.tree, now_ns, complete_ns, |pid| pid == 102);
     run.exit(102, 5, 0).reaped(LAUNCHER, 102, 6);
-    assert_eq!(run.tree.born(), 2);
+    assert_eq!(run.tree.counts().created, 2);
     assert_eq!(total_us(&run.end()), 7);
 }
 
@@ -1072,15 +1087,18 @@ fn an_orphan_that_is_gone_may_have_left_a_last_word() {
 fn a_fork_child_that_never_execs_had_at_least_what_it_had_at_its_fork() {
     let mut run = Run::new();
     run.made(102, MAIN).fork(102, MAIN, 7 * MIB_KIB).over(102, 9);
-    let settled = run.end();
-    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(7 * MIB), Quality::Sampled));
+    let summaries = run.end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(7 * MIB), Quality::Sampled)
+    );
 }
 
 #[test]
 fn what_the_launcher_starts_is_told_by_the_launcher() {
     let mut run = Run::new();
     run.made(700, LAUNCHER).execs(700).over(700, 9);
-    assert_eq!(run.tree.born(), 1);
+    assert_eq!(run.tree.counts().created, 1);
 }
 
 #[test]
@@ -1088,41 +1106,41 @@ fn the_launchers_word_makes_the_first_process_main() {
     let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 5 * MS, pid_ns: HERE };
     run.tree.set_main(MAIN, T0 + MS, "static");
     run.later(9).start(102, MAIN).reaped(LAUNCHER, MAIN, 5);
-    let settled = run.end();
-    let main = of(&settled, MAIN);
+    let summaries = run.end();
+    let main = of(&summaries, MAIN);
     assert!(main.is_main && !main.joined && &*main.command == "static");
     assert_eq!(main.wall_ns, 14 * MS, "from the launcher's fork to its reaping");
-    assert!(!of(&settled, 102).is_main);
+    assert!(!of(&summaries, 102).is_main);
 }
 
 #[test]
 fn a_silent_main_that_was_reaped_before_the_launchers_word_is_one_process() {
     let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 5 * MS, pid_ns: HERE };
-    run.reaped(LAUNCHER, MAIN, 5).settle(&[MAIN]).tree.set_main(MAIN, T0 + MS, "static");
-    let settled = run.end();
-    assert_eq!((settled.len(), settled[0].is_main), (1, true));
+    run.reaped(LAUNCHER, MAIN, 5).finalize(&[MAIN]).tree.set_main(MAIN, T0 + MS, "static");
+    let summaries = run.end();
+    assert_eq!((summaries.len(), summaries[0].is_main), (1, true));
 }
 
 #[test]
 fn a_late_reaping_is_of_the_one_that_was_settled() {
     let mut run = Run::new();
-    run.start(102, MAIN).exit(102, 5, 0).settle(&[102]).later(200).settle(&[102]).reaped(MAIN, 102, 6);
-    assert_eq!(run.tree.born(), 2);
+    run.start(102, MAIN).exit(102, 5, 0).finalize(&[102]).later(200).finalize(&[102]).reaped(MAIN, 102, 6);
+    assert_eq!(run.tree.counts().created, 2);
 }
 
 #[test]
 fn a_pid_that_comes_again_much_later_is_another_process() {
     let mut run = Run::new();
-    run.start(102, MAIN).exit(102, 5, 0).settle(&[102]).later(200).settle(&[102]);
+    run.start(102, MAIN).exit(102, 5, 0).finalize(&[102]).later(200).finalize(&[102]);
     run.later(3_600_000).reaped(MAIN, 102, 6);
-    assert_eq!(run.tree.born(), 3);
+    assert_eq!(run.tree.counts().created, 3);
 }
 
 #[test]
 fn a_failed_spawn_was_born_and_has_no_figures() {
     let mut run = Run::new();
     run.tell(MAIN, LAUNCHER, 0, Event::SpawnFailed { error: libc::ENOENT });
-    assert_eq!((run.tree.born(), run.tree.failed_spawns(), run.end().len()), (2, 1, 1));
+    assert_eq!((run.tree.counts().created, run.tree.counts().failed_spawns, run.end().len()), (2, 1, 1));
 }
 
 #[test]
@@ -1159,8 +1177,8 @@ fn a_peak_is_never_the_parents() {
         run.start_as(102, MAIN, 0, big, "small");
         let event = Event::Exit { status: 0, vm_hwm_kib, own: used(1, max_kib), children: used(0, 0) };
         run.tell(102, MAIN, FLAG_IMAGE, event);
-        let settled = run.end();
-        (of(&settled, 102).peak, of(&settled, 102).peak_quality)
+        let summaries = run.end();
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
     };
     assert_eq!(peak_of(big, 10), (Some(10 * 1024), Quality::Exact), "VmHWM");
     assert_eq!(peak_of(big, 0), (None, Quality::Unknown));
@@ -1176,8 +1194,8 @@ fn a_reaper_s_word_on_a_peak_is_the_last_if_it_is_no_child_s() {
         let event = Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 60), children: used(0, children) };
         run.tell(102, MAIN, FLAG_IMAGE, event);
         run.reaped_with(MAIN, 102, 0, 0, used(1, reaped));
-        let settled = run.end();
-        (of(&settled, 102).peak, of(&settled, 102).peak_quality)
+        let summaries = run.end();
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
     };
     assert_eq!(peak_of(0, 90), (Some(90 * 1024), Quality::Exact));
     assert_eq!(peak_of(80, 90), (Some(90 * 1024), Quality::Exact));
@@ -1192,8 +1210,8 @@ fn what_a_reaper_says_of_a_peak_counts_only_above_all_that_may_have_caused_it() 
         run.start_as(102, MAIN, 0, 50, "killed").start_as(103, 102, 0, 50, "child");
         run.reaped_with(102, 103, 0, 0, used(1, of_child));
         run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, max_kib));
-        let settled = run.end();
-        (of(&settled, 102).peak, of(&settled, 102).peak_quality)
+        let summaries = run.end();
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
     };
     assert_eq!(peak_of(70, 90), (Some(90 * 1024), Quality::Exact));
     assert_eq!(peak_of(90, 90), (None, Quality::Unknown), "its child's");
@@ -1206,7 +1224,7 @@ fn a_silent_childs_peak_is_exact_only_above_its_parents() {
         let mut run = Run::new();
         // The reaper says that it had 1 MiB itself.
         run.reaped_with(MAIN, 102, 0, 0, used(1, max_kib));
-        of(&run.end(), 102).peak
+        of(&run.end(), 102).peak_rss_bytes
     };
     assert_eq!(peak_of(MIB_KIB + 1), Some((MIB_KIB + 1) * 1024));
     assert_eq!(peak_of(MIB_KIB), None);
@@ -1226,7 +1244,7 @@ fn a_fork_child_of_a_large_process_that_runs_a_silent_program_adds_nothing_of_it
     );
     let usage = used(1, 400 * MIB_KIB);
     run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage });
-    assert_eq!(of(&run.end(), 102).peak, None);
+    assert_eq!(of(&run.end(), 102).peak_rss_bytes, None);
 }
 
 #[test]
@@ -1240,14 +1258,14 @@ fn the_kernel_s_word_on_the_command_may_come_before_the_launcher_s() {
     let main = tree.alive()[0];
     assert_eq!((tree.alive().len(), unreported_execs(&tree)), (1, vec![main]));
     assert_eq!(unread(&tree, u64::MAX), [main], "it will be looked at");
-    assert!(tree.get(main).unwrap().is_watched);
+    assert!(tree.get(main).unwrap().ancestry.is_watched);
     // It has spoken before the launcher's word is read.
     let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 2 * MS, pid_ns: HERE };
     run.tree.apply_kernel(&exec(MAIN), run.now_ns);
     run.start(MAIN, LAUNCHER);
     run.tree.set_main(MAIN, T0, "dynamic");
     assert_eq!((unreported_execs(&run.tree), unread(&run.tree, u64::MAX)), (vec![], vec![]));
-    assert!(run.tree.get(run.id(MAIN)).unwrap().is_watched);
+    assert!(run.tree.get(run.id(MAIN)).unwrap().ancestry.is_watched);
 }
 
 #[test]
@@ -1258,15 +1276,18 @@ fn memory_that_only_the_reaper_knows_of_counts_though_the_end_was_told_before() 
     assert_eq!(bytes(&mut run), 5 * MIB);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
     assert_eq!(bytes(&mut run), 4 * MIB);
-    assert_eq!(of(&run.end(), 102).peak, Some(9 * MIB));
+    assert_eq!(of(&run.end(), 102).peak_rss_bytes, Some(9 * MIB));
 }
 
 #[test]
 fn a_fork_child_that_was_killed_had_no_more_than_its_reaper_says() {
     let mut run = Run::new();
     run.fork(102, MAIN, 50 * MIB_KIB).reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 50 * MIB_KIB));
-    let settled = run.end();
-    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(50 * MIB), Quality::Bound));
+    let summaries = run.end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(50 * MIB), Quality::Bound)
+    );
 }
 
 #[test]
@@ -1275,7 +1296,7 @@ fn an_orphan_inherits_from_who_made_it_and_not_from_its_reaper() {
     let mut run = Run::new();
     run.start(102, MAIN).made(103, 102).execs(103).exit(102, 1, 0).reaped(MAIN, 102, 1);
     run.over(103, 0).reaped_with(LAUNCHER, 103, 0, 0, used(1, 400 * MIB_KIB));
-    assert_eq!(of(&run.end(), 103).peak, None);
+    assert_eq!(of(&run.end(), 103).peak_rss_bytes, None);
 }
 
 #[test]
@@ -1283,15 +1304,15 @@ fn where_events_were_lost_no_peak_is_exact_for_want_of_children() {
     let mut run = Run::new();
     run.made(102, MAIN).execs(102);
     run.tree.forget_watched();
-    let settled = run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB)).end();
-    assert_eq!(of(&settled, 102).peak_quality, Quality::Bound);
+    let summaries = run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB)).end();
+    assert_eq!(of(&summaries, 102).peak_quality, Quality::Bound);
 }
 
 #[test]
 fn a_maximum_over_children_that_nobody_told_of_is_no_exact_peak() {
     let quality_of = |run: &mut Run, status| {
-        let settled = run.reaped_with(MAIN, 102, 0, status, used(1, 9 * MIB_KIB)).end();
-        (of(&settled, 102).peak.map(|peak| peak / MIB), of(&settled, 102).peak_quality)
+        let summaries = run.reaped_with(MAIN, 102, 0, status, used(1, 9 * MIB_KIB)).end();
+        (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
     };
     // It speaks, and ends by a system call of its own (Go): it may have waited so, too.
     assert_eq!(quality_of(Run::new().start(102, MAIN), 0), (Some(9), Quality::Bound));
@@ -1310,17 +1331,20 @@ fn a_maximum_over_children_that_nobody_told_of_is_no_exact_peak() {
 fn a_raw_wait_for_a_child_spoils_the_maximum_of_who_is_killed() {
     // 102 waited for 103 by a system call of its own: REAPED's maximum may be the child's.
     let mut run = Run::new();
-    run.start(102, MAIN).made(103, 102).execs(103).over(103, 0).later(500).settle(&[103]);
+    run.start(102, MAIN).made(103, 102).execs(103).over(103, 0).later(500).finalize(&[103]);
     run.sampled(102, 1, 2 * MIB, MIB).reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
-    let settled = run.end();
-    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(2 * MIB), Quality::Sampled));
+    let summaries = run.end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(2 * MIB), Quality::Sampled)
+    );
 }
 
 #[test]
 fn what_was_seen_before_an_exec_is_no_peak_of_the_program_behind_it() {
     let peak_of = |run: &mut Run| {
-        let settled = run.over(102, 0).later(500).settle(&[102]).end();
-        (of(&settled, 102).peak.map(|peak| peak / MIB), of(&settled, 102).peak_quality)
+        let summaries = run.over(102, 0).later(500).finalize(&[102]).end();
+        (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
     };
     // A spawned child, which shared its parent's memory until then.
     let mut run = Run::new();
@@ -1330,13 +1354,13 @@ fn what_was_seen_before_an_exec_is_no_peak_of_the_program_behind_it() {
     let mut run = Run::new();
     run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB);
     let id = run.id(102);
-    run.tree.set_silent_image(id, UnreportedMemory::Own, run.now_ns);
+    run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
     assert_eq!(peak_of(run.execs(102)), (None, Quality::Unknown));
     // The sample beside whose peak the old program's may still be is read after the exec, which is told late.
     let mut run = Run::new();
     run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
     let observed = run.tree.get(run.id(102)).unwrap().observed;
-    assert_eq!((observed.peak, observed.rss), (90 * MIB, 3 * MIB));
+    assert_eq!((observed.peak_rss_bytes, observed.rss_bytes), (90 * MIB, 3 * MIB));
     let (at_ns, now_ns) = (observed.at_ns - 1, run.now_ns);
     run.tree.apply_kernel(&KernelEvent { at_ns, pid: 102, what: What::Exec }, now_ns);
     assert_eq!(peak_of(&mut run), (Some(3), Quality::Sampled));
@@ -1345,8 +1369,11 @@ fn what_was_seen_before_an_exec_is_no_peak_of_the_program_behind_it() {
     run.fork(102, MAIN, 90 * MIB_KIB).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
     run.now_ns -= MS + 1;
     run.start(102, MAIN).later(2).exit(102, 10, 0).reaped(MAIN, 102, 10);
-    let settled = run.later(500).settle(&[102]).end();
-    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(3 * MIB), Quality::Exact));
+    let summaries = run.later(500).finalize(&[102]).end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(3 * MIB), Quality::Exact)
+    );
 }
 
 #[test]
@@ -1355,14 +1382,14 @@ fn a_silent_program_that_becomes_one_that_speaks_leaves_what_was_seen_of_its_pea
         let mut run = Run::new();
         run.made(102, MAIN).execs(102);
         let id = run.id(102);
-        run.tree.confirm_silent(id);
+        run.tree.confirm_uninstrumented(id);
         run.later(1).sampled(102, 1, 30 * MIB, MIB).execs(102);
-        run.start_as(102, MAIN, 0, inherited_kib, "speaks");
+        run.start_as(102, MAIN, 0, inherited_kib, "is_instrumented");
         let event =
             Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 50 * MIB_KIB), children: used(0, 0) };
         run.tell(102, MAIN, FLAG_IMAGE, event);
-        let settled = run.end();
-        (of(&settled, 102).peak.map(|peak| peak / MIB), of(&settled, 102).peak_quality)
+        let summaries = run.end();
+        (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
     };
     // It had up to 50 MiB: more than any sample saw.
     assert_eq!(peak_of(50 * MIB_KIB), (Some(30), Quality::Sampled));
@@ -1375,10 +1402,13 @@ fn a_program_that_was_slow_to_speak_is_no_silent_one_before_itself() {
     let mut run = Run::new();
     run.made(102, MAIN).fork(102, MAIN, 50 * MIB_KIB).execs(102);
     let id = run.id(102);
-    run.tree.confirm_silent(id);
+    run.tree.confirm_uninstrumented(id);
     run.later(1).sampled(102, 1, 5 * MIB, MIB).speaks_late(102);
-    let settled = run.end();
-    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(9 * MIB), Quality::Exact));
+    let summaries = run.end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(9 * MIB), Quality::Exact)
+    );
 }
 
 #[test]
@@ -1396,12 +1426,12 @@ fn a_program_that_was_looked_at_while_it_was_loaded_is_no_silent_one_before_itse
             run.scan(102, MAIN);
         }
         let id = run.id(102);
-        run.tree.set_silent_image(id, UnreportedMemory::Own, run.now_ns);
+        run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
         run.tree.set_program(id, program);
         run.later(1).sampled(102, 1, 5 * MIB, MIB).speaks_late(102);
-        let settled = run.end();
-        assert_eq!(of(&settled, 102).peak, Some(9 * MIB));
-        of(&settled, 102).peak_quality
+        let summaries = run.end();
+        assert_eq!(of(&summaries, 102).peak_rss_bytes, Some(9 * MIB));
+        of(&summaries, 102).peak_quality
     };
     for is_fork in [false, true] {
         assert_eq!(quality_of(seen("slow", None), is_fork), Quality::Exact);
@@ -1412,7 +1442,7 @@ fn a_program_that_was_looked_at_while_it_was_loaded_is_no_silent_one_before_itse
     // It was another one at an earlier look.
     let mut run = Run::new();
     let id = run.scan(102, MAIN).id(102);
-    run.tree.set_silent_image(id, UnreportedMemory::Own, run.now_ns);
+    run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
     for name in ["static", "slow"] {
         let args = Some(vec![name.to_owned()]);
         run.tree.set_program(id, Program { args, ..seen(name, None) });
@@ -1442,17 +1472,20 @@ fn an_exec_that_only_a_sample_shows_is_one_of_a_program_that_has_not_spoken() {
         run.tree.observe_exec(id, at_ns - 1);
         assert_eq!(unread(&run.tree, at_ns), [id], "it will be looked at");
         run.tree.get_mut(id).unwrap().observed =
-            Observed { at_ns, rss: MIB, peak: MIB, ..Observed::default() };
+            Observed { at_ns, rss_bytes: MIB, peak_rss_bytes: MIB, ..Observed::default() };
         run.tree.set_program(id, program.clone());
-        run.tree.confirm_silent(id);
+        run.tree.confirm_uninstrumented(id);
         let process = run.tree.get(id).unwrap();
-        assert_eq!((process.image, &*process.command), (Image::Silent, "busybox"));
-        assert_eq!(process.observed.peak, MIB);
-        let settled = run.reaped_with(MAIN, 102, 0, 0, used(1, 100 * MIB_KIB)).end();
+        assert_eq!((process.program.image, &*process.name.command), (Image::Uninstrumented, "busybox"));
+        assert_eq!(process.observed.peak_rss_bytes, MIB);
+        let summaries = run.reaped_with(MAIN, 102, 0, 0, used(1, 100 * MIB_KIB)).end();
         // Of a fork child what it had of its parent's memory is not its own.
         let peak = if is_fork { 40 * MIB } else { 90 * MIB };
-        assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(peak), Quality::Sampled));
-        assert_eq!(of(&settled, 102).static_executable.as_deref(), Some("/bin/busybox"));
+        assert_eq!(
+            (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+            (Some(peak), Quality::Sampled)
+        );
+        assert_eq!(of(&summaries, 102).static_executable.as_deref(), Some("/bin/busybox"));
     }
 }
 
@@ -1462,8 +1495,11 @@ fn an_earlier_images_peak_alone_is_at_least_something() {
     let mut run = Run::new();
     run.start_as(102, MAIN, 0, 1, "a").start_as(102, MAIN, 0, 9 * MIB_KIB, "b");
     run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB));
-    let settled = run.end();
-    assert_eq!((of(&settled, 102).peak, of(&settled, 102).peak_quality), (Some(9 * MIB), Quality::Sampled));
+    let summaries = run.end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(9 * MIB), Quality::Sampled)
+    );
 }
 
 #[test]
@@ -1477,7 +1513,7 @@ fn a_fork_childs_growth_before_its_exec_is_its_own_peak_and_its_parents_memory_i
             FLAG_IMAGE,
             Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 0), children: used(0, 0) },
         );
-        of(&run.end(), 102).peak
+        of(&run.end(), 102).peak_rss_bytes
     };
     assert_eq!(peak_of(2 * MIB_KIB), Some(10 * 1024), "pages of files that it read in again");
     assert_eq!(peak_of(50 * MIB_KIB), Some(50 * MIB));
@@ -1489,10 +1525,10 @@ fn a_scan_between_an_exec_and_its_first_word_does_not_make_its_parents_memory_it
     run.fork(102, MAIN, 100 * MIB_KIB).sampled(102, 1000, 100 * MIB, 0);
     run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 103 * MIB_KIB });
     let (id, now_ns) = (run.id(102), run.now_ns);
-    run.tree.set_silent_image(id, UnreportedMemory::Own, now_ns);
+    run.tree.set_unreported_image(id, UnreportedMemory::Own, now_ns);
     run.start_as(102, MAIN, 0, 103 * MIB_KIB, "true").exit(102, 1, 0).reaped(MAIN, 102, 2);
-    let settled = run.end();
-    assert_eq!((of(&settled, 102).peak, &*of(&settled, 102).command), (Some(3 * MIB), "true"));
+    let summaries = run.end();
+    assert_eq!((of(&summaries, 102).peak_rss_bytes, &*of(&summaries, 102).command), (Some(3 * MIB), "true"));
 }
 
 #[test]
@@ -1500,8 +1536,8 @@ fn a_killed_fork_child_may_have_been_about_to_run_another_program() {
     let peak_of = |run: &mut Run| {
         let (usage, reaper_max_rss_kib) = (used(1, 108 * MIB_KIB), 100 * MIB_KIB);
         run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage });
-        let settled = run.end();
-        (of(&settled, 102).peak, of(&settled, 102).peak_quality)
+        let summaries = run.end();
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
     };
     // Nobody would have told of an exec.
     assert_eq!(peak_of(Run::new().fork(102, MAIN, 100 * MIB_KIB)), (Some(108 * MIB), Quality::Bound));
@@ -1513,7 +1549,7 @@ fn a_killed_fork_child_may_have_been_about_to_run_another_program() {
     run.made(102, MAIN).fork(102, MAIN, 100 * MIB_KIB);
     run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 108 * MIB_KIB }).execs(102);
     let id = run.id(102);
-    run.tree.confirm_silent(id);
+    run.tree.confirm_uninstrumented(id);
     assert_eq!(peak_of(&mut run), (Some(8 * MIB), Quality::Sampled));
 }
 
@@ -1522,7 +1558,7 @@ fn the_kernels_word_on_a_parent_is_better_than_that_of_a_raw_clone() {
     // 102 was made by a raw clone: its child takes 101 for its parent.
     let mut run = Run::new();
     run.made(102, MAIN).made(103, 102).fork(103, MAIN, MIB_KIB);
-    assert_eq!(run.tree.get(run.id(103)).unwrap().parent, Parent::Known(run.id(102)));
+    assert_eq!(run.tree.get(run.id(103)).unwrap().ancestry.parent, Parent::Known(run.id(102)));
 }
 
 #[test]
@@ -1539,17 +1575,17 @@ fn an_earlier_image_keeps_its_peak() {
     let mut run = Run::new();
     run.start_as(102, MAIN, 0, 50, "first").start_as(102, MAIN, 0, 300 * MIB_KIB, "second");
     run.exit_with(102, MAIN, FLAG_IMAGE, used(1, 300 * MIB_KIB), used(0, 0));
-    assert_eq!(of(&run.end(), 102).peak, Some(300 * MIB));
+    assert_eq!(of(&run.end(), 102).peak_rss_bytes, Some(300 * MIB));
     // From a larger parent it is told before the exec.
     let mut run = Run::new();
     run.start_as(102, MAIN, 0, 900 * MIB_KIB, "first");
     run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 300 * MIB_KIB });
     run.start_as(102, MAIN, 0, 900 * MIB_KIB, "second");
-    assert_eq!(of(&run.end(), 102).peak, Some(300 * MIB));
+    assert_eq!(of(&run.end(), 102).peak_rss_bytes, Some(300 * MIB));
     // A fork child that execs had its parent's memory only.
     let mut run = Run::new();
     run.fork(102, MAIN, 400 * MIB_KIB).start_as(102, MAIN, 0, 400 * MIB_KIB, "cc");
-    assert_eq!(of(&run.end(), 102).peak, None);
+    assert_eq!(of(&run.end(), 102).peak_rss_bytes, None);
 }
 
 #[test]
@@ -1653,10 +1689,10 @@ impl Random {
 }
 
 /// Random records over few pids, with scans, ends and settlings in between. Returns what was settled.
-fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
+fn garbage(seed: u64, hostile: bool) -> Vec<ProcessSummary> {
     let mut random = Random(seed);
     let mut tree = Tree::new(frame());
-    let mut settled = Vec::new();
+    let mut summaries = Vec::new();
     let mut now_ns = T0;
     for step in 0..20_000 {
         now_ns += random.below(40) * MS;
@@ -1675,7 +1711,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
                 match random.below(4) {
                     0 => tree.observe_end(id, now_ns, (random.below(2) == 0).then_some(now_ns)),
                     1 => tree.set_host_pid(id, random.below(40) as u32),
-                    2 => tree.set_silent_image(id, UnreportedMemory::Own, now_ns),
+                    2 => tree.set_unreported_image(id, UnreportedMemory::Own, now_ns),
                     _ => {
                         let key = Key { pid_ns: HERE, pid: random.below(40) as u32 };
                         let (host_pid, start_ns) = (key.pid, now_ns);
@@ -1691,20 +1727,20 @@ fn garbage(seed: u64, hostile: bool) -> Vec<Settled> {
             }
         }
         if step % 50 == 0 {
-            settle(&mut tree, now_ns, now_ns, |pid| pid % 2 == 0);
+            finalize(&mut tree, now_ns, now_ns, |pid| pid % 2 == 0);
             let _ = tree.counted_cpu_ns();
             tree.take_intervals(u64::MAX);
-            settled.extend(tree.take_settled());
+            summaries.extend(tree.take_summaries());
         }
         // 40 pids in two namespaces and their outside names: more can't be unsettled for long.
         assert!(tree.alive().len() <= 40 * 4, "{} alive", tree.alive().len());
-        assert!(tree.departed.len() <= DEPARTED_KEPT);
+        assert!(tree.recently_finalized.len() <= Tolerance::FINALIZED_KEPT);
     }
-    tree.settle_all(now_ns);
-    settled.extend(tree.take_settled());
-    assert!(tree.processes.is_empty() && tree.index.is_empty() && tree.groups.is_empty());
-    assert_eq!(tree.born(), settled.len() as u64 + tree.failed_spawns());
-    settled
+    tree.finalize_all(now_ns);
+    summaries.extend(tree.take_summaries());
+    assert!(tree.processes.is_empty() && tree.lists.index.is_empty() && tree.groups.is_empty());
+    assert_eq!(tree.counts().created, summaries.len() as u64 + tree.counts().failed_spawns);
+    summaries
 }
 
 #[test]

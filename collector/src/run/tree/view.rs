@@ -23,21 +23,21 @@ impl ProcessTable for Tree {
 
     fn program(&self, id: ProcessId) -> Option<KnownProgram> {
         let process = self.get(id).filter(|process| process.is_alive())?;
-        let parent = match process.parent {
+        let parent = match process.ancestry.parent {
             Parent::Known(parent) => self.get(parent).filter(|parent| parent.is_alive()),
             Parent::Launcher | Parent::Unknown => None,
         };
         Some(KnownProgram {
-            origin: match process.image {
+            origin: match process.program.image {
                 Image::Loaded { .. } => ProgramOrigin::Reported,
                 Image::Forked { .. } => ProgramOrigin::ForkCopy,
                 Image::Unknown => ProgramOrigin::Unknown,
-                Image::Silent | Image::Borrowed => ProgramOrigin::Read,
+                Image::Uninstrumented | Image::Borrowed => ProgramOrigin::Read,
             },
-            has_record: process.spoke,
-            has_unreported_exec: process.silent_exec.is_some(),
+            has_record: process.program.has_record,
+            has_unreported_exec: process.program.unreported_exec.is_some(),
             start_ns: process.program_start_ns(),
-            live_parent_pid: parent.and_then(|parent: &Process| parent.host_pid),
+            live_parent_pid: parent.and_then(|parent: &Process| parent.ids.host_pid),
             parent_pid: self.parent_host_pid(process),
         })
     }

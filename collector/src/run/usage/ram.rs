@@ -255,7 +255,8 @@ fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
 }
 
 fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64, share: impl Fn(&Held) -> u64) -> Vec<Holder> {
-    let was_there = |held: &&Held| tree.get(held.id).is_some_and(|process| process.start_ns <= at_ns);
+    let was_there =
+        |held: &&Held| tree.get(held.id).is_some_and(|process| process.lifetime.start_ns <= at_ns);
     let there = sample.holders.iter().filter(was_there);
     let mut shares: Vec<_> = there.map(|held| (share(held), held.id)).collect();
     if shares.len() > HOLDERS {
@@ -264,8 +265,8 @@ fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64, share: impl Fn(&Held) 
     }
     let named = shares.into_iter().filter_map(|(share, id)| {
         let process = tree.get(id)?;
-        let pid = process.host_pid.unwrap_or(process.key.pid);
-        Some(Holder { pid, command: process.command.to_string(), rss_bytes: share })
+        let pid = process.ids.host_pid.unwrap_or(process.ids.key.pid);
+        Some(Holder { pid, command: process.name.command.to_string(), rss_bytes: share })
     });
     named.collect()
 }

@@ -245,9 +245,9 @@ fn no_window_has_more_than_all_cores() {
 #[test]
 fn cpu_time_of_a_first_process_that_nobody_saw_is_not_known() {
     let totals_of = |mut tree: Tree| {
-        tree.settle_all(10 * S);
+        tree.finalize_all(10 * S);
         let mut totals = Totals::new(1);
-        tree.take_settled().iter().for_each(|process| totals.add(process));
+        tree.take_summaries().iter().for_each(|process| totals.add(process));
         totals
     };
     assert_eq!(totals_of(tree()).main, None);

@@ -4,12 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use gpu_track_abi::record::Usage;
 use serde::{Deserialize, Serialize};
 
 use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
-use crate::run::tree::process::cpu_us;
-use crate::run::tree::{FoundBy, ProcessId, Quality, Settled, plus};
+use crate::run::tree::{FoundBy, ProcessId, ProcessSummary, Quality, Rusage};
 
 /// Most command names that are told apart; more are added up under one.
 const COMMANDS: usize = 10_000;
@@ -25,9 +23,9 @@ const STATIC: usize = 100;
 pub struct Totals {
     most_heaviest: usize,
     /// Sum over all processes' own.
-    pub own: Usage,
+    pub own: Rusage,
     /// The first process's own, if that is known.
-    pub main: Option<Usage>,
+    pub main: Option<Rusage>,
     /// Exact peak RSS of the first process, bytes.
     pub main_peak: Option<u64>,
     /// CPU time of nobody in particular, microseconds.
@@ -44,9 +42,9 @@ pub struct Totals {
     pub found: [u64; 5],
     static_executables: BTreeSet<String>,
     commands: HashMap<Arc<str>, Command>,
-    by_cpu: Vec<Settled>,
-    by_peak: Vec<Settled>,
-    on_gpus: Vec<(u64, Settled)>,
+    by_cpu: Vec<ProcessSummary>,
+    by_peak: Vec<ProcessSummary>,
+    on_gpus: Vec<(u64, ProcessSummary)>,
 }
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -66,14 +64,14 @@ impl Totals {
     }
 
     /// Take in a settled process.
-    pub fn add(&mut self, process: &Settled) {
-        self.own = plus(&self.own, &process.own);
+    pub fn add(&mut self, process: &ProcessSummary) {
+        self.own = self.own.plus(&process.own);
         self.unattributed_us = self.unattributed_us.saturating_add(process.unattributed_us);
         if process.is_main {
             self.main = (process.quality != Quality::Unknown).then_some(process.own);
-            self.main_peak = process.peak.filter(|_| process.peak_quality == Quality::Exact);
+            self.main_peak = process.peak_rss_bytes.filter(|_| process.peak_quality == Quality::Exact);
         }
-        if process.still_running {
+        if process.is_still_running {
             self.still_running += 1;
             if self.running.len() < RUNNING {
                 self.running.push(Running { pid: process.pid, command: process.command.to_string() });
@@ -85,7 +83,7 @@ impl Totals {
         self.add_heaviest(process);
     }
 
-    fn add_coverage(&mut self, process: &Settled) {
+    fn add_coverage(&mut self, process: &ProcessSummary) {
         let coverage = &mut self.coverage;
         coverage.processes += 1;
         match process.quality {
@@ -100,10 +98,10 @@ impl Totals {
             Quality::Bound => *bound += 1,
             Quality::Unknown => *unknown += 1,
         }
-        coverage.uninstrumented += u64::from(process.ended_silently);
+        coverage.uninstrumented += u64::from(process.ended_without_exit_record);
         coverage.joined += u64::from(process.joined);
         let layer = match process.found_by {
-            _ if process.spoke => 0,
+            _ if process.has_record => 0,
             FoundBy::Preload => 0,
             FoundBy::Wait => 1,
             FoundBy::Subreaper => 2,
@@ -120,25 +118,25 @@ impl Totals {
         }
     }
 
-    fn add_command(&mut self, process: &Settled) {
+    fn add_command(&mut self, process: &ProcessSummary) {
         let is_new = !self.commands.contains_key(&process.command);
         let name =
             if is_new && self.commands.len() >= COMMANDS { OTHER.into() } else { process.command.clone() };
         let command = self.commands.entry(name).or_default();
         command.count += 1;
-        command.cpu_us = command.cpu_us.saturating_add(cpu_us(&process.own));
+        command.cpu_us = command.cpu_us.saturating_add(process.own.cpu_us());
         command.is_cpu_known |= process.quality != Quality::Unknown;
-        command.peak = command.peak.max(process.peak);
+        command.peak = command.peak.max(process.peak_rss_bytes);
         command.wall_ns = command.wall_ns.saturating_add(process.wall_ns);
     }
 
-    fn add_heaviest(&mut self, process: &Settled) {
+    fn add_heaviest(&mut self, process: &ProcessSummary) {
         insert(&mut self.by_peak, process, by_peak, self.most_heaviest);
         insert(&mut self.by_cpu, process, by_cpu, self.most_heaviest);
     }
 
     /// Keep a process that used GPUs, by the GPU memory that it is known to have held, bytes: it may be light otherwise.
-    pub fn add_on_gpus(&mut self, process: &Settled, peak: u64) {
+    pub fn add_on_gpus(&mut self, process: &ProcessSummary, peak: u64) {
         let at = self.on_gpus.partition_point(|(other, _)| *other >= peak);
         if at < self.most_heaviest {
             self.on_gpus.insert(at, (peak, process.clone()));
@@ -190,7 +188,7 @@ impl Totals {
     }
 }
 
-fn usage_of(process: &Settled) -> ProcessUsage {
+fn usage_of(process: &ProcessSummary) -> ProcessUsage {
     ProcessUsage {
         pid: process.pid,
         ppid: process.parent_pid,
@@ -198,7 +196,7 @@ fn usage_of(process: &Settled) -> ProcessUsage {
         args: process.args.clone(),
         cpu_s: (process.quality != Quality::Unknown).then(|| by_cpu(process) / 1e6),
         cpu_quality: process.quality,
-        peak_rss_bytes: process.peak,
+        peak_rss_bytes: process.peak_rss_bytes,
         peak_quality: process.peak_quality,
         wall_s: process.wall_ns as f64 / 1e9,
         exit: process.exit,
@@ -206,15 +204,20 @@ fn usage_of(process: &Settled) -> ProcessUsage {
     }
 }
 
-fn by_cpu(process: &Settled) -> f64 {
-    if process.quality == Quality::Unknown { 0.0 } else { cpu_us(&process.own) as f64 }
+fn by_cpu(process: &ProcessSummary) -> f64 {
+    if process.quality == Quality::Unknown { 0.0 } else { process.own.cpu_us() as f64 }
 }
 
-fn by_peak(process: &Settled) -> f64 {
-    process.peak.unwrap_or(0) as f64
+fn by_peak(process: &ProcessSummary) -> f64 {
+    process.peak_rss_bytes.unwrap_or(0) as f64
 }
 
-fn insert(list: &mut Vec<Settled>, process: &Settled, key: fn(&Settled) -> f64, most: usize) {
+fn insert(
+    list: &mut Vec<ProcessSummary>,
+    process: &ProcessSummary,
+    key: fn(&ProcessSummary) -> f64,
+    most: usize,
+) {
     let value = key(process);
     if list.len() >= most && list.last().is_some_and(|last| value <= key(last)) {
         return;

@@ -1,0 +1,144 @@
+//! How processes are related: parents, adoption, and ancestors that reap orphans without a record.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::lists::Finalized;
+use super::tolerance::Tolerance;
+use super::{Key, Parent, Process, ProcessId, Tree};
+
+impl Tree {
+    /// The parent that a process names by its pid.
+    pub(super) fn parent_of(&self, parent: Key) -> Parent {
+        if parent == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid }) {
+            return Parent::Launcher;
+        }
+        if let Some(id) = self.open_instance(parent) {
+            return Parent::Known(id);
+        }
+        // It may have ended before its child's first record (daemon(3)): the last process of that pid is meant.
+        let ended = self.lists.index.get(&parent).and_then(|of_pid| of_pid.last().copied());
+        let finalized = |finalized: &&Finalized| finalized.key == parent;
+        ended
+            .or_else(|| self.recently_finalized.iter().rev().find(finalized).map(|finalized| finalized.id))
+            .map_or(Parent::Unknown, Parent::Known)
+    }
+
+    /// The nearest ancestor, this parent included, that runs an uninstrumented program. An ancestor whose own parent is
+    /// unknown takes that place until the parent is known.
+    pub(super) fn uninstrumented_ancestor(&mut self, parent: Parent) -> Option<ProcessId> {
+        let Parent::Known(id) = parent else { return None };
+        let process = self.processes.get_mut(&id)?;
+        let is_it = !process.is_instrumented() || process.ancestry.parent == Parent::Unknown;
+        process.ancestry.was_uninstrumented_ancestor |= is_it;
+        is_it.then_some(id).or(process.ancestry.uninstrumented_ancestor)
+    }
+
+    /// Another process takes the place of these as nearest uninstrumented ancestor.
+    pub(super) fn replace_uninstrumented_ancestors(
+        &mut self,
+        replaced: &BTreeSet<ProcessId>,
+        by: Option<ProcessId>,
+    ) {
+        for process in self.processes.values_mut() {
+            if process.ancestry.uninstrumented_ancestor.is_some_and(|id| replaced.contains(&id)) {
+                process.ancestry.uninstrumented_ancestor = by;
+            }
+        }
+    }
+
+    /// The command that a child of this parent runs until it execs.
+    pub(super) fn command_of_parent(&self, parent: Parent) -> Option<Arc<str>> {
+        let Parent::Known(id) = parent else { return None };
+        if let Some(process) = self.processes.get(&id) {
+            return Some(process.name.command.clone());
+        }
+        let finalized = self.recently_finalized.iter().rev().find(|finalized| finalized.id == id);
+        finalized.map(|finalized| finalized.command.clone())
+    }
+
+    /// The unknown parent that some processes named is known now.
+    pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
+        let mut adopted = BTreeSet::new();
+        let uninstrumented_ancestor = self.uninstrumented_ancestor(Parent::Known(id));
+        self.lists.unparented.retain(|child| {
+            let Some(process) = self.processes.get_mut(child) else { return false };
+            let ancestry = &mut process.ancestry;
+            let is_its = ancestry.parent == Parent::Unknown
+                && ancestry.parent_pid == parent.pid
+                && process.ids.key.pid_ns == parent.pid_ns
+                && process.ids.id != id;
+            if is_its {
+                ancestry.parent = Parent::Known(id);
+                ancestry.uninstrumented_ancestor = uninstrumented_ancestor;
+                adopted.insert(*child);
+            }
+            ancestry.parent == Parent::Unknown
+        });
+        if adopted.is_empty() {
+            return;
+        }
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.ancestry.has_children = true;
+        }
+        // An uninstrumented child remains the nearest such ancestor of its own descendants.
+        adopted.retain(|id| self.processes.get(id).is_some_and(Process::is_instrumented));
+        self.replace_uninstrumented_ancestors(&adopted, uninstrumented_ancestor);
+    }
+
+    /// The processes that may have waited for an unreaped one: its parent, and those that reap it as an orphan. Its usage is
+    /// subtracted from theirs, so they are finalized after it.
+    pub(super) fn possible_reapers(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
+        let process = self.processes.get(&id).filter(|process| process.end.reaped.is_none());
+        let parent = process.and_then(|process| match process.ancestry.parent {
+            Parent::Known(parent) if !self.has_outlived(process, parent) => Some(parent),
+            _ => None,
+        });
+        let others = process.map(|process| self.unreporting_reapers(process)).unwrap_or_default();
+        parent.into_iter().chain(others)
+    }
+
+    /// The processes that may reap an orphan without a REAPED record, nearest first: uninstrumented ancestors, which may be
+    /// subreapers, and its pid namespace's init.
+    pub(super) fn unreporting_reapers(&self, process: &Process) -> Vec<ProcessId> {
+        let next = |id: &ProcessId| self.processes.get(id)?.ancestry.uninstrumented_ancestor;
+        let ancestors = std::iter::successors(process.ancestry.uninstrumented_ancestor, next)
+            .take(Tolerance::MOST_ANCESTORS);
+        let can_be = |id: &ProcessId| {
+            self.processes.get(id).is_some_and(|ancestor| {
+                !ancestor.is_instrumented()
+                    && !self.has_outlived(process, *id)
+                    && self.namespace_of(ancestor) == self.namespace_of(process)
+            })
+        };
+        let mut all: Vec<ProcessId> = ancestors.filter(can_be).collect();
+        all.extend(self.init_of(process).filter(|init| !all.contains(init)));
+        all
+    }
+
+    /// Whether a process was there after this other one's end.
+    pub(super) fn has_outlived(&self, process: &Process, other: ProcessId) -> bool {
+        self.end_of(Parent::Known(other)).is_some_and(|end| process.last_seen_ns() > end)
+    }
+
+    pub(super) fn end_of(&self, parent: Parent) -> Option<u64> {
+        let Parent::Known(parent) = parent else { return None };
+        self.processes.get(&parent)?.lifetime.end_ns
+    }
+
+    /// Live processes whose parent will not report their exit.
+    pub(crate) fn unawaited(&self) -> impl Iterator<Item = &Process> {
+        let writes_no_record = |parent: &Process| parent.is_alive() && !parent.is_instrumented();
+        let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
+        alive.filter(move |process| {
+            process.ids.is_proven
+                && process.lifetime.seen_dead_ns.is_none()
+                && match process.ancestry.parent {
+                    // The launcher writes REAPED for each child, orphans too.
+                    Parent::Launcher => false,
+                    Parent::Known(id) => self.processes.get(&id).is_some_and(writes_no_record),
+                    Parent::Unknown => true,
+                }
+        })
+    }
+}

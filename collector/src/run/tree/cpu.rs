@@ -1,0 +1,122 @@
+//! What a process used itself: its CPU time, and the other sums of getrusage, without its children.
+//!
+//! The sources, best first:
+//!
+//! - REAPED holds the process and all descendants that it waited for. What it waited for is subtracted: the children in
+//!   its own EXIT record, else those of its own REAPED records and of children that ended unreaped.
+//! - EXIT holds the process without the kernel's teardown.
+//! - A sample holds the CPU clock; read from a zombie it is final.
+
+use super::process::{ExitRecord, Process};
+use super::rusage::Rusage;
+use super::tolerance::Tolerance;
+use crate::model::quality::Quality;
+
+/// CPU time and the other sums of one process without its children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OwnUsage {
+    /// The figures; `max_rss_bytes` has no meaning here.
+    pub usage: Rusage,
+    /// How they are known.
+    pub quality: Quality,
+}
+
+impl Process {
+    /// What it used itself.
+    pub(super) fn own(&self, tick_us: u64) -> OwnUsage {
+        let exact = |usage| OwnUsage { usage, quality: Quality::Exact };
+        match (&self.end.reaped, &self.end.exit) {
+            (Some(reaped), Some(exit)) => {
+                let own = reaped.usage.minus(&self.waited_for(exit));
+                // A REAPED record of another process under the same pid would give less than EXIT does.
+                let is_of_another = own.user_us + own.system_us < exit.own.cpu_us() / 2;
+                exact(if is_of_another { exit.own } else { own })
+            }
+            (Some(reaped), None) => {
+                let own = reaped.usage.minus(&self.cpu.reaped_children);
+                let less = own.minus(&self.cpu.unreaped_children);
+                // Autoreaped children (SIGCHLD ignored) are not in the reaper's sum: then the rest is less than the clock.
+                let clock_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
+                let is_in_sum = less.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US) >= clock_us;
+                exact(if is_in_sum { less } else { own })
+            }
+            (None, Some(exit)) => exact(exit.own),
+            (None, None) => match self.observed.cpu_ns {
+                Some(cpu_ns) => OwnUsage {
+                    usage: self.observed_usage(cpu_ns, tick_us),
+                    quality: if self.cpu.is_clock_final { Quality::Exact } else { Quality::Sampled },
+                },
+                None => OwnUsage { usage: Rusage::default(), quality: Quality::Unknown },
+            },
+        }
+    }
+
+    /// What REAPED contains of its children. After the last record of a pid namespace's init the kernel reaps the zombies
+    /// that are left there, so for an init the known children may be more than its EXIT record has.
+    fn waited_for(&self, exit: &ExitRecord) -> Rusage {
+        let known = self.known_children();
+        if self.ids.key.pid == 1 && known.cpu_us() > exit.children.cpu_us() { known } else { exit.children }
+    }
+
+    /// The children whose usage is known.
+    fn known_children(&self) -> Rusage {
+        self.cpu.reaped_children.plus(&self.cpu.unreaped_children)
+    }
+
+    /// What its reaper's RUSAGE_CHILDREN grew by, as far as is known: the process and the children that it waited for.
+    pub(super) fn total_usage(&self, own: &Rusage) -> Rusage {
+        own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children))
+    }
+
+    /// Whether it may have waited for one more child that used this, by what is known of all its children.
+    pub(super) fn can_include_child(&self, used: &Rusage) -> bool {
+        let with_child_us = self.known_children().cpu_us().saturating_add(used.cpu_us());
+        let is_within = |us: u64, all_us: u64| us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US);
+        match (&self.end.exit, &self.end.reaped) {
+            (Some(exit), _) => is_within(with_child_us, exit.children.cpu_us()),
+            // Without EXIT the reaper's sum covers the process and its children. The last clock tells its own part. Without a
+            // final clock, a process that wrote one REAPED record is assumed to have written one for each child.
+            (None, Some(reaped)) => {
+                let own_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
+                let reports_all = !self.cpu.is_clock_final && self.cpu.reaped_children != Rusage::default();
+                !reports_all && is_within(with_child_us.saturating_add(own_us), reaped.usage.cpu_us())
+            }
+            (None, None) => true,
+        }
+    }
+
+    /// The last sample as a usage. The clock is exact; the split into user and system time follows the ticks.
+    fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
+        let observed = &self.observed;
+        let (user, system) = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);
+        let cpu_us = cpu_ns / 1000;
+        let user_us = match user + system {
+            0 => cpu_us,
+            ticks => (u128::from(cpu_us) * u128::from(user) / u128::from(ticks)) as u64,
+        };
+        // /proc/PID/io includes waited-for children.
+        let (input, output) = observed.blocks.unwrap_or((0, 0));
+        Rusage {
+            user_us,
+            system_us: cpu_us - user_us,
+            minor_faults: observed.minor_faults,
+            major_faults: observed.major_faults,
+            input_blocks: input.saturating_sub(self.cpu.reaped_children.input_blocks),
+            output_blocks: output.saturating_sub(self.cpu.reaped_children.output_blocks),
+            ..Rusage::default()
+        }
+    }
+
+    /// CPU time of its waited-for children beyond that of the known ones, microseconds.
+    pub(super) fn unattributed_us(&self) -> u64 {
+        let Some(exit) = &self.end.exit else { return 0 };
+        exit.children.cpu_us().saturating_sub(self.known_children().cpu_us())
+    }
+
+    /// Whether the kernel reaped children of it: it ignores SIGCHLD, or its RUSAGE_CHILDREN is less than its children used.
+    pub(super) fn has_autoreaped_children(&self) -> bool {
+        let Some(exit) = &self.end.exit else { return false };
+        let least_us = exit.children.cpu_us().saturating_add(Tolerance::CHILDREN_TEARDOWN_US);
+        self.cpu.unreaped_count > 0 && (self.ignores_children() || self.known_children().cpu_us() > least_us)
+    }
+}

@@ -1,0 +1,263 @@
+//! When no record can change a process's figures any more: its summary, and its removal from the tree.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::cpu::OwnUsage;
+use super::lists::Finalized;
+use super::rusage::Rusage;
+use super::summary::ProcessSummary;
+use super::tolerance::Tolerance;
+use super::{Parent, Process, ProcessId, Quality, Tree};
+use crate::model::ids::Target;
+
+impl Tree {
+    /// Processes whose absence from /proc would allow to finalize something: those that ended and were not reaped (with
+    /// `all`, else only those that an ancestor waits for), and live children of processes that ended.
+    #[must_use]
+    pub fn absence_questions(&self, all: bool) -> Vec<Target> {
+        let mut ended_parents = HashSet::new();
+        let mut questions = Vec::new();
+        for process in self.lists.ended.iter().filter_map(|id| self.processes.get(id)) {
+            if process.ancestry.has_children {
+                ended_parents.insert(process.ids.id);
+            }
+            if process.end.reaped.is_none()
+                && process.lifetime.gone_ns.is_none()
+                && (all || self.ended_before_a_reaped_ancestor(process))
+            {
+                questions.extend(process.target());
+            }
+        }
+        if !ended_parents.is_empty() {
+            let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
+            let is_orphan = |process: &&Process| match process.ancestry.parent {
+                Parent::Known(parent) => {
+                    process.lifetime.gone_ns.is_none() && ended_parents.contains(&parent)
+                }
+                Parent::Launcher | Parent::Unknown => false,
+            };
+            questions.extend(alive.filter(is_orphan).filter_map(Process::target));
+        }
+        questions
+    }
+
+    /// Finalize ended processes that no record can follow for.
+    ///
+    /// All records that were written before `complete_ns` are applied: a process that was seen dead by then has no EXIT
+    /// record still to come.
+    pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
+        let mut awaiting = self.end_seen_dead(complete_ns);
+        let ended = self.lists.ended.iter().copied();
+        let (over, open): (Vec<_>, Vec<_>) = ended.partition(|id| self.is_over(*id, complete_ns));
+        awaiting.extend(open.into_iter().flat_map(|id| self.possible_reapers(id)));
+        for id in self.children_first(over) {
+            if awaiting.contains(&id) {
+                awaiting.extend(self.possible_reapers(id));
+            } else {
+                self.finalize_one(id, now_ns);
+            }
+        }
+        self.lists.ended.retain(|id| self.processes.contains_key(id));
+    }
+
+    /// End the processes that were seen dead, if all their records are applied. Returns the possible reapers of the others.
+    fn end_seen_dead(&mut self, complete_ns: u64) -> HashSet<ProcessId> {
+        let mut awaiting = HashSet::new();
+        for id in self.lists.seen_dead.iter().copied().collect::<Vec<_>>() {
+            let Some(process) = self.processes.get(&id) else { continue };
+            let Some(dead_ns) = process.lifetime.seen_dead_ns else { continue };
+            if dead_ns > complete_ns {
+                awaiting.extend(self.possible_reapers(id));
+                continue;
+            }
+            // A process without records that was not seen after its parent's end was waited for by that parent, however
+            // late a sample found it dead.
+            let is_within = |end: &u64| !process.program.has_record && process.last_seen_ns() <= *end;
+            let before_ns = self.end_of(process.ancestry.parent).filter(is_within);
+            self.end(id, before_ns.map_or(dead_ns, |end| end.min(dead_ns)));
+        }
+        awaiting
+    }
+
+    /// Whether no record can follow for an ended process, if all that were written before this time are applied.
+    fn is_over(&self, id: ProcessId, now_ns: u64) -> bool {
+        let Some(process) = self.processes.get(&id) else { return false };
+        if process.end.reaped.is_some() {
+            return true;
+        }
+        let ended_first = self.ended_before_a_reaped_ancestor(process);
+        match (process.lifetime.gone_ns, process.lifetime.end_ns, process.ids.host_pid) {
+            // An orphan is reaped by the launcher, which writes REAPED before the kernel releases the pid.
+            (Some(gone), ..) => {
+                now_ns >= gone.saturating_add(if ended_first { 0 } else { Tolerance::REAPED_AFTER_GONE_NS })
+            }
+            (None, Some(end), None) => {
+                ended_first || now_ns.saturating_sub(end) >= Tolerance::REAPED_AFTER_UNSEEN_END_NS
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether its parent was reaped after its end, or the parent's parent after the parent's end, and so on: then the
+    /// process that waited for it can't write REAPED any more. An orphan has another reaper, which can.
+    fn ended_before_a_reaped_ancestor(&self, process: &Process) -> bool {
+        let mut child = process;
+        for _ in 0..Tolerance::MOST_ANCESTORS {
+            let Parent::Known(parent) = child.ancestry.parent else { return false };
+            let Some(parent) = self.processes.get(&parent) else { return false };
+            if parent.is_alive() || child.lifetime.end_ns > parent.lifetime.end_ns {
+                return false;
+            }
+            if parent.end.reaped.is_some() {
+                return true;
+            }
+            child = parent;
+        }
+        false
+    }
+
+    /// The end of the run: finalize all processes, the living as they are.
+    pub fn finalize_all(&mut self, now_ns: u64) {
+        self.end_seen_dead(u64::MAX);
+        self.lists.alive.clear();
+        self.lists.ended.clear();
+        for id in self.children_first(self.processes.keys().copied().collect()) {
+            self.finalize_one(id, now_ns);
+        }
+    }
+
+    /// These in an order in which each comes before its parent, or the process that would reap it as an orphan: its usage is
+    /// subtracted from theirs.
+    fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
+        let mut depths: HashMap<ProcessId, u32> = HashMap::with_capacity(ids.len());
+        for id in &ids {
+            let mut path = Vec::new();
+            let mut at = Some(*id);
+            // Records can claim a circle: a process that is on the path already ends it.
+            while let Some(id) = at.filter(|id| !depths.contains_key(id)) {
+                depths.insert(id, 0);
+                path.push(id);
+                at = self.processes.get(&id).and_then(|process| match process.ancestry.parent {
+                    Parent::Known(parent) if self.processes.contains_key(&parent) => Some(parent),
+                    _ => self.unreporting_reapers(process).first().copied(),
+                });
+            }
+            let mut depth = at.and_then(|id| depths.get(&id).copied()).unwrap_or(0);
+            for id in path.into_iter().rev() {
+                depth += 1;
+                depths.insert(id, depth);
+            }
+        }
+        // Killed siblings come last: what is then left of an init's sum tells whether it waited for them.
+        let was_killed = |id: &ProcessId| self.processes.get(id).is_some_and(Process::was_killed);
+        ids.sort_unstable_by_key(|id| (Reverse(depths.get(id).copied()), was_killed(id), *id));
+        ids
+    }
+
+    pub(super) fn finalize_one(&mut self, id: ProcessId, now_ns: u64) {
+        let Some(process) = self.processes.remove(&id) else { return };
+        let own = process.own(self.context.tick_us);
+        self.remember(&process, now_ns);
+        self.charge_reaper(&process, &own);
+        if process.has_autoreaped_children() {
+            self.counts.autoreaped += process.cpu.unreaped_count;
+        }
+        self.drop_from_lists(&process);
+        if process.ancestry.was_uninstrumented_ancestor {
+            let next = process.ancestry.uninstrumented_ancestor;
+            self.replace_uninstrumented_ancestors(&BTreeSet::from([id]), next);
+        }
+        let summary = self.summary(process, &own, now_ns);
+        self.summaries.push(summary);
+    }
+
+    fn summary(&mut self, process: Process, own: &OwnUsage, now_ns: u64) -> ProcessSummary {
+        let (peak_rss_bytes, peak_quality) = process.peak();
+        let joined = process.ancestry.parent == Parent::Unknown && !process.ids.is_main;
+        self.counts.joined_unreaped += u64::from(joined && process.end.reaped.is_none());
+        let (ids, lifetime) = (&process.ids, &process.lifetime);
+        ProcessSummary {
+            id: ids.id,
+            start_ns: lifetime.start_ns,
+            host_pid: ids.host_pid,
+            own_pid: ids.key.pid,
+            pid: ids.host_pid.unwrap_or(ids.key.pid),
+            parent_pid: self.parent_pid(&process),
+            is_main: ids.is_main,
+            is_still_running: process.is_alive(),
+            wall_ns: lifetime.end_ns.unwrap_or(now_ns).saturating_sub(lifetime.start_ns),
+            exit: process.exit_status(),
+            has_record: process.program.has_record,
+            ended_without_exit_record: process.ended_without_exit_record(),
+            found_by: process.ancestry.found_by,
+            joined,
+            own: own.usage,
+            quality: own.quality,
+            peak_rss_bytes,
+            peak_quality,
+            is_ram_missing: process.is_ram_missing(),
+            unattributed_us: process.unattributed_us(),
+            command: process.name.command,
+            args: process.name.args,
+            static_executable: process.name.static_executable,
+        }
+    }
+
+    /// Its children may still name it, and a REAPED record may still come.
+    fn remember(&mut self, process: &Process, now_ns: u64) {
+        if self.recently_finalized.len() >= Tolerance::FINALIZED_KEPT {
+            self.recently_finalized.pop_front();
+        }
+        self.recently_finalized.push_back(Finalized {
+            key: process.ids.key,
+            id: process.ids.id,
+            command: process.name.command.clone(),
+            awaits_reaping: process.end.reaped.is_none(),
+            finalized_ns: now_ns,
+        });
+    }
+
+    /// If no REAPED record exists, the process's usage is subtracted from its most likely reaper: one that waited inside
+    /// libc, by a raw system call, or for an orphan (a subreaper, its pid namespace's init). The kernel may also have reaped
+    /// it by itself.
+    fn charge_reaper(&mut self, process: &Process, own: &OwnUsage) {
+        if process.end.reaped.is_some() || process.is_alive() {
+            return;
+        }
+        let used = process.total_usage(&own.usage);
+        let others = self.unreporting_reapers(process);
+        let parent = match process.ancestry.parent {
+            Parent::Known(id) if others.is_empty() => Some(id),
+            Parent::Known(id) => Some(id).filter(|id| self.can_have_reaped(*id, process, &used)),
+            Parent::Launcher | Parent::Unknown => None,
+        };
+        let fitting = others.iter().find(|id| self.can_have_reaped(**id, process, &used));
+        let other = fitting.or(others.first()).copied().filter(|_| parent.is_none());
+        let init = other.filter(|_| self.init_of(process) == other).and_then(|id| self.processes.get(&id));
+        if init.is_some_and(|init| self.was_killed_with_init(init, process, &used)) {
+            self.counts.autoreaped += 1;
+            self.counts.killed_with_namespace += u64::from(own.quality == Quality::Unknown);
+            return;
+        }
+        let Some(reaper) = parent.or(other).and_then(|id| self.processes.get_mut(&id)) else { return };
+        reaper.cpu.unreaped_children = reaper.cpu.unreaped_children.plus(&used);
+        reaper.cpu.unreaped_count += 1;
+    }
+
+    /// Whether this parent may have waited for a child that used this: it did not end before the child, and its sums are
+    /// large enough. If it ignores SIGCHLD, it waited for none, and the child is its all the same.
+    fn can_have_reaped(&self, parent: ProcessId, child: &Process, used: &Rusage) -> bool {
+        let Some(process) = self.processes.get(&parent) else { return false };
+        !self.has_outlived(child, parent) && (process.ignores_children() || process.can_include_child(used))
+    }
+
+    fn parent_pid(&self, process: &Process) -> Option<u32> {
+        let reported = Some(process.ancestry.parent_pid).filter(|pid| *pid != 0);
+        match process.ancestry.parent {
+            Parent::Launcher => Some(self.context.launcher_pid),
+            Parent::Known(id) => self.processes.get(&id).map_or(reported, |parent| parent.ids.host_pid),
+            Parent::Unknown => reported,
+        }
+    }
+}

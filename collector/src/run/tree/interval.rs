@@ -1,0 +1,70 @@
+//! Memory and processes that lived for a part of the time between two samples.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::process::Process;
+use crate::model::ids::ProcessId;
+
+/// A process, or the memory of one of its images, from one time to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveInterval {
+    /// It counts as a process and has no bytes; else it is the memory of an image.
+    pub is_process: bool,
+    /// It is the command's first process.
+    pub is_main: bool,
+    /// The process.
+    pub id: ProcessId,
+    /// Its pid.
+    pub pid: u32,
+    /// Its command name.
+    pub command: Arc<str>,
+    /// Begin, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// End, CLOCK_MONOTONIC nanoseconds.
+    pub end_ns: u64,
+    /// The largest part of the tree's RAM that it held since its last sample, bytes.
+    pub bytes: u64,
+    /// When its CPU time was last counted.
+    pub counted_at_ns: u64,
+    /// CPU time since then, nanoseconds.
+    pub cpu_ns: u64,
+    /// Threads, as far as known.
+    pub threads: u64,
+}
+
+impl Process {
+    /// What a process that started since the last sample adds to the time until now: itself, and its memory.
+    #[must_use]
+    pub(in crate::run) fn intervals_until(&self, now_ns: u64, bytes: u64) -> [LiveInterval; 2] {
+        [self.process_interval(now_ns), LiveInterval { bytes, ..self.image_interval(now_ns) }]
+    }
+
+    /// The time of its image since the last sample, without bytes.
+    pub(super) fn image_interval(&self, end_ns: u64) -> LiveInterval {
+        LiveInterval {
+            is_process: false,
+            start_ns: self.program.image_start_ns.max(self.observed.at_ns).min(end_ns),
+            ..self.process_interval(end_ns)
+        }
+    }
+
+    /// Its time since the last sample, without CPU time.
+    pub(super) fn process_interval(&self, end_ns: u64) -> LiveInterval {
+        LiveInterval {
+            is_process: true,
+            is_main: self.ids.is_main,
+            id: self.ids.id,
+            pid: self.ids.host_pid.unwrap_or(self.ids.key.pid),
+            command: self.name.command.clone(),
+            // The record of a later event can carry an earlier time.
+            start_ns: self.lifetime.start_ns.max(self.observed.at_ns).min(end_ns),
+            end_ns,
+            bytes: 0,
+            counted_at_ns: end_ns,
+            cpu_ns: 0,
+            threads: self.observed.threads.max(1),
+        }
+    }
+}

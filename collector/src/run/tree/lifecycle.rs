@@ -1,0 +1,204 @@
+//! How processes enter the tree and end, and which share an image.
+
+use std::sync::Arc;
+
+use super::process::{Ancestry, Ids};
+use super::tolerance::Tolerance;
+use super::{FoundBy, ImageGroup, Key, LiveInterval, Parent, Process, ProcessId, Tree};
+
+impl Tree {
+    /// The launcher reported the command's first process.
+    pub(crate) fn set_main(&mut self, pid: u32, start_ns: u64, command: &str) {
+        let key = Key { pid_ns: self.context.pid_ns, pid };
+        let id = match self.main {
+            Some(id) => id,
+            None => match self.open_instance(key) {
+                Some(id) => id,
+                None => self.insert(key, Parent::Launcher, FoundBy::Subreaper, start_ns),
+            },
+        };
+        self.main = Some(id);
+        self.adopt(key, id);
+        self.apply_early_exec(id, key);
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.ids.is_main = true;
+            process.ids.is_proven = true;
+            process.lifetime.start_ns = start_ns.min(process.lifetime.start_ns);
+            process.cpu.counted_at_ns = process.cpu.counted_at_ns.max(start_ns);
+            if !process.program.has_record {
+                process.name.command = Arc::from(command);
+            }
+        }
+    }
+
+    pub(super) fn insert(&mut self, key: Key, parent: Parent, found_by: FoundBy, start_ns: u64) -> ProcessId {
+        let id = ProcessId(self.next_id);
+        self.next_id += 1;
+        self.counts.created += 1;
+        let group = self.new_group();
+        if let Parent::Known(parent) = parent
+            && let Some(parent) = self.processes.get_mut(&parent)
+        {
+            parent.ancestry.has_children = true;
+        }
+        let is_host_pid = key.pid_ns == self.context.pid_ns;
+        let ids = Ids {
+            id,
+            key,
+            host_pid: is_host_pid.then_some(key.pid),
+            fork_number: None,
+            pidfd_inode: 0,
+            clock_skew_ns: 0,
+            is_main: false,
+            is_proven: !matches!(found_by, FoundBy::Preload | FoundBy::Wait),
+        };
+        let ancestry = Ancestry {
+            parent,
+            parent_pid: 0,
+            uninstrumented_ancestor: self.uninstrumented_ancestor(parent),
+            was_uninstrumented_ancestor: false,
+            found_by,
+            has_children: false,
+            is_watched: false,
+        };
+        self.processes.insert(Process::new(ids, ancestry, group, start_ns));
+        let lists = &mut self.lists;
+        if parent == Parent::Unknown {
+            lists.unparented.insert(id);
+        }
+        if !is_host_pid {
+            lists.inner.insert((key.pid_ns, id));
+        }
+        if found_by == FoundBy::Connector {
+            lists.known_by_kernel_alone.insert(id);
+        }
+        if found_by == FoundBy::Preload && is_host_pid {
+            lists.unproven.insert(id);
+        }
+        let of_pid = lists.index.entry(key).or_default();
+        of_pid.push(id);
+        let oldest = of_pid.first().copied().filter(|_| of_pid.len() > Tolerance::MOST_OF_ONE_PID);
+        if let Some(oldest) = oldest
+            && self.processes.get(&oldest).is_some_and(|process| !process.is_alive())
+        {
+            self.finalize_one(oldest, start_ns);
+        }
+        self.lists.alive.push(id);
+        self.groups.entry(group).or_default().members.push(id);
+        id
+    }
+
+    pub(super) fn new_group(&mut self) -> ImageGroup {
+        self.next_group += 1;
+        ImageGroup(self.next_group)
+    }
+
+    pub(super) fn leave_group(&mut self, id: ProcessId, group: ImageGroup) {
+        if let Some(members) = self.groups.get_mut(&group) {
+            members.members.retain(|member| *member != id);
+            members.epoch += 1;
+            if members.members.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
+    }
+
+    pub(super) fn join_group(&mut self, id: ProcessId, group: ImageGroup) {
+        let Some(old) = self.processes.get(&id).map(|process| process.program.group) else { return };
+        self.leave_group(id, old);
+        let members = self.groups.entry(group).or_default();
+        members.members.push(id);
+        members.epoch += 1;
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.program.group = group;
+        }
+    }
+
+    /// A process ended at this time.
+    pub(super) fn end(&mut self, id: ProcessId, at_ns: u64) {
+        self.confirm_uninstrumented(id);
+        let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let end_ns = at_ns.max(process.lifetime.start_ns);
+        process.lifetime.end_ns = Some(end_ns);
+        let cpu_ns = process.own(tick_us).usage.cpu_us().saturating_mul(1000);
+        // A sample can see a process after its EXIT record; the process lived until that sample, which counted it.
+        let until_ns = end_ns.max(process.observed.at_ns);
+        self.intervals.push(LiveInterval {
+            counted_at_ns: process.cpu.counted_at_ns,
+            cpu_ns: cpu_ns.saturating_sub(process.cpu.counted_cpu_ns),
+            ..process.process_interval(until_ns)
+        });
+        self.intervals.push(LiveInterval {
+            bytes: process.share_since_sample(page_bytes),
+            ..process.image_interval(until_ns)
+        });
+        process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(cpu_ns);
+        let group = process.program.group;
+        self.leave_group(id, group);
+        self.no_longer_alive(id);
+        self.lists.ended.push(id);
+    }
+
+    /// A new process has this pid, so the one that had it before has ended.
+    pub(super) fn end_stale(&mut self, key: Key, at: u64) {
+        if let Some(old) = self.open_instance(key) {
+            let exit = self.processes.get(&old).and_then(|process| process.end.kernel_exit);
+            self.end(old, exit.map_or(at, |exit| exit.at_ns.min(at)));
+            if let Some(process) = self.processes.get_mut(&old) {
+                process.lifetime.gone_ns = Some(at);
+            }
+        }
+    }
+
+    fn no_longer_alive(&mut self, id: ProcessId) {
+        if let Ok(at) = self.lists.alive.binary_search(&id) {
+            self.lists.alive.remove(at);
+        }
+        self.lists.seen_dead.remove(&id);
+    }
+
+    /// The process wrote a record.
+    pub(super) fn note_record(&mut self, id: ProcessId) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.program.has_record = true;
+        }
+        self.lists.known_by_kernel_alone.remove(&id);
+    }
+
+    /// Removes what turned out to be no process of its own.
+    pub(super) fn forget(&mut self, id: ProcessId) {
+        if let Some(process) = self.processes.remove(&id) {
+            self.drop_from_lists(&process);
+            self.lists.ended.retain(|other| *other != id);
+            self.counts.created -= 1;
+        }
+    }
+
+    pub(super) fn drop_from_lists(&mut self, process: &Process) {
+        let id = process.ids.id;
+        if process.ancestry.parent == Parent::Unknown {
+            self.lists.unparented.remove(&id);
+        }
+        if process.is_alive() {
+            self.leave_group(id, process.program.group);
+            self.no_longer_alive(id);
+        }
+        let lists = &mut self.lists;
+        lists.inner.remove(&(process.ids.key.pid_ns, id));
+        lists.known_by_kernel_alone.remove(&id);
+        lists.could_not_exec.remove(&id);
+        if process.ids.key.pid == 1 {
+            self.forks.remove(&process.ids.key.pid_ns);
+        }
+        let host_key = process.ids.host_pid.map(|pid| Key { pid_ns: self.context.pid_ns, pid });
+        for key in [Some(process.ids.key), host_key].into_iter().flatten() {
+            if let Some(of_pid) = lists.index.get_mut(&key) {
+                of_pid.retain(|other| *other != id);
+                if of_pid.is_empty() {
+                    lists.index.remove(&key);
+                }
+            }
+        }
+    }
+}

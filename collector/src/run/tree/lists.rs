@@ -1,0 +1,74 @@
+//! What the tree keeps beside the processes: which of them are in which state, and counts.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::ids::{Key, ProcessId};
+
+/// Members of an image group, oldest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Group {
+    /// Live processes that share the image.
+    pub members: Vec<ProcessId>,
+    /// Number of changes: a proportional set size is only good for one epoch.
+    pub epoch: u64,
+}
+
+/// Processes by state. Processes that are not finalized only.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Lists {
+    /// By pid, oldest first.
+    pub index: HashMap<Key, Vec<ProcessId>>,
+    /// Oldest first, so in the order of their ids.
+    pub alive: Vec<ProcessId>,
+    pub ended: Vec<ProcessId>,
+    /// Alive as far as records tell, but found dead.
+    pub seen_dead: BTreeSet<ProcessId>,
+    /// The parent that they named is unknown.
+    pub unparented: BTreeSet<ProcessId>,
+    /// In other pid namespaces, by namespace.
+    pub inner: BTreeSet<(u32, ProcessId)>,
+    /// Only the process connector has reported them.
+    pub known_by_kernel_alone: BTreeSet<ProcessId>,
+    /// The connector reported an exit status of 127.
+    pub could_not_exec: BTreeSet<ProcessId>,
+    /// In the collector's pid namespace, new, and known by records only.
+    pub unproven: BTreeSet<ProcessId>,
+    /// Their program has not written a record, and its /proc files have not been read.
+    pub unreported: BTreeSet<ProcessId>,
+    /// Their program was read and may still write a START record, in the order of the readings.
+    pub unconfirmed: VecDeque<ProcessId>,
+    /// The connector reported their end, and what is left of them was not read.
+    pub kernel_ends: BTreeSet<ProcessId>,
+}
+
+/// Counts over the whole run.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Processes that ever existed, as far as known.
+    pub created: u64,
+    /// Children of posix_spawn that could not exec. They are in `created`, and have no figures of their own.
+    pub failed_spawns: u64,
+    /// Processes that the kernel reaped by itself: because their parent ignores SIGCHLD, or because it killed them with
+    /// the init of their pid namespace. Nobody's sums include what they used.
+    pub autoreaped: u64,
+    /// Joined processes without a REAPED record. Where the connector reported all processes of the tree, a service (`srun`)
+    /// started them with the command's environment, and the launcher's sums do not include them.
+    pub joined_unreaped: u64,
+    /// Of `autoreaped`: killed with the init of their pid namespace, and their usage is unknown.
+    pub killed_with_namespace: u64,
+    /// Execs of uninstrumented programs, as far as the connector or a sample reported them.
+    pub uninstrumented_programs: u64,
+}
+
+/// A finalized process: a late record may still be about it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Finalized {
+    pub key: Key,
+    pub id: ProcessId,
+    pub command: Arc<str>,
+    pub awaits_reaping: bool,
+    pub finalized_ns: u64,
+}

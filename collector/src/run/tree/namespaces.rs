@@ -1,0 +1,209 @@
+//! Processes of other pid namespaces. The connector reports them by their pids in the collector's namespace, and their
+//! records carry their pids inside. This file finds out which are the same.
+
+use super::namespace::{ForkNumber, PidNumber};
+use super::rusage::Rusage;
+use super::{Image, Key, Parent, Process, ProcessId, Tree};
+
+/// What a record says of a process that may be known from the connector alone.
+pub(super) struct MatchQuery {
+    /// Its pid inside.
+    pub key: Key,
+    /// Its parent's pid inside.
+    pub parent_pid: u32,
+    /// Inode of a pidfd of it; 0: unknown.
+    pub pidfd_inode: u64,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// What the record reports.
+    pub evidence: Evidence,
+}
+
+/// An event that the connector must have reported, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// It exec'd.
+    Exec,
+    /// It was just made.
+    Fork,
+    /// It ends.
+    Exit,
+    /// It has ended with this wait status.
+    Reaped(i32),
+}
+
+impl Tree {
+    /// The connector reported that this process forked: the number of the fork in another pid namespace, if it is in one.
+    pub(super) fn count_fork(&mut self, maker: ProcessId) -> Option<ForkNumber> {
+        let pid_ns = self.namespace_of(self.processes.get(&maker)?)?;
+        let forks = self.forks.entry(pid_ns).or_default();
+        forks.count += 1;
+        Some(ForkNumber { pid_ns, number: forks.count })
+    }
+
+    /// Inode of the other pid namespace that a process is in, as far as known.
+    pub(super) fn namespace_of(&self, process: &Process) -> Option<u32> {
+        let has_own_pid = process.ids.key.pid_ns != self.context.pid_ns;
+        has_own_pid.then_some(process.ids.key.pid_ns).or(process.ids.fork_number.map(|fork| fork.pid_ns))
+    }
+
+    /// The init of the other pid namespace that a process is in, if that is another process.
+    pub(super) fn init_of(&self, process: &Process) -> Option<ProcessId> {
+        let of_pid = self.lists.index.get(&Key { pid_ns: self.namespace_of(process)?, pid: 1 })?;
+        of_pid.last().copied().filter(|init| *init != process.ids.id)
+    }
+
+    /// A process ended without being killed, so its pid namespace's init had not ended before.
+    pub(super) fn note_free_end(&mut self, id: ProcessId, at_ns: u64) {
+        let process = self.processes.get(&id).filter(|process| process.ids.key.pid != 1);
+        if let Some(forks) = process.and_then(|p| self.namespace_of(p)).and_then(|ns| self.forks.get_mut(&ns))
+        {
+            forks.last_end_ns = forks.last_end_ns.max(at_ns);
+        }
+    }
+
+    /// Whether the kernel killed and reaped a process, which used this, because `init`, the init of its pid namespace, ended.
+    pub(super) fn was_killed_with_init(&self, init: &Process, process: &Process, used: &Rusage) -> bool {
+        let is_alive = init.is_alive() && init.end.kernel_exit.is_none();
+        // The init writes EXIT before the kernel kills the others.
+        let since_ns = match init.end.exit {
+            Some(_) => init.lifetime.end_ns,
+            None => self.forks.get(&init.ids.key.pid_ns).map(|forks| forks.last_end_ns),
+        };
+        // Without EXIT, the sum of the init's reaper tells whether the init waited for it.
+        let has_waited = init.end.exit.is_none() && init.end.reaped.is_some() && init.can_include_child(used);
+        !is_alive && process.lifetime.end_ns > since_ns && process.was_killed() && !has_waited
+    }
+
+    /// A process of the collector's pid namespace has a pidfd of this inode (0: unknown).
+    pub(crate) fn note_number(&mut self, pid: u32, inode: u64) {
+        if inode != 0 {
+            self.pid_number = Some(PidNumber { pid, inode });
+        }
+    }
+
+    /// The process that a record from another pid namespace is about, if only the connector has reported it: the one with
+    /// the same pidfd, else of the same parent, alive at the time, and of the pid that comes next there. Without pidfs (before
+    /// Linux 6.9) siblings that start at once may be confused where threads take pids between them.
+    pub(super) fn match_in_namespace(&mut self, query: &MatchQuery) -> Option<ProcessId> {
+        if query.key.pid_ns == self.context.pid_ns {
+            return None;
+        }
+        let parent = match self.parent_of(Key { pid: query.parent_pid, ..query.key }) {
+            Parent::Known(id) => Some(id),
+            Parent::Launcher | Parent::Unknown => None,
+        };
+        let candidates = self.lists.known_by_kernel_alone.iter().filter_map(|id| self.processes.get(id));
+        let scored = candidates.filter_map(|p| Some((self.score(p, query, parent)?, p.ids.id)));
+        let (_, id) = scored.max()?;
+        let process = self.processes.get(&id)?;
+        let maker = process.ancestry.parent;
+        if let Some(pid) = process.ids.host_pid {
+            self.note_number(pid, query.pidfd_inode);
+        }
+        self.set_pid_inside(id, query.key);
+        // The record names the pid inside of the process that made it, too.
+        if let (None, Parent::Known(maker)) = (parent, maker)
+            && query.parent_pid != 0
+            && self.lists.known_by_kernel_alone.contains(&maker)
+            && self.lacks_pid_inside(maker)
+        {
+            self.set_pid_inside(maker, Key { pid: query.parent_pid, ..query.key });
+        }
+        Some(id)
+    }
+
+    /// How well a process matches, best last; `None` if it can't be the one.
+    fn score(
+        &self,
+        process: &Process,
+        query: &MatchQuery,
+        parent: Option<ProcessId>,
+    ) -> Option<impl Ord + use<>> {
+        let ids = &process.ids;
+        let are_pidfds_known = ids.pidfd_inode != 0 && query.pidfd_inode != 0;
+        let has_execd =
+            process.program.unreported_exec.is_some() || process.program.image == Image::Uninstrumented;
+        let end = process.end.kernel_exit;
+        let (is_possible, is_likely) = match query.evidence {
+            Evidence::Exec => (true, has_execd),
+            Evidence::Fork => (true, !has_execd),
+            Evidence::Exit => (true, true),
+            Evidence::Reaped(status) => (end.is_some_and(|end| end.status == status), true),
+        };
+        if ids.key.pid_ns != self.context.pid_ns
+            || process.lifetime.start_ns > query.at_ns
+            || (are_pidfds_known && ids.pidfd_inode != query.pidfd_inode)
+            || !is_possible
+        {
+            return None;
+        }
+        let was_alive =
+            matches!(query.evidence, Evidence::Reaped(_)) || end.is_none_or(|end| end.at_ns >= query.at_ns);
+        let relation = self.relation(process, query, parent)?;
+        let forks = self.forks.get(&query.key.pid_ns).copied().unwrap_or_default();
+        let fork = ids.fork_number.filter(|fork| fork.pid_ns == query.key.pid_ns);
+        let ahead = fork.map_or(0, |fork| forks.expected_pid(fork.number) - i64::from(query.key.pid));
+        let pid_number = self.pid_number.filter(|_| query.pidfd_inode != 0);
+        let has_expected_pid = pid_number.is_some_and(|one| one.pid_of(query.pidfd_inode) == ids.host_pid);
+        Some((are_pidfds_known, has_expected_pid, relation, was_alive, is_likely, ahead <= 0, -ahead.abs()))
+    }
+
+    /// How well the parents match, best largest; `None` if they can't.
+    fn relation(&self, process: &Process, query: &MatchQuery, parent: Option<ProcessId>) -> Option<u8> {
+        let is_numbered = process.ids.fork_number.is_some_and(|fork| fork.pid_ns == query.key.pid_ns);
+        match (process.ancestry.parent, parent) {
+            (Parent::Known(maker), Some(parent)) if maker == parent => Some(3),
+            // The child of an uninstrumented process.
+            (Parent::Known(maker), None) if query.parent_pid != 0 && self.lacks_pid_inside(maker) => Some(3),
+            // An orphan, whose parent is another process by now.
+            (Parent::Known(maker), Some(_)) if is_numbered && self.has_ended(maker) => Some(2),
+            // The first process in its namespace, or one that entered it.
+            (_, None) => Some(1),
+            // Its parent was confused with another process. The connector reports all that there are.
+            _ if is_numbered && !matches!(query.evidence, Evidence::Reaped(_)) => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Whether it is alive, and its pid inside is unknown, if it has one.
+    fn lacks_pid_inside(&self, id: ProcessId) -> bool {
+        !self.has_ended(id)
+            && self.processes.get(&id).is_some_and(|process| process.ids.key.pid_ns == self.context.pid_ns)
+    }
+
+    fn has_ended(&self, id: ProcessId) -> bool {
+        self.processes.get(&id).is_none_or(|process| !process.is_alive() || process.end.kernel_exit.is_some())
+    }
+
+    /// The pid inside of a process that the connector reported became known.
+    fn set_pid_inside(&mut self, id: ProcessId, key: Key) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.ids.key = key;
+        let fork = process.ids.fork_number.take().filter(|fork| fork.pid_ns == key.pid_ns);
+        let forks = self.forks.entry(key.pid_ns).or_default();
+        forks.known = (key.pid, fork.map_or(forks.count, |fork| fork.number));
+        self.lists.index.entry(key).or_default().push(id);
+        self.lists.inner.insert((key.pid_ns, id));
+        self.adopt(key, id);
+    }
+
+    /// /proc showed the pid inside of a process that may be known from the connector alone.
+    pub(crate) fn found_inside(&mut self, id: ProcessId, key: Key) {
+        let own_ns = self.context.pid_ns;
+        let Some(process) = self.processes.get(&id).filter(|p| p.ids.key.pid_ns == own_ns) else { return };
+        let host_pid = process.ids.key.pid;
+        let known = self.open_instance(key).filter(|known| *known != id);
+        let Some(known) = known else { return self.set_pid_inside(id, key) };
+        // Its records were matched with another process.
+        if self.processes.get(&known).is_none_or(|process| process.ids.host_pid.is_some()) {
+            return;
+        }
+        self.forget(id);
+        let is_child = |process: &&mut Process| process.ancestry.parent == Parent::Known(id);
+        for process in self.processes.values_mut().filter(is_child) {
+            process.ancestry.parent = Parent::Known(known);
+        }
+        self.set_host_pid(known, host_pid);
+    }
+}

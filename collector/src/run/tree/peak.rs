@@ -1,0 +1,146 @@
+//! The peak RSS of a process: the maximum over its images, and never its parent's.
+//!
+//! ru_maxrss survives fork and exec, so it is the last image's own only where it exceeds what that image inherited, and
+//! in a reaper's record only where it also exceeds all children that the process waited for.
+
+use gpu_track_abi::record::FLAG_IMAGE;
+
+use super::process::{ExitRecord, Image, Process, ReapRecord};
+use super::tolerance::Tolerance;
+use crate::model::quality::Quality;
+
+impl Process {
+    /// Its peak RSS over all its images, bytes, and how that is known.
+    #[must_use]
+    pub fn peak(&self) -> (Option<u64>, Quality) {
+        let program = &self.program;
+        let (last, quality) = self.last_image_peak();
+        // An earlier image had at most what the last one inherited.
+        let may_be_short = program.had_uninstrumented_image
+            && matches!(program.image, Image::Loaded { inherited } if last.is_none_or(|last| last < inherited));
+        let is_earlier_only = last.is_none() && program.earlier_images_peak_bytes.is_some();
+        let quality = match quality {
+            Quality::Exact if may_be_short => Quality::Sampled,
+            Quality::Unknown if is_earlier_only => Quality::Sampled,
+            _ => quality,
+        };
+        (last.into_iter().chain(program.earlier_images_peak_bytes).max(), quality)
+    }
+
+    /// Whether the tree's RAM lacks its memory: its peak is unknown, and it may have been large.
+    pub(super) fn is_ram_missing(&self) -> bool {
+        let held_little =
+            self.end.exit.as_ref().is_some_and(|exit| {
+                exit.has_borrowed_memory() && exit.own.minor_faults < Tolerance::FEW_FAULTS
+            });
+        self.peak() == (None, Quality::Unknown) && !held_little
+    }
+
+    /// The peak of the image that it ran last.
+    pub(super) fn last_image_peak(&self) -> (Option<u64>, Quality) {
+        match (&self.end.exit, &self.end.reaped) {
+            // A child of a raw clone has memory of its own, and writes the same record as a vfork child.
+            (Some(exit), _) if exit.has_borrowed_memory() => (None, Quality::Unknown),
+            _ if self.program.image == Image::Borrowed => (None, Quality::Exact),
+            (Some(exit), _) => self.peak_of_exit(exit),
+            (None, Some(reaped)) => self.peak_of_reaped(reaped),
+            (None, None) => self.sampled_peak_quality(),
+        }
+    }
+
+    fn peak_of_exit(&self, exit: &ExitRecord) -> (Option<u64>, Quality) {
+        let max = exit.own.max_rss_bytes.max(self.reaped_own_peak(exit));
+        // The kernel's maximum leaves out what its CPUs have not yet added up (up to 32 pages each), and statm does not: a
+        // sample can have seen more.
+        let seen = self.least_peak().unwrap_or(0);
+        match self.program.image {
+            Image::Loaded { inherited } if exit.flags & FLAG_IMAGE != 0 && max <= inherited => {
+                match exit.vm_hwm_bytes {
+                    Some(vm_hwm_bytes) => (Some(vm_hwm_bytes.max(seen)), Quality::Exact),
+                    None => self.sampled_peak_quality(),
+                }
+            }
+            Image::Loaded { .. } | Image::Forked { .. } => (Some(max.max(seen)), Quality::Exact),
+            Image::Uninstrumented | Image::Unknown | Image::Borrowed => self.sampled_peak_quality(),
+        }
+    }
+
+    /// The peak without an EXIT record: REAPED's is a maximum over the process and all that it waited for.
+    fn peak_of_reaped(&self, reaped: &ReapRecord) -> (Option<u64>, Quality) {
+        let image = self.program.image;
+        let max = reaped.usage.max_rss_bytes;
+        let of_children =
+            self.cpu.reaped_children.max_rss_bytes.max(self.cpu.unreaped_children.max_rss_bytes);
+        let is_own =
+            max > of_children && self.most_inherited(reaped).is_some_and(|inherited| max > inherited);
+        // It may have been killed between an exec and the new program's START.
+        let may_have_execd = matches!(image, Image::Forked { .. }) && !self.ancestry.is_watched;
+        // It had its parent's peak, or ran another program by then, which had no more. A process that ended by exit without
+        // an EXIT record did run another program.
+        let was_killed_as_copy =
+            matches!(image, Image::Forked { .. }) && libc::WIFSIGNALED(reaped.status) && max > of_children;
+        match self.least_peak() {
+            _ if is_own && self.are_all_waits_known(reaped.status) => {
+                (Some(max), if may_have_execd { Quality::Bound } else { Quality::Exact })
+            }
+            Some(peak) => (Some(peak), Quality::Sampled),
+            None if (is_own || was_killed_as_copy) && !self.ancestry.has_children => {
+                (Some(max), Quality::Bound)
+            }
+            None => (None, Quality::Unknown),
+        }
+    }
+
+    /// The most that its ru_maxrss can have been without memory of its own, bytes.
+    fn most_inherited(&self, reaped: &ReapRecord) -> Option<u64> {
+        match self.program.image {
+            Image::Loaded { inherited } => Some(inherited),
+            Image::Forked { rss_at_fork } => Some(rss_at_fork.saturating_add(Tolerance::rss(rss_at_fork))),
+            // Without a START: a child inherits at most what its parent had, and what it grew by before its exec. File pages
+            // that a fork child read in again are in no record.
+            Image::Uninstrumented | Image::Unknown => {
+                let unreported = if self.program.has_record { Tolerance::FILE_PAGES_BYTES } else { 0 };
+                let grown = self.program.earlier_images_peak_bytes.unwrap_or(0).saturating_add(unreported);
+                Some(reaped.reaper_peak_rss_bytes.saturating_add(grown))
+            }
+            Image::Borrowed => None,
+        }
+    }
+
+    fn sampled_peak_quality(&self) -> (Option<u64>, Quality) {
+        let peak = self.least_peak();
+        (peak, if peak.is_some() { Quality::Sampled } else { Quality::Unknown })
+    }
+
+    /// What it had at least: the largest sample, or the RSS at its fork if the connector has reported no exec since.
+    fn least_peak(&self) -> Option<u64> {
+        let at_fork = match self.program.image {
+            Image::Forked { rss_at_fork }
+                if self.ancestry.is_watched && self.program.unreported_exec.is_none() =>
+            {
+                rss_at_fork
+            }
+            _ => 0,
+        };
+        Some(self.observed.peak_rss_bytes.max(at_fork)).filter(|peak| *peak > 0)
+    }
+
+    /// REAPED's peak, bytes, if it exceeds that of all waited-for children and so is the process's own; else 0. It includes
+    /// all threads, which have ended by then.
+    fn reaped_own_peak(&self, exit: &ExitRecord) -> u64 {
+        let of_children = exit.children.max_rss_bytes.max(self.cpu.reaped_children.max_rss_bytes);
+        let max = self.end.reaped.map_or(0, |reaped| reaped.usage.max_rss_bytes);
+        if max > of_children { max } else { 0 }
+    }
+
+    /// Whether all its waits are known. A process that ended by exit without an EXIT record (a static program, or one with
+    /// system calls of its own, as Go) has written no REAPED record either.
+    fn are_all_waits_known(&self, status: i32) -> bool {
+        let reports_waits = self.program.has_record
+            && self.program.image != Image::Uninstrumented
+            && libc::WIFSIGNALED(status);
+        // A wait by a raw system call, or inside libc, leaves no record.
+        (reports_waits && self.cpu.unreaped_count == 0)
+            || (self.ancestry.is_watched && !self.ancestry.has_children)
+    }
+}

@@ -1,0 +1,187 @@
+//! The program that a process runs: forked, exec'd, reported, uninstrumented. And what its memory adds to the tree's RAM.
+//!
+//! This file owns the question whether a program has reported: [`Process::awaits_record`] and
+//! [`Process::is_instrumented`].
+
+use super::interval::LiveInterval;
+use super::process::{Image, Observed, Process};
+use super::tolerance::Tolerance;
+use crate::model::observation::Program;
+use crate::model::quality::Quality;
+
+/// What a fork child does not share with its parent: the pages that it touched since (copied or new), or at least what it
+/// grew by (a huge page is one fault); never more than it has.
+#[must_use]
+pub(in crate::run) fn fork_share(rss_bytes: u64, rss_at_fork: u64, faulted_bytes: u64) -> u64 {
+    rss_bytes.min(faulted_bytes.max(rss_bytes.saturating_sub(rss_at_fork)))
+}
+
+impl Image {
+    /// How much of an RSS peak above `rss_bytes` is the image's own; a fork child's copy of its parent is not.
+    #[must_use]
+    pub(in crate::run) fn own_part(&self, peak_bytes: u64, rss_bytes: u64) -> u64 {
+        match self {
+            Self::Loaded { .. } | Self::Uninstrumented => peak_bytes.saturating_sub(rss_bytes),
+            Self::Forked { rss_at_fork } => peak_bytes.saturating_sub(rss_bytes.max(*rss_at_fork)),
+            Self::Unknown | Self::Borrowed => 0,
+        }
+    }
+}
+
+impl Observed {
+    /// A new image began after the sample.
+    fn forget_memory(&mut self) {
+        (self.rss_bytes, self.peak_rss_bytes, self.share_bytes, self.private_bytes) = (0, 0, 0, 0);
+    }
+
+    /// A new image began before the sample, whose peak may still be the old image's.
+    pub(super) fn forget_peak(&mut self) {
+        self.peak_rss_bytes = self.rss_bytes;
+    }
+
+    /// The part of the tree's RAM when the RSS was at this peak. If no sample has seen the peak, the growth since the sample
+    /// counts as the process's own, except what may be other processes' too.
+    fn share_at(&self, peak_bytes: u64) -> u64 {
+        let is_new = peak_bytes > self.peak_rss_bytes.saturating_add(Tolerance::rss(self.peak_rss_bytes));
+        let grown = if is_new { peak_bytes.saturating_sub(self.rss_bytes) } else { 0 };
+        self.share_bytes.saturating_add(grown.saturating_sub(self.common_growth_bytes))
+    }
+}
+
+impl Process {
+    /// Whether the program that it runs has written no record yet.
+    #[must_use]
+    pub(in crate::run) fn awaits_record(&self) -> bool {
+        !self.program.has_record || self.program.unreported_exec.is_some()
+    }
+
+    /// Whether the program that it runs carries the shim, as far as is known.
+    pub(super) fn is_instrumented(&self) -> bool {
+        matches!(self.program.image, Image::Loaded { .. } | Image::Forked { .. })
+            && self.program.unreported_exec.is_none()
+    }
+
+    /// Whether the program that it exec'd still has time to write a START record.
+    pub(super) fn may_still_report(&self, now_ns: u64) -> bool {
+        let is_in_time = |exec_ns| now_ns.saturating_sub(exec_ns) < Tolerance::TIME_TO_REPORT_NS;
+        self.is_alive() && self.program.unreported_exec.as_ref().is_some_and(|exec| is_in_time(exec.at_ns))
+    }
+
+    /// Whether this program, by its name, was taken for an uninstrumented one because /proc was read while it was loaded.
+    pub(super) fn was_read_as(&self, command: &str) -> bool {
+        self.program.image == Image::Uninstrumented
+            && &*self.name.command == command
+            && self.name.static_executable.is_none()
+    }
+
+    /// Sets what /proc shows of its program.
+    pub(super) fn set_program(&mut self, program: Program) {
+        // Another uninstrumented program was read before, and no source reported the exec.
+        let has_changed = self.name.args.is_some()
+            && program.command.as_deref().is_some_and(|name| name != &*self.name.command);
+        let is_uninstrumented = self.program.image == Image::Uninstrumented;
+        self.program.had_uninstrumented_image |= is_uninstrumented && has_changed;
+        if let Some(command) = program.command {
+            self.name.command = command.into();
+        }
+        if let Some(peak_bytes) = program.peak_rss_bytes.filter(|_| is_uninstrumented) {
+            self.observed.peak_rss_bytes = self.observed.peak_rss_bytes.max(peak_bytes);
+        }
+        self.name.args = program.args;
+        self.name.static_executable = program.static_executable;
+    }
+
+    /// When its present program began, CLOCK_MONOTONIC nanoseconds.
+    #[must_use]
+    pub fn program_start_ns(&self) -> u64 {
+        let exec_ns = self.program.unreported_exec.as_ref().map_or(0, |exec| exec.at_ns);
+        exec_ns.max(self.program.image_start_ns)
+    }
+
+    /// Peak of this image as samples saw it, up to an unreported exec.
+    pub(super) fn peak_before_exec(&self) -> Option<u64> {
+        let exec = self.program.unreported_exec.as_ref();
+        exec.map_or_else(|| self.sampled_peak(), |exec| exec.previous_peak_bytes)
+    }
+
+    /// Peak of this image as samples saw it.
+    pub(super) fn sampled_peak(&self) -> Option<u64> {
+        let is_sampled = self.is_image_sampled() && self.observed.peak_rss_bytes > 0;
+        is_sampled.then_some(self.observed.peak_rss_bytes)
+    }
+
+    fn is_image_sampled(&self) -> bool {
+        self.observed.at_ns >= self.program.image_start_ns
+    }
+
+    /// Another image begins at this time. The one before had this peak, if that is known; what it held of the tree's RAM
+    /// since its last sample goes to `intervals`.
+    pub(super) fn change_image(
+        &mut self,
+        intervals: Option<&mut Vec<LiveInterval>>,
+        image: Image,
+        at_ns: u64,
+        peak_bytes: Option<u64>,
+    ) {
+        let (own_peak, bytes) = self.replaced_memory(peak_bytes);
+        // A sample that is younger than the image is of the image already.
+        let is_sampled = self.observed.at_ns > at_ns;
+        if let Some(intervals) = intervals.filter(|_| !is_sampled && bytes > 0) {
+            intervals.push(LiveInterval { bytes, ..self.image_interval(at_ns) });
+        }
+        let program = &mut self.program;
+        program.had_uninstrumented_image |= program.image == Image::Uninstrumented;
+        if let Some(peak) = own_peak.filter(|peak| *peak > 0) {
+            program.earlier_images_peak_bytes =
+                Some(program.earlier_images_peak_bytes.map_or(peak, |earlier| earlier.max(peak)));
+        }
+        program.image = image;
+        program.image_start_ns = at_ns;
+        program.exec_peak_bytes = None;
+        if !is_sampled {
+            self.observed.forget_memory();
+        } else if program.unreported_exec.is_none() {
+            // An unreported exec has done that already.
+            self.observed.forget_peak();
+        }
+    }
+
+    /// The own peak of an image that is replaced, and what it held of the tree's RAM since its last sample, bytes.
+    fn replaced_memory(&self, peak_bytes: Option<u64>) -> (Option<u64>, u64) {
+        let observed = &self.observed;
+        match (self.program.image, peak_bytes) {
+            // A fork child's copy of its parent is not its own. A sample may have read the new image already.
+            (Image::Forked { rss_at_fork }, Some(peak)) => (
+                Some(peak.saturating_sub(rss_at_fork)),
+                observed.share_bytes.max(fork_share(peak, rss_at_fork, 0)),
+            ),
+            // What may be a copy of its parent's memory, or that memory itself, has no peak of its own.
+            (Image::Unknown | Image::Borrowed, _) if self.is_image_sampled() => {
+                (None, observed.share_at(peak_bytes.unwrap_or(0)))
+            }
+            _ if self.is_image_sampled() => (peak_bytes, observed.share_at(peak_bytes.unwrap_or(0))),
+            _ => (peak_bytes, peak_bytes.unwrap_or(0)),
+        }
+    }
+
+    /// The most that it held of the tree's RAM since its last sample: the peak of its image if no sample saw that; for a fork
+    /// child only what it does not share with its parent.
+    #[must_use]
+    pub(super) fn share_since_sample(&self, page_bytes: u64) -> u64 {
+        let (peak, quality) = self.last_image_peak();
+        let peak = peak.filter(|_| matches!(quality, Quality::Exact | Quality::Bound)).unwrap_or(0);
+        let faults = match (&self.end.exit, &self.end.reaped) {
+            (Some(exit), _) => exit.own.minor_faults,
+            (None, Some(reaped)) => reaped.usage.minus(&self.cpu.reaped_children).minor_faults,
+            (None, None) => 0,
+        };
+        let unsampled = match self.program.image {
+            Image::Forked { rss_at_fork } => fork_share(peak, rss_at_fork, faults.saturating_mul(page_bytes)),
+            _ => peak,
+        };
+        if !self.is_image_sampled() {
+            return unsampled;
+        }
+        self.observed.share_at(peak).min(unsampled.max(self.observed.share_bytes))
+    }
+}

@@ -1,0 +1,166 @@
+//! What REAPED records do to the tree.
+
+use gpu_track_abi::record::{FLAG_TRACER, Origin};
+
+use super::namespaces::{Evidence, MatchQuery};
+use super::process::ReapRecord;
+use super::tolerance::Tolerance;
+use super::{FoundBy, Key, LiveInterval, Parent, Process, ProcessId, Tree};
+
+/// Who wrote a REAPED record.
+#[derive(Clone, Copy)]
+struct Reaper {
+    key: Key,
+    id: Option<ProcessId>,
+    is_launcher: bool,
+    /// It waited for a tracee, which need not be its child.
+    is_tracer: bool,
+}
+
+impl Tree {
+    pub(super) fn reaped(
+        &mut self,
+        reaper_key: Key,
+        origin: &Origin,
+        child: u32,
+        record: ReapRecord,
+        now_ns: u64,
+    ) {
+        let is_launcher = reaper_key == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid });
+        let reaper = Reaper {
+            key: reaper_key,
+            id: if is_launcher { None } else { self.open_instance(reaper_key) },
+            is_launcher,
+            is_tracer: origin.flags & FLAG_TRACER != 0,
+        };
+        let at_ns = self.time_of(reaper.id, origin, now_ns);
+        let child_key = Key { pid_ns: reaper_key.pid_ns, pid: child };
+        let mut found = self.reaped_instance(child_key, reaper);
+        if found.is_none() && reaper.id.is_some() && !reaper.is_tracer {
+            let evidence = Evidence::Reaped(record.status);
+            let parent_pid = reaper_key.pid;
+            let query = MatchQuery { key: child_key, parent_pid, pidfd_inode: 0, at_ns, evidence };
+            found = self.match_in_namespace(&query);
+        }
+        // A tracer also sees the ends of others' children. A late record is about a process that is finalized.
+        if found.is_none() && (reaper.is_tracer || self.is_late_reaping(child_key, now_ns)) {
+            return;
+        }
+        let Some(id) = found.or_else(|| self.insert_reaped(child_key, reaper, at_ns)) else { return };
+        if let Some(reaper) = reaper.id.and_then(|reaper| self.processes.get_mut(&reaper)) {
+            reaper.cpu.reaped_children = reaper.cpu.reaped_children.plus(&record.usage);
+        }
+        self.set_reaped(id, reaper, child, record);
+        let Some(process) = self.processes.get(&id) else { return };
+        let key = process.ids.key;
+        if process.is_alive() {
+            // It may have been waited for long after its end. A signal ends all threads at once, so the connector's first
+            // event dates the end.
+            let killed = process.end.kernel_exit.filter(|exit| libc::WIFSIGNALED(exit.status));
+            let dead_ns = killed.map(|exit| exit.at_ns).or(process.lifetime.seen_dead_ns);
+            self.end(id, dead_ns.map_or(at_ns, |dead| dead.min(at_ns)));
+        }
+        if key.pid == 1 && key.pid_ns != self.context.pid_ns {
+            self.end_namespace(key.pid_ns, at_ns);
+        }
+    }
+
+    /// A process that only its REAPED record reports.
+    fn insert_reaped(&mut self, key: Key, reaper: Reaper, at_ns: u64) -> Option<ProcessId> {
+        let (parent, found_by) = match reaper.id {
+            Some(reaper) => (Parent::Known(reaper), FoundBy::Wait),
+            None if reaper.is_launcher => (Parent::Launcher, FoundBy::Subreaper),
+            None => return None,
+        };
+        let id = self.insert(key, parent, found_by, at_ns);
+        if reaper.is_launcher && self.main.is_none() {
+            // The command itself, before the launcher's report of it was read.
+            self.main = Some(id);
+            if let Some(process) = self.processes.get_mut(&id) {
+                process.ids.is_main = true;
+            }
+        }
+        self.adopt(key, id);
+        Some(id)
+    }
+
+    fn set_reaped(&mut self, id: ProcessId, reaper: Reaper, child: u32, record: ReapRecord) {
+        let page = self.context.page;
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let is_maker = match process.ancestry.parent {
+            Parent::Known(parent) => Some(parent) == reaper.id,
+            Parent::Launcher => reaper.is_launcher && process.ids.is_main,
+            Parent::Unknown => false,
+        };
+        // What a child inherits is bounded by the peak of the process that made it, not by that of an orphan's reaper.
+        let reaper_peak_rss_bytes = if is_maker { record.reaper_peak_rss_bytes } else { u64::MAX };
+        let counted = process.share_since_sample(page);
+        process.end.reaped = Some(ReapRecord { reaper_peak_rss_bytes, ..record });
+        // The reaper may report a larger peak than was counted when the process ended. Only the connector dates the end well
+        // enough: memory of a process that a sample found dead may have been used by others since.
+        let more = process.share_since_sample(page).saturating_sub(counted);
+        let is_dated = process.end.kernel_exit.is_some() && process.end.exit.is_none();
+        if let Some(end_ns) = process.lifetime.end_ns.filter(|_| more > 0 && is_dated) {
+            self.intervals.push(LiveInterval { bytes: more, ..process.image_interval(end_ns) });
+        }
+        if process.ids.host_pid.is_none() && reaper.key.pid_ns == self.context.pid_ns {
+            process.ids.host_pid = Some(child);
+        }
+    }
+
+    /// A pid namespace's init was reaped: before that the kernel killed all others in it (pid_namespaces(7)).
+    fn end_namespace(&mut self, pid_ns: u32, at_ns: u64) {
+        let all = self.lists.inner.range((pid_ns, ProcessId(0))..=(pid_ns, ProcessId(u64::MAX)));
+        for (_, id) in all.copied().collect::<Vec<_>>() {
+            if self.processes.get(&id).is_some_and(Process::is_alive) {
+                self.end(id, at_ns);
+            }
+        }
+    }
+
+    /// The process that a REAPED record is about: the oldest unreaped one of that pid whose parent the reaper is, or whose
+    /// parent can no longer reap it; else the youngest of that pid; else, where the child is in another pid namespace, the
+    /// reaper's oldest child whose host pid is unknown.
+    fn reaped_instance(&self, key: Key, reaper: Reaper) -> Option<ProcessId> {
+        let is_unreaped = |process: &&Process| process.end.reaped.is_none();
+        let may_be = |process: &&Process| match process.ancestry.parent {
+            Parent::Known(parent) => {
+                Some(parent) == reaper.id
+                    || (!reaper.is_tracer && self.processes.get(&parent).is_none_or(|p| !p.is_alive()))
+            }
+            Parent::Launcher => reaper.is_launcher,
+            Parent::Unknown => !reaper.is_tracer,
+        };
+        let of_pid = self.lists.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
+        if let Some(process) = of_pid.clone().filter(is_unreaped).find(may_be) {
+            return Some(process.ids.id);
+        }
+        // A reaper that is no tracer is the parent by now: the parent before was killed, and no record has reported that.
+        if !reaper.is_tracer
+            && (reaper.is_launcher || reaper.id.is_some())
+            && let Some(process) = of_pid.rev().find(is_unreaped)
+        {
+            return Some(process.ids.id);
+        }
+        let reaper = reaper.id?;
+        self.lists
+            .inner
+            .iter()
+            .filter_map(|(_, id)| self.processes.get(id))
+            .filter(|process| process.ancestry.parent == Parent::Known(reaper))
+            .filter(|process| process.ids.host_pid.is_none() && process.ids.key.pid_ns != key.pid_ns)
+            .filter(is_unreaped)
+            .min_by_key(|process| (!process.is_alive(), process.ids.id))
+            .map(|process| process.ids.id)
+    }
+
+    /// Whether a process of this pid was finalized a moment ago without a REAPED record; if so, this is it.
+    fn is_late_reaping(&mut self, key: Key, now_ns: u64) -> bool {
+        let waiting = self.recently_finalized.iter_mut().find(|finalized| {
+            finalized.key == key
+                && finalized.awaits_reaping
+                && now_ns.saturating_sub(finalized.finalized_ns) < Tolerance::REAPED_AFTER_FINALIZED_NS
+        });
+        waiting.is_some_and(|finalized| std::mem::replace(&mut finalized.awaits_reaping, false))
+    }
+}

@@ -1,0 +1,99 @@
+//! Resource usage of processes, with sums and differences. They saturate: every number in a record is a claim of the
+//! process that wrote it.
+
+use gpu_track_abi::record::Usage;
+use serde::{Deserialize, Serialize};
+
+/// The part of getrusage(2) that the run adds up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rusage {
+    /// User part of the CPU time, microseconds.
+    pub user_us: u64,
+    /// System part of the CPU time, microseconds.
+    pub system_us: u64,
+    /// Peak RSS, bytes.
+    pub max_rss_bytes: u64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// Voluntary context switches.
+    pub voluntary_switches: u64,
+    /// Involuntary context switches.
+    pub involuntary_switches: u64,
+    /// Block input, 512-byte units.
+    pub input_blocks: u64,
+    /// Block output, 512-byte units.
+    pub output_blocks: u64,
+}
+
+impl From<&Usage> for Rusage {
+    fn from(usage: &Usage) -> Self {
+        Self {
+            user_us: usage.user_us,
+            system_us: usage.system_us,
+            max_rss_bytes: usage.max_rss_kib.saturating_mul(1024),
+            minor_faults: usage.minor_faults,
+            major_faults: usage.major_faults,
+            voluntary_switches: usage.voluntary_switches,
+            involuntary_switches: usage.involuntary_switches,
+            input_blocks: usage.input_blocks,
+            output_blocks: usage.output_blocks,
+        }
+    }
+}
+
+impl Rusage {
+    /// User and system time, microseconds.
+    #[must_use]
+    pub fn cpu_us(&self) -> u64 {
+        self.user_us.saturating_add(self.system_us)
+    }
+
+    /// Both together; the peak is the larger one.
+    #[must_use]
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        self.combine(other, u64::saturating_add, self.max_rss_bytes.max(other.max_rss_bytes))
+    }
+
+    /// What is left without `other`; the peak stays.
+    ///
+    /// The kernel scales user and system time so that only their sum is exact. If one of them would be negative, the other
+    /// one is reduced instead.
+    #[must_use]
+    pub(crate) fn minus(&self, other: &Self) -> Self {
+        let mut left = self.combine(other, u64::saturating_sub, self.max_rss_bytes);
+        let total_us = self.cpu_us().saturating_sub(other.cpu_us());
+        left.user_us = left.user_us.min(total_us);
+        left.system_us = total_us - left.user_us;
+        left
+    }
+
+    fn combine(&self, other: &Self, f: impl Fn(u64, u64) -> u64, max_rss_bytes: u64) -> Self {
+        Self {
+            user_us: f(self.user_us, other.user_us),
+            system_us: f(self.system_us, other.system_us),
+            max_rss_bytes,
+            minor_faults: f(self.minor_faults, other.minor_faults),
+            major_faults: f(self.major_faults, other.major_faults),
+            voluntary_switches: f(self.voluntary_switches, other.voluntary_switches),
+            involuntary_switches: f(self.involuntary_switches, other.involuntary_switches),
+            input_blocks: f(self.input_blocks, other.input_blocks),
+            output_blocks: f(self.output_blocks, other.output_blocks),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn difference_keeps_the_sum_of_user_and_system_time() {
+        let usage = |user_us, system_us| Rusage { user_us, system_us, ..Rusage::default() };
+        assert_eq!(usage(10, 5).minus(&usage(4, 7)), usage(4, 0));
+        assert_eq!(usage(3, 9).minus(&usage(5, 1)), usage(0, 6));
+        assert_eq!(usage(1, 1).minus(&usage(5, 5)), usage(0, 0));
+        assert_eq!(usage(u64::MAX, 1).plus(&usage(1, 1)).user_us, u64::MAX);
+    }
+}
