@@ -8,7 +8,7 @@ use super::{FoundBy, ImageGroup, Key, LiveInterval, Parent, Process, ProcessId, 
 
 impl Tree {
     /// The launcher reported the command's first process.
-    pub(crate) fn set_main(&mut self, pid: u32, start_ns: u64, command: &str) {
+    pub fn set_main(&mut self, pid: u32, start_ns: u64, command: &str) {
         let key = Key { pid_ns: self.context.pid_ns, pid };
         let id = match self.main {
             Some(id) => id,
