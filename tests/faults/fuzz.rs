@@ -198,6 +198,6 @@ fn fuzz_seeds_are_accepted_by_the_parsers() {
     assert!(Rollup::parse(&seed("smaps_rollup")).is_some() && SystemCpu::parse(&seed("machine")).is_some());
     assert!(Status::parse(&seed("status")).is_killed);
     assert!(KernelEvent::parse(&messages()[1..]).is_some());
-    assert_eq!(entries::loaded(&saved_state()).map(|run| run.tree.born()), Some(2));
+    assert_eq!(entries::loaded(&saved_state()).map(|run| run.tree.counts().created), Some(2));
     assert_eq!(small_run().len(), 14 * entries::RECORD_BYTES);
 }
