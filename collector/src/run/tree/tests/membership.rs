@@ -1,0 +1,156 @@
+//! Which processes are in the tree, and which records are about the same process.
+
+use super::*;
+
+#[test]
+fn exit_of_a_vfork_child_ends_the_stale_process_of_its_pid() {
+    let mut run = Run::new();
+    run.start(102, MAIN).exit_with(102, MAIN, FLAG_BORROWED_MEMORY, used(7, 0), used(0, 0));
+    assert_eq!((run.tree.counts().created, run.tree.alive().len()), (3, 1));
+}
+
+// Requirement: SEE-8
+#[test]
+fn pid_with_another_pidfd_inode_is_another_process() {
+    let mut run = Run::new();
+    run.start_as(102, MAIN, 7, MIB_KIB, "a").start_as(102, MAIN, 8, MIB_KIB, "b");
+    assert_eq!((run.tree.counts().created, run.tree.alive().len()), (3, 2));
+    // The oldest unreaped instance is meant.
+    run.reaped(MAIN, 102, 5).reaped(MAIN, 102, 6);
+    let summaries = run.end();
+    let cpu = |name| summaries.iter().find(|p| &*p.command == name).map(|p| p.own.cpu_us());
+    assert_eq!((cpu("a"), cpu("b")), (Some(5), Some(6)));
+}
+
+// Requirement: HOST-56
+#[test]
+fn without_pidfs_fork_and_second_reaping_show_new_processes() {
+    let mut run = Run::new();
+    run.start(102, MAIN).fork(102, MAIN, MIB_KIB);
+    assert_eq!((run.tree.counts().created, run.tree.alive().len()), (3, 2));
+    // Two STARTs of one pid look like an exec; the second REAPED shows that there were two.
+    run.start(103, MAIN).start(103, MAIN).reaped(MAIN, 103, 5).reaped(MAIN, 103, 6);
+    assert_eq!(run.end().iter().filter(|process| process.pid == 103).count(), 2);
+}
+
+// Requirement: SEE-52
+#[test]
+fn uninstrumented_child_is_found_by_its_reaper() {
+    let mut run = Run::new();
+    run.reaped_with(MAIN, 102, 0, 9 << 8, used(5, 0));
+    let summaries = run.end();
+    let child = of(&summaries, 102);
+    assert_eq!((child.found_by, child.has_record, child.parent_pid), (FoundBy::Wait, false, Some(MAIN)));
+    assert_eq!((child.exit.code, child.own.cpu_us(), child.quality), (Some(9), 5, Quality::Exact));
+    // Nobody in the tree, and not the launcher: no process of ours.
+    let mut run = Run::new();
+    assert_eq!(run.reaped(555, 102, 5).tree.counts().created, 1);
+}
+
+#[test]
+fn uninstrumented_parent_adopts_children_that_named_it() {
+    let mut run = Run::new();
+    run.start(103, 102).exit(103, 500, 0).reaped(MAIN, 102, 620);
+    let summaries = run.finalize(&[102, 103]).tree.take_summaries();
+    assert_eq!((of(&summaries, 103).joined, of(&summaries, 103).own.cpu_us()), (false, 500));
+    assert_eq!(of(&summaries, 102).own.cpu_us(), 120);
+}
+
+#[test]
+fn parent_found_by_scan_adopts_children_that_named_it() {
+    // A static program (102) starts a dynamic one at once, and a scan finds it a moment later.
+    let mut run = Run::new();
+    run.start(103, 102).scan(102, MAIN).exit(103, 500, 0).finalize(&[103]).later(500).finalize(&[103]);
+    run.reaped(MAIN, 102, 620);
+    let summaries = run.finalize(&[102, 103]).end();
+    assert!(!of(&summaries, 103).joined);
+    assert_eq!(total_us(&summaries), 620);
+}
+
+// Requirement: SEE-6
+#[test]
+fn double_fork_daemon_is_a_descendant() {
+    let mut run = Run::new();
+    run.fork(102, MAIN, MIB_KIB)
+        .fork(103, 102, MIB_KIB)
+        .exit(102, 1, 0)
+        .reaped(MAIN, 102, 1)
+        .finalize(&[102]);
+    run.start(103, LAUNCHER);
+    let summaries = run.end();
+    let daemon = of(&summaries, 103);
+    assert!(daemon.is_still_running && !daemon.joined && !daemon.is_main);
+}
+
+#[test]
+fn daemon_forked_before_its_parents_exit_is_a_descendant() {
+    // The parent's _exit and the child's first steps race: EXIT may be in the ring before FORK.
+    let mut run = Run::new();
+    run.fork(102, MAIN, MIB_KIB).exit(102, 1, 0).fork(103, 102, MIB_KIB);
+    let daemon = run.tree.get(run.id(103)).unwrap();
+    assert_ne!(daemon.ancestry.parent, Parent::Unknown);
+    assert!(!of(&run.end(), 103).joined);
+}
+
+#[test]
+fn process_without_a_known_parent_is_joined() {
+    let mut run = Run::new();
+    run.start(500, 400).exit(500, 5, 0);
+    assert!(of(&run.end(), 500).joined);
+    assert_eq!(run.tree.counts().joined_unreaped, 1);
+    // Who is waited for in the tree belongs to it.
+    let mut run = Run::new();
+    run.start(500, 400).exit(500, 5, 0).reaped(LAUNCHER, 500, 5).end();
+    assert_eq!(run.tree.counts().joined_unreaped, 0);
+}
+
+#[test]
+fn connector_forks_of_the_launcher_are_not_counted() {
+    let mut run = Run::new();
+    run.made(700, LAUNCHER).execs(700).over(700, 9);
+    assert_eq!(run.tree.counts().created, 1);
+}
+
+#[test]
+fn launcher_report_makes_the_first_process_main() {
+    let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 5 * MS, pid_ns: HERE };
+    run.tree.set_main(MAIN, T0 + MS, "static");
+    run.later(9).start(102, MAIN).reaped(LAUNCHER, MAIN, 5);
+    let summaries = run.end();
+    let main = of(&summaries, MAIN);
+    assert!(main.is_main && !main.joined && &*main.command == "static");
+    assert_eq!(main.wall_ns, 14 * MS, "from the launcher's fork to its reaping");
+    assert!(!of(&summaries, 102).is_main);
+}
+
+#[test]
+fn main_reaped_before_the_launcher_report_is_one_process() {
+    let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 5 * MS, pid_ns: HERE };
+    run.reaped(LAUNCHER, MAIN, 5).finalize(&[MAIN]).tree.set_main(MAIN, T0 + MS, "static");
+    let summaries = run.end();
+    assert_eq!((summaries.len(), summaries[0].is_main), (1, true));
+}
+
+#[test]
+fn late_reaped_record_is_of_the_finalized_process() {
+    let mut run = Run::new();
+    run.start(102, MAIN).exit(102, 5, 0).finalize(&[102]).later(200).finalize(&[102]).reaped(MAIN, 102, 6);
+    assert_eq!(run.tree.counts().created, 2);
+}
+
+// Requirement: SEE-8
+#[test]
+fn pid_reused_much_later_is_another_process() {
+    let mut run = Run::new();
+    run.start(102, MAIN).exit(102, 5, 0).finalize(&[102]).later(200).finalize(&[102]);
+    run.later(3_600_000).reaped(MAIN, 102, 6);
+    assert_eq!(run.tree.counts().created, 3);
+}
+
+// Requirement: SEE-10
+#[test]
+fn failed_spawn_is_counted_and_has_no_figures() {
+    let mut run = Run::new();
+    run.tell(MAIN, LAUNCHER, 0, Event::SpawnFailed { error: libc::ENOENT });
+    assert_eq!((run.tree.counts().created, run.tree.counts().failed_spawns, run.end().len()), (2, 1, 1));
+}

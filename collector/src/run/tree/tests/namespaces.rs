@@ -1,0 +1,220 @@
+//! Processes of other pid namespaces: their records and the connector's events are matched.
+
+use super::*;
+
+#[test]
+fn namespace_init_is_reaped_under_its_host_pid() {
+    let mut run = Run::new();
+    run.start(102, MAIN).inside(INSIDE, |run| {
+        run.fork(1, 102, MIB_KIB).start(1, 0).start(2, 1).exit(2, 70, 0).reaped(1, 2, 75).exit(1, 20, 75);
+    });
+    run.reaped(102, 103, 98).exit(102, 1, 98).reaped(MAIN, 102, 100);
+    assert_eq!(run.tree.counts().created, 4);
+    let summaries = run.end();
+    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 103).parent_pid), (23, Some(102)));
+    assert_eq!((of(&summaries, 2).own.cpu_us(), total_us(&summaries)), (75, 100));
+}
+
+#[test]
+fn scan_shows_the_host_pid_of_a_process_inside() {
+    let mut run = Run::new();
+    run.start(102, MAIN).inside(INSIDE, |run| {
+        run.fork(1, 102, MIB_KIB);
+        let id = run.id(1);
+        run.tree.set_host_pid(id, 103);
+    });
+    assert!(run.tree.knows(Key { pid_ns: HERE, pid: 103 }, 0, run.now_ns));
+    assert_eq!(run.reaped(102, 103, 98).end().iter().filter(|process| process.pid == 103).count(), 1);
+}
+
+#[test]
+fn child_of_system_in_a_pid_namespace_is_counted_once() {
+    let mut run = Run::new();
+    run.start(102, MAIN).inside(INSIDE, |run| {
+        run.fork(1, 102, MIB_KIB).start(2, 1).start(3, 2).exit(3, 500, 0).exit(2, 10, 500).reaped(1, 2, 510);
+    });
+    run.finalize(&[]).later(3000).finalize(&[]);
+    assert_eq!(total_us(&run.tree.take_summaries()), 510);
+}
+
+#[test]
+fn pid_namespace_ends_with_its_init() {
+    // The kernel kills all that is left in it; nobody says so.
+    let mut run = Run::new();
+    run.start(102, MAIN).inside(INSIDE, |run| {
+        run.fork(1, 102, MIB_KIB).start(2, 1).exit(1, 5, 0);
+    });
+    run.reaped(102, 103, 6);
+    assert!(!of(&run.end(), 2).is_still_running);
+}
+
+#[test]
+fn records_of_a_namespace_match_connector_processes() {
+    let mut run = Run::new();
+    run.made(500, MAIN).inside(INSIDE, |run| {
+        run.start(1, 0);
+    });
+    assert_eq!((run.tree.counts().created, run.tree.get(run.id(500)).unwrap().ids.key.pid), (2, 1));
+    // Its children are told of by pids that nobody inside knows: they speak, or are reaped, each once.
+    run.made(501, 500).made(502, 500).made(503, 500);
+    run.inside(INSIDE, |run| {
+        run.start(3, 1).exit(3, 5, 0).start(2, 1).exit(2, 6, 0);
+        run.reaped(1, 3, 5).reaped(1, 2, 6);
+    });
+    run.execs(503).kernel(503, What::Exit { status: 0 }).inside(INSIDE, |run| {
+        run.reaped(1, 4, 7);
+    });
+    run.over(502, 0).over(501, 0);
+    assert_eq!((run.tree.counts().created, total_us(&run.end())), (5, 18));
+}
+
+#[test]
+fn child_of_an_uninstrumented_init_matches_its_connector_fork() {
+    let mut run = Run::new();
+    run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
+        run.start(2, 1).exit(2, 6, 0);
+    });
+    run.over(501, 0).over(500, 0);
+    let summaries = run.end();
+    assert_eq!(
+        (summaries.len(), of(&summaries, 501).has_record, of(&summaries, 500).has_record),
+        (3, true, false)
+    );
+}
+
+/// A pid namespace, whose init is 500 outside.
+fn with_namespace() -> Run {
+    let mut run = Run::new();
+    run.made(500, MAIN).inside(INSIDE, |run| {
+        run.start(1, 0);
+    });
+    run
+}
+
+fn outside_of(run: &Run, pid: u32) -> Option<u32> {
+    let id = run.tree.open_instance(Key { pid_ns: INSIDE, pid })?;
+    run.tree.get(id)?.ids.host_pid
+}
+
+#[test]
+fn siblings_in_a_namespace_match_by_order_of_pids() {
+    let mut run = with_namespace();
+    run.made(501, 500).made(502, 500).execs(501).execs(502).inside(INSIDE, |run| {
+        run.start(3, 1).start(2, 1);
+    });
+    assert_eq!([2, 3].map(|pid| outside_of(&run, pid)), [Some(501), Some(502)]);
+    // Children of theirs, and theirs; threads may have had pids between.
+    run.made(503, 502).made(504, 503).inside(INSIDE, |run| {
+        run.fork(7, 3, MIB_KIB).fork(8, 7, MIB_KIB);
+    });
+    assert_eq!([7, 8].map(|pid| outside_of(&run, pid)), [Some(503), Some(504)]);
+    // The kernel numbers all pids that it hands out by the inodes of pidfds: better than any guess.
+    run.made(510, 502).made(511, 502).tree.note_number(504, 7000);
+    run.inside(INSIDE, |run| {
+        let fork = |pidfd_inode| Event::Fork {
+            realtime_ns: 7 * T0,
+            pidfd_inode,
+            max_rss_kib: MIB_KIB,
+            parent_pid_ns: INSIDE,
+        };
+        run.tell(11, 3, 0, fork(7006)).tell(12, 3, 0, fork(7007));
+    });
+    assert_eq!([11, 12].map(|pid| outside_of(&run, pid)), [Some(510), Some(511)]);
+    // One is an orphan when it speaks first.
+    run.made(505, 504).made(506, 505).execs(506).kernel(505, What::Exit { status: 0 });
+    run.inside(INSIDE, |run| {
+        run.start(14, 1);
+    });
+    assert_eq!((outside_of(&run, 14), run.tree.counts().created), (Some(506), 10));
+}
+
+#[test]
+fn pid_inside_of_a_static_init_is_known_from_its_child() {
+    let mut run = Run::new();
+    run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
+        run.start(2, 1);
+    });
+    assert_eq!([1, 2].map(|pid| outside_of(&run, pid)), [Some(500), Some(501)]);
+    // What it waited for, an orphan too, is taken off what its own parent says of it.
+    run.made(502, 501).made(503, 502).inside(INSIDE, |run| {
+        run.fork(3, 2, MIB_KIB).fork(4, 3, MIB_KIB).exit(3, 1000, 0).reaped(2, 3, 1000);
+        run.exit(4, 40_000, 0).exit(2, 2000, 1000);
+    });
+    run.over(503, 0).over(501, 0).kernel(500, What::Exit { status: 0 });
+    run.reaped(MAIN, 500, 50_000).finalize(&[501, 503]);
+    let summaries = run.end();
+    assert_eq!((summaries.len(), total_us(&summaries), of(&summaries, 500).own.cpu_us()), (5, 50_000, 7000));
+}
+
+#[test]
+fn reaped_child_in_a_namespace_matches_by_wait_status() {
+    let mut run = with_namespace();
+    run.made(501, 500).made(502, 500).kernel(501, What::Exit { status: 9 });
+    run.kernel(502, What::Exit { status: 0 }).inside(INSIDE, |run| {
+        run.reaped_with(1, 3, 0, 0, used(7, 0)).reaped_with(1, 2, 0, 9, used(5, 0));
+    });
+    let summaries = run.end();
+    assert_eq!([501, 502].map(|pid| of(&summaries, pid).own.cpu_us()), [5, 7]);
+    assert_eq!(summaries.len(), 4);
+}
+
+#[test]
+fn killed_process_that_its_static_init_waited_for_is_in_its_sum() {
+    // The orphan is settled while the init lives, or only when its sum is known, which has room for it.
+    for is_late in [false, true] {
+        let mut run = Run::new();
+        run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
+            run.start(2, 1);
+        });
+        run.made(502, 501).inside(INSIDE, |run| {
+            run.fork(3, 2, MIB_KIB).exit(2, 3000, 0);
+        });
+        run.over(501, 0);
+        let (id, remains_ns) = (run.id(502), 9_000_000);
+        run.tree.get_mut(id).unwrap().observed.cpu_ns = Some(remains_ns);
+        run.over(502, libc::SIGKILL);
+        if !is_late {
+            run.later(300).finalize(&[501, 502]);
+        }
+        let init = run.id(500);
+        run.tree.get_mut(init).unwrap().observed.cpu_ns = Some(1_000_000);
+        run.kernel(500, What::Exit { status: 0 }).reaped(MAIN, 500, 13_000);
+        assert_eq!((run.tree.counts().killed_with_namespace, run.tree.counts().autoreaped), (0, 0));
+        let summaries = run.end();
+        assert_eq!(
+            (total_us(&summaries), of(&summaries, 500).own.cpu_us()),
+            (13_000, 1000),
+            "late: {is_late}"
+        );
+    }
+}
+
+// Requirement: SEE-74, SEE-75
+#[test]
+fn process_killed_with_its_namespace_init_is_in_no_sum() {
+    let mut run = with_namespace();
+    run.made(501, 500).made(502, 500).inside(INSIDE, |run| {
+        run.fork(2, 1, MIB_KIB).fork(3, 1, MIB_KIB).exit(2, 3000, 0).exit(1, 10_000, 0);
+    });
+    // The kernel reaps the zombie that is left, which is in the init's sums, and kills the other, which is not.
+    run.kernel(501, What::Exit { status: 0 }).kernel(502, What::Exit { status: 9 });
+    run.kernel(500, What::Exit { status: 0 }).reaped(MAIN, 500, 13_500);
+    run.finalize(&[501, 502]).later(300).finalize(&[501, 502]);
+    assert_eq!((run.tree.counts().killed_with_namespace, run.tree.counts().autoreaped), (1, 1));
+    let summaries = run.end();
+    assert_eq!((of(&summaries, 502).quality, total_us(&summaries)), (Quality::Unknown, 13_500));
+    assert_eq!(of(&summaries, 500).own.cpu_us(), 10_500);
+}
+
+#[test]
+fn proc_joins_connector_and_record_of_one_process() {
+    let mut run = with_namespace();
+    run.made(501, 500);
+    let told = run.id(501);
+    // Its word was not taken for its own: the kernel's events had been lost, say.
+    run.inside(INSIDE, |run| {
+        run.fork(2, 77, MIB_KIB);
+    });
+    run.tree.found_inside(told, Key { pid_ns: INSIDE, pid: 2 });
+    assert_eq!((run.tree.counts().created, outside_of(&run, 2)), (3, Some(501)));
+}

@@ -1,0 +1,246 @@
+//! Peak RSS: when it is exact, and when it may be another process's.
+
+use super::*;
+
+// Requirement: RAM-6
+#[test]
+fn vfork_child_without_exec_has_no_memory() {
+    let mut run = Run::new();
+    run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, used(7, 400 * MIB_KIB), used(0, 0)).reaped(MAIN, 102, 9);
+    let lives = run.tree.take_intervals(u64::MAX);
+    assert!(lives.iter().all(|life| life.bytes == 0), "{lives:?}");
+    let summaries = run.end();
+    let child = of(&summaries, 102);
+    assert_eq!((child.own.cpu_us(), child.peak_rss_bytes, child.joined), (9, None, false));
+    // A child of a raw clone writes the same record, and has memory of its own, which it copies when it writes to it.
+    assert_eq!((child.peak_quality, child.is_ram_missing), (Quality::Unknown, false));
+    let own = Usage { minor_faults: 400, ..used(7, 400 * MIB_KIB) };
+    let mut run = Run::new();
+    run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, own, used(0, 0)).reaped(MAIN, 102, 9);
+    assert!(of(&run.end(), 102).is_ram_missing);
+}
+
+#[test]
+fn fork_child_without_exec_had_at_least_its_rss_at_fork() {
+    let mut run = Run::new();
+    run.made(102, MAIN).fork(102, MAIN, 7 * MIB_KIB).over(102, 9);
+    let summaries = run.end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(7 * MIB), Quality::Sampled)
+    );
+}
+
+// Requirement: RAM-4
+#[test]
+fn peak_is_never_the_parents() {
+    let big = 2048 * MIB_KIB;
+    // A small program that was started by a large one: ru_maxrss is what it inherited.
+    let peak_of = |max_kib: u64, vm_hwm_kib: u64| {
+        let mut run = Run::new();
+        run.start_as(102, MAIN, 0, big, "small");
+        let event = Event::Exit { status: 0, vm_hwm_kib, own: used(1, max_kib), children: used(0, 0) };
+        run.tell(102, MAIN, FLAG_IMAGE, event);
+        let summaries = run.end();
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
+    };
+    assert_eq!(peak_of(big, 10), (Some(10 * 1024), Quality::Exact), "VmHWM");
+    assert_eq!(peak_of(big, 0), (None, Quality::Unknown));
+    assert_eq!(peak_of(big + 1, 0), (Some((big + 1) * 1024), Quality::Exact), "it grew: it is its own");
+}
+
+/// The kernel has counted what all threads touched only when they have ended.
+#[test]
+fn reaped_peak_replaces_exit_peak_unless_a_childs() {
+    let peak_of = |children: u64, reaped: u64| {
+        let mut run = Run::new();
+        run.start_as(102, MAIN, 0, 50, "threads");
+        let event = Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 60), children: used(0, children) };
+        run.tell(102, MAIN, FLAG_IMAGE, event);
+        run.reaped_with(MAIN, 102, 0, 0, used(1, reaped));
+        let summaries = run.end();
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
+    };
+    assert_eq!(peak_of(0, 90), (Some(90 * 1024), Quality::Exact));
+    assert_eq!(peak_of(80, 90), (Some(90 * 1024), Quality::Exact));
+    assert_eq!(peak_of(90, 90), (Some(60 * 1024), Quality::Exact), "it may be its child's");
+    assert_eq!(peak_of(0, 40), (Some(60 * 1024), Quality::Exact));
+}
+
+// Requirement: RAM-9, SEE-52
+#[test]
+fn reaped_peak_counts_only_above_all_other_causes() {
+    let peak_of = |of_child: u64, max_kib: u64| {
+        let mut run = Run::new();
+        run.start_as(102, MAIN, 0, 50, "killed").start_as(103, 102, 0, 50, "child");
+        run.reaped_with(102, 103, 0, 0, used(1, of_child));
+        run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, max_kib));
+        let summaries = run.end();
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
+    };
+    assert_eq!(peak_of(70, 90), (Some(90 * 1024), Quality::Exact));
+    assert_eq!(peak_of(90, 90), (None, Quality::Unknown), "its child's");
+    assert_eq!(peak_of(10, 50), (None, Quality::Unknown), "inherited over exec");
+}
+
+#[test]
+fn uninstrumented_peak_is_exact_only_above_its_parents() {
+    let peak_of = |max_kib| {
+        let mut run = Run::new();
+        // The reaper says that it had 1 MiB itself.
+        run.reaped_with(MAIN, 102, 0, 0, used(1, max_kib));
+        of(&run.end(), 102).peak_rss_bytes
+    };
+    assert_eq!(peak_of(MIB_KIB + 1), Some((MIB_KIB + 1) * 1024));
+    assert_eq!(peak_of(MIB_KIB), None);
+}
+
+#[test]
+fn static_program_of_a_large_parents_child_adds_little() {
+    let mut run = Run::new();
+    run.made(102, MAIN)
+        .fork(102, MAIN, 400 * MIB_KIB)
+        .sampled(102, 1, 400 * MIB, MIB)
+        .execs(102)
+        .over(102, 0);
+    assert!(
+        run.tree.take_intervals(u64::MAX).iter().all(|life| life.bytes <= MIB),
+        "only what it did not share"
+    );
+    let usage = used(1, 400 * MIB_KIB);
+    run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage });
+    assert_eq!(of(&run.end(), 102).peak_rss_bytes, None);
+}
+
+#[test]
+fn memory_known_from_reaped_counts_after_the_end() {
+    let mut run = Run::new();
+    run.start(102, MAIN).sampled(102, 1, 5 * MIB, 5 * MIB).over(102, 0);
+    let bytes = |run: &mut Run| run.tree.take_intervals(u64::MAX).iter().map(|life| life.bytes).sum::<u64>();
+    assert_eq!(bytes(&mut run), 5 * MIB);
+    run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
+    assert_eq!(bytes(&mut run), 4 * MIB);
+    assert_eq!(of(&run.end(), 102).peak_rss_bytes, Some(9 * MIB));
+}
+
+#[test]
+fn killed_fork_childs_peak_is_bounded_by_reaped() {
+    let mut run = Run::new();
+    run.fork(102, MAIN, 50 * MIB_KIB).reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 50 * MIB_KIB));
+    let summaries = run.end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(50 * MIB), Quality::Bound)
+    );
+}
+
+#[test]
+fn orphan_inherits_its_makers_peak_not_its_reapers() {
+    // A process of 400 MiB spawns a static program and ends; the launcher, which is small, reaps that.
+    let mut run = Run::new();
+    run.start(102, MAIN).made(103, 102).execs(103).exit(102, 1, 0).reaped(MAIN, 102, 1);
+    run.over(103, 0).reaped_with(LAUNCHER, 103, 0, 0, used(1, 400 * MIB_KIB));
+    assert_eq!(of(&run.end(), 103).peak_rss_bytes, None);
+}
+
+#[test]
+fn lost_events_make_no_peak_exact_for_lack_of_children() {
+    let mut run = Run::new();
+    run.made(102, MAIN).execs(102);
+    run.tree.forget_watched();
+    let summaries = run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB)).end();
+    assert_eq!(of(&summaries, 102).peak_quality, Quality::Bound);
+}
+
+// Requirement: RAM-52
+#[test]
+fn maximum_over_unknown_children_is_no_exact_peak() {
+    let quality_of = |run: &mut Run, status| {
+        let summaries = run.reaped_with(MAIN, 102, 0, status, used(1, 9 * MIB_KIB)).end();
+        (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
+    };
+    // It speaks, and ends by a system call of its own (Go): it may have waited so, too.
+    assert_eq!(quality_of(Run::new().start(102, MAIN), 0), (Some(9), Quality::Bound));
+    assert_eq!(
+        quality_of(Run::new().start(102, MAIN).sampled(102, 1, 5 * MIB, MIB), 0),
+        (Some(5), Quality::Sampled)
+    );
+    assert_eq!(quality_of(Run::new().start(102, MAIN), libc::SIGKILL), (Some(9), Quality::Exact));
+    assert_eq!(quality_of(Run::new().start(102, MAIN).start(103, 102), 0), (None, Quality::Unknown));
+    // The kernel told that it had none, or one.
+    assert_eq!(quality_of(Run::new().made(102, MAIN).execs(102), 0), (Some(9), Quality::Exact));
+    assert_eq!(quality_of(Run::new().made(102, MAIN).execs(102).made(103, 102), 0), (None, Quality::Unknown));
+}
+
+// Requirement: RAM-52
+#[test]
+fn raw_wait_for_a_child_spoils_a_killed_process_maximum() {
+    // 102 waited for 103 by a system call of its own: REAPED's maximum may be the child's.
+    let mut run = Run::new();
+    run.start(102, MAIN).made(103, 102).execs(103).over(103, 0).later(500).finalize(&[103]);
+    run.sampled(102, 1, 2 * MIB, MIB).reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
+    let summaries = run.end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(2 * MIB), Quality::Sampled)
+    );
+}
+
+#[test]
+fn peak_of_an_earlier_image_alone_is_marked_sampled() {
+    // Its last program ended by a system call of its own, and had no more than the one before.
+    let mut run = Run::new();
+    run.start_as(102, MAIN, 0, 1, "a").start_as(102, MAIN, 0, 9 * MIB_KIB, "b");
+    run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB));
+    let summaries = run.end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(9 * MIB), Quality::Sampled)
+    );
+}
+
+// Requirement: RAM-54
+#[test]
+fn growth_of_a_fork_child_before_exec_is_its_own_peak() {
+    let peak_of = |grown_kib: u64| {
+        let mut run = Run::new();
+        run.fork(102, MAIN, 100 * MIB_KIB).start_as(102, MAIN, 0, 100 * MIB_KIB + grown_kib, "true");
+        run.tell(
+            102,
+            MAIN,
+            FLAG_IMAGE,
+            Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 0), children: used(0, 0) },
+        );
+        of(&run.end(), 102).peak_rss_bytes
+    };
+    assert_eq!(peak_of(2 * MIB_KIB), Some(10 * 1024), "pages of files that it read in again");
+    assert_eq!(peak_of(50 * MIB_KIB), Some(50 * MIB));
+}
+
+#[test]
+fn fork_child_turned_static_has_no_parents_peak() {
+    // ru_maxrss survives exec: it is what the fork child had of its parent's, and says nothing of the program.
+    let mut run = Run::new();
+    run.fork(102, MAIN, 400 * MIB_KIB).reaped_with(MAIN, 102, 0, 0, used(1, 400 * MIB_KIB));
+    assert_eq!(of(&run.end(), 102).peak_quality, Quality::Unknown);
+}
+
+// Requirement: RAM-5
+#[test]
+fn earlier_image_keeps_its_peak() {
+    // 300 MB in the first image: ru_maxrss grew until the next START.
+    let mut run = Run::new();
+    run.start_as(102, MAIN, 0, 50, "first").start_as(102, MAIN, 0, 300 * MIB_KIB, "second");
+    run.exit_with(102, MAIN, FLAG_IMAGE, used(1, 300 * MIB_KIB), used(0, 0));
+    assert_eq!(of(&run.end(), 102).peak_rss_bytes, Some(300 * MIB));
+    // From a larger parent it is told before the exec.
+    let mut run = Run::new();
+    run.start_as(102, MAIN, 0, 900 * MIB_KIB, "first");
+    run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 300 * MIB_KIB });
+    run.start_as(102, MAIN, 0, 900 * MIB_KIB, "second");
+    assert_eq!(of(&run.end(), 102).peak_rss_bytes, Some(300 * MIB));
+    // A fork child that execs had its parent's memory only.
+    let mut run = Run::new();
+    run.fork(102, MAIN, 400 * MIB_KIB).start_as(102, MAIN, 0, 400 * MIB_KIB, "cc");
+    assert_eq!(of(&run.end(), 102).peak_rss_bytes, None);
+}

@@ -1,0 +1,115 @@
+//! Peak RSS and the tree's RAM over fork and exec.
+
+use super::*;
+
+// Requirement: RAM-51
+#[test]
+fn sample_before_an_exec_is_no_peak_of_the_new_program() {
+    let peak_of = |run: &mut Run| {
+        let summaries = run.over(102, 0).later(500).finalize(&[102]).end();
+        (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
+    };
+    // A spawned child, which shared its parent's memory until then.
+    let mut run = Run::new();
+    run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB).execs(102);
+    assert_eq!(peak_of(&mut run), (None, Quality::Unknown));
+    // /proc shows the new program before the kernel's word of it is read.
+    let mut run = Run::new();
+    run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB);
+    let id = run.id(102);
+    run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
+    assert_eq!(peak_of(run.execs(102)), (None, Quality::Unknown));
+    // The sample beside whose peak the old program's may still be is read after the exec, which is told late.
+    let mut run = Run::new();
+    run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
+    let observed = run.tree.get(run.id(102)).unwrap().observed;
+    assert_eq!((observed.peak_rss_bytes, observed.rss_bytes), (90 * MIB, 3 * MIB));
+    let (at_ns, now_ns) = (observed.at_ns - 1, run.now_ns);
+    run.tree.apply_kernel(&KernelEvent { at_ns, pid: 102, what: What::Exec }, now_ns);
+    assert_eq!(peak_of(&mut run), (Some(3), Quality::Sampled));
+    // The same where nobody but the program itself tells, and the kernel's maximum at its end is lower than a sample was.
+    let mut run = Run::new();
+    run.fork(102, MAIN, 90 * MIB_KIB).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
+    run.now_ns -= MS + 1;
+    run.start(102, MAIN).later(2).exit(102, 10, 0).reaped(MAIN, 102, 10);
+    let summaries = run.later(500).finalize(&[102]).end();
+    assert_eq!(
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (Some(3 * MIB), Quality::Exact)
+    );
+}
+
+// Requirement: RAM-53
+#[test]
+fn replaced_static_program_leaves_its_sampled_peak() {
+    let peak_of = |inherited_kib: u64| {
+        let mut run = Run::new();
+        run.made(102, MAIN).execs(102);
+        let id = run.id(102);
+        run.tree.confirm_uninstrumented(id);
+        run.later(1).sampled(102, 1, 30 * MIB, MIB).execs(102);
+        run.start_as(102, MAIN, 0, inherited_kib, "is_instrumented");
+        let event =
+            Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 50 * MIB_KIB), children: used(0, 0) };
+        run.tell(102, MAIN, FLAG_IMAGE, event);
+        let summaries = run.end();
+        (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
+    };
+    // It had up to 50 MiB: more than any sample saw.
+    assert_eq!(peak_of(50 * MIB_KIB), (Some(30), Quality::Sampled));
+    // Nothing that it ever had was more than what the last program has.
+    assert_eq!(peak_of(40 * MIB_KIB), (Some(50), Quality::Exact));
+}
+
+#[test]
+fn killed_fork_child_may_have_execd_before() {
+    let peak_of = |run: &mut Run| {
+        let (usage, reaper_max_rss_kib) = (used(1, 108 * MIB_KIB), 100 * MIB_KIB);
+        run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage });
+        let summaries = run.end();
+        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
+    };
+    // Nobody would have told of an exec.
+    assert_eq!(peak_of(Run::new().fork(102, MAIN, 100 * MIB_KIB)), (Some(108 * MIB), Quality::Bound));
+    let mut run = Run::new();
+    run.made(102, MAIN).fork(102, MAIN, 100 * MIB_KIB);
+    assert_eq!(peak_of(&mut run), (Some(108 * MIB), Quality::Exact));
+    // It runs a static program by now: what it had before is in the kernel's figure.
+    let mut run = Run::new();
+    run.made(102, MAIN).fork(102, MAIN, 100 * MIB_KIB);
+    run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 108 * MIB_KIB }).execs(102);
+    let id = run.id(102);
+    run.tree.confirm_uninstrumented(id);
+    assert_eq!(peak_of(&mut run), (Some(8 * MIB), Quality::Sampled));
+}
+
+#[test]
+fn fork_childs_share_is_what_it_touched_or_grew_by() {
+    assert_eq!(fork_share(400, 400, 0), 0);
+    assert_eq!(fork_share(400, 400, 30), 30);
+    assert_eq!(fork_share(450, 400, 30), 50, "a huge page is one fault");
+    assert_eq!(fork_share(20, 400, 30), 20, "never more than it has");
+    let mut run = Run::new();
+    run.fork(102, MAIN, 400 * MIB_KIB);
+    let own = Usage { minor_faults: 256, max_rss_kib: 400 * MIB_KIB, ..Usage::default() };
+    run.exit_with(102, MAIN, 0, own, used(0, 0));
+    let bytes: Vec<_> =
+        run.tree.take_intervals(u64::MAX).iter().map(|life| (life.is_process, life.bytes)).collect();
+    assert_eq!(bytes, [(true, 0), (false, MIB)]);
+}
+
+// Requirement: RAM-2
+#[test]
+fn ended_process_counts_memory_that_no_sample_saw() {
+    let mut run = Run::new();
+    run.start_as(102, MAIN, 0, MIB_KIB, "a").sampled(102, 3_000_000, 100 * MIB, 60 * MIB).later(9);
+    let sampled_at = run.tree.get(run.id(102)).unwrap().observed.at_ns;
+    run.exit_with(102, MAIN, FLAG_IMAGE, used(5000, 300 * MIB_KIB), used(0, 0));
+    let lives = run.tree.take_intervals(u64::MAX);
+    let (process, memory) = (&lives[0], &lives[1]);
+    // 40 of its 100 MiB are others' too; what it grew by is its own.
+    assert_eq!((memory.bytes, memory.start_ns), (260 * MIB, sampled_at));
+    assert_eq!((process.is_process, process.threads, process.start_ns), (true, 2, sampled_at));
+    assert_eq!(process.end_ns, sampled_at + 10 * MS);
+    assert_eq!(process.cpu_ns, 5_000_000, "no window had any of it");
+}
