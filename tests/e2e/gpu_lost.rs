@@ -16,6 +16,7 @@ fn xid_error_of_a_lost_gpu_is_reported() {
     assert!(report.warnings().contains("GPU-fake-0 reported XID error 79 (once)."), "{}", report.warnings());
 }
 
+// Requirement: GPU-6
 #[test]
 fn lost_gpu_does_not_affect_other_gpus() {
     let gpus = FakeGpus::new(2, "");
@@ -82,6 +83,7 @@ fn gpu_lost_before_the_run_is_warned_about_once() {
 }
 
 /// Unlike "GPU lost", this error does not imply that no process uses the GPU.
+// Requirement: GPU-5
 #[test]
 fn gpu_sums_are_null_if_one_gpu_is_unreadable() {
     let gpus = FakeGpus::new(2, "0.lost 999");
@@ -98,6 +100,7 @@ fn gpu_sums_are_null_if_one_gpu_is_unreadable() {
     assert!(report.at("gpu_utilization.gpu_percentages.max_sum_percent").is_null());
 }
 
+// Requirement: GPU-6
 #[test]
 fn gpus_added_and_removed_during_a_run_are_tracked() {
     let gpus = FakeGpus::new(1, "count 1");
@@ -143,6 +146,7 @@ fn failed_gpu_call_does_not_make_a_gpu_lost() {
     }
 }
 
+// Requirement: GPU-6
 #[test]
 fn gpu_that_returns_after_a_loss_is_read_again() {
     let gpus = FakeGpus::new(1, "");

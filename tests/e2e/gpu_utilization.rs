@@ -3,6 +3,7 @@
 use crate::support::assert_within;
 use crate::support::gpu::{FakeGpus, GPU0, GPU1};
 
+// Requirement: GPU-3
 #[test]
 fn gpu_utilization_ignores_stale_samples_and_stops_at_100() {
     // Sample times are microseconds after the driver's start. The stale driver returns all samples at every call.
@@ -20,6 +21,7 @@ fn gpu_utilization_ignores_stale_samples_and_stops_at_100() {
 }
 
 /// Each driver dates its samples by a clock of its own.
+// Requirement: GPU-3
 #[test]
 fn gpu_utilization_is_exact_with_any_driver_clock() {
     for clock in ["boot", "-90000000", "7200000000"] {
@@ -87,6 +89,7 @@ fn gpu_without_sample_support_uses_the_rate() {
     assert_eq!(report.f64("gpu_utilization.gpu_percentages.max_sum_percent"), 35.0);
 }
 
+// Requirement: GPU-5
 #[test]
 fn gpu_utilization_sum_is_null_if_one_gpu_has_none() {
     let gpus = FakeGpus::new(2, "0.samples now:80\n1.samples !4\n1.utilization !4\n1.process_times !4");

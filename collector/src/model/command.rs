@@ -52,6 +52,7 @@ pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
 mod tests {
     use super::*;
 
+    // Requirement: SEE-13
     #[test]
     fn interpreters_are_named_with_their_scripts() {
         let of = |args: &[&str]| command_of_args(args).unwrap();

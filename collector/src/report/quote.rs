@@ -102,6 +102,7 @@ mod tests {
         assert_eq!(word("x\u{202e}y"), r"$'x\u202ey'");
     }
 
+    // Requirement: OUT-9
     #[test]
     fn control_and_direction_characters_are_escaped() {
         assert_eq!(

@@ -173,6 +173,7 @@ mod tests {
         names
     }
 
+    // Requirement: OUT-5
     #[test]
     fn report_is_replaced_atomically_and_keeps_its_mode() {
         let directory = tempfile::tempdir().unwrap();
@@ -197,6 +198,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().mode(), fs::metadata(&ordinary).unwrap().mode());
     }
 
+    // Requirement: OUT-6
     #[test]
     fn symbolic_link_stays_and_its_target_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
@@ -215,6 +217,7 @@ mod tests {
     }
 
     /// Root tracks another user's command, and that user puts links in the report's place.
+    // Requirement: OUT-6
     #[test]
     fn links_made_after_the_start_are_not_followed() {
         let top = tempfile::tempdir().unwrap();
@@ -260,6 +263,7 @@ mod tests {
         assert_eq!(open.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
     }
 
+    // Requirement: OUT-5
     #[test]
     fn failed_write_leaves_the_old_report_and_no_other_file() {
         let directory = tempfile::tempdir().unwrap();

@@ -165,6 +165,7 @@ mod tests {
         assert_eq!(schedule.due_ns(), 1000 * MS);
     }
 
+    // Requirement: RAM-72
     #[test]
     fn a_large_end_delays_a_sample_while_the_tree_grows() {
         let mut schedule = Schedule::new(SamplingPolicy::default(), 100 * MS, 0);

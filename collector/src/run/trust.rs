@@ -156,6 +156,7 @@ mod tests {
         }
     }
 
+    // Requirement: FAULT-89
     #[test]
     fn records_of_more_processes_than_were_made_are_forged() {
         let mut machine = Machine::new();
@@ -167,6 +168,7 @@ mod tests {
         assert_eq!(told, Some(Forgery::Processes { told: 111_000, made: 50_010 }));
     }
 
+    // Requirement: FAULT-90
     #[test]
     fn live_processes_that_no_layer_sees_are_bounded() {
         let mut machine = Machine::new();
@@ -176,6 +178,7 @@ mod tests {
         assert_eq!(machine.records_of(1, NS + 1), Some(Forgery::Unseen { count: MOST_UNSEEN as u64 }));
     }
 
+    // Requirement: FAULT-89
     #[test]
     fn records_that_make_no_process_are_bounded_by_time() {
         let mut machine = Machine::new();

@@ -193,6 +193,7 @@ pub(crate) mod tests {
         std::fs::write(path, text).unwrap();
     }
 
+    // Requirement: CGROUP-2
     #[test]
     fn smallest_limit_of_all_ancestors_counts() {
         let (dir, root) = tree(
@@ -208,6 +209,7 @@ pub(crate) mod tests {
         assert_eq!(places.name(), Some("/job/step"));
     }
 
+    // Requirement: CGROUP-62
     #[test]
     fn container_group_is_the_root_of_its_mount() {
         let (dir, root) = tree(
@@ -224,6 +226,7 @@ pub(crate) mod tests {
         assert_eq!(places.memory_limit(), Limit::Known(7000));
     }
 
+    // Requirement: CGROUP-62
     #[test]
     fn mount_of_another_cgroup_namespace_gives_no_limits() {
         for (name, shown) in [("/", "/.."), ("/../other", "/")] {
@@ -235,6 +238,7 @@ pub(crate) mod tests {
         }
     }
 
+    // Requirement: CGROUP-59
     #[test]
     fn oom_kills_are_counted_from_the_session_start() {
         let (dir, root) = tree("0::/job\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
@@ -254,6 +258,7 @@ pub(crate) mod tests {
         assert_eq!(counter.since(), Some(1));
     }
 
+    // Requirement: CGROUP-1
     #[test]
     fn task_limit_is_read_from_v1_or_v2() {
         let mounts =
@@ -267,6 +272,7 @@ pub(crate) mod tests {
         assert_eq!(Places::own(&root).task_limit(), Limit::Known(70));
     }
 
+    // Requirement: CGROUP-53
     #[test]
     fn launcher_moved_aside_is_in_the_parent_group() {
         let (_dir, root) =

@@ -376,6 +376,7 @@ mod tests {
         assert_eq!(KernelEvent::parse(&message), None);
     }
 
+    // Requirement: SEE-7
     #[test]
     fn only_processes_of_the_tree_are_members() {
         let mut members = Members::new([1], 8, None);

@@ -170,6 +170,7 @@ mod tests {
     use super::*;
     use crate::model::ids::Identity;
 
+    // Requirement: SEE-56
     #[test]
     fn exit_is_seen_before_and_after_reaping() {
         let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; read x; exit 7";

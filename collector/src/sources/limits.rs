@@ -77,6 +77,7 @@ fn affinity() -> Option<Vec<u32>> {
 mod tests {
     use super::*;
 
+    // Requirement: CGROUP-1
     #[test]
     fn own_limits_match_proc_self_limits() {
         let limits = Limits::own(&ProcRoot::default());

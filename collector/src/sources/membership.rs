@@ -102,6 +102,7 @@ mod tests {
         }
     }
 
+    // Requirement: FAULT-12
     #[test]
     fn descendants_of_a_known_process_are_members() {
         let machine = Machine::new();

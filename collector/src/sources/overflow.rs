@@ -139,6 +139,7 @@ mod tests {
             .collect()
     }
 
+    // Requirement: FAULT-7
     #[test]
     fn overflow_is_read_in_order_and_its_space_released() {
         let (_directory, segment) = segment();

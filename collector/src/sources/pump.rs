@@ -457,6 +457,7 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
+    // Requirement: FAULT-84
     #[test]
     fn waits_for_a_thread_without_cpu_time() {
         let mut patience = Patience::default();
@@ -466,6 +467,7 @@ mod tests {
         assert!(patience.is_over(at(10_000), 6, 100));
     }
 
+    // Requirement: FAULT-84
     #[test]
     fn waits_for_a_thread_that_has_not_started() {
         let mut patience = Patience::default();
@@ -474,6 +476,7 @@ mod tests {
         assert!(!patience.is_over(at(9001), 1, 0));
     }
 
+    // Requirement: FAULT-84
     #[test]
     fn gives_up_a_thread_without_progress() {
         let mut patience = Patience::default();
@@ -482,6 +485,7 @@ mod tests {
         assert!(patience.is_over(at(1000), 60, 100));
     }
 
+    // Requirement: FAULT-84
     #[test]
     fn waits_for_a_slow_thread_up_to_the_longest_wait() {
         let mut patience = Patience::default();

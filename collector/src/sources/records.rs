@@ -243,6 +243,7 @@ mod tests {
         assert_eq!(segment.header().tail.0.load(Ordering::Relaxed), count as u64);
     }
 
+    // Requirement: FAULT-92
     #[test]
     fn incomplete_slot_is_retired_after_the_grace_time() {
         let dir = tempfile::tempdir().unwrap();

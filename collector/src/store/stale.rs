@@ -124,6 +124,7 @@ mod tests {
         Stale::all(dir, uid()).into_iter().map(|stale| stale.path).collect()
     }
 
+    // Requirement: FAULT-4
     #[test]
     fn only_sessions_without_locks_are_stale() {
         let dir = tempfile::tempdir().unwrap();
@@ -150,6 +151,7 @@ mod tests {
         assert_eq!(here(), 2, "other files stay");
     }
 
+    // Requirement: FAULT-11
     #[test]
     fn links_and_files_of_other_users_are_ignored() {
         let dir = tempfile::tempdir().unwrap();

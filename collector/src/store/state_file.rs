@@ -299,6 +299,7 @@ mod tests {
         assert_eq!(state.load::<Vec<u32>>(), Some((3, vec![3, 3, 3])));
     }
 
+    // Requirement: FAULT-66
     #[test]
     fn damaged_parts_are_not_loaded() {
         let (state, _dir) = file();

@@ -33,11 +33,13 @@ macro_rules! golden {
     }};
 }
 
+// Requirement: OUT-1
 #[test]
 fn golden_full() {
     golden!(full(), "full", Style::default());
 }
 
+// Requirement: OUT-1
 #[test]
 fn golden_requested_units() {
     let style = Style {
@@ -49,21 +51,25 @@ fn golden_requested_units() {
     golden!(killed(), "units", style);
 }
 
+// Requirement: OUT-3
 #[test]
 fn golden_unknown() {
     golden!(unknown(), "unknown", Style::default());
 }
 
+// Requirement: OUT-1
 #[test]
 fn golden_killed() {
     golden!(killed(), "killed", Style::default());
 }
 
+// Requirement: OUT-9
 #[test]
 fn golden_hostile() {
     golden!(hostile(), "hostile", Style::default());
 }
 
+// Requirement: OUT-9
 #[test]
 fn hostile_names_are_escaped_and_fit_the_page() {
     let text = render(&hostile(), &Style::default());
@@ -91,6 +97,7 @@ fn keys(json: &str) -> Vec<(usize, String)> {
     json.lines().filter_map(key_of).collect()
 }
 
+// Requirement: OUT-2
 #[test]
 fn json_begins_with_gpu_tracker_keys_in_their_order() {
     let theirs = keys(GPU_TRACKER);
@@ -101,6 +108,7 @@ fn json_begins_with_gpu_tracker_keys_in_their_order() {
     }
 }
 
+// Requirement: OUT-2
 #[test]
 fn json_values_have_gpu_tracker_types() {
     fn same(theirs: &serde_json::Value, ours: &serde_json::Value, path: &str) {
@@ -119,6 +127,7 @@ fn json_values_have_gpu_tracker_types() {
     same(&theirs, &serde_json::from_str(&ours).unwrap(), "");
 }
 
+// Requirement: OUT-2
 #[test]
 fn text_has_gpu_tracker_labels_in_their_order() {
     let labels = |text: &str| -> Vec<String> {

@@ -282,6 +282,7 @@ fn read_image_group_counts_proportional_sizes() {
     assert_eq!((sample.now.main, sample.now.descendants), (400 * MIB, 200 * MIB));
 }
 
+// Requirement: RAM-6
 #[test]
 fn vfork_child_counts_nothing() {
     let mut run = Run::new(Made::with(400));
@@ -327,6 +328,7 @@ fn process_sampled_after_its_exit_record_counts_once() {
     assert_eq!((run.ram.descendants.total, run.ram.max_processes), (200 * MIB, 2));
 }
 
+// Requirement: RAM-60
 #[test]
 fn growth_in_shared_memory_is_not_counted_twice() {
     let mut run = Run::new(Made { shared: 400, ..Made::with(400) });
@@ -360,6 +362,7 @@ fn growth_beyond_what_others_share_is_its_own() {
     assert_eq!(run.ram.main.total, 971 * MIB);
 }
 
+// Requirement: RAM-7
 #[test]
 fn hugetlb_pages_are_added() {
     let mut run = Run::new(Made { hugetlb: 64, ..Made::with(10) });
@@ -435,6 +438,7 @@ fn member_that_lost_its_memory_voids_its_groups_sharing() {
     assert_eq!(run.sampling.readings[&ids[1]].size.rss_bytes, 400 * MIB, "what it had stands");
 }
 
+// Requirement: RAM-10, RAM-58
 #[test]
 fn sample_without_budget_counts_only_what_is_certain() {
     let mut run = Run::new(Made::with(400));

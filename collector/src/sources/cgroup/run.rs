@@ -220,12 +220,14 @@ mod tests {
 
     const MOUNTS: &str = "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n";
 
+    // Requirement: CGROUP-51
     #[test]
     fn no_cgroup_without_a_v2_mount() {
         let (_dir, root) = tree("4:memory:/\n", "31 20 0:27 / TOP/memory rw - cgroup cgroup rw,memory\n");
         assert_eq!(RunCgroup::create(&root, 1, 1), Err(NoRunCgroup::NotMounted));
     }
 
+    // Requirement: CGROUP-54
     #[test]
     fn figures_are_read_from_the_groups_files() {
         let (dir, root) = tree("0::/\n", MOUNTS);
@@ -246,6 +248,7 @@ mod tests {
         assert!(reason.ends_with("/fs has no memory controller"), "{reason}");
     }
 
+    // Requirement: CGROUP-55
     #[test]
     fn missing_memory_peak_names_the_kernel_version() {
         let (dir, root) = tree("0::/\n", MOUNTS);
@@ -282,6 +285,7 @@ mod tests {
         assert_eq!(io_bytes("", "rbytes=", dir.path()), 0);
     }
 
+    // Requirement: CGROUP-58
     #[test]
     fn groups_of_dead_launchers_are_removed_with_descendants() {
         let (dir, root) = tree("0::/\n", MOUNTS);

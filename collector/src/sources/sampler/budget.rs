@@ -59,6 +59,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
+    // Requirement: RAM-10
     #[test]
     fn budget_is_one_percent_of_time_saved_up_to_a_limit() {
         let policy = BudgetPolicy::default();

@@ -113,6 +113,7 @@ fn process_without_stat_is_gone() {
     assert!(proc.sampler.handles.is_empty());
 }
 
+// Requirement: RAM-8
 #[test]
 fn memory_is_read_from_another_thread_after_the_first_ended() {
     let mut proc = Proc::new();

@@ -370,6 +370,7 @@ mod tests {
         assert!(path.exists());
     }
 
+    // Requirement: FAULT-11
     #[test]
     fn existing_file_or_link_is_never_overwritten() {
         let dir = tempfile::tempdir().unwrap();

@@ -79,6 +79,7 @@ impl Bench {
     }
 }
 
+// Requirement: GPU-1
 #[test]
 fn combined_peak_is_largest_sum_over_devices_at_one_time() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
@@ -318,6 +319,7 @@ fn accounting_entry_counts_process_that_no_sample_saw() {
     assert_eq!(bench.max(), (0, 640, 640));
 }
 
+// Requirement: GPU-52
 #[test]
 fn process_between_two_samples_counts_as_unsampled() {
     let mut bench = Bench::new(&[gpu("a")]);
