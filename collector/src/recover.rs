@@ -1,7 +1,7 @@
-//! A report of a run whose launcher and collector were killed at once, from what they left in shared memory: the account
-//! and the journal in the state file, and what is still in the ring.
+//! Makes a report of a run whose launcher and collector were killed at once. It reads what they left in shared memory:
+//! the checkpoint and the journal in the state file, and the records in the ring.
 //!
-//! Nothing of it is changed: it can be recovered as often as it takes.
+//! The files are not changed, so a recovery that fails can be repeated.
 
 use std::io;
 use std::path::Path;
@@ -39,7 +39,7 @@ use crate::sys::segment::named::NamedFile;
 use crate::sys::segment::{Segment, SegmentError};
 use crate::sys::{clock, pidfd};
 
-/// Who wrote the state: nobody else can read it.
+/// Only the version that wrote a state can read it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Why there is no report of it.
@@ -73,10 +73,10 @@ pub struct Recovered {
     cgroup: Option<RunCgroup>,
 }
 
-/// Write down what a recovery must know besides the account: what was asked for, and where it ran.
+/// Writes what a recovery needs besides the run state: the configuration and the machine.
 pub fn note(state: &StateFile, config: &Config, facts: &HostInfo) {
     if let Ok(run) = serde_json::to_vec(&(VERSION, config, facts)) {
-        // Where there is no room for it, there is none for the account either.
+        // If there is no space for it, there is none for a checkpoint either.
         let _ = state.save_run(&run);
     }
 }
@@ -195,7 +195,7 @@ pub fn replay(path: &Path) -> Result<String, ReplayError> {
 }
 
 impl NotRecovered {
-    /// Whether nobody can ever make a report of it.
+    /// Whether no version can ever make a report of it.
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Nothing | Self::Reported | Self::Damaged)
@@ -211,7 +211,7 @@ impl Recovered {
     }
 }
 
-/// What no collector had read, and what it had read of the kernel's events and held back.
+/// Applies the records that no collector had read, and the connector events that it had read but not yet merged.
 fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut RunState, now_ns: u64) {
     let events = state.events(account.found.events);
     let mut events = events.iter().filter_map(|slot| KernelEvent::decode(slot)).peekable();
@@ -247,8 +247,8 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut RunStat
     account.apply(now_ns, &Observation::Findings(findings));
 }
 
-/// A process that is no longer there has ended. The time is not known, so it is that of the last sign of any process.
-/// Tells whether a process lives.
+/// Notes the end of each process that is gone. When it ended is not known, so the time is that of the last event of any
+/// process. Returns whether a process still lives.
 fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns: u64, now_ns: u64) -> bool {
     let mut has_living = false;
     for id in run.tree.alive().to_vec() {
@@ -268,7 +268,7 @@ fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns:
     has_living
 }
 
-/// The last word on anybody.
+/// Up to when the run is known.
 struct Known {
     at: SystemTime,
     after_s: f64,
@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    /// A session of which nobody had read anything, left behind.
+    /// A stale session with records that no collector has read.
     fn killed(dir: &Path, pid_ns: u32, starts: &[(u32, u64)]) -> Stale {
         let uid = rustix::process::geteuid().as_raw();
         let (segment, state) = stale::new_names(dir, uid, LAUNCHER, 1);
@@ -377,7 +377,7 @@ mod tests {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        // A moment after the start of the clock none of us was there.
+        // No process of today started 2 s after the boot.
         let starts = [(own, 2_000_000_000), (child.id(), clock::monotonic_ns())];
         let stale = killed(dir.path(), root.pid_ns(own).unwrap(), &starts);
         for _again in 0..2 {
@@ -392,11 +392,11 @@ mod tests {
         child.wait().unwrap();
         let report = recover(&stale, &root).unwrap().report;
         assert_eq!(report.processes.still_running, 0);
-        // Its time is that of the last word.
+        // The run ends at the time of its last record.
         let known_s = (starts[1].1 - 1) as f64 / 1e9;
         assert!((report.wall_s - known_s).abs() < 1e-6, "{} {known_s}", report.wall_s);
         assert!(report.warnings[0].contains("what came then"), "{:?}", report.warnings);
-        // Nobody ever saw their memory.
+        // No sample and no record has their memory.
         let (most, mean) = (&report.max_ram, &report.mean_ram);
         let of_all = [most.main.total_bytes, most.descendants.total_bytes, most.combined.total_bytes];
         assert_eq!((report.coverage.peaks.unknown, of_all), (2, [None; 3]));

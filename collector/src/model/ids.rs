@@ -19,14 +19,14 @@ pub struct Key {
     pub pid: u32,
 }
 
-/// Who made a process.
+/// The creator of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Parent {
-    /// The launcher: it is the command's first process, or was reparented before it could say more.
+    /// The launcher: the process is the command's first one, or was reparented before it wrote a record.
     Launcher,
-    /// A process of the tree (which may be settled already).
+    /// A process of the tree, whose figures may be final already.
     Known(ProcessId),
-    /// Nobody that we know.
+    /// Not known.
     Unknown,
 }
 

@@ -70,7 +70,7 @@ pub enum Observation {
     FirstThreadEnded(ProcessId),
     /// Processes that were no longer in /proc at these times.
     Absent(Vec<(ProcessId, u64)>),
-    /// The wait status that the kernel kept for whoever holds a pidfd.
+    /// The wait status that the kernel keeps for holders of a pidfd.
     WaitStatus {
         /// The process.
         id: ProcessId,

@@ -102,7 +102,7 @@ impl Session {
     fn write(&self, text: &str) -> Result<(), SessionError> {
         let output = &self.config.output;
         output.write(text).map_err(|source| {
-            // The run may have taken days: show the report where somebody may still see it.
+            // The run may have taken days: stderr may still be seen.
             if !matches!(output, Output::Stderr) {
                 let _ = io::stderr().write_all(text.as_bytes());
             }

@@ -13,7 +13,7 @@ use crate::sys::clock;
 
 /// After an uninstrumented program was seen, the kernel's events are looked at at once for so long.
 const EAGER_NS: u64 = 200_000_000;
-/// Where the process connector tells of all processes, a scan only makes sure, this often.
+/// With the process connector, a scan of /proc is only a check, and comes this often.
 const SCAN_NS: u64 = 1_000_000_000;
 
 impl Session {
@@ -72,7 +72,7 @@ impl Session {
 
     /// Look for children of known processes in /proc.
     pub(super) fn scan(&mut self, now_ns: u64) {
-        // The connector tells of all there are.
+        // The connector reports every process, so a scan is rarely needed.
         if !self.config.layers.scan || (self.has_connector() && now_ns < self.timers.scan_ns) {
             return;
         }

@@ -22,7 +22,7 @@ impl Session {
         self.check_memberships(now_ns);
         self.scan(now_ns);
         self.watch_exits();
-        // Whose memory it is that the sample will see.
+        // The sample must know which processes still run in their parent's memory.
         self.answer(u64::MAX, now_ns);
         let mark = self.run.high_water_mark();
         self.readers.passes.read(&mut self.run, now_ns);
@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// For whoever watches the run.
+    /// Writes the live sample, for programs that watch the run.
     fn show(&self, now_ns: u64) {
         let now = self.run.latest();
         self.segment.push_sample(LiveSample {

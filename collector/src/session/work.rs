@@ -35,7 +35,7 @@ use crate::sys::{clock, pidfd, priority};
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
-/// After so many findings it is asked whether they can be true.
+/// After so many findings the core checks whether they can be true.
 const FINDINGS_AT_ONCE: usize = 1024;
 /// The report-so-far is written after this time, then each time the run is twice as old, or this much older.
 const FIRST_INTERIM_NS: u64 = 2_000_000_000;
@@ -97,7 +97,8 @@ impl Session {
         let host = HostInfo::of_this_machine(&root);
         // The command's own are known by now.
         own_process::raise_limits();
-        // What a driver's program leaves behind is ours, not the launcher's and so the command's.
+        // Orphans of a program that a driver starts are reparented to the collector, not to the launcher, which would
+        // count them as the command's.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         recover::note(&state, &config, &host);
         let start_ns = config.started_monotonic_ns;
@@ -106,7 +107,7 @@ impl Session {
         let (checkpoint, run) = CheckpointWriter::resume(state, &segment, config.restarts > 0, now_ns, new);
         let mut run = JournaledRun::new(run);
         if let Some(path) = config.journal.as_ref().filter(|_| config.restarts == 0) {
-            // For developers, who see that there is none.
+            // It is for developers. If it can't be created, there is no such file.
             let _ = run.write_to(path, &config, &host);
         }
         if connector.is_none() {
@@ -239,7 +240,7 @@ impl Session {
         self.run.apply(clock::monotonic_ns(), observation);
     }
 
-    /// Take in what the pump has read. Gives the time up to which that is all that was written.
+    /// Takes in what the pump has read. Returns a time up to which every record was read.
     pub(super) fn drain(&mut self) -> u64 {
         let (batches, complete_ns) = self.pump.take();
         let connector = self.run.health.connector.clone();

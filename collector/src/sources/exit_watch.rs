@@ -1,8 +1,8 @@
-//! The pidfd layer: the end of those whom nobody waits for who would say so (children of static programs, say), where
-//! the kernel's events are not to be had.
+//! The pidfd layer, used without the process connector: watches processes whose parent will not report their exit
+//! (children of static programs, for example).
 //!
-//! A thread sleeps until one of them ends, and looks at what is left of it, if its parent has not reaped it by then (a
-//! parent that waits already is faster as a rule). Which process ended is certain in any case, whoever has its pid next.
+//! A thread sleeps until a watched process ends, and reads its zombie. A parent that already waits usually reaps it
+//! first. A pidfd never refers to a later process of the same pid, so it is certain which process ended.
 
 use crate::model::finding::Remains;
 use std::collections::HashMap;
@@ -23,9 +23,9 @@ use crate::sys::{clock, pidfd, priority};
 #[derive(Debug, Default)]
 pub struct ExitWatch {
     watched: HashMap<ProcessId, OwnedFd>,
-    /// Those that ended, until the kernel tells how: that is after their reaping.
+    /// Ended processes whose wait status is not known yet: the kernel gives it after they were reaped.
     ended: HashMap<ProcessId, OwnedFd>,
-    /// There only if there ever was somebody to watch.
+    /// Started with the first process to watch.
     watcher: Option<Watcher>,
     has_failed: bool,
 }
@@ -63,7 +63,7 @@ impl ExitWatch {
             };
             match watching {
                 Ok(()) => drop(self.watched.insert(target.id, fd)),
-                // No room for more: samples still tell of ends.
+                // A limit is reached. Samples still find that processes ended.
                 Err(_) => self.has_failed = true,
             }
         }

@@ -1,8 +1,8 @@
 //! A run written down, for developers: every observation with its time, so that a run can be replayed without /proc.
 //!
-//! `GPU_TRACK_JOURNAL=FILE` names the file, which must not exist. It begins with the version and what the core was told of the run; then come
-//! the observations, and at the end what the report was made of. Each part is a length of 4 bytes and that many bytes of
-//! postcard. Only the version that wrote it reads it.
+//! `GPU_TRACK_JOURNAL=FILE` names the file, which must not exist. It begins with the version, the configuration and the
+//! machine. Then come the observations, and at the end the inputs of the report. Each part is a length of 4 bytes and
+//! that many bytes of postcard. Only the version that wrote it reads it.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -26,7 +26,7 @@ const LONGEST_PART: usize = 1 << 30;
 /// A part of a journal after its head.
 #[derive(Debug, Serialize, Deserialize)]
 enum Part {
-    /// What the core was told, and when, CLOCK_MONOTONIC nanoseconds.
+    /// An observation, and when it was applied, CLOCK_MONOTONIC nanoseconds.
     Seen(u64, Observation),
     /// The end of the run.
     End(RunEnd),
@@ -122,7 +122,7 @@ impl JournaledRun {
     pub fn end(&mut self, end: &RunEnd) {
         self.note(&Part::End(end.clone()));
         if let Some(mut journal) = self.journal.take() {
-            // The reader of an incomplete journal is told so.
+            // If this fails, a replay says that the end is missing.
             let _ = journal.file.flush();
         }
     }

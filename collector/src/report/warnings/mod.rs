@@ -48,7 +48,7 @@ pub(super) fn warnings(context: &Context) -> Vec<String> {
     warnings
 }
 
-/// The command's own cgroup says it best; else the launcher's, which may hold strangers.
+/// From the command's own cgroup if it has one, else from the launcher's, which may hold processes outside the tree.
 fn out_of_memory(context: &Context) -> Option<String> {
     let (kills, which) = match (context.cgroup.and_then(|cgroup| cgroup.oom_kills), &context.limits.cgroup) {
         (Some(kills), _) => (kills, "of the command".to_owned()),
