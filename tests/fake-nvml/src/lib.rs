@@ -4,45 +4,16 @@
 #![allow(missing_docs, reason = "nvml.h documents them")]
 #![allow(clippy::missing_safety_doc, reason = "likewise")]
 
+mod abi;
 mod processes;
 mod script;
 
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulonglong, c_void};
 
+use abi::{
+    Device, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, TIMEOUT, name, put, put_list,
+};
 use script::{NOT_SUPPORTED, global, number, text};
-
-/// nvml.h, `nvmlReturn_t`.
-type Return = c_uint;
-/// An opaque handle: the device's number plus 1. The handle of a MIG instance has the instance's number plus 1 in its
-/// second byte.
-type Device = *mut c_void;
-
-const SUCCESS: Return = 0;
-const INVALID_ARGUMENT: Return = 2;
-const NOT_FOUND: Return = 6;
-const INSUFFICIENT_SIZE: Return = 7;
-const TIMEOUT: Return = 10;
-
-/// The device's name in the script.
-fn name(device: Device) -> String {
-    let handle = device as usize;
-    match (handle & 0xff, handle >> 8) {
-        (number, 0) => (number - 1).to_string(),
-        (number, part) => format!("{}m{}", number - 1, part - 1),
-    }
-}
-
-/// Writes a value, or gives the error as the return value.
-unsafe fn put<T>(place: *mut T, value: Result<T, Return>) -> Return {
-    match value {
-        Ok(value) => {
-            // SAFETY: by nvml.h's contract the caller passes a valid pointer.
-            unsafe { place.write(value) };
-            SUCCESS
-        }
-        Err(code) => code,
-    }
-}
 
 fn unsigned(device: Device, key: &str) -> Result<c_uint, Return> {
     number(&name(device), key).map(|value| c_uint::try_from(value).unwrap_or(c_uint::MAX))
@@ -404,7 +375,7 @@ pub unsafe extern "C" fn nvmlDeviceGetSamples(
     // SAFETY: nvml.h's contract, passed on; the buffer has `count` entries.
     unsafe {
         value_kind.write(1);
-        processes::put_list(count, place, &samples)
+        put_list(count, place, &samples)
     }
 }
 

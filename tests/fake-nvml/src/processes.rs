@@ -2,30 +2,13 @@
 
 use std::ffi::{c_uint, c_ulonglong, c_void};
 
-use super::{Device, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, name, put};
+use crate::abi::{
+    Device, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, name, put, put_list,
+};
 use crate::script::{self, NOT_SUPPORTED, global, now_us, number, of_processes, path, text};
 
 /// The first pid of foreign processes. It is above the kernel's largest pid.
 const FOREIGN: u32 = 5_000_000;
-
-/// Fills a caller's buffer of `count` entries, or gives the number of entries that it needs.
-pub unsafe fn put_list<T: Copy>(count: *mut c_uint, place: *mut T, list: &[T]) -> Return {
-    if place.is_null() {
-        // Some drivers crash here, because they write to the buffer.
-        std::process::abort();
-    }
-    let needed = c_uint::try_from(list.len()).unwrap_or(c_uint::MAX);
-    // SAFETY: nvml.h's contract: the buffer has as many entries as `count` says.
-    unsafe {
-        let room = count.read();
-        count.write(needed);
-        if needed > room {
-            return INSUFFICIENT_SIZE;
-        }
-        std::ptr::copy_nonoverlapping(list.as_ptr(), place, list.len());
-    }
-    SUCCESS
-}
 
 /// The processes of a list: pid and memory.
 fn listed(device: Device, list: char) -> Result<Vec<(u32, u64)>, Return> {
