@@ -74,26 +74,27 @@ pub struct Recovered {
 }
 
 /// Writes what a recovery needs besides the run state: the configuration and the machine.
-pub fn note(state: &StateFile, config: &Config, facts: &HostInfo) {
-    if let Ok(run) = serde_json::to_vec(&(VERSION, config, facts)) {
+pub fn note(state: &StateFile, config: &Config, host: &HostInfo) {
+    if let Ok(bytes) = serde_json::to_vec(&(VERSION, config, host)) {
         // If there is no space for it, there is none for a checkpoint either.
-        let _ = state.save_run(&run);
+        let _ = state.save_run(&bytes);
     }
 }
 
 fn noted(state: &StateFile) -> Result<(Config, HostInfo), NotRecovered> {
     let is_empty = state.named().length() == 0;
-    let run = state.load_run().ok_or(if is_empty { NotRecovered::Nothing } else { NotRecovered::Damaged })?;
-    let (version, ..): (String, IgnoredAny, IgnoredAny) = parse(&run)?;
+    let bytes =
+        state.load_run().ok_or(if is_empty { NotRecovered::Nothing } else { NotRecovered::Damaged })?;
+    let (version, ..): (String, IgnoredAny, IgnoredAny) = parse(&bytes)?;
     if version != VERSION {
         return Err(NotRecovered::OtherVersion(version));
     }
-    let (_, config, facts): (IgnoredAny, Config, HostInfo) = parse(&run)?;
-    Ok((config, facts))
+    let (_, config, host): (IgnoredAny, Config, HostInfo) = parse(&bytes)?;
+    Ok((config, host))
 }
 
-fn parse<'a, T: Deserialize<'a>>(run: &'a [u8]) -> Result<T, NotRecovered> {
-    serde_json::from_slice(run).map_err(|_| NotRecovered::Damaged)
+fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, NotRecovered> {
+    serde_json::from_slice(bytes).map_err(|_| NotRecovered::Damaged)
 }
 
 /// What is known of a session that was left behind.
@@ -105,32 +106,32 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     if state.is_reported() {
         return Err(NotRecovered::Reported);
     }
-    let (config, facts) = noted(&state)?;
+    let (config, host) = noted(&state)?;
     let segment = stale.segment.as_ref().map_or(Ok(None), map)?;
     // The name is gone where they were killed while they wrote the report: then all of it is in the journal.
     let is_spoilt = stale.segment.is_some() && segment.is_none();
     let is_cut_short = stale.segment.as_ref().is_some_and(|file| file.length() < FILE_SIZE as u64);
 
     let now_ns = clock::monotonic_ns();
-    let new = || RunState::of_run(&config, &facts);
-    let (snapshot, mut account) = checkpoint::load(&state, segment.as_ref(), now_ns, new);
-    read_rest(segment.as_ref(), &state, &mut account, now_ns);
-    account.health.damage.is_untrusted |= is_spoilt;
-    let is_lost = snapshot == 0 && account.health.is_state_lost;
-    if is_lost || account.tree.counts().created == 0 {
+    let new = || RunState::of_run(&config, &host);
+    let (snapshot, mut run) = checkpoint::load(&state, segment.as_ref(), now_ns, new);
+    read_rest(segment.as_ref(), &state, &mut run, now_ns);
+    run.health.damage.is_untrusted |= is_spoilt;
+    let is_lost = snapshot == 0 && run.health.is_state_lost;
+    if is_lost || run.tree.counts().created == 0 {
         let is_damaged = snapshot == 0 && state.has_snapshot();
         return Err(if is_damaged { NotRecovered::Damaged } else { NotRecovered::Nothing });
     }
 
-    let known_ns = account.tree.last_seen_ns().max(account.sampled_ns).min(now_ns);
+    let known_ns = run.tree.last_seen_ns().max(run.sampled_ns).min(now_ns);
     let is_here = root.pid_ns(std::process::id()) == Some(config.pid_ns);
-    let has_living = is_here && note_the_dead(&mut account, &facts, root, known_ns, now_ns);
+    let has_living = is_here && note_the_dead(&mut run, &host, root, known_ns, now_ns);
     let end_ns = if has_living { now_ns } else { known_ns };
-    let account = finish(account, &facts, has_living.then_some(root), end_ns);
+    let run = finish(run, &host, has_living.then_some(root), end_ns);
     let mut report = build::report(&Inputs {
         config: &config,
-        host_info: &facts,
-        run: &account,
+        host_info: &host,
+        run: &run,
         end: &RunEnd {
             at_ns: end_ns,
             stage: Stage::Recovered,
@@ -145,9 +146,9 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let since = Duration::from_nanos(known_ns.saturating_sub(config.started_monotonic_ns));
     let known = Known {
         at: SystemTime::UNIX_EPOCH + Duration::from_nanos(config.started_realtime_ns) + since,
-        after_s: known_ns.saturating_sub(account.start_ns) as f64 / 1e9,
+        after_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9,
     };
-    let elsewhere = "It ran in another pid namespace: who still runs can't be seen from here.";
+    let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
     let ours = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
     report.warnings.splice(0..0, ours.into_iter().flatten());
     Ok(Recovered { report, cgroup: config.cgroup.and_then(Result::ok) })
@@ -212,13 +213,13 @@ impl Recovered {
 }
 
 /// Applies the records that no collector had read, and the connector events that it had read but not yet merged.
-fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut RunState, now_ns: u64) {
-    let events = state.events(account.found.events);
+fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, now_ns: u64) {
+    let events = state.events(run.found.events);
     let mut events = events.iter().filter_map(|slot| KernelEvent::decode(slot)).peekable();
     let mut findings = Vec::new();
     if let Some(segment) = segment {
-        let mut reader = RecordReader::resume(segment, account.found.position);
-        let mut overflow = Overflow::resume(account.found.overflow);
+        let mut reader = RecordReader::resume(segment, run.found.position);
+        let mut overflow = Overflow::resume(run.found.overflow);
         overflow.look(segment, u64::MAX);
         let mut hand_on = |record: StoredRecord| {
             while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
@@ -241,10 +242,10 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, account: &mut RunStat
             events: reader.damaged() + u64::from(overflow.is_damaged()),
             is_untrusted: reader.is_untrusted() || overflow.is_damaged(),
         };
-        account.health.damage = account.health.damage.plus(damage);
+        run.health.damage = run.health.damage.plus(damage);
     }
     findings.extend(events.map(Finding::Kernel));
-    account.apply(now_ns, &Observation::Findings(findings));
+    run.apply(now_ns, &Observation::Findings(findings));
 }
 
 /// Notes the end of each process that is gone. When it ended is not known, so the time is that of the last event of any
@@ -277,7 +278,7 @@ struct Known {
 impl Known {
     fn warning(&self, has_living: bool) -> String {
         let missing = if has_living {
-            "from then on nothing was sampled, who came and went may be missing,"
+            "nothing was sampled after that, and processes that started and ended since may be missing,"
         } else {
             "what came then is missing,"
         };
