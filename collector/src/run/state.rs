@@ -1,5 +1,5 @@
-//! The run so far: the one thing that a collector would miss if it were killed, so all of it can be written to the state
-//! file and read back by the next one. It changes by observations only.
+//! The run so far: all that a restarted collector resumes from. It can be written to the state file and read back.
+//! It changes by observations only.
 
 use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::model::host::HostInfo;
 use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
 
-/// The processes and their sums.
+/// The state of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunState {
     /// Processes whose figures are not final.
@@ -33,33 +33,33 @@ pub struct RunState {
     pub start_ns: u64,
     /// CLOCK_MONOTONIC of the last sample, nanoseconds.
     pub sampled_ns: u64,
-    /// What befell the sources.
+    /// Failures of the sources.
     pub health: Health,
-    /// Which findings are in here.
+    /// The findings that are applied.
     pub found: ReadUpTo,
     trust: Trust,
     #[serde(skip)]
     sampling: Sampling,
-    /// Those of the last sample.
+    /// The sums of the last sample.
     #[serde(skip)]
     latest: Sums,
     ticks_per_second: u64,
 }
 
-/// What befell the sources of a run: it says how far its figures can be trusted.
+/// Failures of the sources of a run, which limit how far its figures can be trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// What was wrong with others.
+    /// Damaged and dropped records.
     pub damage: Damage,
     /// Records that claim more CPU time than there was, and were left out.
     pub impossible: u64,
     /// Records that were there at the end and were not read in time.
     pub unread: u64,
-    /// What showed that the records are forged; none that came after counts.
+    /// The evidence that records are forged; later records are not applied.
     pub forgery: Option<Forgery>,
-    /// How the process connector fares.
+    /// State of the process connector.
     pub connector: ConnectorState,
-    /// A killed collector left nothing behind: what it knew is not in here.
+    /// A killed collector left no readable state, so what it knew is missing.
     pub is_state_lost: bool,
     /// Time in which no collector sampled, or the last samples died with it, nanoseconds.
     pub unsampled_ns: u64,
@@ -67,18 +67,18 @@ pub struct Health {
     pub is_unlinked: bool,
 }
 
-/// How the process connector fares.
+/// State of the process connector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectorState {
-    /// Why it is not there, or no longer.
+    /// Why it is not, or no longer, available.
     pub absent: Option<String>,
-    /// How often events were lost, since the socket's buffer was full.
+    /// How often events were lost because the socket's buffer was full.
     pub overruns: u64,
-    /// How many events of the whole machine were lost in all, as far as the kernel tells.
+    /// Lost events of the whole machine, as far as the kernel counts them.
     pub dropped: u32,
 }
 
-/// The CPU time that a record tells of.
+/// The CPU time in a record.
 fn claimed_cpu_us(event: &Event) -> u64 {
     let cpu_us = |usage| Rusage::from(usage).cpu_us();
     match event {
@@ -128,7 +128,7 @@ impl RunState {
         }
     }
 
-    /// Take in what a source has seen. `now_ns` is CLOCK_MONOTONIC.
+    /// Apply an observation. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply(&mut self, now_ns: u64, observation: &Observation) {
         match observation {
             Observation::Findings(findings) => self.apply_findings(findings, now_ns),
@@ -242,7 +242,7 @@ impl RunState {
         if let Some(key) = seen.inner {
             self.tree.found_inside(seen.id, key);
         }
-        // If it was over by then, nothing tells any more what memory it had.
+        // If the process had ended by then, /proc no longer shows its memory.
         if let Some((memory, at_ns)) = seen.memory.filter(|_| !seen.program.is_over()) {
             self.tree.set_unreported_image(seen.id, memory, at_ns);
         }
@@ -270,7 +270,7 @@ impl RunState {
     }
 
     /// What the core wants to know now: programs that began by `by_ns` and have written no record since, programs whose
-    /// time for that is over, and what is left of processes that the kernel says ended.
+    /// time for that is over, and zombies that the connector reported.
     #[must_use]
     pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
         let tree = &self.tree;
@@ -295,7 +295,7 @@ impl RunState {
         self.tree.memberships_to_check().collect()
     }
 
-    /// Whether the records seem forged, as far as is known of the machine: the kernel's count of processes decides.
+    /// Whether the records seem forged, judged by the kernel's count of processes.
     #[must_use]
     pub fn suspicion(&self, now_ns: u64) -> Option<Forgery> {
         self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))
@@ -322,11 +322,11 @@ impl RunState {
     /// CPU time of all processes that was counted so far, nanoseconds.
     #[must_use]
     pub fn cpu_ns(&self) -> u64 {
-        let settled_us = self.totals.own.cpu_us();
-        settled_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns())
+        let finalized_us = self.totals.own.cpu_us();
+        finalized_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns())
     }
 
-    /// Another collector goes on: what the kernel told meanwhile may be lost, and no sample was taken.
+    /// A restarted collector resumes: connector events may have been lost meanwhile, and no sample was taken.
     pub fn resume(&mut self, now_ns: u64) {
         self.tree.forget_watched();
         self.health.unsampled_ns += now_ns.saturating_sub(self.sampled_ns);
@@ -347,7 +347,7 @@ mod tests {
         Observation::Findings(findings.into_iter().collect())
     }
 
-    fn account() -> RunState {
+    fn new_run() -> RunState {
         let frame = RunContext {
             launcher_pid: 100,
             pid_ns: 10,
@@ -359,27 +359,29 @@ mod tests {
         RunState::new(frame, CpuUsage::new(S, 2, 50 * S), Trust::new(50 * S, 2, false), 5)
     }
 
+    // Requirement: SEE-57
     #[test]
-    fn what_befell_the_connector_is_counted_in_its_turn() {
-        let mut account = account();
+    fn lost_connector_events_and_its_end_are_counted() {
+        let mut run = new_run();
         let finding = |what| Finding::Kernel(KernelEvent { at_ns: 60 * S, pid: 0, what });
-        account.apply(60 * S, &findings([5, 7].map(|dropped| finding(What::Lost { dropped }))));
-        assert_eq!(account.health.connector, ConnectorState { absent: None, overruns: 2, dropped: 7 });
-        account.apply(60 * S, &findings([finding(What::GivenUp(AbsenceReason::Cost))]));
-        assert!(account.health.connector.absent.unwrap().contains("5% of a core"));
-        assert_eq!(account.found, ReadUpTo { count: 3, events: 3, ..ReadUpTo::default() });
+        run.apply(60 * S, &findings([5, 7].map(|dropped| finding(What::Lost { dropped }))));
+        assert_eq!(run.health.connector, ConnectorState { absent: None, overruns: 2, dropped: 7 });
+        run.apply(60 * S, &findings([finding(What::GivenUp(AbsenceReason::Cost))]));
+        assert!(run.health.connector.absent.unwrap().contains("5% of a core"));
+        assert_eq!(run.found, ReadUpTo { count: 3, events: 3, ..ReadUpTo::default() });
     }
 
+    // Requirement: FAULT-88
     #[test]
-    fn a_claim_of_more_cpu_time_than_there_was_is_left_out() {
-        let mut account = account();
+    fn record_claiming_impossible_cpu_time_is_left_out() {
+        let mut run = new_run();
         let mut ended = |pid: u32, own_s: u64, children_s: u64| {
             let usage = |s: u64| Usage { user_us: s.saturating_mul(1_000_000), ..Usage::default() };
             let event =
                 Event::Exit { status: 0, vm_hwm_kib: 0, own: usage(own_s), children: usage(children_s) };
             let origin = Origin { pid, pid_ns: 10, parent: 100, monotonic_ns: 60 * S, flags: 0 };
-            account.apply(60 * S, &findings([Finding::Record(StoredRecord { position: 0, origin, event })]));
-            (account.tree.counts().created, account.health.impossible)
+            run.apply(60 * S, &findings([Finding::Record(StoredRecord { position: 0, origin, event })]));
+            (run.tree.counts().created, run.health.impossible)
         };
         // Ten seconds of two cores, and some slack.
         assert_eq!(ended(1, 15, 5), (1, 0));

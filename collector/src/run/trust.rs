@@ -1,6 +1,6 @@
 //! Whether the records can be true. A process of the tree can write whatever it likes into the ring, but the kernel
-//! counts how many processes the machine has made: where the records tell of many more, or come faster than any processes
-//! could cause them, somebody forges them, and nothing more is read of the ring.
+//! counts the processes that the machine has made. Records of many more processes, or more records than processes can
+//! cause, are forged, and no more records are read.
 
 use std::fmt;
 
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use super::tree::Tree;
 
-/// So many processes more than the machine has made are no sign of forgery: one may have been taken for two, or have been
-/// there before the run.
+/// Processes beyond those that the machine has made that are no evidence of forgery: one may be counted twice, or have
+/// existed before the run.
 const MOST_DOUBLE: u64 = 1000;
-/// So many live processes of other pid namespaces that no other layer knows are none either.
+/// Live processes of other pid namespaces without any other source that are no evidence either.
 const MOST_UNSEEN: usize = 16_384;
-/// The records that a process may cause: it forks, execs a few times, ends, is reaped; and its tracers' words.
+/// Records that a process may cause: fork, a few execs, exit, reaping, and those of its tracers.
 const RECORDS_OF_PROCESS: u64 = 16;
 /// The records that a core may cause in a second by exec alone, which takes 200 us at least.
 const RECORDS_OF_CORE_SECOND: u64 = 20_000;
-/// So many records say nothing.
+/// Fewer records are no evidence.
 const FEW_RECORDS: u64 = 100_000;
 
-/// What showed that records are forged.
+/// The evidence that records are forged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Forgery {
     /// More processes than there can be.
     Processes {
-        /// That records told of.
+        /// In records.
         told: u64,
-        /// That the machine made, threads included.
+        /// Made by the machine, threads included.
         made: u64,
     },
-    /// Live processes that nobody else knows.
+    /// Live processes that no other source shows.
     Unseen {
         /// How many.
         count: u64,
@@ -58,12 +58,12 @@ impl fmt::Display for Forgery {
     }
 }
 
-/// Compares what the records tell with what the kernel counts.
+/// Compares the records with the kernel's count of processes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Trust {
     start_ns: u64,
     cores: u64,
-    /// The machine's processes and threads since the session's start, when they were last counted; `None`: it does not
+    /// The processes and threads that the machine has made since the session's start; `None`: the kernel does not
     /// count them.
     made: Option<u64>,
 }
@@ -75,8 +75,8 @@ impl Trust {
         Self { start_ns, cores: cores.into(), made: is_counted.then_some(0) }
     }
 
-    /// Whether the tree as records tell of it can't be true as far as is known. `findings` were applied so far. More
-    /// processes than the machine had made when that was last read are a reason to read it again.
+    /// Evidence that the records are forged, with this many `findings` applied. If there are more
+    /// processes than the last kernel count, that must be read again before it is concluded.
     #[must_use]
     pub fn forgery(&self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
         if tree.may_have_unseen(MOST_UNSEEN)
@@ -88,7 +88,7 @@ impl Trust {
         self.too_much(tree.counts().created, findings, now_ns)
     }
 
-    /// The kernel's count of now.
+    /// The kernel's present count.
     pub fn set_made(&mut self, made: Option<u64>) {
         self.made = made;
     }
@@ -135,7 +135,7 @@ mod tests {
             Self { trust: Trust::new(0, 2, true), tree: Tree::new(context), findings: 0, made: 0 }
         }
 
-        /// As the session does: the kernel is asked only if there is a suspicion.
+        /// Like the session: the kernel's count is read only on suspicion.
         fn forgery(&mut self, now_ns: u64) -> Option<Forgery> {
             self.trust.forgery(&self.tree, self.findings, now_ns)?;
             self.trust.set_made(Some(self.made));
@@ -170,7 +170,7 @@ mod tests {
 
     // Requirement: FAULT-90
     #[test]
-    fn live_processes_that_no_layer_sees_are_bounded() {
+    fn live_processes_known_from_records_alone_are_bounded() {
         let mut machine = Machine::new();
         machine.made = 1_000_000;
         let most = u32::try_from(MOST_UNSEEN).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_kernels_count_nothing_is_forged() {
+    fn without_a_kernel_count_nothing_is_forged() {
         let mut machine = Machine::new();
         machine.trust = Trust::new(0, 2, false);
         assert_eq!(machine.trust.forgery(&machine.tree, 10_000_000, 1), None);

@@ -1,10 +1,10 @@
-//! CPU utilisation: CPU time over the length of a window, the dead included.
+//! CPU utilisation: CPU time of all processes, ended ones included, over the length of a window.
 
 use serde::{Deserialize, Serialize};
 
 use crate::run::sampling::Sample;
 
-/// Shortest window of a maximum: below it the figure would say more of the clock than of the program.
+/// Shortest window of a maximum: in a shorter one, the resolution of clock ticks dominates.
 pub const SHORTEST_WINDOW_NS: u64 = 100_000_000;
 
 /// CPU time by window.
@@ -67,8 +67,8 @@ impl CpuUsage {
         }
     }
 
-    /// Whether a process of a run that is so old can have used so much with all its children. Cores may have come since
-    /// they were counted.
+    /// Whether a process and its children can have used this much CPU time in a run of this age. Cores may have been added
+    /// since they were counted.
     #[must_use]
     pub fn is_possible(&self, cpu_us: u64, age_ns: u64) -> bool {
         const SLACK_US: u64 = 1_000_000;
@@ -76,7 +76,7 @@ impl CpuUsage {
         cpu_us <= most_us
     }
 
-    /// The end of the run. A rest that is no whole window counts only if there was none at all.
+    /// The end of the run. The last, incomplete window counts only if there was no complete one.
     pub fn finish(&mut self, end_ns: u64) {
         if self.max_percent.iter().all(Option::is_none) {
             self.close(end_ns);
@@ -91,7 +91,7 @@ impl CpuUsage {
         let [main, descendants] = self.open;
         let possible = self.possible();
         for (max, ns) in self.max_percent.iter_mut().zip([main, descendants, main + descendants]) {
-            // The clocks of a sample are read one after another: the last bit above the possible is theirs.
+            // The clocks of a sample are read one after another, which can give a little more than is possible.
             let percent = (ns / length as f64 * 100.0).min(possible);
             *max = Some(max.map_or(percent, |max| max.max(percent)));
         }
@@ -99,7 +99,7 @@ impl CpuUsage {
         self.open_since_ns = at_ns;
     }
 
-    /// All cores: what clocks that are read one after another say above it is theirs.
+    /// All cores.
     fn possible(&self) -> f64 {
         f64::from(self.cores) * 100.0
     }
@@ -134,7 +134,7 @@ impl CpuUsage {
     }
 }
 
-/// `None` where the time is too short for the kernel's ticks to say anything.
+/// `None` if the time is too short for the resolution of clock ticks.
 fn percent_between(from: (u64, u64), to: (u64, u64), ticks_per_second: u64) -> Option<f64> {
     let seconds = to.0.checked_sub(from.0).filter(|ns| *ns >= SHORTEST_WINDOW_NS)? as f64 / 1e9;
     let busy = to.1.saturating_sub(from.1) as f64 / ticks_per_second as f64;
@@ -151,21 +151,22 @@ mod tests {
         Sample { from_ns, at_ns, main_cpu_ns: main, descendants_cpu_ns: descendants, ..Sample::default() }
     }
 
+    // Requirement: CPU-6
     #[test]
-    fn short_intervals_are_gathered_into_windows_of_a_tenth_of_a_second() {
+    fn short_intervals_are_merged_into_windows_of_100_ms() {
         let mut cpu = CpuUsage::new(SECOND / 1000, 8, 0);
         for tick in 1..=200u64 {
             let busy = if tick <= 50 { SECOND / 1000 } else { 0 };
             cpu.add(&sample((tick - 1) * SECOND / 1000, tick * SECOND / 1000, busy, 0));
         }
         let [main, _, combined] = cpu.max_percent();
-        // 50 ms busy: between 50% of the first window, and a little more as windows close 5% early.
+        // 50 ms busy: 50% of the first window, or a little more, since windows close up to 5% early.
         assert!((49.0..=53.0).contains(&main.unwrap()), "{main:?}");
         assert_eq!(main, combined);
     }
 
     #[test]
-    fn a_run_shorter_than_a_window_is_one_window() {
+    fn run_shorter_than_a_window_is_one_window() {
         let mut cpu = CpuUsage::new(60 * SECOND, 4, 0);
         cpu.add(&sample(0, SECOND / 50, SECOND / 100, SECOND / 50));
         cpu.finish(SECOND / 50);
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_is_measured_between_first_and_last() {
+    fn machine_utilisation_spans_first_to_last_reading() {
         let mut cpu = CpuUsage::new(SECOND, 2, 0);
         for (at, ticks) in [(0, 0), (SECOND, 200), (2 * SECOND, 200)] {
             cpu.add_system(at, ticks, 100);
@@ -182,8 +183,9 @@ mod tests {
         assert_eq!(cpu.system_percent(100), (Some(200.0), Some(100.0)));
     }
 
+    // Requirement: CPU-58
     #[test]
-    fn a_time_of_few_ticks_says_nothing_of_the_machine() {
+    fn few_ticks_give_no_machine_utilisation() {
         let mut cpu = CpuUsage::new(SECOND, 2, 0);
         cpu.add_system(0, 0, 100);
         cpu.add_system(SECOND / 20, 5, 100);

@@ -1,4 +1,4 @@
-//! Maxima, means and sums: what the samples and the settled processes add up to.
+//! Maxima, means and sums: the sums of the samples and of the finalized processes.
 
 mod cpu;
 mod ram;

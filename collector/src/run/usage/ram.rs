@@ -1,9 +1,9 @@
 //! RAM over time: the largest and the mean of the tree's RAM, processes and threads at once.
 //!
-//! Between two samples lies a window. Who lived at both ends counts with the smaller of its two shares all through
-//! it; who was there in part only counts for exactly that time, with its exact peak if it ended. So a process that
-//! no sample saw is not lost, and nothing is counted at a time when it did not exist. News that come a window late
-//! count beside those who lived all through the window that they are about.
+//! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two shares during
+//! all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended. So a
+//! process that no sample saw is not lost, and nothing is counted while it did not exist. Records that come one window
+//! late are added to the processes that lived during all of the earlier window.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct PeakMoment {
     pub at_ns: u64,
     /// Bytes.
     pub combined: u64,
-    /// Who held most of it.
+    /// The processes that held most of it.
     pub holders: Vec<Holder>,
 }
 
@@ -58,7 +58,7 @@ pub struct RamUsage {
     main_byte_s: f64,
     /// Byte-seconds of the others.
     descendants_byte_s: f64,
-    /// When it was most.
+    /// The moment of the largest RAM.
     pub peak: Option<PeakMoment>,
     /// Most processes at once.
     pub max_processes: u64,
@@ -74,7 +74,7 @@ pub struct RamUsage {
     last: Window,
 }
 
-/// The time between two samples, and what was there all through it.
+/// The time between two samples, and the memory that was held during all of it.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Window {
     from_ns: u64,
@@ -148,7 +148,7 @@ impl RamUsage {
     pub fn add(&mut self, tree: &Tree, sample: &Sample) {
         self.add_moment(tree, sample);
         let window = Window { from_ns: sample.from_ns, until_ns: sample.at_ns, steady: sample.steady };
-        // Of the time before the last window it is not known any more who was there.
+        // The steady part of the time before the last window is no longer known.
         let earlier = Window { until_ns: self.last.from_ns, ..Window::default() };
         for window in [window, self.last, earlier] {
             self.sweep(tree, sample, &window);
@@ -164,7 +164,7 @@ impl RamUsage {
         let (descendants, combined) = if sample.verified {
             (now.descendants, now.combined())
         } else {
-            // What nobody else can have, too.
+            // Only what no other process can share.
             (
                 now.descendants.saturating_sub(now.descendants_uncertain),
                 now.combined().saturating_sub(now.uncertain),
@@ -182,8 +182,8 @@ impl RamUsage {
         }
     }
 
-    /// The time between the samples: steps up and down in the order of time, ends before starts. Of late news each window
-    /// has its part.
+    /// The time between the samples: steps up and down in order of time, ends before starts. A late interval counts in
+    /// each window that it overlaps.
     fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
         let was_there = |life: &&LiveInterval| {
             life.end_ns >= window.from_ns && life.start_ns.min(life.end_ns) < window.until_ns
@@ -193,7 +193,7 @@ impl RamUsage {
             let start = life.start_ns.clamp(window.from_ns, window.until_ns);
             let end = life.end_ns.clamp(start, window.until_ns);
             steps.push((start, 1, life));
-            // Who lived at all did so for a moment, also where the clock saw none.
+            // A process lived for a moment even if its start and end have the same time.
             steps.push((end.max(start + 1), -1, life));
         }
         steps.sort_unstable_by_key(|(at, sign, _)| (*at, *sign));
@@ -204,7 +204,7 @@ impl RamUsage {
                 self.take_level(&window.steady, &level, at);
             }
         }
-        // Who held it is asked once: a storm of starting processes sets a new peak with each of them.
+        // The holders are found once: with many starting processes, each may set a new peak.
         if let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) {
             peak.holders = holders_at(tree, sample, peak.at_ns);
         }
@@ -213,7 +213,7 @@ impl RamUsage {
     fn take_level(&mut self, steady: &Sums, level: &Level, at_ns: u64) {
         let (main, descendants) = (positive(level.main), positive(level.descendants));
         let combined = main.saturating_add(descendants);
-        // The split of a memory that no sample saw is not known; what is certain of the steady part stays certain.
+        // How memory that no sample saw is shared is unknown; the steady part keeps its known split.
         let shared = steady.descendants.saturating_sub(steady.descendants_private);
         self.main.raise(main, main.min(steady.main_private.saturating_add(main.saturating_sub(steady.main))));
         self.descendants.raise(descendants, descendants.saturating_sub(shared));
@@ -235,7 +235,7 @@ impl RamUsage {
         self.main_byte_s += sample.steady_mean.main as f64 * whole;
         self.descendants_byte_s += sample.steady_mean.descendants as f64 * whole;
         for life in &sample.intervals {
-            // Late news, too: nobody has counted that time.
+            // Late intervals, too: no earlier sample has counted that time.
             let span_ns = life.end_ns.min(sample.at_ns).saturating_sub(life.start_ns);
             let byte_s = life.bytes as f64 * seconds(span_ns);
             if life.is_main {
@@ -275,7 +275,7 @@ fn holders_now(tree: &Tree, sample: &Sample) -> Vec<Holder> {
     largest(live_holders(tree, sample, sample.at_ns, |held| held.now))
 }
 
-/// Those who lived all through the window, and those who did so in part, at that time.
+/// The holders at a time: processes that lived during all of the window, and for a part of it.
 fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
     let mut holders = live_holders(tree, sample, at_ns, |held| held.steady);
     let there = sample.intervals.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);

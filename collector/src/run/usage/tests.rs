@@ -1,4 +1,4 @@
-//! RAM and CPU over time as examples: windows made by hand, and what they must add up to.
+//! RAM and CPU over time as examples: hand-made windows and their expected sums.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn window() -> Sample {
     Sample { from_ns: 10 * S, at_ns: 20 * S, verified: true, ..Sample::default() }
 }
 
-/// Who had this much all through a window.
+/// Processes that held this much during all of a window.
 fn held(id: ProcessId, bytes: u64) -> Held {
     Held { id, now: bytes, steady: bytes }
 }
@@ -72,6 +72,7 @@ fn lives<const N: usize>(of: [[LiveInterval; 2]; N]) -> Sample {
     Sample { intervals: of.into_iter().flatten().collect(), ..window() }
 }
 
+// Requirement: RAM-1
 #[test]
 fn children_one_after_another_never_add_up() {
     let ram = added(&lives([child(11, 13, 200), child(13, 15, 200), child(16, 17, 200)]));
@@ -79,8 +80,9 @@ fn children_one_after_another_never_add_up() {
     assert_eq!(ram.peak.unwrap().at_ns, 11 * S);
 }
 
+// Requirement: RAM-1
 #[test]
-fn children_at_the_same_time_add_up_while_they_overlap() {
+fn overlapping_children_add_up() {
     let ram = added(&lives([child(11, 15, 200), child(12, 13, 300), child(14, 16, 50)]));
     assert_eq!((ram.descendants.total, ram.max_processes, ram.descendants_threads), (500 * MB, 2, 2));
     let peak = ram.peak.unwrap();
@@ -89,7 +91,7 @@ fn children_at_the_same_time_add_up_while_they_overlap() {
 }
 
 #[test]
-fn who_ended_in_the_window_is_not_there_with_who_started_after_it() {
+fn ended_process_does_not_overlap_a_later_one() {
     // One lived long before the window, one still lives.
     let ram = added(&lives([child(1, 12, 200), child(13, 20, 300)]));
     assert_eq!((ram.descendants.total, ram.max_processes), (300 * MB, 1));
@@ -98,13 +100,13 @@ fn who_ended_in_the_window_is_not_there_with_who_started_after_it() {
 }
 
 #[test]
-fn a_life_without_length_was_there_for_a_moment() {
+fn interval_without_length_counts_for_a_moment() {
     let ram = added(&lives([child(15, 15, 70)]));
     assert_eq!((ram.descendants.total, ram.max_processes), (70 * MB, 1));
 }
 
 #[test]
-fn lives_come_on_top_of_who_lived_all_through() {
+fn intervals_add_to_the_steady_processes() {
     let mut sample = lives([child(12, 13, 200)]);
     sample.steady =
         Sums { main: 400 * MB, main_private: 300 * MB, main_threads: 3, processes: 1, ..Sums::default() };
@@ -116,23 +118,23 @@ fn lives_come_on_top_of_who_lived_all_through() {
 }
 
 #[test]
-fn late_news_of_ends_are_of_the_time_that_they_tell_of() {
+fn late_intervals_count_in_their_own_window() {
     let (tree, mut ram) = (tree(), RamUsage::default());
     let main = Sums { main: 400 * MB, main_rss: 400 * MB, processes: 1, ..Sums::default() };
     ram.add(&tree, &Sample { steady: main, ..lives([child(12, 20, 150)]) });
-    // The child of the window before lives on. Only now it is heard of two that came one after another before it.
+    // The child of the window before lives on. The records of two children before it come only now.
     let steady = Sums { descendants: 150 * MB, processes: 2, ..main };
     let late = lives([child(10, 11, 200), child(11, 12, 200)]).intervals;
     ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, steady, intervals: late, ..window() });
     assert_eq!((ram.descendants.total, ram.max_processes), (200 * MB, 2));
     assert_eq!((ram.combined.total, ram.peak.as_ref().unwrap().at_ns), (600 * MB, 10 * S));
-    // One lived in both windows, beside who was there all through the first of them, and not beside who came later.
+    // One lived in both windows: it adds to the steady part of the first, and not to a process that came later.
     let both = lives([child(15, 21, 250), child(22, 23, 100)]).intervals;
     let mut ram_of_both = RamUsage::default();
     ram_of_both.add(&tree, &Sample { steady: main, ..window() });
     ram_of_both.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: both, ..window() });
     assert_eq!((ram_of_both.combined.total, ram_of_both.max_processes), (650 * MB, 2));
-    // So late that nobody knows who was there beside it.
+    // So late that the steady part of its time is no longer known.
     let late = lives([child(5, 6, 300)]).intervals;
     ram.add(&tree, &Sample { from_ns: 30 * S, at_ns: 40 * S, steady: main, intervals: late, ..window() });
     assert_eq!((ram.descendants.total, ram.combined.total, ram.max_processes), (300 * MB, 600 * MB, 2));
@@ -140,6 +142,7 @@ fn late_news_of_ends_are_of_the_time_that_they_tell_of() {
     assert_eq!(of_others, (8 * 150 + 2 * 200 + 300) as f64 * MB as f64, "of the lives of all four");
 }
 
+// Requirement: RAM-63
 #[test]
 fn each_figure_is_a_maximum_of_its_own() {
     let mut ram = RamUsage::default();
@@ -152,8 +155,9 @@ fn each_figure_is_a_maximum_of_its_own() {
     assert_eq!((ram.high_water_mark().combined, ram.high_water_mark().descendants), (800 * MB, 700 * MB));
 }
 
+// Requirement: RAM-58
 #[test]
-fn of_an_unverified_sample_only_the_certain_part_counts() {
+fn unverified_sample_counts_only_its_certain_part() {
     let now = Sums {
         main: 400 * MB,
         descendants: 500 * MB,
@@ -173,14 +177,14 @@ fn means_are_weighted_by_time() {
     let mut sample = lives([child(5, 12, 300), child(15, 40, 100)]);
     sample.steady_mean = Sums { main: 50 * MB, ..Sums::default() };
     let (main, descendants, combined) = added(&sample).means(10.0).unwrap();
-    // 300 MB for seven seconds, of which five were before the window and in nobody's sum; 100 MB for five.
+    // 300 MB for seven seconds, five of them before the window and in no sum yet; 100 MB for five.
     assert_eq!((main, descendants), (50e6, (300e6 * 7.0 + 100e6 * 5.0) / 10.0));
     assert_eq!(combined, main + descendants);
     assert_eq!(RamUsage::default().means(0.0), None);
 }
 
 #[test]
-fn a_peak_names_those_who_held_it_and_the_largest_only() {
+fn peak_names_its_largest_holders_only() {
     let mut tree = tree();
     let main = main_id(&tree);
     let mut sample = Sample { holders: vec![held(main, 100 * MB)], ..window() };
@@ -197,7 +201,7 @@ fn a_peak_names_those_who_held_it_and_the_largest_only() {
 }
 
 #[test]
-fn a_spike_of_a_steady_process_is_held_on_top_of_its_share() {
+fn spike_of_a_steady_process_adds_to_its_share() {
     let tree = tree();
     let mut sample = Sample { holders: vec![held(main_id(&tree), 400 * MB)], ..window() };
     sample.steady = Sums { main: 400 * MB, processes: 1, ..Sums::default() };
@@ -223,7 +227,7 @@ fn claimed_sizes_saturate() {
 }
 
 #[test]
-fn cpu_time_of_the_dead_counts_in_the_window_in_which_it_was_spent() {
+fn cpu_time_of_ended_processes_counts_in_its_window() {
     let life =
         LiveInterval { is_process: true, bytes: 0, counted_at_ns: 0, cpu_ns: 8 * S, ..memory(0, 12, 0) };
     let mut cpu = CpuUsage::new(S, 8, 10 * S);
@@ -243,7 +247,7 @@ fn no_window_has_more_than_all_cores() {
 }
 
 #[test]
-fn cpu_time_of_a_first_process_that_nobody_saw_is_not_known() {
+fn cpu_time_of_an_unseen_first_process_is_unknown() {
     let totals_of = |mut tree: Tree| {
         tree.finalize_all(10 * S);
         let mut totals = Totals::new(1);

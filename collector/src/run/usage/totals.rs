@@ -1,4 +1,4 @@
-//! Sums over settled processes: totals, by command, the heaviest, and where the figures come from.
+//! Sums over finalized processes: totals, by command, the heaviest, and where the figures come from.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
 use crate::run::tree::{FoundBy, ProcessId, ProcessSummary, Quality, Rusage};
 
-/// Most command names that are told apart; more are added up under one.
+/// Most command names with sums of their own; the others share one.
 const COMMANDS: usize = 10_000;
 /// Name of the rest.
 const OTHER: &str = "(other)";
@@ -28,13 +28,13 @@ pub struct Totals {
     pub main: Option<Rusage>,
     /// Exact peak RSS of the first process, bytes.
     pub main_peak: Option<u64>,
-    /// CPU time of nobody in particular, microseconds.
+    /// CPU time that could not be attributed to a process, microseconds.
     pub unattributed_us: u64,
     /// Processes whose memory is in no sum.
     pub ram_missing: u64,
     /// Survivors.
     pub still_running: u64,
-    /// Which those are.
+    /// Their pids and commands.
     pub running: Vec<Running>,
     /// Where the figures come from.
     pub coverage: Coverage,
@@ -57,13 +57,13 @@ struct Command {
 }
 
 impl Totals {
-    /// Of nobody yet; of single processes it will list so many of each kind (CPU time, peak RSS, GPU memory).
+    /// Empty. It will list this many single processes of each kind (CPU time, peak RSS, GPU memory).
     #[must_use]
     pub fn new(most_heaviest: usize) -> Self {
         Self { most_heaviest, ..Self::default() }
     }
 
-    /// Take in a settled process.
+    /// Add a finalized process.
     pub fn add(&mut self, process: &ProcessSummary) {
         self.own = self.own.plus(&process.own);
         self.unattributed_us = self.unattributed_us.saturating_add(process.unattributed_us);
@@ -135,7 +135,7 @@ impl Totals {
         insert(&mut self.by_cpu, process, by_cpu, self.most_heaviest);
     }
 
-    /// Keep a process that used GPUs, by the GPU memory that it is known to have held, bytes: it may be light otherwise.
+    /// Keep a process that used GPUs, by its known GPU memory peak, bytes: it may have used little else.
     pub fn add_on_gpus(&mut self, process: &ProcessSummary, peak: u64) {
         let at = self.on_gpus.partition_point(|(other, _)| *other >= peak);
         if at < self.most_heaviest {

@@ -5,17 +5,22 @@ use super::*;
 #[test]
 fn records_and_connector_events_are_of_one_process() {
     let mut run = Run::new();
-    run.made(102, MAIN).fork(102, MAIN, MIB_KIB).execs(102).start(102, MAIN).exit(102, 5, 0).over(102, 768);
-    run.made(103, MAIN).execs(103).start(103, MAIN).exit(103, 5, 0).over(103, 0);
-    // The pid comes again.
-    run.made(102, MAIN).execs(102).start(102, MAIN).exit(102, 7, 0).over(102, 0);
+    run.kernel_fork(102, MAIN)
+        .fork(102, MAIN, MIB_KIB)
+        .execs(102)
+        .start(102, MAIN)
+        .exit(102, 5, 0)
+        .over(102, 768);
+    run.kernel_fork(103, MAIN).execs(103).start(103, MAIN).exit(103, 5, 0).over(103, 0);
+    // The pid is used again.
+    run.kernel_fork(102, MAIN).execs(102).start(102, MAIN).exit(102, 7, 0).over(102, 0);
     assert_eq!((run.tree.counts().created, run.tree.alive().len()), (4, 1));
     let summaries = run.end();
     let wall_ms: Vec<_> = summaries.iter().filter(|p| p.pid == 102).map(|p| p.wall_ns / MS).collect();
     assert_eq!(wall_ms.len(), 2);
     assert!(
         wall_ms.contains(&4) && wall_ms.contains(&3),
-        "from the fork, not from the first word: {wall_ms:?}"
+        "from the fork, not from the first record: {wall_ms:?}"
     );
     assert!(summaries.iter().all(|process| process.has_record));
 }
@@ -25,7 +30,13 @@ fn records_and_connector_events_are_of_one_process() {
 fn uninstrumented_tree_is_known_from_the_connector() {
     // A static shell (102) starts a static program (103), which starts a dynamic one (104).
     let mut run = Run::new();
-    run.made(102, MAIN).execs(102).made(103, 102).execs(103).made(104, 103).execs(104).start(104, 103);
+    run.kernel_fork(102, MAIN)
+        .execs(102)
+        .kernel_fork(103, 102)
+        .execs(103)
+        .kernel_fork(104, 103)
+        .execs(104)
+        .start(104, 103);
     run.exit(104, 30, 0).over(104, 0).over(103, 9).over(102, 256).reaped(MAIN, 102, 100);
     let summaries = run.later(500).finalize(&[102, 103, 104]).end();
     assert_eq!(summaries.len(), 4);
@@ -33,13 +44,13 @@ fn uninstrumented_tree_is_known_from_the_connector() {
     assert_eq!(
         (shell.exit.code, program.exit.signal),
         (Some(0), Some(9)),
-        "its reaper's word, else the kernel's"
+        "the status of REAPED, else the connector's"
     );
     assert_eq!((shell.quality, program.quality), (Quality::Exact, Quality::Unknown));
     assert_eq!(
         (shell.own.cpu_us(), of(&summaries, 104).own.cpu_us()),
         (70, 30),
-        "who waited has the unknown part"
+        "the unknown part counts as its reaper's"
     );
     assert_eq!(
         (program.parent_pid, &*program.command, program.found_by),
@@ -55,7 +66,7 @@ fn records_read_after_a_known_end_still_count() {
     let id = run.id(102);
     run.tree.observe_end(id, run.now_ns + 1, Some(run.now_ns + 1));
     run.tree.note_status(id, 9);
-    // What it wrote before is read later.
+    // A record that it wrote before its end is read after it.
     run.start(102, MAIN);
     let summaries = run.later(500).end();
     let ended = of(&summaries, 102);
@@ -65,7 +76,7 @@ fn records_read_after_a_known_end_still_count() {
 #[test]
 fn exec_in_another_thread_cancels_the_first_threads_end() {
     let mut run = Run::new();
-    run.made(102, MAIN).execs(102).start(102, MAIN).kernel(102, What::Exit { status: 0 });
+    run.kernel_fork(102, MAIN).execs(102).start(102, MAIN).kernel(102, What::Exit { status: 0 });
     run.execs(102).start(102, MAIN);
     assert_eq!((run.tree.counts().created, run.tree.alive().len()), (2, 2));
     assert!(ends(&run.tree).is_empty());
@@ -74,7 +85,7 @@ fn exec_in_another_thread_cancels_the_first_threads_end() {
 #[test]
 fn failed_spawn_reported_by_the_connector_counts_once() {
     let mut run = Run::new();
-    run.made(102, MAIN).over(102, 127 << 8).tell(MAIN, LAUNCHER, 0, Event::SpawnFailed { error: 2 });
+    run.kernel_fork(102, MAIN).over(102, 127 << 8).record(MAIN, LAUNCHER, 0, Event::SpawnFailed { error: 2 });
     assert_eq!((run.tree.counts().created, run.tree.counts().failed_spawns), (2, 1));
     assert_eq!(run.end().len(), 1);
 }
@@ -82,7 +93,7 @@ fn failed_spawn_reported_by_the_connector_counts_once() {
 #[test]
 fn killed_process_ended_when_killed_not_when_reaped() {
     let mut run = Run::new();
-    run.made(102, MAIN).fork(102, MAIN, MIB_KIB);
+    run.kernel_fork(102, MAIN).fork(102, MAIN, MIB_KIB);
     let killed_ns = run.now_ns;
     run.kernel(102, What::Exit { status: libc::SIGKILL }).later(500);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(10, 0));
@@ -101,8 +112,8 @@ fn exit_without_status_has_none() {
 
 #[test]
 fn connector_knows_the_parent_of_a_raw_clones_child() {
-    // 102 was made by a raw clone: its child takes 101 for its parent.
+    // 102 was made by a raw clone, so its child names 101 as its parent.
     let mut run = Run::new();
-    run.made(102, MAIN).made(103, 102).fork(103, MAIN, MIB_KIB);
+    run.kernel_fork(102, MAIN).kernel_fork(103, 102).fork(103, MAIN, MIB_KIB);
     assert_eq!(run.tree.get(run.id(103)).unwrap().ancestry.parent, Parent::Known(run.id(102)));
 }

@@ -31,7 +31,7 @@ fn reaped_without_exit_subtracts_waited_children() {
 fn without_reaped_record_the_exit_record_counts() {
     let mut run = Run::new();
     run.start(102, MAIN).exit(102, 900, 5).finalize(&[]).finalize(&[102]);
-    assert!(run.tree.take_summaries().is_empty(), "its reaper may still say more");
+    assert!(run.tree.take_summaries().is_empty(), "a REAPED record may still come");
     run.later(200).finalize(&[102]);
     let summaries = run.tree.take_summaries();
     let process = of(&summaries, 102);
@@ -88,7 +88,7 @@ fn autoreaped_child_is_subtracted_from_no_process() {
 
 #[test]
 fn killed_parent_ignoring_sigchld_keeps_its_clock_time() {
-    // The autoreaped never enter any wait accounting: there is nothing to take off.
+    // Autoreaped children are in no RUSAGE_CHILDREN: there is nothing to subtract.
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 500_000, 0).sampled(102, 100_000_000, MIB, MIB);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(120_000, 0)).finalize(&[102, 103]);
@@ -97,7 +97,7 @@ fn killed_parent_ignoring_sigchld_keeps_its_clock_time() {
 
 #[test]
 fn clock_ahead_by_rounding_counts_no_child_twice() {
-    // 102 runs a silent program, waits for 103 by a raw system call, and is seen as a zombie before it is reaped.
+    // 102 runs an uninstrumented program, waits for 103 by a raw system call, and is seen as a zombie before it is reaped.
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 40_000, 0).sampled(102, 60_003_000, MIB, MIB);
     run.reaped(MAIN, 102, 100_000).finalize(&[102, 103]);
@@ -139,7 +139,7 @@ fn reaped_record_of_another_process_takes_no_figures_away() {
 // Requirement: CPU-4
 #[test]
 fn killed_parent_is_not_charged_for_an_unwaited_child() {
-    // 103's zombie outlives 102, and is gone when the launcher's word of its reaping is written, but not read.
+    // 103's zombie outlives 102, and is gone when the launcher's REAPED is written, but not read.
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 40_000, 0);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(90_000, 0));
@@ -147,9 +147,9 @@ fn killed_parent_is_not_charged_for_an_unwaited_child() {
     finalize(&mut run.tree, gone_ns, complete_ns, |pid| pid == 103);
     run.reaped(LAUNCHER, 103, 41_000);
     assert_eq!(total_us(&run.end()), 131_000);
-    // The same of a silent one: the kernel told of its end, and it was looked for too late.
+    // The same for an uninstrumented one: the connector reported its end, and /proc was read too late.
     let mut run = Run::new();
-    run.start(102, MAIN).made(103, 102).execs(103).kernel(103, What::Exit { status: libc::SIGKILL });
+    run.start(102, MAIN).kernel_fork(103, 102).execs(103).kernel(103, What::Exit { status: libc::SIGKILL });
     let end_ns = run.now_ns;
     run.exit(102, 50_000, 0).reaped(MAIN, 102, 50_000);
     let (gone_ns, complete_ns) = (run.now_ns + MS, run.now_ns);
@@ -164,7 +164,7 @@ fn killed_parent_is_not_charged_for_an_unwaited_child() {
 #[test]
 fn adopted_child_is_finalized_before_its_younger_parent() {
     let mut run = Run::new();
-    // 301 named a parent that nobody knew; it is found, as a younger entry, when it is reaped.
+    // 301 names an unknown parent, which is found, as a younger entry, when it is reaped.
     run.start(301, 300).exit(301, 4, 0);
     run.reaped(MAIN, 300, 10).exit(MAIN, 1, 10).reaped(LAUNCHER, MAIN, 11);
     let summaries = run.end();
@@ -174,13 +174,13 @@ fn adopted_child_is_finalized_before_its_younger_parent() {
 
 #[test]
 fn child_found_dead_later_is_subtracted_from_its_parent() {
-    // 102 waits by raw system calls, and so does MAIN for it; 103 runs a static program and can't speak at its end,
-    // which the kernel tells, or a sample finds, or nobody before 102 is settled.
-    for found_by in ["the kernel", "a sample", "nobody"] {
+    // 102 waits by raw system calls, and so does MAIN for it. 103 runs a static program, which writes no EXIT record. The
+    // connector reports its end, or a sample finds it, or neither before 102 is finalized.
+    for found_by in ["the connector", "a sample", "neither"] {
         let mut run = Run::new();
-        run.made(102, MAIN).made(103, 102).fork(103, MAIN, MIB_KIB).execs(103);
+        run.kernel_fork(102, MAIN).kernel_fork(103, 102).fork(103, MAIN, MIB_KIB).execs(103);
         run.sampled(103, 55_000_000, MIB, MIB);
-        if found_by == "the kernel" {
+        if found_by == "the connector" {
             run.kernel(103, What::Exit { status: 0 });
         }
         run.exit(102, 20_000, 60_000).exit(MAIN, 10_000, 80_000).reaped(LAUNCHER, MAIN, 90_000);
@@ -202,7 +202,7 @@ fn child_found_dead_later_is_subtracted_from_its_parent() {
 fn clock_of_another_time_namespace_is_corrected() {
     let mut run = Run::new();
     let names = [0; NAME_BYTES];
-    // Its clock is a day ahead: the real time tells that it started at T0 + 10 ms, and ended at T0 + 30 ms.
+    // Its clock is a day ahead: the real time shows that it started at T0 + 10 ms, and ended at T0 + 30 ms.
     let day = 86_400_000 * MS;
     let mut origin =
         Origin { pid: 102, pid_ns: HERE, parent: MAIN, monotonic_ns: T0 + day + 10 * MS, flags: 0 };

@@ -32,7 +32,7 @@ fn fork_child_running_static_program_is_no_copy() {
     run.fork(102, MAIN, 100 * MIB_KIB).execs(102);
     let id = run.id(102);
     let exec_ns = run.tree.get(id).unwrap().program_start_ns();
-    assert!(unread(&run.tree, exec_ns - 1).is_empty(), "it may be about to speak");
+    assert!(unread(&run.tree, exec_ns - 1).is_empty(), "it may be about to report");
     assert_eq!(unread(&run.tree, exec_ns), [id]);
     run.tree.program_was_read(id);
     assert!(unread(&run.tree, exec_ns).is_empty(), "once");
@@ -61,11 +61,11 @@ fn late_reading_of_a_program_replaces_nothing() {
         static_executable: Some("/bin/busybox".into()),
         peak_rss_bytes: Some(MIB),
     };
-    // It ended while it was looked at, or before.
+    // It ended while /proc was read, or before.
     let dying = Program { static_executable: None, peak_rss_bytes: None, ..seen.clone() };
     let dead = Program { command: Some("busybox".into()), ..Program::default() };
     for is_told in [false, true] {
-        let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 5 * MS, pid_ns: HERE };
+        let mut run = Run { tree: Tree::new(context()), now_ns: T0 + 5 * MS, pid_ns: HERE };
         run.tree.set_main(MAIN, T0 + MS, "busybox");
         let id = run.id(MAIN);
         if is_told {
@@ -98,17 +98,17 @@ fn program_read_only_after_its_end_has_its_name() {
 #[test]
 fn connector_exec_of_the_command_may_precede_the_launcher() {
     let exec = |pid| KernelEvent { at_ns: T0 + MS, pid, what: What::Exec };
-    let mut tree = Tree::new(frame());
+    let mut tree = Tree::new(context());
     for pid in [MAIN - 1, MAIN] {
         tree.apply_kernel(&exec(pid), T0 + 2 * MS);
     }
     tree.set_main(MAIN, T0, "static");
     let main = tree.alive()[0];
     assert_eq!((tree.alive().len(), unreported_execs(&tree)), (1, vec![main]));
-    assert_eq!(unread(&tree, u64::MAX), [main], "it will be looked at");
+    assert_eq!(unread(&tree, u64::MAX), [main], "its program will be read");
     assert!(tree.get(main).unwrap().ancestry.is_watched);
-    // It has spoken before the launcher's word is read.
-    let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 2 * MS, pid_ns: HERE };
+    // Its START is read before the launcher's report.
+    let mut run = Run { tree: Tree::new(context()), now_ns: T0 + 2 * MS, pid_ns: HERE };
     run.tree.apply_kernel(&exec(MAIN), run.now_ns);
     run.start(MAIN, LAUNCHER);
     run.tree.set_main(MAIN, T0, "dynamic");
@@ -119,10 +119,10 @@ fn connector_exec_of_the_command_may_precede_the_launcher() {
 #[test]
 fn slow_start_record_leaves_no_uninstrumented_image() {
     let mut run = Run::new();
-    run.made(102, MAIN).fork(102, MAIN, 50 * MIB_KIB).execs(102);
+    run.kernel_fork(102, MAIN).fork(102, MAIN, 50 * MIB_KIB).execs(102);
     let id = run.id(102);
     run.tree.confirm_uninstrumented(id);
-    run.later(1).sampled(102, 1, 5 * MIB, MIB).speaks_late(102);
+    run.later(1).sampled(102, 1, 5 * MIB, MIB).reports_late(102);
     let summaries = run.end();
     assert_eq!(
         (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
@@ -147,18 +147,18 @@ fn program_read_while_loading_leaves_no_second_image() {
         let id = run.id(102);
         run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
         run.tree.set_program(id, program);
-        run.later(1).sampled(102, 1, 5 * MIB, MIB).speaks_late(102);
+        run.later(1).sampled(102, 1, 5 * MIB, MIB).reports_late(102);
         let summaries = run.end();
         assert_eq!(of(&summaries, 102).peak_rss_bytes, Some(9 * MIB));
         of(&summaries, 102).peak_quality
     };
     for is_fork in [false, true] {
         assert_eq!(quality_of(seen("slow", None), is_fork), Quality::Exact);
-        // Another program, and one that can't have spoken.
+        // Another program, and one that can't write a START record.
         assert_eq!(quality_of(seen("other", None), is_fork), Quality::Sampled);
         assert_eq!(quality_of(seen("slow", Some("/bin/slow")), is_fork), Quality::Sampled);
     }
-    // It was another one at an earlier look.
+    // An earlier reading showed another program.
     let mut run = Run::new();
     let id = run.scan(102, MAIN).id(102);
     run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
@@ -166,7 +166,7 @@ fn program_read_while_loading_leaves_no_second_image() {
         let args = Some(vec![name.to_owned()]);
         run.tree.set_program(id, Program { args, ..seen(name, None) });
     }
-    run.later(1).sampled(102, 1, 5 * MIB, MIB).speaks_late(102);
+    run.later(1).sampled(102, 1, 5 * MIB, MIB).reports_late(102);
     assert_eq!(of(&run.end(), 102).peak_quality, Quality::Sampled);
 }
 
@@ -185,11 +185,11 @@ fn exec_shown_only_by_a_sample_is_unreported() {
             run.start_as(102, MAIN, 0, 50 * MIB_KIB, "sh");
         }
         let id = run.id(102);
-        // The sampler tells of it before what it read of the new program counts.
+        // The exec is observed before the figures that the sampler read of the new program count.
         run.later(1).sampled(102, 1, 90 * MIB, 7 * MIB);
         let at_ns = run.later(1).now_ns;
         run.tree.observe_exec(id, at_ns - 1);
-        assert_eq!(unread(&run.tree, at_ns), [id], "it will be looked at");
+        assert_eq!(unread(&run.tree, at_ns), [id], "its program will be read");
         run.tree.get_mut(id).unwrap().observed =
             Observed { at_ns, rss_bytes: MIB, peak_rss_bytes: MIB, ..Observed::default() };
         run.tree.set_program(id, program.clone());
@@ -198,7 +198,7 @@ fn exec_shown_only_by_a_sample_is_unreported() {
         assert_eq!((process.program.image, &*process.name.command), (Image::Uninstrumented, "busybox"));
         assert_eq!(process.observed.peak_rss_bytes, MIB);
         let summaries = run.reaped_with(MAIN, 102, 0, 0, used(1, 100 * MIB_KIB)).end();
-        // Of a fork child what it had of its parent's memory is not its own.
+        // A fork child's copy of its parent's memory is not its own.
         let peak = if is_fork { 40 * MIB } else { 90 * MIB };
         assert_eq!(
             (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
@@ -212,7 +212,7 @@ fn exec_shown_only_by_a_sample_is_unreported() {
 fn scan_between_exec_and_start_keeps_parents_memory_apart() {
     let mut run = Run::new();
     run.fork(102, MAIN, 100 * MIB_KIB).sampled(102, 1000, 100 * MIB, 0);
-    run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 103 * MIB_KIB });
+    run.record(102, MAIN, 0, Event::Exec { vm_hwm_kib: 103 * MIB_KIB });
     let (id, now_ns) = (run.id(102), run.now_ns);
     run.tree.set_unreported_image(id, UnreportedMemory::Own, now_ns);
     run.start_as(102, MAIN, 0, 103 * MIB_KIB, "true").exit(102, 1, 0).reaped(MAIN, 102, 2);

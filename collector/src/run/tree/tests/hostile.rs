@@ -70,10 +70,10 @@ impl Random {
     }
 }
 
-/// Random records over few pids, with scans, ends and settlings in between. Returns what was settled.
+/// Random records over few pids, with scans, ends and finalizing in between. Returns all summaries.
 fn garbage(seed: u64, hostile: bool) -> Vec<ProcessSummary> {
     let mut random = Random(seed);
-    let mut tree = Tree::new(frame());
+    let mut tree = Tree::new(context());
     let mut summaries = Vec::new();
     let mut now_ns = T0;
     for step in 0..20_000 {
@@ -114,7 +114,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<ProcessSummary> {
             tree.take_intervals(u64::MAX);
             summaries.extend(tree.take_summaries());
         }
-        // 40 pids in two namespaces and their outside names: more can't be unsettled for long.
+        // 40 pids in two namespaces and their host pids: no more processes can be alive.
         assert!(tree.alive().len() <= 40 * 4, "{} alive", tree.alive().len());
         assert!(tree.recently_finalized.len() <= Tolerance::FINALIZED_KEPT);
     }

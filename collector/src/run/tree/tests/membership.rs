@@ -15,7 +15,7 @@ fn pid_with_another_pidfd_inode_is_another_process() {
     let mut run = Run::new();
     run.start_as(102, MAIN, 7, MIB_KIB, "a").start_as(102, MAIN, 8, MIB_KIB, "b");
     assert_eq!((run.tree.counts().created, run.tree.alive().len()), (3, 2));
-    // The oldest unreaped instance is meant.
+    // REAPED is about the oldest unreaped process of the pid.
     run.reaped(MAIN, 102, 5).reaped(MAIN, 102, 6);
     let summaries = run.end();
     let cpu = |name| summaries.iter().find(|p| &*p.command == name).map(|p| p.own.cpu_us());
@@ -42,7 +42,7 @@ fn uninstrumented_child_is_found_by_its_reaper() {
     let child = of(&summaries, 102);
     assert_eq!((child.found_by, child.has_record, child.parent_pid), (FoundBy::Wait, false, Some(MAIN)));
     assert_eq!((child.exit.code, child.own.cpu_us(), child.quality), (Some(9), 5, Quality::Exact));
-    // Nobody in the tree, and not the launcher: no process of ours.
+    // The reaper is neither in the tree nor the launcher: the child is not in the tree.
     let mut run = Run::new();
     assert_eq!(run.reaped(555, 102, 5).tree.counts().created, 1);
 }
@@ -84,7 +84,7 @@ fn double_fork_daemon_is_a_descendant() {
 
 #[test]
 fn daemon_forked_before_its_parents_exit_is_a_descendant() {
-    // The parent's _exit and the child's first steps race: EXIT may be in the ring before FORK.
+    // The parent's _exit and the child's atfork handler race: EXIT may be in the ring before FORK.
     let mut run = Run::new();
     run.fork(102, MAIN, MIB_KIB).exit(102, 1, 0).fork(103, 102, MIB_KIB);
     let daemon = run.tree.get(run.id(103)).unwrap();
@@ -98,7 +98,7 @@ fn process_without_a_known_parent_is_joined() {
     run.start(500, 400).exit(500, 5, 0);
     assert!(of(&run.end(), 500).joined);
     assert_eq!(run.tree.counts().joined_unreaped, 1);
-    // Who is waited for in the tree belongs to it.
+    // A process with a reaper in the tree belongs to it.
     let mut run = Run::new();
     run.start(500, 400).exit(500, 5, 0).reaped(LAUNCHER, 500, 5).end();
     assert_eq!(run.tree.counts().joined_unreaped, 0);
@@ -107,13 +107,13 @@ fn process_without_a_known_parent_is_joined() {
 #[test]
 fn connector_forks_of_the_launcher_are_not_counted() {
     let mut run = Run::new();
-    run.made(700, LAUNCHER).execs(700).over(700, 9);
+    run.kernel_fork(700, LAUNCHER).execs(700).over(700, 9);
     assert_eq!(run.tree.counts().created, 1);
 }
 
 #[test]
 fn launcher_report_makes_the_first_process_main() {
-    let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 5 * MS, pid_ns: HERE };
+    let mut run = Run { tree: Tree::new(context()), now_ns: T0 + 5 * MS, pid_ns: HERE };
     run.tree.set_main(MAIN, T0 + MS, "static");
     run.later(9).start(102, MAIN).reaped(LAUNCHER, MAIN, 5);
     let summaries = run.end();
@@ -125,7 +125,7 @@ fn launcher_report_makes_the_first_process_main() {
 
 #[test]
 fn main_reaped_before_the_launcher_report_is_one_process() {
-    let mut run = Run { tree: Tree::new(frame()), now_ns: T0 + 5 * MS, pid_ns: HERE };
+    let mut run = Run { tree: Tree::new(context()), now_ns: T0 + 5 * MS, pid_ns: HERE };
     run.reaped(LAUNCHER, MAIN, 5).finalize(&[MAIN]).tree.set_main(MAIN, T0 + MS, "static");
     let summaries = run.end();
     assert_eq!((summaries.len(), summaries[0].is_main), (1, true));
@@ -151,6 +151,6 @@ fn pid_reused_much_later_is_another_process() {
 #[test]
 fn failed_spawn_is_counted_and_has_no_figures() {
     let mut run = Run::new();
-    run.tell(MAIN, LAUNCHER, 0, Event::SpawnFailed { error: libc::ENOENT });
+    run.record(MAIN, LAUNCHER, 0, Event::SpawnFailed { error: libc::ENOENT });
     assert_eq!((run.tree.counts().created, run.tree.counts().failed_spawns, run.end().len()), (2, 1, 1));
 }

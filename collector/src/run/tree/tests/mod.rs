@@ -30,7 +30,7 @@ const MS: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
 const MIB_KIB: u64 = 1024;
 
-fn frame() -> RunContext {
+fn context() -> RunContext {
     RunContext {
         launcher_pid: LAUNCHER,
         pid_ns: HERE,
@@ -45,7 +45,7 @@ fn used(us: u64, max_rss_kib: u64) -> Usage {
     Usage { user_us: us, max_rss_kib, minor_faults: us / 10, ..Usage::default() }
 }
 
-/// A run that is told record after record, each a millisecond later.
+/// Applies record after record to a tree, each a millisecond later.
 struct Run {
     tree: Tree,
     now_ns: u64,
@@ -56,21 +56,21 @@ struct Run {
 impl Run {
     /// With the command's first process started.
     fn new() -> Self {
-        let mut run = Self { tree: Tree::new(frame()), now_ns: T0, pid_ns: HERE };
+        let mut run = Self { tree: Tree::new(context()), now_ns: T0, pid_ns: HERE };
         run.start(MAIN, LAUNCHER);
         run
     }
 
-    fn tell(&mut self, pid: u32, parent: u32, flags: u8, event: Event) -> &mut Self {
+    fn record(&mut self, pid: u32, parent: u32, flags: u8, event: Event) -> &mut Self {
         let origin = Origin { pid, pid_ns: self.pid_ns, parent, monotonic_ns: self.now_ns, flags };
         self.tree.apply(&origin, &event, self.now_ns);
         self.now_ns += MS;
         self
     }
 
-    fn inside(&mut self, pid_ns: u32, tell: impl FnOnce(&mut Self)) -> &mut Self {
+    fn inside(&mut self, pid_ns: u32, apply: impl FnOnce(&mut Self)) -> &mut Self {
         let outside = std::mem::replace(&mut self.pid_ns, pid_ns);
-        tell(self);
+        apply(self);
         self.pid_ns = outside;
         self
     }
@@ -90,14 +90,14 @@ impl Run {
         let mut names = [0; NAME_BYTES];
         names[..name.len()].copy_from_slice(name.as_bytes());
         let realtime_ns = self.now_ns + 6 * T0;
-        self.tell(pid, parent, 0, Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names })
+        self.record(pid, parent, 0, Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names })
     }
 
-    /// A program `slow` speaks, and ends with 9 MiB, when the process has had up to 50.
-    fn speaks_late(&mut self, pid: u32) -> &mut Self {
+    /// A program `slow` reports late, and ends with 9 MiB, when the process has had up to 50.
+    fn reports_late(&mut self, pid: u32) -> &mut Self {
         let (own, children) = (used(1, 50 * MIB_KIB), used(0, 0));
         let event = Event::Exit { status: 0, vm_hwm_kib: 9 * MIB_KIB, own, children };
-        self.start_as(pid, MAIN, 0, 50 * MIB_KIB, "slow").tell(pid, MAIN, FLAG_IMAGE, event)
+        self.start_as(pid, MAIN, 0, 50 * MIB_KIB, "slow").record(pid, MAIN, FLAG_IMAGE, event)
     }
 
     fn fork(&mut self, pid: u32, parent: u32, max_rss_kib: u64) -> &mut Self {
@@ -107,7 +107,7 @@ impl Run {
             max_rss_kib,
             parent_pid_ns: HERE,
         };
-        self.tell(pid, parent, 0, event)
+        self.record(pid, parent, 0, event)
     }
 
     fn exit(&mut self, pid: u32, own_us: u64, children_us: u64) -> &mut Self {
@@ -115,7 +115,7 @@ impl Run {
     }
 
     fn exit_with(&mut self, pid: u32, parent: u32, flags: u8, own: Usage, children: Usage) -> &mut Self {
-        self.tell(pid, parent, flags, Event::Exit { status: 3, vm_hwm_kib: 0, own, children })
+        self.record(pid, parent, flags, Event::Exit { status: 3, vm_hwm_kib: 0, own, children })
     }
 
     fn reaped(&mut self, reaper: u32, child: u32, us: u64) -> &mut Self {
@@ -124,7 +124,7 @@ impl Run {
 
     fn reaped_with(&mut self, reaper: u32, child: u32, flags: u8, status: i32, usage: Usage) -> &mut Self {
         let event = Event::Reaped { child, status, reaper_max_rss_kib: MIB_KIB, usage };
-        self.tell(reaper, 0, flags, event)
+        self.record(reaper, 0, flags, event)
     }
 
     fn later(&mut self, ms: u64) -> &mut Self {
@@ -132,7 +132,7 @@ impl Run {
         self
     }
 
-    /// Settle while /proc no longer has these pids.
+    /// Finalizes while /proc no longer has these pids.
     fn finalize(&mut self, gone: &[u32]) -> &mut Self {
         let now_ns = self.now_ns;
         finalize(&mut self.tree, now_ns, now_ns, |pid| gone.contains(&pid));
@@ -168,13 +168,13 @@ impl Run {
         self
     }
 
-    /// The kernel's word.
+    /// An event of the connector.
     fn kernel(&mut self, pid: u32, what: What) -> &mut Self {
         self.tree.apply_kernel(&KernelEvent { at_ns: self.now_ns, pid, what }, self.now_ns);
         self.later(1)
     }
 
-    fn made(&mut self, pid: u32, parent: u32) -> &mut Self {
+    fn kernel_fork(&mut self, pid: u32, parent: u32) -> &mut Self {
         self.kernel(pid, What::Fork { parent })
     }
 
@@ -182,7 +182,7 @@ impl Run {
         self.kernel(pid, What::Exec)
     }
 
-    /// The kernel says that it ended, and /proc that it is gone.
+    /// The connector reports its end, and /proc no longer has it.
     fn over(&mut self, pid: u32, status: i32) -> &mut Self {
         self.kernel(pid, What::Exit { status });
         for id in ends(&self.tree) {
@@ -203,10 +203,10 @@ impl Run {
     }
 }
 
-/// Settle while /proc no longer has the pids that `is_gone` names.
+/// Finalizes while /proc no longer has the pids that `is_gone` names.
 fn finalize(tree: &mut Tree, now_ns: u64, complete_ns: u64, is_gone: impl Fn(u32) -> bool) {
     for target in tree.absence_questions(true).into_iter().filter(|target| is_gone(target.pid)) {
-        // A live one's records up to now are applied before it counts as dead.
+        // The records of a live process are applied before it counts as dead.
         let is_alive = tree.get(target.id).is_some_and(Process::is_alive);
         tree.observe_absence(target.id, now_ns + u64::from(is_alive));
     }
@@ -229,7 +229,7 @@ fn unread(tree: &Tree, by_ns: u64) -> Vec<ProcessId> {
 fn of(summaries: &[ProcessSummary], pid: u32) -> &ProcessSummary {
     let mut all = summaries.iter().filter(|process| process.pid == pid);
     let one = all.next().unwrap();
-    assert!(all.next().is_none(), "pid {pid} was summaries twice");
+    assert!(all.next().is_none(), "pid {pid} was finalized twice");
     one
 }
 

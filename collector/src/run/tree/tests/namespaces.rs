@@ -39,7 +39,7 @@ fn child_of_system_in_a_pid_namespace_is_counted_once() {
 
 #[test]
 fn pid_namespace_ends_with_its_init() {
-    // The kernel kills all that is left in it; nobody says so.
+    // The kernel kills all that is left in it; no record reports that.
     let mut run = Run::new();
     run.start(102, MAIN).inside(INSIDE, |run| {
         run.fork(1, 102, MIB_KIB).start(2, 1).exit(1, 5, 0);
@@ -51,12 +51,12 @@ fn pid_namespace_ends_with_its_init() {
 #[test]
 fn records_of_a_namespace_match_connector_processes() {
     let mut run = Run::new();
-    run.made(500, MAIN).inside(INSIDE, |run| {
+    run.kernel_fork(500, MAIN).inside(INSIDE, |run| {
         run.start(1, 0);
     });
     assert_eq!((run.tree.counts().created, run.tree.get(run.id(500)).unwrap().ids.key.pid), (2, 1));
-    // Its children are told of by pids that nobody inside knows: they speak, or are reaped, each once.
-    run.made(501, 500).made(502, 500).made(503, 500);
+    // The connector reports its children by host pids; each writes a record, or is reaped, once.
+    run.kernel_fork(501, 500).kernel_fork(502, 500).kernel_fork(503, 500);
     run.inside(INSIDE, |run| {
         run.start(3, 1).exit(3, 5, 0).start(2, 1).exit(2, 6, 0);
         run.reaped(1, 3, 5).reaped(1, 2, 6);
@@ -71,7 +71,7 @@ fn records_of_a_namespace_match_connector_processes() {
 #[test]
 fn child_of_an_uninstrumented_init_matches_its_connector_fork() {
     let mut run = Run::new();
-    run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
+    run.kernel_fork(500, MAIN).execs(500).kernel_fork(501, 500).execs(501).inside(INSIDE, |run| {
         run.start(2, 1).exit(2, 6, 0);
     });
     run.over(501, 0).over(500, 0);
@@ -82,10 +82,10 @@ fn child_of_an_uninstrumented_init_matches_its_connector_fork() {
     );
 }
 
-/// A pid namespace, whose init is 500 outside.
+/// A pid namespace whose init has the host pid 500.
 fn with_namespace() -> Run {
     let mut run = Run::new();
-    run.made(500, MAIN).inside(INSIDE, |run| {
+    run.kernel_fork(500, MAIN).inside(INSIDE, |run| {
         run.start(1, 0);
     });
     run
@@ -99,17 +99,17 @@ fn outside_of(run: &Run, pid: u32) -> Option<u32> {
 #[test]
 fn siblings_in_a_namespace_match_by_order_of_pids() {
     let mut run = with_namespace();
-    run.made(501, 500).made(502, 500).execs(501).execs(502).inside(INSIDE, |run| {
+    run.kernel_fork(501, 500).kernel_fork(502, 500).execs(501).execs(502).inside(INSIDE, |run| {
         run.start(3, 1).start(2, 1);
     });
     assert_eq!([2, 3].map(|pid| outside_of(&run, pid)), [Some(501), Some(502)]);
-    // Children of theirs, and theirs; threads may have had pids between.
-    run.made(503, 502).made(504, 503).inside(INSIDE, |run| {
+    // Their children and grandchildren; threads may have taken pids in between.
+    run.kernel_fork(503, 502).kernel_fork(504, 503).inside(INSIDE, |run| {
         run.fork(7, 3, MIB_KIB).fork(8, 7, MIB_KIB);
     });
     assert_eq!([7, 8].map(|pid| outside_of(&run, pid)), [Some(503), Some(504)]);
-    // The kernel numbers all pids that it hands out by the inodes of pidfds: better than any guess.
-    run.made(510, 502).made(511, 502).tree.note_number(504, 7000);
+    // Inodes of pidfds number all pids that the kernel hands out: that is exact.
+    run.kernel_fork(510, 502).kernel_fork(511, 502).tree.note_number(504, 7000);
     run.inside(INSIDE, |run| {
         let fork = |pidfd_inode| Event::Fork {
             realtime_ns: 7 * T0,
@@ -117,11 +117,11 @@ fn siblings_in_a_namespace_match_by_order_of_pids() {
             max_rss_kib: MIB_KIB,
             parent_pid_ns: INSIDE,
         };
-        run.tell(11, 3, 0, fork(7006)).tell(12, 3, 0, fork(7007));
+        run.record(11, 3, 0, fork(7006)).record(12, 3, 0, fork(7007));
     });
     assert_eq!([11, 12].map(|pid| outside_of(&run, pid)), [Some(510), Some(511)]);
-    // One is an orphan when it speaks first.
-    run.made(505, 504).made(506, 505).execs(506).kernel(505, What::Exit { status: 0 });
+    // A process is an orphan when it writes its first record.
+    run.kernel_fork(505, 504).kernel_fork(506, 505).execs(506).kernel(505, What::Exit { status: 0 });
     run.inside(INSIDE, |run| {
         run.start(14, 1);
     });
@@ -131,12 +131,12 @@ fn siblings_in_a_namespace_match_by_order_of_pids() {
 #[test]
 fn pid_inside_of_a_static_init_is_known_from_its_child() {
     let mut run = Run::new();
-    run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
+    run.kernel_fork(500, MAIN).execs(500).kernel_fork(501, 500).execs(501).inside(INSIDE, |run| {
         run.start(2, 1);
     });
     assert_eq!([1, 2].map(|pid| outside_of(&run, pid)), [Some(500), Some(501)]);
-    // What it waited for, an orphan too, is taken off what its own parent says of it.
-    run.made(502, 501).made(503, 502).inside(INSIDE, |run| {
+    // The init waited for an orphan, too, which is subtracted from the REAPED record of the init.
+    run.kernel_fork(502, 501).kernel_fork(503, 502).inside(INSIDE, |run| {
         run.fork(3, 2, MIB_KIB).fork(4, 3, MIB_KIB).exit(3, 1000, 0).reaped(2, 3, 1000);
         run.exit(4, 40_000, 0).exit(2, 2000, 1000);
     });
@@ -149,7 +149,7 @@ fn pid_inside_of_a_static_init_is_known_from_its_child() {
 #[test]
 fn reaped_child_in_a_namespace_matches_by_wait_status() {
     let mut run = with_namespace();
-    run.made(501, 500).made(502, 500).kernel(501, What::Exit { status: 9 });
+    run.kernel_fork(501, 500).kernel_fork(502, 500).kernel(501, What::Exit { status: 9 });
     run.kernel(502, What::Exit { status: 0 }).inside(INSIDE, |run| {
         run.reaped_with(1, 3, 0, 0, used(7, 0)).reaped_with(1, 2, 0, 9, used(5, 0));
     });
@@ -160,13 +160,13 @@ fn reaped_child_in_a_namespace_matches_by_wait_status() {
 
 #[test]
 fn killed_process_that_its_static_init_waited_for_is_in_its_sum() {
-    // The orphan is settled while the init lives, or only when its sum is known, which has room for it.
+    // The orphan is finalized while the init lives, or when the init's sum is known, which is large enough for it.
     for is_late in [false, true] {
         let mut run = Run::new();
-        run.made(500, MAIN).execs(500).made(501, 500).execs(501).inside(INSIDE, |run| {
+        run.kernel_fork(500, MAIN).execs(500).kernel_fork(501, 500).execs(501).inside(INSIDE, |run| {
             run.start(2, 1);
         });
-        run.made(502, 501).inside(INSIDE, |run| {
+        run.kernel_fork(502, 501).inside(INSIDE, |run| {
             run.fork(3, 2, MIB_KIB).exit(2, 3000, 0);
         });
         run.over(501, 0);
@@ -193,7 +193,7 @@ fn killed_process_that_its_static_init_waited_for_is_in_its_sum() {
 #[test]
 fn process_killed_with_its_namespace_init_is_in_no_sum() {
     let mut run = with_namespace();
-    run.made(501, 500).made(502, 500).inside(INSIDE, |run| {
+    run.kernel_fork(501, 500).kernel_fork(502, 500).inside(INSIDE, |run| {
         run.fork(2, 1, MIB_KIB).fork(3, 1, MIB_KIB).exit(2, 3000, 0).exit(1, 10_000, 0);
     });
     // The kernel reaps the zombie that is left, which is in the init's sums, and kills the other, which is not.
@@ -209,9 +209,9 @@ fn process_killed_with_its_namespace_init_is_in_no_sum() {
 #[test]
 fn proc_joins_connector_and_record_of_one_process() {
     let mut run = with_namespace();
-    run.made(501, 500);
+    run.kernel_fork(501, 500);
     let told = run.id(501);
-    // Its word was not taken for its own: the kernel's events had been lost, say.
+    // Its record was not matched with it, because connector events were lost, for example.
     run.inside(INSIDE, |run| {
         run.fork(2, 77, MIB_KIB);
     });

@@ -23,7 +23,7 @@ fn vfork_child_without_exec_has_no_memory() {
 #[test]
 fn fork_child_without_exec_had_at_least_its_rss_at_fork() {
     let mut run = Run::new();
-    run.made(102, MAIN).fork(102, MAIN, 7 * MIB_KIB).over(102, 9);
+    run.kernel_fork(102, MAIN).fork(102, MAIN, 7 * MIB_KIB).over(102, 9);
     let summaries = run.end();
     assert_eq!(
         (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
@@ -35,28 +35,28 @@ fn fork_child_without_exec_had_at_least_its_rss_at_fork() {
 #[test]
 fn peak_is_never_the_parents() {
     let big = 2048 * MIB_KIB;
-    // A small program that was started by a large one: ru_maxrss is what it inherited.
+    // A large program started a small one: ru_maxrss is inherited.
     let peak_of = |max_kib: u64, vm_hwm_kib: u64| {
         let mut run = Run::new();
         run.start_as(102, MAIN, 0, big, "small");
         let event = Event::Exit { status: 0, vm_hwm_kib, own: used(1, max_kib), children: used(0, 0) };
-        run.tell(102, MAIN, FLAG_IMAGE, event);
+        run.record(102, MAIN, FLAG_IMAGE, event);
         let summaries = run.end();
         (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
     };
     assert_eq!(peak_of(big, 10), (Some(10 * 1024), Quality::Exact), "VmHWM");
     assert_eq!(peak_of(big, 0), (None, Quality::Unknown));
-    assert_eq!(peak_of(big + 1, 0), (Some((big + 1) * 1024), Quality::Exact), "it grew: it is its own");
+    assert_eq!(peak_of(big + 1, 0), (Some((big + 1) * 1024), Quality::Exact), "it grew, so it is its own");
 }
 
-/// The kernel has counted what all threads touched only when they have ended.
+/// REAPED includes all threads, which have ended by then.
 #[test]
 fn reaped_peak_replaces_exit_peak_unless_a_childs() {
     let peak_of = |children: u64, reaped: u64| {
         let mut run = Run::new();
         run.start_as(102, MAIN, 0, 50, "threads");
         let event = Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 60), children: used(0, children) };
-        run.tell(102, MAIN, FLAG_IMAGE, event);
+        run.record(102, MAIN, FLAG_IMAGE, event);
         run.reaped_with(MAIN, 102, 0, 0, used(1, reaped));
         let summaries = run.end();
         (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
@@ -87,7 +87,7 @@ fn reaped_peak_counts_only_above_all_other_causes() {
 fn uninstrumented_peak_is_exact_only_above_its_parents() {
     let peak_of = |max_kib| {
         let mut run = Run::new();
-        // The reaper says that it had 1 MiB itself.
+        // The reaper itself had 1 MiB.
         run.reaped_with(MAIN, 102, 0, 0, used(1, max_kib));
         of(&run.end(), 102).peak_rss_bytes
     };
@@ -98,7 +98,7 @@ fn uninstrumented_peak_is_exact_only_above_its_parents() {
 #[test]
 fn static_program_of_a_large_parents_child_adds_little() {
     let mut run = Run::new();
-    run.made(102, MAIN)
+    run.kernel_fork(102, MAIN)
         .fork(102, MAIN, 400 * MIB_KIB)
         .sampled(102, 1, 400 * MIB, MIB)
         .execs(102)
@@ -108,7 +108,7 @@ fn static_program_of_a_large_parents_child_adds_little() {
         "only what it did not share"
     );
     let usage = used(1, 400 * MIB_KIB);
-    run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage });
+    run.record(MAIN, 0, 0, Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage });
     assert_eq!(of(&run.end(), 102).peak_rss_bytes, None);
 }
 
@@ -138,7 +138,7 @@ fn killed_fork_childs_peak_is_bounded_by_reaped() {
 fn orphan_inherits_its_makers_peak_not_its_reapers() {
     // A process of 400 MiB spawns a static program and ends; the launcher, which is small, reaps that.
     let mut run = Run::new();
-    run.start(102, MAIN).made(103, 102).execs(103).exit(102, 1, 0).reaped(MAIN, 102, 1);
+    run.start(102, MAIN).kernel_fork(103, 102).execs(103).exit(102, 1, 0).reaped(MAIN, 102, 1);
     run.over(103, 0).reaped_with(LAUNCHER, 103, 0, 0, used(1, 400 * MIB_KIB));
     assert_eq!(of(&run.end(), 103).peak_rss_bytes, None);
 }
@@ -146,7 +146,7 @@ fn orphan_inherits_its_makers_peak_not_its_reapers() {
 #[test]
 fn lost_events_make_no_peak_exact_for_lack_of_children() {
     let mut run = Run::new();
-    run.made(102, MAIN).execs(102);
+    run.kernel_fork(102, MAIN).execs(102);
     run.tree.forget_watched();
     let summaries = run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB)).end();
     assert_eq!(of(&summaries, 102).peak_quality, Quality::Bound);
@@ -159,7 +159,7 @@ fn maximum_over_unknown_children_is_no_exact_peak() {
         let summaries = run.reaped_with(MAIN, 102, 0, status, used(1, 9 * MIB_KIB)).end();
         (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
     };
-    // It speaks, and ends by a system call of its own (Go): it may have waited so, too.
+    // It writes START and ends by a raw system call (Go): it may have waited by one, too.
     assert_eq!(quality_of(Run::new().start(102, MAIN), 0), (Some(9), Quality::Bound));
     assert_eq!(
         quality_of(Run::new().start(102, MAIN).sampled(102, 1, 5 * MIB, MIB), 0),
@@ -167,17 +167,20 @@ fn maximum_over_unknown_children_is_no_exact_peak() {
     );
     assert_eq!(quality_of(Run::new().start(102, MAIN), libc::SIGKILL), (Some(9), Quality::Exact));
     assert_eq!(quality_of(Run::new().start(102, MAIN).start(103, 102), 0), (None, Quality::Unknown));
-    // The kernel told that it had none, or one.
-    assert_eq!(quality_of(Run::new().made(102, MAIN).execs(102), 0), (Some(9), Quality::Exact));
-    assert_eq!(quality_of(Run::new().made(102, MAIN).execs(102).made(103, 102), 0), (None, Quality::Unknown));
+    // The connector shows that it had no child, or one.
+    assert_eq!(quality_of(Run::new().kernel_fork(102, MAIN).execs(102), 0), (Some(9), Quality::Exact));
+    assert_eq!(
+        quality_of(Run::new().kernel_fork(102, MAIN).execs(102).kernel_fork(103, 102), 0),
+        (None, Quality::Unknown)
+    );
 }
 
 // Requirement: RAM-52
 #[test]
 fn raw_wait_for_a_child_spoils_a_killed_process_maximum() {
-    // 102 waited for 103 by a system call of its own: REAPED's maximum may be the child's.
+    // 102 waited for 103 by a raw system call: REAPED's maximum may be the child's.
     let mut run = Run::new();
-    run.start(102, MAIN).made(103, 102).execs(103).over(103, 0).later(500).finalize(&[103]);
+    run.start(102, MAIN).kernel_fork(103, 102).execs(103).over(103, 0).later(500).finalize(&[103]);
     run.sampled(102, 1, 2 * MIB, MIB).reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
     let summaries = run.end();
     assert_eq!(
@@ -188,7 +191,7 @@ fn raw_wait_for_a_child_spoils_a_killed_process_maximum() {
 
 #[test]
 fn peak_of_an_earlier_image_alone_is_marked_sampled() {
-    // Its last program ended by a system call of its own, and had no more than the one before.
+    // Its last program ended by a raw system call, and had no more than the one before.
     let mut run = Run::new();
     run.start_as(102, MAIN, 0, 1, "a").start_as(102, MAIN, 0, 9 * MIB_KIB, "b");
     run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB));
@@ -205,7 +208,7 @@ fn growth_of_a_fork_child_before_exec_is_its_own_peak() {
     let peak_of = |grown_kib: u64| {
         let mut run = Run::new();
         run.fork(102, MAIN, 100 * MIB_KIB).start_as(102, MAIN, 0, 100 * MIB_KIB + grown_kib, "true");
-        run.tell(
+        run.record(
             102,
             MAIN,
             FLAG_IMAGE,
@@ -219,7 +222,7 @@ fn growth_of_a_fork_child_before_exec_is_its_own_peak() {
 
 #[test]
 fn fork_child_turned_static_has_no_parents_peak() {
-    // ru_maxrss survives exec: it is what the fork child had of its parent's, and says nothing of the program.
+    // ru_maxrss survives exec: it is that of the fork child's copy of its parent, not of the program.
     let mut run = Run::new();
     run.fork(102, MAIN, 400 * MIB_KIB).reaped_with(MAIN, 102, 0, 0, used(1, 400 * MIB_KIB));
     assert_eq!(of(&run.end(), 102).peak_quality, Quality::Unknown);
@@ -233,10 +236,10 @@ fn earlier_image_keeps_its_peak() {
     run.start_as(102, MAIN, 0, 50, "first").start_as(102, MAIN, 0, 300 * MIB_KIB, "second");
     run.exit_with(102, MAIN, FLAG_IMAGE, used(1, 300 * MIB_KIB), used(0, 0));
     assert_eq!(of(&run.end(), 102).peak_rss_bytes, Some(300 * MIB));
-    // From a larger parent it is told before the exec.
+    // Below a larger parent, the EXEC record has it.
     let mut run = Run::new();
     run.start_as(102, MAIN, 0, 900 * MIB_KIB, "first");
-    run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 300 * MIB_KIB });
+    run.record(102, MAIN, 0, Event::Exec { vm_hwm_kib: 300 * MIB_KIB });
     run.start_as(102, MAIN, 0, 900 * MIB_KIB, "second");
     assert_eq!(of(&run.end(), 102).peak_rss_bytes, Some(300 * MIB));
     // A fork child that execs had its parent's memory only.

@@ -11,23 +11,23 @@ fn sample_before_an_exec_is_no_peak_of_the_new_program() {
     };
     // A spawned child, which shared its parent's memory until then.
     let mut run = Run::new();
-    run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB).execs(102);
+    run.kernel_fork(102, MAIN).sampled(102, 1, 90 * MIB, MIB).execs(102);
     assert_eq!(peak_of(&mut run), (None, Quality::Unknown));
-    // /proc shows the new program before the kernel's word of it is read.
+    // /proc shows the new program before the connector's event is read.
     let mut run = Run::new();
-    run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB);
+    run.kernel_fork(102, MAIN).sampled(102, 1, 90 * MIB, MIB);
     let id = run.id(102);
     run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
     assert_eq!(peak_of(run.execs(102)), (None, Quality::Unknown));
-    // The sample beside whose peak the old program's may still be is read after the exec, which is told late.
+    // The sample is taken after the exec, whose event comes late; its peak may still be the old program's.
     let mut run = Run::new();
-    run.made(102, MAIN).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
+    run.kernel_fork(102, MAIN).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
     let observed = run.tree.get(run.id(102)).unwrap().observed;
     assert_eq!((observed.peak_rss_bytes, observed.rss_bytes), (90 * MIB, 3 * MIB));
     let (at_ns, now_ns) = (observed.at_ns - 1, run.now_ns);
     run.tree.apply_kernel(&KernelEvent { at_ns, pid: 102, what: What::Exec }, now_ns);
     assert_eq!(peak_of(&mut run), (Some(3), Quality::Sampled));
-    // The same where nobody but the program itself tells, and the kernel's maximum at its end is lower than a sample was.
+    // The same where only START reports the exec, and the kernel's maximum at the end is below a sample.
     let mut run = Run::new();
     run.fork(102, MAIN, 90 * MIB_KIB).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
     run.now_ns -= MS + 1;
@@ -44,20 +44,20 @@ fn sample_before_an_exec_is_no_peak_of_the_new_program() {
 fn replaced_static_program_leaves_its_sampled_peak() {
     let peak_of = |inherited_kib: u64| {
         let mut run = Run::new();
-        run.made(102, MAIN).execs(102);
+        run.kernel_fork(102, MAIN).execs(102);
         let id = run.id(102);
         run.tree.confirm_uninstrumented(id);
         run.later(1).sampled(102, 1, 30 * MIB, MIB).execs(102);
         run.start_as(102, MAIN, 0, inherited_kib, "is_instrumented");
         let event =
             Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 50 * MIB_KIB), children: used(0, 0) };
-        run.tell(102, MAIN, FLAG_IMAGE, event);
+        run.record(102, MAIN, FLAG_IMAGE, event);
         let summaries = run.end();
         (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
     };
     // It had up to 50 MiB: more than any sample saw.
     assert_eq!(peak_of(50 * MIB_KIB), (Some(30), Quality::Sampled));
-    // Nothing that it ever had was more than what the last program has.
+    // No earlier program can have had more than the last one.
     assert_eq!(peak_of(40 * MIB_KIB), (Some(50), Quality::Exact));
 }
 
@@ -65,19 +65,24 @@ fn replaced_static_program_leaves_its_sampled_peak() {
 fn killed_fork_child_may_have_execd_before() {
     let peak_of = |run: &mut Run| {
         let (usage, reaper_max_rss_kib) = (used(1, 108 * MIB_KIB), 100 * MIB_KIB);
-        run.tell(MAIN, 0, 0, Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage });
+        run.record(
+            MAIN,
+            0,
+            0,
+            Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage },
+        );
         let summaries = run.end();
         (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
     };
-    // Nobody would have told of an exec.
+    // No source would have reported an exec.
     assert_eq!(peak_of(Run::new().fork(102, MAIN, 100 * MIB_KIB)), (Some(108 * MIB), Quality::Bound));
     let mut run = Run::new();
-    run.made(102, MAIN).fork(102, MAIN, 100 * MIB_KIB);
+    run.kernel_fork(102, MAIN).fork(102, MAIN, 100 * MIB_KIB);
     assert_eq!(peak_of(&mut run), (Some(108 * MIB), Quality::Exact));
-    // It runs a static program by now: what it had before is in the kernel's figure.
+    // It runs a static program by now: the kernel's maximum includes what it had before.
     let mut run = Run::new();
-    run.made(102, MAIN).fork(102, MAIN, 100 * MIB_KIB);
-    run.tell(102, MAIN, 0, Event::Exec { vm_hwm_kib: 108 * MIB_KIB }).execs(102);
+    run.kernel_fork(102, MAIN).fork(102, MAIN, 100 * MIB_KIB);
+    run.record(102, MAIN, 0, Event::Exec { vm_hwm_kib: 108 * MIB_KIB }).execs(102);
     let id = run.id(102);
     run.tree.confirm_uninstrumented(id);
     assert_eq!(peak_of(&mut run), (Some(8 * MIB), Quality::Sampled));
@@ -107,9 +112,9 @@ fn ended_process_counts_memory_that_no_sample_saw() {
     run.exit_with(102, MAIN, FLAG_IMAGE, used(5000, 300 * MIB_KIB), used(0, 0));
     let lives = run.tree.take_intervals(u64::MAX);
     let (process, memory) = (&lives[0], &lives[1]);
-    // 40 of its 100 MiB are others' too; what it grew by is its own.
+    // 40 of its 100 MiB are shared with others; its growth is its own.
     assert_eq!((memory.bytes, memory.start_ns), (260 * MIB, sampled_at));
     assert_eq!((process.is_process, process.threads, process.start_ns), (true, 2, sampled_at));
     assert_eq!(process.end_ns, sampled_at + 10 * MS);
-    assert_eq!(process.cpu_ns, 5_000_000, "no window had any of it");
+    assert_eq!(process.cpu_ns, 5_000_000, "no window has counted any of it");
 }

@@ -6,11 +6,11 @@ use super::*;
 fn tracer_makes_no_process_and_ends_only_its_children() {
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).start(104, 103);
-    // strace (102) is told of its child 103, of that one's child 104, and of a thread 999.
+    // strace (102) waits for its child 103, for the grandchild 104, and for a thread 999.
     run.reaped_with(102, 104, FLAG_TRACER, 0, used(5, 0)).reaped_with(102, 999, FLAG_TRACER, 0, used(5, 0));
     assert_eq!((run.tree.counts().created, run.tree.alive().len()), (4, 4));
     run.reaped_with(102, 103, FLAG_TRACER, 0, used(8, 0)).reaped_with(102, 103, FLAG_TRACER, 0, used(8, 0));
-    // An orphan is its subreaper's to reap, not the tracer's.
+    // A subreaper reaps an orphan, not the tracer.
     run.reaped_with(102, 104, FLAG_TRACER, 0, used(5, 0));
     assert_eq!((run.tree.counts().created, run.tree.alive().len()), (4, 3));
     run.exit(102, 1, 8).reaped(MAIN, 102, 9);
@@ -47,18 +47,18 @@ fn orphan_may_be_reaped_before_its_parents_kill_is_known() {
     assert_eq!((summaries.len(), total_us(&summaries)), (3, 56));
 }
 
-/// 102 runs a static program that is a subreaper, 103 a child of it that speaks.
-fn below_a_silent_subreaper() -> Run {
+/// 102 runs a static program that is a subreaper; its child 103 is instrumented.
+fn below_a_static_subreaper() -> Run {
     let mut run = Run::new();
-    run.made(102, MAIN).execs(102).made(103, 102).execs(103).start(103, 102);
+    run.kernel_fork(102, MAIN).execs(102).kernel_fork(103, 102).execs(103).start(103, 102);
     run
 }
 
 // Requirement: SEE-76
 #[test]
 fn orphan_below_a_static_subreaper_is_in_its_sums() {
-    let mut run = below_a_silent_subreaper();
-    run.made(104, 103).fork(104, 103, MIB_KIB).made(105, 104).fork(105, 104, MIB_KIB);
+    let mut run = below_a_static_subreaper();
+    run.kernel_fork(104, 103).fork(104, 103, MIB_KIB).kernel_fork(105, 104).fork(105, 104, MIB_KIB);
     run.exit(104, 100, 0)
         .reaped(103, 104, 100)
         .exit(105, 5000, 0)
@@ -72,10 +72,15 @@ fn orphan_below_a_static_subreaper_is_in_its_sums() {
 
 #[test]
 fn orphan_is_in_the_sums_of_the_nearest_static_ancestor() {
-    // 102 is static and none; below it 103, which speaks, and 104, a static subreaper.
-    let mut run = below_a_silent_subreaper();
-    run.made(104, 103).execs(104).made(105, 104).execs(105).start(105, 104);
-    run.made(106, 105).fork(106, 105, MIB_KIB).exit(105, 100, 0).over(105, 0).exit(106, 5000, 0).over(106, 0);
+    // 102 is static and no subreaper; below it 103, which is instrumented, and 104, a static subreaper.
+    let mut run = below_a_static_subreaper();
+    run.kernel_fork(104, 103).execs(104).kernel_fork(105, 104).execs(105).start(105, 104);
+    run.kernel_fork(106, 105)
+        .fork(106, 105, MIB_KIB)
+        .exit(105, 100, 0)
+        .over(105, 0)
+        .exit(106, 5000, 0)
+        .over(106, 0);
     run.kernel(104, What::Exit { status: 0 })
         .later(1)
         .reaped(103, 104, 5800)
@@ -90,10 +95,10 @@ fn orphan_is_in_the_sums_of_the_nearest_static_ancestor() {
 
 #[test]
 fn ancestor_that_became_instrumented_is_no_subreaper() {
-    let mut run = below_a_silent_subreaper();
-    run.made(104, 103).execs(104).made(105, 104).execs(105).start(105, 104);
+    let mut run = below_a_static_subreaper();
+    run.kernel_fork(104, 103).execs(104).kernel_fork(105, 104).execs(105).start(105, 104);
     run.execs(104).start(104, 103).exit(104, 100, 0).reaped(103, 104, 100).later(1).finalize(&[103, 105]);
-    assert!(run.tree.open_instance(Key { pid_ns: HERE, pid: 104 }).is_none(), "it is summaries");
+    assert!(run.tree.open_instance(Key { pid_ns: HERE, pid: 104 }).is_none(), "it is finalized");
     run.exit(105, 5000, 0).over(105, 0).exit(103, 900, 100).over(103, 0);
     run.later(1).reaped(MAIN, 102, 6700).finalize(&[103, 105]).later(300).finalize(&[103, 105]);
     let summaries = run.end();
@@ -106,7 +111,7 @@ fn orphan_is_in_the_sums_of_a_subreaper_known_by_reaped() {
     run.start(103, 102).fork(104, 103, MIB_KIB).fork(105, 104, MIB_KIB);
     run.exit(104, 100, 0).reaped(103, 104, 100).exit(105, 5000, 0).exit(103, 900, 100).later(1);
     run.reaped(MAIN, 102, 6700).finalize(&[103, 105]);
-    // Another that spoke late is no subreaper.
+    // A process that reported late is no subreaper.
     run.fork(108, 107, MIB_KIB)
         .fork(109, 108, MIB_KIB)
         .fork(107, MAIN, MIB_KIB)
@@ -121,13 +126,13 @@ fn orphan_is_in_the_sums_of_a_subreaper_known_by_reaped() {
 
 #[test]
 fn zombie_left_by_a_killed_process_is_its_subreapers() {
-    // 104 is killed with a zombie of its own: what its parent says of it has no room for that one, or it has told of
-    // another that it waited for.
+    // 104 is killed and leaves a zombie: the REAPED record of 104 is too small to include it, or 104 has written a
+    // REAPED record of another child.
     for (has_told, own_us) in [(false, 300), (true, 30_000)] {
-        let mut run = below_a_silent_subreaper();
-        run.made(104, 103).fork(104, 103, MIB_KIB).made(105, 104).fork(105, 104, MIB_KIB);
+        let mut run = below_a_static_subreaper();
+        run.kernel_fork(104, 103).fork(104, 103, MIB_KIB).kernel_fork(105, 104).fork(105, 104, MIB_KIB);
         if has_told {
-            run.made(106, 104).fork(106, 104, MIB_KIB).exit(106, 10, 0).reaped(104, 106, 10);
+            run.kernel_fork(106, 104).fork(106, 104, MIB_KIB).exit(106, 10, 0).reaped(104, 106, 10);
         }
         let of_106 = if has_told { 10 } else { 0 };
         run.exit(105, 5000, 0).kernel(104, What::Exit { status: libc::SIGKILL });
@@ -142,7 +147,7 @@ fn zombie_left_by_a_killed_process_is_its_subreapers() {
 
 #[test]
 fn exit_record_of_an_orphan_that_is_gone_still_counts() {
-    // 102 speaks for the first time when it ends; it is gone from /proc before that word is read.
+    // EXIT is the first record of 102, which is gone from /proc before that is read.
     let mut run = Run::new();
     run.scan(102, MAIN).exit(MAIN, 1, 0).reaped(LAUNCHER, MAIN, 1).later(500);
     let (now_ns, complete_ns) = (run.now_ns + MS, run.now_ns - MS);
