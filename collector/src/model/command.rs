@@ -2,7 +2,7 @@
 
 use gpu_track_abi::record::NAME_BYTES;
 
-/// Programs that are told apart by what they run.
+/// Interpreters, which are named together with their script.
 fn is_interpreter(name: &str) -> bool {
     const NAMES: [&str; 19] = [
         "sh", "bash", "dash", "ksh", "zsh", "fish", "busybox", "python", "pypy", "perl", "ruby", "node",

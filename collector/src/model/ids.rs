@@ -1,4 +1,4 @@
-//! Names of processes: what stays the same when pids are reused.
+//! Ids of processes, which stay unique when pids are reused.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ pub enum FoundBy {
     Connector,
 }
 
-/// What tells a process from one that gets its pid later.
+/// Distinguishes a process from one that gets its pid later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// Inode of a pidfd of it; 0: unknown.
@@ -69,7 +69,7 @@ impl Identity {
         start_ns <= self.latest_start_ns
     }
 
-    /// Whether what /proc shows under its pid is this process. `pidfd_inode` is asked only if one is known to compare
+    /// Whether what /proc shows under its pid is this process. `pidfd_inode` is called only if one is known to compare
     /// with.
     #[must_use]
     pub fn is_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
@@ -91,6 +91,6 @@ pub struct Target {
     pub id: ProcessId,
     /// Its pid in the collector's pid namespace.
     pub pid: u32,
-    /// What tells it from a later process of that pid.
+    /// Distinguishes it from a later process of that pid.
     pub identity: Identity,
 }

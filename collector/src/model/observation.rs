@@ -1,4 +1,4 @@
-//! What sources tell the core, and what the core asks of them. All that happens to a run enters it as an
+//! What sources report to the core, and what the core requests of them. All that happens to a run enters it as an
 //! [`Observation`] with a time, so a run can be written down and replayed without /proc.
 
 use serde::{Deserialize, Serialize};
@@ -41,14 +41,14 @@ pub enum Observation {
     },
     /// What /proc shows of the program that a process runs.
     Program(ProgramSeen),
-    /// A process runs another program by this time, and no kernel event told so.
+    /// A process has exec'd by this time, and no connector event reported it.
     Exec {
         /// The process.
         id: ProcessId,
         /// By when.
         by_ns: u64,
     },
-    /// Whether the pid that only a record names is that of a process of the tree; `None`: that can't be told now.
+    /// Whether the pid that only a record names is that of a process of the tree; `None`: unknown as yet.
     Membership {
         /// The process.
         id: ProcessId,
@@ -63,7 +63,7 @@ pub enum Observation {
         at_ns: u64,
         /// When it was no longer in /proc.
         gone_ns: Option<u64>,
-        /// What its zombie still told.
+        /// Figures of its zombie.
         remains: Option<Remains>,
     },
     /// The kernel reported the end of a process's first thread, and other threads live on.
@@ -162,7 +162,7 @@ pub enum UnreportedMemory {
     Own,
 }
 
-/// What /proc tells of a program.
+/// A program as /proc shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// Command name.
@@ -188,11 +188,11 @@ impl Program {
 pub struct ProgramSeen {
     /// The process.
     pub id: ProcessId,
-    /// What /proc tells.
+    /// The program.
     pub program: Program,
     /// Its pid as it sees it itself, where that is in another pid namespace.
     pub inner: Option<Key>,
-    /// Whose memory it has, if it never wrote a record, and by when the program runs there.
+    /// Its memory, if the program has written no record, and the time by which the program runs.
     pub memory: Option<(UnreportedMemory, u64)>,
     /// The core asked for it.
     pub is_answer: bool,

@@ -30,7 +30,7 @@ pub trait ProcessTable {
 /// What is known of the program that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownProgram {
-    /// Where that is known from.
+    /// The source that reported it.
     pub origin: ProgramOrigin,
     /// The process has written a record.
     pub has_record: bool,
@@ -40,11 +40,11 @@ pub struct KnownProgram {
     pub start_ns: u64,
     /// Pid of the parent, where that is live and known.
     pub live_parent_pid: Option<u32>,
-    /// Pid of the parent, be it dead.
+    /// Pid of the parent, dead or alive.
     pub parent_pid: Option<u32>,
 }
 
-/// Where it is known from what a process runs.
+/// The source that reported the program of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramOrigin {
     /// Its START record.

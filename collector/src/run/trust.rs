@@ -26,7 +26,7 @@ pub enum Forgery {
     /// More processes than there can be.
     Processes {
         /// In records.
-        told: u64,
+        reported: u64,
         /// Made by the machine, threads included.
         made: u64,
     },
@@ -38,21 +38,21 @@ pub enum Forgery {
     /// More records than the machine can have caused.
     Records {
         /// How many.
-        told: u64,
+        reported: u64,
     },
 }
 
 impl fmt::Display for Forgery {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Self::Processes { told, made } => {
-                write!(out, "they told of {told} processes when the machine had made {made}")
+            Self::Processes { reported, made } => {
+                write!(out, "they report {reported} processes when the machine had made {made}")
             }
             Self::Unseen { count } => {
-                write!(out, "they told of {count} live processes that /proc does not show")
+                write!(out, "they report {count} live processes that /proc does not show")
             }
-            Self::Records { told } => {
-                write!(out, "{told} of them came faster than processes can cause them")
+            Self::Records { reported } => {
+                write!(out, "{reported} of them came faster than processes can cause them")
             }
         }
     }
@@ -93,17 +93,17 @@ impl Trust {
         self.made = made;
     }
 
-    fn too_much(&self, told: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
+    fn too_much(&self, reported: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
         let made = self.made?;
-        if told > made.saturating_mul(2).saturating_add(MOST_DOUBLE) {
-            return Some(Forgery::Processes { told, made });
+        if reported > made.saturating_mul(2).saturating_add(MOST_DOUBLE) {
+            return Some(Forgery::Processes { reported, made });
         }
         let core_ms = now_ns.saturating_sub(self.start_ns) / 1_000_000 * self.cores;
         let possible = made
             .saturating_mul(RECORDS_OF_PROCESS)
             .saturating_add(core_ms.saturating_mul(RECORDS_OF_CORE_SECOND) / 1000)
             .saturating_add(FEW_RECORDS);
-        (findings > possible).then_some(Forgery::Records { told: findings })
+        (findings > possible).then_some(Forgery::Records { reported: findings })
     }
 }
 
@@ -164,8 +164,8 @@ mod tests {
         machine.made = 50_000;
         assert_eq!(machine.records_of(50_000, NS), None, "a fork bomb");
         machine.made = 50_010;
-        let told = machine.records_of(60_000, NS);
-        assert_eq!(told, Some(Forgery::Processes { told: 111_000, made: 50_010 }));
+        let reported = machine.records_of(60_000, NS);
+        assert_eq!(reported, Some(Forgery::Processes { reported: 111_000, made: 50_010 }));
     }
 
     // Requirement: FAULT-90
@@ -187,9 +187,9 @@ mod tests {
             machine.forgery(s * 1_000_000_000)
         };
         assert_eq!(forgery(100_000, 0), None);
-        assert_eq!(forgery(100_001, 0), Some(Forgery::Records { told: 100_001 }));
+        assert_eq!(forgery(100_001, 0), Some(Forgery::Records { reported: 100_001 }));
         assert_eq!(forgery(500_000, 10), None, "ten seconds of exec on two cores");
-        assert_eq!(forgery(500_001, 10), Some(Forgery::Records { told: 500_001 }));
+        assert_eq!(forgery(500_001, 10), Some(Forgery::Records { reported: 500_001 }));
     }
 
     #[test]

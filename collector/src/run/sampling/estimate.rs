@@ -3,7 +3,7 @@
 //! The kernel's answer is the sum of the proportional set sizes, but reading one takes 20 us for a small process and
 //! 19 ms for 4 GB, with the process's mmap lock held. Most of it is known without:
 //!
-//! - Anonymous memory of a process that has no fork relatives in the same image is its own: `statm` says it all.
+//! - Anonymous memory of a process that has no fork relatives in the same image is its own: `statm` is enough.
 //! - A fork child shares what it has not touched since: until it is read, its share is what it faulted in or grew by,
 //!   and the oldest of the image's processes holds the rest.
 //! - Memory of files and shared memory (`statm`'s third number) is what is uncertain, and what was copied on write
@@ -123,12 +123,12 @@ impl Sums {
     }
 }
 
-/// Processes whose sharing must be read together, and how much that would tell.
+/// Processes whose sharing must be read together.
 #[derive(Debug)]
 pub struct Unit {
     /// The uncertain bytes of all of them.
     pub uncertain: u64,
-    /// Who they are.
+    /// The processes.
     pub members: Vec<ProcessId>,
 }
 
@@ -223,14 +223,14 @@ pub fn shared_of_all<'a>(
     of.into_iter().filter_map(|id| Some(readings.get(id)?.size.shared_bytes)).sum()
 }
 
-/// The two largest shared memories of several processes, bytes, and whose the first is.
+/// The two largest shared memories of several processes, bytes, and the process with the first.
 #[must_use]
 pub fn largest_shared(readings: &HashMap<ProcessId, LastReading>, of: &[ProcessId]) -> LargestShared {
     let mut largest = LargestShared::default();
     for id in of {
         let shared = readings.get(id).map_or(0, |reading| reading.size.shared_bytes);
         if shared > largest.first {
-            largest = LargestShared { whose: Some(*id), first: shared, second: largest.first };
+            largest = LargestShared { id: Some(*id), first: shared, second: largest.first };
         } else {
             largest.second = largest.second.max(shared);
         }
@@ -241,19 +241,19 @@ pub fn largest_shared(readings: &HashMap<ProcessId, LastReading>, of: &[ProcessI
 /// See [`largest_shared`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LargestShared {
-    whose: Option<ProcessId>,
+    id: Option<ProcessId>,
     first: u64,
     second: u64,
 }
 
-/// How much of what a process grows by may be others' too, bytes: what one of them has in shared memory, if nearly all
-/// that this one has is shared, and more than programs and libraries have in common.
+/// How much of a process's growth may be other processes' memory too, bytes: the largest shared memory of another process, if
+/// nearly all memory of this one is shared, and is more than common programs and libraries.
 #[must_use]
 pub fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
     const MUCH: u64 = 16 << 20;
     let is_sharing =
         reading.size.shared_bytes >= MUCH && reading.size.shared_bytes > reading.size.rss_bytes / 4 * 3;
-    let of_others = if largest.whose == Some(id) { largest.second } else { largest.first };
+    let of_others = if largest.id == Some(id) { largest.second } else { largest.first };
     if is_sharing { of_others } else { 0 }
 }
 
@@ -277,7 +277,7 @@ pub fn groups_read(
     groups.into_iter().filter(is_read).collect()
 }
 
-/// The estimate for one process, in a tree whose processes have so much shared memory in all.
+/// The estimate for one process; `shared_of_all` is the shared memory of all processes of the tree.
 #[must_use]
 pub fn estimate(
     tree: &Tree,
@@ -300,8 +300,8 @@ pub fn estimate(
         forked(reading, process.program.image, tree.context().page)
     };
     if let Some(sharing) = &reading.sharing {
-        // What others have mapped since then may be what it has: then its share is smaller now. What they let go of makes
-        // it larger, but who has just ended still counts.
+        // Other processes may have mapped the same pages since: then its share is smaller now. Pages that they unmapped make it
+        // larger, but a process that has just ended still counts.
         let of_files = sharing.rollup.pss_bytes.saturating_sub(sharing.rollup.pss_anon_bytes);
         let others = shared_of_all.saturating_sub(reading.size.shared_bytes);
         let stale = others.saturating_sub(sharing.others_shared_bytes).min(of_files);
@@ -322,7 +322,7 @@ fn is_current(reading: Option<&LastReading>, epoch: u64) -> bool {
     reading.and_then(|reading| reading.sharing).is_some_and(|sharing| sharing.epoch == epoch)
 }
 
-/// Nobody else runs this image (or this process stands for all who do): anonymous memory is its own.
+/// No other process runs this image (or this process stands for all that do): anonymous memory is its own.
 fn alone(reading: &LastReading, unknown_image: bool) -> Estimate {
     let anonymous = reading.size.rss_bytes - reading.size.shared_bytes;
     match &reading.sharing {

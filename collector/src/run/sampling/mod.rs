@@ -36,9 +36,9 @@ pub struct Sample {
     pub verified: bool,
     /// Processes and memory that were there in part only.
     pub intervals: Vec<LiveInterval>,
-    /// CPU time of the first process since the sample before, nanoseconds (the living only).
+    /// CPU time of the first process since the sample before, nanoseconds (live processes only).
     pub main_cpu_ns: u64,
-    /// CPU time of the others since the sample before, nanoseconds (the living only).
+    /// CPU time of the others since the sample before, nanoseconds (live processes only).
     pub descendants_cpu_ns: u64,
     /// What each process holds now.
     pub holders: Vec<Held>,
@@ -76,14 +76,14 @@ pub struct ChangedProgram {
 /// Peaks of a process are read again this long after the last time, if it touched new memory.
 const PEAK_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// The sample that is being taken, and what the files of the living said last. A new collector begins without.
+/// The sample that is being taken, and the last readings of live processes. A restarted collector begins without them.
 #[derive(Debug, Clone, Default)]
 pub struct Sampling {
     readings: HashMap<ProcessId, LastReading>,
     estimates: HashMap<ProcessId, Estimate>,
     shared_of_all: u64,
     is_any_sharing_read: bool,
-    /// Those of this sample, oldest first.
+    /// The live processes of this sample, oldest first.
     alive: Vec<ProcessId>,
     at_ns: u64,
     /// Processes that were read for the first time, and the bottom of their stacks.
@@ -347,7 +347,7 @@ impl Sampling {
     /// The passes are over: turn what was read into sums, and store it with the processes.
     pub fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
         if std::mem::take(&mut self.is_any_sharing_read) {
-            // What the others mapped while one after another was read.
+            // Other members may have mapped memory while one after another was read.
             self.estimates = estimate::estimate_all(tree, &self.readings, &self.alive);
         }
         let mut sample = Sample { from_ns, at_ns: self.at_ns, ..Sample::default() };
@@ -386,7 +386,7 @@ fn add_process(
     let before = process.observed;
     // The high-water mark of what may be a copy of the parent is the parent's.
     let hwm = reading.vm_hwm_bytes.filter(|_| process.program.image != Image::Unknown).unwrap_or(0);
-    // Nor is it one of the program that the kernel says was replaced since.
+    // Nor is it one of a program that an unreported exec replaced since.
     let is_new_program = process.program_start_ns() >= before.at_ns;
     let peak_before = if is_new_program { 0 } else { before.peak_rss_bytes };
     let peak = peak_before.max(rss).max(hwm);
@@ -441,7 +441,7 @@ fn add_process(
     }
 }
 
-/// The last reading of a process's CPU clock stands if no record tells more.
+/// The last reading of a process's CPU clock counts if no record has more.
 fn note_clock(tree: &mut Tree, id: ProcessId, vitals: &Vitals) {
     if let Some(process) = tree.get_mut(id)
         && let Some(cpu_ns) = vitals.cpu_ns

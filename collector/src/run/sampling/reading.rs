@@ -1,4 +1,4 @@
-//! What a live process's files said last.
+//! The last reading of a live process's /proc files.
 
 use crate::model::observation::{Rollup, Size, Vitals};
 use crate::run::tree::tolerance::Tolerance;
@@ -18,7 +18,7 @@ pub struct Sharing {
     pub epoch: u64,
 }
 
-/// What a live process's files said last.
+/// The last reading of a live process's /proc files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LastReading {
     /// When it was last read in full, CLOCK_MONOTONIC nanoseconds.

@@ -73,7 +73,7 @@ struct Run {
     sampling: Sampling,
     ram: RamUsage,
     made: BTreeMap<u32, Made>,
-    /// smaps_rollup of a process, if it is not what `made` says.
+    /// smaps_rollup of a process, where it differs from `made`.
     rollups: BTreeMap<u32, Rollup>,
     now_ns: u64,
     sampled_ns: u64,
@@ -107,19 +107,19 @@ impl Run {
         run
     }
 
-    fn tell(&mut self, pid: u32, event: Event) {
+    fn record(&mut self, pid: u32, event: Event) {
         let origin = Origin { pid, pid_ns: 1, parent: MAIN, monotonic_ns: self.now_ns, flags: 0 };
         self.tree.apply(&origin, &event, self.now_ns);
     }
 
     fn start(&mut self, pid: u32) {
         let (realtime_ns, names) = (self.now_ns, [0; NAME_BYTES]);
-        self.tell(pid, Event::Start { realtime_ns, pidfd_inode: 0, max_rss_kib: 0, names });
+        self.record(pid, Event::Start { realtime_ns, pidfd_inode: 0, max_rss_kib: 0, names });
     }
 
     fn fork(&mut self, pid: u32, rss: u64) {
         let (realtime_ns, max_rss_kib) = (self.now_ns, rss * 1024);
-        self.tell(pid, Event::Fork { realtime_ns, pidfd_inode: 0, max_rss_kib, parent_pid_ns: 1 });
+        self.record(pid, Event::Fork { realtime_ns, pidfd_inode: 0, max_rss_kib, parent_pid_ns: 1 });
     }
 
     /// /proc shows a child of the first process with this pid.
@@ -194,7 +194,7 @@ impl Run {
         self.is_broke = true;
     }
 
-    fn settle(&mut self) {
+    fn finalize(&mut self) {
         self.tree.finalize(self.now_ns, u64::MAX);
     }
 }
@@ -218,7 +218,7 @@ fn file_memory_counts_proportionally_once_sharing_is_read() {
     run.broke();
     let sample = run.sample(1);
     assert_eq!((sample.now.main, sample.now.uncertain, sample.verified), (100 * MIB, 60 * MIB, false));
-    assert_eq!(run.ram.combined.total, 40 * MIB, "what is nobody else's counts all the same");
+    assert_eq!(run.ram.combined.total, 40 * MIB, "private file pages count in full");
     let mut run = Run::new(files);
     let sample = run.sample(1);
     assert_eq!((sample.now.main, sample.now.uncertain, sample.verified), (55 * MIB, 0, true));
@@ -241,7 +241,7 @@ fn sharing_is_read_again_when_others_map_as_much() {
     run.is(CHILD + 1, shared(33));
     assert!(!run.sample(1).verified);
     assert_eq!(run.ram.combined.total, 100 * MIB);
-    // What is let go of by others is not known to have come to it.
+    // Pages that others unmapped are not known to have become its own.
     run.is(CHILD, Made { shared: 0, pss: 0, ..Made::with(0) });
     run.is(CHILD + 1, Made { shared: 0, pss: 0, ..Made::with(0) });
     let sample = run.sample(1);
@@ -257,7 +257,7 @@ fn unread_fork_child_counts_touched_pages_and_growth() {
     run.broke();
     let sample = run.sample(1);
     assert_eq!((sample.now.main, sample.now.descendants), (400 * MIB, MIB));
-    // What it grew by is certain, what it touched may be its parent's old page.
+    // Its growth is certain; a page that it touched may still be its parent's.
     run.is(CHILD, Made { faults: 256, ..Made::with(450) });
     let sample = run.sample(1);
     assert_eq!((sample.now.descendants, sample.now.descendants_uncertain), (50 * MIB, 0));
@@ -271,7 +271,7 @@ fn read_image_group_counts_proportional_sizes() {
     let sample = run.sample(1);
     assert_eq!((sample.now.main, sample.now.descendants, sample.verified), (200 * MIB, 230 * MIB, true));
     assert_eq!(sample.now.descendants_private, 30 * MIB);
-    // Carried forward by what statm says, without another reading.
+    // Carried forward with statm, without another reading.
     run.broke();
     run.is(CHILD, Made { faults: 51_200, ..Made::with(440) });
     assert_eq!(run.sample(1).now.descendants, 240 * MIB);
@@ -307,7 +307,7 @@ fn fork_child_sampled_before_its_record_keeps_its_peak() {
     run.fork(CHILD, 10);
     run.now_ns += S / 2;
     let own = Usage { minor_faults: 50 * 256, max_rss_kib: 60 * 1024, ..Usage::default() };
-    run.tell(CHILD, Event::Exit { status: 0, vm_hwm_kib: 60 * 1024, own, children: Usage::default() });
+    run.record(CHILD, Event::Exit { status: 0, vm_hwm_kib: 60 * 1024, own, children: Usage::default() });
     run.sample(1);
     assert_eq!(run.ram.descendants.total, 50 * MIB);
 }
@@ -322,8 +322,8 @@ fn process_sampled_after_its_exit_record_counts_once() {
     // It was written before the sample, and read after it.
     run.now_ns -= S / 1000;
     let own = Usage { max_rss_kib: 200 * 1024, ..Usage::default() };
-    run.tell(CHILD, Event::Exit { status: 0, vm_hwm_kib: 200 * 1024, own, children: Usage::default() });
-    run.settle();
+    run.record(CHILD, Event::Exit { status: 0, vm_hwm_kib: 200 * 1024, own, children: Usage::default() });
+    run.finalize();
     run.sample(1);
     assert_eq!((run.ram.descendants.total, run.ram.max_processes), (200 * MIB, 2));
 }
@@ -340,9 +340,9 @@ fn growth_in_shared_memory_is_not_counted_twice() {
     run.sample(1);
     let own = Usage { minor_faults: 400 * 256, max_rss_kib: 400 * 1024, ..Usage::default() };
     for pid in [CHILD, CHILD + 1] {
-        run.tell(pid, Event::Exit { status: 0, vm_hwm_kib: 400 * 1024, own, children: Usage::default() });
+        run.record(pid, Event::Exit { status: 0, vm_hwm_kib: 400 * 1024, own, children: Usage::default() });
     }
-    run.settle();
+    run.finalize();
     run.sample(1);
     assert_eq!(run.ram.descendants.total, 0);
 }
@@ -355,8 +355,8 @@ fn growth_beyond_what_others_share_is_its_own() {
     run.broke();
     run.sample(1);
     let own = Usage { max_rss_kib: 1101 * 1024, ..Usage::default() };
-    run.tell(MAIN, Event::Exit { status: 0, vm_hwm_kib: 1101 * 1024, own, children: Usage::default() });
-    run.settle();
+    run.record(MAIN, Event::Exit { status: 0, vm_hwm_kib: 1101 * 1024, own, children: Usage::default() });
+    run.finalize();
     run.sample(1);
     // 1 MiB was certain; 30 of the 1,000 that it grew by may be the child's.
     assert_eq!(run.ram.main.total, 971 * MIB);
@@ -490,7 +490,7 @@ fn another_stack_bottom_shows_an_exec_since_the_last_reading() {
         (run.sampling.first_read().to_vec(), run.sampling.changed_programs().to_vec())
     };
     assert_eq!(read(0x7000), (vec![(id, 0x7000)], vec![]));
-    assert_eq!(read(0), (vec![], vec![]), "not told");
+    assert_eq!(read(0), (vec![], vec![]), "unknown");
     assert_eq!(read(0x7000), (vec![], vec![]));
     assert_eq!(read(0x8000), (vec![], vec![ChangedProgram { id, since_ns: 4 * S }]));
 }

@@ -74,7 +74,7 @@ impl Process {
         let is_within = |us: u64, all_us: u64| us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US);
         match (&self.end.exit, &self.end.reaped) {
             (Some(exit), _) => is_within(with_child_us, exit.children.cpu_us()),
-            // Without EXIT the reaper's sum covers the process and its children. The last clock tells its own part. Without a
+            // Without EXIT the reaper's sum covers the process and its children. The last clock reading is its own part. Without a
             // final clock, a process that wrote one REAPED record is assumed to have written one for each child.
             (None, Some(reaped)) => {
                 let own_us = self.observed.cpu_ns.unwrap_or(0) / 1000;

@@ -17,7 +17,7 @@ fn bytes(kib: u64) -> u64 {
     kib.saturating_mul(1024)
 }
 
-/// Who wrote a START or FORK record, and when by the collector's clock.
+/// The writer of a START or FORK record, and its time by the collector's clock.
 struct Writer {
     key: Key,
     parent: Key,

@@ -42,7 +42,7 @@ impl Tree {
         questions
     }
 
-    /// Finalize ended processes that no record can follow for.
+    /// Finalize ended processes for which no record can follow.
     ///
     /// All records that were written before `complete_ns` are applied: a process that was seen dead by then has no EXIT
     /// record still to come.
@@ -149,7 +149,7 @@ impl Tree {
                 depths.insert(id, depth);
             }
         }
-        // Killed siblings come last: what is then left of an init's sum tells whether it waited for them.
+        // Killed siblings come last: the rest of an init's sum then shows whether it waited for them.
         let was_killed = |id: &ProcessId| self.processes.get(id).is_some_and(Process::was_killed);
         ids.sort_unstable_by_key(|id| (Reverse(depths.get(id).copied()), was_killed(id), *id));
         ids

@@ -24,7 +24,7 @@ pub(super) struct Lists {
     /// Oldest first, so in the order of their ids.
     pub alive: Vec<ProcessId>,
     pub ended: Vec<ProcessId>,
-    /// Alive as far as records tell, but found dead.
+    /// Found dead; EXIT or REAPED may still come.
     pub seen_dead: BTreeSet<ProcessId>,
     /// The parent that they named is unknown.
     pub unparented: BTreeSet<ProcessId>,
@@ -52,7 +52,7 @@ pub struct Counts {
     /// Children of posix_spawn that could not exec. They are in `created`, and have no figures of their own.
     pub failed_spawns: u64,
     /// Processes that the kernel reaped by itself: because their parent ignores SIGCHLD, or because it killed them with
-    /// the init of their pid namespace. Nobody's sums include what they used.
+    /// the init of their pid namespace. No process's sums include what they used.
     pub autoreaped: u64,
     /// Joined processes without a REAPED record. Where the connector reported all processes of the tree, a service (`srun`)
     /// started them with the command's environment, and the launcher's sums do not include them.

@@ -70,7 +70,7 @@ impl Tree {
             Some(_) => init.lifetime.end_ns,
             None => self.forks.get(&init.ids.key.pid_ns).map(|forks| forks.last_end_ns),
         };
-        // Without EXIT, the sum of the init's reaper tells whether the init waited for it.
+        // Without EXIT, REAPED of the init shows whether the init waited for it.
         let has_waited = init.end.exit.is_none() && init.end.reaped.is_some() && init.can_include_child(used);
         !is_alive && process.lifetime.end_ns > since_ns && process.was_killed() && !has_waited
     }

@@ -1,4 +1,4 @@
-//! One process: what the records, the kernel, /proc and the samples have told of it so far.
+//! One process: what records, connector events, /proc and samples have reported of it so far.
 //!
 //! What is concluded from that is in `cpu` (own CPU time), `peak` (peak RSS) and `program` (which program it runs).
 
@@ -29,7 +29,7 @@ pub enum Image {
     },
     /// A program of its own that does not carry the shim.
     Uninstrumented,
-    /// No record tells; it may still be a copy of its parent.
+    /// No record exists; it may still be a copy of its parent.
     Unknown,
     /// Its parent's memory itself (vfork).
     Borrowed,

@@ -1,4 +1,4 @@
-//! The processes that are not settled, by id.
+//! The processes that are not finalized, by id.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Process, ProcessId};
 
-/// Each in a box of its own: a table keeps the room that a burst took, and a process takes half a kilobyte.
+/// Each is boxed: a table keeps its capacity after a burst, and a process takes half a kilobyte.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Processes(HashMap<ProcessId, Box<Process>>);
 

@@ -7,7 +7,7 @@ use super::process::ReapRecord;
 use super::tolerance::Tolerance;
 use super::{FoundBy, Key, LiveInterval, Parent, Process, ProcessId, Tree};
 
-/// Who wrote a REAPED record.
+/// The writer of a REAPED record.
 #[derive(Clone, Copy)]
 struct Reaper {
     key: Key,

@@ -64,11 +64,11 @@ fn late_reading_of_a_program_replaces_nothing() {
     // It ended while /proc was read, or before.
     let dying = Program { static_executable: None, peak_rss_bytes: None, ..seen.clone() };
     let dead = Program { command: Some("busybox".into()), ..Program::default() };
-    for is_told in [false, true] {
+    for is_reported in [false, true] {
         let mut run = Run { tree: Tree::new(context()), now_ns: T0 + 5 * MS, pid_ns: HERE };
         run.tree.set_main(MAIN, T0 + MS, "busybox");
         let id = run.id(MAIN);
-        if is_told {
+        if is_reported {
             run.execs(MAIN);
         }
         run.tree.set_unreported_image(id, UnreportedMemory::Own, T0 + 5 * MS);

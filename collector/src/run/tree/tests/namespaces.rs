@@ -210,11 +210,11 @@ fn process_killed_with_its_namespace_init_is_in_no_sum() {
 fn proc_joins_connector_and_record_of_one_process() {
     let mut run = with_namespace();
     run.kernel_fork(501, 500);
-    let told = run.id(501);
+    let forked = run.id(501);
     // Its record was not matched with it, because connector events were lost, for example.
     run.inside(INSIDE, |run| {
         run.fork(2, 77, MIB_KIB);
     });
-    run.tree.found_inside(told, Key { pid_ns: INSIDE, pid: 2 });
+    run.tree.found_inside(forked, Key { pid_ns: INSIDE, pid: 2 });
     assert_eq!((run.tree.counts().created, outside_of(&run, 2)), (3, Some(501)));
 }

@@ -128,13 +128,13 @@ fn orphan_is_in_the_sums_of_a_subreaper_known_by_reaped() {
 fn zombie_left_by_a_killed_process_is_its_subreapers() {
     // 104 is killed and leaves a zombie: the REAPED record of 104 is too small to include it, or 104 has written a
     // REAPED record of another child.
-    for (has_told, own_us) in [(false, 300), (true, 30_000)] {
+    for (has_reported, own_us) in [(false, 300), (true, 30_000)] {
         let mut run = below_a_static_subreaper();
         run.kernel_fork(104, 103).fork(104, 103, MIB_KIB).kernel_fork(105, 104).fork(105, 104, MIB_KIB);
-        if has_told {
+        if has_reported {
             run.kernel_fork(106, 104).fork(106, 104, MIB_KIB).exit(106, 10, 0).reaped(104, 106, 10);
         }
-        let of_106 = if has_told { 10 } else { 0 };
+        let of_106 = if has_reported { 10 } else { 0 };
         run.exit(105, 5000, 0).kernel(104, What::Exit { status: libc::SIGKILL });
         run.reaped_with(103, 104, 0, libc::SIGKILL, used(own_us + of_106, 0)).exit(103, 900, own_us + of_106);
         run.over(105, 0).over(103, 0).reaped(MAIN, 102, 700 + 5000 + 900 + own_us + of_106);
