@@ -1,8 +1,8 @@
 //! The core: from observations to what the run used. It does no I/O and reads no clock.
 
-pub mod gpu;
-pub mod sampling;
-pub mod schedule;
+pub(crate) mod gpu;
+pub(crate) mod sampling;
+pub(crate) mod schedule;
 pub mod state;
 pub mod tree;
 pub mod trust;

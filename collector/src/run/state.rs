@@ -22,21 +22,21 @@ pub struct RunState {
     /// Processes whose figures are not final.
     pub tree: Tree,
     /// Sums over those whose figures are.
-    pub totals: Totals,
+    pub(crate) totals: Totals,
     /// RAM over time.
-    pub ram: RamUsage,
+    pub(crate) ram: RamUsage,
     /// CPU over time.
-    pub cpu: CpuUsage,
+    pub(crate) cpu: CpuUsage,
     /// GPUs over time.
     pub(crate) gpu: GpuState,
     /// CLOCK_MONOTONIC of the command's start, nanoseconds.
-    pub start_ns: u64,
+    pub(crate) start_ns: u64,
     /// CLOCK_MONOTONIC of the last sample, nanoseconds.
-    pub sampled_ns: u64,
+    pub(crate) sampled_ns: u64,
     /// Failures of the sources.
-    pub health: Health,
+    pub(crate) health: Health,
     /// The findings that are applied.
-    pub found: ReadUpTo,
+    pub(crate) found: ReadUpTo,
     trust: Trust,
     #[serde(skip)]
     sampling: Sampling,
@@ -48,7 +48,7 @@ pub struct RunState {
 
 /// Failures of the sources of a run, which limit how far its figures can be trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Health {
+pub(crate) struct Health {
     /// Damaged and dropped records.
     pub damage: Damage,
     /// Records that claim more CPU time than there was, and were left out.
@@ -69,7 +69,7 @@ pub struct Health {
 
 /// State of the process connector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConnectorState {
+pub(crate) struct ConnectorState {
     /// Why it is not, or no longer, available.
     pub absent: Option<String>,
     /// How often events were lost because the socket's buffer was full.
@@ -90,8 +90,7 @@ fn claimed_cpu_us(event: &Event) -> u64 {
 
 impl RunState {
     /// A run that has just begun, on this machine.
-    #[must_use]
-    pub fn of_run(config: &Config, host: &HostInfo) -> Self {
+    pub(crate) fn of_run(config: &Config, host: &HostInfo) -> Self {
         let start_ns = config.started_monotonic_ns;
         let context = RunContext {
             launcher_pid: config.launcher_pid,
@@ -271,8 +270,7 @@ impl RunState {
 
     /// What the core wants to know now: programs that began by `by_ns` and have written no record since, programs whose
     /// time for that is over, and zombies that the connector reported.
-    #[must_use]
-    pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
+    pub(crate) fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
         let tree = &self.tree;
         let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));
         let programs = unread.filter_map(|process| {
@@ -291,43 +289,38 @@ impl RunState {
     }
 
     /// Pids that only records name.
-    pub fn membership_requests(&self) -> Vec<Target> {
+    pub(crate) fn membership_requests(&self) -> Vec<Target> {
         self.tree.memberships_to_check().collect()
     }
 
     /// Whether the records seem forged, judged by the kernel's count of processes.
-    #[must_use]
-    pub fn suspicion(&self, now_ns: u64) -> Option<Forgery> {
+    pub(crate) fn suspicion(&self, now_ns: u64) -> Option<Forgery> {
         self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))
     }
 
     /// The sums of the last sample.
-    #[must_use]
-    pub fn latest(&self) -> &Sums {
+    pub(crate) fn latest(&self) -> &Sums {
         &self.latest
     }
 
     /// The sample that is being taken.
-    #[must_use]
-    pub fn sampling(&self) -> &Sampling {
+    pub(crate) fn sampling(&self) -> &Sampling {
         &self.sampling
     }
 
     /// What a new RAM peak must exceed.
-    #[must_use]
-    pub fn high_water_mark(&self) -> HighWaterMark {
+    pub(crate) fn high_water_mark(&self) -> HighWaterMark {
         self.ram.high_water_mark()
     }
 
     /// CPU time of all processes that was counted so far, nanoseconds.
-    #[must_use]
-    pub fn cpu_ns(&self) -> u64 {
+    pub(crate) fn cpu_ns(&self) -> u64 {
         let finalized_us = self.totals.own.cpu_us();
         finalized_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns())
     }
 
     /// A restarted collector resumes: connector events may have been lost meanwhile, and no sample was taken.
-    pub fn resume(&mut self, now_ns: u64) {
+    pub(crate) fn resume(&mut self, now_ns: u64) {
         self.tree.forget_watched();
         self.health.unsampled_ns += now_ns.saturating_sub(self.sampled_ns);
     }

@@ -22,7 +22,7 @@ const FEW_RECORDS: u64 = 100_000;
 
 /// The evidence that records are forged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Forgery {
+pub(crate) enum Forgery {
     /// More processes than there can be.
     Processes {
         /// In records.
@@ -77,8 +77,7 @@ impl Trust {
 
     /// Evidence that the records are forged, with this many `findings` applied. If there are more
     /// processes than the last kernel count, that must be read again before it is concluded.
-    #[must_use]
-    pub fn forgery(&self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
+    pub(crate) fn forgery(&self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
         if tree.may_have_unseen(MOST_UNSEEN)
             && let count = tree.unseen()
             && count >= MOST_UNSEEN
@@ -89,7 +88,7 @@ impl Trust {
     }
 
     /// The kernel's present count.
-    pub fn set_made(&mut self, made: Option<u64>) {
+    pub(crate) fn set_made(&mut self, made: Option<u64>) {
         self.made = made;
     }
 

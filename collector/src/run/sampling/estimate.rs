@@ -22,7 +22,7 @@ use crate::run::tree::{Image, ImageGroup, ProcessId, Tree};
 
 /// A process's part in the tree's RAM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Its share, bytes.
     pub share: u64,
     /// The part of the share that no other process has, bytes.
@@ -33,7 +33,7 @@ pub struct Estimate {
 
 /// Sums over processes, bytes; main apart from its descendants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sums {
+pub(crate) struct Sums {
     /// RSS of the first process.
     pub main_rss: u64,
     /// Its share of the tree's RAM.
@@ -58,8 +58,7 @@ pub struct Sums {
 
 impl Sums {
     /// One process.
-    #[must_use]
-    pub fn of(is_main: bool, estimate: &Estimate, reading: &LastReading) -> Self {
+    pub(crate) fn of(is_main: bool, estimate: &Estimate, reading: &LastReading) -> Self {
         let mut sums = Self { processes: 1, uncertain: estimate.uncertain, ..Self::default() };
         if is_main {
             sums.main_rss = reading.size.rss_bytes + reading.hugetlb_bytes;
@@ -76,7 +75,7 @@ impl Sums {
     }
 
     /// Add another's.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.main_rss += other.main_rss;
         self.main += other.main;
         self.main_private += other.main_private;
@@ -90,8 +89,7 @@ impl Sums {
     }
 
     /// One process's sums with the smaller of two shares.
-    #[must_use]
-    pub fn smaller_share(mut self, before: u64, threads_before: u64) -> Self {
+    pub(crate) fn smaller_share(mut self, before: u64, threads_before: u64) -> Self {
         self.main = self.main.min(before);
         self.descendants = self.descendants.min(before);
         self.main_threads = self.main_threads.min(threads_before);
@@ -100,8 +98,7 @@ impl Sums {
     }
 
     /// One process's sums with the mean of two shares.
-    #[must_use]
-    pub fn mean_share(mut self, before: u64) -> Self {
+    pub(crate) fn mean_share(mut self, before: u64) -> Self {
         if self.main > 0 {
             self.main = self.main.midpoint(before);
         } else {
@@ -111,21 +108,19 @@ impl Sums {
     }
 
     /// The whole tree's RAM.
-    #[must_use]
-    pub fn combined(&self) -> u64 {
+    pub(crate) fn combined(&self) -> u64 {
         self.main + self.descendants
     }
 
     /// The private part of it.
-    #[must_use]
-    pub fn combined_private(&self) -> u64 {
+    pub(crate) fn combined_private(&self) -> u64 {
         self.main_private + self.descendants_private
     }
 }
 
 /// Processes whose sharing must be read together.
 #[derive(Debug)]
-pub struct Unit {
+pub(crate) struct Unit {
     /// The uncertain bytes of all of them.
     pub uncertain: u64,
     /// The processes.
@@ -133,14 +128,12 @@ pub struct Unit {
 }
 
 /// What does not matter in a sum of this size, bytes.
-#[must_use]
-pub fn negligible(combined: u64) -> u64 {
+pub(crate) fn negligible(combined: u64) -> u64 {
     (combined / 100).max(1 << 20)
 }
 
 /// Whether the uncertain part of the estimates is negligible.
-#[must_use]
-pub fn certain(estimates: &HashMap<ProcessId, Estimate>) -> bool {
+pub(crate) fn certain(estimates: &HashMap<ProcessId, Estimate>) -> bool {
     let (share, uncertain) = estimates.values().fold((0, 0), |(share, uncertain), estimate| {
         (share + estimate.share, uncertain + estimate.uncertain)
     });
@@ -148,8 +141,7 @@ pub fn certain(estimates: &HashMap<ProcessId, Estimate>) -> bool {
 }
 
 /// The sums of the estimates, as far as they are needed to see a new peak.
-#[must_use]
-pub fn total(tree: &Tree, estimates: &HashMap<ProcessId, Estimate>) -> Sums {
+pub(crate) fn total(tree: &Tree, estimates: &HashMap<ProcessId, Estimate>) -> Sums {
     let mut sums = Sums::default();
     for (id, estimate) in estimates {
         if tree.get(*id).is_some_and(|process| process.ids.is_main) {
@@ -162,15 +154,13 @@ pub fn total(tree: &Tree, estimates: &HashMap<ProcessId, Estimate>) -> Sums {
 }
 
 /// The epoch of a process's image group.
-#[must_use]
-pub fn epoch(tree: &Tree, id: ProcessId) -> u64 {
+pub(crate) fn epoch(tree: &Tree, id: ProcessId) -> u64 {
     tree.get(id).and_then(|process| tree.group(process.program.group)).map_or(0, |group| group.epoch)
 }
 
 /// What to read next, the most uncertain last. An image group is read together or not at all: the shares of its
 /// processes depend on each other.
-#[must_use]
-pub fn units_by_uncertainty(tree: &Tree, estimates: &HashMap<ProcessId, Estimate>) -> Vec<Unit> {
+pub(crate) fn units_by_uncertainty(tree: &Tree, estimates: &HashMap<ProcessId, Estimate>) -> Vec<Unit> {
     let mut groups: HashMap<ImageGroup, Unit> = HashMap::new();
     for (id, estimate) in estimates {
         let Some(process) = tree.get(*id) else { continue };
@@ -185,8 +175,7 @@ pub fn units_by_uncertainty(tree: &Tree, estimates: &HashMap<ProcessId, Estimate
 
 /// In which order to read the members of a unit: those that were not read since the group last changed; once all
 /// were, the most uncertain first.
-#[must_use]
-pub fn reading_order(
+pub(crate) fn reading_order(
     tree: &Tree,
     readings: &HashMap<ProcessId, LastReading>,
     estimates: &HashMap<ProcessId, Estimate>,
@@ -203,8 +192,7 @@ pub fn reading_order(
 }
 
 /// Estimates for all live processes.
-#[must_use]
-pub fn estimate_all(
+pub(crate) fn estimate_all(
     tree: &Tree,
     readings: &HashMap<ProcessId, LastReading>,
     alive: &[ProcessId],
@@ -215,8 +203,7 @@ pub fn estimate_all(
 }
 
 /// The shared memory of several processes, each in full, bytes.
-#[must_use]
-pub fn shared_of_all<'a>(
+pub(crate) fn shared_of_all<'a>(
     readings: &HashMap<ProcessId, LastReading>,
     of: impl IntoIterator<Item = &'a ProcessId>,
 ) -> u64 {
@@ -224,8 +211,7 @@ pub fn shared_of_all<'a>(
 }
 
 /// The two largest shared memories of several processes, bytes, and the process with the first.
-#[must_use]
-pub fn largest_shared(readings: &HashMap<ProcessId, LastReading>, of: &[ProcessId]) -> LargestShared {
+pub(crate) fn largest_shared(readings: &HashMap<ProcessId, LastReading>, of: &[ProcessId]) -> LargestShared {
     let mut largest = LargestShared::default();
     for id in of {
         let shared = readings.get(id).map_or(0, |reading| reading.size.shared_bytes);
@@ -240,7 +226,7 @@ pub fn largest_shared(readings: &HashMap<ProcessId, LastReading>, of: &[ProcessI
 
 /// See [`largest_shared`].
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LargestShared {
+pub(crate) struct LargestShared {
     id: Option<ProcessId>,
     first: u64,
     second: u64,
@@ -248,8 +234,7 @@ pub struct LargestShared {
 
 /// How much of a process's growth may be other processes' memory too, bytes: the largest shared memory of another process, if
 /// nearly all memory of this one is shared, and is more than common programs and libraries.
-#[must_use]
-pub fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
+pub(crate) fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
     const MUCH: u64 = 16 << 20;
     let is_sharing =
         reading.size.shared_bytes >= MUCH && reading.size.shared_bytes > reading.size.rss_bytes / 4 * 3;
@@ -258,8 +243,7 @@ pub fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessI
 }
 
 /// The image groups of several processes of which all were read since they last changed.
-#[must_use]
-pub fn groups_read(
+pub(crate) fn groups_read(
     tree: &Tree,
     readings: &HashMap<ProcessId, LastReading>,
     of: &[ProcessId],
@@ -278,8 +262,7 @@ pub fn groups_read(
 }
 
 /// The estimate for one process; `shared_of_all` is the shared memory of all processes of the tree.
-#[must_use]
-pub fn estimate(
+pub(crate) fn estimate(
     tree: &Tree,
     read: &HashSet<ImageGroup>,
     id: ProcessId,

@@ -4,7 +4,7 @@
 //! which are expensive, so the core says which it wants most and the session reads as many as the budget allows; at last
 //! the ends of the processes that the sample found dead, whose records may come later than it.
 
-pub mod estimate;
+pub(crate) mod estimate;
 mod reading;
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use reading::{LastReading, Sharing};
 
 /// What is known of the tree at one time, and what happened since the time before.
 #[derive(Debug, Clone, Default)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// CLOCK_MONOTONIC of the sample before (or the start), nanoseconds.
     pub from_ns: u64,
     /// CLOCK_MONOTONIC of this sample, nanoseconds.
@@ -46,7 +46,7 @@ pub struct Sample {
 
 /// A process's share of the tree's RAM.
 #[derive(Debug, Clone, Copy)]
-pub struct Held {
+pub(crate) struct Held {
     /// The process.
     pub id: ProcessId,
     /// Now, bytes.
@@ -57,7 +57,7 @@ pub struct Held {
 
 /// The largest RAM so far: a sample beyond it must be certain.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct HighWaterMark {
+pub(crate) struct HighWaterMark {
     /// Of the descendants, bytes.
     pub descendants: u64,
     /// Of the tree, bytes.
@@ -66,7 +66,7 @@ pub struct HighWaterMark {
 
 /// A process that runs another program than at its reading before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChangedProgram {
+pub(crate) struct ChangedProgram {
     /// The process.
     pub id: ProcessId,
     /// When it was last read, CLOCK_MONOTONIC nanoseconds.
@@ -78,7 +78,7 @@ const PEAK_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// The sample that is being taken, and the last readings of live processes. A restarted collector begins without them.
 #[derive(Debug, Clone, Default)]
-pub struct Sampling {
+pub(crate) struct Sampling {
     readings: HashMap<ProcessId, LastReading>,
     estimates: HashMap<ProcessId, Estimate>,
     shared_of_all: u64,
@@ -100,7 +100,7 @@ pub struct Sampling {
 
 /// What the sample must still be allowed to cost for sharing to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SharingCredit {
+pub(crate) enum SharingCredit {
     /// Only what the budget has left.
     None,
     /// It would set a new peak that it can't vouch for.
@@ -111,8 +111,7 @@ pub enum SharingCredit {
 
 impl Sampling {
     /// The live processes to be read.
-    #[must_use]
-    pub fn targets(tree: &Tree) -> Vec<SampleTarget> {
+    pub(crate) fn targets(tree: &Tree) -> Vec<SampleTarget> {
         let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
         let target = |process: &Process| {
             let is_alone = tree.group(process.program.group).is_some_and(|group| group.members.len() <= 1);
@@ -126,7 +125,7 @@ impl Sampling {
     }
 
     /// The first pass.
-    pub fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
+    pub(crate) fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
         self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
         self.alive.clear();
         self.first.clear();
@@ -176,38 +175,32 @@ impl Sampling {
     }
 
     /// Processes that were read for the first time, and the bottom of their stacks then (0: not known).
-    #[must_use]
-    pub fn first_read(&self) -> &[(ProcessId, u64)] {
+    pub(crate) fn first_read(&self) -> &[(ProcessId, u64)] {
         &self.first
     }
 
     /// Processes that run another program than at their reading before.
-    #[must_use]
-    pub fn changed_programs(&self) -> &[ChangedProgram] {
+    pub(crate) fn changed_programs(&self) -> &[ChangedProgram] {
         &self.changed
     }
 
     /// When the last process that the sample found dead was; `None`: none was.
-    #[must_use]
-    pub fn dead_ns(&self) -> Option<u64> {
+    pub(crate) fn dead_ns(&self) -> Option<u64> {
         Some(self.dead_ns).filter(|dead_ns| *dead_ns > 0)
     }
 
     /// What the largest process that the sample found dead held when it was last read, bytes.
-    #[must_use]
-    pub fn dead_bytes(&self) -> u64 {
+    pub(crate) fn dead_bytes(&self) -> u64 {
         self.dead_bytes
     }
 
     /// The live processes of this sample, oldest first.
-    #[must_use]
-    pub fn alive(&self) -> &[ProcessId] {
+    pub(crate) fn alive(&self) -> &[ProcessId] {
         &self.alive
     }
 
     /// Processes whose image is newer than what is known of its peak.
-    #[must_use]
-    pub fn new_images(&self, tree: &Tree) -> Vec<ProcessId> {
+    pub(crate) fn new_images(&self, tree: &Tree) -> Vec<ProcessId> {
         self.alive.iter().copied().filter(|id| self.is_new_image(tree, *id)).collect()
     }
 
@@ -217,8 +210,7 @@ impl Sampling {
     }
 
     /// Whether a process's peak should be read again.
-    #[must_use]
-    pub fn is_peak_due(&self, id: ProcessId) -> bool {
+    pub(crate) fn is_peak_due(&self, id: ProcessId) -> bool {
         self.readings.get(&id).is_some_and(|reading| {
             self.at_ns.saturating_sub(reading.peak_at_ns) >= PEAK_INTERVAL_NS
                 && reading.vitals.minor_faults != reading.faults_at_peak
@@ -226,7 +218,7 @@ impl Sampling {
     }
 
     /// The second pass. What was known of the memory of images that were replaced is void.
-    pub fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
+    pub(crate) fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
         for id in self.new_images(tree) {
             if let Some(reading) = self.readings.get_mut(&id) {
                 (reading.sharing, reading.vm_hwm_bytes, reading.hugetlb_bytes) = (None, None, 0);
@@ -244,14 +236,12 @@ impl Sampling {
     }
 
     /// Processes whose sharing should be read, the most uncertain last.
-    #[must_use]
-    pub fn sharing_units(&self, tree: &Tree) -> Vec<Unit> {
+    pub(crate) fn sharing_units(&self, tree: &Tree) -> Vec<Unit> {
         estimate::units_by_uncertainty(tree, &self.estimates)
     }
 
     /// Whether reading this unit is worth it, and what it may cost beyond the budget.
-    #[must_use]
-    pub fn credit_for(&self, tree: &Tree, unit: &Unit, mark: HighWaterMark) -> Option<SharingCredit> {
+    pub(crate) fn credit_for(&self, tree: &Tree, unit: &Unit, mark: HighWaterMark) -> Option<SharingCredit> {
         let sums = estimate::total(tree, &self.estimates);
         let new_peak = sums.combined() > mark.combined || sums.descendants > mark.descendants;
         if unit.uncertain <= estimate::negligible(sums.combined()) / 4 {
@@ -267,8 +257,7 @@ impl Sampling {
     }
 
     /// In which order to read the members of a unit.
-    #[must_use]
-    pub fn reading_order(&self, tree: &Tree, unit: &Unit) -> Vec<ProcessId> {
+    pub(crate) fn reading_order(&self, tree: &Tree, unit: &Unit) -> Vec<ProcessId> {
         estimate::reading_order(tree, &self.readings, &self.estimates, &unit.members)
     }
 
@@ -283,7 +272,7 @@ impl Sampling {
     }
 
     /// The third pass, one unit at a time.
-    pub fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
+    pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
         for (id, read) in &unit.read {
             let Some(reading) = self.readings.get_mut(id) else { continue };
             let others_shared_bytes = self.shared_of_all.saturating_sub(reading.size.shared_bytes);
@@ -345,7 +334,7 @@ impl Sampling {
     }
 
     /// The passes are over: turn what was read into sums, and store it with the processes.
-    pub fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
+    pub(crate) fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
         if std::mem::take(&mut self.is_any_sharing_read) {
             // Other members may have mapped memory while one after another was read.
             self.estimates = estimate::estimate_all(tree, &self.readings, &self.alive);
@@ -369,7 +358,7 @@ impl Sampling {
     }
 
     /// What the passes came to, once.
-    pub fn take(&mut self) -> Option<Sample> {
+    pub(crate) fn take(&mut self) -> Option<Sample> {
         self.sample.take()
     }
 }

@@ -5,7 +5,7 @@ use crate::run::tree::tolerance::Tolerance;
 
 /// How its memory was shared when that was last read.
 #[derive(Debug, Clone, Copy)]
-pub struct Sharing {
+pub(crate) struct Sharing {
     /// smaps_rollup then.
     pub rollup: Rollup,
     /// statm right after it.
@@ -20,7 +20,7 @@ pub struct Sharing {
 
 /// The last reading of a live process's /proc files.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LastReading {
+pub(crate) struct LastReading {
     /// When it was last read in full, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// stat and clock.

@@ -91,21 +91,18 @@ impl Tree {
     }
 
     /// Whether something other than a record shows that the process with this host pid belongs to the tree.
-    #[must_use]
     pub(crate) fn is_proven(&self, pid: u32) -> bool {
         let id = self.open_instance(Key { pid_ns: self.context.pid_ns, pid });
         id.and_then(|id| self.processes.get(&id)).is_some_and(|process| process.ids.is_proven)
     }
 
     /// Number of live processes of other pid namespaces that only records name.
-    #[must_use]
     pub(in crate::run) fn unseen(&self) -> usize {
         let inner = self.lists.inner.iter().filter_map(|(_, id)| self.processes.get(id));
         inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none()).count()
     }
 
     /// Whether there can be so many of those.
-    #[must_use]
     pub(in crate::run) fn may_have_unseen(&self, count: usize) -> bool {
         self.lists.inner.len() >= count
     }

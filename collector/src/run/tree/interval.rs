@@ -36,7 +36,6 @@ pub struct LiveInterval {
 
 impl Process {
     /// What a process that started since the last sample adds to the time until now: itself, and its memory.
-    #[must_use]
     pub(in crate::run) fn intervals_until(&self, now_ns: u64, bytes: u64) -> [LiveInterval; 2] {
         [self.process_interval(now_ns), LiveInterval { bytes, ..self.image_interval(now_ns) }]
     }

@@ -9,7 +9,7 @@ use crate::model::ids::{Key, ProcessId};
 
 /// Members of an image group, oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Group {
+pub(crate) struct Group {
     /// Live processes that share the image.
     pub members: Vec<ProcessId>,
     /// Number of changes: a proportional set size is only good for one epoch.

@@ -38,12 +38,13 @@ use std::collections::{HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::model::ids::{FoundBy, ImageGroup, Key, Parent, ProcessId};
-pub use crate::model::observation::{ChildSeen, Program, UnreportedMemory};
-pub use crate::model::quality::Quality;
+pub(crate) use crate::model::ids::{FoundBy, ImageGroup, Key, Parent, ProcessId};
+pub(crate) use crate::model::observation::{ChildSeen, Program, UnreportedMemory};
+pub(crate) use crate::model::quality::Quality;
 pub use interval::LiveInterval;
-pub use lists::{Counts, Group};
-pub use process::{Image, Process};
+pub use lists::Counts;
+pub(crate) use lists::Group;
+pub(crate) use process::{Image, Process};
 pub use rusage::Rusage;
 pub use summary::ProcessSummary;
 
@@ -112,8 +113,7 @@ impl Tree {
     }
 
     /// The constants of the run.
-    #[must_use]
-    pub fn context(&self) -> &RunContext {
+    pub(crate) fn context(&self) -> &RunContext {
         &self.context
     }
 
@@ -124,8 +124,7 @@ impl Tree {
     }
 
     /// A process that is not finalized.
-    #[must_use]
-    pub fn get(&self, id: ProcessId) -> Option<&Process> {
+    pub(crate) fn get(&self, id: ProcessId) -> Option<&Process> {
         self.processes.get(&id)
     }
 
@@ -146,20 +145,17 @@ impl Tree {
     }
 
     /// A live image group.
-    #[must_use]
     pub(crate) fn group(&self, group: ImageGroup) -> Option<&Group> {
         self.groups.get(&group)
     }
 
     /// The latest time at which any process certainly existed, CLOCK_MONOTONIC nanoseconds.
-    #[must_use]
     pub(crate) fn last_seen_ns(&self) -> u64 {
         let last_seen = |process: &Process| process.last_seen_ns().max(process.lifetime.end_ns.unwrap_or(0));
         self.processes.values().map(last_seen).max().unwrap_or(0)
     }
 
     /// CPU time of processes that are not finalized, as far as it was counted, nanoseconds.
-    #[must_use]
     pub(crate) fn counted_cpu_ns(&self) -> u64 {
         self.processes.values().fold(0, |sum: u64, process| sum.saturating_add(process.cpu.counted_cpu_ns))
     }
@@ -186,13 +182,11 @@ impl Tree {
     }
 
     /// How many intervals wait to be taken.
-    #[must_use]
     pub(crate) fn intervals_waiting(&self) -> usize {
         self.intervals.len()
     }
 
     /// The last end of a waiting interval with at least so many bytes, CLOCK_MONOTONIC nanoseconds.
-    #[must_use]
     pub(crate) fn last_end_of(&self, bytes: u64) -> Option<u64> {
         self.intervals.iter().filter(|life| life.bytes >= bytes).map(|life| life.end_ns).max()
     }
@@ -203,14 +197,12 @@ impl Tree {
     }
 
     /// The parent's pid in the collector's namespace, where it is known and the parent is not finalized.
-    #[must_use]
     pub(crate) fn parent_host_pid(&self, process: &Process) -> Option<u32> {
         let Parent::Known(parent) = process.ancestry.parent else { return None };
         self.processes.get(&parent)?.ids.host_pid
     }
 
     /// A live process with this pid, the youngest if there are several claims.
-    #[must_use]
     pub(crate) fn open_instance(&self, key: Key) -> Option<ProcessId> {
         let of_pid = self.lists.index.get(&key)?;
         of_pid.iter().rev().copied().find(|id| self.processes.get(id).is_some_and(Process::is_alive))

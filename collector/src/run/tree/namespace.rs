@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A fork in another pid namespace whose pid there is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForkNumber {
+pub(crate) struct ForkNumber {
     /// Inode of the pid namespace.
     pub pid_ns: u32,
     /// Its number among the forks there.

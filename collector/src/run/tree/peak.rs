@@ -11,8 +11,7 @@ use crate::model::quality::Quality;
 
 impl Process {
     /// Its peak RSS over all its images, bytes, and how that is known.
-    #[must_use]
-    pub fn peak(&self) -> (Option<u64>, Quality) {
+    pub(crate) fn peak(&self) -> (Option<u64>, Quality) {
         let program = &self.program;
         let (last, quality) = self.last_image_peak();
         // An earlier image had at most what the last one inherited.

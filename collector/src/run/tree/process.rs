@@ -16,7 +16,7 @@ use crate::model::report::Exit;
 
 /// What a process runs, as far as its memory goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Image {
+pub(crate) enum Image {
     /// A copy of its parent's memory.
     Forked {
         /// The parent's RSS at the fork, bytes.
@@ -37,7 +37,7 @@ pub enum Image {
 
 /// An EXIT record.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct ExitRecord {
+pub(crate) struct ExitRecord {
     /// Argument of exit.
     pub status: i32,
     /// VmHWM, bytes, if it was read.
@@ -59,7 +59,7 @@ impl ExitRecord {
 
 /// A REAPED record, from the child's point of view.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct ReapRecord {
+pub(crate) struct ReapRecord {
     /// Wait status.
     pub status: i32,
     /// The child and what it waited for.
@@ -70,7 +70,7 @@ pub struct ReapRecord {
 
 /// The end of a process as the process connector reported it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KernelExit {
+pub(crate) struct KernelExit {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
     /// Wait status.
@@ -79,7 +79,7 @@ pub struct KernelExit {
 
 /// An exec whose program has not written a START record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnreportedExec {
+pub(crate) struct UnreportedExec {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
     /// The program as /proc shows it.
@@ -90,7 +90,7 @@ pub struct UnreportedExec {
 
 /// The last sample of a process.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// CLOCK_MONOTONIC, nanoseconds; 0: never sampled.
     pub at_ns: u64,
     /// CPU clock, nanoseconds.
@@ -121,7 +121,7 @@ pub struct Observed {
 
 /// Ids and pids of a process.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Ids {
+pub(crate) struct Ids {
     /// Its id in this run.
     pub id: ProcessId,
     /// Its pid in its own pid namespace.
@@ -142,7 +142,7 @@ pub struct Ids {
 
 /// How a process is related to others.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Ancestry {
+pub(crate) struct Ancestry {
     /// The process that made it.
     pub parent: Parent,
     /// Its parent's pid when it started.
@@ -162,7 +162,7 @@ pub struct Ancestry {
 
 /// What a process is called.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Name {
+pub(crate) struct Name {
     /// Base name, with the script's where it is an interpreter.
     pub command: Arc<str>,
     /// Arguments, if they could be read.
@@ -180,7 +180,7 @@ impl Name {
 
 /// The program that a process runs, and whether that has reported.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ProgramState {
+pub(crate) struct ProgramState {
     /// What its memory is.
     pub image: Image,
     /// Processes that may share its memory.
@@ -201,7 +201,7 @@ pub struct ProgramState {
 
 /// When a process lived, CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Lifetime {
+pub(crate) struct Lifetime {
     /// Its start.
     pub start_ns: u64,
     /// Its end.
@@ -214,7 +214,7 @@ pub struct Lifetime {
 
 /// What the sources reported of a process's end.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct EndReports {
+pub(crate) struct EndReports {
     /// Its EXIT record.
     pub exit: Option<ExitRecord>,
     /// Its reaper's REAPED record.
@@ -227,7 +227,7 @@ pub struct EndReports {
 
 /// CPU time: of the children, and what was counted so far.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct CpuState {
+pub(crate) struct CpuState {
     /// Sum of the children that its REAPED records name.
     pub reaped_children: Rusage,
     /// Sum of its children that ended without a REAPED record.
@@ -244,7 +244,7 @@ pub struct CpuState {
 
 /// A process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Process {
+pub(crate) struct Process {
     /// Ids and pids.
     pub ids: Ids,
     /// Relations.
@@ -295,8 +295,7 @@ impl Process {
     }
 
     /// Whether no source has reported its end.
-    #[must_use]
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.lifetime.end_ns.is_none()
     }
 
@@ -308,8 +307,7 @@ impl Process {
     }
 
     /// Distinguishes it from a process that gets its pid later.
-    #[must_use]
-    pub fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> Identity {
         let last_ns = self.lifetime.start_ns.max(self.last_seen_ns());
         Identity {
             pidfd_inode: self.ids.pidfd_inode,
@@ -321,14 +319,12 @@ impl Process {
     }
 
     /// How sources address it; `None` while its pid in the collector's namespace is unknown.
-    #[must_use]
-    pub fn target(&self) -> Option<Target> {
+    pub(crate) fn target(&self) -> Option<Target> {
         Some(Target { id: self.ids.id, pid: self.ids.host_pid?, identity: self.identity() })
     }
 
     /// The latest time at which it certainly existed, CLOCK_MONOTONIC nanoseconds.
-    #[must_use]
-    pub fn last_seen_ns(&self) -> u64 {
+    pub(crate) fn last_seen_ns(&self) -> u64 {
         let recorded_end_ns = self.lifetime.end_ns.filter(|_| self.end.exit.is_some());
         let reported_ns = self.end.kernel_exit.map(|exit| exit.at_ns).max(recorded_end_ns).unwrap_or(0);
         reported_ns.max(self.observed.at_ns).max(self.program.image_start_ns)
@@ -340,15 +336,13 @@ impl Process {
     }
 
     /// Whether its last program ended without an EXIT record though it could have written one: its children may be unknown.
-    #[must_use]
     pub(super) fn ended_without_exit_record(&self) -> bool {
         let by_exit = self.end.reaped.is_some_and(|reaped| libc::WIFEXITED(reaped.status));
         !self.program.has_record || (self.end.exit.is_none() && by_exit)
     }
 
     /// How it ended.
-    #[must_use]
-    pub fn exit_status(&self) -> Exit {
+    pub(crate) fn exit_status(&self) -> Exit {
         match (&self.end.reaped, &self.end.exit) {
             (Some(reaped), _) => exit_of_wait_status(reaped.status),
             (None, Some(exit)) if exit.flags & FLAG_NO_STATUS == 0 => {
@@ -362,15 +356,13 @@ impl Process {
     }
 
     /// Whether SIGKILL ended it.
-    #[must_use]
-    pub fn was_killed(&self) -> bool {
+    pub(crate) fn was_killed(&self) -> bool {
         self.exit_status().signal == Some(libc::SIGKILL)
     }
 }
 
 /// Exit code or signal of a wait status.
-#[must_use]
-pub fn exit_of_wait_status(status: i32) -> Exit {
+pub(crate) fn exit_of_wait_status(status: i32) -> Exit {
     if libc::WIFEXITED(status) {
         Exit { code: Some(libc::WEXITSTATUS(status)), signal: None }
     } else if libc::WIFSIGNALED(status) {

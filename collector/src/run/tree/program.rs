@@ -11,14 +11,12 @@ use crate::model::quality::Quality;
 
 /// What a fork child does not share with its parent: the pages that it touched since (copied or new), or at least what it
 /// grew by (a huge page is one fault); never more than it has.
-#[must_use]
 pub(in crate::run) fn fork_share(rss_bytes: u64, rss_at_fork: u64, faulted_bytes: u64) -> u64 {
     rss_bytes.min(faulted_bytes.max(rss_bytes.saturating_sub(rss_at_fork)))
 }
 
 impl Image {
     /// How much of an RSS peak above `rss_bytes` is the image's own; a fork child's copy of its parent is not.
-    #[must_use]
     pub(in crate::run) fn own_part(&self, peak_bytes: u64, rss_bytes: u64) -> u64 {
         match self {
             Self::Loaded { .. } | Self::Uninstrumented => peak_bytes.saturating_sub(rss_bytes),
@@ -50,7 +48,6 @@ impl Observed {
 
 impl Process {
     /// Whether the program that it runs has written no record yet.
-    #[must_use]
     pub(in crate::run) fn awaits_record(&self) -> bool {
         !self.program.has_record || self.program.unreported_exec.is_some()
     }
@@ -92,8 +89,7 @@ impl Process {
     }
 
     /// When its present program began, CLOCK_MONOTONIC nanoseconds.
-    #[must_use]
-    pub fn program_start_ns(&self) -> u64 {
+    pub(crate) fn program_start_ns(&self) -> u64 {
         let exec_ns = self.program.unreported_exec.as_ref().map_or(0, |exec| exec.at_ns);
         exec_ns.max(self.program.image_start_ns)
     }
@@ -166,7 +162,6 @@ impl Process {
 
     /// The most that it held of the tree's RAM since its last sample: the peak of its image if no sample saw that; for a fork
     /// child only what it does not share with its parent.
-    #[must_use]
     pub(super) fn share_since_sample(&self, page_bytes: u64) -> u64 {
         let (peak, quality) = self.last_image_peak();
         let peak = peak.filter(|_| matches!(quality, Quality::Exact | Quality::Bound)).unwrap_or(0);

@@ -45,13 +45,11 @@ impl From<&Usage> for Rusage {
 
 impl Rusage {
     /// User and system time, microseconds.
-    #[must_use]
-    pub fn cpu_us(&self) -> u64 {
+    pub(crate) fn cpu_us(&self) -> u64 {
         self.user_us.saturating_add(self.system_us)
     }
 
     /// Both together; the peak is the larger one.
-    #[must_use]
     pub(crate) fn plus(&self, other: &Self) -> Self {
         self.combine(other, u64::saturating_add, self.max_rss_bytes.max(other.max_rss_bytes))
     }
@@ -60,7 +58,6 @@ impl Rusage {
     ///
     /// The kernel scales user and system time so that only their sum is exact. If one of them would be negative, the other
     /// one is reduced instead.
-    #[must_use]
     pub(crate) fn minus(&self, other: &Self) -> Self {
         let mut left = self.combine(other, u64::saturating_sub, self.max_rss_bytes);
         let total_us = self.cpu_us().saturating_sub(other.cpu_us());

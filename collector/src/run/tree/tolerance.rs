@@ -5,56 +5,56 @@ pub(in crate::run) struct Tolerance;
 
 impl Tolerance {
     /// /proc rounds start times down to a clock tick (10 ms at 100 Hz); the kernel's event may be one more tick late.
-    pub const START_ROUNDING_NS: u64 = 20_000_000;
+    pub(crate) const START_ROUNDING_NS: u64 = 20_000_000;
 
     /// A dynamic loader has run the shim's constructor by then; only a loaded machine needs longer. A START record that comes
     /// later still counts.
-    pub const TIME_TO_REPORT_NS: u64 = 50_000_000;
+    pub(crate) const TIME_TO_REPORT_NS: u64 = 50_000_000;
 
     /// A process's clock (nanoseconds) and the kernel's sums (rounded per thread) are read at different moments of its end.
-    pub const CLOCK_AHEAD_US: u64 = 1000;
+    pub(crate) const CLOCK_AHEAD_US: u64 = 1000;
 
     /// Sums of waited-for children are rounded once per child.
-    pub const CHILD_ROUNDING_US: u64 = 100;
+    pub(crate) const CHILD_ROUNDING_US: u64 = 100;
 
     /// The kernel's teardown of a child is in its reaper's sum only, and two clock ticks of it are no sign of a lost child.
-    pub const CHILDREN_TEARDOWN_US: u64 = 20_000;
+    pub(crate) const CHILDREN_TEARDOWN_US: u64 = 20_000;
 
     /// A fork child reads its parent's programs and libraries in again, which grows its RSS by no more than this.
-    pub const FILE_PAGES_BYTES: u64 = 4 << 20;
+    pub(crate) const FILE_PAGES_BYTES: u64 = 4 << 20;
 
     /// A process with fewer minor faults held at most 1 MiB of its own.
-    pub const FEW_FAULTS: u64 = 256;
+    pub(crate) const FEW_FAULTS: u64 = 256;
 
     /// The kernel batches RSS counters per CPU; below this size the batches outweigh the percentage.
-    pub const RSS_BYTES: u64 = 1 << 20;
+    pub(crate) const RSS_BYTES: u64 = 1 << 20;
 
     /// The same for large processes: one part in so many.
-    pub const RSS_PART: u64 = 100;
+    pub(crate) const RSS_PART: u64 = 100;
 
     /// A reaper writes REAPED after the kernel has released the pid, so a record may follow a process that left /proc.
-    pub const REAPED_AFTER_GONE_NS: u64 = 200_000_000;
+    pub(crate) const REAPED_AFTER_GONE_NS: u64 = 200_000_000;
 
     /// A process of another pid namespace whose pid here is unknown can't be looked up in /proc; its reaper has this long.
-    pub const REAPED_AFTER_UNSEEN_END_NS: u64 = 2_000_000_000;
+    pub(crate) const REAPED_AFTER_UNSEEN_END_NS: u64 = 2_000_000_000;
 
     /// A REAPED record that comes this late after its process was finalized is about a later process of that pid.
-    pub const REAPED_AFTER_FINALIZED_NS: u64 = 10_000_000_000;
+    pub(crate) const REAPED_AFTER_FINALIZED_NS: u64 = 10_000_000_000;
 
     /// Finalized processes that are kept for late records, which come within milliseconds.
-    pub const FINALIZED_KEPT: usize = 4096;
+    pub(crate) const FINALIZED_KEPT: usize = 4096;
 
     /// Unreaped processes of one pid: a pid that was used again so often belongs to reaped ones.
-    pub const MOST_OF_ONE_PID: usize = 64;
+    pub(crate) const MOST_OF_ONE_PID: usize = 64;
 
     /// Execs of unknown processes before the launcher reports the command; there are only the command and collectors.
-    pub const MOST_EARLY_EXECS: usize = 16;
+    pub(crate) const MOST_EARLY_EXECS: usize = 16;
 
     /// Ancestors that are followed: records can claim a circle.
-    pub const MOST_ANCESTORS: usize = 64;
+    pub(crate) const MOST_ANCESTORS: usize = 64;
 
     /// How far two readings of the same RSS may differ.
-    pub const fn rss(rss_bytes: u64) -> u64 {
+    pub(crate) const fn rss(rss_bytes: u64) -> u64 {
         let part = rss_bytes / Self::RSS_PART;
         if part > Self::RSS_BYTES { part } else { Self::RSS_BYTES }
     }

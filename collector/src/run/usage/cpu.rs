@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::run::sampling::Sample;
 
 /// Shortest window of a maximum: in a shorter one, the resolution of clock ticks dominates.
-pub const SHORTEST_WINDOW_NS: u64 = 100_000_000;
+pub(crate) const SHORTEST_WINDOW_NS: u64 = 100_000_000;
 
 /// CPU time by window.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl CpuUsage {
     }
 
     /// Take in a sample.
-    pub fn add(&mut self, sample: &Sample) {
+    pub(crate) fn add(&mut self, sample: &Sample) {
         if let Some(of_main) = self.open.get_mut(MAIN) {
             *of_main += sample.main_cpu_ns as f64;
         }
@@ -69,15 +69,14 @@ impl CpuUsage {
 
     /// Whether a process and its children can have used this much CPU time in a run of this age. Cores may have been added
     /// since they were counted.
-    #[must_use]
-    pub fn is_possible(&self, cpu_us: u64, age_ns: u64) -> bool {
+    pub(crate) fn is_possible(&self, cpu_us: u64, age_ns: u64) -> bool {
         const SLACK_US: u64 = 1_000_000;
         let most_us = (age_ns / 1000).saturating_add(SLACK_US).saturating_mul(2 * u64::from(self.cores));
         cpu_us <= most_us
     }
 
     /// The end of the run. The last, incomplete window counts only if there was no complete one.
-    pub fn finish(&mut self, end_ns: u64) {
+    pub(crate) fn finish(&mut self, end_ns: u64) {
         if self.max_percent.iter().all(Option::is_none) {
             self.close(end_ns);
         }
@@ -105,7 +104,7 @@ impl CpuUsage {
     }
 
     /// The machine's busy ticks at a time.
-    pub fn add_system(&mut self, at_ns: u64, busy_ticks: u64, ticks_per_second: u64) {
+    pub(crate) fn add_system(&mut self, at_ns: u64, busy_ticks: u64, ticks_per_second: u64) {
         let now = (at_ns, busy_ticks);
         let possible = self.possible();
         let Some(span) = &mut self.system else {
@@ -121,15 +120,13 @@ impl CpuUsage {
     }
 
     /// Largest and mean utilisation of the machine.
-    #[must_use]
-    pub fn system_percent(&self, ticks_per_second: u64) -> (Option<f64>, Option<f64>) {
+    pub(crate) fn system_percent(&self, ticks_per_second: u64) -> (Option<f64>, Option<f64>) {
         let mean = self.system.and_then(|span| percent_between(span.first, span.last, ticks_per_second));
         (self.max_system_percent, mean.map(|mean| mean.min(self.possible())))
     }
 
     /// Largest utilisation by the first process, the others, and all.
-    #[must_use]
-    pub fn max_percent(&self) -> [Option<f64>; 3] {
+    pub(crate) fn max_percent(&self) -> [Option<f64>; 3] {
         self.max_percent
     }
 }

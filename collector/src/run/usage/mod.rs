@@ -7,5 +7,6 @@ mod tests;
 mod totals;
 
 pub use cpu::CpuUsage;
-pub use ram::{MaxRss, RamUsage};
-pub use totals::Totals;
+
+pub(crate) use ram::{MaxRss, RamUsage};
+pub(crate) use totals::Totals;

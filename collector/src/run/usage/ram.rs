@@ -17,7 +17,7 @@ const HOLDERS: usize = 10;
 
 /// The tree's RAM at its largest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PeakMoment {
+pub(crate) struct PeakMoment {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
     /// Bytes.
@@ -28,7 +28,7 @@ pub struct PeakMoment {
 
 /// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MaxRss {
+pub(crate) struct MaxRss {
     /// Private and shared.
     pub total: u64,
     /// Private.
@@ -47,7 +47,7 @@ impl MaxRss {
 
 /// RAM, processes and threads over time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct RamUsage {
+pub(crate) struct RamUsage {
     /// The first process.
     pub main: MaxRss,
     /// The others.
@@ -129,14 +129,12 @@ fn positive(n: impl Into<i128>) -> u64 {
 
 impl RamUsage {
     /// What a new peak must exceed.
-    #[must_use]
-    pub fn high_water_mark(&self) -> HighWaterMark {
+    pub(crate) fn high_water_mark(&self) -> HighWaterMark {
         HighWaterMark { descendants: self.descendants.total, combined: self.combined.total }
     }
 
     /// Mean RAM of the first process, the others and all, bytes, over a run of that length.
-    #[must_use]
-    pub fn means(&self, wall_s: f64) -> Option<(f64, f64, f64)> {
+    pub(crate) fn means(&self, wall_s: f64) -> Option<(f64, f64, f64)> {
         if wall_s <= 0.0 {
             return None;
         }
@@ -145,7 +143,7 @@ impl RamUsage {
     }
 
     /// Take in a window with the sample at its end.
-    pub fn add(&mut self, tree: &Tree, sample: &Sample) {
+    pub(crate) fn add(&mut self, tree: &Tree, sample: &Sample) {
         self.add_moment(tree, sample);
         let window = Window { from_ns: sample.from_ns, until_ns: sample.at_ns, steady: sample.steady };
         // The steady part of the time before the last window is no longer known.

@@ -20,7 +20,7 @@ const STATIC: usize = 100;
 
 /// What the processes used in all.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub struct Totals {
+pub(crate) struct Totals {
     most_heaviest: usize,
     /// Sum over all processes' own.
     pub own: Rusage,
@@ -58,13 +58,12 @@ struct Command {
 
 impl Totals {
     /// Empty. It will list this many single processes of each kind (CPU time, peak RSS, GPU memory).
-    #[must_use]
-    pub fn new(most_heaviest: usize) -> Self {
+    pub(crate) fn new(most_heaviest: usize) -> Self {
         Self { most_heaviest, ..Self::default() }
     }
 
     /// Add a finalized process.
-    pub fn add(&mut self, process: &ProcessSummary) {
+    pub(crate) fn add(&mut self, process: &ProcessSummary) {
         self.own = self.own.plus(&process.own);
         self.unattributed_us = self.unattributed_us.saturating_add(process.unattributed_us);
         if process.is_main {
@@ -136,7 +135,7 @@ impl Totals {
     }
 
     /// Keep a process that used GPUs, by its known GPU memory peak, bytes: it may have used little else.
-    pub fn add_on_gpus(&mut self, process: &ProcessSummary, peak: u64) {
+    pub(crate) fn add_on_gpus(&mut self, process: &ProcessSummary, peak: u64) {
         let at = self.on_gpus.partition_point(|(other, _)| *other >= peak);
         if at < self.most_heaviest {
             self.on_gpus.insert(at, (peak, process.clone()));
@@ -145,8 +144,7 @@ impl Totals {
     }
 
     /// By command name, most CPU time first.
-    #[must_use]
-    pub fn by_command(&self) -> Vec<CommandUsage> {
+    pub(crate) fn by_command(&self) -> Vec<CommandUsage> {
         let mut list: Vec<_> = self
             .commands
             .iter()
@@ -168,8 +166,7 @@ impl Totals {
 
     /// Single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that
     /// are not among them.
-    #[must_use]
-    pub fn heaviest(&self) -> Vec<(ProcessId, ProcessUsage)> {
+    pub(crate) fn heaviest(&self) -> Vec<(ProcessId, ProcessUsage)> {
         let mut list: Vec<(ProcessId, ProcessUsage)> = Vec::new();
         let mut listed = HashSet::new();
         let on_gpus = self.on_gpus.iter().map(|(_, process)| process);
@@ -182,8 +179,7 @@ impl Totals {
     }
 
     /// Executables without a dynamic loader.
-    #[must_use]
-    pub fn static_executables(&self) -> Vec<String> {
+    pub(crate) fn static_executables(&self) -> Vec<String> {
         self.static_executables.iter().cloned().collect()
     }
 }
