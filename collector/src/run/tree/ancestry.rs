@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::lists::Finalized;
 use super::tolerance::Tolerance;
-use super::{Key, Parent, Process, ProcessId, Tree};
+use super::{Image, Key, Parent, Process, ProcessId, Tree};
 
 impl Tree {
     /// The parent that a process names by its pid.
@@ -81,8 +81,11 @@ impl Tree {
         if let Some(process) = self.processes.get_mut(&id) {
             process.ancestry.has_children = true;
         }
-        // An uninstrumented child remains the nearest such ancestor of its own descendants.
-        adopted.retain(|id| self.processes.get(id).is_some_and(Process::is_instrumented));
+        // An uninstrumented child remains the nearest such ancestor of its own descendants. A program that it has exec'd and
+        // that has not reported yet made none of them.
+        let has_reported =
+            |process: &Process| matches!(process.program.image, Image::Loaded { .. } | Image::Forked { .. });
+        adopted.retain(|id| self.processes.get(id).is_some_and(has_reported));
         self.replace_uninstrumented_ancestors(&adopted, uninstrumented_ancestor);
     }
 

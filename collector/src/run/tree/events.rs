@@ -161,8 +161,11 @@ impl Tree {
         let peak = process.peak_before_start(inherited);
         // /proc was read while this very program was being loaded, and it was taken for an uninstrumented one. Its name
         // shows that, or that the connector has reported no exec since.
-        let is_late = process.was_read_as(command)
-            || (process.ancestry.is_watched && process.program.unreported_exec.is_none());
+        let is_late = if process.ancestry.is_watched {
+            process.program.unreported_exec.is_none()
+        } else {
+            process.was_read_as(command)
+        };
         let had_uninstrumented_image = process.program.had_uninstrumented_image;
         let intervals = known.is_some().then_some(&mut self.intervals);
         process.change_image(intervals, Image::Loaded { inherited }, at_ns, peak);

@@ -47,6 +47,10 @@ impl Tree {
     /// All records that were written before `complete_ns` are applied: a process that was seen dead by then has no EXIT
     /// record still to come.
     pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
+        // Until the command's first process is known, an ancestor that may reap orphans is not.
+        if self.main.is_none() {
+            return;
+        }
         let mut awaiting = self.end_seen_dead(complete_ns);
         let ended = self.lists.ended.iter().copied();
         let (over, open): (Vec<_>, Vec<_>) = ended.partition(|id| self.is_over(*id, complete_ns));

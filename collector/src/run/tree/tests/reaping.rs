@@ -156,3 +156,27 @@ fn exit_record_of_an_orphan_that_is_gone_still_counts() {
     assert_eq!(run.tree.counts().created, 2);
     assert_eq!(total_us(&run.end()), 7);
 }
+
+/// The command is a static subreaper, which the launcher has not reported yet; 104 is an orphan below it.
+fn orphan_below_an_unknown_command() -> Run {
+    let mut run = Run { tree: Tree::new(frame()), now_ns: T0, pid_ns: HERE };
+    run.execs(MAIN).made(102, MAIN).execs(102).start(102, MAIN).made(103, 102).execs(103).start(103, 102);
+    run.made(104, 103).fork(104, 103, MIB_KIB).exit(104, 5000, 0).exit(103, 100, 0).reaped(102, 103, 100);
+    run
+}
+
+#[test]
+fn no_process_is_final_before_the_command_is_known() {
+    let mut run = orphan_below_an_unknown_command();
+    run.finalize(&[104]).tree.set_main(MAIN, T0, "init");
+    run.exit(102, 900, 100).reaped(LAUNCHER, MAIN, 6700);
+    assert_eq!(total_us(&run.end()), 6700);
+}
+
+#[test]
+fn a_process_that_is_about_to_exec_reaps_no_orphans() {
+    let mut run = orphan_below_an_unknown_command();
+    run.execs(102).tree.set_main(MAIN, T0, "init");
+    run.finalize(&[104]).start(102, MAIN).exit(102, 900, 100).reaped(LAUNCHER, MAIN, 6700);
+    assert_eq!(total_us(&run.end()), 6700);
+}
