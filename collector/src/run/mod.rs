@@ -1,6 +1,8 @@
 //! The core: from observations to what the run used. It does no I/O and reads no clock.
 
 pub(crate) mod gpu;
+#[cfg(test)]
+mod random_trees;
 pub(crate) mod sampling;
 pub(crate) mod schedule;
 pub mod state;

@@ -1,0 +1,450 @@
+//! Random process trees against the core alone: a simulated machine writes what processes and kernel would, in
+//! thousands of trees per second, and what the core concludes must be what happened.
+//!
+//! The same properties are tried with real processes in tests/e2e/trees.rs. A failing tree is shrunk and printed with
+//! all that was observed. GPU_TRACK_TEST_SEED repeats a seed, PROPTEST_CASES sets the number of trees.
+
+mod machine;
+
+use std::collections::HashMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+
+use super::RunState;
+use super::sampling::Sampling;
+use super::tree::RunContext;
+use super::trust::Trust;
+use super::usage::CpuUsage;
+use crate::model::finding::Remains;
+use crate::model::ids::Target;
+use crate::model::observation::{
+    Observation, PeakReading, Program, ProgramQuestion, ProgramSeen, Reading, ReadingState, Request, Size,
+    UnreportedMemory, Vitals,
+};
+use crate::model::quality::Quality;
+use crate::model::report::ProcessUsage;
+use machine::{Exe, LAUNCHER, Life, Machine, PID_NS, Rules, START_NS, SimProcess, tolerance};
+
+const MS: u64 = 1_000_000;
+const TICK_US: u64 = 10_000;
+/// So much the core takes for rounding errors in the sums of a process.
+const ROUNDING_US: u64 = 100;
+/// Most processes that live at a time.
+const MOST_ALIVE: usize = 24;
+
+/// What one process, or the collector, does next.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    by: u8,
+    action: u8,
+    amount: u16,
+}
+
+/// The collector's side: applies what it observes of the machine.
+struct Collector {
+    run: RunState,
+    /// The same, restored from its stored form at some time.
+    restored: Option<RunState>,
+    knows_command: bool,
+    looks: u32,
+    /// All that was applied, to be printed.
+    story: Option<Vec<String>>,
+}
+
+impl Collector {
+    fn new(has_story: bool) -> Self {
+        let context = RunContext {
+            launcher_pid: LAUNCHER,
+            pid_ns: PID_NS,
+            session_monotonic_ns: START_NS,
+            session_realtime_ns: START_NS,
+            page: 4096,
+            tick_us: TICK_US,
+        };
+        let cpu = CpuUsage::new(100 * MS, 2, START_NS);
+        let run = RunState::new(context, cpu, Trust::new(START_NS, 2, false), 1000);
+        let story = has_story.then(Vec::new);
+        Self { run, restored: None, knows_command: false, looks: 0, story }
+    }
+
+    fn apply(&mut self, machine: &Machine, observation: &Observation) {
+        if let Some(story) = &mut self.story {
+            story.push(format!("{}: {observation:?}", (machine.now_ns - START_NS) / 1000));
+        }
+        self.run.apply(machine.now_ns, observation);
+        if let Some(restored) = &mut self.restored {
+            restored.apply(machine.now_ns, observation);
+        }
+    }
+
+    /// Store the run and read it back, as when the collector was killed and another goes on.
+    fn restore(&mut self) {
+        if self.restored.is_none() {
+            let bytes = postcard::to_stdvec(&self.run).expect("it can be stored");
+            self.restored = Some(postcard::from_bytes(&bytes).expect("and read"));
+        }
+    }
+
+    fn look(&mut self, machine: &mut Machine) {
+        if !self.knows_command && self.looks > 1 {
+            self.knows_command = true;
+            let command = "prog".to_owned();
+            let started =
+                Observation::CommandStarted { pid: machine.main_pid(), start_ns: START_NS, command };
+            self.apply(machine, &started);
+        }
+        self.looks += 1;
+        let findings = machine.take_findings();
+        self.apply(machine, &Observation::Findings(findings));
+        self.answer(machine, machine.now_ns - 3 * MS);
+        self.apply(machine, &Observation::Tick);
+        let questions = self.run.tree.absence_questions(true);
+        let gone = questions.into_iter().filter(|target| machine.by_pid(target.pid).is_none());
+        let absent: Vec<_> = gone.map(|target| (target.id, machine.now_ns)).collect();
+        self.apply(machine, &Observation::Absent(absent));
+        self.apply(machine, &Observation::Finalize { complete_ns: machine.now_ns });
+    }
+
+    fn answer(&mut self, machine: &Machine, by_ns: u64) {
+        for request in self.run.requests(by_ns, machine.now_ns) {
+            let answer = match request {
+                Request::ReadProgram(target, question) => {
+                    Observation::Program(read_program(machine, target, question))
+                }
+                Request::ReadEnd(target, at_ns) => match machine.by_pid(target.pid) {
+                    Some(process) if process.life == Life::Alive => Observation::FirstThreadEnded(target.id),
+                    found => {
+                        let gone_ns = found.is_none().then_some(machine.now_ns);
+                        let remains = found.map(remains);
+                        Observation::Ended { id: target.id, at_ns, gone_ns, remains }
+                    }
+                },
+            };
+            self.apply(machine, &answer);
+        }
+    }
+
+    fn sample(&mut self, machine: &mut Machine) {
+        for target in self.run.membership_requests() {
+            let is_member = machine.by_pid(target.pid).map(|_| true);
+            self.apply(machine, &Observation::Membership { id: target.id, is_member });
+        }
+        self.answer(machine, u64::MAX);
+        let targets = Sampling::targets(&self.run.tree);
+        let readings: Vec<_> = targets.iter().map(|target| read_state(machine, &target.target)).collect();
+        self.apply(machine, &Observation::Readings(readings));
+        let new = self.run.sampling().new_images(&self.run.tree);
+        let pids = targets.iter().map(|target| (target.target.id, target.target.pid));
+        let pids: HashMap<_, _> = pids.collect();
+        let peak = |id| {
+            let process = machine.by_pid(*pids.get(&id)?)?;
+            let vm_hwm_bytes = Some(process.hwm_kib * 1024);
+            Some(PeakReading { id, vm_hwm_bytes, hugetlb_bytes: Some(0) })
+        };
+        let peaks = Observation::Peaks(new.into_iter().filter_map(peak).collect());
+        self.apply(machine, &peaks);
+        self.apply(machine, &Observation::SampleRead);
+        self.look(machine);
+        self.apply(machine, &Observation::SampleComplete);
+    }
+}
+
+fn remains(process: &SimProcess) -> Remains {
+    Remains { cpu_ns: process.own_us * 1000, user_ticks: process.own_us / TICK_US, ..Remains::default() }
+}
+
+fn read_program(machine: &Machine, target: Target, question: ProgramQuestion) -> ProgramSeen {
+    let process = machine.by_pid(target.pid).filter(|process| process.life == Life::Alive);
+    let program = process.map_or_else(Program::default, |process| Program {
+        command: Some("prog".to_owned()),
+        args: Some(vec!["prog".to_owned()]),
+        static_executable: (process.exe != Exe::Instrumented).then(|| "/bin/prog".to_owned()),
+        peak_rss_bytes: Some(process.hwm_kib * 1024),
+    });
+    let memory = match question {
+        ProgramQuestion::What => None,
+        ProgramQuestion::WhatAndWhose(parent) => {
+            let exe = |pid| machine.by_pid(pid).filter(|p| p.life == Life::Alive).map(|p| p.exe);
+            let is_same = parent.is_some_and(|parent| exe(parent) == exe(target.pid));
+            let memory = if is_same { UnreportedMemory::Copy } else { UnreportedMemory::Own };
+            Some((memory, machine.now_ns))
+        }
+    };
+    ProgramSeen { id: target.id, program, inner: None, memory, is_answer: true }
+}
+
+fn read_state(machine: &Machine, target: &Target) -> Reading {
+    // /proc gives the start in clock ticks.
+    let start_ns = |process: &SimProcess| process.start_ns / (10 * MS) * (10 * MS);
+    let process = machine.by_pid(target.pid);
+    let state = match process.filter(|p| target.identity.is_shown(start_ns(p), || 0)) {
+        None => ReadingState::Gone(machine.now_ns),
+        Some(process) if process.life == Life::Zombie => {
+            ReadingState::Zombie(machine.now_ns, remains(process))
+        }
+        Some(process) => {
+            let vitals = Vitals {
+                cpu_ns: Some(process.own_us * 1000),
+                user_ticks: process.own_us / TICK_US,
+                threads: 1,
+                ..Vitals::default()
+            };
+            let size = Size { rss_bytes: process.rss_kib * 1024, shared_bytes: 0 };
+            ReadingState::Alive(vitals, Some(size))
+        }
+    };
+    Reading { id: target.id, args: None, state }
+}
+
+fn take_step(machine: &mut Machine, collector: &mut Collector, step: Step) {
+    machine.pass_all(20);
+    let alive = machine.alive();
+    let by = usize::from(step.by) % (alive.len() + 1);
+    let amount = u64::from(step.amount);
+    let Some(at) = alive.get(by).copied() else {
+        machine.wait(None, false);
+        return;
+    };
+    if machine.processes[at].exe == Exe::Subreaper {
+        machine.wait(Some(at), true);
+        return;
+    }
+    machine.run(at);
+    let is_mixed = machine.rules.has_uninstrumented;
+    let other = if is_mixed && amount % 2 == 1 { Exe::Static } else { Exe::Instrumented };
+    let is_raw = machine.rules.has_raw_waits && amount % 5 == 4;
+    match step.action % 16 {
+        5 | 6 if alive.len() < MOST_ALIVE => drop(machine.fork(at)),
+        7 | 8 if alive.len() < MOST_ALIVE => machine.spawn(at, other),
+        9 => machine.exec(at, other),
+        10 if at > 0 => machine.exit(at, (amount % 7) as i32, is_raw),
+        11 | 12 => drop(machine.wait(Some(at), is_raw)),
+        4 => machine.grow(at, 1 + amount % 40),
+        13 => {
+            let victim = if amount % 3 == 0 { Some(at) } else { machine.youngest_child(at) };
+            if let Some(victim) = victim {
+                machine.end(victim, libc::SIGKILL);
+            }
+        }
+        14 => match amount % 4 {
+            0 => collector.restore(),
+            1 => collector.sample(machine),
+            _ => collector.look(machine),
+        },
+        15 => machine.pass_all(amount % 20_000),
+        _ => machine.compute(at, 1000 + amount % 20_000),
+    }
+}
+
+/// Everything that is left ends, and the launcher waits for all.
+fn end_all(machine: &mut Machine, collector: &mut Collector) {
+    while let Some(at) = machine.alive().into_iter().rfind(|at| machine.processes[*at].exe != Exe::Subreaper)
+    {
+        machine.run(at);
+        // Some wait for their children, and of some the children become orphans.
+        while !machine.processes[at].pid.is_multiple_of(3) && machine.wait(Some(at), false) {}
+        machine.exit(at, 0, false);
+        if machine.processes[at].pid.is_multiple_of(4) {
+            collector.look(machine);
+        }
+    }
+    if machine.processes[0].life == Life::Alive {
+        while machine.wait(Some(0), true) {}
+        machine.exit(0, 0, true);
+    }
+    while machine.wait(None, false) {}
+    collector.look(machine);
+    collector.sample(machine);
+    collector.look(machine);
+    collector.apply(machine, &Observation::FinalizeAll);
+}
+
+type Figures = Vec<ProcessUsage>;
+
+/// The processes as reported, by pid, then by their order.
+fn figures(run: &RunState) -> Figures {
+    let mut processes = run.totals.heaviest();
+    processes.sort_by_key(|(id, process)| (process.pid, id.0));
+    processes.into_iter().map(|(_, process)| process).collect()
+}
+
+fn total_us(run: &RunState) -> u64 {
+    run.totals.own.cpu_us() + run.totals.unattributed_us
+}
+
+fn check(rules: Rules, pids: u32, steps: &[Step], has_story: bool) -> Result<(), TestCaseError> {
+    let mut machine = Machine::new(rules, pids);
+    let mut collector = Collector::new(has_story);
+    for step in steps {
+        take_step(&mut machine, &mut collector, *step);
+    }
+    end_all(&mut machine, &mut collector);
+    let result = compare(&machine, &collector);
+    match (result, collector.story) {
+        (Err(TestCaseError::Fail(reason)), Some(story)) => {
+            Err(TestCaseError::fail(format!("{reason}\n{}", story.join("\n"))))
+        }
+        (result, _) => result,
+    }
+}
+
+fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError> {
+    let run = &collector.run;
+    let rules = machine.rules;
+    let ours = figures(run);
+    if let Some(restored) = &collector.restored {
+        prop_assert_eq!(&figures(restored), &ours, "after a restart");
+        prop_assert_eq!(total_us(restored), total_us(run), "CPU time after a restart");
+        prop_assert_eq!(restored.totals.by_command(), run.totals.by_command());
+    }
+    let mut truth: Vec<&SimProcess> = machine.processes.iter().collect();
+    truth.sort_by_key(|process| (process.pid, process.start_ns));
+    prop_assert!(run.tree.alive().is_empty());
+    prop_assert_eq!(run.health.impossible, 0);
+    prop_assert_eq!(run.totals.still_running, 0);
+    if rules.has_uninstrumented && !rules.has_connector {
+        // Without the connector, processes below uninstrumented ones are not all seen.
+        prop_assert!(ours.len() <= truth.len(), "{} of {} processes", ours.len(), truth.len());
+    } else {
+        prop_assert_eq!(ours.len(), truth.len(), "processes");
+    }
+    let true_us: u64 = truth.iter().map(|process| process.own_us).sum();
+    let is_all_told = !rules.has_raw_waits && !rules.is_below_subreaper;
+    // Without a REAPED record it is not known what a process used after its EXIT record.
+    let rounding_us = ROUNDING_US * truth.len() as u64;
+    let slack_us = if is_all_told { 0 } else { machine.after_exit_us + rounding_us };
+    let is_short = total_us(run) + slack_us < true_us;
+    let is_over = total_us(run) > true_us + slack_us && (rules.has_connector || is_all_told);
+    prop_assert!(!is_short && !is_over, "{} us in all, {} in truth", total_us(run), true_us);
+    if is_all_told {
+        prop_assert_eq!(run.totals.unattributed_us, 0);
+    }
+    if ours.len() != truth.len() {
+        return Ok(());
+    }
+    let are_all_known = ours.iter().all(|process| process.cpu_quality == Quality::Exact);
+    for (ours, truth) in ours.iter().zip(truth) {
+        prop_assert_eq!(ours.pid, truth.pid);
+        let cpu_us = ours.cpu_s.map_or(0, |s| (s * 1e6).round() as u64);
+        if are_all_known && !machine.has_untold_waits && (rules.has_connector || is_all_told) {
+            prop_assert!(
+                cpu_us.abs_diff(truth.own_us) <= slack_us,
+                "{cpu_us} us, {} in truth, of {ours:?}",
+                truth.own_us
+            );
+        }
+        check_exit(ours, truth)?;
+        // Without the connector, the exec of an uninstrumented program is not always seen.
+        if rules.has_connector || !truth.was_uninstrumented {
+            check_peak(ours, truth)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_exit(ours: &ProcessUsage, truth: &SimProcess) -> Result<(), TestCaseError> {
+    let code = libc::WIFEXITED(truth.status).then(|| libc::WEXITSTATUS(truth.status));
+    let signal = libc::WIFSIGNALED(truth.status).then(|| libc::WTERMSIG(truth.status));
+    if ours.exit.code.is_some() || ours.exit.signal.is_some() {
+        prop_assert_eq!((ours.exit.code, ours.exit.signal), (code, signal), "exit of {:?}", ours);
+    } else {
+        prop_assert!(!truth.has_written_exit, "no exit of {ours:?}");
+    }
+    Ok(())
+}
+
+/// An exact peak must be the true one. A bound must not be below it, and a sample not above it.
+fn check_peak(ours: &ProcessUsage, truth: &SimProcess) -> Result<(), TestCaseError> {
+    let range = truth.peak;
+    let is_short = |peak: u64| peak + tolerance(range.at_least) < range.at_least;
+    let is_over = |peak: u64| peak > range.at_most + tolerance(range.at_most);
+    let is_right = match (ours.peak_quality, ours.peak_rss_bytes) {
+        (Quality::Exact, Some(peak)) => !is_short(peak) && !is_over(peak),
+        (Quality::Bound, Some(peak)) => !is_short(peak),
+        (Quality::Sampled, Some(peak)) => !is_over(peak),
+        (Quality::Exact | Quality::Unknown, None) => true,
+        _ => false,
+    };
+    prop_assert!(is_right, "peak of {ours:?}: the truth is {range:?}");
+    let is_exact = ours.peak_quality == Quality::Exact && ours.peak_rss_bytes.is_some();
+    prop_assert!(
+        is_exact || !truth.has_written_exit || truth.was_uninstrumented,
+        "the peak of {ours:?} was reported"
+    );
+    Ok(())
+}
+
+fn check_random_trees(rules: Rules, trees: u32) {
+    let seed: u64 = std::env::var("GPU_TRACK_TEST_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let cases = std::env::var("PROPTEST_CASES").map_or(trees, |cases| cases.parse().expect("a number"));
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let step = |word: u32| Step { by: word as u8, action: (word >> 8) as u8, amount: (word >> 16) as u16 };
+    let steps = vec(any::<u32>().prop_map(step), 0..100);
+    let pids = prop_oneof![Just(30_000u32), 30..60u32];
+    let result = runner.run(&(pids, steps), |(pids, steps)| check(rules, pids, &steps, false));
+    if let Err(proptest::test_runner::TestError::Fail(_, (pids, steps))) = &result {
+        let again = check(rules, *pids, steps, true);
+        panic!("GPU_TRACK_TEST_SEED={seed}: {}", again.expect_err("it fails again"));
+    }
+    result.expect("no failure");
+}
+
+#[test]
+fn fully_reported_trees_are_exact() {
+    let rules = Rules {
+        has_connector: false,
+        has_uninstrumented: false,
+        has_raw_waits: false,
+        is_below_subreaper: false,
+    };
+    check_random_trees(rules, 400);
+}
+
+#[test]
+fn fully_reported_trees_with_kernel_events_are_exact() {
+    let rules = Rules {
+        has_connector: true,
+        has_uninstrumented: false,
+        has_raw_waits: false,
+        is_below_subreaper: false,
+    };
+    check_random_trees(rules, 400);
+}
+
+#[test]
+fn trees_below_an_uninstrumented_subreaper_are_complete() {
+    let rules = Rules {
+        has_connector: true,
+        has_uninstrumented: false,
+        has_raw_waits: false,
+        is_below_subreaper: true,
+    };
+    check_random_trees(rules, 400);
+}
+
+#[test]
+fn partly_instrumented_trees_are_complete() {
+    let rules = Rules {
+        has_connector: true,
+        has_uninstrumented: true,
+        has_raw_waits: true,
+        is_below_subreaper: false,
+    };
+    check_random_trees(rules, 400);
+}
+
+#[test]
+fn partly_instrumented_trees_without_kernel_events_lose_no_cpu_time() {
+    let rules = Rules {
+        has_connector: false,
+        has_uninstrumented: true,
+        has_raw_waits: true,
+        is_below_subreaper: false,
+    };
+    check_random_trees(rules, 400);
+}
