@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_pid_of_a_dead_process_is_not_taken_for_it() {
+    fn later_process_of_a_dead_ones_pid_is_not_taken_for_it() {
         let root = ProcRoot::default();
         let own = std::process::id();
         let mut child =
@@ -387,7 +387,7 @@ mod tests {
             let running: Vec<u32> =
                 report.processes.still_running_processes.iter().map(|running| running.pid).collect();
             assert_eq!(running, [child.id()]);
-            assert!(report.warnings[0].contains("from then on"), "{:?}", report.warnings);
+            assert!(report.warnings[0].contains("nothing was sampled after that"), "{:?}", report.warnings);
         }
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -223,9 +223,9 @@ fn scan_between_exec_and_start_keeps_parents_memory_apart() {
 #[test]
 fn after_an_exec_event_a_start_of_the_same_name_is_another_program() {
     let mut run = Run::new();
-    let id = run.made(102, MAIN).execs(102).id(102);
+    let id = run.kernel_fork(102, MAIN).execs(102).id(102);
     run.tree.set_program(id, Program { command: Some("slow".into()), ..Program::default() });
     run.tree.confirm_uninstrumented(id);
-    run.later(1).sampled(102, 1, 5 * MIB, MIB).execs(102).speaks_late(102);
+    run.later(1).sampled(102, 1, 5 * MIB, MIB).execs(102).reports_late(102);
     assert_eq!(of(&run.end(), 102).peak_quality, Quality::Sampled);
 }

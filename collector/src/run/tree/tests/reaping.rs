@@ -159,9 +159,19 @@ fn exit_record_of_an_orphan_that_is_gone_still_counts() {
 
 /// The command is a static subreaper, which the launcher has not reported yet; 104 is an orphan below it.
 fn orphan_below_an_unknown_command() -> Run {
-    let mut run = Run { tree: Tree::new(frame()), now_ns: T0, pid_ns: HERE };
-    run.execs(MAIN).made(102, MAIN).execs(102).start(102, MAIN).made(103, 102).execs(103).start(103, 102);
-    run.made(104, 103).fork(104, 103, MIB_KIB).exit(104, 5000, 0).exit(103, 100, 0).reaped(102, 103, 100);
+    let mut run = Run { tree: Tree::new(context()), now_ns: T0, pid_ns: HERE };
+    run.execs(MAIN)
+        .kernel_fork(102, MAIN)
+        .execs(102)
+        .start(102, MAIN)
+        .kernel_fork(103, 102)
+        .execs(103)
+        .start(103, 102);
+    run.kernel_fork(104, 103)
+        .fork(104, 103, MIB_KIB)
+        .exit(104, 5000, 0)
+        .exit(103, 100, 0)
+        .reaped(102, 103, 100);
     run
 }
 
