@@ -1,4 +1,4 @@
-//! Maxima, means and sums: the sums of the samples and of the finalized processes.
+//! Maxima, means and sums over the samples and the finalized processes.
 
 mod cpu;
 mod ram;
@@ -7,6 +7,5 @@ mod tests;
 mod totals;
 
 pub use cpu::CpuUsage;
-
 pub(crate) use ram::{MaxRss, RamUsage};
 pub(crate) use totals::Totals;
