@@ -15,8 +15,8 @@ from gpu_track_scripts.markdown import header, row
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.sampling_rules.jobs import JOBS, RULES, Job, Rule, share_right
 
-DESCRIPTION = """Switches each rule of SamplingPolicy off in turn (GPU_TRACK_SAMPLING), runs jobs that hold a known amount
-of memory, and prints how many of the reported peaks were right, and the worst error. The sides take turns."""
+DESCRIPTION = """Switches each rule of SamplingPolicy off in turn (GPU_TRACK_SAMPLING), runs jobs that hold a known
+amount of memory, and prints how many of the reported peaks were right, and the worst error. The sides take turns."""
 
 
 def build_programs(directory: pathlib.Path) -> None:

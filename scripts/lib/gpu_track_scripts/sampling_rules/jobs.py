@@ -33,7 +33,12 @@ JOBS = [
     Job("8 children of 50 MB end 4 ms apart", ("touch", "in_turn", "8", "50000000", "4"), 400 * MB),
     Job("5 shared maps of 100 MiB, held 0.1 s", ("share", "maps", "5", str(100 * MIB), "4", "0.1"), 500 * MIB),
     Job("the same, growing for 0.2 s", ("share", "growing", "5", str(100 * MIB), "4", "0.2"), 500 * MIB),
-    Job("static program, 100 MB for 15 ms, --st 1", ("touch.static", "hold", "100000000", "15"), 100 * MB, ("--st", "1")),
+    Job(
+        "static program, 100 MB for 15 ms, --st 1",
+        ("touch.static", "hold", "100000000", "15"),
+        100 * MB,
+        ("--st", "1"),
+    ),
 ]
 
 RULES = [
