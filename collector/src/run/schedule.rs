@@ -83,7 +83,7 @@ impl Schedule {
         let longest_ns = window_ns.saturating_mul(policy.longest_delay).min(policy.longest_delay_ns);
         let may_wait = policy.together_ns > 0 && now_ns < due_ns.saturating_add(longest_ns);
         (may_wait && now_ns < self.grows_until_ns).then(|| Deferral {
-            bytes: (largest / policy.notable_end).max(policy.notable_end_bytes),
+            bytes: (largest / policy.notable_end.max(1)).max(policy.notable_end_bytes),
             together_ns: policy.together_ns.min(window_ns / 2),
         })
     }
@@ -113,7 +113,7 @@ impl Schedule {
         let growth = taken.largest.saturating_sub(taken.largest_before);
         let length_ns = taken.at_ns.saturating_sub(taken.from_ns).max(1);
         let in_interval = u128::from(growth) * u128::from(self.interval_ns) / u128::from(length_ns);
-        if in_interval > u128::from(taken.largest_before / policy.notable_growth) {
+        if in_interval > u128::from(taken.largest_before / policy.notable_growth.max(1)) {
             self.grows_until_ns = taken.at_ns.saturating_add(policy.growth_pause_ns);
         }
         let age_ns = taken.at_ns.saturating_sub(taken.start_ns);
@@ -193,5 +193,25 @@ mod tests {
         assert!(!schedule.defer(Some(deferral), 125 * MS, |_| Some(100 * MS)));
         assert!(!schedule.defer(Some(deferral), 125 * MS, |_| None));
         assert_eq!(schedule.deferral(700 * MS, 100 * MS, 100 << 20), None, "no longer growing");
+    }
+
+    /// Developers set fields from the environment, and 0 is what they try first.
+    #[test]
+    fn policy_of_zeros_does_not_panic() {
+        let policy = serde_json::from_str(
+            r#"{"notable_growth": 0, "notable_end": 0, "growing_ns": 0, "youngest_ns": 0, "together_ns": 1}"#,
+        );
+        let mut schedule = Schedule::new(policy.unwrap(), 100 * MS, 0);
+        let taken = Taken {
+            at_ns: MS,
+            from_ns: 0,
+            start_ns: 0,
+            cost_ns: 1,
+            largest_before: 1 << 30,
+            largest: 9 << 30,
+        };
+        schedule.taken(&taken);
+        assert_eq!(schedule.due_ns(), 100 * MS, "only the grid is left");
+        assert_eq!(schedule.deferral(MS, 0, 1 << 30).map(|deferral| deferral.bytes), Some(1 << 30));
     }
 }

@@ -26,7 +26,7 @@ impl Budget {
 
     /// Add what was earned up to now, CLOCK_MONOTONIC nanoseconds.
     pub fn refill(&mut self, now_ns: u64) {
-        let earned = now_ns.saturating_sub(self.refilled_ns) * self.policy.percent / 100;
+        let earned = now_ns.saturating_sub(self.refilled_ns).saturating_mul(self.policy.percent) / 100;
         self.refilled_ns = now_ns;
         self.nanoseconds = self.nanoseconds.saturating_add_unsigned(earned).min(self.policy.saved_ns);
     }
@@ -49,7 +49,7 @@ impl Budget {
     /// Whether so much more may be owed.
     #[must_use]
     pub fn has_credit(&self, credit_ns: i64) -> bool {
-        self.nanoseconds > -credit_ns
+        self.nanoseconds > credit_ns.saturating_neg()
     }
 }
 
