@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 /// RAM of a set of processes, bytes. `None`: no sample and no EXIT record gives the memory of any of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rss {
-    /// Largest footprint at one time: distinct resident pages, each counted once.
+    /// Largest RAM at one time: of the first process its RSS, of several the sum of their proportional shares (PSS).
     pub total_bytes: Option<u64>,
     /// Largest private part at one time: pages that one process alone maps.
     pub private_bytes: Option<u64>,
-    /// Largest shared part at one time: the footprint less its private part.
+    /// Largest shared part at one time: the RAM less its private part.
     pub shared_bytes: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ pub struct MaxRam {
     pub combined: Rss,
 }
 
-/// Time-weighted mean of the footprint over the run, bytes; `None` where [`MaxRam`] has no total.
+/// Time-weighted mean of the RAM over the run, as proportional shares, bytes; `None` where [`MaxRam`] has no total.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeanRam {
     /// The command's first process.
@@ -47,7 +47,7 @@ pub struct MeanRam {
 pub struct Peak {
     /// Seconds after the command's start.
     pub at_s: f64,
-    /// The tree's footprint at that time, bytes.
+    /// The tree's RAM at that time, bytes.
     pub combined_rss_bytes: u64,
     /// The processes with the largest parts of it, largest first.
     pub processes: Vec<Holder>,
@@ -60,6 +60,6 @@ pub struct Holder {
     pub pid: u32,
     /// Its command name.
     pub command: String,
-    /// Its part of the footprint, bytes: memory that it shares with the tree is divided among its users.
+    /// Its part of the tree's RAM, bytes: memory that it shares with the tree is divided among its users.
     pub rss_bytes: u64,
 }
