@@ -13,17 +13,12 @@ pub struct Cgroup(PathBuf);
 impl Cgroup {
     /// Makes a cgroup. The error is the reason why that is impossible here.
     pub fn create() -> Result<Self, String> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         let root = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"]
             .into_iter()
             .map(Path::new)
             .find(|root| root.join("cpuacct.usage").is_file() || root.join("cgroup.controllers").is_file())
             .ok_or("no cgroup with CPU accounting is mounted")?;
-        remove_stale(root);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let directory = root.join(format!("{PREFIX}{}.{count}", std::process::id()));
-        std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        let cgroup = Self(directory);
+        let cgroup = Self(create_group(root)?);
         cgroup.cpu_s()?;
         Ok(cgroup)
     }
@@ -72,6 +67,16 @@ impl Drop for Cgroup {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// Makes a group with a name of its own at the top of a hierarchy.
+pub(crate) fn create_group(root: &Path) -> Result<PathBuf, String> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    remove_stale(root);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let directory = root.join(format!("{PREFIX}{}.{count}", std::process::id()));
+    std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    Ok(directory)
 }
 
 fn usage_usec(stat: &str) -> Option<f64> {
