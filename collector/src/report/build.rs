@@ -4,11 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use super::counts::processes;
 use super::gpu;
+use super::hints::{self, Basis};
 use super::inputs::Inputs;
+use super::usable::usable;
 use super::warnings::{self, Context};
 use crate::model::report::{
-    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Io, Layers, Limits, MaxRam, MeanRam, Peak,
-    Percent, Processes, Report, Rss, Stage,
+    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits, MaxRam,
+    MeanRam, Peak, Percent, Processes, Report, Rss, Stage,
 };
 use crate::run::RunState;
 use crate::run::tree::process::exit_of_wait_status;
@@ -18,26 +20,32 @@ use crate::run::usage::MaxRss;
 pub(crate) fn report(inputs: &Inputs) -> Report {
     let wall_s = inputs.end.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
     let coverage = coverage(inputs);
-    let cpu_time = cpu_time(inputs, &coverage);
+    let on_gpus = &inputs.run.gpu.usage;
+    let gpus = gpu::gpus(on_gpus, inputs.run.start_ns);
+    let gpu = gpu::gpu(on_gpus);
+    let usable = usable(inputs, gpu.expected_gpus.is_some().then_some(gpus.as_slice()));
+    let cpu_time = cpu_time(inputs, &coverage, wall_s * usable.cores.count);
     let own = &inputs.run.totals.own;
     // Samples don't contain these figures: with no exactly known process, they are unknown.
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
-    let on_gpus = &inputs.run.gpu.usage;
     let cgroup = cgroup(inputs);
     let limits = Limits { oom_kills: inputs.end.oom_kills, ..inputs.host_info.limits.clone() };
-    Report {
+    let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
         started_at: SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.started_realtime_ns),
         wall_s,
         host: inputs.host_info.host.clone(),
         exit: inputs.end.status.map_or_else(Exit::default, exit_of_wait_status),
+        cause: None,
+        usable,
+        hints: Hints::default(),
         max_ram: max_ram(inputs, &coverage),
         mean_ram: mean_ram(inputs, &coverage, wall_s),
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
         cpu: cpu(inputs, &cpu_time, wall_s),
-        gpu: gpu::gpu(on_gpus),
-        gpus: gpu::gpus(on_gpus, inputs.run.start_ns),
+        gpu,
+        gpus,
         cpu_time,
         io: Io {
             read_bytes: counted(own.input_blocks.saturating_mul(512)),
@@ -71,7 +79,16 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         cgroup,
         limits,
         coverage,
-    }
+    };
+    report.hints = hints::hints(
+        &report,
+        &Basis {
+            busy_cores: inputs.run.cpu.busy_cores().quantile(hints::busy_part()),
+            cgroup_peak_bytes: None,
+            started_s: inputs.config.started_realtime_ns as f64 / 1e9,
+        },
+    );
+    report
 }
 
 fn cgroup(inputs: &Inputs) -> Option<Cgroup> {
@@ -192,15 +209,18 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
-fn cpu_time(inputs: &Inputs, coverage: &Coverage) -> CpuTime {
+/// `usable_s` is the CPU time that was to be had.
+fn cpu_time(inputs: &Inputs, coverage: &Coverage, usable_s: f64) -> CpuTime {
     let totals = &inputs.run.totals;
     let is_known = coverage.exact + coverage.sampled > 0;
     let seconds = |us: u64| us as f64 / 1e6;
     let kernel = kernel_time(inputs);
+    let total_s = is_known.then(|| seconds(totals.own.cpu_us().saturating_add(totals.unattributed_us)));
     CpuTime {
         user_s: is_known.then(|| seconds(totals.own.user_us)),
         system_s: is_known.then(|| seconds(totals.own.system_us)),
-        total_s: is_known.then(|| seconds(totals.own.cpu_us().saturating_add(totals.unattributed_us))),
+        total_s,
+        usable_percent: total_s.filter(|_| usable_s > 0.0).map(|total_s| total_s / usable_s * 100.0),
         kernel_s: kernel.as_ref().ok().copied(),
         kernel_s_reason: kernel.err(),
         unattributed_s: is_known.then(|| seconds(totals.unattributed_us)),

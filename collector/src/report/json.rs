@@ -6,8 +6,8 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::timestamp::rfc3339;
 use crate::model::report::{
-    Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Host, Io, Limits, MeanRam, Peak,
-    Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage,
+    Cause, Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Hints, Host, Io, Limits,
+    MeanRam, Peak, Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage, Usable,
 };
 use crate::model::style::{RamUnit, Style, TimeUnit};
 
@@ -32,7 +32,9 @@ struct Document<'a> {
     command: &'a [String],
     started_at: String,
     host: &'a Host,
-    exit: Exit,
+    exit: CommandExit<'a>,
+    usable: &'a Usable,
+    hints: &'a Hints,
     cpu_time: &'a CpuTime,
     io: &'a Io,
     faults: &'a Faults,
@@ -45,6 +47,14 @@ struct Document<'a> {
     limits: &'a Limits,
     coverage: &'a Coverage,
     warnings: &'a [String],
+}
+
+/// How the command ended, and what ended it.
+#[derive(Serialize)]
+struct CommandExit<'a> {
+    #[serde(flatten)]
+    exit: Exit,
+    cause: Option<&'a Cause>,
 }
 
 #[derive(Serialize)]
@@ -161,7 +171,9 @@ impl<'a> Document<'a> {
             command: &report.command,
             started_at: rfc3339(report.started_at),
             host: &report.host,
-            exit: report.exit,
+            exit: CommandExit { exit: report.exit, cause: report.cause.as_ref() },
+            usable: &report.usable,
+            hints: &report.hints,
             cpu_time: &report.cpu_time,
             io: &report.io,
             faults: &report.faults,

@@ -4,11 +4,13 @@ pub(crate) mod build;
 mod counts;
 mod gpu;
 pub mod gpu_list;
+mod hints;
 pub(crate) mod inputs;
 mod json;
 pub mod quote;
 mod text;
 mod timestamp;
+mod usable;
 mod warnings;
 pub mod write;
 

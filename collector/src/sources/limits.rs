@@ -11,13 +11,15 @@ use crate::model::report::{Limit, Limits, SoftHard};
 use crate::sys::proc_fs::ProcRoot;
 
 /// Variables by which Slurm describes an allocation.
-const SLURM: [&str; 17] = [
+const SLURM: [&str; 19] = [
     "SLURM_JOB_ID",
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
     "SLURM_STEP_ID",
     "SLURM_PROCID",
     "SLURM_JOB_PARTITION",
+    "SLURM_JOB_START_TIME",
+    "SLURM_JOB_END_TIME",
     "SLURM_JOB_NUM_NODES",
     "SLURM_NTASKS",
     "SLURM_CPUS_PER_TASK",

@@ -63,6 +63,8 @@ pub struct CpuTime {
     pub system_s: Option<f64>,
     /// Sum over the processes, each counted once, and `unattributed_s`.
     pub total_s: Option<f64>,
+    /// `total_s` over wall time and usable cores, percent.
+    pub usable_percent: Option<f64>,
     /// The kernel's own sum over all reaped processes (RUSAGE_CHILDREN of the launcher), to check `total_s` against.
     pub kernel_s: Option<f64>,
     /// Why `kernel_s` is null.

@@ -3,28 +3,38 @@
 //!
 //! `None` is "unknown": null in JSON and `n/a` in text, never 0. A warning or the coverage section says why.
 
+mod cause;
 mod coverage;
 mod cpu;
 mod gpu;
+mod hints;
 mod io;
 mod limits;
 mod processes;
 mod ram;
+mod usable;
 
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg_attr(not(test), expect(unused_imports, reason = "the rules that conclude a cause follow"))]
+pub use cause::{
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, OutOfMemory,
+    Sender, TimeLimit, TimeLimitSource,
+};
 pub use coverage::{Coverage, Layers, Peaks};
 pub use cpu::{Cpu, CpuTime, Percent};
 pub use gpu::{
     CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuMemory, GpuMissing, GpuPcie, GpuPower, GpuProcess,
     GpuPstate, GpuThrottle, GpuUtilization, GpuXid, GroupPercent, MaxGpuRam, ProcessGpu,
 };
+pub use hints::{CpusHint, GpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
 pub use ram::{Holder, MaxRam, MeanRam, Peak, Rss};
+pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 
 /// Version of the JSON form. It goes up when a key changes its name or meaning, or is removed.
 ///
@@ -46,6 +56,12 @@ pub struct Report {
     pub host: Host,
     /// How the command ended. Both fields are null while it runs, and if its launcher was killed.
     pub exit: Exit,
+    /// What ended the command, if it did not succeed and there is evidence.
+    pub cause: Option<Cause>,
+    /// What the command may use: the denominators.
+    pub usable: Usable,
+    /// What to ask for next time.
+    pub hints: Hints,
     /// Largest RAM over time.
     pub max_ram: MaxRam,
     /// Mean RAM over time.

@@ -47,8 +47,50 @@ fn cgroup() -> Cgroup {
     }
 }
 
+fn usable() -> Usable {
+    Usable {
+        cores: UsableCores { count: 3.0, source: CoresSource::Affinity },
+        memory: UsableMemory {
+            bytes: Some(16_000_000_000),
+            source: Some(MemorySource::Cgroup),
+            process_address_space_bytes: None,
+        },
+        gpus: UsableGpus { count: Some(0), source: Some(GpusSource::Tracked) },
+    }
+}
+
+fn hints() -> Hints {
+    Hints {
+        withheld: None,
+        memory: Some(MemoryHint {
+            bytes: 1 << 30,
+            is_lower_bound: false,
+            basis: MemoryBasis::CombinedRam,
+            basis_bytes: 204_472_320,
+            given_bytes: Some(16_000_000_000),
+            is_fitting: false,
+        }),
+        time: Some(TimeHint {
+            time_s: 600,
+            is_lower_bound: false,
+            basis: TimeBasis::Wall,
+            basis_s: 83.25,
+            given_s: None,
+            is_fitting: false,
+        }),
+        cpus: Some(CpusHint {
+            count: 4,
+            p95_busy_cores: 3.95,
+            given: Some(3.0),
+            is_fitting: true,
+            is_serial: false,
+        }),
+        gpus: None,
+    }
+}
+
 /// A build on a machine without a GPU. Every figure is known.
-pub(super) fn full() -> Report {
+pub(in crate::report) fn full() -> Report {
     let ended = Exit { code: Some(0), signal: None };
     Report {
         stage: Stage::Over,
@@ -62,6 +104,9 @@ pub(super) fn full() -> Report {
             ram_bytes: Some(25_276_502_016),
         },
         exit: ended,
+        cause: None,
+        usable: usable(),
+        hints: hints(),
         max_ram: MaxRam {
             system_capacity_bytes: Some(25_276_502_016),
             system_bytes: Some(1_391_843_840),
@@ -98,6 +143,7 @@ pub(super) fn full() -> Report {
             user_s: Some(280.5),
             system_s: Some(36.890625),
             total_s: Some(317.390625),
+            usable_percent: Some(127.083_333_333_333_33),
             kernel_s: Some(317.5),
             kernel_s_reason: None,
             unattributed_s: Some(0.0),
@@ -199,6 +245,12 @@ pub(super) fn unknown() -> Report {
         host: Host { hostname: None, kernel: None, cores: 8, ram_bytes: None },
         limits: Limits::default(),
         exit: Exit::default(),
+        usable: Usable {
+            cores: UsableCores { count: 8.0, source: CoresSource::Machine },
+            memory: UsableMemory::default(),
+            gpus: UsableGpus::default(),
+        },
+        hints: Hints { withheld: Some("the run is not over".into()), ..Hints::default() },
         max_ram: MaxRam {
             system_capacity_bytes: None,
             system_bytes: None,
@@ -229,6 +281,7 @@ pub(super) fn unknown() -> Report {
             user_s: None,
             system_s: None,
             total_s: None,
+            usable_percent: None,
             kernel_s: None,
             kernel_s_reason: Some("a process still runs".into()),
             unattributed_s: None,
@@ -353,6 +406,37 @@ pub(super) fn killed() -> Report {
     report.cgroup = Some(cgroup());
     report.exit = killed;
     report.wall_s = 7384.4;
+    report.cause = Some(Cause::OutOfMemory(OutOfMemory {
+        process: Some(DeadProcess {
+            pid: 4242,
+            command: "python3 train.py".into(),
+            args: Some(["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec()),
+            is_main: true,
+            exit: killed,
+            at_s: 7384.25,
+            peak_rss_bytes: Some(15_900_000_000),
+            cpu_s: Some(7001.5),
+        }),
+        is_certain: true,
+        oom_kills: 1,
+        cgroup: Some("/slurm/job_17".into()),
+        limit_bytes: Some(16_000_000_000),
+        peak_bytes: Some(16_000_000_000),
+    }));
+    report.usable.gpus = UsableGpus { count: Some(1), source: Some(GpusSource::Environment) };
+    report.hints = Hints {
+        memory: Some(MemoryHint {
+            bytes: 24_696_061_952,
+            is_lower_bound: true,
+            basis: MemoryBasis::OutOfMemoryLimit,
+            basis_bytes: 16_000_000_000,
+            given_bytes: Some(16_000_000_000),
+            is_fitting: false,
+        }),
+        time: None,
+        cpus: None,
+        ..hints()
+    };
     report.max_ram.combined = rss(21_000_000_000, 20_900_000_000, 120_000_000);
     report.max_gpu_ram = MaxGpuRam {
         system_capacity_bytes: Some(85_899_345_920),
@@ -376,6 +460,51 @@ pub(super) fn killed() -> Report {
     report.processes.still_running_processes.clear();
     report.warnings.clear();
     report
+}
+
+/// The kinds of causes that no other report has.
+pub(super) fn causes() -> Vec<(Exit, Cause)> {
+    let failed = Exit { code: Some(1), signal: None };
+    let killed = Exit { code: None, signal: Some(24) };
+    let process = |exit| DeadProcess {
+        pid: 4243,
+        command: "solve".into(),
+        args: None,
+        is_main: false,
+        exit,
+        at_s: 83.125,
+        peak_rss_bytes: Some(900_000_000),
+        cpu_s: Some(60.25),
+    };
+    vec![
+        (
+            failed,
+            Cause::AddressSpaceLimit(AddressSpaceLimit {
+                process: process(Exit { code: None, signal: Some(6) }),
+                limit_bytes: 1_000_000_000,
+                peak_bytes: 990_000_000,
+            }),
+        ),
+        (killed, Cause::CpuTimeLimit(CpuTimeLimit { process: process(killed), limit_s: Some(60) })),
+        (
+            Exit { code: None, signal: Some(15) },
+            Cause::TimeLimit(TimeLimit {
+                process: None,
+                signal: 15,
+                signal_name: "SIGTERM".into(),
+                set_by: TimeLimitSource::Slurm,
+                limit_s: Some(3600.0),
+            }),
+        ),
+        (
+            failed,
+            Cause::DiskFull(DiskFull {
+                path: "/scratch/me".into(),
+                role: DiskRole::Working,
+                available_bytes: 0,
+            }),
+        ),
+    ]
 }
 
 /// Names that contain control characters, or are too long for a table.
@@ -403,5 +532,23 @@ pub(super) fn hostile() -> Report {
     report.peak.as_mut().unwrap().processes[0].command = evil.into();
     report.cpu_time.kernel_s = None;
     report.cpu_time.kernel_s_reason = Some(evil.into());
+    report.hints.gpus =
+        Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec![evil.into()] });
+    report.exit = Exit { code: None, signal: Some(11) };
+    report.cause = Some(Cause::Signal(FatalSignal {
+        process: DeadProcess {
+            pid: 4242,
+            command: evil.into(),
+            args: Some(vec![evil.into(), "y".repeat(300)]),
+            is_main: true,
+            exit: report.exit,
+            at_s: 83.25,
+            peak_rss_bytes: None,
+            cpu_s: None,
+        },
+        signal: 11,
+        signal_name: "SIGSEGV".into(),
+        sender: Some(Sender { pid: 7, uid: 0, command: Some(evil.into()) }),
+    }));
     report
 }

@@ -1,18 +1,21 @@
 //! Both forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test -p gpu-track-collector golden`
 //! rewrites those; read the difference before it is committed.
 
-mod inputs;
+pub(super) mod inputs;
 
-use inputs::{full, hostile, killed, unknown};
+use inputs::{causes, full, hostile, killed, unknown};
 
 use super::write::render;
 use crate::model::report::Report;
 use crate::model::style::{Format, RamUnit, Style, TimeUnit};
 
 fn check(report: &Report, style: &Style, name: &str, golden: &str) {
-    let actual = render(report, style);
+    compare(&render(report, style), name, golden);
+}
+
+fn compare(actual: &str, name: &str, golden: &str) {
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(format!("{}/../tests/golden/{name}", env!("CARGO_MANIFEST_DIR")), &actual).unwrap();
+        std::fs::write(format!("{}/../tests/golden/{name}", env!("CARGO_MANIFEST_DIR")), actual).unwrap();
         return;
     }
     for (number, (actual, golden)) in (1..).zip(actual.lines().zip(golden.lines())) {
@@ -61,6 +64,28 @@ fn golden_unknown() {
 #[test]
 fn golden_killed() {
     golden!(killed(), "killed", Style::default());
+}
+
+/// Of these, `exit` alone is pinned.
+// Requirement: WHY-1
+#[test]
+fn golden_causes() {
+    macro_rules! check {
+        ($($name:literal)*) => {{
+            let goldens = [$(($name, include_str!(concat!("../../../../tests/golden/", $name, ".json")))),*];
+            let causes = causes();
+            assert_eq!(causes.len(), goldens.len());
+            for ((name, golden), cause) in goldens.into_iter().zip(causes) {
+                let mut report = full();
+                (report.exit, report.cause) = (cause.0, Some(cause.1));
+                let whole = render(&report, &Style { format: Format::Json, ..Style::default() });
+                let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
+                let exit = serde_json::json!({ "exit": whole["exit"] });
+                compare(&(serde_json::to_string_pretty(&exit).unwrap() + "\n"), &format!("{name}.json"), golden);
+            }
+        }};
+    }
+    check!("cause_address_space" "cause_cpu_time" "cause_time" "cause_disk_full");
 }
 
 // Requirement: OUT-9

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::busy::BusyCores;
 use crate::run::sampling::Sample;
 
 /// Shortest window of a maximum: in a shorter one, the resolution of clock ticks dominates.
@@ -15,6 +16,7 @@ pub struct CpuUsage {
     open_since_ns: u64,
     open: [f64; 2],
     max_percent: [Option<f64>; 3],
+    busy: BusyCores,
     system: Option<SystemSpan>,
     max_system_percent: Option<f64>,
 }
@@ -39,6 +41,7 @@ impl CpuUsage {
             open_since_ns: start_ns,
             open: [0.0; 2],
             max_percent: [None; 3],
+            busy: BusyCores::default(),
             system: None,
             max_system_percent: None,
         }
@@ -94,6 +97,7 @@ impl CpuUsage {
             let percent = (ns / length as f64 * 100.0).min(possible);
             *max = Some(max.map_or(percent, |max| max.max(percent)));
         }
+        self.busy.add(((main + descendants) / length as f64).min(possible / 100.0), length);
         self.open = [0.0; 2];
         self.open_since_ns = at_ns;
     }
@@ -123,6 +127,11 @@ impl CpuUsage {
     pub(crate) fn system_percent(&self, ticks_per_second: u64) -> (Option<f64>, Option<f64>) {
         let mean = self.system.and_then(|span| percent_between(span.first, span.last, ticks_per_second));
         (self.max_system_percent, mean.map(|mean| mean.min(self.possible())))
+    }
+
+    /// How many cores the tree kept busy, and for how long.
+    pub(crate) fn busy_cores(&self) -> &BusyCores {
+        &self.busy
     }
 
     /// Largest utilisation by the first process, the others, and all.

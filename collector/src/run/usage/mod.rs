@@ -1,5 +1,6 @@
 //! Maxima, means and sums over the samples and the finalized processes.
 
+mod busy;
 mod cpu;
 mod ram;
 #[cfg(test)]
