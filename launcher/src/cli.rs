@@ -2,6 +2,7 @@
 
 mod args;
 mod docs;
+mod gpu_tracker;
 mod output;
 mod tconfig;
 #[cfg(test)]
@@ -16,7 +17,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser};
 use gpu_track_collector::{Format, GpuConfig, Layers, Output, Style};
 
-use args::Args;
+use args::{Args, TrackingArgs};
 pub(crate) use output::PatternValues;
 pub(crate) use usage_error::UsageError;
 use values::{DEFAULT_INTERVAL, Layer};
@@ -72,10 +73,13 @@ pub(crate) struct Options {
     pub(crate) layers: Layers,
     /// The directory of the session's files.
     pub(crate) session_dir: PathBuf,
+    /// What was given and has no effect, in a line for the user.
+    pub(crate) without_effect: Option<String>,
 }
 
 /// Parses a command line, whose first word is the name of this program.
 pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Request, UsageError> {
+    let as_gpu_tracker = gpu_tracker::is_called(&args);
     let args = match Args::try_parse_from(args) {
         Ok(args) => args,
         // clap returns --help and --version as errors.
@@ -98,6 +102,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         ram_unit: args.report.ram_unit.or(config.ram_unit),
         gpu_ram_unit: args.report.gpu_ram_unit.or(config.gpu_ram_unit),
         time_unit: args.report.time_unit.or(config.time_unit),
+        as_gpu_tracker: false,
     };
     let session_dir = args.diagnosis.session_dir;
     if args.information.recover {
@@ -106,7 +111,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     let gpu = GpuConfig {
         uuids: args.gpu.gpu_uuids.or(config.gpu_uuids),
         only_visible: args.gpu.visible,
-        vendor: args.gpu.gpu_brand,
+        vendor: args.gpu.gpu_brand.or(config.gpu_brand),
         nvml_lib: args.gpu.nvml_lib,
         accounting: args.gpu.gpu_accounting,
         root: args.gpu.gpu_root,
@@ -115,11 +120,19 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     if args.information.gpus {
         return Ok(Request::Gpus(Box::new(gpu), style.format));
     }
+    let (style, output, interval, split): (_, _, _, Split) = match as_gpu_tracker {
+        false => (style, output, DEFAULT_INTERVAL, split),
+        true => {
+            gpu_tracker::check(&args.command.command)?;
+            let output = if args.report.output.is_none() { Output::Stdout } else { output };
+            (gpu_tracker::style(&style), output, gpu_tracker::INTERVAL, gpu_tracker::split)
+        }
+    };
     Ok(Request::Run(Box::new(Options {
-        command: command(args.command.command, args.command.execute)?,
+        command: command(args.command.command, args.command.execute, split)?,
         output,
         style,
-        interval: args.tracking.sleep_time.or(config.sleep_time).unwrap_or(DEFAULT_INTERVAL),
+        interval: args.tracking.sleep_time.or(config.sleep_time).unwrap_or(interval),
         expected_cores: args.tracking.expected_cores.or(config.expected_cores),
         gpu,
         disable_logs: args.tracking.disable_logs || config.disable_logs,
@@ -129,7 +142,18 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         env_repair: !args.diagnosis.no_env_repair,
         layers: Layer::set(&args.diagnosis.layers),
         session_dir,
+        without_effect: without_effect(&args.tracking, config.without_effect),
     })))
+}
+
+/// One line about what was given and has no effect.
+fn without_effect(tracking: &TrackingArgs, keywords: Vec<String>) -> Option<String> {
+    let options = [("--tf", tracking.tracking_file.is_some()), ("--overwrite", tracking.overwrite)];
+    let options = options.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name.to_owned());
+    let given: Vec<_> = options.chain(keywords).collect();
+    let file = ["--tf", "tracking_file"].iter().any(|name| given.iter().any(|given| given == name));
+    let why = if file { " (samples are not written to a file yet)" } else { "" };
+    (!given.is_empty()).then(|| format!("without effect: {}{why}", given.join(", ")))
 }
 
 /// Where the report goes: to the output that `-o` names, or to stderr.
@@ -139,16 +163,24 @@ pub(crate) fn output(given: Option<&Path>, patterns: &PatternValues) -> Result<O
     })
 }
 
+/// How a line is split into words; `None` if it has a quote that is not closed.
+type Split = fn(&str) -> Option<Vec<String>>;
+
+/// As a shell does it.
+fn split(line: &str) -> Option<Vec<String>> {
+    shell_words::split(line).ok()
+}
+
 /// The command's words, from either form. clap refuses both together.
-fn command(words: Vec<OsString>, execute: Option<String>) -> Result<Vec<OsString>, UsageError> {
+fn command(words: Vec<OsString>, execute: Option<String>, split: Split) -> Result<Vec<OsString>, UsageError> {
     let Some(line) = execute else {
         let missing = UsageError::new("COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...");
         return if words.is_empty() { Err(missing) } else { Ok(words) };
     };
-    let problem = match shell_words::split(&line) {
-        Ok(words) if words.is_empty() => "contains no command: give COMMAND [ARG]...",
-        Ok(words) => return Ok(words.into_iter().map(Into::into).collect()),
-        Err(_) => "has a quote that is not closed: close it, or escape it with a backslash",
+    let problem = match split(&line) {
+        Some(words) if words.is_empty() => "contains no command: give COMMAND [ARG]...",
+        Some(words) => return Ok(words.into_iter().map(Into::into).collect()),
+        None => "has a quote that is not closed: close it, or escape it with a backslash",
     };
     Err(UsageError::of("--execute", format_args!("\"{line}\" {problem}")))
 }

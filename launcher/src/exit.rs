@@ -17,6 +17,21 @@ pub(crate) fn as_command(status: ExitStatus) -> ExitCode {
     }
 }
 
+/// Ends the launcher as gpu_tracker ends: with 0, however the command ended. A signal that ends whole jobs (Ctrl-C) ends
+/// gpu_tracker, too.
+pub(crate) fn as_gpu_tracker(status: ExitStatus) -> ExitCode {
+    match status.signal() {
+        Some(signal) if signals::requests_end(signal) => by_signal(signal),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// The line that gpu_tracker prints before its report, with a signal as Python's `returncode` has it.
+pub(crate) fn gpu_tracker_line(status: ExitStatus) -> String {
+    let code = status.code().or(status.signal().map(|signal| -signal)).unwrap_or_default();
+    format!("Resource tracking complete. Process completed with status code: {code}\n")
+}
+
 /// Ends this process by `signal`, without a core dump: the only useful one is the command's.
 fn by_signal(signal: i32) -> ! {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).ok();

@@ -36,25 +36,29 @@ pub(crate) fn print(config: &GpuConfig, format: Format) -> ExitCode {
     })
 }
 
-/// Checks that the GPUs of `--guuids` exist. Without that option no driver is asked.
-pub(crate) fn check_selected(config: &GpuConfig) -> Result<(), UsageError> {
+/// Checks that the GPUs of `--guuids` exist. Without that option no driver is asked. On a machine without GPUs, as login
+/// nodes are, it gives a line for the user: gpu_tracker runs the command there, too.
+pub(crate) fn check_selected(config: &GpuConfig) -> Result<Option<String>, UsageError> {
     match &config.uuids {
         // Without an answer no GPU is known.
         Some(uuids) => check(uuids, &ask(config).unwrap_or_default()),
-        None => Ok(()),
+        None => Ok(None),
     }
 }
 
-fn check(uuids: &[String], known: &Listing) -> Result<(), UsageError> {
+fn check(uuids: &[String], known: &Listing) -> Result<Option<String>, UsageError> {
     let devices: Vec<Device> = known.gpus.iter().map(|gpu| gpu.device.clone()).collect();
-    let Some(missing) = select::unknown(uuids, &devices) else { return Ok(()) };
-    let ids: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
-    let mut problem = format!("\"{missing}\" is not a GPU of this machine: one of {}", ids.join(", "));
-    if ids.is_empty() {
+    let Some(missing) = select::unknown(uuids, &devices) else { return Ok(None) };
+    let warnings = known.warnings.iter().map(|warning| format!(" ({})", warning.trim_end_matches('.')));
+    let warnings = warnings.collect::<String>();
+    if devices.is_empty() {
         let drivers = known.drivers.iter().map(|driver| format!(" ({}: {})", driver.name, driver.reason));
-        problem = format!("\"{missing}\": no GPU was found on this machine{}", drivers.collect::<String>());
+        let drivers = drivers.collect::<String>();
+        return Ok(Some(format!("--guuids: no GPU was found on this machine{drivers}{warnings}")));
     }
-    problem.extend(known.warnings.iter().map(|warning| format!(" ({})", warning.trim_end_matches('.'))));
+    let ids: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
+    let ids = ids.join(", ");
+    let problem = format!("\"{missing}\" is not a GPU of this machine: one of {ids}{warnings}");
     Err(UsageError::of("--guuids", problem))
 }
 
@@ -123,32 +127,32 @@ mod tests {
         Listing { gpus: ids.iter().map(listed).collect(), ..Listing::default() }
     }
 
-    fn check(uuids: &[&str], known: &Listing) -> Result<(), String> {
+    fn check(uuids: &[&str], known: &Listing) -> Result<Option<String>, String> {
         let uuids: Vec<String> = uuids.iter().map(|uuid| (*uuid).to_owned()).collect();
         super::check(&uuids, known).map_err(|error| error.to_string())
     }
 
     // Requirement: GPU-9
     #[test]
-    fn unknown_gpus_are_refused_and_known_ones_are_listed() {
+    fn unknown_gpus_are_refused_where_there_are_others() {
         let known = listing(&["GPU-a", "GPU-b"]);
         assert_eq!(
             check(&["GPU-a", "GPU-x"], &known).unwrap_err(),
             "--guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b"
         );
-        let none = "--guuids: \"GPU-a\": no GPU was found on this machine";
-        assert_eq!(check(&["GPU-a"], &listing(&[])).unwrap_err(), none);
+        let none = "--guuids: no GPU was found on this machine";
+        assert_eq!(check(&["GPU-a"], &listing(&[])), Ok(Some(none.to_owned())));
         let driver = Driver { name: "NVIDIA".into(), reason: "no driver".into() };
         let no_driver = Listing { drivers: vec![driver], ..Listing::default() };
-        assert_eq!(check(&["GPU-a"], &no_driver).unwrap_err(), format!("{none} (NVIDIA: no driver)"));
+        assert_eq!(check(&["GPU-a"], &no_driver), Ok(Some(format!("{none} (NVIDIA: no driver)"))));
         let known = Listing { warnings: vec!["GPU number 0 could not be read: GPU lost.".into()], ..known };
         assert_eq!(
             check(&["GPU-x"], &known).unwrap_err(),
             "--guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b (GPU number 0 could not be read: GPU \
              lost)"
         );
-        assert_eq!(check(&["GPU-b"], &known), Ok(()));
-        assert_eq!(check(&["gpu-B"], &known), Ok(()));
-        assert_eq!(check(&[], &listing(&[])), Ok(()));
+        assert_eq!(check(&["GPU-b"], &known), Ok(None));
+        assert_eq!(check(&["gpu-B"], &known), Ok(None));
+        assert_eq!(check(&[], &listing(&[])), Ok(None));
     }
 }

@@ -45,7 +45,10 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
         Request::Recover(recovery) => recover::recover(&recovery),
         Request::Run(mut options) => {
             options.gpu = options.gpu.with_environment(|name| std::env::var_os(name));
-            gpus::check_selected(&options.gpu)?;
+            let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
+            if !options.disable_logs {
+                notes.iter().flatten().for_each(console::message);
+            }
             Ok(run::run(&options))
         }
     }

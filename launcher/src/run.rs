@@ -24,6 +24,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Err(error) => return run_untracked(options, &inherited, error),
     };
     match Supervisor::new(started, options, signals, &children_before).run() {
+        Ok(status) if options.style.as_gpu_tracker => exit::as_gpu_tracker(status),
         Ok(status) => exit::as_command(status),
         Err(error) => {
             console::message(format_args!(
@@ -75,5 +76,8 @@ fn run_untracked(options: &Options, inherited: &InheritedState, error: impl Disp
 fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     let program = options.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
     console::message(format_args!("cannot run '{program}': {error}"));
+    if options.style.as_gpu_tracker {
+        return ExitCode::FAILURE;
+    }
     ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
 }

@@ -13,11 +13,11 @@ use rustix::termios::tcgetpgrp;
 
 use crate::cli::Options;
 use crate::collector::Collector;
-use crate::console;
 use crate::reap::{self, ChildChange, usage_of};
 use crate::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
 use crate::session::Session;
 use crate::signals::{self, Received, SignalSet};
+use crate::{console, exit};
 
 /// How long the launcher waits for orphans that were killed together with the command. Their usage is known only when
 /// they have ended; the kernel needs tens of milliseconds to free 1 GB.
@@ -53,6 +53,7 @@ pub(crate) struct Supervisor {
     /// CPU time in RUSAGE_CHILDREN that is not the command's: of collectors, and from before the run (exec keeps it).
     foreign_cpu_us: u64,
     is_quiet: bool,
+    as_gpu_tracker: bool,
 }
 
 /// How and when the command ended.
@@ -88,6 +89,7 @@ impl Supervisor {
             signals,
             foreign_cpu_us: cpu_us(children_before),
             is_quiet: options.disable_logs,
+            as_gpu_tracker: options.style.as_gpu_tracker,
         };
         supervisor.send(Message::Started { pid: main_pid, monotonic_ns: started_ns });
         supervisor
@@ -239,6 +241,9 @@ impl Supervisor {
 
     /// Tells the collector that the command has ended, and waits for the report.
     fn finish(&mut self, exit: CommandExit) -> io::Result<()> {
+        if self.as_gpu_tracker {
+            console::print(&exit::gpu_tracker_line(ExitStatus::from_raw(exit.status)));
+        }
         self.send(Message::Ended {
             status: exit.status,
             monotonic_ns: exit.at_ns,

@@ -63,10 +63,10 @@ fn zero_expected_cores_is_refused() {
     refused(&["--nec", "0"], &["--nec", "0"]);
 }
 
-// Requirement: GPU-9
+// Requirement: CMD-12, CMD-16
 #[test]
-fn unknown_gpu_uuid_is_refused() {
-    refused(&["--guuids", "GPU-00000000-0000-0000-0000-000000000000"], &["--guuids", "GPU-00000000"]);
+fn pickle_is_refused_with_the_format_to_use() {
+    refused(&["-f", "pickle"], &["pickle", "-f json"]);
 }
 
 // Requirement: CMD-14

@@ -18,6 +18,7 @@ mod gpu_lost;
 mod gpu_processes;
 mod gpu_report;
 mod gpu_time;
+mod gpu_tracker;
 mod gpu_utilization;
 mod gpu_which;
 mod input;

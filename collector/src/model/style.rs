@@ -59,6 +59,8 @@ pub struct Style {
     pub gpu_ram_unit: Option<RamUnit>,
     /// Unit of time.
     pub time_unit: Option<TimeUnit>,
+    /// Exactly what gpu_tracker 5 writes, in its form, and nothing more.
+    pub as_gpu_tracker: bool,
 }
 
 impl Format {
@@ -236,11 +238,12 @@ mod tests {
             ram_unit: Some(RamUnit::Megabytes),
             gpu_ram_unit: None,
             time_unit: Some(TimeUnit::Days),
+            as_gpu_tracker: true,
         };
         let sent = serde_json::to_string(&style).unwrap();
         assert_eq!(
             sent,
-            r#"{"format":"json","ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days"}"#
+            r#"{"format":"json","ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days","as_gpu_tracker":true}"#
         );
         assert_eq!(serde_json::from_str::<Style>(&sent).unwrap(), style);
     }

@@ -15,18 +15,30 @@ use crate::model::style::{RamUnit, Style, TimeUnit};
 pub(super) fn json(report: &Report, style: &Style) -> String {
     let mut bytes = Vec::with_capacity(16 * 1024);
     let mut serializer = Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(b" "));
-    Document::new(report, style).serialize(&mut serializer).expect("numbers, strings and lists serialize");
+    let gpu_tracker = GpuTracker::new(report, style);
+    let written = match style.as_gpu_tracker {
+        true => gpu_tracker.serialize(&mut serializer),
+        false => Document::new(gpu_tracker, report).serialize(&mut serializer),
+    };
+    written.expect("numbers, strings and lists serialize");
     bytes.push(b'\n');
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
+/// The objects of gpu_tracker 5.
 #[derive(Serialize)]
-struct Document<'a> {
+struct GpuTracker {
     max_ram: MaxRam,
     max_gpu_ram: MaxGpuRam,
     cpu_utilization: CpuUtilization,
     gpu_utilization: GpuUtilization,
     compute_time: ComputeTime,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    gpu_tracker: GpuTracker,
     schema_version: u32,
     finished: bool,
     command: &'a [String],
@@ -118,8 +130,8 @@ struct ComputeTime {
     time: f64,
 }
 
-impl<'a> Document<'a> {
-    fn new(report: &'a Report, style: &Style) -> Self {
+impl GpuTracker {
+    fn new(report: &Report, style: &Style) -> Self {
         let ram_unit = style.ram_unit.unwrap_or(RamUnit::Gigabytes);
         let gpu_ram_unit = style.gpu_ram_unit.unwrap_or(RamUnit::Gigabytes);
         let time_unit = style.time_unit.unwrap_or(TimeUnit::Hours);
@@ -166,6 +178,14 @@ impl<'a> Document<'a> {
                 gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus.unwrap_or(0)),
             },
             compute_time: ComputeTime { unit: time_unit.name(), time: time_unit.convert(report.wall_s) },
+        }
+    }
+}
+
+impl<'a> Document<'a> {
+    fn new(gpu_tracker: GpuTracker, report: &'a Report) -> Self {
+        Self {
+            gpu_tracker,
             schema_version: SCHEMA_VERSION,
             finished: report.stage == Stage::Over,
             command: &report.command,

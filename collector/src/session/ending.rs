@@ -11,6 +11,7 @@ use crate::model::report::{Report, Stage};
 use crate::model::style::Output;
 use crate::report::build;
 use crate::report::inputs::Inputs;
+use crate::report::quote;
 use crate::report::write::{render, write_atomically};
 use crate::run::RunState;
 use crate::sys::clock;
@@ -21,6 +22,10 @@ impl Session {
         let age = now_ns.saturating_sub(self.run.start_ns);
         self.timers.interim_ns = now_ns + age.min(LONGEST_INTERIM_NS);
         let Output::File(path) = &self.config.output else { return };
+        if self.config.style.as_gpu_tracker {
+            // That form cannot say that it is unfinished.
+            return;
+        }
         let mut run = RunState::clone(&self.run);
         run.apply(now_ns, &Observation::FinalizeAll);
         let report = self.report(&run, &self.run_end(now_ns, Stage::SoFar));
@@ -77,7 +82,13 @@ impl Session {
         self.run.apply(now_ns, Observation::FinalizeAll);
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end(&end);
-        let written = self.write(&render(&self.report(&self.run, &end), &self.config.style));
+        let report = self.report(&self.run, &end);
+        let written = self.write(&render(&report, &self.config.style));
+        if self.config.style.as_gpu_tracker && !self.config.disable_logs {
+            // That form has no place for them.
+            let lines = report.warnings.iter().map(|text| format!("gpu-tracker: {}\n", quote::escape(text)));
+            let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
+        }
         self.checkpoint.state().note_reported();
         if self.end.exit.is_none()
             && let Some(Ok(cgroup)) = &self.config.cgroup

@@ -121,9 +121,17 @@ pub(super) struct TrackingArgs {
     pub(super) expected_cores: Option<u32>,
 
     /// Read options from a JSON file with gpu_tracker's keywords (sleep_time, ram_unit, ...); options on the command
-    /// line override them
+    /// line override them. Keywords without a meaning here are named on stderr
     #[arg(long = "tconfig", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) config: Option<PathBuf>,
+
+    /// gpu_tracker's file of samples
+    #[arg(long = "tf", value_name = "FILE", hide = true, value_hint = ValueHint::FilePath)]
+    pub(super) tracking_file: Option<PathBuf>,
+
+    /// Whether an existing file of samples is replaced
+    #[arg(long, hide = true)]
+    pub(super) overwrite: bool,
 
     /// Write no warnings to stderr while COMMAND runs
     #[arg(long)]

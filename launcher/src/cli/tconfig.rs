@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
-use gpu_track_collector::{RamUnit, TimeUnit};
+use gpu_track_collector::{RamUnit, TimeUnit, Vendor};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -12,7 +12,10 @@ use super::values::{ValueError, cores, named, seconds, uuids};
 
 /// The keywords of gpu_tracker's `Tracker` that have a counterpart here.
 const SUPPORTED: &str =
-    "sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, disable_logs";
+    "sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand, disable_logs";
+/// The others. They are about gpu_tracker's own process, or about a file of samples, which is not written yet.
+const WITHOUT_EFFECT: [&str; 6] =
+    ["tracking_file", "overwrite", "process_id", "resource_usage_file", "n_join_attempts", "join_timeout"];
 
 /// Why the file cannot be used.
 #[derive(Debug, Error)]
@@ -38,7 +41,10 @@ pub(super) struct Config {
     pub(super) time_unit: Option<TimeUnit>,
     pub(super) expected_cores: Option<u32>,
     pub(super) gpu_uuids: Option<Vec<String>>,
+    pub(super) gpu_brand: Option<Vendor>,
     pub(super) disable_logs: bool,
+    /// Keywords that have no effect.
+    pub(super) without_effect: Vec<String>,
 }
 
 /// Reads the file.
@@ -48,6 +54,12 @@ pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
     };
     let mut config = Config::default();
     for (key, value) in keywords {
+        if WITHOUT_EFFECT.contains(&key.as_str()) {
+            if !matches!(value, Value::Null | Value::Bool(false)) {
+                config.without_effect.push(key);
+            }
+            continue;
+        }
         if !SUPPORTED.split(", ").any(|supported| supported == key) {
             return Err(ConfigError::Key(key));
         }
@@ -66,6 +78,7 @@ fn set(config: &mut Config, key: &str, value: &Value) -> Result<(), ValueError> 
         "gpu_ram_unit" => config.gpu_ram_unit = Some(named(&given, &RamUnit::ALL, RamUnit::name)?),
         "time_unit" => config.time_unit = Some(named(&given, &TimeUnit::ALL, TimeUnit::name)?),
         "n_expected_cores" => config.expected_cores = Some(cores(&given)?),
+        "gpu_brand" => config.gpu_brand = Some(named(&given, &Vendor::ALL, Vendor::name)?),
         "gpu_uuids" => config.gpu_uuids = Some(uuids(&joined(value))?),
         _ => {
             let not_bool = || ValueError::NotOneOf { value: given, allowed: vec!["true", "false"] };

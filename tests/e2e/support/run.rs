@@ -24,6 +24,7 @@ pub fn tracked<S: Into<OsString>>(command: impl IntoIterator<Item = S>) -> Track
         "-f json --ru bytes --gru bytes --tu seconds -o".split(' ').map(OsString::from).collect();
     options.push(report.into());
     Tracked {
+        program: BINARY.into(),
         prefix: Vec::new(),
         options,
         command: command.into_iter().map(Into::into).collect(),
@@ -38,6 +39,7 @@ type Setup = Box<dyn FnOnce(&mut Command) -> &mut Command>;
 
 /// A run that has not started yet (see [`tracked`]).
 pub struct Tracked {
+    program: PathBuf,
     prefix: Vec<OsString>,
     options: Vec<OsString>,
     command: Vec<OsString>,
@@ -58,6 +60,12 @@ impl Tracked {
     pub fn only_options(mut self, options: &[&str]) -> Self {
         self.options.clear();
         self.options(options)
+    }
+
+    /// Starts gpu-track-run by this path, a link to it.
+    pub fn by_the_name(mut self, program: &Path) -> Self {
+        self.program = program.to_owned();
+        self
     }
 
     /// Starts gpu-track-run through another command, which must exec it.
@@ -122,7 +130,7 @@ impl Tracked {
     /// Starts the run. Its stdout and stderr are files, so that it never blocks on a full pipe.
     pub fn start(self) -> Running {
         let mut words = self.prefix;
-        words.push(BINARY.into());
+        words.push(self.program.into());
         words.extend(self.options);
         if !self.command.is_empty() {
             words.push("--".into());

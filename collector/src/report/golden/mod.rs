@@ -50,6 +50,7 @@ fn golden_requested_units() {
         ram_unit: Some(RamUnit::Kilobytes),
         gpu_ram_unit: Some(RamUnit::Bytes),
         time_unit: Some(TimeUnit::Minutes),
+        ..Style::default()
     };
     golden!(killed(), "units", style);
 }

@@ -23,6 +23,11 @@ pub(super) fn text(report: &Report, style: &Style) -> String {
     let units = Units::choose(report, style);
     // Most processes of a long run are short: their times read well in seconds only.
     let of_processes = style.time_unit.unwrap_or(TimeUnit::Seconds);
+    if style.as_gpu_tracker {
+        let mut page = Page::with_short_numbers();
+        gpu_tracker::sections(&mut page, report, units);
+        return page.into_text();
+    }
     let mut page = Page::default();
     page.line(0, headline::headline(report));
     gpu_tracker::sections(&mut page, report, units);

@@ -16,17 +16,25 @@ const MOST_ROWS: usize = 15;
 
 /// The text written so far.
 #[derive(Default)]
-pub(super) struct Page(String);
+pub(super) struct Page {
+    text: String,
+    has_short_numbers: bool,
+}
 
 impl Page {
+    /// A page with numbers as Python writes them: rounded to three decimals, without zeros at the end.
+    pub(super) fn with_short_numbers() -> Self {
+        Self { has_short_numbers: true, ..Self::default() }
+    }
+
     /// The whole text.
     pub(super) fn into_text(self) -> String {
-        self.0
+        self.text
     }
 
     /// One line at a level of nesting.
     pub(super) fn line(&mut self, level: usize, line: impl Display) {
-        let _infallible = writeln!(self.0, "{:width$}{line}", "", width = level * INDENT);
+        let _infallible = writeln!(self.text, "{:width$}{line}", "", width = level * INDENT);
     }
 
     /// `Label:`
@@ -41,7 +49,8 @@ impl Page {
 
     /// `Label: 1.234`
     pub(super) fn number(&mut self, level: usize, label: &str, value: Option<f64>) {
-        self.field(level, label, number(value));
+        let text = number(value);
+        self.field(level, label, if self.has_short_numbers { short(&text) } else { &text });
     }
 
     /// `Label: 1234`
@@ -118,4 +127,11 @@ impl Page {
         }
         self.line(level, format_args!("{mark}{line}"));
     }
+}
+
+/// `1.200` as `1.2`, and `3.000` as `3.0`.
+fn short(number: &str) -> &str {
+    let digits = number.trim_end_matches('0');
+    let is_whole = digits.ends_with('.');
+    number.get(..digits.len() + usize::from(is_whole)).unwrap_or(number)
 }

@@ -1,0 +1,46 @@
+//! gpu_tracker 5's command line, for scripts that call `gpu-tracker`: a link to this program, or a copy, of that name.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use gpu_track_collector::{RamUnit, Style, TimeUnit};
+
+use super::usage_error::UsageError;
+
+/// The program's name in that case.
+const NAME: &str = "gpu-tracker";
+/// Time between two samples if the user gives none (`Tracker.__init__`).
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Whether this command line is one of gpu_tracker's.
+pub(super) fn is_called(args: &[OsString]) -> bool {
+    args.first().is_some_and(|name| Path::new(name).file_name().is_some_and(|name| name == NAME))
+}
+
+/// Splits `-e` as Python's `str.split` does: quotes and backslashes are part of the words.
+#[expect(clippy::unnecessary_wraps, reason = "the other way to split can fail")]
+pub(super) fn split(line: &str) -> Option<Vec<String>> {
+    Some(line.split_whitespace().map(str::to_owned).collect())
+}
+
+/// The style with gpu_tracker's units where none is given.
+pub(super) fn style(given: &Style) -> Style {
+    Style {
+        ram_unit: given.ram_unit.or(Some(RamUnit::Gigabytes)),
+        gpu_ram_unit: given.gpu_ram_unit.or(Some(RamUnit::Gigabytes)),
+        time_unit: given.time_unit.or(Some(TimeUnit::Hours)),
+        as_gpu_tracker: true,
+        ..*given
+    }
+}
+
+/// Refuses what gpu_tracker can do beside running a command.
+pub(super) fn check(command: &[OsString]) -> Result<(), UsageError> {
+    match command.first() {
+        Some(word) if word == "sub-track" => Err(UsageError::new(
+            "gpu-tracker sub-track is not there yet: only tracking is (gpu-tracker -e \"COMMAND ARG...\")",
+        )),
+        _ => Ok(()),
+    }
+}
