@@ -102,7 +102,7 @@ fn amd_gpu_figures_are_read_from_fdinfo_and_sysfs() {
 
 // Requirement: GPU-10
 #[test]
-fn amd_gpu_visibility_follows_rocr_visible_devices() {
+fn amd_gpu_visibility_follows_the_variables_of_rocm() {
     let root = amd_root();
     let script = clients(root.path(), &[AMD_CLIENT]);
     for (variables, is_visible) in [
@@ -110,6 +110,11 @@ fn amd_gpu_visibility_follows_rocr_visible_devices() {
         (&[("ROCR_VISIBLE_DEVICES", "GPU-00000000000000aa")], true),
         (&[("ROCR_VISIBLE_DEVICES", "GPU-00000000000000ab")], false),
         (&[("ROCR_VISIBLE_DEVICES", "1"), ("CUDA_VISIBLE_DEVICES", "0")], false),
+        (&[("HIP_VISIBLE_DEVICES", "0"), ("CUDA_VISIBLE_DEVICES", "1")], true),
+        (&[("HIP_VISIBLE_DEVICES", ""), ("CUDA_VISIBLE_DEVICES", "1")], false),
+        (&[("HIP_VISIBLE_DEVICES", "1"), ("ROCR_VISIBLE_DEVICES", "0")], false),
+        (&[("GPU_DEVICE_ORDINAL", "1")], false),
+        (&[("GPU_DEVICE_ORDINAL", "0")], true),
     ] {
         let report = run(root.path(), &script, &["--gb", "amd"], variables);
         assert_eq!(report.gpu(AMD).at("visible"), is_visible, "{variables:?}");
@@ -227,6 +232,123 @@ fn partly_busy_gpu_engine_has_its_percentage() {
         let of_process = report.gpu("0000:03:00.0").at("processes.0").clone();
         assert_within("mean", of_process["mean_sm_percent"].as_f64().unwrap(), percent, 5.0);
         assert!(of_process["max_sm_percent"].as_f64().unwrap() >= percent * 0.95, "{of_process}");
+    }
+}
+
+/// amdgpu can update its counters late, and the kernel allows that: the maximum is then not known better than 100%, but the
+/// mean is.
+// Requirement: GPU-16, GPU-65
+#[test]
+fn gpu_engine_that_catches_up_in_jumps_keeps_its_mean() {
+    let root = amd_root();
+    let client = format!("{AMD_CLIENT}drm-engine-gfx: @83/4 ns\n");
+    let report = run(root.path(), &clients(root.path(), &[&client]), &[], &[]);
+    let of_process = report.gpu(AMD).at("processes.0").clone();
+    assert_within("mean", of_process["mean_sm_percent"].as_f64().unwrap(), 83.0, 5.0);
+    assert_eq!(of_process["max_sm_percent"], 100.0);
+}
+
+/// Three readings of a process that is busy from its start on: two thirds of it without the time before the first.
+// Requirement: GPU-16
+#[test]
+fn gpu_engine_counts_from_the_start_of_its_process() {
+    let root = amd_root();
+    let client = format!("{AMD_CLIENT}drm-engine-gfx: @100:3 ns\n");
+    let slow = ["--st", "0.2"];
+    for script in
+        [clients(root.path(), &[&client]), format!("sleep 0.5; {}", clients(root.path(), &[&client]))]
+    {
+        let report = run(root.path(), &script, &slow, &[]);
+        let mean = report.gpu(AMD).f64("processes.0.mean_sm_percent");
+        assert!(mean > 75.0, "{mean} with {script}");
+    }
+}
+
+/// The kernel's documentation has no temp1 for xe: temp2 is the package's. A device of several GTs has several directories
+/// of sensors.
+// Requirement: GPU-16
+#[test]
+fn intel_gpu_sensors_are_found_by_label_and_name() {
+    let (xe, i915) = ("sys/class/drm/card0/device", "sys/class/drm/card1/device");
+    let (package, gt) = (format!("{i915}/hwmon/hwmon9"), format!("{i915}/hwmon/hwmon10"));
+    let root = root(&[
+        (&format!("{xe}/uevent"), "DRIVER=xe\nPCI_ID=8086:56A0\nPCI_SLOT_NAME=0000:04:00.0\n"),
+        (&format!("{xe}/hwmon/hwmon1/temp2_input"), "51000\n"),
+        (&format!("{xe}/hwmon/hwmon1/temp2_label"), "pkg\n"),
+        (&format!("{xe}/hwmon/hwmon1/temp3_input"), "77000\n"),
+        (&format!("{xe}/hwmon/hwmon1/temp3_label"), "vram\n"),
+        (&format!("{i915}/uevent"), "DRIVER=i915\nPCI_ID=8086:56A1\nPCI_SLOT_NAME=0000:05:00.0\n"),
+        (&format!("{gt}/name"), "i915_gt0\n"),
+        (&format!("{gt}/energy1_input"), "0\n"),
+        (&format!("{package}/name"), "i915\n"),
+        (&format!("{package}/energy1_input"), "0\n"),
+    ]);
+    let client = "drm-driver: i915\ndrm-client-id: 7\ndrm-pdev: 0000:05:00.0\n";
+    let raise = |directory: &str, uj: u32| {
+        let file = root.path().join(directory).join("energy1_input");
+        format!("echo {uj} >{0}.new; mv {0}.new {0}; ", file.display())
+    };
+    let script = child(root.path(), &[client])
+        + "; "
+        + &raise(&gt, 19_000)
+        + &raise(&package, 19_000_000)
+        + &clients(root.path(), &[client]);
+    let report = run(root.path(), &script, &["--gb", "intel"], &[]);
+    assert_eq!(report.gpu("0000:05:00.0").f64("power.energy_j"), 19.0);
+    assert_eq!(report.gpu("0000:04:00.0").f64("max_temperature_c"), 51.0);
+}
+
+/// An MI300 in a mode with several partitions: one PCI address, one DRM device, and a KFD node and render node for each.
+// Requirement: GPU-16
+#[test]
+fn partitions_of_an_amd_gpu_are_devices_of_their_own() {
+    let root = amd_root();
+    let nodes = root.path().join("sys/class/kfd/kfd/topology/nodes");
+    for part in 0..3_u32 {
+        let node = nodes.join((part + 1).to_string());
+        std::fs::create_dir_all(node.join("mem_banks/0")).unwrap();
+        std::fs::write(node.join("gpu_id"), format!("{}\n", 41_000 + part)).unwrap();
+        let location = 768 | part << 28;
+        let properties = format!("location_id {location}\ndomain 0\ndrm_render_minor {}\n", 128 + part);
+        std::fs::write(node.join("properties"), properties).unwrap();
+        std::fs::write(node.join("mem_banks/0/properties"), "size_in_bytes 22900899840\n").unwrap();
+    }
+    let kfd = format!("{}/sys/class/kfd/kfd/proc/$$", root.path().display());
+    let opened = clients(root.path(), &[&format!("{AMD_CLIENT}drm-engine-compute: @50:5 ns\n")]);
+    let script =
+        format!("mkdir -p {kfd}; echo 5000000 >{kfd}/vram_41001; FDINFO_NODE=/dev/dri/renderD130 {opened}");
+    let report = run(root.path(), &script, &[], &[("ROCR_VISIBLE_DEVICES", "2")]);
+    let ids: Vec<_> = report.array("gpus").iter().map(|gpu| gpu["id"].clone()).collect();
+    assert_eq!(ids, [AMD, "0000:03:00.0/0", "0000:03:00.0/1", "0000:03:00.0/2"]);
+    let part = |number: u32| report.gpu(&format!("{AMD}/{number}"));
+    assert_eq!((part(1).at("parent"), part(1).u64("index")), (&AMD.into(), 1));
+    let held = |number| part(number).u64("memory.max_main_bytes");
+    assert_eq!([held(0), held(1), held(2)], [0, 5_000_000, 1 << 20]);
+    assert_eq!(report.gpu_ram()[2], Some(5_000_000 + (1 << 20)));
+    assert!(part(2).f64("processes.0.max_sm_percent") > 0.0);
+    assert_eq!((part(2).at("visible"), part(1).at("visible")), (&true.into(), &false.into()));
+    // The sensors are those of the whole device, whose memory counts once.
+    let whole = report.gpu(AMD);
+    assert_eq!((whole.f64("power.max_w"), whole.u64("memory.max_used_bytes")), (125.0, 900_000_000));
+    assert!(whole.at("memory.max_main_bytes").is_null());
+    assert_eq!(report.f64("max_gpu_ram.system"), 900_000_000.0);
+    assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 1);
+    assert!(!report.warnings().contains("partitions"), "{}", report.warnings());
+}
+
+// Requirement: GPU-9
+#[test]
+fn vendor_without_a_gpu_is_in_the_warnings() {
+    let root = i915_root();
+    // NVIDIA's driver is not looked for where there is none, so nothing is read.
+    let sampled = clients(root.path(), &[&i915_client(7, 0, 0)]);
+    for (vendor, script, has_warning) in
+        [("amd", sampled.as_str(), true), ("nvidia", "true", true), ("intel", &sampled, false)]
+    {
+        let report = run(root.path(), script, &["--gb", vendor], &[]);
+        assert_eq!(report.gpu_ram(), [Some(0); 3], "{vendor}");
+        let warning = format!("--gb {vendor}: there is no GPU of this vendor, so all GPU figures are 0.");
+        assert_eq!(report.warnings().contains(&warning), has_warning, "{}", report.warnings());
     }
 }
 

@@ -23,8 +23,7 @@ pub(super) fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
 fn lacks(of: &DeviceUsage, figure: Figure) -> bool {
     let reason = of.missing.get(&figure);
     !of.knows(figure)
-        && reason
-            .is_some_and(|reason| !matches!(reason, Missing::NotSupported | Missing::ReportedByInstances))
+        && reason.is_some_and(|reason| *reason != Missing::NotSupported && !reason.is_reported_by_parts())
 }
 
 /// The same for figures by process. The tree's processes are only on devices that are visible to the command.

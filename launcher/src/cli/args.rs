@@ -149,7 +149,7 @@ pub(super) struct GpuArgs {
     #[arg(long = "guuids", value_name = "UUID,UUID", value_parser = uuids)]
     pub(super) gpu_uuids: Option<Uuids>,
 
-    /// Track only the GPUs that COMMAND may use (CUDA_VISIBLE_DEVICES, SLURM_STEP_GPUS, ROCR_VISIBLE_DEVICES)
+    /// Track only the GPUs that COMMAND may use (CUDA_VISIBLE_DEVICES, SLURM_STEP_GPUS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
     #[arg(long)]
     pub(super) visible: bool,
 

@@ -66,12 +66,14 @@ cuda 12040
 ";
 
 /// The variables that select the GPUs that a command may see.
-pub const VISIBILITY: [&str; 5] = [
+pub const VISIBILITY: [&str; 7] = [
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     "SLURM_STEP_GPUS",
     "SLURM_JOB_GPUS",
     "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
 ];
 
 /// A fake driver and its script.

@@ -36,6 +36,9 @@ pub enum Missing {
     /// The parts that the device is divided into report the figure, the whole does not.
     #[error("reported by its MIG instances only")]
     ReportedByInstances,
+    /// The same of a device that is divided into partitions (AMD MI300).
+    #[error("reported by its partitions only")]
+    ReportedByPartitions,
     /// The driver names processes by pids of another pid namespace.
     #[error("the driver's process ids are of another pid namespace")]
     ForeignPids,
@@ -57,6 +60,13 @@ pub enum Missing {
     /// Any other failure, in the driver's words.
     #[error("{0}")]
     Failed(String),
+}
+
+impl Missing {
+    /// The parts that the device is divided into report the figure: a sum over devices lacks nothing.
+    pub(crate) fn is_reported_by_parts(&self) -> bool {
+        matches!(self, Self::ReportedByInstances | Self::ReportedByPartitions)
+    }
 }
 
 /// A value, or why there is none.

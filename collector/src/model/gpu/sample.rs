@@ -31,6 +31,21 @@ pub struct ProcessBusy {
     pub pid: u32,
     /// When, and how much.
     pub busy: Busy,
+    /// The process was not read before, and `busy` is its busy time (at 100 percent) since its start, which the core knows.
+    pub is_from_start: bool,
+}
+
+impl ProcessBusy {
+    /// The stretch of a process that started at this time; the reading began at `at_ns`. `None`: it is not known, since the
+    /// process used what is older than itself. A counter is read up to `slack_ns` after the reading began.
+    pub(crate) fn stretch(&self, start_ns: u64, at_ns: u64, slack_ns: u64) -> Option<Busy> {
+        if !self.is_from_start {
+            return Some(self.busy);
+        }
+        let us = at_ns.saturating_sub(start_ns) / 1000;
+        let percent = if us == 0 { 0.0 } else { self.busy.us.min(us) as f64 * self.busy.percent / us as f64 };
+        (self.busy.us <= us.saturating_add(slack_ns / 1000)).then_some(Busy { us, percent })
+    }
 }
 
 /// What a driver in accounting mode recorded of one process.

@@ -59,16 +59,22 @@ impl Visibility {
         let mut visibility = Self::default();
         for vendor in [Vendor::Nvidia, Vendor::Amd] {
             let of_vendor: Vec<&Device> = all.iter().filter(|device| device.vendor == Some(vendor)).collect();
-            let Some(list) = list(visible, vendor) else { continue };
-            let named = named(&list, &of_vendor);
+            let of_hip = visible.hip.as_deref().filter(|_| vendor == Vendor::Amd);
+            let of_hip = of_hip.map(|text| List { text, number: Number::Rank });
+            // HIP counts what ROCm leaves, in ROCm's order.
+            let lists = [list(visible, vendor), of_hip];
+            if lists.iter().all(Option::is_none) {
+                continue;
+            }
+            let named = lists.iter().flatten().fold(counted(&of_vendor), |left, list| named(list, &left));
             for device in &of_vendor {
-                let is_named = |id: &String| named.contains(&id.as_str());
+                let is_named = |id: &String| named.iter().any(|named| &named.id == id);
                 // Of a device that is named as a whole CUDA takes one part, and does not say which.
                 let is_visible = is_named(&device.id) || device.parent.as_ref().is_some_and(is_named);
                 visibility.by_id.insert(device.id.clone(), is_visible);
             }
-            if vendor == Vendor::Nvidia && visible.cuda.is_some() {
-                visibility.is_order_unsure = is_order_unsure(visible, &list, &of_vendor, named.len());
+            if let (Vendor::Nvidia, true, [Some(list), _]) = (vendor, visible.cuda.is_some(), &lists) {
+                visibility.is_order_unsure = is_order_unsure(visible, list, &of_vendor, named.len());
             }
         }
         visibility
@@ -91,32 +97,50 @@ fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
     own.or_else(|| visible.slurm.as_deref().map(|text| List { text, number: Number::Node }))
 }
 
-/// The ids of the devices that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation
-/// of CUDA_VISIBLE_DEVICES). The beginning of a UUID must be unique.
-fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a str> {
-    let mut whole: Vec<&'a Device> =
-        devices.iter().copied().filter(|device| device.parent.is_none()).collect();
-    whole.sort_by_key(|device| device.index);
+/// The devices that lists name, in the order of the driver's numbers. AMD's partitions have numbers, and the device that is
+/// divided into them has none; of MIG it is the other way round.
+fn counted<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
+    let is_divided = |device: &Device| device.index.is_none() && has_part(device, devices);
+    let mut counted: Vec<&Device> = devices.iter().copied().filter(|device| !is_divided(device)).collect();
+    counted.sort_by_key(|device| device.index);
+    counted
+}
+
+fn has_part(device: &Device, devices: &[&Device]) -> bool {
+    devices.iter().any(|part| part.parent.as_ref() == Some(&device.id))
+}
+
+/// The devices that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation of
+/// CUDA_VISIBLE_DEVICES). The beginning of a UUID must be unique.
+fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
+    let has_number = |device: &&&Device| device.parent.is_none() || device.index.is_some();
+    let numbered: Vec<&'a Device> = devices.iter().filter(has_number).copied().collect();
     let by_number = |number: u32| match list.number {
-        Number::Rank => whole.get(number as usize).copied(),
-        Number::Index => whole.iter().copied().find(|device| device.index == Some(number)),
-        Number::Node => whole.iter().copied().find(|device| device.minor.or(device.index) == Some(number)),
+        Number::Rank => numbered.get(number as usize).copied(),
+        Number::Index => numbered.iter().copied().find(|device| device.index == Some(number)),
+        Number::Node => numbered.iter().copied().find(|device| device.minor.or(device.index) == Some(number)),
     };
-    let one = |word: &str| -> Option<&'a str> {
+    let one = |word: &str| -> Option<&'a Device> {
         if let Ok(number) = word.parse::<u32>() {
-            return by_number(number).map(|device| device.id.as_str());
+            return by_number(number);
         }
         if let Some(exact) = devices.iter().find(|device| device.id.eq_ignore_ascii_case(word)) {
-            return Some(exact.id.as_str());
+            return Some(exact);
         }
         // Drivers of the 450 and 460 series name an instance MIG-GPU-UUID/1/0, and later ones accept that. NVML of the later
         // ones does not say which instance it is, so it stands for its GPU with all instances.
         let word =
             word.strip_prefix("MIG-").and_then(|name| name.split_once('/')).map_or(word, |(gpu, _)| gpu);
-        let mut matching = devices.iter().filter(|device| names(word, device));
-        matching.next().filter(|_| matching.next().is_none()).map(|device| device.id.as_str())
+        let mut matching = devices.iter().copied().filter(|device| names(word, device));
+        matching.next().filter(|_| matching.next().is_none())
     };
-    list.text.split(',').map(str::trim).map_while(one).collect()
+    let mut named: Vec<&Device> = Vec::new();
+    for device in list.text.split(',').map(str::trim).map_while(one) {
+        if !named.iter().any(|known| known.id == device.id) {
+            named.push(device);
+        }
+    }
+    named
 }
 
 /// CUDA counts the fastest device first unless CUDA_DEVICE_ORDER is PCI_BUS_ID. That matters where devices of different
@@ -224,6 +248,30 @@ mod tests {
         assert_eq!(rocr("1"), "0000:83:00.0");
         assert_eq!(rocr("GPU-00bb,GPU-00000000000000AA"), "0000:03:00.00000:83:00.0");
         assert_eq!(rocr("GPU-00ff,0"), "");
+    }
+
+    #[test]
+    fn hip_visible_devices_counts_what_rocm_leaves() {
+        let amd = |address: &str, index| Device { vendor: Some(Vendor::Amd), ..device(address, index) };
+        let devices = [amd("a", 0), amd("b", 1), amd("c", 2), amd("d", 3)];
+        let see = |rocr: Option<&str>, hip: &str| {
+            let visible = Visible { rocr: rocr.map(Into::into), hip: Some(hip.into()), ..Visible::default() };
+            seen(&visible, &devices).concat()
+        };
+        assert_eq!(see(None, "1,3"), "bd");
+        assert_eq!(see(Some("3,1"), "0"), "d", "in ROCm's order");
+        assert_eq!(see(Some("1,2"), "0,2,1"), "b", "up to the first that is not there");
+        assert_eq!(see(Some("1,2"), "1,1,0"), "bc");
+    }
+
+    #[test]
+    fn partitions_of_an_amd_device_are_counted_and_the_device_is_not() {
+        let amd = |id: &str, index| Device { index, vendor: Some(Vendor::Amd), ..device(id, 0) };
+        let part = |id: &str, index| Device { parent: Some("whole".into()), ..amd(id, Some(index)) };
+        let devices = [amd("whole", None), part("whole/0", 0), part("whole/1", 1), amd("other", Some(2))];
+        let rocr = |list: &str| seen(&Visible { rocr: Some(list.into()), ..Visible::default() }, &devices);
+        assert_eq!(rocr("1,2"), ["whole/1", "other"]);
+        assert_eq!(rocr("0"), ["whole/0"]);
     }
 
     #[test]

@@ -4,17 +4,21 @@ use std::collections::BTreeMap;
 
 use super::super::counts::{processes, times};
 use super::super::gpu::{is_any_of, missing_of, whole};
+use super::super::inputs::Inputs;
 use crate::model::gpu::{Figure, Missing};
+use crate::model::report::Stage;
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::device::DeviceUsage;
 
 /// In the order of the report: backends, devices, missing figures, then what concerns the run as a whole.
-pub(super) fn warnings(usage: &GpuUsage, start_ns: u64) -> Vec<String> {
+pub(super) fn warnings(inputs: &Inputs) -> Vec<String> {
+    let (usage, start_ns) = (&inputs.run.gpu.usage, inputs.run.start_ns);
     let seconds = |at_ns: u64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
     let mut warnings = Vec::new();
     warnings.extend(usage.failed.iter().map(|(name, missing)| failed(usage, name, missing)));
     warnings.extend(usage.unresponsive.iter().map(|(name, since_ns)| unresponsive(name, seconds(*since_ns))));
     warnings.extend(usage.notes.iter().cloned());
+    warnings.extend(no_gpu_of_vendor(inputs));
     for of in &usage.devices {
         warnings.extend(of.lost_at_ns.map(|at_ns| lost(of, seconds(at_ns))));
         warnings.extend(energy_counter_reset(of));
@@ -35,6 +39,18 @@ fn failed(usage: &GpuUsage, backend: &str, missing: &Missing) -> String {
         "whether there are any is not known"
     };
     format!("{backend} GPUs: {missing}; {then}.")
+}
+
+/// Zeros for a vendor that was named by mistake would look like a command that uses no GPU.
+fn no_gpu_of_vendor(inputs: &Inputs) -> Option<String> {
+    let (usage, config) = (&inputs.run.gpu.usage, &inputs.config.gpu);
+    // Before the end, the driver may still be starting.
+    let is_none = usage.devices.is_empty() && usage.failed.is_empty() && usage.unreadable.is_empty();
+    let vendor = config.vendor.filter(|_| is_none && inputs.end.stage != Stage::SoFar)?.name();
+    let which = if config.only_visible { " that the command may see" } else { "" };
+    Some(format!(
+        "--gb {vendor}: there is no GPU of this vendor{which}, so all GPU figures are 0. GPUs of other vendors are left out."
+    ))
 }
 
 fn unresponsive(backend: &str, since_s: f64) -> String {
@@ -126,9 +142,7 @@ fn missing_figures(usage: &GpuUsage) -> Vec<String> {
             unread.extend(of.lost_at_ns.is_none().then_some(id.as_str()));
             continue;
         }
-        for (figure, reason) in
-            missing_of(of).iter().filter(|(_, reason)| *reason != Missing::ReportedByInstances)
-        {
+        for (figure, reason) in missing_of(of).iter().filter(|(_, reason)| !reason.is_reported_by_parts()) {
             note(&mut missing, reason, *figure);
         }
         let was_known = |(figure, _): &(&Figure, &Missing)| of.knows(**figure) && of.lost_at_ns.is_none();

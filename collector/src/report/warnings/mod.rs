@@ -44,7 +44,7 @@ pub(super) fn warnings(context: &Context) -> Vec<String> {
     let inputs = context.inputs;
     let mut warnings = inputs.config.warnings.clone();
     warnings.extend(CAUSES.iter().filter_map(|cause| cause(context)));
-    warnings.extend(gpu::warnings(&inputs.run.gpu.usage, inputs.run.start_ns));
+    warnings.extend(gpu::warnings(inputs));
     warnings
 }
 

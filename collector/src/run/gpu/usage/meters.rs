@@ -93,22 +93,23 @@ pub(crate) struct BusyMeter {
 }
 
 impl BusyMeter {
-    /// Take in a stretch. Some drivers report more than 100 percent.
+    /// Take in a stretch. One of more than 100 percent is of a counter that catches up with the stretches before: only the
+    /// maximum is bounded.
     pub(crate) fn add(&mut self, busy: Busy) {
         let percent = busy.percent.clamp(0.0, 100.0);
         self.max = Some(self.max.map_or(percent, |max| max.max(percent)));
-        self.busy += percent * busy.us as f64;
+        self.busy += busy.percent.max(0.0) * busy.us as f64;
         self.covered_us += busy.us as f64;
     }
 
     /// Mean over the reported time, percent.
     pub(crate) fn mean(&self) -> Option<f64> {
-        if self.covered_us > 0.0 { Some(self.busy / self.covered_us) } else { self.max }
+        if self.covered_us > 0.0 { Some((self.busy / self.covered_us).min(100.0)) } else { self.max }
     }
 
     /// Time busy, seconds; `None` if all stretches have no length.
     pub(crate) fn active_s(&self) -> Option<f64> {
-        (self.covered_us > 0.0).then_some(self.busy / 1e8)
+        (self.covered_us > 0.0).then_some(self.busy.min(self.covered_us * 100.0) / 1e8)
     }
 }
 
@@ -174,8 +175,10 @@ mod tests {
         let mut once = busy;
         once.add(Busy { us: 0, percent: 30.0 });
         assert_eq!((once.max, once.mean(), once.active_s()), (Some(30.0), Some(30.0), None));
-        busy.add(Busy { us: 1_000_000, percent: 150.0 });
-        busy.add(Busy { us: 3_000_000, percent: 20.0 });
-        assert_eq!((busy.max, busy.mean(), busy.active_s()), (Some(100.0), Some(40.0), Some(1.6)));
+        busy.add(Busy { us: 1_000_000, percent: 0.0 });
+        busy.add(Busy { us: 1_000_000, percent: 160.0 });
+        assert_eq!((busy.max, busy.mean(), busy.active_s()), (Some(100.0), Some(80.0), Some(1.6)));
+        busy.add(Busy { us: 1_000_000, percent: 900.0 });
+        assert_eq!((busy.mean(), busy.active_s()), (Some(100.0), Some(3.0)));
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::pid_table::{PidEntry, PidTable};
 use super::policy::POLICY;
 use crate::model::gpu::{
-    AccountingEntry, Batch, DeviceSample, Figure, Missing, PidFacts, ProcessBusy, ProcessMemory,
+    AccountingEntry, Batch, Busy, DeviceSample, Figure, Missing, PidFacts, ProcessBusy, ProcessMemory,
     TrackedDevice,
 };
 use device::DeviceUsage;
@@ -277,24 +277,30 @@ impl GpuUsage {
         // Of several stretches of one process the largest counts for the sum at this time.
         let mut now: BTreeMap<u64, (bool, f64)> = BTreeMap::new();
         let mut of_run = Vec::new();
-        for ProcessBusy { pid, busy } in list {
-            let from_ns = at_ns.saturating_sub(busy.us.saturating_mul(1000));
+        for listed @ ProcessBusy { pid, busy, .. } in list {
+            let us = if listed.is_from_start { 0 } else { busy.us };
+            let from_ns = at_ns.saturating_sub(us.saturating_mul(1000));
             if let Some(process) = pids.resolve(*pid, [from_ns, at_ns]) {
+                // Nothing is known of a stretch without length.
+                let busy = listed.stretch(process.start_ns, at_ns, POLICY.start_slack_ns);
+                let busy = busy.unwrap_or(Busy { us: 0, percent: 0.0 });
                 let percent = busy.percent.clamp(0.0, 100.0);
                 let largest = now.entry(process.id).or_insert((process.is_main, 0.0));
                 largest.1 = largest.1.max(percent);
                 usage.is_used |= percent > 0.0;
-                of_run.push((process.clone(), *pid, *busy));
+                of_run.push((process.clone(), *pid, busy));
             }
         }
         usage.has_process_samples |= !list.is_empty();
         usage.has_samples_of_run |= !of_run.is_empty();
-        if let Some(last) = list.last() {
+        if let Some(until_us) =
+            of_run.last().map(|(.., busy)| busy.us).or(list.last().map(|last| last.busy.us))
+        {
             let sum = |which: fn(bool) -> bool| -> f64 {
                 now.values().filter(|(is_main, _)| which(*is_main)).map(|(_, percent)| percent).sum()
             };
             let sums = [sum(|is_main| is_main), sum(|is_main| !is_main), sum(|_| true)];
-            usage.now.process_busy = Latest::new(at_ns, last.busy.us, sums);
+            usage.now.process_busy = Latest::new(at_ns, until_us, sums);
         }
         for (process, pid, busy) in of_run {
             if let Some(process) = self.process(&process, pid) {

@@ -206,7 +206,11 @@ fn utilisation_sums_over_devices_and_processes() {
         busy: Some(Ok(vec![Busy { us: 1_000_000, percent }])),
         process_busy: Some(Ok(of
             .into_iter()
-            .map(|(pid, percent)| ProcessBusy { pid, busy: Busy { us: 1_000_000, percent } })
+            .map(|(pid, percent)| ProcessBusy {
+                pid,
+                busy: Busy { us: 1_000_000, percent },
+                is_from_start: false,
+            })
             .collect())),
         ..sample(device)
     };
@@ -234,7 +238,8 @@ fn utilisation_holds_for_the_length_it_was_reported_for() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
     let busy = |device: &str, percents: &[f64]| {
         let spans = percents.iter().map(|percent| Busy { us: 2_000_000, percent: *percent });
-        let by_process = spans.clone().map(|busy| ProcessBusy { pid: 20, busy }).collect();
+        let by_process =
+            spans.clone().map(|busy| ProcessBusy { pid: 20, busy, is_from_start: false }).collect();
         DeviceSample { busy: Some(Ok(spans.collect())), process_busy: Some(Ok(by_process)), ..sample(device) }
     };
     bench.at(2, vec![busy("a", &[80.0]), busy("b", &[])]);

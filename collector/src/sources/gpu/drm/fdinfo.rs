@@ -1,8 +1,9 @@
 //! A process's DRM clients, from `/proc/PID/fdinfo/FD` (the kernel's drm-usage-stats.rst).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::sys::proc_fs::ProcRoot;
 
@@ -15,6 +16,9 @@ pub struct Client {
     pub pdev: String,
     /// `drm-client-id`, unique within the device.
     pub id: u64,
+    /// The number of the render node that it was opened by (`/dev/dri/renderD129`), which tells partitions of a device
+    /// apart; `None`: opened by another node, or the descriptor's target may not be read.
+    pub render_minor: Option<u32>,
     /// Memory of the device itself (not of the machine) that it holds, bytes; `None`: no such region is reported.
     pub device_bytes: Option<u64>,
     /// By engine.
@@ -123,9 +127,15 @@ fn clients_of(task: &Path) -> Option<Vec<Client>> {
     entries.peek()?;
     let client_of = |entry: fs::DirEntry| {
         // Reading a link is much cheaper than an fdinfo file, for which the driver writes a page.
-        let is_drm = fs::read_link(task.join("fd").join(entry.file_name()))
-            .map_or(true, |target| target.starts_with("/dev/dri") || target.starts_with("/dev/accel"));
-        is_drm.then(|| Client::parse(&fs::read_to_string(entry.path()).ok()?))?
+        let target = fs::read_link(task.join("fd").join(entry.file_name())).ok();
+        let is_drm = |target: &PathBuf| target.starts_with("/dev/dri") || target.starts_with("/dev/accel");
+        if !target.as_ref().is_none_or(is_drm) {
+            return None;
+        }
+        let client = Client::parse(&fs::read_to_string(entry.path()).ok()?)?;
+        let node = target.as_deref().and_then(Path::file_name).and_then(OsStr::to_str);
+        let render_minor = node.and_then(|node| node.strip_prefix("renderD")?.parse().ok());
+        Some(Client { render_minor, ..client })
     };
     Some(entries.filter_map(client_of).collect())
 }

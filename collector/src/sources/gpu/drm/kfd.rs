@@ -1,6 +1,7 @@
 //! ROCm's kernel driver, `/sys/class/kfd/kfd`: the memory of compute processes, which amdgpu's fdinfo leaves out on older
 //! kernels, and the devices of a container without DRM nodes.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,13 @@ use crate::model::gpu::{Device, Vendor};
 pub(super) struct Node {
     /// The driver's number for it, which its files are named by.
     pub gpu_id: u32,
+    /// The number of its render node.
+    pub render_minor: Option<u32>,
+    /// PCI address of the whole device.
+    pub address: String,
+    /// Its number among the partitions of a divided device (an MI300 in CPX mode has eight at one PCI address); `None`: the
+    /// device is not divided.
+    pub partition: Option<u32>,
     /// The device.
     pub device: Device,
 }
@@ -37,15 +45,33 @@ impl Kfd {
         numbers.sort_unstable();
         let paths = numbers.into_iter().map(|n| self.root.join("topology/nodes").join(n.to_string()));
         let mut nodes: Vec<Node> = paths.filter_map(|path| node(&path)).collect();
+        let mut at_address: HashMap<String, u32> = HashMap::new();
+        for node in &nodes {
+            *at_address.entry(node.address.clone()).or_default() += 1;
+        }
         for (index, node) in (0..).zip(&mut nodes) {
             node.device.index = Some(index);
+            // A container may be given one partition of a device, whose number is not 0 then.
+            node.partition = node.partition.filter(|n| *n > 0 || at_address.get(&node.address) > Some(&1));
         }
+        number_partitions(&mut nodes);
         nodes
     }
 
     /// Memory of a process on a GPU, bytes; `None`: it does not use the GPU.
     pub(super) fn memory(&self, pid: u32, gpu_id: u32) -> Option<u64> {
         line(&self.root.join("proc").join(pid.to_string()).join(format!("vram_{gpu_id}")))?.parse().ok()
+    }
+}
+
+/// Names partitions `ADDRESS/NUMBER`. Where the driver gives several the same number, they are counted in its order.
+fn number_partitions(nodes: &mut [Node]) {
+    let mut taken: Vec<String> = Vec::new();
+    for node in nodes {
+        let Some(first) = node.partition else { continue };
+        let free = (first..).find(|n| !taken.contains(&format!("{}/{n}", node.address)));
+        node.device.id = format!("{}/{}", node.address, free.unwrap_or(first));
+        taken.push(node.device.id.clone());
     }
 }
 
@@ -57,6 +83,8 @@ fn node(path: &Path) -> Option<Node> {
         properties.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
     };
     let (domain, location) = (property("domain").unwrap_or(0), property("location_id")?);
+    // Bits 28 to 31 are the number of the partition (kfd_topology.c).
+    let partition = u32::try_from(location >> 28 & 0xf).ok();
     let (bus, slot, function) = (location >> 8 & 0xff, location >> 3 & 0x1f, location & 7);
     let address = format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}");
     let bank = fs::read_to_string(path.join("mem_banks/0/properties")).unwrap_or_default();
@@ -66,12 +94,13 @@ fn node(path: &Path) -> Option<Node> {
     let device = Device {
         id: address.clone(),
         uuid,
-        pci_address: Some(address),
+        pci_address: Some(address.clone()),
         name: line(&path.join("name")),
         vendor: Some(Vendor::Amd),
         memory_bytes: size,
         source: "kfd".into(),
         ..Device::default()
     };
-    Some(Node { gpu_id, device })
+    let render_minor = property("drm_render_minor").and_then(|minor| u32::try_from(minor).ok());
+    Some(Node { gpu_id, render_minor, address, partition, device })
 }

@@ -8,22 +8,19 @@ mod kfd;
 mod sysfs;
 #[cfg(test)]
 mod tests;
+mod usage;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
-use fdinfo::{Client, Engine};
+use fdinfo::Client;
 use kfd::{Kfd, Node};
 use sysfs::Card;
+use usage::{ClientUsage, Clients, OnDevice};
 
 use super::backend::Backend;
-use crate::model::gpu::{
-    Busy, Device, DeviceSample, GpuConfig, Missing, ProcessBusy, ProcessMemory, Reading,
-};
+use crate::model::gpu::{Busy, Device, DeviceSample, GpuConfig, Missing, ProcessMemory, Reading, Vendor};
 use crate::sys::clock;
-
-/// A client: the device's PCI address and its number there.
-type ClientKey = (String, u64);
 
 /// The backend.
 #[derive(Debug)]
@@ -33,19 +30,8 @@ pub(super) struct Drm {
     cards: Vec<Card>,
     kfd: Option<Kfd>,
     nodes: Vec<Node>,
-    /// The process in which a client was first seen: a descriptor that is inherited or passed on does not change it.
-    owners: HashMap<ClientKey, u32>,
-    /// Engines at the last reading, by client.
-    before: HashMap<ClientKey, BTreeMap<String, Engine>>,
+    usage: ClientUsage,
     before_ns: Option<u64>,
-}
-
-/// Memory and utilisation of the processes on one device.
-#[derive(Debug, Default)]
-struct OnDevice {
-    bytes: BTreeMap<u32, Reading<u64>>,
-    /// By pid and engine: busy share, 0 to 1 of one such engine.
-    busy: BTreeMap<u32, BTreeMap<String, f64>>,
 }
 
 impl Drm {
@@ -58,61 +44,27 @@ impl Drm {
             cards: Vec::new(),
             kfd: Kfd::below(&config.path("/sys")),
             nodes: Vec::new(),
-            owners: HashMap::new(),
-            before: HashMap::new(),
+            usage: ClientUsage::default(),
             before_ns: None,
         };
         if drm.devices().is_empty() { Err(Missing::NoDevice) } else { Ok(drm) }
     }
 
-    fn read_processes(&mut self, pids: &[u32], span_ns: Option<u64>) -> HashMap<String, OnDevice> {
+    fn read_processes(&mut self, at_ns: u64, pids: &[u32]) -> HashMap<String, OnDevice> {
         let mut pids = pids.to_vec();
         pids.sort_unstable();
-        let mut clients: BTreeMap<ClientKey, (Vec<u32>, Client)> = BTreeMap::new();
-        for pid in pids {
-            for client in fdinfo::clients(&self.proc_root, pid) {
+        let mut clients = Clients::new();
+        for pid in &pids {
+            for client in fdinfo::clients(&self.proc_root, *pid) {
                 let key = (client.pdev.clone(), client.id);
                 let (holders, known) = clients.entry(key).or_insert_with(|| (Vec::new(), client.clone()));
-                holders.push(pid);
+                holders.push(*pid);
                 // A client that several processes hold is read several times; later values are larger.
                 known.device_bytes = known.device_bytes.max(client.device_bytes);
             }
         }
-        let mut devices: HashMap<String, OnDevice> = HashMap::new();
-        for (key, (holders, client)) in &clients {
-            let first = holders.first().copied().unwrap_or_default();
-            let owner = self.owners.entry(key.clone()).or_insert(first);
-            if !holders.contains(owner) {
-                *owner = first;
-            }
-            let on = devices.entry(client.pdev.clone()).or_default();
-            let bytes = client.device_bytes.ok_or(Missing::NotSupported);
-            let held = on.bytes.entry(*owner).or_insert_with(|| bytes.clone().map(|_| 0));
-            *held = match (held.clone(), bytes) {
-                (Ok(a), Ok(b)) => Ok(a.saturating_add(b)),
-                (Ok(a), Err(_)) => Ok(a),
-                (Err(_), other) => other,
-            };
-            let engines = on.busy.entry(*owner).or_default();
-            let before = self.before.get(key);
-            for (name, engine) in &client.engines {
-                let share =
-                    before.and_then(|b| b.get(name)).and_then(|b| share(b, engine, span_ns)).unwrap_or(0.0);
-                *engines.entry(name.clone()).or_default() += share;
-            }
-        }
-        let keys: HashSet<&ClientKey> = clients.keys().collect();
-        self.owners.retain(|key, _| keys.contains(key));
-        self.before.retain(|key, _| keys.contains(key));
-        for (key, (_, client)) in clients {
-            let known = self.before.entry(key).or_default();
-            for (name, engine) in client.engines {
-                let last = known.entry(name).or_insert(engine);
-                // Some drivers' counters go back a little: what was counted stays counted.
-                *last = Engine { busy: last.busy.max(engine.busy), ..engine };
-            }
-        }
-        devices
+        let nodes = &self.nodes;
+        self.usage.add(at_ns, clients, |client| device_of(nodes, client))
     }
 
     fn add_kfd(&self, id: &str, pids: &[u32], on: &mut OnDevice) {
@@ -127,14 +79,13 @@ impl Drm {
     }
 }
 
-/// The share of the time in which one such engine was busy, 0 to 1.
-fn share(before: &Engine, now: &Engine, span_ns: Option<u64>) -> Option<f64> {
-    let busy = now.busy.saturating_sub(before.busy) as f64;
-    let span = match (before.total_cycles, now.total_cycles) {
-        (Some(before), Some(now)) => now.saturating_sub(before),
-        _ => span_ns?,
-    };
-    (span > 0).then(|| busy / span as f64 / now.capacity as f64)
+/// The device of a client: its PCI address, or the partition there whose render node was opened. The first partition has
+/// the nodes of the whole device.
+fn device_of(nodes: &[Node], client: &Client) -> String {
+    let mut parts = nodes.iter().filter(|node| node.partition.is_some() && node.address == client.pdev);
+    let first = parts.clone().next();
+    let opened = parts.find(|node| node.render_minor.is_some() && node.render_minor == client.render_minor);
+    opened.or(first).map_or_else(|| client.pdev.clone(), |node| node.device.id.clone())
 }
 
 impl Backend for Drm {
@@ -143,29 +94,40 @@ impl Backend for Drm {
         self.cards = sysfs::cards(&sys);
         self.nodes = self.kfd.as_ref().map(Kfd::nodes).unwrap_or_default();
         let mut devices: Vec<Device> = self.cards.iter().map(|card| card.device.clone()).collect();
-        for node in &self.nodes {
-            match devices.iter_mut().find(|device| device.id == node.device.id) {
-                Some(known) => {
-                    known.index = node.device.index;
-                    known.uuid = known.uuid.take().or_else(|| node.device.uuid.clone());
+        if !self.nodes.is_empty() {
+            // ROCm counts the devices of KFD's topology, and no others.
+            for device in devices.iter_mut().filter(|device| device.vendor == Some(Vendor::Amd)) {
+                device.index = None;
+            }
+        }
+        for node in &mut self.nodes {
+            let card = devices.iter_mut().find(|device| device.id == node.address);
+            match (card, node.partition) {
+                (Some(card), None) => {
+                    card.index = node.device.index;
+                    card.uuid = card.uuid.take().or_else(|| node.device.uuid.clone());
                 }
-                None => devices.push(node.device.clone()),
+                (Some(card), Some(_)) => {
+                    node.device.parent = Some(card.id.clone());
+                    devices.push(node.device.clone());
+                }
+                (None, _) => devices.push(node.device.clone()),
             }
         }
         devices
     }
 
     fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
-        let span_ns = self.before_ns.replace(at_ns).map(|before| at_ns.saturating_sub(before));
-        let mut on_devices = self.read_processes(pids, span_ns);
+        let us = self.before_ns.replace(at_ns).map_or(0, |before| at_ns.saturating_sub(before) / 1000);
+        let mut on_devices = self.read_processes(at_ns, pids);
         let listed_ns = clock::monotonic_ns();
-        let us = span_ns.unwrap_or(0) / 1000;
         let mut samples = Vec::new();
         for id in wanted {
             let mut sample = DeviceSample { device: id.clone(), listed_ns, ..DeviceSample::default() };
             let card = self.cards.iter().find(|card| &card.device.id == id);
-            let has_node = self.nodes.iter().any(|node| &node.device.id == id);
-            if card.map_or(!has_node, |card| !card.is_there()) {
+            let node = self.nodes.iter().find(|node| &node.device.id == id);
+            let is_drm = card.is_some() || node.is_some_and(|node| node.device.parent.is_some());
+            if card.map_or(node.is_none(), |card| !card.is_there()) {
                 samples.push(DeviceSample { is_lost: true, ..sample });
                 continue;
             }
@@ -173,20 +135,22 @@ impl Backend for Drm {
                 sample.values = card.values();
                 sample.busy = Some(card.busy_percent().map(|percent| vec![Busy { us, percent }]));
             }
+            if self.nodes.iter().any(|node| node.device.parent.as_ref() == Some(id)) {
+                sample.processes = Some(Err(Missing::ReportedByPartitions));
+                sample.process_busy = Some(Err(Missing::ReportedByPartitions));
+                samples.push(sample);
+                continue;
+            }
             let mut on = on_devices.remove(id).unwrap_or_default();
             self.add_kfd(id, pids, &mut on);
+            if is_drm {
+                sample.process_busy = Some(Ok(self.usage.by_process(&on)));
+            }
             sample.processes =
                 Some(Ok(on.bytes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect()));
-            if self.cards.iter().any(|card| &card.device.id == id) {
-                // The utilisation of a process is that of its busiest engine.
-                let busiest = |(pid, engines): (u32, BTreeMap<String, f64>)| {
-                    let share = engines.into_values().fold(0.0, f64::max);
-                    ProcessBusy { pid, busy: Busy { us, percent: (share * 100.0).min(100.0) } }
-                };
-                sample.process_busy = Some(Ok(on.busy.into_iter().map(busiest).collect()));
-            }
             samples.push(sample);
         }
+        self.usage.note_read(pids);
         samples
     }
 }

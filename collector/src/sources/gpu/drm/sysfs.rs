@@ -15,7 +15,66 @@ pub(super) struct Card {
     /// `/sys/class/drm/cardN/device`.
     pci: PathBuf,
     /// Its sensors.
-    hwmon: Option<PathBuf>,
+    hwmon: Option<Hwmon>,
+}
+
+/// A directory of sensors.
+#[derive(Debug, Clone)]
+struct Hwmon {
+    path: PathBuf,
+    /// By label, such as `edge`: the file names' beginning, such as `temp1`.
+    labels: Vec<(String, String)>,
+}
+
+/// A sensor: the beginning of its file names without the number, its labels, and the numbers that the drivers'
+/// documentation has for it where there is no label; the first that is there counts.
+struct Sensor {
+    kind: &'static str,
+    labels: &'static [&'static str],
+    numbers: &'static [u32],
+}
+
+/// xe: the card, else the package, which is all that some boards measure (sysfs-driver-intel-xe-hwmon).
+const ENERGY: Sensor = Sensor { kind: "energy", labels: &["card", "pkg"], numbers: &[1, 2] };
+const POWER: Sensor = Sensor { kind: "power", labels: &["PPT", "slowPPT", "card", "pkg"], numbers: &[1, 2] };
+/// amdgpu: the edge, else the junction, since an MI300 has no edge; xe and i915: the package.
+const TEMPERATURE: Sensor = Sensor { kind: "temp", labels: &["edge", "junction", "pkg"], numbers: &[1, 2] };
+const CORE_CLOCK: Sensor = Sensor { kind: "freq", labels: &["sclk"], numbers: &[1] };
+const MEMORY_CLOCK: Sensor = Sensor { kind: "freq", labels: &["mclk"], numbers: &[2] };
+
+impl Hwmon {
+    /// The sensors of a PCI device. A device can have several directories (i915 has one for each GT, `i915_gt0`); the whole
+    /// device's has the driver's name.
+    fn of(pci: &Path, driver: &str) -> Option<Self> {
+        let entries = fs::read_dir(pci.join("hwmon")).ok()?.flatten();
+        let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.sort_by_key(|path| (line(&path.join("name")).as_deref() != Some(driver), number(path)));
+        let path = paths.into_iter().next()?;
+        let files =
+            fs::read_dir(&path).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let label = |file: String| Some((line(&path.join(&file))?, file.strip_suffix("_label")?.to_owned()));
+        let labels = files.filter(|file| file.ends_with("_label")).filter_map(label).collect();
+        Some(Self { path, labels })
+    }
+
+    /// A sensor's value by the first of these files that it has.
+    fn read(&self, sensor: &Sensor, files: &[&str], factor: f64) -> Reading<f64> {
+        let of_kind = |name: &str| name.strip_prefix(sensor.kind).is_some_and(|n| n.parse::<u32>().is_ok());
+        let labelled = sensor.labels.iter().flat_map(|wanted| {
+            let found = self.labels.iter().filter(move |(label, name)| label == wanted && of_kind(name));
+            found.map(|(_, name)| name.clone())
+        });
+        // What has a label of another meaning is another sensor.
+        let is_labelled = |name: &String| self.labels.iter().any(|(_, of)| of == name);
+        let numbered = sensor.numbers.iter().map(|n| format!("{}{n}", sensor.kind));
+        let names = labelled.chain(numbered.filter(|name| !is_labelled(name)));
+        let paths: Vec<(PathBuf, f64)> = names
+            .flat_map(|name| files.iter().map(move |file| format!("{name}_{file}")))
+            .map(|file| (self.path.join(file), factor))
+            .collect();
+        first(&paths)
+    }
 }
 
 /// First line of a file, trimmed; `None` if it is empty.
@@ -83,8 +142,7 @@ fn card(sys: &Path, card: &Path) -> Option<Card> {
         _ => return None,
     };
     let address = value("PCI_SLOT_NAME")?.to_ascii_lowercase();
-    let sensors = fs::read_dir(pci.join("hwmon")).ok();
-    let hwmon = sensors.into_iter().flatten().flatten().map(|entry| entry.path()).min();
+    let hwmon = Hwmon::of(&pci, driver);
     let total = number(&pci.join("mem_info_vram_total"), 1.0).ok();
     let device = Device {
         id: address.clone(),
@@ -106,35 +164,28 @@ impl Card {
         self.pci.join("uevent").exists()
     }
 
-    fn sensor(&self, name: &str, factor: f64) -> (PathBuf, f64) {
-        (self.hwmon.as_ref().map_or_else(|| self.pci.join("hwmon"), |hwmon| hwmon.join(name)), factor)
-    }
-
     /// Gauges and counters. Units of hwmon: microwatts, microjoules, millidegrees, hertz.
     pub(super) fn values(&self) -> Vec<(Figure, Reading<f64>)> {
         let pci = |name: &str| (self.pci.join(name), 1.0);
         let card = |name: &str| (self.card.join(name), 1.0);
-        let sensors = |sensors: &[(PathBuf, f64)]| match self.hwmon {
-            Some(_) => first(sensors),
+        let sensor = |sensor: &Sensor, files: &[&str], factor| match &self.hwmon {
+            Some(hwmon) => hwmon.read(sensor, files, factor),
             None => Err(Missing::NotSupported),
         };
         vec![
             (Figure::MemoryUsed, first(&[pci("mem_info_vram_used")])),
             (Figure::MemoryUtilization, first(&[pci("mem_busy_percent")])),
-            (
-                Figure::Power,
-                sensors(&[self.sensor("power1_average", 1e-6), self.sensor("power1_input", 1e-6)]),
-            ),
-            (Figure::Energy, sensors(&[self.sensor("energy1_input", 1e-6)])),
-            (Figure::Temperature, sensors(&[self.sensor("temp1_input", 1e-3)])),
+            (Figure::Power, sensor(&POWER, &["average", "input"], 1e-6)),
+            (Figure::Energy, sensor(&ENERGY, &["input"], 1e-6)),
+            (Figure::Temperature, sensor(&TEMPERATURE, &["input"], 1e-3)),
             (
                 Figure::SmClock,
                 match self.device.vendor {
-                    Some(Vendor::Amd) => sensors(&[self.sensor("freq1_input", 1e-6)]),
+                    Some(Vendor::Amd) => sensor(&CORE_CLOCK, &["input"], 1e-6),
                     _ => first(&[card("gt/gt0/rps_act_freq_mhz"), pci("tile0/gt0/freq0/act_freq")]),
                 },
             ),
-            (Figure::MemoryClock, sensors(&[self.sensor("freq2_input", 1e-6)])),
+            (Figure::MemoryClock, sensor(&MEMORY_CLOCK, &["input"], 1e-6)),
         ]
     }
 

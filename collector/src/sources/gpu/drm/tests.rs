@@ -142,12 +142,36 @@ fn engine_time_becomes_utilisation_and_never_decreases() {
         open(root, 200, 5, NODE, &amd_client(7, 1000, gfx_ns));
         let sample = drm.sample(at_s * S, &wanted, &[200]);
         let list = sample[0].process_busy.clone().unwrap().unwrap();
-        (list[0].busy.us, list[0].busy.percent)
+        (list[0].is_from_start, list[0].busy.us, list[0].busy.percent)
     };
-    assert_eq!(busy(1, 90 * S), (0, 0.0), "before the first reading");
-    assert_eq!(busy(2, 90 * S + S / 2), (1_000_000, 50.0));
-    assert_eq!(busy(3, 90 * S + S / 4), (1_000_000, 0.0));
-    assert_eq!(busy(5, 91 * S), (2_000_000, 25.0));
+    assert_eq!(busy(1, S / 10), (true, 100_000, 100.0), "since the process started");
+    assert_eq!(busy(2, S / 10 + S / 2), (false, 1_000_000, 50.0));
+    assert_eq!(busy(3, S / 10 + S / 4), (false, 1_000_000, 0.0));
+    assert_eq!(busy(5, S / 10 + S), (false, 2_000_000, 25.0));
+    assert_eq!(busy(6, S / 10 + 4 * S), (false, 1_000_000, 300.0), "it catches up");
+}
+
+#[test]
+fn new_client_counts_from_0_unless_it_is_older_than_the_last_reading() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    amd(root, 0, 3);
+    let mut drm = backend(root);
+    drm.devices();
+    let wanted = ["0000:03:00.0".to_owned()];
+    let mut at_s = 0;
+    let mut sample = || {
+        at_s += 1;
+        let list = drm.sample(at_s * S, &wanted, &[200])[0].process_busy.clone().unwrap().unwrap();
+        list.iter().map(|process| process.busy.percent).collect::<Vec<_>>()
+    };
+    assert!(sample().is_empty());
+    open(root, 200, 5, NODE, &amd_client(7, 1000, S * 3 / 4));
+    assert_eq!(sample(), [75.0]);
+    open(root, 200, 6, NODE, &amd_client(8, 1000, 90 * S));
+    assert!(sample().is_empty(), "of the second it is not known how much");
+    open(root, 200, 6, NODE, &amd_client(8, 1000, 90 * S + S / 2));
+    assert_eq!(sample(), [50.0]);
 }
 
 #[test]
@@ -176,6 +200,40 @@ fn xe_engine_cycles_become_utilisation() {
     assert!(sample.values.contains(&(Figure::Energy, Ok(5.0))));
     assert!(sample.values.contains(&(Figure::SmClock, Ok(2400.0))));
     assert_eq!(sample.busy, Some(Err(Missing::NotSupported)), "reported by process only");
+    // The speed of the cycles is known now: 2000 in a second.
+    drm.sample(3 * S, &wanted, &[9, 10]);
+    open(root, 10, 4, NODE, &client(1000, 14_000).replace("client-id: 3", "client-id: 4"));
+    let list = drm.sample(4 * S, &wanted, &[9, 10])[0].process_busy.clone().unwrap().unwrap();
+    assert_eq!((list[1].pid, list[1].busy.percent), (10, 25.0));
+}
+
+/// Two directories of sensors, as of i915's device and its GT, of which the second is read first by name; and the labels of
+/// an MI300, which has no edge sensor.
+#[test]
+fn sensors_are_found_by_name_and_label() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let i915 = "sys/class/drm/card0/device";
+    put(root, &format!("{i915}/uevent"), "DRIVER=i915\nPCI_SLOT_NAME=0000:04:00.0\n");
+    let amd = "sys/class/drm/card1/device";
+    put(root, &format!("{amd}/uevent"), "DRIVER=amdgpu\nPCI_SLOT_NAME=0000:05:00.0\n");
+    for (file, text) in [
+        (format!("{i915}/hwmon/hwmon10/name"), "i915_gt0"),
+        (format!("{i915}/hwmon/hwmon10/energy1_input"), "1000"),
+        (format!("{i915}/hwmon/hwmon9/name"), "i915"),
+        (format!("{i915}/hwmon/hwmon9/energy1_input"), "2000000"),
+        (format!("{amd}/hwmon/hwmon10/temp2_input"), "70000"),
+        (format!("{amd}/hwmon/hwmon10/temp2_label"), "junction"),
+        (format!("{amd}/hwmon/hwmon10/temp1_input"), "50000"),
+        (format!("{amd}/hwmon/hwmon10/temp1_label"), "mem"),
+    ] {
+        put(root, &file, &format!("{text}\n"));
+    }
+    let mut drm = backend(root);
+    drm.devices();
+    let samples = drm.sample(S, &["0000:04:00.0".into(), "0000:05:00.0".into()], &[]);
+    assert!(samples[0].values.contains(&(Figure::Energy, Ok(2.0))));
+    assert!(samples[1].values.contains(&(Figure::Temperature, Ok(70.0))));
 }
 
 #[test]

@@ -83,7 +83,7 @@ pub(super) fn busy(
     let uncovered_us = last.age_us(now_ns).saturating_sub(progress.rated_us);
     let rate = |progress: &mut Progress| {
         progress.rated_us += uncovered_us;
-        rates.clone().map(|rates| vec![Busy { us: uncovered_us, percent: f64::from(rates.gpu) }])
+        rates.clone().map(|rates| vec![Busy { us: uncovered_us, percent: f64::from(rates.gpu).min(100.0) }])
     };
     let mut samples = match own_samples(api, device, last.newest_us) {
         Ok(samples) => samples,
@@ -113,7 +113,7 @@ pub(super) fn busy(
         let us = gap_us.min(POLICY.longest_sample_us);
         // Time that no sample covers was idle.
         stretches.extend((gap_us > us).then_some(Busy { us: gap_us - us, percent: 0.0 }));
-        stretches.push(Busy { us, percent });
+        stretches.push(Busy { us, percent: percent.min(100.0) });
         before = Newest { newest_us: at_us, has_sample: true, ..before };
         rated_us = 0;
     }
@@ -158,7 +158,9 @@ pub(super) fn process_busy(
     let newest_us = progress.processes.newest_us;
     let busy = |(pid, at_us, percent): (u32, u64, u32)| {
         let us = last.gap_us(at_us, newest_us - at_us, now_ns).min(POLICY.longest_sample_us);
-        ProcessBusy { pid, busy: Busy { us, percent: f64::from(percent) } }
+        // Some drivers report more than 100 percent.
+        let busy = Busy { us, percent: f64::from(percent).min(100.0) };
+        ProcessBusy { pid, busy, is_from_start: false }
     };
     Ok(samples.into_iter().map(busy).collect())
 }

@@ -1,0 +1,151 @@
+//! What processes use of the devices, from one reading of the DRM clients to the next.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::fdinfo::{Client, Engine};
+use crate::model::gpu::{Busy, Missing, ProcessBusy, Reading};
+
+/// A client: the device's PCI address and its number there.
+pub(super) type ClientKey = (String, u64);
+
+/// The clients of one reading, each with the processes that have it open, smallest pid first.
+pub(super) type Clients = BTreeMap<ClientKey, (Vec<u32>, Client)>;
+
+/// Memory and utilisation of the processes on one device.
+#[derive(Debug, Default)]
+pub(super) struct OnDevice {
+    /// Memory by pid, bytes.
+    pub bytes: BTreeMap<u32, Reading<u64>>,
+    /// Busy time since the reading before, as a multiple of [`ClientUsage::unit_ns`], by pid and engine.
+    engines: BTreeMap<u32, BTreeMap<String, f64>>,
+}
+
+/// The clients at the last reading.
+#[derive(Debug, Default)]
+pub(super) struct ClientUsage {
+    /// The process in which a client was first seen: a descriptor that is inherited or passed on does not change it.
+    owners: HashMap<ClientKey, u32>,
+    /// Engines by client. Counters catch up in jumps and can go back a little, so the largest value is kept.
+    before: HashMap<ClientKey, BTreeMap<String, Engine>>,
+    /// Cycles of an engine in a nanosecond, by the device's PCI address and the engine.
+    rates: HashMap<(String, String), f64>,
+    /// The processes that were read.
+    seen: HashSet<u32>,
+    /// Processes with a client whose use since the reading before is not known.
+    unknown: HashSet<u32>,
+    /// When, CLOCK_MONOTONIC nanoseconds.
+    at_ns: Option<u64>,
+    /// Time since the reading before, nanoseconds.
+    span_ns: Option<u64>,
+}
+
+impl ClientUsage {
+    /// Take in the clients of a reading; `device_of` gives the id of a client's device.
+    pub(super) fn add(
+        &mut self,
+        at_ns: u64,
+        clients: Clients,
+        device_of: impl Fn(&Client) -> String,
+    ) -> HashMap<String, OnDevice> {
+        let span_ns = self.at_ns.replace(at_ns).map(|before| at_ns.saturating_sub(before));
+        self.span_ns = span_ns.filter(|ns| *ns > 0);
+        self.owners.retain(|key, _| clients.contains_key(key));
+        self.before.retain(|key, _| clients.contains_key(key));
+        self.unknown.clear();
+        for (key, (_, client)) in &clients {
+            self.note_rates(key, client);
+        }
+        let mut devices: HashMap<String, OnDevice> = HashMap::new();
+        for (key, (holders, client)) in clients {
+            let first = holders.first().copied().unwrap_or_default();
+            let owner = self.owners.entry(key.clone()).or_insert(first);
+            if !holders.contains(owner) {
+                *owner = first;
+            }
+            let owner = *owner;
+            let on = devices.entry(device_of(&client)).or_default();
+            on.add_bytes(owner, client.device_bytes.ok_or(Missing::NotSupported));
+            let of_owner = on.engines.entry(owner).or_default();
+            for (name, engine) in client.engines {
+                let last = self.before.get(&key).and_then(|engines| engines.get(&name)).copied();
+                match self.busy(&key.0, &name, engine, last, owner) {
+                    Some(busy) => *of_owner.entry(name.clone()).or_default() += busy,
+                    None => drop(self.unknown.insert(owner)),
+                }
+                let known = Engine { busy: last.map_or(0, |last| last.busy).max(engine.busy), ..engine };
+                self.before.entry(key.clone()).or_default().insert(name, known);
+            }
+        }
+        devices
+    }
+
+    /// Utilisation by process on a device that [`Self::add`] gave: that of the busiest engine.
+    pub(super) fn by_process(&self, on: &OnDevice) -> Vec<ProcessBusy> {
+        let known = on.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
+        let of_process = |(pid, engines): (&u32, &BTreeMap<String, f64>)| {
+            let busiest = engines.values().copied().fold(0.0, f64::max);
+            let is_from_start = !self.seen.contains(pid);
+            let busy = if is_from_start {
+                Busy { us: (busiest * self.unit_ns() / 1000.0) as u64, percent: 100.0 }
+            } else {
+                Busy { us: self.span_ns.unwrap_or(0) / 1000, percent: busiest * 100.0 }
+            };
+            ProcessBusy { pid: *pid, busy, is_from_start }
+        };
+        known.map(of_process).collect()
+    }
+
+    /// These processes were read; to be called after [`Self::by_process`].
+    pub(super) fn note_read(&mut self, pids: &[u32]) {
+        self.seen = pids.iter().copied().collect();
+    }
+
+    /// Nanoseconds that busy time is counted in: the time since the reading before.
+    fn unit_ns(&self) -> f64 {
+        self.span_ns.unwrap_or(1) as f64
+    }
+
+    /// How fast the cycles of an engine pass, by a client that was there at the reading before.
+    fn note_rates(&mut self, key: &ClientKey, client: &Client) {
+        let (Some(span_ns), Some(before)) = (self.span_ns, self.before.get(key)) else { return };
+        for (name, engine) in &client.engines {
+            let last = before.get(name).and_then(|last| last.total_cycles);
+            if let (Some(now), Some(last)) = (engine.total_cycles, last)
+                && now > last
+            {
+                let rate = (now - last) as f64 / span_ns as f64;
+                self.rates.insert((key.0.clone(), name.clone()), rate);
+            }
+        }
+    }
+
+    /// Busy time of a client's engine since the reading before. An engine that was not there then counts from 0. `None`: not
+    /// known, since the client is older than that, or counts cycles and how fast those pass is not known.
+    fn busy(&self, pdev: &str, name: &str, now: Engine, last: Option<Engine>, owner: u32) -> Option<f64> {
+        let busy = now.busy.saturating_sub(last.map_or(0, |last| last.busy)) as f64;
+        let in_a_unit = match (now.total_cycles, last) {
+            (None, _) => self.unit_ns(),
+            (Some(now), Some(Engine { total_cycles: Some(last), .. })) => now.saturating_sub(last) as f64,
+            _ => self.rates.get(&(pdev.to_owned(), name.to_owned()))? * self.unit_ns(),
+        };
+        let share = if in_a_unit > 0.0 { busy / in_a_unit / now.capacity as f64 } else { 0.0 };
+        // A process that was read had no such client then; a client that another process passed on to it can be older.
+        let is_older = last.is_none() && self.seen.contains(&owner) && share > MOST_IN_A_STRETCH;
+        (!is_older).then_some(share)
+    }
+}
+
+/// A client that is new since the reading before is read a little later than the reading's time, so it can have been busy for
+/// a little longer than the time between the two.
+const MOST_IN_A_STRETCH: f64 = 1.5;
+
+impl OnDevice {
+    fn add_bytes(&mut self, pid: u32, bytes: Reading<u64>) {
+        let held = self.bytes.entry(pid).or_insert_with(|| bytes.clone().map(|_| 0));
+        *held = match (held.clone(), bytes) {
+            (Ok(a), Ok(b)) => Ok(a.saturating_add(b)),
+            (Ok(a), Err(_)) => Ok(a),
+            (Err(_), other) => other,
+        };
+    }
+}
