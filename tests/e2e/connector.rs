@@ -48,6 +48,28 @@ fn static_children_have_their_known_cpu_time() {
     assert!(listed.contains(&runs.into()) && listed.contains(&burn.into()), "{listed:?}");
 }
 
+// Requirement: RAM-20, RAM-21
+#[test]
+fn peak_of_a_static_fork_child_between_samples_is_known() {
+    // A static child of a static program holds 200 MB for 30 ms, long after the run was young.
+    let script = format!("sleep 0.7; {} forks 1 200000000 30; sleep 0.1", static_program("touch"));
+    let mut sampled = 0;
+    for _ in 0..5 {
+        let run = tracked(["sh", "-c", &script]).options(&["--st", "10"]).run();
+        let report = or_skip!(complete_report(&run));
+        // On a busy machine the sample may be missed. Then sh knows from wait4 that somebody held them.
+        for set in ["descendants", "combined"] {
+            let total = report.f64(&format!("max_ram.{set}.total_rss"));
+            assert!(total > 0.97 * 200e6, "{set} is {total}");
+        }
+        let peak = report.command("touch").and_then(|touch| touch["peak_rss_bytes"].as_f64());
+        let is_sampled = peak.is_some_and(|peak| peak > 0.97 * 200e6);
+        assert_eq!(!is_sampled, report.warnings().contains("no sample saw it. The largest RAM"), "{peak:?}");
+        sampled += u32::from(is_sampled);
+    }
+    assert!(sampled >= 3, "sampled in {sampled} of 5 runs");
+}
+
 // Requirement: SEE-7
 #[test]
 fn dynamic_children_of_a_static_child_are_not_joined() {

@@ -34,6 +34,15 @@ pub struct SamplingPolicy {
     pub longest_delay_ns: u64,
     /// ... and by so many times the time since the sample before.
     pub longest_delay: u64,
+    /// A program that has written no record by this age can't write one, most likely, and only samples show its memory.
+    /// They come as often as for a young run, ...
+    pub unreported_ns: u64,
+    /// ... and at this distance once it is older: it may grow at any time, and be gone soon after. 0: never.
+    pub unreported_rest_ns: u64,
+    /// Such samples take at most one part in this many of a core, ...
+    pub share_of_unreported: u64,
+    /// ... of which so much CPU time can be saved up: most of these programs are few and short.
+    pub saved_for_unreported_ns: u64,
     /// More ended intervals than this waiting for a sample cause one at once: they take memory.
     pub most_waiting: usize,
     /// What expensive reads may cost.
@@ -55,6 +64,10 @@ impl Default for SamplingPolicy {
             notable_end_bytes: 16 << 20,
             longest_delay_ns: 100_000_000,
             longest_delay: 3,
+            unreported_ns: 3_000_000,
+            unreported_rest_ns: 10_000_000,
+            share_of_unreported: 100,
+            saved_for_unreported_ns: 50_000_000,
             most_waiting: 8192,
             budget: BudgetPolicy::default(),
         }

@@ -12,9 +12,8 @@ use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits, MaxRam,
     MeanRam, Peak, Percent, Processes, Report, Rss, Stage,
 };
-use crate::run::RunState;
 use crate::run::tree::process::exit_of_wait_status;
-use crate::run::usage::MaxRss;
+use crate::run::usage::{Floor, MaxRss};
 
 /// Builds the report.
 pub(crate) fn report(inputs: &Inputs) -> Report {
@@ -121,6 +120,9 @@ fn coverage(inputs: &Inputs) -> Coverage {
         },
         connector_absent: absent,
         connector_overruns: inputs.run.health.connector.overruns,
+        ram_floor_bytes: Some(&inputs.run.totals.floors.combined)
+            .filter(|floor| floor.is_missed_by(&inputs.run.ram.combined))
+            .map(|floor| floor.rss),
         static_executables: inputs.run.totals.static_executables(),
         dropped_events: inputs.end.dropped_events,
         records_untrusted: records_untrusted(inputs),
@@ -138,28 +140,27 @@ fn records_untrusted(inputs: &Inputs) -> Option<String> {
     }
 }
 
-fn rss(max: &MaxRss, is_known: bool) -> Rss {
-    let known = |bytes| is_known.then_some(bytes);
-    Rss { total_bytes: known(max.total), private_bytes: known(max.private), shared_bytes: known(max.shared) }
-}
-
-/// The largest RAM of the first process: its exact peak, where no sample saw as much.
-fn max_main(run: &RunState) -> MaxRss {
-    let main = &run.ram.main;
-    MaxRss { total: main.total.max(run.totals.main_peak.unwrap_or(0)), ..*main }
+/// The largest RAM of some processes: at least what one of them is known to have held. How much of that was shared is not
+/// known. Without processes (`is_empty`) all is 0.
+fn rss(max: &MaxRss, floor: &Floor, is_empty: bool) -> Rss {
+    let total = max.total.max(floor.rss);
+    let known = |bytes| ((max.total > 0 && !floor.is_missed_by(max)) || is_empty).then_some(bytes);
+    Rss {
+        total_bytes: (total > 0 || is_empty).then_some(total),
+        private_bytes: known(max.private),
+        shared_bytes: known(max.shared),
+    }
 }
 
 /// Memory that no sample and no record gives is unknown. Without descendants theirs is 0.
 fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
-    let ram = &inputs.run.ram;
-    let main = max_main(inputs.run);
-    let has_descendants = coverage.processes > 1;
+    let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
     MaxRam {
         system_capacity_bytes: inputs.host_info.host.ram_bytes,
         system_bytes: inputs.run.ram.system,
-        main: rss(&main, main.total > 0),
-        descendants: rss(&ram.descendants, ram.descendants.total > 0 || !has_descendants),
-        combined: rss(&ram.combined, ram.combined.total > 0),
+        main: rss(&ram.main, &floors.main, false),
+        descendants: rss(&ram.descendants, &floors.descendants, coverage.processes <= 1),
+        combined: rss(&ram.combined, &floors.combined, false),
     }
 }
 
@@ -172,7 +173,7 @@ fn mean_ram(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> MeanRam {
     };
     let has_no_descendants = coverage.processes <= 1;
     MeanRam {
-        main_bytes: means.and_then(|(main, ..)| known(main, &max_main(inputs.run), false)),
+        main_bytes: means.and_then(|(main, ..)| known(main, &ram.main, false)),
         descendants_bytes: means
             .and_then(|(_, descendants, _)| known(descendants, &ram.descendants, has_no_descendants)),
         combined_bytes: means.and_then(|(.., combined)| known(combined, &ram.combined, false)),

@@ -36,6 +36,12 @@ pub struct Schedule {
     next_tick_ns: u64,
     /// A sample beside the grid.
     early_ns: u64,
+    /// A sample for programs that have not reported.
+    unreported_ns: u64,
+    /// What such samples have cost is within their share by then.
+    paid_ns: u64,
+    /// The last sample.
+    sampled_ns: u64,
     /// Not before this time.
     deferred_until_ns: u64,
     grows_until_ns: u64,
@@ -50,6 +56,9 @@ impl Schedule {
             interval_ns: interval_ns.max(1),
             next_tick_ns: start_ns,
             early_ns: u64::MAX,
+            unreported_ns: u64::MAX,
+            paid_ns: 0,
+            sampled_ns: start_ns,
             deferred_until_ns: 0,
             // Nearly every program grows at its start.
             grows_until_ns: start_ns.saturating_add(policy.growth_pause_ns),
@@ -59,7 +68,23 @@ impl Schedule {
     /// When the next sample is due.
     #[must_use]
     pub fn due_ns(&self) -> u64 {
-        self.next_tick_ns.min(self.early_ns).max(self.deferred_until_ns)
+        self.planned_ns().max(self.deferred_until_ns)
+    }
+
+    /// The same, however the sample is delayed.
+    fn planned_ns(&self) -> u64 {
+        self.next_tick_ns.min(self.early_ns).min(self.unreported_ns)
+    }
+
+    /// When the youngest program began that has not reported, if there is a young one.
+    pub fn expect(&mut self, youngest_ns: Option<u64>) {
+        let policy = &self.policy;
+        let youngest_ns = youngest_ns.filter(|_| policy.unreported_rest_ns > 0);
+        self.unreported_ns = youngest_ns.map_or(u64::MAX, |start_ns| {
+            let age_ns = self.sampled_ns.saturating_sub(start_ns).max(policy.unreported_ns);
+            let rest_ns = age_ns.min(policy.unreported_rest_ns);
+            self.sampled_ns.max(start_ns).saturating_add(rest_ns).max(self.paid_ns)
+        });
     }
 
     /// Whether a sample at this time is one of the grid.
@@ -78,7 +103,7 @@ impl Schedule {
     #[must_use]
     pub fn deferral(&self, now_ns: u64, sampled_ns: u64, largest: u64) -> Option<Deferral> {
         let policy = &self.policy;
-        let due_ns = self.next_tick_ns.min(self.early_ns);
+        let due_ns = self.planned_ns();
         let window_ns = due_ns.saturating_sub(sampled_ns);
         let longest_ns = window_ns.saturating_mul(policy.longest_delay).min(policy.longest_delay_ns);
         let may_wait = policy.together_ns > 0 && now_ns < due_ns.saturating_add(longest_ns);
@@ -109,6 +134,10 @@ impl Schedule {
 
     /// A sample was taken.
     pub fn taken(&mut self, taken: &Taken) {
+        self.sampled_ns = taken.at_ns;
+        if taken.at_ns < self.next_tick_ns.min(self.early_ns) {
+            self.pay(taken);
+        }
         let policy = &self.policy;
         let growth = taken.largest.saturating_sub(taken.largest_before);
         let length_ns = taken.at_ns.saturating_sub(taken.from_ns).max(1);
@@ -124,6 +153,14 @@ impl Schedule {
             let next = (late / self.interval_ns + 1).saturating_mul(self.interval_ns);
             self.next_tick_ns = self.next_tick_ns.saturating_add(next);
         }
+    }
+
+    /// It was taken for a program that has not reported.
+    fn pay(&mut self, taken: &Taken) {
+        let time_for = |cost_ns: u64| cost_ns.saturating_mul(self.policy.share_of_unreported);
+        let saved_ns = time_for(self.policy.saved_for_unreported_ns);
+        let from_ns = self.paid_ns.max(taken.at_ns.saturating_sub(saved_ns));
+        self.paid_ns = from_ns.saturating_add(time_for(taken.cost_ns));
     }
 }
 
@@ -152,6 +189,41 @@ mod tests {
         };
         assert_eq!(ages(MS / 20), [0, 1, 2, 4, 8, 16, 32, 57, 82, 107]);
         assert_eq!(ages(MS / 2), [0, 5, 10, 20, 40, 90, 140], "expensive samples come less often");
+    }
+
+    // Requirement: RAM-21
+    #[test]
+    fn young_programs_that_do_not_report_are_sampled_within_their_share() {
+        // From two seconds on there is always a program that has not reported, and it is half a second old at most.
+        let samples = |interval_ns: u64, cost_ns: u64, until_ns: u64| {
+            let mut schedule = Schedule::new(SamplingPolicy::default(), interval_ns, 0);
+            let (mut times, mut from_ns) = (Vec::new(), 0u64);
+            loop {
+                let begin_ns = 2000 * MS + from_ns.saturating_sub(2000 * MS) / (500 * MS) * (500 * MS);
+                schedule.expect(Some(begin_ns));
+                let at_ns = schedule.due_ns();
+                if at_ns >= until_ns {
+                    return times;
+                }
+                times.push(at_ns / MS);
+                schedule.taken(&Taken {
+                    at_ns,
+                    from_ns,
+                    start_ns: 0,
+                    cost_ns,
+                    largest_before: 1,
+                    largest: 1,
+                });
+                from_ns = at_ns;
+            }
+        };
+        let after =
+            |times: &[u64], from: u64| times.iter().copied().filter(|at| *at >= from).collect::<Vec<_>>();
+        let cheap = samples(1500 * MS, MS / 10, 2060 * MS);
+        assert_eq!(after(&cheap, 600), [1500, 2003, 2006, 2012, 2022, 2032, 2042, 2052]);
+        let hour = 3_600_000;
+        let expensive = samples(1000 * MS, 4 * MS, hour * MS).len() as u64;
+        assert!(expensive * 4 < hour / 100 + hour / 1000 * 4 + 1000, "{expensive} samples of 4 ms");
     }
 
     #[test]
@@ -199,7 +271,8 @@ mod tests {
     #[test]
     fn policy_of_zeros_does_not_panic() {
         let policy = serde_json::from_str(
-            r#"{"notable_growth": 0, "notable_end": 0, "growing_ns": 0, "youngest_ns": 0, "together_ns": 1}"#,
+            r#"{"notable_growth": 0, "notable_end": 0, "growing_ns": 0, "youngest_ns": 0, "together_ns": 1,
+                "unreported_rest_ns": 0, "share_of_unreported": 0}"#,
         );
         let mut schedule = Schedule::new(policy.unwrap(), 100 * MS, 0);
         let taken = Taken {
@@ -211,6 +284,7 @@ mod tests {
             largest: 9 << 30,
         };
         schedule.taken(&taken);
+        schedule.expect(Some(MS));
         assert_eq!(schedule.due_ns(), 100 * MS, "only the grid is left");
         assert_eq!(schedule.deferral(MS, 0, 1 << 30).map(|deferral| deferral.bytes), Some(1 << 30));
     }

@@ -21,8 +21,10 @@ impl Session {
     pub(super) fn look(&mut self) {
         let now_ns = clock::monotonic_ns();
         let loading_ns = if now_ns < self.timers.eager_until_ns { 0 } else { START_GRACE_NS };
-        self.answer(now_ns.saturating_sub(loading_ns), now_ns);
+        let by_ns = now_ns.saturating_sub(loading_ns);
+        self.answer(by_ns, now_ns);
         self.run.apply(now_ns, Observation::Tick);
+        self.schedule.expect(self.run.tree.youngest_unreported_ns(by_ns));
         if self.run.tree.counts().uninstrumented_programs != self.timers.uninstrumented_programs {
             self.timers.uninstrumented_programs = self.run.tree.counts().uninstrumented_programs;
             self.timers.eager_until_ns = now_ns.saturating_add(EAGER_NS);

@@ -188,6 +188,8 @@ impl Session {
             let complete_ns = self.drain();
             self.finalize(complete_ns);
             let now_ns = clock::monotonic_ns();
+            // A program for which it was due may have reported meanwhile.
+            let is_due = now_ns >= self.schedule.due_ns();
             let largest = self.run.high_water_mark().combined;
             let deferral = self.schedule.deferral(now_ns, self.run.sampled_ns, largest);
             let is_deferred =

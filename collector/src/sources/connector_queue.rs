@@ -11,7 +11,7 @@ use super::membership::Membership;
 use crate::model::finding::{AbsenceReason, KernelEvent, StoredRecord, What};
 use crate::sys::clock;
 
-/// How long a START record may take after an exec before the program is read from /proc.
+/// How long a START or FORK record may take after the kernel's event before the program is read from /proc.
 ///
 /// The shim writes it after about 0.5 ms. To read /proc earlier costs more than all other work on the process: once
 /// while the program is loaded, and again at its end.
@@ -70,9 +70,8 @@ impl Cost {
 #[derive(Debug, Default)]
 struct Unreported {
     processes: HashSet<u32>,
-    /// Those whose last event was an exec that [`Self::take`] has not returned, with its time (CLOCK_MONOTONIC,
-    /// nanoseconds).
-    execs: HashMap<u32, u64>,
+    /// Those whose last event [`Self::take`] has not returned, with its time (CLOCK_MONOTONIC, nanoseconds).
+    new: HashMap<u32, u64>,
     /// One of the processes has ended since the last [`Self::take`].
     has_ended: bool,
 }
@@ -81,16 +80,12 @@ impl Unreported {
     fn note_event(&mut self, event: &KernelEvent) {
         let pid = event.pid;
         match event.what {
-            What::Exec => {
-                self.execs.insert(pid, event.at_ns);
-                self.processes.insert(pid);
-            }
-            What::Fork { .. } => {
-                self.execs.remove(&pid);
+            What::Exec | What::Fork { .. } => {
+                self.new.insert(pid, event.at_ns);
                 self.processes.insert(pid);
             }
             What::Exit { .. } => {
-                self.execs.remove(&pid);
+                self.new.remove(&pid);
                 self.has_ended |= self.processes.remove(&pid);
             }
             What::Lost { .. } | What::GivenUp(_) => {}
@@ -98,14 +93,14 @@ impl Unreported {
     }
 
     fn note_record(&mut self, pid: u32) {
-        self.execs.remove(&pid);
+        self.new.remove(&pid);
         self.processes.remove(&pid);
     }
 
     fn take(&mut self, by_ns: u64) -> bool {
-        let before = self.execs.len();
-        self.execs.retain(|_, at_ns| *at_ns > by_ns);
-        std::mem::take(&mut self.has_ended) || self.execs.len() < before
+        let before = self.new.len();
+        self.new.retain(|_, at_ns| *at_ns > by_ns);
+        std::mem::take(&mut self.has_ended) || self.new.len() < before
     }
 }
 
@@ -254,8 +249,8 @@ impl ConnectorQueue {
         self.pending.len()
     }
 
-    /// Whether a process must be read from /proc soon: it exec'd by this time and has not reported since, or it ended
-    /// without a record and its zombie has its CPU time. Each exec and end counts once.
+    /// Whether a process must be read from /proc soon: it was made, or exec'd, by this time and has not reported since, or
+    /// it ended without a record and its zombie has its CPU time. Each event counts once.
     pub(crate) fn take_unreported(&mut self, by_ns: u64) -> bool {
         self.unreported.take(by_ns)
     }
@@ -305,9 +300,10 @@ mod tests {
     }
 
     #[test]
-    fn unreported_exec_counts_once_and_only_after_the_grace_time() {
-        let exec = |at_ns, pid| KernelEvent { at_ns, pid, what: What::Exec };
-        let mut queue = queue(None, [2, 3], vec![exec(5, 2), exec(8, 3)]);
+    fn unreported_fork_or_exec_counts_once_and_only_after_the_grace_time() {
+        let fork = KernelEvent { at_ns: 5, pid: 2, what: What::Fork { parent: 3 } };
+        let exec = KernelEvent { at_ns: 8, pid: 3, what: What::Exec };
+        let mut queue = queue(None, [2, 3], vec![fork, exec]);
         while queue.next_by(9).is_some() {}
         assert_eq!(
             [4, 5, 7, 8, 9].map(|by_ns| queue.take_unreported(by_ns)),

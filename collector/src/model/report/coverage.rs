@@ -24,6 +24,9 @@ pub struct Coverage {
     pub layers: Layers,
     /// How the peak RSS of the processes is known.
     pub peaks: Peaks,
+    /// The largest RAM is only known to be no less than this: one process held it, and no sample saw that. `None`: the
+    /// largest RAM is a sum at one time.
+    pub ram_floor_bytes: Option<u64>,
     /// Paths of executables without a dynamic loader, which never carry the shim.
     pub static_executables: Vec<String>,
     /// Event records that were lost because ring and overflow file were full.

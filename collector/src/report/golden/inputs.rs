@@ -222,6 +222,7 @@ pub(in crate::report) fn full() -> Report {
                 connector: None,
             },
             peaks: Peaks { exact: 2018, sampled: 1, bound: 2, unknown: 3 },
+            ram_floor_bytes: None,
             static_executables: vec!["/usr/bin/busybox".into()],
             dropped_events: 0,
             records_untrusted: None,

@@ -19,7 +19,7 @@ pub(super) struct Context<'a> {
 }
 
 /// All causes, in the order of the report.
-const CAUSES: [fn(&Context) -> Option<String>; 17] = [
+const CAUSES: [fn(&Context) -> Option<String>; 18] = [
     out_of_memory,
     launcher_killed,
     preload_off,
@@ -36,6 +36,7 @@ const CAUSES: [fn(&Context) -> Option<String>; 17] = [
     killed_with_namespace,
     unknown_cpu,
     unknown_ram,
+    ram_floor,
     still_running,
 ];
 
@@ -226,6 +227,21 @@ fn unknown_ram(context: &Context) -> Option<String> {
             processes(count)
         )
     })
+}
+
+fn ram_floor(context: &Context) -> Option<String> {
+    let (ram, floors) = (&context.inputs.run.ram, &context.inputs.run.totals.floors);
+    let sets = [
+        ("combined", &floors.combined, &ram.combined),
+        ("descendants", &floors.descendants, &ram.descendants),
+        ("main", &floors.main, &ram.main),
+    ];
+    let (set, floor, _) = sets.into_iter().find(|(_, floor, seen)| floor.is_missed_by(seen))?;
+    Some(format!(
+        "A process held {:.1} MB while no sample saw it. The largest RAM of {set} is only known to be no less: what others \
+         held at that time is unknown, and so is how much was shared. A smaller --st sees more.",
+        floor.rss as f64 / 1e6
+    ))
 }
 
 fn still_running(context: &Context) -> Option<String> {

@@ -1,6 +1,7 @@
 //! What /proc and the samples show: processes, pids, programs, ends.
 
 use super::process::{Image, UnreportedExec};
+use super::tolerance::Tolerance;
 use super::{ChildSeen, FoundBy, Key, Parent, Process, ProcessId, Program, Tree, UnreportedMemory};
 use crate::model::finding::Remains;
 use crate::model::ids::Target;
@@ -10,6 +11,7 @@ impl Tree {
     pub(crate) fn found_in_proc(&mut self, child: &ChildSeen) -> ProcessId {
         let parent = Parent::Known(child.parent);
         let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
+        self.lists.young.insert(id);
         if let Some(process) = self.processes.get_mut(&id) {
             process.ids.host_pid = Some(child.host_pid);
             process.ids.pidfd_inode = child.pidfd_inode;
@@ -165,6 +167,7 @@ impl Tree {
         process.program.unreported_exec =
             Some(UnreportedExec { at_ns: at, program: None, previous_peak_bytes });
         self.lists.unreported.insert(id);
+        self.lists.young.insert(id);
     }
 
     /// What /proc shows of the program of a process that has not reported. What was read while the program ran is kept.
@@ -223,7 +226,20 @@ impl Tree {
             .unreported
             .retain(|id| is_alive(id) && processes.get(id).is_some_and(Process::awaits_record));
         self.lists.kernel_ends.retain(is_alive);
+        self.lists.young.retain(|id| {
+            processes.get(id).is_some_and(|process| {
+                let age_ns = now_ns.saturating_sub(process.program_start_ns());
+                process.is_alive() && !process.is_instrumented() && age_ns < Tolerance::YOUNG_NS
+            })
+        });
         self.lists.unproven.retain(is_alive);
+    }
+
+    /// When the youngest program began, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), that has not reported, if there is a
+    /// young one.
+    pub(crate) fn youngest_unreported_ns(&self, by_ns: u64) -> Option<u64> {
+        let young = self.lists.young.iter().filter_map(|id| self.processes.get(id));
+        young.map(Process::program_start_ns).filter(|start_ns| *start_ns <= by_ns).max()
     }
 
     /// The program that a process exec'd writes no record: it has ended, or had enough time.

@@ -200,6 +200,7 @@ impl Tree {
             quality: own.quality,
             peak_rss_bytes,
             peak_quality,
+            known_rss: process.known_rss(),
             is_ram_missing: process.is_ram_missing(),
             unattributed_us: process.unattributed_us(),
             command: process.name.command,

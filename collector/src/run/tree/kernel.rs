@@ -50,6 +50,7 @@ impl Tree {
                 self.join_group(id, maker.program.group);
             }
             self.lists.unreported.insert(id);
+            self.lists.young.insert(id);
             id
         });
         let command = self.command_of_parent(maker);

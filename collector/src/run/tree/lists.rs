@@ -38,6 +38,8 @@ pub(super) struct Lists {
     pub unproven: BTreeSet<ProcessId>,
     /// Their program has not written a record, and its /proc files have not been read.
     pub unreported: BTreeSet<ProcessId>,
+    /// Alive and young, and their program has not written a record.
+    pub young: BTreeSet<ProcessId>,
     /// Their program was read and may still write a START record, in the order of the readings.
     pub unconfirmed: VecDeque<ProcessId>,
     /// The connector reported their end, and what is left of them was not read.

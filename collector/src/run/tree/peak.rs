@@ -6,6 +6,7 @@
 use gpu_track_abi::record::FLAG_IMAGE;
 
 use super::process::{ExitRecord, Image, Process, ReapRecord};
+use super::summary::KnownRss;
 use super::tolerance::Tolerance;
 use crate::model::quality::Quality;
 
@@ -24,6 +25,28 @@ impl Process {
             _ => quality,
         };
         (last.into_iter().chain(program.earlier_images_peak_bytes).max(), quality)
+    }
+
+    /// What is known of single processes' RSS from all that is known of this one. ru_maxrss survives fork and exec, so a sum
+    /// of waited-for children shows an RSS of theirs only above what they inherited.
+    pub(super) fn known_rss(&self) -> KnownRss {
+        let is_lower_bound = |quality| matches!(quality, Quality::Exact | Quality::Sampled);
+        let above = |max: u64, inherited: u64| if max > inherited { max } else { 0 };
+        let (peak, quality) = self.peak();
+        let below = self.end.exit.map_or(0, |exit| {
+            let most = exit.own.max_rss_bytes.saturating_add(Tolerance::rss(exit.own.max_rss_bytes));
+            above(exit.children.max_rss_bytes, most)
+        });
+        let either = self.end.reaped.map_or(0, |reaped| {
+            self.most_inherited(&reaped).map_or(0, |most| above(reaped.usage.max_rss_bytes, most))
+        });
+        let own = peak.filter(|_| is_lower_bound(quality)).unwrap_or(0);
+        let copied = match self.program.image {
+            Image::Forked { rss_at_fork } => rss_at_fork.min(own),
+            Image::Unknown => own,
+            Image::Loaded { .. } | Image::Uninstrumented | Image::Borrowed => 0,
+        };
+        KnownRss { own, copied, below, either }
     }
 
     /// Whether the tree's RAM lacks its memory: its peak is unknown, and it may have been large.

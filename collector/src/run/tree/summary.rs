@@ -9,6 +9,19 @@ use crate::model::ids::{FoundBy, ProcessId};
 use crate::model::quality::Quality;
 use crate::model::report::Exit;
 
+/// RSS of single processes, bytes: lower bounds of what all held at that time. 0: nothing is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownRss {
+    /// Of the process itself.
+    pub own: u64,
+    /// Of that, what it may share with its parent, as a fork child.
+    pub copied: u64,
+    /// Of a process below it.
+    pub below: u64,
+    /// Of one of these; it is not known which.
+    pub either: u64,
+}
+
 /// What the run keeps of a process whose figures are final.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProcessSummary {
@@ -40,6 +53,8 @@ pub struct ProcessSummary {
     pub peak_rss_bytes: Option<u64>,
     /// How that is known.
     pub peak_quality: Quality,
+    /// RSS that it, or a process below it, is known to have had.
+    pub known_rss: KnownRss,
     /// The tree's RAM lacks its memory.
     pub is_ram_missing: bool,
     /// From start to end, nanoseconds.

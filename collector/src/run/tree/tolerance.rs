@@ -14,6 +14,9 @@ impl Tolerance {
     /// A process's clock (nanoseconds) and the kernel's sums (rounded per thread) are read at different moments of its end.
     pub(crate) const CLOCK_AHEAD_US: u64 = 1000;
 
+    /// An uninstrumented program is young, and sampled often, up to this age.
+    pub(crate) const YOUNG_NS: u64 = 1_000_000_000;
+
     /// Sums of waited-for children are rounded once per child.
     pub(crate) const CHILD_ROUNDING_US: u64 = 100;
 

@@ -2,11 +2,13 @@
 
 mod busy;
 mod cpu;
+mod floors;
 mod ram;
 #[cfg(test)]
 mod tests;
 mod totals;
 
 pub use cpu::CpuUsage;
+pub(crate) use floors::{Floor, Floors};
 pub(crate) use ram::{MaxRss, RamUsage};
 pub(crate) use totals::Totals;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::Floors;
 use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
 use crate::run::tree::{FoundBy, ProcessId, ProcessSummary, Quality, Rusage};
 
@@ -26,8 +27,8 @@ pub(crate) struct Totals {
     pub own: Rusage,
     /// The first process's own, if that is known.
     pub main: Option<Rusage>,
-    /// Exact peak RSS of the first process, bytes.
-    pub main_peak: Option<u64>,
+    /// Lower bounds of the largest RAM.
+    pub floors: Floors,
     /// CPU time that could not be attributed to a process, microseconds.
     pub unattributed_us: u64,
     /// Processes whose memory is in no sum.
@@ -68,8 +69,8 @@ impl Totals {
         self.unattributed_us = self.unattributed_us.saturating_add(process.unattributed_us);
         if process.is_main {
             self.main = (process.quality != Quality::Unknown).then_some(process.own);
-            self.main_peak = process.peak_rss_bytes.filter(|_| process.peak_quality == Quality::Exact);
         }
+        self.floors.add(process);
         if process.is_still_running {
             self.still_running += 1;
             if self.running.len() < RUNNING {

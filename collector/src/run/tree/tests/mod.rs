@@ -17,6 +17,7 @@ use gpu_track_abi::record::{
 
 use super::process::Observed;
 use super::program::fork_share;
+use super::summary::KnownRss;
 use super::tolerance::Tolerance;
 use super::*;
 use crate::model::finding::{KernelEvent, What};

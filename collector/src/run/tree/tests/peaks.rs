@@ -189,6 +189,36 @@ fn raw_wait_for_a_child_spoils_a_killed_process_maximum() {
     );
 }
 
+// Requirement: RAM-20
+#[test]
+fn maximum_of_a_reaper_is_a_lower_bound_above_what_was_inherited() {
+    // A static program's child holds 200 MiB. The reaper, which had 1 MiB, knows that one of the two did.
+    let known_of = |max_kib: u64| {
+        let mut run = Run::new();
+        run.kernel_fork(102, MAIN).execs(102).kernel_fork(103, 102).sampled(102, 1, MIB, MIB);
+        let summaries = run.over(103, 0).reaped_with(MAIN, 102, 0, 0, used(1, max_kib)).end();
+        (of(&summaries, 102).known_rss, of(&summaries, 103).known_rss)
+    };
+    let parent = KnownRss { own: MIB, either: 200 * MIB, ..KnownRss::default() };
+    assert_eq!(known_of(200 * MIB_KIB), (parent, KnownRss::default()));
+    assert_eq!(known_of(MIB_KIB).0.either, 0, "it may have been inherited");
+    // The same below a program that reports itself, which had 2 MiB.
+    let below_of = |children_kib: u64| {
+        let mut run = Run::new();
+        run.exit_with(MAIN, 0, FLAG_IMAGE, used(1, 2 * MIB_KIB), used(1, children_kib));
+        of(&run.end(), MAIN).known_rss.below
+    };
+    assert_eq!([2, 200].map(|mib| below_of(mib * MIB_KIB)), [0, 200 * MIB]);
+}
+
+#[test]
+fn fork_child_may_share_what_it_inherited() {
+    let mut run = Run::new();
+    run.fork(102, MAIN, 50 * MIB_KIB).exit_with(102, MAIN, 0, used(1, 60 * MIB_KIB), used(0, 0));
+    let known = of(&run.end(), 102).known_rss;
+    assert_eq!((known.own, known.copied), (60 * MIB, 50 * MIB));
+}
+
 #[test]
 fn peak_of_an_earlier_image_alone_is_marked_sampled() {
     // Its last program ended by a raw system call, and had no more than the one before.

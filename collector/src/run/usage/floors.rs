@@ -1,0 +1,76 @@
+//! Floors: what one process is known to have held is a lower bound of what all held at that time.
+//!
+//! Records and samples can show a larger RSS of a process than any sum over time has. The kernel's maximum of a reaper
+//! can be that of a process that no sample saw. Then the sum was at least as large at some time, and no more is known.
+
+use serde::{Deserialize, Serialize};
+
+use super::MaxRss;
+use crate::run::tree::ProcessSummary;
+
+/// Lower bound of the largest RAM of some processes, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Floor {
+    /// Largest RSS of one of them.
+    pub rss: u64,
+    /// The same without what fork children may share with their parents.
+    own: u64,
+}
+
+/// Of the first process, the others, and all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Floors {
+    /// The first process's.
+    pub main: Floor,
+    /// The others'.
+    pub descendants: Floor,
+    /// That of all.
+    pub combined: Floor,
+}
+
+impl Floor {
+    fn raise(&mut self, rss: u64, own: u64) {
+        (self.rss, self.own) = (self.rss.max(rss), self.own.max(own));
+    }
+
+    /// Whether the maximum over time missed so much that only this lower bound is known. Less is how far figures of
+    /// different sources differ: batches of the kernel's counters, and shared pages.
+    pub(crate) fn is_missed_by(&self, seen: &MaxRss) -> bool {
+        const BYTES: u64 = 4 << 20;
+        self.own > seen.total.saturating_add(BYTES.max(seen.total / 10))
+    }
+}
+
+impl Floors {
+    /// Take in a finalized process.
+    pub(super) fn add(&mut self, process: &ProcessSummary) {
+        let known = &process.known_rss;
+        let own = known.own.saturating_sub(known.copied);
+        self.combined.raise(known.own.max(known.either), own.max(known.either));
+        if process.is_main {
+            self.main.raise(known.own, own);
+        } else {
+            self.descendants.raise(known.own.max(known.either), own.max(known.either));
+        }
+        for floor in [&mut self.descendants, &mut self.combined] {
+            floor.raise(known.below, known.below);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: RAM-20
+    #[test]
+    fn a_maximum_is_missed_by_more_than_sources_differ() {
+        let mib = 1 << 20;
+        let is_missed = |own: u64, total: u64| {
+            Floor { rss: own, own }.is_missed_by(&MaxRss { total, ..MaxRss::default() })
+        };
+        assert!(!is_missed(5 * mib, mib) && is_missed(6 * mib, mib));
+        assert!(!is_missed(110 * mib, 100 * mib) && is_missed(111 * mib, 100 * mib));
+        assert!(!is_missed(u64::MAX, u64::MAX));
+    }
+}
