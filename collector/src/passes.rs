@@ -65,14 +65,12 @@ impl Passes {
     }
 
     /// How memory is shared, most uncertain first: within the budget, and on credit where the sample would otherwise set
-    /// a new peak that it can't vouch for.
+    /// a new peak that is not certain. With what is left, figures that are no part of the footprint are brought up to date.
     fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let mark = run.high_water_mark();
-        let mut units = run.sampling().sharing_units(&run.tree);
-        while let Some(unit) = units.pop() {
-            let Some(credit) = run.sampling().credit_for(&run.tree, &unit, mark) else { break };
-            let policy = self.budget.policy();
-            let credit_ns = match credit {
+        let policy = self.budget.policy();
+        while let Some(unit) = run.sampling().next_unit(&run.tree, mark) {
+            let credit_ns = match unit.credit {
                 SharingCredit::None => 0,
                 SharingCredit::GrowingPeak => policy.growing_credit_ns,
                 SharingCredit::NewPeak => policy.credit_ns,
@@ -80,8 +78,15 @@ impl Passes {
             if !self.budget.has_credit(credit_ns) {
                 break;
             }
-            let order = run.sampling().reading_order(&run.tree, &unit);
-            let sharing = self.sampler.read_sharing(&unit.members, &order, &mut self.budget, credit_ns);
+            let sharing = self.sampler.read_sharing(&unit.members, &unit.order, &mut self.budget, credit_ns);
+            run.apply(now_ns, Observation::Sharing(sharing));
+        }
+        for target in run.sampling().stale(&run.tree) {
+            if !self.budget.has_credit(-policy.reserved_ns) {
+                break;
+            }
+            let sharing =
+                self.sampler.read_sharing(&[target.id], &[target], &mut self.budget, -policy.reserved_ns);
             run.apply(now_ns, Observation::Sharing(sharing));
         }
     }

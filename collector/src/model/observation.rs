@@ -283,8 +283,33 @@ pub struct Rollup {
     pub pss_bytes: u64,
     /// Anonymous part of the PSS, bytes.
     pub pss_anon_bytes: u64,
-    /// Pages that no other process has mapped, bytes.
+    /// Pages that no other process has mapped, those of hugetlbfs included, bytes.
     pub private_bytes: u64,
+}
+
+/// Resident pages of a file, of shared memory or of hugetlbfs in a process. From smaps; pages that the process has copied
+/// by writing to a private mapping are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileMapping {
+    /// Device and inode.
+    pub file: (u64, u64),
+    /// Where the mapping begins in the file, bytes.
+    pub start: u64,
+    /// Where it ends in the file, bytes.
+    pub end: u64,
+    /// Resident bytes.
+    pub rss_bytes: u64,
+    /// Their proportional size, bytes.
+    pub pss_bytes: u64,
+}
+
+/// Figures of smaps.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mappings {
+    /// What is resident of files.
+    pub files: Vec<FileMapping>,
+    /// Anonymous pages that no other process has mapped, bytes.
+    pub private_anon_bytes: u64,
 }
 
 /// How the memory of processes is shared, read one after another.
@@ -299,14 +324,30 @@ pub struct SharingReadings {
 }
 
 /// See [`SharingReadings`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SharingReading {
-    /// smaps_rollup, and the size right after it if there was one.
-    Read(Rollup, Option<Size>),
+    /// It was read.
+    Read {
+        /// smaps_rollup.
+        rollup: Rollup,
+        /// smaps, where it was asked for.
+        mappings: Option<Mappings>,
+        /// statm right after it, if there was one.
+        size: Option<Size>,
+    },
     /// Its memory is gone: it is about to end.
     NoMemory,
     /// Only another user may read it.
     Denied,
+}
+
+/// A process whose sharing is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharingTarget {
+    /// The process.
+    pub id: ProcessId,
+    /// smaps, too, which takes up to four times as long: which files its memory belongs to.
+    pub wants_mappings: bool,
 }
 
 /// What the core wants to know of a process.

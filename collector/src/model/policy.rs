@@ -87,10 +87,18 @@ pub struct BudgetPolicy {
     /// What of that can be owed for memory that still grows: the next sample would ask for it again, and what it is at
     /// its largest must be paid for too (100 ms for five processes with 500 MB on a busy machine).
     pub growing_credit_ns: i64,
+    /// What is left for footprints, nanoseconds: private and proportional sizes are read with the rest only.
+    pub reserved_ns: i64,
 }
 
 impl Default for BudgetPolicy {
     fn default() -> Self {
-        Self { percent: 1, saved_ns: 20_000_000, credit_ns: 250_000_000, growing_credit_ns: 50_000_000 }
+        Self {
+            percent: 1,
+            saved_ns: 20_000_000,
+            credit_ns: 250_000_000,
+            growing_credit_ns: 50_000_000,
+            reserved_ns: 10_000_000,
+        }
     }
 }

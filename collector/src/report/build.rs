@@ -9,8 +9,8 @@ use super::inputs::Inputs;
 use super::usable::usable;
 use super::warnings::{self, Context};
 use crate::model::report::{
-    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits, MaxRam,
-    MeanRam, Peak, Percent, Processes, Report, Rss, Stage,
+    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits,
+    MaxProportionalRam, MaxRam, MeanRam, Peak, Percent, Processes, Report, Rss, Stage,
 };
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxRss};
@@ -41,6 +41,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         hints: Hints::default(),
         max_ram: max_ram(inputs, &coverage),
         mean_ram: mean_ram(inputs, &coverage, wall_s),
+        max_ram_proportional: max_ram_proportional(inputs),
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
         cpu: cpu(inputs, &cpu_time, wall_s),
         gpu,
@@ -164,10 +165,19 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     }
 }
 
+fn max_ram_proportional(inputs: &Inputs) -> MaxProportionalRam {
+    let max = inputs.run.ram.proportional.as_ref();
+    MaxProportionalRam {
+        main_bytes: max.map(|max| max.main),
+        descendants_bytes: max.map(|max| max.descendants),
+        combined_bytes: max.map(|max| max.combined),
+    }
+}
+
 fn mean_ram(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> MeanRam {
     let ram = &inputs.run.ram;
     let means = ram.means(wall_s);
-    // A mean can exceed the maximum: samples without fresh figures of shared pages enter it with all of those pages.
+    // The sum of all parts of the time can be rounded up.
     let known = |mean: f64, max: &MaxRss, is_empty: bool| {
         (max.total > 0 || is_empty).then(|| mean.min(max.total as f64))
     };

@@ -7,7 +7,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use super::timestamp::rfc3339;
 use crate::model::report::{
     Cause, Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Hints, Host, Io, Limits,
-    MeanRam, Peak, Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage, Usable,
+    MaxProportionalRam, MeanRam, Peak, Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage, Usable,
 };
 use crate::model::style::{RamUnit, Style, TimeUnit};
 
@@ -52,6 +52,7 @@ struct Document<'a> {
     faults: &'a Faults,
     context_switches: &'a ContextSwitches,
     mean_ram: &'a MeanRam,
+    max_ram_proportional: &'a MaxProportionalRam,
     processes: &'a Processes,
     gpus: &'a [GpuDevice],
     peak: &'a Option<Peak>,
@@ -199,6 +200,7 @@ impl<'a> Document<'a> {
             faults: &report.faults,
             context_switches: &report.context_switches,
             mean_ram: &report.mean_ram,
+            max_ram_proportional: &report.max_ram_proportional,
             processes: &report.processes,
             gpus: &report.gpus,
             peak: &report.peak,

@@ -5,7 +5,7 @@ use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
 
 use super::gpu::GpuState;
-use super::sampling::estimate::Sums;
+use super::sampling::sums::Sums;
 use super::sampling::{HighWaterMark, Sampling};
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};

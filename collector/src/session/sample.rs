@@ -75,7 +75,7 @@ impl Session {
             monotonic_ns: now_ns,
             main_bytes: now.main,
             descendants_bytes: now.descendants,
-            combined_bytes: now.combined(),
+            combined_bytes: now.combined,
             cpu_ns: self.run.cpu_ns(),
             processes: now.processes,
             threads: now.main_threads + now.descendants_threads,

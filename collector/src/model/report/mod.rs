@@ -33,7 +33,7 @@ pub use hints::{CpusHint, GpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, T
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
-pub use ram::{Holder, MaxRam, MeanRam, Peak, Rss};
+pub use ram::{Holder, MaxProportionalRam, MaxRam, MeanRam, Peak, Rss};
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 
 /// Version of the JSON form. It goes up when a key changes its name or meaning, or is removed.
@@ -66,6 +66,8 @@ pub struct Report {
     pub max_ram: MaxRam,
     /// Mean RAM over time.
     pub mean_ram: MeanRam,
+    /// Largest proportional sizes.
+    pub max_ram_proportional: MaxProportionalRam,
     /// Largest GPU memory over time.
     pub max_gpu_ram: MaxGpuRam,
     /// CPU utilisation and threads.

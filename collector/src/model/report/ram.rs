@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 /// RAM of a set of processes, bytes. `None`: no sample and no EXIT record gives the memory of any of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rss {
-    /// Largest RAM at one time: of the first process its RSS, of several the sum of their proportional shares (PSS).
+    /// Largest footprint at one time: the distinct pages that the processes have mapped, whoever else maps them. Of one
+    /// process that is its RSS; huge pages of hugetlbfs are added.
     pub total_bytes: Option<u64>,
-    /// Largest private part at one time: pages that one process alone maps.
+    /// Largest private part at one time: pages that one process alone maps (USS).
     pub private_bytes: Option<u64>,
-    /// Largest shared part at one time: the RAM less its private part.
+    /// Largest shared part at one time: the footprint less its private part.
     pub shared_bytes: Option<u64>,
 }
 
@@ -28,7 +29,22 @@ pub struct MaxRam {
     pub combined: Rss,
 }
 
-/// Time-weighted mean of the RAM over the run, as proportional shares, bytes; `None` where [`MaxRam`] has no total.
+/// Largest sums of proportional set sizes (PSS) at one time, bytes. A page counts with a part for each process that maps
+/// it, those outside of the tree included. `None`: no sample was taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct MaxProportionalRam {
+    /// The command's first process.
+    #[serde(rename = "main")]
+    pub main_bytes: Option<u64>,
+    /// All its descendants.
+    #[serde(rename = "descendants")]
+    pub descendants_bytes: Option<u64>,
+    /// The whole tree.
+    #[serde(rename = "combined")]
+    pub combined_bytes: Option<u64>,
+}
+
+/// Time-weighted mean of the footprint over the run, bytes; `None` where [`MaxRam`] has no total.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeanRam {
     /// The command's first process.
@@ -42,24 +58,26 @@ pub struct MeanRam {
     pub combined_bytes: Option<f64>,
 }
 
-/// The moment of the tree's largest RAM.
+/// The moment of the tree's largest footprint.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Peak {
     /// Seconds after the command's start.
     pub at_s: f64,
-    /// The tree's RAM at that time, bytes.
+    /// The tree's footprint at that time, bytes.
     pub combined_rss_bytes: u64,
-    /// The processes with the largest parts of it, largest first.
+    /// The processes with the largest RSS at that time, largest first.
     pub processes: Vec<Holder>,
 }
 
-/// A process's part of the tree's RAM at its peak.
+/// A process at the moment of the tree's largest RAM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// Its pid, as the launcher sees it.
     pub pid: u32,
     /// Its command name.
     pub command: String,
-    /// Its part of the tree's RAM, bytes: memory that it shares with the tree is divided among its users.
+    /// Its RSS, and huge pages of hugetlbfs, bytes.
     pub rss_bytes: u64,
+    /// Pages that no other process maps, bytes.
+    pub private_bytes: u64,
 }

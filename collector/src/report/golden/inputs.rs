@@ -119,6 +119,11 @@ pub(in crate::report) fn full() -> Report {
             descendants_bytes: Some(92_000_000.25),
             combined_bytes: Some(95_100_000.75),
         },
+        max_ram_proportional: MaxProportionalRam {
+            main_bytes: Some(150_000_000),
+            descendants_bytes: Some(480_000_000),
+            combined_bytes: Some(590_000_000),
+        },
         max_gpu_ram: MaxGpuRam {
             system_capacity_bytes: Some(0),
             system_bytes: Some(0),
@@ -200,8 +205,8 @@ pub(in crate::report) fn full() -> Report {
             at_s: 41.5,
             combined_rss_bytes: 204_472_320,
             processes: vec![
-                Holder { pid: 4242, command: "cc1".into(), rss_bytes: 80_000_000 },
-                Holder { pid: 4250, command: "cc1".into(), rss_bytes: 70_000_000 },
+                Holder { pid: 4242, command: "cc1".into(), rss_bytes: 80_000_000, private_bytes: 61_000_000 },
+                Holder { pid: 4250, command: "cc1".into(), rss_bytes: 70_000_000, private_bytes: 51_000_000 },
             ],
         }),
         cgroup: None,

@@ -33,6 +33,7 @@ pub(super) fn text(report: &Report, style: &Style) -> String {
     gpu_tracker::sections(&mut page, report, units);
     usage::cpu_time(&mut page, &report.cpu_time, units.time);
     usage::mean_ram(&mut page, &report.mean_ram, units.ram);
+    usage::max_ram_proportional(&mut page, &report.max_ram_proportional, units.ram);
     usage::peak(&mut page, report.peak.as_ref(), units.ram, of_processes);
     usage::io(&mut page, &report.io, style);
     usage::faults_and_switches(&mut page, report);

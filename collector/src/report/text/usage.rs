@@ -4,7 +4,7 @@ use super::super::quote;
 use super::format::{UNKNOWN, number};
 use super::page::Page;
 use super::units::unit_that_fits;
-use crate::model::report::{CpuTime, Io, MeanRam, Peak, Report};
+use crate::model::report::{CpuTime, Io, MaxProportionalRam, MeanRam, Peak, Report};
 use crate::model::style::{RamUnit, Style, TimeUnit};
 
 pub(super) fn cpu_time(page: &mut Page, time: &CpuTime, unit: TimeUnit) {
@@ -33,6 +33,15 @@ pub(super) fn mean_ram(page: &mut Page, mean: &MeanRam, unit: RamUnit) {
     page.number(1, "Combined", convert(mean.combined_bytes));
 }
 
+pub(super) fn max_ram_proportional(page: &mut Page, max: &MaxProportionalRam, unit: RamUnit) {
+    let convert = |bytes: Option<u64>| bytes.map(|b| unit.convert(b as f64));
+    page.heading(0, "Maximum proportional RAM (PSS)");
+    page.field(1, "Unit", unit.name());
+    page.number(1, "Main", convert(max.main_bytes));
+    page.number(1, "Descendants", convert(max.descendants_bytes));
+    page.number(1, "Combined", convert(max.combined_bytes));
+}
+
 pub(super) fn peak(page: &mut Page, peak: Option<&Peak>, ram: RamUnit, time: TimeUnit) {
     let Some(peak) = peak else { return page.field(0, "RAM peak", UNKNOWN) };
     page.heading(0, "RAM peak");
@@ -44,9 +53,11 @@ pub(super) fn peak(page: &mut Page, peak: Option<&Peak>, ram: RamUnit, time: Tim
         return;
     }
     page.heading(1, "Held by");
-    page.table(2, ["PID", &format!("RSS [{}]", ram.symbol()), "Command"], &peak.processes, |holder| {
-        let rss = number(Some(ram.convert(holder.rss_bytes as f64)));
-        [holder.pid.to_string(), rss, quote::escape(&holder.command)]
+    let (rss, private) = (format!("RSS [{}]", ram.symbol()), format!("private [{}]", ram.symbol()));
+    page.table(2, ["PID", &rss, &private, "Command"], &peak.processes, |holder| {
+        let bytes = |bytes: u64| number(Some(ram.convert(bytes as f64)));
+        let (rss, private) = (bytes(holder.rss_bytes), bytes(holder.private_bytes));
+        [holder.pid.to_string(), rss, private, quote::escape(&holder.command)]
     });
 }
 

@@ -4,20 +4,27 @@
 //! which are expensive, so the core says which it wants most and the session reads as many as the budget allows; at last
 //! the ends of the processes that the sample found dead, whose records may come later than it.
 
-pub(crate) mod estimate;
+mod files;
+mod footprint;
 mod reading;
+pub(crate) mod sums;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::tree::process::Observed;
-use super::tree::{Image, LiveInterval, Process, ProcessId, Tree};
+use super::tree::{Contribution, Image, LiveInterval, Process, ProcessId, Tree};
 use crate::model::observation::{
-    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, Size, Vitals,
+    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingTarget, Size,
+    Vitals,
 };
-use estimate::{Estimate, Sums, Unit};
+use files::{FileTable, KnownPrograms};
+use footprint::{Estimate, Estimates, Readings, Tried, Unit};
+pub(crate) use footprint::{HighWaterMark, SharingCredit};
 use reading::{LastReading, Sharing};
+use sums::Sums;
 
 /// What is known of the tree at one time, and what happened since the time before.
 #[derive(Debug, Clone, Default)]
@@ -28,12 +35,10 @@ pub(crate) struct Sample {
     pub at_ns: u64,
     /// Memory now.
     pub now: Sums,
-    /// Memory of the processes that lived at both times, each with the smaller of its two shares.
+    /// Memory of the processes that lived at both times, each with the smaller of its two contributions.
     pub steady: Sums,
     /// Mean of the two for those, for time-weighted means.
     pub steady_mean: Sums,
-    /// Whether the figures of `now` are certain enough to be a maximum; else only their certain part is.
-    pub verified: bool,
     /// Processes and memory that were there in part only.
     pub intervals: Vec<LiveInterval>,
     /// CPU time of the first process since the sample before, nanoseconds (live processes only).
@@ -44,24 +49,15 @@ pub(crate) struct Sample {
     pub holders: Vec<Held>,
 }
 
-/// A process's share of the tree's RAM.
+/// What a process holds at a sample.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
     /// The process.
     pub id: ProcessId,
-    /// Now, bytes.
-    pub now: u64,
-    /// All the time since the sample before, bytes.
-    pub steady: u64,
-}
-
-/// The largest RAM so far: a sample beyond it must be certain.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct HighWaterMark {
-    /// Of the descendants, bytes.
-    pub descendants: u64,
-    /// Of the tree, bytes.
-    pub combined: u64,
+    /// RSS, and huge pages of hugetlbfs, bytes.
+    pub rss_bytes: u64,
+    /// Pages that no other process maps, bytes.
+    pub private_bytes: u64,
 }
 
 /// A process that runs another program than at its reading before.
@@ -80,8 +76,10 @@ const PEAK_INTERVAL_NS: u64 = 1_000_000_000;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sampling {
     readings: HashMap<ProcessId, LastReading>,
-    estimates: HashMap<ProcessId, Estimate>,
-    shared_of_all: u64,
+    programs: KnownPrograms,
+    estimates: Estimates,
+    shared_of_all_bytes: u64,
+    tried: Tried,
     is_any_sharing_read: bool,
     /// The live processes of this sample, oldest first.
     alive: Vec<ProcessId>,
@@ -96,17 +94,6 @@ pub(crate) struct Sampling {
     dead_bytes: u64,
     /// What the passes came to.
     sample: Option<Sample>,
-}
-
-/// What the sample must still be allowed to cost for sharing to be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SharingCredit {
-    /// Only what the budget has left.
-    None,
-    /// It would set a new peak that it can't vouch for.
-    NewPeak,
-    /// The same of memory that still grows: the next sample will ask again.
-    GrowingPeak,
 }
 
 impl Sampling {
@@ -153,6 +140,7 @@ impl Sampling {
     fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) {
         let is_new = !self.readings.contains_key(&id);
         let reading = self.readings.entry(id).or_default();
+        reading.before = (reading.vitals.minor_faults, reading.anonymous_bytes());
         let before = reading.vitals.start_stack;
         let since_ns = std::mem::replace(&mut reading.at_ns, self.at_ns);
         reading.vitals = Vitals { cpu_ns: vitals.cpu_ns.or(reading.vitals.cpu_ns), ..vitals };
@@ -163,6 +151,8 @@ impl Sampling {
         }
         reading.size = size.unwrap_or(reading.size);
         if is_new {
+            // What it has by now may all be inherited.
+            reading.before = (0, reading.anonymous_bytes());
             self.first.push((id, reading.vitals.start_stack));
         }
         self.alive.push(id);
@@ -221,7 +211,8 @@ impl Sampling {
     pub(crate) fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
         for id in self.new_images(tree) {
             if let Some(reading) = self.readings.get_mut(&id) {
-                (reading.sharing, reading.vm_hwm_bytes, reading.hugetlb_bytes) = (None, None, 0);
+                (reading.sharing, reading.files, reading.vm_hwm_bytes, reading.hugetlb_bytes) =
+                    (None, None, None, 0);
             }
         }
         for peak in peaks {
@@ -230,80 +221,94 @@ impl Sampling {
             reading.vm_hwm_bytes = peak.vm_hwm_bytes.or(reading.vm_hwm_bytes);
             reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
         }
-        self.is_any_sharing_read = false;
-        self.shared_of_all = estimate::shared_of_all(&self.readings, &self.alive);
-        self.estimates = estimate::estimate_all(tree, &self.readings, &self.alive);
-    }
-
-    /// Processes whose sharing should be read, the most uncertain last.
-    pub(crate) fn sharing_units(&self, tree: &Tree) -> Vec<Unit> {
-        estimate::units_by_uncertainty(tree, &self.estimates)
-    }
-
-    /// Whether reading this unit is worth it, and what it may cost beyond the budget.
-    pub(crate) fn credit_for(&self, tree: &Tree, unit: &Unit, mark: HighWaterMark) -> Option<SharingCredit> {
-        let sums = estimate::total(tree, &self.estimates);
-        let new_peak = sums.combined() > mark.combined || sums.descendants > mark.descendants;
-        if unit.uncertain <= estimate::negligible(sums.combined()) / 4 {
-            return None;
+        let unread_groups = footprint::unread_groups(tree, &self.readings, &self.alive);
+        for id in &self.alive {
+            let Some(reading) = self.readings.get_mut(id) else { continue };
+            let is_unread = |process: &Process| unread_groups.contains(&process.program.group);
+            reading.before_relatives = match tree.get(*id).is_some_and(is_unread) {
+                true => reading.before_relatives.or(Some(reading.before)),
+                false => None,
+            };
         }
-        Some(if !new_peak || estimate::certain(&self.estimates) {
-            SharingCredit::None
-        } else if self.is_growing(tree, &unit.members) {
-            SharingCredit::GrowingPeak
-        } else {
-            SharingCredit::NewPeak
-        })
+        self.is_any_sharing_read = false;
+        self.tried = Tried::default();
+        self.shared_of_all_bytes = footprint::shared_of_all(&self.readings, &self.alive);
+        self.estimates = footprint::estimate_all(tree, self.last_readings());
     }
 
-    /// In which order to read the members of a unit.
-    pub(crate) fn reading_order(&self, tree: &Tree, unit: &Unit) -> Vec<ProcessId> {
-        estimate::reading_order(tree, &self.readings, &self.estimates, &unit.members)
+    fn last_readings(&self) -> Readings<'_> {
+        Readings {
+            of: &self.readings,
+            programs: &self.programs,
+            alive: &self.alive,
+            shared_of_all_bytes: self.shared_of_all_bytes,
+        }
     }
 
-    /// Whether the memory of any of them is more than 0.1% larger than at the last sample.
-    fn is_growing(&self, tree: &Tree, members: &[ProcessId]) -> bool {
-        members.iter().any(|id| {
-            let before = tree.get(*id).map_or(0, |process| process.observed.rss_bytes);
-            let is_larger =
-                |reading: &LastReading| reading.size.rss_bytes > before.saturating_add(before / 1000);
-            self.readings.get(id).is_some_and(is_larger)
-        })
+    /// The reading of how memory is shared that makes most of the footprint certain, if that is worth it.
+    pub(crate) fn next_unit(&self, tree: &Tree, mark: HighWaterMark) -> Option<Unit> {
+        self.estimates.next_unit(tree, self.last_readings(), &self.tried, mark)
+    }
+
+    /// Processes whose private and proportional sizes are not known any more.
+    pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
+        self.estimates.stale(tree)
     }
 
     /// The third pass, one unit at a time.
     pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
+        let mut may_change_footprint = unit.members.len() > 1;
         for (id, read) in &unit.read {
-            let Some(reading) = self.readings.get_mut(id) else { continue };
-            let others_shared_bytes = self.shared_of_all.saturating_sub(reading.size.shared_bytes);
-            match *read {
-                SharingReading::Read(rollup, size) => {
-                    reading.size = size.unwrap_or(reading.size);
-                    let sharing = Sharing {
-                        rollup,
-                        size: reading.size,
-                        others_shared_bytes,
-                        minor_faults: reading.vitals.minor_faults,
-                        epoch: estimate::epoch(tree, *id),
-                    };
-                    reading.sharing = sharing.is_of_one_program().then_some(sharing);
-                }
-                SharingReading::NoMemory => {}
-                SharingReading::Denied => reading.is_sharing_denied = true,
+            may_change_footprint |= self.note_sharing(tree, *id, read);
+        }
+        for process in unit.members.iter().filter_map(|id| tree.get(*id)) {
+            self.tried.groups.insert(process.program.group);
+            if unit.members.len() == 1 {
+                self.tried.files.insert(process.ids.id);
             }
-            self.shared_of_all = others_shared_bytes + reading.size.shared_bytes;
         }
         self.is_any_sharing_read |= !unit.read.is_empty();
         self.discard_if_moved(&unit.sizes_after);
-        let read = estimate::groups_read(tree, &self.readings, &unit.members);
-        for id in &unit.members {
-            if self.estimates.contains_key(id)
-                && let Some(reading) = self.readings.get(id)
-                && let Some(estimate) = estimate::estimate(tree, &read, *id, reading, self.shared_of_all)
-            {
-                self.estimates.insert(*id, estimate);
-            }
+        if may_change_footprint {
+            self.estimates = footprint::estimate_all(tree, self.last_readings());
         }
+    }
+
+    /// Returns whether it tells of mapped files.
+    fn note_sharing(&mut self, tree: &Tree, id: ProcessId, read: &SharingReading) -> bool {
+        let at_ns = self.at_ns;
+        let Some(reading) = self.readings.get_mut(&id) else { return false };
+        let others_shared_bytes = self.shared_of_all_bytes.saturating_sub(reading.size.shared_bytes);
+        let mut has_files = false;
+        match read {
+            SharingReading::Read { rollup, mappings, size } => {
+                reading.size = size.unwrap_or(reading.size);
+                let sharing = Sharing {
+                    rollup: *rollup,
+                    mapped_private_anon_bytes: mappings.as_ref().map(|mappings| mappings.private_anon_bytes),
+                    size: reading.size,
+                    others_shared_bytes,
+                    minor_faults: reading.vitals.minor_faults,
+                    epoch: footprint::epoch(tree, id),
+                };
+                let is_valid = sharing.is_of_one_program();
+                reading.sharing = is_valid.then_some(sharing);
+                if let Some(mappings) = mappings.as_ref().filter(|_| is_valid) {
+                    let files = mappings.files.clone();
+                    let before = reading.files.as_deref();
+                    let table = Arc::new(FileTable::new(files, reading.file_bytes(), at_ns, before));
+                    if let Some(process) = tree.get(id) {
+                        self.programs.remember(&process.name.command, &table);
+                    }
+                    reading.files = Some(table);
+                    has_files = true;
+                }
+            }
+            SharingReading::NoMemory => {}
+            SharingReading::Denied => reading.is_sharing_denied = true,
+        }
+        self.shared_of_all_bytes = others_shared_bytes + reading.size.shared_bytes;
+        has_files
     }
 
     /// While the members of a unit were read one after another, one may have exec'd or ended: then their proportional
@@ -321,7 +326,7 @@ impl Sampling {
             };
             let before = reading.size.shared_bytes;
             reading.size = size;
-            self.shared_of_all = self.shared_of_all.saturating_sub(before) + size.shared_bytes;
+            self.shared_of_all_bytes = self.shared_of_all_bytes.saturating_sub(before) + size.shared_bytes;
             has_moved |= reading.sharing.is_none_or(|sharing| {
                 size.rss_bytes.abs_diff(sharing.size.rss_bytes) > sharing.size.rss_bytes / 100
             });
@@ -337,18 +342,17 @@ impl Sampling {
     pub(crate) fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
         if std::mem::take(&mut self.is_any_sharing_read) {
             // Other members may have mapped memory while one after another was read.
-            self.estimates = estimate::estimate_all(tree, &self.readings, &self.alive);
+            self.estimates = footprint::estimate_all(tree, self.last_readings());
         }
         let mut sample = Sample { from_ns, at_ns: self.at_ns, ..Sample::default() };
-        sample.verified = estimate::certain(&self.estimates);
-        let largest_shared = estimate::largest_shared(&self.readings, &self.alive);
+        let largest_shared = reading::largest_shared(&self.readings, &self.alive);
         for id in &self.alive {
-            let (Some(reading), Some(estimate)) = (self.readings.get(id), self.estimates.get(id)) else {
+            let (Some(reading), Some(estimate)) = (self.readings.get(id), self.estimates.get(*id)) else {
                 continue;
             };
             note_clock(tree, *id, &reading.vitals);
             let Some(process) = tree.get_mut(*id) else { continue };
-            let common_growth = estimate::common_growth(reading, largest_shared, *id);
+            let common_growth = reading::common_growth(reading, largest_shared, *id);
             add_process(&mut sample, process, reading, estimate, common_growth);
             if process.name.args.is_none() {
                 process.name.args = self.args.remove(id);
@@ -382,34 +386,34 @@ fn add_process(
     // A peak that no sample saw lies between the last two.
     let is_spike = peak > peak_before.max(rss);
     let spike = if is_spike { process.program.image.own_part(peak, rss) } else { 0 };
-    // What may be another's too counts in the sums only, where those are vouched for.
-    let certain = estimate.share - estimate.uncertain.min(estimate.share);
-    let share_at_peak = certain + spike;
-    let now = Sums::of(process.ids.is_main, estimate, reading);
-    sample.now.add(&now);
-    let mut held = Held { id: process.ids.id, now: estimate.share, steady: 0 };
+    let contribution = estimate.contribution;
+    let at_peak = contribution.plus(Contribution::private(spike));
+    let (is_main, threads) = (process.ids.is_main, reading.vitals.threads);
+    sample.now.add(&Sums::of_estimate(is_main, estimate, reading));
     if before.at_ns == from_ns && before.at_ns != 0 {
-        held.steady = estimate.share.min(before.share_bytes);
-        sample.steady.add(&now.smaller_share(before.share_bytes, before.threads));
+        let steady = contribution.min(before.contribution);
+        sample.steady.add(&Sums::of(is_main, &steady, threads.min(before.threads)));
         let is_new_image = process.program.image_start_ns >= from_ns;
         if !is_new_image {
-            sample.steady_mean.add(&now.mean_share(before.share_bytes));
+            sample.steady_mean.add(&Sums::of(is_main, &contribution.mean(before.contribution), threads));
         }
         if is_new_image || spike > 0 {
-            let more = share_at_peak.saturating_sub(before.share_bytes.min(estimate.share));
-            let [_, memory] = process.intervals_until(now_ns, more);
+            let [_, memory] = process.intervals_until(now_ns, at_peak.minus(steady), rss + spike);
             sample.intervals.push(memory);
         }
     } else {
-        sample.intervals.extend(process.intervals_until(now_ns, share_at_peak));
+        sample.intervals.extend(process.intervals_until(now_ns, at_peak, rss + spike));
     }
-    sample.holders.push(held);
+    sample.holders.push(Held {
+        id: process.ids.id,
+        rss_bytes: rss + reading.hugetlb_bytes,
+        private_bytes: contribution.private_bytes,
+    });
     process.observed = Observed {
         at_ns: now_ns,
         rss_bytes: rss,
         peak_rss_bytes: peak,
-        share_bytes: certain,
-        private_bytes: estimate.private,
+        contribution,
         common_growth_bytes: common_growth,
         threads: reading.vitals.threads,
         minor_faults: reading.vitals.minor_faults,

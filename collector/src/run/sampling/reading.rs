@@ -1,6 +1,11 @@
 //! The last reading of a live process's /proc files.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::files::FileTable;
 use crate::model::observation::{Rollup, Size, Vitals};
+use crate::run::tree::ProcessId;
 use crate::run::tree::tolerance::Tolerance;
 
 /// How its memory was shared when that was last read.
@@ -8,6 +13,8 @@ use crate::run::tree::tolerance::Tolerance;
 pub(crate) struct Sharing {
     /// smaps_rollup then.
     pub rollup: Rollup,
+    /// Anonymous pages that no other process had mapped, bytes, by smaps if that was read.
+    pub mapped_private_anon_bytes: Option<u64>,
     /// statm right after it.
     pub size: Size,
     /// The shared memory of all other processes of the tree then, bytes: what they map, too, is shared with more.
@@ -19,7 +26,7 @@ pub(crate) struct Sharing {
 }
 
 /// The last reading of a live process's /proc files.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LastReading {
     /// When it was last read in full, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
@@ -33,10 +40,16 @@ pub(crate) struct LastReading {
     pub peak_at_ns: u64,
     /// Minor faults at that time.
     pub faults_at_peak: u64,
-    /// Memory in huge pages of hugetlbfs, bytes.
+    /// Memory in huge pages of hugetlbfs, which is not in the RSS, bytes.
     pub hugetlb_bytes: u64,
     /// smaps_rollup, if it was read since the image began.
     pub sharing: Option<Sharing>,
+    /// Its mapped files, if they were read since the image began.
+    pub files: Option<Arc<FileTable>>,
+    /// Minor faults and anonymous pages (bytes) at the reading before the last.
+    pub before: (u64, u64),
+    /// The same before it got fork relatives whose sharing was not read since.
+    pub before_relatives: Option<(u64, u64)>,
     /// smaps_rollup can't be read (another user's process).
     pub is_sharing_denied: bool,
 }
@@ -47,4 +60,61 @@ impl Sharing {
         let (rss, of_rollup) = (self.size.rss_bytes, self.rollup.rss_bytes);
         rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
     }
+}
+
+impl Sharing {
+    /// Anonymous pages that no other process had mapped, at least, bytes: of smaps_rollup's private pages, some can be a file's.
+    pub(super) fn private_anon_bytes(&self) -> u64 {
+        let at_least = self.rollup.private_bytes.saturating_sub(self.size.shared_bytes);
+        self.mapped_private_anon_bytes.unwrap_or(at_least.min(self.rollup.pss_anon_bytes))
+    }
+
+    /// The same at most, bytes.
+    pub(super) fn most_private_anon_bytes(&self) -> u64 {
+        self.mapped_private_anon_bytes.unwrap_or(self.rollup.private_bytes.min(self.rollup.pss_anon_bytes))
+    }
+}
+
+impl LastReading {
+    /// Resident anonymous pages, bytes.
+    pub(super) fn anonymous_bytes(&self) -> u64 {
+        self.size.rss_bytes - self.size.shared_bytes
+    }
+
+    /// Resident pages of files, shared memory and hugetlbfs, bytes.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.size.shared_bytes + self.hugetlb_bytes
+    }
+}
+
+/// The two largest shared memories of several processes, bytes, and the process with the first.
+pub(super) fn largest_shared(readings: &HashMap<ProcessId, LastReading>, of: &[ProcessId]) -> LargestShared {
+    let mut largest = LargestShared::default();
+    for id in of {
+        let shared = readings.get(id).map_or(0, |reading| reading.size.shared_bytes);
+        if shared > largest.first {
+            largest = LargestShared { id: Some(*id), first: shared, second: largest.first };
+        } else {
+            largest.second = largest.second.max(shared);
+        }
+    }
+    largest
+}
+
+/// See [`largest_shared`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LargestShared {
+    id: Option<ProcessId>,
+    first: u64,
+    second: u64,
+}
+
+/// How much of a process's growth may be other processes' memory too, bytes: the largest shared memory of another process, if
+/// nearly all memory of this one is shared, and is more than common programs and libraries.
+pub(super) fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
+    const MUCH: u64 = 16 << 20;
+    let is_sharing =
+        reading.size.shared_bytes >= MUCH && reading.size.shared_bytes > reading.size.rss_bytes / 4 * 3;
+    let of_others = if largest.id == Some(id) { largest.second } else { largest.first };
+    if is_sharing { of_others } else { 0 }
 }

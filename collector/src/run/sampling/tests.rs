@@ -1,5 +1,7 @@
 //! Samples of made-up readings: how much of each process's memory counts, and what may not be concluded.
 
+mod shared_pages;
+
 use std::collections::BTreeMap;
 
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
@@ -7,7 +9,7 @@ use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 use super::*;
 use crate::model::finding::Remains;
 use crate::model::ids::Key;
-use crate::model::observation::{ChildSeen, Rollup, UnreportedMemory};
+use crate::model::observation::{ChildSeen, FileMapping, Mappings, Rollup, UnreportedMemory};
 use crate::run::tree::RunContext;
 use crate::run::usage::RamUsage;
 
@@ -29,6 +31,8 @@ struct Made {
     pss: u64,
     private: u64,
     hugetlb: u64,
+    /// Inode of the file that the shared pages are of, and where they begin in it.
+    file: (u64, u64),
 }
 
 impl Made {
@@ -43,6 +47,7 @@ impl Made {
             pss: rss,
             private: rss,
             hugetlb: 0,
+            file: (1, 0),
         }
     }
 
@@ -62,8 +67,30 @@ impl Made {
         Rollup {
             rss_bytes: self.rss * MIB,
             pss_bytes: self.pss * MIB,
-            pss_anon_bytes: (self.rss - self.shared).min(self.private) * MIB,
+            pss_anon_bytes: if self.shared == 0 {
+                self.pss
+            } else {
+                (self.rss - self.shared).min(self.private)
+            } * MIB,
             private_bytes: self.private * MIB,
+        }
+    }
+}
+
+impl Made {
+    fn mappings(&self) -> Mappings {
+        let (inode, start) = (self.file.0, self.file.1 * MIB);
+        let rollup = self.rollup();
+        let mapping = FileMapping {
+            file: (1, inode),
+            start,
+            end: start + self.shared * MIB,
+            rss_bytes: self.shared * MIB,
+            pss_bytes: rollup.pss_bytes.saturating_sub(rollup.pss_anon_bytes),
+        };
+        Mappings {
+            files: vec![mapping],
+            private_anon_bytes: (self.rss - self.shared).min(self.private) * MIB,
         }
     }
 }
@@ -75,9 +102,13 @@ struct Run {
     made: BTreeMap<u32, Made>,
     /// smaps_rollup of a process, where it differs from `made`.
     rollups: BTreeMap<u32, Rollup>,
+    /// smaps of a process, where it differs from `made`.
+    mappings: BTreeMap<u32, Mappings>,
     now_ns: u64,
     sampled_ns: u64,
     is_broke: bool,
+    /// The mappings of all processes are read at each sample.
+    reads_all: bool,
 }
 
 impl Run {
@@ -97,9 +128,11 @@ impl Run {
             ram: RamUsage::default(),
             made: BTreeMap::new(),
             rollups: BTreeMap::new(),
+            mappings: BTreeMap::new(),
             now_ns: S,
             sampled_ns: S,
             is_broke: false,
+            reads_all: false,
         };
         run.tree.set_main(MAIN, S, "main");
         run.start(MAIN);
@@ -118,8 +151,14 @@ impl Run {
     }
 
     fn fork(&mut self, pid: u32, rss: u64) {
+        self.forked_by(MAIN, pid, rss);
+    }
+
+    fn forked_by(&mut self, parent: u32, pid: u32, rss: u64) {
         let (realtime_ns, max_rss_kib) = (self.now_ns, rss * 1024);
-        self.record(pid, Event::Fork { realtime_ns, pidfd_inode: 0, max_rss_kib, parent_pid_ns: 1 });
+        let event = Event::Fork { realtime_ns, pidfd_inode: 0, max_rss_kib, parent_pid_ns: 1 };
+        let origin = Origin { pid, pid_ns: 1, parent, monotonic_ns: self.now_ns, flags: 0 };
+        self.tree.apply(&origin, &event, self.now_ns);
     }
 
     /// /proc shows a child of the first process with this pid.
@@ -162,24 +201,30 @@ impl Run {
         wanted.extend(self.sampling.alive().iter().filter(|id| self.sampling.is_peak_due(**id)));
         let peaks: Vec<_> = wanted.into_iter().filter_map(peak).filter(|_| !self.is_broke).collect();
         self.sampling.peaks(&self.tree, &peaks);
-        let mut units = self.sampling.sharing_units(&self.tree);
-        while let Some(unit) = units.pop() {
-            let credit = self.sampling.credit_for(&self.tree, &unit, self.ram.high_water_mark());
-            if credit.is_none() || self.is_broke {
-                break;
-            }
-            let sharing = |id: ProcessId| {
-                let (pid, made) = made_of(self, id)?;
-                let rollup = self.rollups.get(&pid).copied().unwrap_or(made.rollup());
-                Some((id, SharingReading::Read(rollup, Some(made.size()))))
-            };
-            let read =
-                self.sampling.reading_order(&self.tree, &unit).into_iter().filter_map(sharing).collect();
+        let read = |run: &Self, target: &SharingTarget| {
+            let (pid, made) = made_of(run, target.id)?;
+            let rollup = run.rollups.get(&pid).copied().unwrap_or(made.rollup());
+            let mappings = || run.mappings.get(&pid).cloned().unwrap_or_else(|| made.mappings());
+            let mappings = target.wants_mappings.then(mappings);
+            Some((target.id, SharingReading::Read { rollup, mappings, size: Some(made.size()) }))
+        };
+        while !self.is_broke
+            && let Some(unit) = self.sampling.next_unit(&self.tree, self.ram.high_water_mark())
+        {
             let several = if unit.members.len() > 1 { unit.members.as_slice() } else { &[] };
             let size = |id: &ProcessId| (*id, made_of(self, *id).map(|(_, made)| made.size()));
             let sizes_after = several.iter().map(size).collect();
-            let unit = SharingReadings { members: unit.members.clone(), read, sizes_after };
-            self.sampling.sharing(&self.tree, &unit);
+            let read = unit.order.iter().filter_map(|target| read(self, target)).collect();
+            self.sampling.sharing(&self.tree, &SharingReadings { members: unit.members, read, sizes_after });
+        }
+        let mut targets = self.sampling.stale(&self.tree);
+        if self.reads_all {
+            let target = |id: &ProcessId| SharingTarget { id: *id, wants_mappings: true };
+            targets = self.sampling.alive().iter().map(target).collect();
+        }
+        for target in targets.into_iter().filter(|_| !self.is_broke) {
+            let (members, read) = (vec![target.id], read(self, &target).into_iter().collect());
+            self.sampling.sharing(&self.tree, &SharingReadings { members, read, sizes_after: Vec::new() });
         }
         self.sampling.conclude(&mut self.tree, self.sampled_ns);
         let mut sample = self.sampling.take().expect("it was concluded");
@@ -207,79 +252,126 @@ fn anonymous_memory_needs_no_expensive_reading() {
     run.broke();
     let sample = run.sample(1);
     assert_eq!((sample.now.main, sample.now.descendants), (100 * MIB, 50 * MIB));
-    assert_eq!((sample.now.main_threads, sample.now.descendants_threads, sample.verified), (5, 1, true));
-    assert_eq!(sample.holders.iter().map(|held| held.now / MIB).max(), Some(100));
+    assert_eq!((sample.now.main_threads, sample.now.descendants_threads), (5, 1));
+    assert_eq!(sample.holders.iter().map(|held| held.rss_bytes / MIB).max(), Some(100));
 }
 
+// Requirement: RAM-3
 #[test]
-fn file_memory_counts_proportionally_once_sharing_is_read() {
-    let files = Made { shared: 60, pss: 55, private: 40, ..Made::with(100) };
-    let mut run = Run::new(files);
+fn one_process_counts_its_rss_without_any_reading() {
+    let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
     run.broke();
-    let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.uncertain, sample.verified), (100 * MIB, 60 * MIB, false));
-    assert_eq!(run.ram.combined.total, 40 * MIB, "private file pages count in full");
-    let mut run = Run::new(files);
-    let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.uncertain, sample.verified), (55 * MIB, 0, true));
+    assert_eq!(run.sample(1).now.combined, 100 * MIB);
+    assert_eq!(run.ram.combined.total, 100 * MIB);
+}
+
+// Requirement: RAM-3
+#[test]
+fn pages_of_a_file_count_once_whoever_else_maps_them() {
+    // Strangers have mapped the same pages, so the proportional sizes are small.
+    let shared = |file| Made { shared: 100, pss: 20, private: 0, file, ..Made::with(100) };
+    for (file, combined) in [((1, 0), 100), ((2, 0), 200), ((1, 100), 200), ((1, 50), 100)] {
+        let mut run = Run::new(shared((1, 0)));
+        run.start(CHILD);
+        run.is(CHILD, shared(file));
+        let sample = run.sample(1);
+        assert_eq!((sample.now.main, sample.now.descendants), (100 * MIB, 100 * MIB));
+        assert_eq!(sample.now.combined, combined * MIB, "{file:?}");
+    }
 }
 
 #[test]
-fn sharing_is_read_again_when_others_map_as_much() {
-    let shared = |pss| Made { shared: 100, pss, private: 0, ..Made::with(100) };
-    let mut run = Run::new(shared(100));
-    assert_eq!(run.sample(1).now.main, 100 * MIB);
-    run.is(MAIN, shared(50));
+fn parts_that_several_processes_touched_of_one_mapping_add_up() {
+    // Each has touched other pages of the same mapping, and no stranger has any.
+    let part = Made { shared: 100, pss: 100, private: 100, ..Made::with(100) };
+    let mut run = Run::new(part);
     run.start(CHILD);
-    run.is(CHILD, shared(50));
-    let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.descendants, sample.verified), (50 * MIB, 50 * MIB, true));
-    assert_eq!(run.ram.combined.total, 100 * MIB);
-    // Without the time for that.
-    run.broke();
-    run.start(CHILD + 1);
-    run.is(CHILD + 1, shared(33));
-    assert!(!run.sample(1).verified);
-    assert_eq!(run.ram.combined.total, 100 * MIB);
-    // Pages that others unmapped are not known to have become its own.
-    run.is(CHILD, Made { shared: 0, pss: 0, ..Made::with(0) });
-    run.is(CHILD + 1, Made { shared: 0, pss: 0, ..Made::with(0) });
-    let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.uncertain), (50 * MIB, 0));
+    run.is(CHILD, part);
+    assert_eq!(run.sample(1).now.combined, 100 * MIB, "the others may have been there before it was read");
+    assert_eq!(run.sample(1).now.combined, 200 * MIB);
+    // Now both have the same pages: what was read before is too much.
+    let same = Made { pss: 75, private: 50, shared: 150, ..Made::with(150) };
+    run.is(MAIN, same);
+    run.is(CHILD, same);
+    run.sample(1);
+    assert_eq!(run.sample(1).now.combined, 150 * MIB);
 }
 
 #[test]
-fn unread_fork_child_counts_touched_pages_and_growth() {
+fn programs_of_one_name_are_read_once() {
+    let program = Made { shared: 10, pss: 10, private: 10, ..Made::with(11) };
+    let mut run = Run::new(Made::with(1));
+    for pid in CHILD..CHILD + 50 {
+        run.start(pid);
+        run.is(pid, program);
+    }
+    let sample = run.sample(1);
+    assert_eq!(sample.now.combined, (1 + 10 + 50) * MIB);
+    assert_eq!(run.sampling.readings.values().filter(|reading| reading.files.is_some()).count(), 1);
+}
+
+#[test]
+fn without_any_reading_files_count_as_those_of_the_largest_process() {
+    let mut run = Run::new(Made { shared: 40, ..Made::with(41) });
+    run.start(CHILD);
+    run.is(CHILD, Made { shared: 60, file: (2, 0), ..Made::with(61) });
+    run.broke();
+    let sample = run.sample(1);
+    assert_eq!((sample.now.main, sample.now.descendants), (41 * MIB, 61 * MIB));
+    assert_eq!(sample.now.combined, 62 * MIB);
+}
+
+#[test]
+fn unread_fork_child_adds_its_growth() {
     let mut run = Run::new(Made::with(400));
     run.sample(1);
     run.fork(CHILD, 400);
     run.is(CHILD, Made { faults: 256, ..Made::with(400) });
     run.broke();
     let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.descendants), (400 * MIB, MIB));
+    assert_eq!((sample.now.combined, sample.now.descendants), (400 * MIB, 400 * MIB));
     // Its growth is certain; a page that it touched may still be its parent's.
     run.is(CHILD, Made { faults: 256, ..Made::with(450) });
     let sample = run.sample(1);
-    assert_eq!((sample.now.descendants, sample.now.descendants_uncertain), (50 * MIB, 0));
+    assert_eq!((sample.now.combined, sample.now.descendants), (450 * MIB, 450 * MIB));
+    assert_eq!(sample.now.descendants_private, 50 * MIB);
 }
 
+// Requirement: RAM-3
 #[test]
-fn read_image_group_counts_proportional_sizes() {
+fn fork_relatives_count_the_pages_that_any_of_them_has() {
     let mut run = Run::new(Made { pss: 200, private: 0, ..Made::with(400) });
     run.fork(CHILD, 400);
     run.is(CHILD, Made { pss: 230, private: 30, faults: 51_200, ..Made::with(430) });
     let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.descendants, sample.verified), (200 * MIB, 230 * MIB, true));
+    assert_eq!(
+        (sample.now.main, sample.now.descendants, sample.now.combined),
+        (400 * MIB, 430 * MIB, 430 * MIB)
+    );
     assert_eq!(sample.now.descendants_private, 30 * MIB);
     // Carried forward with statm, without another reading.
     run.broke();
     run.is(CHILD, Made { faults: 51_200, ..Made::with(440) });
-    assert_eq!(run.sample(1).now.descendants, 240 * MIB);
-    // A new member: the proportional sizes are those of another group.
+    let sample = run.sample(1);
+    assert_eq!((sample.now.descendants, sample.now.combined), (440 * MIB, 440 * MIB));
+    // A new member: what the first child had alone, it has in any case.
     run.fork(CHILD + 1, 440);
     run.is(CHILD + 1, Made::with(440));
     let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.descendants), (400 * MIB, 200 * MIB));
+    assert_eq!((sample.now.main, sample.now.combined), (400 * MIB, 440 * MIB));
+}
+
+#[test]
+fn what_the_first_process_has_alone_is_not_the_descendants() {
+    // Of its 400 MiB, its child has unmapped 100.
+    let mut run = Run::new(Made { pss: 250, private: 100, ..Made::with(400) });
+    run.fork(CHILD, 400);
+    run.is(CHILD, Made { pss: 170, private: 20, faults: 51_200, ..Made::with(320) });
+    let sample = run.sample(1);
+    assert_eq!(
+        (sample.now.main, sample.now.descendants, sample.now.combined),
+        (400 * MIB, 320 * MIB, 420 * MIB)
+    );
 }
 
 // Requirement: RAM-6
@@ -290,10 +382,10 @@ fn vfork_child_counts_nothing() {
     run.tree.set_unreported_image(id, UnreportedMemory::Parents, run.now_ns);
     run.is(CHILD, Made::with(400));
     let sample = run.sample(1);
-    assert_eq!((sample.now.combined(), sample.now.processes), (400 * MIB, 2));
+    assert_eq!((sample.now.combined, sample.now.processes), (400 * MIB, 2));
     run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
     run.is(CHILD, Made::with(3));
-    assert_eq!(run.sample(1).now.combined(), 403 * MIB);
+    assert_eq!(run.sample(1).now.combined, 403 * MIB);
 }
 
 #[test]
@@ -302,8 +394,8 @@ fn fork_child_sampled_before_its_record_keeps_its_peak() {
     run.found(CHILD);
     run.is(CHILD, Made { faults: 15 * 256, ..Made::with(25) });
     run.broke();
-    // It may all be its parent's.
-    assert_eq!(run.sample(1).now.uncertain, 25 * MIB);
+    // It may all be its parent's, or a part.
+    assert_eq!(run.sample(1).now.combined, 25 * MIB);
     run.fork(CHILD, 10);
     run.now_ns += S / 2;
     let own = Usage { minor_faults: 50 * 256, max_rss_kib: 60 * 1024, ..Usage::default() };
@@ -344,7 +436,7 @@ fn growth_in_shared_memory_is_not_counted_twice() {
     }
     run.finalize();
     run.sample(1);
-    assert_eq!(run.ram.descendants.total, 0);
+    assert_eq!((run.ram.descendants.total, run.ram.combined.total), (300 * MIB, 400 * MIB));
 }
 
 #[test]
@@ -358,8 +450,8 @@ fn growth_beyond_what_others_share_is_its_own() {
     run.record(MAIN, Event::Exit { status: 0, vm_hwm_kib: 1101 * 1024, own, children: Usage::default() });
     run.finalize();
     run.sample(1);
-    // 1 MiB was certain; 30 of the 1,000 that it grew by may be the child's.
-    assert_eq!(run.ram.main.total, 971 * MIB);
+    // 30 of the 1,000 that it grew by may be the child's.
+    assert_eq!(run.ram.main.total, 1071 * MIB);
 }
 
 // Requirement: RAM-7
@@ -367,7 +459,7 @@ fn growth_beyond_what_others_share_is_its_own() {
 fn hugetlb_pages_are_added() {
     let mut run = Run::new(Made { hugetlb: 64, ..Made::with(10) });
     let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.main_rss), (74 * MIB, 74 * MIB));
+    assert_eq!((sample.now.main, sample.now.combined), (74 * MIB, 74 * MIB));
 }
 
 #[test]
@@ -375,9 +467,9 @@ fn first_sample_counts_from_start_and_later_ones_are_steady() {
     let mut run = Run::new(Made::with(100));
     let first = run.sample(10);
     let main: Vec<_> =
-        first.intervals.iter().filter(|interval| interval.is_process || interval.bytes > 0).collect();
+        first.intervals.iter().filter(|interval| interval.is_process || !interval.memory.is_zero()).collect();
     assert_eq!((main.len(), main[0].is_process, main[0].start_ns), (2, true, S));
-    assert_eq!((main[1].start_ns, main[1].bytes), (S, 100 * MIB));
+    assert_eq!((main[1].start_ns, main[1].memory.combined_bytes), (S, 100 * MIB));
     assert_eq!(first.steady, Sums::default());
     run.is(MAIN, Made::with(300));
     let second = run.sample(10);
@@ -419,7 +511,7 @@ fn rollup_and_size_of_two_programs_are_discarded() {
     run.is(CHILD, Made { shared: 1, faults: 10, ..Made::with(2) });
     run.rollups.insert(CHILD, Made { pss: 250, private: 0, ..Made::with(500) }.rollup());
     let sample = run.sample(1);
-    assert!(sample.now.combined() <= 502 * MIB, "{:?}", sample.now);
+    assert!(sample.now.combined <= 502 * MIB, "{:?}", sample.now);
     assert!(run.ram.combined.total <= 502 * MIB, "{:?}", run.ram.combined);
 }
 
@@ -445,9 +537,9 @@ fn sample_without_budget_counts_only_what_is_certain() {
     run.fork(CHILD, 400);
     run.is(CHILD, Made { faults: 25_600, ..Made::with(400) });
     run.broke();
-    let sample = run.sample(1);
-    assert_eq!((sample.verified, sample.now.uncertain), (false, 100 * MIB));
-    assert_eq!((run.ram.combined.total, run.ram.descendants.total), (400 * MIB, 0));
+    run.sample(1);
+    // 100 MiB may be copies that it made.
+    assert_eq!((run.ram.combined.total, run.ram.descendants.total), (400 * MIB, 400 * MIB));
 }
 
 #[test]

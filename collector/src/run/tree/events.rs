@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gpu_track_abi::record::{Event, Origin};
 
+use super::contribution::Contribution;
 use super::namespaces::{Evidence, MatchQuery};
 use super::process::{ExitRecord, Image, Process, ReapRecord};
 use super::program::fork_share;
@@ -218,7 +219,7 @@ impl Tree {
             // Only now is known how much of its sampled memory is its own.
             let seen = &mut process.observed;
             let faulted = seen.minor_faults.saturating_mul(page);
-            seen.share_bytes = fork_share(seen.rss_bytes, rss_at_fork, faulted);
+            seen.contribution = Contribution::private(fork_share(seen.rss_bytes, rss_at_fork, faulted));
         }
         process.program.image = Image::Forked { rss_at_fork };
         process.note_inode(writer.pidfd_inode);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::contribution::Contribution;
 use super::process::Process;
 use crate::model::ids::ProcessId;
 
 /// A process, or the memory of one of its images, from one time to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveInterval {
-    /// It counts as a process and has no bytes; else it is the memory of an image.
+    /// It counts as a process and has no memory; else it is the memory of an image.
     pub is_process: bool,
     /// It is the command's first process.
     pub is_main: bool,
@@ -24,8 +25,10 @@ pub struct LiveInterval {
     pub start_ns: u64,
     /// End, CLOCK_MONOTONIC nanoseconds.
     pub end_ns: u64,
-    /// The largest part of the tree's RAM that it held since its last sample, bytes.
-    pub bytes: u64,
+    /// The most that it added to footprints since its last sample.
+    pub memory: Contribution,
+    /// The largest RSS in that time, as far as known, bytes.
+    pub rss_bytes: u64,
     /// When its CPU time was last counted.
     pub counted_at_ns: u64,
     /// CPU time since then, nanoseconds.
@@ -36,14 +39,20 @@ pub struct LiveInterval {
 
 impl Process {
     /// What a process that started since the last sample adds to the time until now: itself, and its memory.
-    pub(in crate::run) fn intervals_until(&self, now_ns: u64, bytes: u64) -> [LiveInterval; 2] {
-        [self.process_interval(now_ns), LiveInterval { bytes, ..self.image_interval(now_ns) }]
+    pub(in crate::run) fn intervals_until(
+        &self,
+        now_ns: u64,
+        memory: Contribution,
+        rss_bytes: u64,
+    ) -> [LiveInterval; 2] {
+        [self.process_interval(now_ns), LiveInterval { memory, rss_bytes, ..self.image_interval(now_ns) }]
     }
 
-    /// The time of its image since the last sample, without bytes.
+    /// The time of its image since the last sample, without memory.
     pub(super) fn image_interval(&self, end_ns: u64) -> LiveInterval {
         LiveInterval {
             is_process: false,
+            rss_bytes: self.last_image_peak().0.unwrap_or(0).max(self.observed.rss_bytes),
             start_ns: self.program.image_start_ns.max(self.observed.at_ns).min(end_ns),
             ..self.process_interval(end_ns)
         }
@@ -60,7 +69,8 @@ impl Process {
             // The record of a later event can carry an earlier time.
             start_ns: self.lifetime.start_ns.max(self.observed.at_ns).min(end_ns),
             end_ns,
-            bytes: 0,
+            memory: Contribution::default(),
+            rss_bytes: 0,
             counted_at_ns: end_ns,
             cpu_ns: 0,
             threads: self.observed.threads.max(1),

@@ -130,7 +130,7 @@ impl Tree {
             ..process.process_interval(until_ns)
         });
         self.intervals.push(LiveInterval {
-            bytes: process.share_since_sample(page_bytes),
+            memory: process.contribution_since_sample(page_bytes),
             ..process.image_interval(until_ns)
         });
         process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(cpu_ns);

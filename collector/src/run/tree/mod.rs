@@ -12,6 +12,7 @@
 //! `namespaces` and `finalize` keep the tree.
 
 mod ancestry;
+mod contribution;
 mod cpu;
 mod discovery;
 mod events;
@@ -41,6 +42,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use crate::model::ids::{FoundBy, ImageGroup, Key, Parent, ProcessId};
 pub(crate) use crate::model::observation::{ChildSeen, Program, UnreportedMemory};
 pub(crate) use crate::model::quality::Quality;
+pub use contribution::Contribution;
 pub use interval::LiveInterval;
 pub use lists::Counts;
 pub(crate) use lists::Group;
@@ -188,7 +190,7 @@ impl Tree {
 
     /// The last end of a waiting interval with at least so many bytes, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn last_end_of(&self, bytes: u64) -> Option<u64> {
-        self.intervals.iter().filter(|life| life.bytes >= bytes).map(|life| life.end_ns).max()
+        self.intervals.iter().filter(|life| life.memory.combined_bytes >= bytes).map(|life| life.end_ns).max()
     }
 
     /// Processes that were finalized since the last call.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_NO_STATUS};
 use serde::{Deserialize, Serialize};
 
+use super::contribution::Contribution;
 use super::namespace::ForkNumber;
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
@@ -103,10 +104,8 @@ pub(crate) struct Observed {
     pub rss_bytes: u64,
     /// The largest RSS or VmHWM seen, bytes.
     pub peak_rss_bytes: u64,
-    /// Its part of the tree's RAM, bytes.
-    pub share_bytes: u64,
-    /// Pages that no other process has mapped, bytes.
-    pub private_bytes: u64,
+    /// What it adds to footprints for certain.
+    pub contribution: Contribution,
     /// How much of its growth after the sample may be other processes' memory too, bytes.
     pub common_growth_bytes: u64,
     /// Threads.
@@ -264,6 +263,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Its parent, if that is a process of the tree.
+    pub(in crate::run) fn known_parent(&self) -> Option<ProcessId> {
+        if let Parent::Known(parent) = self.ancestry.parent { Some(parent) } else { None }
+    }
+
     /// A process that nothing else is known of.
     pub(super) fn new(ids: Ids, ancestry: Ancestry, group: ImageGroup, start_ns: u64) -> Self {
         Self {

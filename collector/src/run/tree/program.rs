@@ -3,6 +3,7 @@
 //! This file owns the question whether a program has reported: [`Process::awaits_record`] and
 //! [`Process::is_instrumented`].
 
+use super::contribution::Contribution;
 use super::interval::LiveInterval;
 use super::process::{Image, Observed, Process};
 use super::tolerance::Tolerance;
@@ -29,7 +30,7 @@ impl Image {
 impl Observed {
     /// A new image began after the sample.
     fn forget_memory(&mut self) {
-        (self.rss_bytes, self.peak_rss_bytes, self.share_bytes, self.private_bytes) = (0, 0, 0, 0);
+        (self.rss_bytes, self.peak_rss_bytes, self.contribution) = (0, 0, Contribution::default());
     }
 
     /// A new image began before the sample, whose peak may still be the old image's.
@@ -37,12 +38,12 @@ impl Observed {
         self.peak_rss_bytes = self.rss_bytes;
     }
 
-    /// The part of the tree's RAM when the RSS was at this peak. If no sample has seen the peak, the growth since the sample
+    /// What it added to footprints when the RSS was at this peak. If no sample has seen the peak, the growth since the sample
     /// counts as the process's own, except what may be other processes' too.
-    fn share_at(&self, peak_bytes: u64) -> u64 {
+    fn contribution_at(&self, peak_bytes: u64) -> Contribution {
         let is_new = peak_bytes > self.peak_rss_bytes.saturating_add(Tolerance::rss(self.peak_rss_bytes));
         let grown = if is_new { peak_bytes.saturating_sub(self.rss_bytes) } else { 0 };
-        self.share_bytes.saturating_add(grown.saturating_sub(self.common_growth_bytes))
+        self.contribution.plus(Contribution::private(grown.saturating_sub(self.common_growth_bytes)))
     }
 }
 
@@ -110,7 +111,7 @@ impl Process {
         self.observed.at_ns >= self.program.image_start_ns
     }
 
-    /// Another image begins at this time. The one before had this peak, if that is known; what it held of the tree's RAM
+    /// Another image begins at this time. The one before had this peak, if that is known; what it added to footprints
     /// since its last sample goes to `intervals`.
     pub(super) fn change_image(
         &mut self,
@@ -119,11 +120,11 @@ impl Process {
         at_ns: u64,
         peak_bytes: Option<u64>,
     ) {
-        let (own_peak, bytes) = self.replaced_memory(peak_bytes);
+        let (own_peak, memory) = self.replaced_memory(peak_bytes);
         // A sample that is younger than the image is of the image already.
         let is_sampled = self.observed.at_ns > at_ns;
-        if let Some(intervals) = intervals.filter(|_| !is_sampled && bytes > 0) {
-            intervals.push(LiveInterval { bytes, ..self.image_interval(at_ns) });
+        if let Some(intervals) = intervals.filter(|_| !is_sampled && !memory.is_zero()) {
+            intervals.push(LiveInterval { memory, ..self.image_interval(at_ns) });
         }
         let program = &mut self.program;
         program.had_uninstrumented_image |= program.image == Image::Uninstrumented;
@@ -142,27 +143,27 @@ impl Process {
         }
     }
 
-    /// The own peak of an image that is replaced, and what it held of the tree's RAM since its last sample, bytes.
-    fn replaced_memory(&self, peak_bytes: Option<u64>) -> (Option<u64>, u64) {
+    /// The own peak of an image that is replaced, bytes, and what it added to footprints since its last sample.
+    fn replaced_memory(&self, peak_bytes: Option<u64>) -> (Option<u64>, Contribution) {
         let observed = &self.observed;
         match (self.program.image, peak_bytes) {
             // A fork child's copy of its parent is not its own. A sample may have read the new image already.
             (Image::Forked { rss_at_fork }, Some(peak)) => (
                 Some(peak.saturating_sub(rss_at_fork)),
-                observed.share_bytes.max(fork_share(peak, rss_at_fork, 0)),
+                observed.contribution.max(Contribution::private(fork_share(peak, rss_at_fork, 0))),
             ),
             // What may be a copy of its parent's memory, or that memory itself, has no peak of its own.
             (Image::Unknown | Image::Borrowed, _) if self.is_image_sampled() => {
-                (None, observed.share_at(peak_bytes.unwrap_or(0)))
+                (None, observed.contribution_at(peak_bytes.unwrap_or(0)))
             }
-            _ if self.is_image_sampled() => (peak_bytes, observed.share_at(peak_bytes.unwrap_or(0))),
-            _ => (peak_bytes, peak_bytes.unwrap_or(0)),
+            _ if self.is_image_sampled() => (peak_bytes, observed.contribution_at(peak_bytes.unwrap_or(0))),
+            _ => (peak_bytes, Contribution::private(peak_bytes.unwrap_or(0))),
         }
     }
 
-    /// The most that it held of the tree's RAM since its last sample: the peak of its image if no sample saw that; for a fork
+    /// The most that it added to footprints since its last sample: the peak of its image if no sample saw that; for a fork
     /// child only what it does not share with its parent.
-    pub(super) fn share_since_sample(&self, page_bytes: u64) -> u64 {
+    pub(super) fn contribution_since_sample(&self, page_bytes: u64) -> Contribution {
         let (peak, quality) = self.last_image_peak();
         let peak = peak.filter(|_| matches!(quality, Quality::Exact | Quality::Bound)).unwrap_or(0);
         let faults = match (&self.end.exit, &self.end.reaped) {
@@ -170,13 +171,13 @@ impl Process {
             (None, Some(reaped)) => reaped.usage.minus(&self.cpu.reaped_children).minor_faults,
             (None, None) => 0,
         };
-        let unsampled = match self.program.image {
+        let unsampled = Contribution::private(match self.program.image {
             Image::Forked { rss_at_fork } => fork_share(peak, rss_at_fork, faults.saturating_mul(page_bytes)),
             _ => peak,
-        };
+        });
         if !self.is_image_sampled() {
             return unsampled;
         }
-        self.observed.share_at(peak).min(unsampled.max(self.observed.share_bytes))
+        self.observed.contribution_at(peak).min(unsampled.max(self.observed.contribution))
     }
 }

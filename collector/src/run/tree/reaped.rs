@@ -94,14 +94,14 @@ impl Tree {
         };
         // What a child inherits is bounded by the peak of the process that made it, not by that of an orphan's reaper.
         let reaper_peak_rss_bytes = if is_maker { record.reaper_peak_rss_bytes } else { u64::MAX };
-        let counted = process.share_since_sample(page);
+        let counted = process.contribution_since_sample(page);
         process.end.reaped = Some(ReapRecord { reaper_peak_rss_bytes, ..record });
         // The reaper may report a larger peak than was counted when the process ended. Only the connector dates the end well
         // enough: memory of a process that a sample found dead may have been used by others since.
-        let more = process.share_since_sample(page).saturating_sub(counted);
+        let more = process.contribution_since_sample(page).minus(counted);
         let is_dated = process.end.kernel_exit.is_some() && process.end.exit.is_none();
-        if let Some(end_ns) = process.lifetime.end_ns.filter(|_| more > 0 && is_dated) {
-            self.intervals.push(LiveInterval { bytes: more, ..process.image_interval(end_ns) });
+        if let Some(end_ns) = process.lifetime.end_ns.filter(|_| !more.is_zero() && is_dated) {
+            self.intervals.push(LiveInterval { memory: more, ..process.image_interval(end_ns) });
         }
         if process.ids.host_pid.is_none() && reaper.key.pid_ns == self.context.pid_ns {
             process.ids.host_pid = Some(child);

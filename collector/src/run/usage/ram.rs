@@ -1,14 +1,14 @@
-//! RAM over time: the largest and the mean of the tree's RAM, processes and threads at once.
+//! RAM over time: the largest and the mean footprint of the tree, processes and threads at once.
 //!
-//! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two shares during
-//! all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended. So a
+//! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two contributions
+//! during all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended. So a
 //! process that no sample saw is not lost, and nothing is counted while it did not exist. Records that come one window
 //! late are added to the processes that lived during all of the earlier window.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::report::Holder;
-use crate::run::sampling::estimate::Sums;
+use crate::run::sampling::sums::Sums;
 use crate::run::sampling::{Held, HighWaterMark, Sample};
 use crate::run::tree::{LiveInterval, Tree};
 
@@ -39,10 +39,26 @@ pub(crate) struct MaxRss {
 
 impl MaxRss {
     fn raise(&mut self, total: u64, private: u64) {
-        self.total = self.total.max(total);
-        self.private = self.private.max(private.min(total));
+        self.raise_unshared(total, private);
         self.shared = self.shared.max(total.saturating_sub(private));
     }
+
+    /// Of memory that no sample saw, how much is shared is unknown.
+    fn raise_unshared(&mut self, total: u64, private: u64) {
+        self.total = self.total.max(total);
+        self.private = self.private.max(private.min(total));
+    }
+}
+
+/// Largest sums of proportional sizes at a sample, each on its own, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MaxProportional {
+    /// The first process.
+    pub main: u64,
+    /// The others.
+    pub descendants: u64,
+    /// All.
+    pub combined: u64,
 }
 
 /// RAM, processes and threads over time.
@@ -54,10 +70,9 @@ pub(crate) struct RamUsage {
     pub descendants: MaxRss,
     /// All.
     pub combined: MaxRss,
-    /// Byte-seconds of the first process.
-    main_byte_s: f64,
-    /// Byte-seconds of the others.
-    descendants_byte_s: f64,
+    /// Proportional sizes; `None`: there was no sample.
+    pub proportional: Option<MaxProportional>,
+    byte_s: ByteSeconds,
     /// The moment of the largest RAM.
     pub peak: Option<PeakMoment>,
     /// Most processes at once.
@@ -74,6 +89,14 @@ pub(crate) struct RamUsage {
     last: Window,
 }
 
+/// Footprints over time, byte-seconds.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct ByteSeconds {
+    main: f64,
+    descendants: f64,
+    combined: f64,
+}
+
 /// The time between two samples, and the memory that was held during all of it.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Window {
@@ -86,7 +109,10 @@ struct Window {
 #[derive(Debug, Clone, Copy, Default)]
 struct Level {
     main: i128,
+    main_private: i128,
     descendants: i128,
+    descendants_private: i128,
+    combined: i128,
     processes: i64,
     main_threads: i64,
     descendants_threads: i64,
@@ -97,7 +123,10 @@ impl Level {
         let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         Self {
             main: sums.main.into(),
+            main_private: sums.main_private.into(),
             descendants: sums.descendants.into(),
+            descendants_private: sums.descendants_private.into(),
+            combined: sums.combined.into(),
             processes: count(sums.processes),
             main_threads: count(sums.main_threads),
             descendants_threads: count(sums.descendants_threads),
@@ -105,13 +134,18 @@ impl Level {
     }
 
     fn step(&mut self, life: &LiveInterval, sign: i8) {
-        let bytes = i128::from(life.bytes) * i128::from(sign);
+        let signed = |bytes: u64| i128::from(bytes) * i128::from(sign);
         let threads = i64::try_from(life.threads).unwrap_or(0) * i64::from(sign);
-        if life.is_main {
-            self.main += bytes;
-        } else {
-            self.descendants += bytes;
-        }
+        self.combined += signed(life.memory.combined_bytes);
+        let (bytes, private) = match life.is_main {
+            true => (&mut self.main, &mut self.main_private),
+            false => (&mut self.descendants, &mut self.descendants_private),
+        };
+        *bytes += signed(match life.is_main {
+            true => life.memory.combined_bytes,
+            false => life.memory.descendants_bytes,
+        });
+        *private += signed(life.memory.private_bytes);
         if life.is_process {
             self.processes += i64::from(sign);
             if life.is_main {
@@ -133,13 +167,13 @@ impl RamUsage {
         HighWaterMark { descendants: self.descendants.total, combined: self.combined.total }
     }
 
-    /// Mean RAM of the first process, the others and all, bytes, over a run of that length.
+    /// Mean footprint of the first process, the others and all, bytes, over a run of that length.
     pub(crate) fn means(&self, wall_s: f64) -> Option<(f64, f64, f64)> {
         if wall_s <= 0.0 {
             return None;
         }
-        let (main, descendants) = (self.main_byte_s / wall_s, self.descendants_byte_s / wall_s);
-        Some((main, descendants, main + descendants))
+        let ByteSeconds { main, descendants, combined } = self.byte_s;
+        Some((main / wall_s, descendants / wall_s, combined / wall_s))
     }
 
     /// Take in a window with the sample at its end.
@@ -158,18 +192,17 @@ impl RamUsage {
     /// The sample itself.
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
         let now = &sample.now;
-        self.main.raise(now.main_rss, now.main_private);
-        let (descendants, combined) = if sample.verified {
-            (now.descendants, now.combined())
-        } else {
-            // Only what no other process can share.
-            (
-                now.descendants.saturating_sub(now.descendants_uncertain),
-                now.combined().saturating_sub(now.uncertain),
-            )
-        };
-        self.descendants.raise(descendants, now.descendants_private);
+        let combined = largest_of(now.main, now.descendants, now.combined);
+        self.main.raise(now.main, now.main_private);
+        self.descendants.raise(now.descendants, now.descendants_private);
         self.combined.raise(combined, now.combined_private());
+        let proportional = self.proportional.get_or_insert_default();
+        // Readings of different times can add up to more than there is.
+        let main = now.main_proportional.min(now.main);
+        let descendants = now.descendants_proportional.min(now.descendants);
+        proportional.main = proportional.main.max(main);
+        proportional.descendants = proportional.descendants.max(descendants);
+        proportional.combined = proportional.combined.max((main + descendants).min(combined));
         self.max_processes = self.max_processes.max(now.processes);
         self.main_threads = self.main_threads.max(now.main_threads);
         self.descendants_threads = self.descendants_threads.max(now.descendants_threads);
@@ -199,7 +232,7 @@ impl RamUsage {
         for (at, sign, life) in steps {
             level.step(life, sign);
             if sign > 0 {
-                self.take_level(&window.steady, &level, at);
+                self.take_level(&level, at);
             }
         }
         // The holders are found once: with many starting processes, each may set a new peak.
@@ -208,15 +241,13 @@ impl RamUsage {
         }
     }
 
-    fn take_level(&mut self, steady: &Sums, level: &Level, at_ns: u64) {
+    fn take_level(&mut self, level: &Level, at_ns: u64) {
         let (main, descendants) = (positive(level.main), positive(level.descendants));
-        let combined = main.saturating_add(descendants);
-        // How memory that no sample saw is shared is unknown; the steady part keeps its known split.
-        let shared = steady.descendants.saturating_sub(steady.descendants_private);
-        self.main.raise(main, main.min(steady.main_private.saturating_add(main.saturating_sub(steady.main))));
-        self.descendants.raise(descendants, descendants.saturating_sub(shared));
-        let all_shared = steady.combined().saturating_sub(steady.combined_private());
-        self.combined.raise(combined, combined.saturating_sub(all_shared));
+        let combined = largest_of(main, descendants, positive(level.combined));
+        let (main_private, private) = (positive(level.main_private), positive(level.descendants_private));
+        self.main.raise_unshared(main, main_private);
+        self.descendants.raise_unshared(descendants, private);
+        self.combined.raise_unshared(combined, main_private.saturating_add(private));
         let threads = positive(level.main_threads) + positive(level.descendants_threads);
         self.max_processes = self.max_processes.max(positive(level.processes));
         self.main_threads = self.main_threads.max(positive(level.main_threads));
@@ -230,19 +261,26 @@ impl RamUsage {
     fn add_means(&mut self, sample: &Sample) {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));
-        self.main_byte_s += sample.steady_mean.main as f64 * whole;
-        self.descendants_byte_s += sample.steady_mean.descendants as f64 * whole;
+        let steady = &sample.steady_mean;
+        self.byte_s.main += steady.main as f64 * whole;
+        self.byte_s.descendants += steady.descendants as f64 * whole;
+        self.byte_s.combined += steady.combined as f64 * whole;
         for life in &sample.intervals {
             // Late intervals, too: no earlier sample has counted that time.
-            let span_ns = life.end_ns.min(sample.at_ns).saturating_sub(life.start_ns);
-            let byte_s = life.bytes as f64 * seconds(span_ns);
+            let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.start_ns));
+            self.byte_s.combined += life.memory.combined_bytes as f64 * span_s;
             if life.is_main {
-                self.main_byte_s += byte_s;
+                self.byte_s.main += life.memory.combined_bytes as f64 * span_s;
             } else {
-                self.descendants_byte_s += byte_s;
+                self.byte_s.descendants += life.memory.descendants_bytes as f64 * span_s;
             }
         }
     }
+}
+
+/// No set has less than a part of it.
+fn largest_of(main: u64, descendants: u64, combined: u64) -> u64 {
+    combined.max(main).max(descendants)
 }
 
 fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
@@ -252,40 +290,46 @@ fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders
 }
 
-fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64, share: impl Fn(&Held) -> u64) -> Vec<Holder> {
+/// The largest live processes of a sample that were there at this time.
+fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
     let was_there =
         |held: &&Held| tree.get(held.id).is_some_and(|process| process.lifetime.start_ns <= at_ns);
-    let there = sample.holders.iter().filter(was_there);
-    let mut shares: Vec<_> = there.map(|held| (share(held), held.id)).collect();
-    if shares.len() > HOLDERS {
-        shares.select_nth_unstable_by_key(HOLDERS, |(share, _)| std::cmp::Reverse(*share));
-        shares.truncate(HOLDERS);
+    let mut there: Vec<&Held> = sample.holders.iter().filter(was_there).collect();
+    if there.len() > HOLDERS {
+        there.select_nth_unstable_by_key(HOLDERS, |held| std::cmp::Reverse(held.rss_bytes));
+        there.truncate(HOLDERS);
     }
-    let named = shares.into_iter().filter_map(|(share, id)| {
-        let process = tree.get(id)?;
+    let named = there.into_iter().filter_map(|held| {
+        let process = tree.get(held.id)?;
         let pid = process.ids.host_pid.unwrap_or(process.ids.key.pid);
-        Some(Holder { pid, command: process.name.command.to_string(), rss_bytes: share })
+        let command = process.name.command.to_string();
+        Some(Holder { pid, command, rss_bytes: held.rss_bytes, private_bytes: held.private_bytes })
     });
     named.collect()
 }
 
 fn holders_now(tree: &Tree, sample: &Sample) -> Vec<Holder> {
-    largest(live_holders(tree, sample, sample.at_ns, |held| held.now))
+    largest(live_holders(tree, sample, sample.at_ns))
 }
 
-/// The holders at a time: processes that lived during all of the window, and for a part of it.
+/// The holders at a time: live processes, and those that lived for a part of the window.
 fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
-    let mut holders = live_holders(tree, sample, at_ns, |held| held.steady);
+    let mut holders = live_holders(tree, sample, at_ns);
     let there = sample.intervals.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
-    let mut there: Vec<&LiveInterval> = there.filter(|life| life.bytes > 0).collect();
-    there.sort_unstable_by_key(|life| std::cmp::Reverse(life.bytes));
+    let mut there: Vec<&LiveInterval> = there.filter(|life| !life.is_process).collect();
+    there.sort_unstable_by_key(|life| std::cmp::Reverse(life.rss_bytes));
     for life in there.into_iter().take(HOLDERS) {
+        let private_bytes = life.memory.private_bytes;
         match holders.iter_mut().find(|holder| holder.pid == life.pid) {
-            Some(holder) => holder.rss_bytes = holder.rss_bytes.saturating_add(life.bytes),
+            Some(holder) => {
+                holder.rss_bytes = holder.rss_bytes.max(life.rss_bytes);
+                holder.private_bytes = holder.private_bytes.max(private_bytes);
+            }
             None => holders.push(Holder {
                 pid: life.pid,
                 command: life.command.to_string(),
-                rss_bytes: life.bytes,
+                rss_bytes: life.rss_bytes,
+                private_bytes,
             }),
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{CpuUsage, RamUsage, Totals};
-use crate::run::sampling::estimate::Sums;
+use crate::run::sampling::sums::Sums;
 use crate::run::sampling::{Held, Sample};
-use crate::run::tree::{ChildSeen, Key, LiveInterval, ProcessId, RunContext, Tree};
+use crate::run::tree::{ChildSeen, Contribution, Key, LiveInterval, ProcessId, RunContext, Tree};
 
 const S: u64 = 1_000_000_000;
 const MB: u64 = 1_000_000;
@@ -31,12 +31,11 @@ fn main_id(tree: &Tree) -> ProcessId {
 
 /// A window of ten seconds.
 fn window() -> Sample {
-    Sample { from_ns: 10 * S, at_ns: 20 * S, verified: true, ..Sample::default() }
+    Sample { from_ns: 10 * S, at_ns: 20 * S, ..Sample::default() }
 }
 
-/// Processes that held this much during all of a window.
 fn held(id: ProcessId, bytes: u64) -> Held {
-    Held { id, now: bytes, steady: bytes }
+    Held { id, rss_bytes: bytes, private_bytes: bytes }
 }
 
 /// The memory of a descendant that was there from one second to another.
@@ -49,7 +48,8 @@ fn memory(from_s: u64, to_s: u64, megabytes: u64) -> LiveInterval {
         command: Arc::from("child"),
         start_ns: from_s * S,
         end_ns: to_s * S,
-        bytes: megabytes * MB,
+        memory: Contribution::private(megabytes * MB),
+        rss_bytes: megabytes * MB,
         counted_at_ns: from_s * S,
         cpu_ns: 0,
         threads: 1,
@@ -59,7 +59,7 @@ fn memory(from_s: u64, to_s: u64, megabytes: u64) -> LiveInterval {
 /// A descendant: itself, and its memory.
 fn child(from_s: u64, to_s: u64, megabytes: u64) -> [LiveInterval; 2] {
     let memory = memory(from_s, to_s, megabytes);
-    [LiveInterval { is_process: true, bytes: 0, ..memory.clone() }, memory]
+    [LiveInterval { is_process: true, memory: Contribution::default(), ..memory.clone() }, memory]
 }
 
 fn added(sample: &Sample) -> RamUsage {
@@ -108,9 +108,15 @@ fn interval_without_length_counts_for_a_moment() {
 #[test]
 fn intervals_add_to_the_steady_processes() {
     let mut sample = lives([child(12, 13, 200)]);
-    sample.steady =
-        Sums { main: 400 * MB, main_private: 300 * MB, main_threads: 3, processes: 1, ..Sums::default() };
-    sample.now = Sums { main_rss: 450 * MB, ..sample.steady };
+    sample.steady = Sums {
+        main: 400 * MB,
+        main_private: 300 * MB,
+        combined: 400 * MB,
+        main_threads: 3,
+        processes: 1,
+        ..Sums::default()
+    };
+    sample.now = Sums { main: 450 * MB, main_private: 350 * MB, combined: 450 * MB, ..sample.steady };
     let ram = added(&sample);
     assert_eq!((ram.main.total, ram.combined.total, ram.max_processes), (450 * MB, 600 * MB, 2));
     assert_eq!((ram.combined_threads, ram.main_threads), (4, 3));
@@ -120,10 +126,10 @@ fn intervals_add_to_the_steady_processes() {
 #[test]
 fn late_intervals_count_in_their_own_window() {
     let (tree, mut ram) = (tree(), RamUsage::default());
-    let main = Sums { main: 400 * MB, main_rss: 400 * MB, processes: 1, ..Sums::default() };
+    let main = Sums { main: 400 * MB, combined: 400 * MB, processes: 1, ..Sums::default() };
     ram.add(&tree, &Sample { steady: main, ..lives([child(12, 20, 150)]) });
     // The child of the window before lives on. The records of two children before it come only now.
-    let steady = Sums { descendants: 150 * MB, processes: 2, ..main };
+    let steady = Sums { descendants: 150 * MB, combined: 550 * MB, processes: 2, ..main };
     let late = lives([child(10, 11, 200), child(11, 12, 200)]).intervals;
     ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, steady, intervals: late, ..window() });
     assert_eq!((ram.descendants.total, ram.max_processes), (200 * MB, 2));
@@ -142,12 +148,15 @@ fn late_intervals_count_in_their_own_window() {
     assert_eq!(of_others, (8 * 150 + 2 * 200 + 300) as f64 * MB as f64, "of the lives of all four");
 }
 
-// Requirement: RAM-63
+// Requirement: RAM-1
 #[test]
 fn each_figure_is_a_maximum_of_its_own() {
     let mut ram = RamUsage::default();
     let tree = tree();
-    let now = |main, descendants| Sums { main, main_rss: main, descendants, processes: 2, ..Sums::default() };
+    let now = |main, descendants| {
+        let combined = main + descendants;
+        Sums { main, descendants, combined, processes: 2, ..Sums::default() }
+    };
     for (main, descendants) in [(100 * MB, 700 * MB), (500 * MB, 200 * MB)] {
         ram.add(&tree, &Sample { now: now(main, descendants), ..window() });
     }
@@ -155,27 +164,20 @@ fn each_figure_is_a_maximum_of_its_own() {
     assert_eq!((ram.high_water_mark().combined, ram.high_water_mark().descendants), (800 * MB, 700 * MB));
 }
 
-// Requirement: RAM-58
 #[test]
-fn unverified_sample_counts_only_its_certain_part() {
-    let now = Sums {
-        main: 400 * MB,
-        descendants: 500 * MB,
-        descendants_uncertain: 300 * MB,
-        uncertain: 350 * MB,
-        processes: 3,
-        ..Sums::default()
-    };
-    let unsure = added(&Sample { now, verified: false, ..window() });
-    assert_eq!((unsure.descendants.total, unsure.combined.total), (200 * MB, 550 * MB));
-    let sure = added(&Sample { now, ..window() });
-    assert_eq!((sure.descendants.total, sure.combined.total), (500 * MB, 900 * MB));
+fn memory_that_main_and_descendants_share_counts_once() {
+    let now =
+        Sums { main: 400 * MB, descendants: 420 * MB, combined: 430 * MB, processes: 2, ..Sums::default() };
+    let mut sample = lives([child(12, 13, 50)]);
+    (sample.now, sample.steady) = (now, now);
+    let ram = added(&sample);
+    assert_eq!((ram.main.total, ram.descendants.total, ram.combined.total), (400 * MB, 470 * MB, 480 * MB));
 }
 
 #[test]
 fn means_are_weighted_by_time() {
     let mut sample = lives([child(5, 12, 300), child(15, 40, 100)]);
-    sample.steady_mean = Sums { main: 50 * MB, ..Sums::default() };
+    sample.steady_mean = Sums { main: 50 * MB, combined: 50 * MB, ..Sums::default() };
     let (main, descendants, combined) = added(&sample).means(10.0).unwrap();
     // 300 MB for seven seconds, five of them before the window and in no sum yet; 100 MB for five.
     assert_eq!((main, descendants), (50e6, (300e6 * 7.0 + 100e6 * 5.0) / 10.0));
@@ -193,7 +195,7 @@ fn peak_names_its_largest_holders_only() {
         let found = ChildSeen { key, host_pid: pid, parent: main, start_ns: S, pidfd_inode: 0 };
         sample.holders.push(held(tree.found_in_proc(&found), u64::from(pid) * MB));
     }
-    sample.now = Sums { main: 100 * MB, descendants: 9000 * MB, ..Sums::default() };
+    sample.now = Sums { main: 100 * MB, descendants: 9000 * MB, combined: 9100 * MB, ..Sums::default() };
     let mut ram = RamUsage::default();
     ram.add(&tree, &sample);
     let pids: Vec<_> = ram.peak.unwrap().holders.iter().map(|holder| holder.pid).collect();
@@ -201,13 +203,13 @@ fn peak_names_its_largest_holders_only() {
 }
 
 #[test]
-fn spike_of_a_steady_process_adds_to_its_share() {
+fn spike_of_a_steady_process_adds_to_what_it_had() {
     let tree = tree();
     let mut sample = Sample { holders: vec![held(main_id(&tree), 400 * MB)], ..window() };
-    sample.steady = Sums { main: 400 * MB, processes: 1, ..Sums::default() };
+    sample.steady = Sums { main: 400 * MB, combined: 400 * MB, processes: 1, ..Sums::default() };
     sample.now = sample.steady;
-    sample.intervals =
-        vec![LiveInterval { is_main: true, id: main_id(&tree), pid: MAIN, ..memory(10, 20, 100) }];
+    let spike = LiveInterval { is_main: true, id: main_id(&tree), pid: MAIN, ..memory(10, 20, 100) };
+    sample.intervals = vec![LiveInterval { rss_bytes: 500 * MB, ..spike }];
     let mut ram = RamUsage::default();
     ram.add(&tree, &sample);
     let peak = ram.peak.unwrap();
@@ -219,7 +221,7 @@ fn spike_of_a_steady_process_adds_to_its_share() {
 fn claimed_sizes_saturate() {
     let huge = |pid| {
         let life = memory(11, 12, 0);
-        LiveInterval { bytes: u64::MAX, pid, is_main: pid == MAIN, ..life }
+        LiveInterval { memory: Contribution::private(u64::MAX), pid, is_main: pid == MAIN, ..life }
     };
     let sample = Sample { intervals: vec![huge(MAIN), huge(200), huge(201)], ..window() };
     let ram = added(&sample);
@@ -228,8 +230,13 @@ fn claimed_sizes_saturate() {
 
 #[test]
 fn cpu_time_of_ended_processes_counts_in_its_window() {
-    let life =
-        LiveInterval { is_process: true, bytes: 0, counted_at_ns: 0, cpu_ns: 8 * S, ..memory(0, 12, 0) };
+    let life = LiveInterval {
+        is_process: true,
+        memory: Contribution::default(),
+        counted_at_ns: 0,
+        cpu_ns: 8 * S,
+        ..memory(0, 12, 0)
+    };
     let mut cpu = CpuUsage::new(S, 8, 10 * S);
     // Two of its twelve seconds are in this window of ten.
     cpu.add(&Sample { intervals: vec![life], main_cpu_ns: 5 * S, ..window() });

@@ -176,9 +176,10 @@ impl Handle {
 
     /// How its memory is shared, and its size right after that: it may have exec'd or begun to end since it was last
     /// read, and both figures must be of one time.
-    pub(super) fn sharing(&self, root: &ProcRoot, page: u64) -> SharingReading {
+    pub(super) fn sharing(&self, root: &ProcRoot, page: u64, wants_mappings: bool) -> SharingReading {
+        let mappings = wants_mappings.then(|| root.mappings(self.memory_of)).flatten();
         match root.rollup(self.memory_of) {
-            Ok(Some(rollup)) => SharingReading::Read(rollup, self.size(root, page)),
+            Ok(Some(rollup)) => SharingReading::Read { rollup, mappings, size: self.size(root, page) },
             Ok(None) => SharingReading::NoMemory,
             Err(_) => SharingReading::Denied,
         }

@@ -6,6 +6,7 @@
 //! | RSS | `statm` by `pread` on a held fd | 0.5 us |
 //! | threads, state, faults | `stat` by `pread` on a held fd | 1.5 us |
 //! | sharing | `smaps_rollup` | 20 us to many ms |
+//! | files | `smaps` | up to four times as long |
 //! | peak so far | `status` | 10 us |
 //!
 //! A held file survives exec and gives ESRCH after reaping, so two processes of one pid are never mixed.
@@ -21,7 +22,7 @@ use std::collections::hash_map::Entry;
 use super::program;
 use crate::model::ids::{ProcessId, Target};
 use crate::model::observation::{
-    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, Size,
+    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingTarget, Size,
 };
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
@@ -80,9 +81,9 @@ impl Sampler {
         Some(handle.peak(&self.root, target))
     }
 
-    fn sharing(&self, id: ProcessId) -> Option<SharingReading> {
-        let (_, handle) = self.handles.get(&id)?;
-        Some(handle.sharing(&self.root, self.page))
+    fn sharing(&self, target: &SharingTarget) -> Option<SharingReading> {
+        let (_, handle) = self.handles.get(&target.id)?;
+        Some(handle.sharing(&self.root, self.page, target.wants_mappings))
     }
 
     fn size(&self, id: ProcessId) -> Option<Size> {
@@ -96,17 +97,17 @@ impl Sampler {
     pub fn read_sharing(
         &self,
         members: &[ProcessId],
-        order: &[ProcessId],
+        order: &[SharingTarget],
         budget: &mut Budget,
         credit_ns: i64,
     ) -> SharingReadings {
         let mut read = Vec::new();
-        for id in order {
+        for target in order {
             // What is left of a large group is read with the next samples.
             if !budget.has_credit(credit_ns) {
                 break;
             }
-            read.extend(budget.spend(|| self.sharing(*id)).map(|sharing| (*id, sharing)));
+            read.extend(budget.spend(|| self.sharing(target)).map(|sharing| (target.id, sharing)));
         }
         // One of several may have exec'd or ended while they were read one after another.
         let several = if members.len() < 2 { &[] } else { members };

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use procfs::{FromRead, Meminfo};
 
 use crate::model::finding::Remains;
-use crate::model::observation::Rollup;
+use crate::model::observation::{Mappings, Rollup};
 use crate::sys::pidfd;
 pub use parse::{Stat, Statm, Status, SystemCpu};
 use parse::{forks, line, parse_u64};
@@ -105,6 +105,13 @@ impl ProcRoot {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
             Err(_) => Ok(None),
         }
+    }
+
+    /// /proc/PID/smaps; `None` if it can't be read.
+    #[must_use]
+    pub(crate) fn mappings(&self, pid: u32) -> Option<Mappings> {
+        let bytes = read_whole(&self.open(pid, "smaps").ok()?, u64::MAX).ok()?;
+        Some(Mappings::parse(&bytes))
     }
 
     /// Device and inode of the executable of a process.

@@ -1,6 +1,6 @@
 //! Parsers of /proc files. A number that does not parse is `None`, never 0.
 
-use crate::model::observation::Rollup;
+use crate::model::observation::{FileMapping, Mappings, Rollup};
 use crate::sys::clock;
 
 /// The fields of /proc/PID/stat that we use (proc_pid_stat(5)).
@@ -123,8 +123,94 @@ impl Rollup {
         let mut rollup =
             Self { rss_bytes: kib(text, b"Rss:")?, pss_bytes: kib(text, b"Pss:")?, ..Self::default() };
         rollup.pss_anon_bytes = kib(text, b"Pss_Anon:").unwrap_or(0);
-        rollup.private_bytes = kib(text, b"Private_Clean:")?.saturating_add(kib(text, b"Private_Dirty:")?);
+        let hugetlb = kib(text, b"Private_Hugetlb:").unwrap_or(0);
+        rollup.private_bytes = kib(text, b"Private_Clean:")?
+            .saturating_add(kib(text, b"Private_Dirty:")?)
+            .saturating_add(hugetlb);
         Some(rollup)
+    }
+}
+
+/// One mapping of smaps while its lines are read, bytes.
+#[derive(Debug, Default)]
+struct Mapping {
+    file: (u64, u64),
+    start: u64,
+    end: u64,
+    rss: u64,
+    pss: u64,
+    private: u64,
+    anonymous: u64,
+    hugetlb_private: u64,
+    hugetlb_shared: u64,
+}
+
+impl Mapping {
+    /// Parse the first line: addresses, permissions, offset, device, inode, path.
+    fn header(line: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(line);
+        let mut fields = text.split_ascii_whitespace();
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let (from, to) = fields.next()?.split_once('-')?;
+        let start = hex(fields.nth(1)?)?;
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let device = hex(major)? << 32 | hex(minor)?;
+        let inode = fields.next()?.parse().ok()?;
+        let end = start.saturating_add(hex(to)?.saturating_sub(hex(from)?));
+        Some(Self { file: (device, inode), start, end, ..Self::default() })
+    }
+
+    fn add_to(&self, mappings: &mut Mappings) {
+        let is_file = self.file.1 != 0;
+        let private_anon = if is_file { self.private.min(self.anonymous) } else { self.private };
+        mappings.private_anon_bytes += private_anon;
+        if !is_file {
+            return;
+        }
+        // smaps does not say how much of the proportional size is anonymous.
+        let anonymous_pss = match self.rss {
+            _ if self.private >= self.anonymous => self.anonymous,
+            0 => 0,
+            rss => (u128::from(self.anonymous) * u128::from(self.pss) / u128::from(rss)) as u64,
+        };
+        let hugetlb = self.hugetlb_private + self.hugetlb_shared;
+        let rss_bytes = self.rss.saturating_sub(self.anonymous) + hugetlb;
+        if rss_bytes > 0 {
+            let pss_bytes = self.pss.saturating_sub(anonymous_pss) + self.hugetlb_private;
+            let Self { file, start, end, .. } = *self;
+            mappings.files.push(FileMapping { file, start, end, rss_bytes, pss_bytes });
+        }
+    }
+}
+
+impl Mappings {
+    /// Parse /proc/PID/smaps.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Self {
+        let mut mappings = Self::default();
+        let mut mapping = Mapping::default();
+        for line in text.split(|b| *b == b'\n') {
+            // The first line of a mapping begins with an address, each other line with the name of a figure.
+            if line.first().is_some_and(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase()) {
+                mapping.add_to(&mut mappings);
+                mapping = Mapping::header(line).unwrap_or_default();
+                continue;
+            }
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+            let (name, value) = line.split_at(colon);
+            let figure = match name {
+                b"Rss" => &mut mapping.rss,
+                b"Pss" => &mut mapping.pss,
+                b"Private_Clean" | b"Private_Dirty" => &mut mapping.private,
+                b"Anonymous" => &mut mapping.anonymous,
+                b"Private_Hugetlb" => &mut mapping.hugetlb_private,
+                b"Shared_Hugetlb" => &mut mapping.hugetlb_shared,
+                _ => continue,
+            };
+            *figure = figure.saturating_add(kib_value(&value[1..]).unwrap_or(0));
+        }
+        mapping.add_to(&mut mappings);
+        mappings
     }
 }
 
@@ -174,7 +260,11 @@ pub(super) fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
 
 /// The value of a "Key:   123 kB" line in bytes. The kernel's kB is 1024 bytes.
 fn kib(text: &[u8], key: &[u8]) -> Option<u64> {
-    let value = line(text, key)?.trim_ascii();
+    kib_value(line(text, key)?)
+}
+
+fn kib_value(text: &[u8]) -> Option<u64> {
+    let value = text.trim_ascii();
     let digits = value.strip_suffix(b"kB").unwrap_or(value);
     parse_u64(digits)?.checked_mul(1024)
 }

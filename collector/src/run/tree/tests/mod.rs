@@ -154,8 +154,7 @@ impl Run {
             system_ticks: 1,
             rss_bytes: rss,
             peak_rss_bytes: rss.max(observed.peak_rss_bytes),
-            share_bytes: share,
-            private_bytes: share,
+            contribution: Contribution::private(share),
             threads: 2,
             ..Observed::default()
         };

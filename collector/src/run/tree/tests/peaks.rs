@@ -8,7 +8,7 @@ fn vfork_child_without_exec_has_no_memory() {
     let mut run = Run::new();
     run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, used(7, 400 * MIB_KIB), used(0, 0)).reaped(MAIN, 102, 9);
     let lives = run.tree.take_intervals(u64::MAX);
-    assert!(lives.iter().all(|life| life.bytes == 0), "{lives:?}");
+    assert!(lives.iter().all(|life| life.memory.combined_bytes == 0), "{lives:?}");
     let summaries = run.end();
     let child = of(&summaries, 102);
     assert_eq!((child.own.cpu_us(), child.peak_rss_bytes, child.joined), (9, None, false));
@@ -104,7 +104,7 @@ fn static_program_of_a_large_parents_child_adds_little() {
         .execs(102)
         .over(102, 0);
     assert!(
-        run.tree.take_intervals(u64::MAX).iter().all(|life| life.bytes <= MIB),
+        run.tree.take_intervals(u64::MAX).iter().all(|life| life.memory.combined_bytes <= MIB),
         "only what it did not share"
     );
     let usage = used(1, 400 * MIB_KIB);
@@ -116,7 +116,9 @@ fn static_program_of_a_large_parents_child_adds_little() {
 fn memory_known_from_reaped_counts_after_the_end() {
     let mut run = Run::new();
     run.start(102, MAIN).sampled(102, 1, 5 * MIB, 5 * MIB).over(102, 0);
-    let bytes = |run: &mut Run| run.tree.take_intervals(u64::MAX).iter().map(|life| life.bytes).sum::<u64>();
+    let bytes = |run: &mut Run| {
+        run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.combined_bytes).sum::<u64>()
+    };
     assert_eq!(bytes(&mut run), 5 * MIB);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
     assert_eq!(bytes(&mut run), 4 * MIB);

@@ -98,8 +98,12 @@ fn fork_childs_share_is_what_it_touched_or_grew_by() {
     run.fork(102, MAIN, 400 * MIB_KIB);
     let own = Usage { minor_faults: 256, max_rss_kib: 400 * MIB_KIB, ..Usage::default() };
     run.exit_with(102, MAIN, 0, own, used(0, 0));
-    let bytes: Vec<_> =
-        run.tree.take_intervals(u64::MAX).iter().map(|life| (life.is_process, life.bytes)).collect();
+    let bytes: Vec<_> = run
+        .tree
+        .take_intervals(u64::MAX)
+        .iter()
+        .map(|life| (life.is_process, life.memory.combined_bytes))
+        .collect();
     assert_eq!(bytes, [(true, 0), (false, MIB)]);
 }
 
@@ -113,7 +117,7 @@ fn ended_process_counts_memory_that_no_sample_saw() {
     let lives = run.tree.take_intervals(u64::MAX);
     let (process, memory) = (&lives[0], &lives[1]);
     // 40 of its 100 MiB are shared with others; its growth is its own.
-    assert_eq!((memory.bytes, memory.start_ns), (260 * MIB, sampled_at));
+    assert_eq!((memory.memory.combined_bytes, memory.start_ns), (260 * MIB, sampled_at));
     assert_eq!((process.is_process, process.threads, process.start_ns), (true, 2, sampled_at));
     assert_eq!(process.end_ns, sampled_at + 10 * MS);
     assert_eq!(process.cpu_ns, 5_000_000, "no window has counted any of it");

@@ -1,0 +1,302 @@
+//! The footprint of the pages of files, of shared memory and of hugetlbfs that some processes have mapped.
+//!
+//! Two processes can have the same pages of a file, or different ones, and other processes of the machine can have them
+//! too. Where a stranger has them, the proportional sizes (PSS) add up to less than the pages; where no stranger has
+//! them, the sum is exact. So the footprint in a file is the larger of the largest RSS and the sum of the PSS. Mappings of different
+//! parts of a file add up.
+//!
+//! smaps lists the mappings, but costs much more than statm. Without it, the footprint is at least that of the process with
+//! the most file pages, and at most the sum.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::model::observation::FileMapping;
+
+/// How smaps is used: each value with its reason.
+struct FilePolicy;
+
+impl FilePolicy {
+    /// Programs of one name map the same files if they have as many pages of them, give or take one part in this many ...
+    const SAME_SIZE: u64 = 16;
+    /// ... and this many bytes: which pages of libraries are resident differs by as much.
+    const SAME_SIZE_BYTES: u64 = 128 << 10;
+    /// A process with more file pages than this is read itself: it has mapped more than programs and libraries.
+    const MOST_ASSUMED_BYTES: u64 = 32 << 20;
+    /// The pages of a mapping have changed if there are more by one part in this many ...
+    const CHANGE: u64 = 64;
+    /// ... and this many bytes.
+    const CHANGE_BYTES: u64 = 64 << 10;
+    /// Names of programs whose files are remembered.
+    const MOST_REMEMBERED: usize = 1024;
+}
+
+/// A mapped part of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    mapping: FileMapping,
+    /// When the process had it in this size for the first time, CLOCK_MONOTONIC nanoseconds.
+    since_ns: u64,
+}
+
+/// The files of a process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FileTable {
+    parts: Vec<Part>,
+    /// Its file pages when it was read, by statm and status, bytes.
+    bytes: u64,
+    /// When it was read, CLOCK_MONOTONIC nanoseconds.
+    read_ns: u64,
+}
+
+impl FileTable {
+    /// From smaps; `bytes` is what statm and status have of file pages at that time.
+    pub(crate) fn new(mut files: Vec<FileMapping>, bytes: u64, read_ns: u64, before: Option<&Self>) -> Self {
+        files.sort_unstable_by_key(|mapping| (mapping.file, mapping.start));
+        let mut parts: Vec<Part> = Vec::with_capacity(files.len());
+        for mapping in files {
+            // The segments of a library follow each other in its file.
+            match parts.last_mut() {
+                Some(Part { mapping: last, .. })
+                    if last.file == mapping.file
+                        && last.end >= mapping.start
+                        && last.start < mapping.start =>
+                {
+                    last.end = last.end.max(mapping.end);
+                    last.rss_bytes += mapping.rss_bytes;
+                    last.pss_bytes += mapping.pss_bytes;
+                }
+                _ => parts.push(Part { mapping, since_ns: read_ns }),
+            }
+        }
+        for part in &mut parts {
+            let before = before.and_then(|before| before.like(&part.mapping));
+            part.since_ns = before.map_or(read_ns, |before| before.since_ns);
+        }
+        Self { parts, bytes, read_ns }
+    }
+
+    /// The same part, if it has as many pages.
+    fn like(&self, mapping: &FileMapping) -> Option<&Part> {
+        let key = |mapping: &FileMapping| (mapping.file, mapping.start);
+        let at = self.parts.binary_search_by_key(&key(mapping), |part| key(&part.mapping)).ok()?;
+        let part = self.parts.get(at)?;
+        let (then, now) = (part.mapping.rss_bytes, mapping.rss_bytes);
+        let is_same = now.abs_diff(then) <= then / FilePolicy::CHANGE + FilePolicy::CHANGE_BYTES;
+        is_same.then_some(part)
+    }
+
+    /// Whether a process of the same program with so many file pages maps the same files, as far as can be assumed.
+    fn may_stand_for(&self, bytes: u64) -> bool {
+        bytes <= FilePolicy::MOST_ASSUMED_BYTES
+            && bytes <= self.bytes + self.bytes / FilePolicy::SAME_SIZE + FilePolicy::SAME_SIZE_BYTES
+    }
+}
+
+/// The files of programs, by their names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KnownPrograms {
+    tables: HashMap<Arc<str>, Arc<FileTable>>,
+}
+
+impl KnownPrograms {
+    /// A process that runs this command was read.
+    pub(crate) fn remember(&mut self, command: &Arc<str>, table: &Arc<FileTable>) {
+        if table.bytes > FilePolicy::MOST_ASSUMED_BYTES {
+            return;
+        }
+        if self.tables.len() >= FilePolicy::MOST_REMEMBERED && !self.tables.contains_key(command) {
+            self.tables.clear();
+        }
+        self.tables.insert(command.clone(), table.clone());
+    }
+
+    /// The files that a process of this command with so many file pages has mapped, as far as can be assumed.
+    pub(crate) fn find(&self, command: &Arc<str>, bytes: u64) -> Option<&Arc<FileTable>> {
+        self.tables.get(command).filter(|table| table.may_stand_for(bytes))
+    }
+}
+
+/// What is known of the file pages of one process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum KnownFiles<'a> {
+    /// Its own were read.
+    Own(&'a FileTable),
+    /// Those of another process of the same program were.
+    Assumed(&'a FileTable),
+    /// How many there are only.
+    Size,
+    /// Only another user may read them.
+    Denied,
+}
+
+/// What one more process adds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Added {
+    /// To the footprint at least, bytes.
+    pub certain_bytes: u64,
+    /// What another reading of its smaps would tell, bytes.
+    pub unread_bytes: u64,
+}
+
+/// A part of a file, and its pages in the processes so far.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    start: u64,
+    end: u64,
+    /// The most that one process has.
+    rss_bytes: u64,
+    /// Sum of the proportional sizes that are still right.
+    pss_bytes: u64,
+    /// Sum of the others.
+    stale_pss_bytes: u64,
+}
+
+impl Segment {
+    fn certain_bytes(&self) -> u64 {
+        self.rss_bytes.max(self.pss_bytes)
+    }
+
+    fn uncertain_bytes(&self) -> u64 {
+        (self.pss_bytes + self.stale_pss_bytes).saturating_sub(self.certain_bytes())
+    }
+}
+
+/// When the pages that processes have of a file last changed: a PSS that was read by then is not right any more.
+#[derive(Debug, Default)]
+pub(crate) struct FileTimes(HashMap<(u64, u64), u64>);
+
+impl FileTimes {
+    /// A process maps these.
+    pub(crate) fn add(&mut self, table: &FileTable) {
+        for part in &table.parts {
+            let changed_ns = self.0.entry(part.mapping.file).or_default();
+            *changed_ns = part.since_ns.max(*changed_ns);
+        }
+    }
+}
+
+/// File pages of a set of processes that grows by one process after another.
+#[derive(Debug, Default)]
+pub(crate) struct FileFootprint {
+    segments: HashMap<(u64, u64), Vec<Segment>>,
+    /// Sum of the segments, bytes.
+    read_bytes: u64,
+    /// The most that one process has, bytes.
+    largest_bytes: u64,
+    /// Sum of what was not read, bytes.
+    unread_bytes: u64,
+    /// What proportional sizes that are not right any more would add, bytes.
+    stale_bytes: i64,
+    /// Pages that may not be read, bytes.
+    denied_bytes: u64,
+    /// Sum of all proportional sizes that are known, bytes.
+    pss_bytes: u64,
+}
+
+impl FileFootprint {
+    /// At least so much, bytes.
+    fn certain_bytes(&self) -> u64 {
+        self.read_bytes.max(self.largest_bytes) + self.denied_bytes
+    }
+
+    /// How much more it can be, bytes.
+    pub(crate) fn uncertain_bytes(&self) -> u64 {
+        let most = self.read_bytes + self.unread_bytes + self.denied_bytes;
+        most.saturating_add_signed(self.stale_bytes).saturating_sub(self.certain_bytes())
+    }
+
+    /// How much more there must be by the proportional sizes, bytes: programs of one name don't map the same files, or
+    /// processes that mapped them have ended.
+    pub(crate) fn missing_bytes(&self) -> u64 {
+        self.pss_bytes.saturating_sub(self.certain_bytes())
+    }
+
+    /// Add a process with so many file pages, and such a proportional size of them.
+    pub(crate) fn add(&mut self, bytes: u64, pss_bytes: u64, files: KnownFiles, times: &FileTimes) -> Added {
+        let before = self.certain_bytes();
+        self.pss_bytes += pss_bytes;
+        let unread_bytes = match files {
+            KnownFiles::Denied => {
+                self.denied_bytes += bytes;
+                0
+            }
+            KnownFiles::Size => {
+                self.unread_bytes += bytes;
+                bytes
+            }
+            KnownFiles::Own(table) => {
+                self.unread_bytes += bytes.saturating_sub(table.bytes);
+                self.add_table(table, bytes, Some(times))
+            }
+            KnownFiles::Assumed(table) => {
+                self.add_table(table, bytes, None);
+                0
+            }
+        };
+        if !matches!(files, KnownFiles::Denied) {
+            self.largest_bytes = self.largest_bytes.max(bytes);
+        }
+        let certain_bytes = self.certain_bytes().saturating_sub(before);
+        Added { certain_bytes, unread_bytes }
+    }
+
+    /// Returns what the table does not have of these pages, or has with a PSS that is not right any more.
+    fn add_table(&mut self, table: &FileTable, bytes: u64, times: Option<&FileTimes>) -> u64 {
+        // Which pages went is unknown.
+        let scaled = |part: u64| {
+            if bytes >= table.bytes {
+                part
+            } else {
+                (u128::from(part) * u128::from(bytes) / u128::from(table.bytes)) as u64
+            }
+        };
+        let mut stale_pss_bytes = 0;
+        for Part { mapping, .. } in &table.parts {
+            let pss_bytes = scaled(mapping.pss_bytes);
+            // While one process after another is read, others go on to touch pages: a change must be older than the reading.
+            let is_right =
+                |times: &FileTimes| table.read_ns > times.0.get(&mapping.file).copied().unwrap_or(0);
+            let (right, stale) = match times.map(is_right) {
+                Some(true) => (pss_bytes, 0),
+                Some(false) => (0, pss_bytes),
+                None => (0, 0),
+            };
+            stale_pss_bytes += stale;
+            self.add_segment(
+                mapping.file,
+                Segment {
+                    start: mapping.start,
+                    end: mapping.end,
+                    rss_bytes: scaled(mapping.rss_bytes),
+                    pss_bytes: right,
+                    stale_pss_bytes: stale,
+                },
+            );
+        }
+        bytes.saturating_sub(table.bytes).max(stale_pss_bytes)
+    }
+
+    fn add_segment(&mut self, file: (u64, u64), mut merged: Segment) {
+        let segments = self.segments.entry(file).or_default();
+        let (mut rss_bytes, mut certain_bytes, mut uncertain_bytes) = (0, 0, 0);
+        segments.retain(|segment| {
+            let overlaps = segment.start < merged.end && merged.start < segment.end;
+            if overlaps {
+                rss_bytes += segment.rss_bytes;
+                certain_bytes += segment.certain_bytes();
+                uncertain_bytes += segment.uncertain_bytes();
+                merged.start = merged.start.min(segment.start);
+                merged.end = merged.end.max(segment.end);
+                merged.pss_bytes += segment.pss_bytes;
+                merged.stale_pss_bytes += segment.stale_pss_bytes;
+            }
+            !overlaps
+        });
+        // Parts that did not overlap have different pages.
+        merged.rss_bytes = merged.rss_bytes.max(rss_bytes);
+        self.read_bytes += merged.certain_bytes().saturating_sub(certain_bytes);
+        self.stale_bytes += merged.uncertain_bytes().cast_signed() - uncertain_bytes.cast_signed();
+        segments.push(merged);
+    }
+}

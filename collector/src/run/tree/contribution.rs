@@ -1,0 +1,60 @@
+//! What a process adds to the RAM of the sets that it is in.
+
+use serde::{Deserialize, Serialize};
+
+/// What a process adds to footprints, bytes. A page counts with the oldest process of the set that maps it, so the
+/// contributions of all processes add up to the footprint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contribution {
+    /// To the footprint of the whole tree.
+    pub combined_bytes: u64,
+    /// To that of the descendants; it has no meaning for the first process.
+    pub descendants_bytes: u64,
+    /// Pages that no other process maps.
+    pub private_bytes: u64,
+}
+
+impl Contribution {
+    /// Memory that no other process maps.
+    pub(crate) fn private(bytes: u64) -> Self {
+        Self { combined_bytes: bytes, descendants_bytes: bytes, private_bytes: bytes }
+    }
+
+    fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            combined_bytes: f(self.combined_bytes, other.combined_bytes),
+            descendants_bytes: f(self.descendants_bytes, other.descendants_bytes),
+            private_bytes: f(self.private_bytes, other.private_bytes),
+        }
+    }
+
+    /// Each with so much more.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        self.zip(other, u64::saturating_add)
+    }
+
+    /// Each with so much less.
+    pub(crate) fn minus(self, other: Self) -> Self {
+        self.zip(other, u64::saturating_sub)
+    }
+
+    /// The smaller of each.
+    pub(crate) fn min(self, other: Self) -> Self {
+        self.zip(other, u64::min)
+    }
+
+    /// The larger of each.
+    pub(crate) fn max(self, other: Self) -> Self {
+        self.zip(other, u64::max)
+    }
+
+    /// The mean of each.
+    pub(crate) fn mean(self, other: Self) -> Self {
+        self.zip(other, u64::midpoint)
+    }
+
+    /// Whether it adds nothing.
+    pub(crate) fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+}
