@@ -22,6 +22,7 @@ use crate::model::host::{HostInfo, RunEnd};
 use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
 use crate::model::report::{Report, Stage};
+use crate::model::style::Output;
 use crate::passes::Passes;
 use crate::report::build;
 use crate::report::inputs::Inputs;
@@ -32,6 +33,7 @@ use crate::sources::records::RecordReader;
 use crate::sources::sampler::Sampler;
 use crate::store::checkpoint;
 use crate::store::journal::{self, JournaledRun, ReplayError, Replayed};
+use crate::store::output_lock::OutputLock;
 use crate::store::stale::Stale;
 use crate::store::state_file::StateFile;
 use crate::sys::proc_fs::ProcRoot;
@@ -71,6 +73,7 @@ pub struct Recovered {
     /// The report.
     pub report: Report,
     cgroup: Option<RunCgroup>,
+    output: Output,
 }
 
 /// Writes what a recovery needs besides the run state: the configuration and the machine.
@@ -151,7 +154,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
     let ours = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
     report.warnings.splice(0..0, ours.into_iter().flatten());
-    Ok(Recovered { report, cgroup: config.cgroup.and_then(Result::ok) })
+    Ok(Recovered { report, cgroup: config.cgroup.and_then(Result::ok), output: config.output })
 }
 
 /// A copy of the segment, unless a process of the tree has spoilt it.
@@ -208,6 +211,10 @@ impl Recovered {
     pub fn clean_up(&self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
+        }
+        if let Output::File(path) = &self.output {
+            // Once taken and given back, it is removed.
+            drop(OutputLock::take(path));
         }
     }
 }
@@ -300,7 +307,6 @@ mod tests {
     use super::*;
     use crate::model::config::Layers;
     use crate::model::gpu::GpuConfig;
-    use crate::model::style::Output;
     use crate::model::style::Style;
     use crate::store::stale;
     use crate::sys::segment::NewSession;

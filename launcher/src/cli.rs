@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use gpu_track_collector::{Format, GpuConfig, Layers, Output, Style};
+use gpu_track_collector::{Format, GpuConfig, InUse, Layers, Output, OutputLock, Style};
 
 use args::{Args, TrackingArgs};
 pub(crate) use output::PatternValues;
@@ -144,6 +144,19 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         session_dir,
         without_effect: without_effect(&args.tracking, config.without_effect),
     })))
+}
+
+/// Takes the lock of the report file.
+///
+/// # Errors
+/// If another run that still lives writes to it.
+pub(crate) fn lock(output: &Output) -> Result<Option<OutputLock>, UsageError> {
+    let Output::File(path) = output else { return Ok(None) };
+    OutputLock::take(path).map_err(|InUse| {
+        let problem = "is the report of another run that has not ended: give each run a name of its own, with %p (the \
+                       pid), %r (the rank), %h (the host) or %j (the job)";
+        UsageError::of_file("--output", path, problem)
+    })
 }
 
 /// One line about what was given and has no effect.

@@ -6,6 +6,7 @@
 mod before_main;
 mod cli;
 mod collector;
+mod config;
 mod console;
 mod elf32;
 mod exit;
@@ -49,7 +50,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             if !options.disable_logs {
                 notes.iter().flatten().for_each(console::message);
             }
-            Ok(run::run(&options))
+            Ok(run::run(&options, cli::lock(&options.output)?))
         }
     }
 }

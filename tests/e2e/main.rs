@@ -28,6 +28,7 @@ mod memory;
 mod mpi;
 mod nested;
 mod output;
+mod report_file;
 mod resilience;
 mod signals;
 mod streams;

@@ -235,6 +235,9 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
     };
     let tree = &inputs.run.tree;
+    if tree.counts().created == 0 {
+        return Err("no process was tracked".into());
+    }
     let running = inputs.run.totals.still_running;
     if running > 0 {
         return Err(format!("still running: {}", processes(running)));

@@ -17,6 +17,7 @@ fn patterns() -> PatternValues {
         host: "node3".into(),
         pid: 4242,
         time: UNIX_EPOCH + Duration::from_secs(1_760_000_000),
+        number: None,
     }
 }
 
