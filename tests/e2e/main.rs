@@ -11,6 +11,7 @@ mod coverage;
 mod cpu;
 mod entry_points;
 mod exit_status;
+mod footprints;
 mod gpu;
 mod gpu_drivers;
 mod gpu_kernel;
