@@ -16,6 +16,7 @@ import sources
 import trees
 import workloads
 from gpu_track_scripts.commands import words
+from gpu_track_scripts.tools import cache
 from gpu_track_scripts.truth import cli, compare, runner, table
 from gpu_track_scripts.truth.records import Record, RecordedProcess, Report, ReportedProcess
 from workloads import Workload
@@ -331,10 +332,15 @@ class Sources(unittest.TestCase):
         self.assertIsNone(sources.source_list("README", text))
 
     def test_an_archive_with_another_checksum_is_missing(self) -> None:
-        with tempfile.TemporaryDirectory() as name, mock.patch.object(sources, "CACHE", pathlib.Path(name)):
-            (pathlib.Path(name) / sources.SOURCES["hello"][0]).write_bytes(b"other")
+        with tempfile.TemporaryDirectory() as name, mock.patch.dict(os.environ, XDG_CACHE_HOME=name):
+            (cache() / sources.SOURCES["hello"][0]).write_bytes(b"other")
             for package in sources.SOURCES:
                 self.assertRaises(sources.Missing, sources.archive, package)
+
+    def test_what_is_there_is_not_fetched_again(self) -> None:
+        with mock.patch.object(sources, "archive"), mock.patch.object(sources, "private_apt") as apt:
+            sources.fetch_missing(list(sources.SOURCES))
+        apt.assert_not_called()
 
     def test_only_missing_packages_are_installed(self) -> None:
         needs = (("sh", "dash"), ("/nonexistent", "b"), ("/nonexistent", "a"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pathlib
 import shutil
 import statistics
 import subprocess
@@ -18,6 +17,7 @@ from gpu_track_scripts.bench.tracked import TrackedRun
 from gpu_track_scripts.bench.workbench import Workbench
 from gpu_track_scripts.commands import Word, output
 from gpu_track_scripts.figures import BySide, differences, interleave, ratios, with_quartiles
+from gpu_track_scripts.tools import cache
 
 SIDES = ("bare", "ours")
 # Memory may grow until so many processes have ended: tables and caches reach their size by then.
@@ -26,8 +26,7 @@ WARM_UP_FORKS = 10_000
 
 def hello(bench: Workbench) -> Iterator[Row]:
     """A real build."""
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
-    archive = pathlib.Path(os.environ.get("GPU_TRACK_TEST_HELLO", cache / "gpu-track-tests" / "hello_2.10.orig.tar.gz"))
+    archive = cache() / "hello_2.10.orig.tar.gz"
     if not archive.exists():
         raise Skipped("no archive of GNU hello: scripts/test fetches it")
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpu_track_scripts.commands import output
+from gpu_track_scripts.debian import private_apt
 from gpu_track_scripts.tools import Unavailable, cache, checked
 
 # Releases since the one that has glibc 2.17 or a little more, oldest first. Mirrors drop them in this order.
@@ -51,29 +52,12 @@ def sources() -> list[str]:
 
 def fetched(source: str, release: str) -> pathlib.Path:
     """Fetches the packages of a release and unpacks them. Raises `Unavailable`."""
+    keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
     with tempfile.TemporaryDirectory(prefix="root.", dir=cache()) as name:
         work, root = pathlib.Path(name), pathlib.Path(name, "root")
-        for directory in ("lists/partial", "parts", *(f"root/{inner}" for inner in DIRECTORIES)):
-            (work / directory).mkdir(parents=True)
-        keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-        (work / "sources.list").write_text(f"deb [signed-by={keyring}] {source} {release} main\n")
-        apt = [
-            "apt-get",
-            "-o",
-            f"Dir::Etc::sourcelist={work}/sources.list",
-            "-o",
-            f"Dir::Etc::sourceparts={work}/parts",
-        ]
-        apt += [
-            "-o",
-            f"Dir::State::lists={work}/lists",
-            "-o",
-            "Dir::State::status=/dev/null",
-            "-o",
-            f"Dir::Cache={work}",
-        ]
-        apt += ["-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"]
-        apt += ["-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false"]
+        for directory in DIRECTORIES:
+            (root / directory).mkdir(parents=True)
+        apt = private_apt(work, {"old.list": f"deb [signed-by={keyring}] {source} {release} main\n"})
         checked([*apt, "update"])
         checked([*apt, "download", *PACKAGES], work)
         for file in work.glob("*.deb"):
