@@ -86,8 +86,11 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         Err(error) if !error.use_stderr() => return Ok(Request::Print(error.to_string())),
         Err(error) => return Err(error.into()),
     };
+    if args.information.short_help {
+        return Ok(Request::Print(docs::short_help(Args::command())));
+    }
     if let Some(shell) = args.information.completions {
-        return Ok(Request::Print(docs::completions(Args::command(), shell)));
+        return Ok(Request::Print(docs::completions(&Args::command(), shell)));
     }
     if args.information.man {
         return Ok(Request::Print(docs::man(Args::command())));
