@@ -14,6 +14,7 @@ mod entry_points;
 mod exit_status;
 mod footprints;
 mod gpu;
+mod gpu_check;
 mod gpu_drivers;
 mod gpu_kernel;
 mod gpu_lost;
