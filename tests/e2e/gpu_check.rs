@@ -39,6 +39,12 @@ fn follow(gpus: &FakeGpus, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let (mut held, mut percent) = (1_000_000_000, 0);
         for entry in std::fs::read_dir(gpus.path("held")).unwrap().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            // A process that was killed holds nothing any more.
+            if name.split_once('.').is_some_and(|(pid, _)| !Path::new("/proc").join(pid).exists()) {
+                let _ = std::fs::remove_file(entry.path());
+                continue;
+            }
             let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
             let words: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
             held += words.first().unwrap_or(&0);
