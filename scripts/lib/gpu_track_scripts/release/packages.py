@@ -60,7 +60,8 @@ def deb(built: Build, to: pathlib.Path) -> pathlib.Path:
 def rpm(built: Build, to: pathlib.Path) -> pathlib.Path:
     """A package for Red Hat, SUSE and their relatives, as launcher/Cargo.toml describes it. Raises `Unavailable`."""
     program = crate_program("cargo-generate-rpm", "0.21.1")
-    options = ["--package", "launcher", "--target", built.target, "--auto-req", "builtin"]
+    # CentOS 7's rpm does not know zstd, which is the default. launcher/Cargo.toml says what the package requires.
+    options = ["--package", "launcher", "--target", built.target, "--payload-compress", "xz", "--auto-req", "no"]
     return run_packer(built, to, "rpm", [os.fspath(program), "generate-rpm", *options])
 
 
