@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use gpu_track_abi::layout::FILE_SIZE;
@@ -141,6 +142,9 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
             status: None,
             command_exit: None,
             dropped_events: segment.as_ref().map_or(0, |segment| segment.ring().dropped()),
+            unreachable_programs: segment
+                .as_ref()
+                .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
             is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
             oom_kills: config.oom.as_ref().and_then(OomCounter::since),
             cgroup: config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
@@ -327,6 +331,7 @@ mod tests {
             expected_cores: None,
             most_heaviest: 10,
             layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: false },
+            shim_directory: None,
             connector_absent: None,
             cgroup: None,
             oom: None,

@@ -28,6 +28,7 @@ pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
         expected_cores: options.expected_cores,
         most_heaviest: options.most_heaviest,
         layers: options.layers,
+        shim_directory: None,
         connector_absent: None,
         cgroup: None,
         oom: Places::own(root).oom_counter(),

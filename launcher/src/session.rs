@@ -63,6 +63,7 @@ impl Session {
         let mut config = config::of(options, &proc_root);
         let random = RandomState::new();
         let preload = options.layers.preload.then(Preload::new).transpose()?;
+        config.shim_directory = preload.as_ref().and_then(Preload::directory);
         let new = NewSession {
             flags: flags(options, preload.as_ref()),
             session_id: random.hash_one(0),

@@ -54,6 +54,8 @@ pub struct Config {
     pub most_heaviest: usize,
     /// Layers in use.
     pub layers: Layers,
+    /// The directory of the shim, if it is preloaded.
+    pub shim_directory: Option<String>,
     /// Why there is no process connector.
     pub connector_absent: Option<String>,
     /// `--cgroup`: the command's own cgroup, or why it has none.

@@ -47,6 +47,8 @@ pub struct RunEnd {
     pub command_exit: Option<CommandExit>,
     /// Event records that were lost because ring and overflow file were full.
     pub dropped_events: u64,
+    /// Programs that were started where they can't see the shim or the segment.
+    pub unreachable_programs: u64,
     /// Whether the segment's file was truncated.
     pub is_truncated: bool,
     /// Out-of-memory kills in the launcher's cgroup since the start; `None` if it has no counter.

@@ -1,6 +1,7 @@
 //! Reports: the one so far, and the last one.
 
 use std::io::{self, Write};
+use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
 use super::work::{LONGEST_INTERIM_NS, Session};
@@ -44,6 +45,7 @@ impl Session {
             status: self.end.status,
             command_exit: self.end.exit,
             dropped_events: self.segment.ring().dropped(),
+            unreachable_programs: self.segment.header().unreachable.0.load(Ordering::Relaxed),
             is_truncated: self.segment.is_lost(),
             oom_kills: self.config.oom.as_ref().and_then(OomCounter::since),
             cgroup: self.config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),

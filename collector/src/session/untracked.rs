@@ -21,6 +21,7 @@ pub fn untracked(config: &Config, status: Option<i32>) -> Report {
         status,
         command_exit: status.map(|_| CommandExit { at_ns, children_cpu_us: 0 }),
         dropped_events: 0,
+        unreachable_programs: 0,
         is_truncated: false,
         oom_kills: None,
         cgroup: None,

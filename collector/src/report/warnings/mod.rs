@@ -19,12 +19,13 @@ pub(super) struct Context<'a> {
 }
 
 /// All causes, in the order of the report.
-const CAUSES: [fn(&Context) -> Option<String>; 18] = [
+const CAUSES: [fn(&Context) -> Option<String>; 19] = [
     out_of_memory,
     launcher_killed,
     preload_off,
     connector_overruns,
     uninstrumented,
+    unreachable_programs,
     dropped_events,
     unread_events,
     untrusted_records,
@@ -104,6 +105,19 @@ fn uninstrumented(context: &Context) -> Option<String> {
              user's, in another root). Their children that no sample saw are not counted, and the CPU time of those is \
              added to the process that reaped them. The kernel's process connector would show them, but is not used: \
              {reason}.",
+            processes(count)
+        )
+    })
+}
+
+/// Where the command's programs do not see what the shim needs.
+fn unreachable_programs(context: &Context) -> Option<String> {
+    let count = context.inputs.end.unreachable_programs;
+    let shim = context.inputs.config.shim_directory.as_deref().unwrap_or("the shim's directory");
+    (count > 0).then(|| {
+        format!(
+            "{} in a sandbox or container that can't see {shim} or /dev/shm: uninstrumented, like their children. Bind \
+             both: bwrap --ro-bind {shim} {shim} --bind /dev/shm /dev/shm (after --dev); apptainer --bind {shim},/dev/shm.",
             processes(count)
         )
     })
