@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-use crate::model::cgroup::{OomCounter, RunCgroup};
+use crate::model::cgroup::{MemoryLimit, OomCounter, RunCgroup};
 use crate::model::config::Config;
 use crate::model::finding::Damage;
 use crate::model::finding::Finding;
@@ -147,6 +147,8 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
                 .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
             is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
             oom_kills: config.oom.as_ref().and_then(OomCounter::since),
+            memory_limits: config.memory_limits.iter().filter_map(MemoryLimit::used).collect(),
+            full_disks: Vec::new(),
             cgroup: config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
         },
     });
@@ -335,6 +337,7 @@ mod tests {
             connector_absent: None,
             cgroup: None,
             oom: None,
+            memory_limits: Vec::new(),
             output: Output::Stderr,
             style: Style::default(),
             disable_logs: false,

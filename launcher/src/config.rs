@@ -14,6 +14,7 @@ const ENV_SAMPLING: &str = "GPU_TRACK_SAMPLING";
 /// The configuration of a run that starts now, without connector and cgroup.
 pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
     let pid = std::process::id();
+    let places = Places::own(root);
     let interval_ns = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
     Config {
         launcher_pid: pid,
@@ -31,7 +32,8 @@ pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
         shim_directory: None,
         connector_absent: None,
         cgroup: None,
-        oom: Places::own(root).oom_counter(),
+        oom: places.oom_counter(),
+        memory_limits: places.memory_limits(),
         output: options.output.clone(),
         style: options.style,
         disable_logs: options.disable_logs,

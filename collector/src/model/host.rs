@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::report::{Cgroup, Host, Limits, Stage};
+use super::cgroup::MemoryLimitUse;
+use super::report::{Cgroup, DiskFull, Host, Limits, Stage};
 
 /// The machine, and the limits that the command starts with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -53,6 +54,10 @@ pub struct RunEnd {
     pub is_truncated: bool,
     /// Out-of-memory kills in the launcher's cgroup since the start; `None` if it has no counter.
     pub oom_kills: Option<u64>,
+    /// The cgroups with a memory limit that the launcher is in, innermost first.
+    pub memory_limits: Vec<MemoryLimitUse>,
+    /// File systems without space that the command may write to; looked for only if it failed.
+    pub full_disks: Vec<DiskFull>,
     /// The kernel's figures of the command's own cgroup, if one was made.
     pub cgroup: Option<Cgroup>,
 }

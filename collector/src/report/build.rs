@@ -9,9 +9,10 @@ use super::inputs::Inputs;
 use super::usable::usable;
 use super::warnings::{self, Context};
 use crate::model::report::{
-    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits, MaxRam,
+    Cause, Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits, MaxRam,
     MeanRam, Peak, Percent, Processes, Report, Rss, Stage,
 };
+use crate::run::cause::{self, Facts};
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxRss};
 
@@ -36,7 +37,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         wall_s,
         host: inputs.host_info.host.clone(),
         exit: inputs.end.status.map_or_else(Exit::default, exit_of_wait_status),
-        cause: None,
+        cause: cause(inputs, cgroup.as_ref()),
         usable,
         hints: Hints::default(),
         max_ram: max_ram(inputs, &coverage),
@@ -83,11 +84,34 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         &report,
         &Basis {
             busy_cores: inputs.run.cpu.busy_cores().quantile(hints::busy_part()),
-            cgroup_peak_bytes: None,
+            cgroup_peak_bytes: inputs
+                .end
+                .memory_limits
+                .first()
+                .and_then(|limit| limit.peak_bytes.filter(|_| limit.is_peak_of_run)),
             started_s: inputs.config.started_realtime_ns as f64 / 1e9,
         },
     );
     report
+}
+
+/// A command that runs on, or whose launcher was killed, has none.
+fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
+    let (run, end) = (inputs.run, inputs.end);
+    let own_kills = cgroup.and_then(|cgroup| cgroup.oom_kills);
+    let since_session_ns = end.at_ns.saturating_sub(inputs.config.started_monotonic_ns);
+    cause::cause(&Facts {
+        exit: exit_of_wait_status(end.status?),
+        span_ns: (run.start_ns, end.at_ns),
+        ended_s: (inputs.config.started_realtime_ns as f64 + since_session_ns as f64) / 1e9,
+        failures: &run.failures,
+        signals: &run.signals,
+        oom_kills: own_kills.or(end.oom_kills),
+        is_own_cgroup: own_kills.is_some(),
+        memory_limits: &end.memory_limits,
+        limits: &inputs.host_info.limits,
+        full_disks: &end.full_disks,
+    })
 }
 
 fn cgroup(inputs: &Inputs) -> Option<Cgroup> {

@@ -1,5 +1,7 @@
 //! The core: from observations to what the run used. It does no I/O and reads no clock.
 
+pub(crate) mod cause;
+pub(crate) mod failures;
 pub(crate) mod gpu;
 #[cfg(test)]
 mod random_trees;

@@ -24,6 +24,8 @@ pub fn untracked(config: &Config, status: Option<i32>) -> Report {
         unreachable_programs: 0,
         is_truncated: false,
         oom_kills: None,
+        memory_limits: Vec::new(),
+        full_disks: Vec::new(),
         cgroup: None,
     };
     build::report(&Inputs { config, host_info: &host, run: &run, end: &end })

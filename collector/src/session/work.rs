@@ -27,6 +27,7 @@ use crate::sources::membership::Membership;
 use crate::sources::pump::{Pump, Sources};
 use crate::sources::sampler::Sampler;
 use crate::sources::scan::Scanner;
+use crate::sources::sender;
 use crate::store::checkpoint::CheckpointWriter;
 use crate::store::journal::JournaledRun;
 use crate::store::state_file::StateFile;
@@ -233,6 +234,10 @@ impl Session {
                     let program = self.config.command.first().map_or("", String::as_str);
                     let command = program.rsplit('/').next().unwrap_or(program).to_owned();
                     self.apply(Observation::CommandStarted { pid, start_ns, command });
+                }
+                Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } => {
+                    let received = sender::received(&self.root, signal, monotonic_ns, sender_pid, sender_uid);
+                    self.apply(Observation::SignalReceived(received));
                 }
                 Message::Cancelled => self.end.is_cancelled = true,
                 Message::Ended { status, monotonic_ns, children_cpu_us } => {

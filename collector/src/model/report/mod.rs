@@ -18,7 +18,6 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "the rules that conclude a cause follow"))]
 pub use cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, OutOfMemory,
     Sender, TimeLimit, TimeLimitSource,

@@ -1,6 +1,7 @@
 //! Single values as text.
 
 use crate::model::report::Exit;
+pub(super) use crate::model::signal::signal_name;
 
 /// Stands for an unknown value.
 pub(super) const UNKNOWN: &str = "n/a";
@@ -36,17 +37,6 @@ pub(super) fn exit(exit: Exit) -> String {
     }
 }
 
-/// The name as in signal(7), with the numbers of x86-64, AArch64 and most other architectures.
-pub(super) fn signal_name(signal: i32) -> String {
-    const NAMES: [&str; 31] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
-        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
-        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-    ];
-    let name = usize::try_from(signal).ok().and_then(|n| NAMES.get(n.checked_sub(1)?));
-    name.map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,22 +54,5 @@ mod tests {
             "2 d 7 h 33 min",
         ];
         assert_eq!(shown, expected);
-    }
-
-    #[test]
-    fn signals_have_their_names() {
-        for (signal, name) in [
-            (libc::SIGHUP, "SIGHUP"),
-            (libc::SIGKILL, "SIGKILL"),
-            (libc::SIGTERM, "SIGTERM"),
-            (libc::SIGCHLD, "SIGCHLD"),
-            (libc::SIGXCPU, "SIGXCPU"),
-            (libc::SIGSYS, "SIGSYS"),
-            (40, "signal 40"),
-            (0, "signal 0"),
-            (-1, "signal -1"),
-        ] {
-            assert_eq!(signal_name(signal), name);
-        }
     }
 }

@@ -229,6 +229,7 @@ impl Sampling {
             (reading.peak_at_ns, reading.faults_at_peak) = (self.at_ns, reading.vitals.minor_faults);
             reading.vm_hwm_bytes = peak.vm_hwm_bytes.or(reading.vm_hwm_bytes);
             reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
+            reading.limits = peak.limits.unwrap_or(reading.limits);
         }
         self.is_any_sharing_read = false;
         self.shared_of_all = estimate::shared_of_all(&self.readings, &self.alive);
@@ -348,6 +349,7 @@ impl Sampling {
             };
             note_clock(tree, *id, &reading.vitals);
             let Some(process) = tree.get_mut(*id) else { continue };
+            process.note_bounds(reading.vitals.virtual_bytes, reading.limits);
             let common_growth = estimate::common_growth(reading, largest_shared, *id);
             add_process(&mut sample, process, reading, estimate, common_growth);
             if process.name.args.is_none() {

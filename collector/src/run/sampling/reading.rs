@@ -1,6 +1,6 @@
 //! The last reading of a live process's /proc files.
 
-use crate::model::observation::{Rollup, Size, Vitals};
+use crate::model::observation::{ProcessLimits, Rollup, Size, Vitals};
 use crate::run::tree::tolerance::Tolerance;
 
 /// How its memory was shared when that was last read.
@@ -35,6 +35,8 @@ pub(crate) struct LastReading {
     pub faults_at_peak: u64,
     /// Memory in huge pages of hugetlbfs, bytes.
     pub hugetlb_bytes: u64,
+    /// Its resource limits when they were last read.
+    pub limits: ProcessLimits,
     /// smaps_rollup, if it was read since the image began.
     pub sharing: Option<Sharing>,
     /// smaps_rollup can't be read (another user's process).
