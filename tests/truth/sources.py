@@ -15,17 +15,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 
 from gpu_track_scripts.debian import private_apt
-from gpu_track_scripts.tools import cache
+from gpu_track_scripts.tools import Unavailable, cache
 
 # Archives in Debian's pool, with the checksums of its source index.
 SOURCES = {
     "hello": ("hello_2.10.orig.tar.gz", "31e066137a962676e89f69d1b65382de95a7ef7d914b8cb956f41ea72e0f516b"),
     "lua5.4": ("lua5.4_5.4.4.orig.tar.gz", "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61"),
 }
-
-
-class Missing(Exception):
-    """A workload that can't run here; the message is the reason."""
 
 
 def unpacked(package: str) -> Callable[[pathlib.Path], None]:
@@ -42,7 +38,7 @@ def archive(package: str) -> pathlib.Path:
     name, sha256 = SOURCES[package]
     path = cache() / name
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-        raise Missing(f"the source of {package} is not there: scripts/truth --install fetches it")
+        raise Unavailable(f"the source of {package} is not there: scripts/truth --install fetches it")
     return path
 
 
@@ -73,7 +69,7 @@ def fetch_missing(packages: Sequence[str]) -> None:
     for package in packages:
         try:
             archive(package)
-        except Missing:
+        except Unavailable:
             missing.append(package)
     if not missing:
         return
@@ -101,7 +97,7 @@ def main(package: str) -> int:
     try:
         fetch_missing([package])
         print(archive(package))
-    except (Missing, OSError, subprocess.CalledProcessError) as reason:
+    except (Unavailable, OSError, subprocess.CalledProcessError) as reason:
         print(reason, file=sys.stderr)
         return 1
     return 0

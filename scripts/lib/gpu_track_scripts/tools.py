@@ -19,7 +19,7 @@ from gpu_track_scripts.commands import Word, words
 
 
 class Unavailable(Exception):
-    """A program can't be had on this machine; the message says why."""
+    """Something can't be had or done on this machine; the message says why."""
 
 
 def cache() -> pathlib.Path:
