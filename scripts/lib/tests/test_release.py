@@ -95,6 +95,12 @@ class Packages(unittest.TestCase):
         program = unpack(packages.tarball(self.built, self.directory), root)
         self.assertEqual((root / program).read_bytes(), b"the program")
 
+    def test_a_package_that_is_damaged_is_wrong_not_skipped(self) -> None:
+        package = self.directory / "a.tar.gz"
+        package.write_bytes(b"no archive")
+        with self.assertRaisesRegex(Wrong, "^can't be installed: tar: "):
+            unpack(package, self.directory)
+
     def test_recipes_name_the_tarball_and_its_checksum(self) -> None:
         archive = packages.tarball(self.built, self.directory)
         for recipe in packages.recipes(self.built, archive, self.directory):
@@ -168,6 +174,11 @@ class CommandLine(unittest.TestCase):
 
     def test_a_quick_build_is_not_to_be_released(self) -> None:
         self.assertIn("leave out --output", self.refused("--quick", "--output", "dist"))
+
+    def test_an_output_directory_that_is_not_empty_is_refused(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            pathlib.Path(name, "old.deb").touch()
+            self.assertIn("is not empty", self.refused("--output", name))
 
     def test_an_unknown_package_is_refused(self) -> None:
         self.assertIn("'snap'; choose from tarball, deb, rpm", self.refused("--quick", "snap"))

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 
-from gpu_track_scripts.commands import Word, output
+from gpu_track_scripts.commands import Word, output, words
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, renamed_paths
 from gpu_track_scripts.release.old_system import clean_system
@@ -63,18 +64,30 @@ def check_package(built: Build, package: pathlib.Path, old: pathlib.Path | None)
 
 
 def unpack(package: pathlib.Path, root: pathlib.Path) -> pathlib.PurePath:
-    """Puts the files of a package below a root directory. Gives the place of the program. Raises `Unavailable`."""
+    """Puts the files of a package below a root directory. Gives the place of the program."""
     if package.suffix == ".gz":
         prefix = root / "usr" / "local"
         prefix.mkdir(parents=True, exist_ok=True)
-        checked(["tar", "-xzf", package, "--strip-components=1", "-C", prefix])
+        install(["tar", "-xzf", package, "--strip-components=1", "-C", prefix])
         return pathlib.PurePath("usr/local/bin/gpu-track-run")
     if package.suffix == ".deb":
-        checked(["dpkg-deb", "-x", package, root])
+        install(["dpkg-deb", "-x", package, root])
     else:
+        if os.geteuid() != 0:
+            raise Unavailable(f"{package.name} is not checked: rpm installs into another root directory for root only")
         # rpm knows nothing of the packages of the root directory, which are Debian's.
-        checked(["rpm", "--root", root, "--nodeps", "--install", package])
+        install(["rpm", "--root", root, "--nodeps", "--install", package])
     return pathlib.PurePath("usr/bin/gpu-track-run")
+
+
+def install(command: Sequence[Word]) -> None:
+    """Runs a program that installs a package. Raises `Unavailable` if there is no such program."""
+    if not shutil.which(words(command)[0]):
+        raise Unavailable(f"needs {command[0]}")
+    try:
+        checked(command)
+    except Unavailable as reason:
+        raise Wrong(f"can't be installed: {reason}") from reason
 
 
 # Requirement: HOST-4
@@ -87,7 +100,7 @@ def check_wheel(built: Build) -> str:
         checked([sys.executable, "-m", "venv", environment])
         programs = set((environment / "bin").iterdir())
         pip: list[Word] = [environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
-        checked([*pip, "install", "--quiet", "--no-index", built.wheel])
+        install([*pip, "install", "--quiet", "--no-index", built.wheel])
         program = environment / "bin" / "gpu-track-run"
         added = set((environment / "bin").iterdir()) - programs
         listed = output([*pip, "show", "--files", "gpu-track"]).split("Files:\n")[1].split()

@@ -75,6 +75,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("a build with --quick is to be checked only: leave out --output")
     if not options.quick and not options.output:
         parser.error("--output DIR is missing")
+    if options.output and options.output.exists() and any(options.output.iterdir()):
+        parser.error(f"--output {options.output} is not empty")
     return options
 
 
@@ -82,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Builds, checks, and puts what is right into the output directory."""
     options = parse_arguments(arguments)
     with tempfile.TemporaryDirectory(prefix="gpu-track-release.") as name:
-        made = pathlib.Path(name)
+        made = pathlib.Path(name, "packages")
+        made.mkdir()
         try:
             built = build(options.target, options.quick, made)
         except Unavailable as reason:
