@@ -120,6 +120,17 @@ fn amd_gpu_visibility_follows_the_variables_of_rocm() {
         assert_eq!(report.gpu(AMD).at("visible"), is_visible, "{variables:?}");
         assert_eq!(report.gpu_ram()[0], Some(1 << 20));
     }
+    // On a machine with an NVIDIA driver, CUDA's variable is not for HIP.
+    let root_of_both = amd_root();
+    std::fs::create_dir_all(root_of_both.path().join("proc/driver/nvidia")).unwrap();
+    std::fs::write(root_of_both.path().join("proc/driver/nvidia/version"), "").unwrap();
+    for (root, is_visible) in
+        [(&root, serde_json::Value::Bool(false)), (&root_of_both, serde_json::Value::Null)]
+    {
+        let listing = list(root.path(), &["--gb", "amd"], &[("CUDA_VISIBLE_DEVICES", "1")]);
+        let of_amd = listing["gpus"].as_array().unwrap().iter().find(|gpu| gpu["id"] == AMD).unwrap();
+        assert_eq!(of_amd["visible"], is_visible);
+    }
     let listing = list(root.path(), &["--visible"], &[("ROCR_VISIBLE_DEVICES", "1")]);
     assert_eq!((&listing["gpus"][0]["id"], &listing["gpus"][0]["tracked"]), (&AMD.into(), &false.into()));
 }

@@ -37,6 +37,8 @@ pub(crate) struct Held {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AllHeld {
     pub processes: Vec<Held>,
+    /// nvidia-smi is installed.
+    pub has_smi: bool,
     /// Memory in use on the first device by NVML's `MemoryInfo`.
     pub used_bytes: Option<u64>,
 }
@@ -140,11 +142,12 @@ pub(crate) fn hold_all(plan: &str, path: &str, held: Duration) -> Result<(), Str
     let of_child = |(child, fallen_bytes): &(Child, Option<u64>)| Held {
         pid: child.id(),
         fallen_bytes: *fallen_bytes,
-        smi_bytes: listed(&by_smi, child.id()),
+        smi_bytes: by_smi.as_ref().and_then(|list| listed(list, child.id())),
         nvml_bytes: listed(&by_nvml, child.id()),
     };
     let all = AllHeld {
         processes: children.iter().map(of_child).collect(),
+        has_smi: by_smi.is_some(),
         used_bytes: nvml.and_then(|nvml| nvml.used_bytes()),
     };
     let text = serde_json::to_string(&all).map_err(|error| error.to_string())?;
@@ -161,11 +164,11 @@ fn fallen(line: &str) -> Option<u64> {
     line.strip_prefix("held ")?.trim().parse().ok()
 }
 
-/// What nvidia-smi says that processes use; empty where it is not installed.
-fn smi() -> Vec<(u32, u64)> {
+/// What nvidia-smi says that processes use; `None` where it is not installed.
+fn smi() -> Option<Vec<(u32, u64)>> {
     let query = ["--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"].map(str::to_owned);
     let output = process::output_within("nvidia-smi", &query, Duration::from_secs(20));
-    output.map(|output| compute_apps(&String::from_utf8_lossy(&output.stdout))).unwrap_or_default()
+    output.map(|output| compute_apps(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// A line of nvidia-smi has pid and MiB. A process whose memory is not known is left out.

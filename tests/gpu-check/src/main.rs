@@ -66,13 +66,25 @@ fn main() -> ExitCode {
         return ended(result);
     }
     let own = std::env::current_exe().unwrap_or_default();
+    // CUDA's first device is NVML's first device then.
+    // SAFETY: no other thread was started yet.
+    unsafe { std::env::set_var("CUDA_DEVICE_ORDER", "PCI_BUS_ID") };
     let options = match options(&words, own.parent().unwrap_or(Path::new("."))) {
         Ok(Some(options)) => options,
         Ok(None) => return said(HELP, 0),
         Err(wrong) => return said(&format!("gpu-check: {wrong}\n"), 2),
     };
-    process::end_after(WHOLE_AT_MOST);
     let mut results = Results::new(&options.log);
+    let mut late = results.another();
+    std::thread::spawn(move || {
+        std::thread::sleep(WHOLE_AT_MOST);
+        late.line(&format!(
+            "FAIL gpu-check was not done within {} s: a call hangs, or is slow",
+            WHOLE_AT_MOST.as_secs()
+        ));
+        // SAFETY: ends the process at once. Exit handlers of the driver's libraries could hang, too.
+        unsafe { libc::_exit(1) };
+    });
     match check(&mut results, &options) {
         Ok(()) => ExitCode::from(u8::from(results.summary())),
         Err((status, reason)) => {
@@ -122,9 +134,6 @@ fn check(results: &mut Results, options: &Options) -> Result<(), (u8, String)> {
         nvml.count,
         nvml.start_ms
     ));
-    // CUDA's first device is NVML's first device then.
-    // SAFETY: no other thread was started yet.
-    unsafe { std::env::set_var("CUDA_DEVICE_ORDER", "PCI_BUS_ID") };
     let check =
         checks::Check { nvml: &nvml, tracker: &options.tracker, times: pauses::times(options.is_short) };
     checks::all(results, &check, options.is_quick, options.with_accounting);

@@ -10,7 +10,7 @@ use crate::nvml::Nvml;
 use crate::process;
 
 /// A part ends after this time, even if the driver hangs.
-const PART_AT_MOST: Duration = Duration::from_secs(60);
+const PART_AT_MOST: Duration = Duration::from_secs(120);
 
 /// Runs a part, if this is the name of one.
 pub(crate) fn run(part: &str, arguments: &[&str]) -> Option<Result<(), String>> {

@@ -36,6 +36,12 @@ impl Results {
         results
     }
 
+    /// For another thread: lines in the same log.
+    pub(crate) fn another(&self) -> Self {
+        let log = self.log.as_ref().and_then(|log| log.try_clone().ok());
+        Self { log, failures: Vec::new(), checks: 0 }
+    }
+
     /// A line of the output. It is written at once, so that a time limit loses none.
     pub(crate) fn line(&mut self, text: &str) {
         let mut stdout = std::io::stdout().lock();
