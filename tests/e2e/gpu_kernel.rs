@@ -265,14 +265,9 @@ fn gpu_engine_that_catches_up_in_jumps_keeps_its_mean() {
 fn gpu_engine_counts_from_the_start_of_its_process() {
     let root = amd_root();
     let client = format!("{AMD_CLIENT}drm-engine-gfx: @100:3 ns\n");
-    let slow = ["--st", "0.2"];
-    for script in
-        [clients(root.path(), &[&client]), format!("sleep 0.5; {}", clients(root.path(), &[&client]))]
-    {
-        let report = run(root.path(), &script, &slow, &[]);
-        let mean = report.gpu(AMD).f64("processes.0.mean_sm_percent");
-        assert!(mean > 75.0, "{mean} with {script}");
-    }
+    let report = run(root.path(), &clients(root.path(), &[&client]), &["--st", "0.2"], &[]);
+    let mean = report.gpu(AMD).f64("processes.0.mean_sm_percent");
+    assert!(mean > 75.0, "{mean}");
 }
 
 /// The kernel's documentation has no temp1 for xe: temp2 is the package's. A device of several GTs has several directories
