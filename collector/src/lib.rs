@@ -21,7 +21,7 @@ pub use model::config::{Config, Layers, Message};
 pub use model::gpu::listing::{Driver, Listed, Listing};
 pub use model::gpu::{Device, GpuConfig, Vendor, select};
 pub use model::policy::SamplingPolicy;
-pub use model::style::{Format, Output, RamUnit, Style, TimeUnit};
+pub use model::style::{Console, Detail, Format, Output, RamUnit, Style, TimeUnit};
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::write::{self, render};
 pub use report::{gpu_list, quote};

@@ -22,7 +22,7 @@ use crate::model::finding::StoredRecord;
 use crate::model::host::{HostInfo, RunEnd};
 use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
-use crate::model::report::{Report, Stage};
+use crate::model::report::{Report, Stage, Topic, Warning};
 use crate::model::style::Output;
 use crate::passes::Passes;
 use crate::report::build;
@@ -159,7 +159,8 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     };
     let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
     let ours = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
-    report.warnings.splice(0..0, ours.into_iter().flatten());
+    let ours = ours.into_iter().flatten().map(|text| Warning::new(Topic::Tracking, text));
+    report.warnings.splice(0..0, ours);
     Ok(Recovered { report, cgroup: config.cgroup.and_then(Result::ok), output: config.output })
 }
 
@@ -401,7 +402,11 @@ mod tests {
             let running: Vec<u32> =
                 report.processes.still_running_processes.iter().map(|running| running.pid).collect();
             assert_eq!(running, [child.id()]);
-            assert!(report.warnings[0].contains("nothing was sampled after that"), "{:?}", report.warnings);
+            assert!(
+                report.warnings[0].text.contains("nothing was sampled after that"),
+                "{:?}",
+                report.warnings
+            );
         }
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -410,13 +415,13 @@ mod tests {
         // The run ends at the time of its last record.
         let known_s = (starts[1].1 - 1) as f64 / 1e9;
         assert!((report.wall_s - known_s).abs() < 1e-6, "{} {known_s}", report.wall_s);
-        assert!(report.warnings[0].contains("what came then"), "{:?}", report.warnings);
+        assert!(report.warnings[0].text.contains("what came then"), "{:?}", report.warnings);
         // No sample and no record has their memory.
         let (most, mean) = (&report.max_ram, &report.mean_ram);
         let of_all = [most.main.total_bytes, most.descendants.total_bytes, most.combined.total_bytes];
         assert_eq!((report.coverage.peaks.unknown, of_all), (2, [None; 3]));
         assert_eq!([mean.main_bytes, mean.descendants_bytes, mean.combined_bytes], [None; 3]);
-        let says_so = |text: &String| text.starts_with("The RAM of 2 processes is unknown");
+        let says_so = |warning: &Warning| warning.text.starts_with("The RAM of 2 processes is unknown");
         assert!(report.warnings.iter().any(says_so), "{:?}", report.warnings);
     }
 

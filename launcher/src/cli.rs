@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use gpu_track_collector::{Format, GpuConfig, InUse, Layers, Output, OutputLock, Style};
+use gpu_track_collector::{Console, Detail, Format, GpuConfig, InUse, Layers, Output, OutputLock, Style};
 
-use args::{Args, TrackingArgs};
+use args::{Args, ReportArgs, TrackingArgs};
 pub(crate) use output::PatternValues;
 pub(crate) use usage_error::UsageError;
 use values::{DEFAULT_INTERVAL, Layer};
@@ -106,6 +106,9 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         gpu_ram_unit: args.report.gpu_ram_unit.or(config.gpu_ram_unit),
         time_unit: args.report.time_unit.or(config.time_unit),
         as_gpu_tracker: false,
+        detail: detail(&args.report, &output),
+        shows_hints: args.report.hints,
+        console: Console::default(),
     };
     let session_dir = args.diagnosis.session_dir;
     if args.information.recover {
@@ -145,7 +148,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         env_repair: !args.diagnosis.no_env_repair,
         layers: Layer::set(&args.diagnosis.layers),
         session_dir,
-        without_effect: without_effect(&args.tracking, config.without_effect),
+        without_effect: without_effect(&args.tracking, config.without_effect).filter(|_| !args.report.quiet),
     })))
 }
 
@@ -160,6 +163,15 @@ pub(crate) fn lock(output: &Output) -> Result<Option<OutputLock>, UsageError> {
                        pid), %r (the rank), %h (the host) or %j (the job)";
         UsageError::of_file("--output", path, problem)
     })
+}
+
+/// A summary is for the terminal. What is written to a file is read later, when nothing can be asked again.
+fn detail(asked: &ReportArgs, output: &Output) -> Detail {
+    match output {
+        Output::Stderr if asked.quiet => Detail::Quiet,
+        Output::Stderr if !asked.full => Detail::Summary,
+        _ => Detail::Full,
+    }
 }
 
 /// One line about what was given and has no effect.

@@ -10,9 +10,11 @@ use super::usable::usable;
 use super::warnings::{self, Context};
 use crate::model::report::{
     Cause, Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits, MaxRam,
-    MeanRam, Peak, Percent, Processes, Report, Rss, Stage,
+    MeanRam, Peak, Percent, Processes, RamSpan, Report, Rss, Stage,
 };
+use crate::run::RunState;
 use crate::run::cause::{self, Facts};
+use crate::run::series::Point;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxRss};
 
@@ -70,6 +72,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
             combined_rss_bytes: peak.combined,
             processes: peak.holders.clone(),
         }),
+        ram_over_time: ram_over_time(inputs.run, wall_s),
         warnings: warnings::warnings(&Context {
             inputs,
             coverage: &coverage,
@@ -202,6 +205,19 @@ fn mean_ram(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> MeanRam {
             .and_then(|(_, descendants, _)| known(descendants, &ram.descendants, has_no_descendants)),
         combined_bytes: means.and_then(|(.., combined)| known(combined, &ram.combined, false)),
     }
+}
+
+/// The last sample can be a little later than the end of the run.
+fn ram_over_time(run: &RunState, wall_s: f64) -> Vec<RamSpan> {
+    let seconds = |at_ns: u64| (at_ns.saturating_sub(run.start_ns) as f64 / 1e9).min(wall_s);
+    let span = |point: &Point| RamSpan {
+        start_s: seconds(point.start_ns),
+        end_s: seconds(point.end_ns),
+        min_bytes: point.min,
+        mean_bytes: point.mean(),
+        max_bytes: point.max,
+    };
+    run.ram.series.points().iter().map(span).collect()
 }
 
 fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {

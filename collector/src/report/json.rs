@@ -7,7 +7,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use super::timestamp::rfc3339;
 use crate::model::report::{
     Cause, Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Hints, Host, Io, Limits,
-    MeanRam, Peak, Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage, Usable,
+    MeanRam, Peak, Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage, Usable, Warning,
 };
 use crate::model::style::{RamUnit, Style, TimeUnit};
 
@@ -58,7 +58,7 @@ struct Document<'a> {
     cgroup: &'a Option<Cgroup>,
     limits: &'a Limits,
     coverage: &'a Coverage,
-    warnings: &'a [String],
+    warnings: &'a [Warning],
 }
 
 /// How the command ended, and what ended it.

@@ -7,6 +7,7 @@ pub(crate) mod gpu;
 mod random_trees;
 pub(crate) mod sampling;
 pub(crate) mod schedule;
+pub(crate) mod series;
 pub mod state;
 pub mod tree;
 pub mod trust;

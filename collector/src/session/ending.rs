@@ -98,7 +98,8 @@ impl Session {
         let written = self.write(&render(&report, &self.config.style));
         if self.config.style.as_gpu_tracker && !self.config.disable_logs {
             // That form has no place for them.
-            let lines = report.warnings.iter().map(|text| format!("gpu-tracker: {}\n", quote::escape(text)));
+            let lines =
+                report.warnings.iter().map(|of| format!("gpu-tracker: {}\n", quote::escape(&of.text)));
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
         }
         self.checkpoint.state().note_reported();

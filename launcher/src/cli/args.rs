@@ -108,6 +108,18 @@ pub(super) struct ReportArgs {
     #[arg(short, long, value_name = "FORMAT", value_parser = one_of(&Format::ALL, Format::name))]
     pub(super) format: Option<Format>,
 
+    /// Write every section as text, not a summary; "-o FILE" does so, too
+    #[arg(long)]
+    pub(super) full: bool,
+
+    /// Write nothing to stderr unless tracking went wrong
+    #[arg(short, long, conflicts_with = "full")]
+    pub(super) quiet: bool,
+
+    /// Say what to ask a batch system for next time, also where this run says little about it
+    #[arg(long)]
+    pub(super) hints: bool,
+
     /// Unit of RAM and I/O [default: gigabytes in JSON, a readable unit in text]
     #[arg(long = "ru", visible_alias = "ram-unit", value_name = "UNIT",
           value_parser = one_of(&RamUnit::ALL, RamUnit::name))]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::report::Holder;
 use crate::run::sampling::estimate::Sums;
 use crate::run::sampling::{Held, HighWaterMark, Sample};
+use crate::run::series::Series;
 use crate::run::tree::{LiveInterval, Tree};
 
 /// Most holders of a peak that are kept.
@@ -60,6 +61,8 @@ pub(crate) struct RamUsage {
     descendants_byte_s: f64,
     /// The moment of the largest RAM.
     pub peak: Option<PeakMoment>,
+    /// The RAM of all over time.
+    pub series: Series,
     /// Most processes at once.
     pub max_processes: u64,
     /// Most threads of the first process.
@@ -170,6 +173,7 @@ impl RamUsage {
         };
         self.descendants.raise(descendants, now.descendants_private);
         self.combined.raise(combined, now.combined_private());
+        self.series.push(sample.from_ns, sample.at_ns, combined);
         self.max_processes = self.max_processes.max(now.processes);
         self.main_threads = self.main_threads.max(now.main_threads);
         self.descendants_threads = self.descendants_threads.max(now.descendants_threads);
@@ -217,6 +221,7 @@ impl RamUsage {
         self.descendants.raise(descendants, descendants.saturating_sub(shared));
         let all_shared = steady.combined().saturating_sub(steady.combined_private());
         self.combined.raise(combined, combined.saturating_sub(all_shared));
+        self.series.raise(at_ns, combined);
         let threads = positive(level.main_threads) + positive(level.descendants_threads);
         self.max_processes = self.max_processes.max(positive(level.processes));
         self.main_threads = self.main_threads.max(positive(level.main_threads));
@@ -229,6 +234,7 @@ impl RamUsage {
 
     fn add_means(&mut self, sample: &Sample) {
         let seconds = |ns: u64| ns as f64 / 1e9;
+        let before = self.main_byte_s + self.descendants_byte_s;
         let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));
         self.main_byte_s += sample.steady_mean.main as f64 * whole;
         self.descendants_byte_s += sample.steady_mean.descendants as f64 * whole;
@@ -242,6 +248,7 @@ impl RamUsage {
                 self.descendants_byte_s += byte_s;
             }
         }
+        self.series.add_integral(self.main_byte_s + self.descendants_byte_s - before);
     }
 }
 
