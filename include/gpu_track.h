@@ -26,7 +26,7 @@
 #define GPU_TRACK_STATE_CLOSED 2u
 
 /* At offset 0 of a segment, in the machine's byte order. state and doorbell are 32-bit atomics. head, tail, dropped
- * and samples are 64-bit atomics, each on a cache line of its own. */
+ * samples and unreachable are 64-bit atomics, each on a cache line of its own. */
 struct gpu_track_header {
     uint64_t magic;
     uint32_t abi_version;
@@ -44,6 +44,7 @@ struct gpu_track_header {
     uint64_t tail, pad_tail[7];
     uint64_t dropped, pad_dropped[7];
     uint64_t samples, pad_samples[7];
+    uint64_t unreachable, pad_unreachable[7];
 };
 
 #endif

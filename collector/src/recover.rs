@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use gpu_track_abi::layout::FILE_SIZE;
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-use crate::model::cgroup::{OomCounter, RunCgroup};
+use crate::model::cgroup::{MemoryLimit, OomCounter, RunCgroup};
 use crate::model::config::Config;
 use crate::model::finding::Damage;
 use crate::model::finding::Finding;
@@ -21,7 +22,8 @@ use crate::model::finding::StoredRecord;
 use crate::model::host::{HostInfo, RunEnd};
 use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
-use crate::model::report::{Report, Stage};
+use crate::model::report::{Report, Stage, Topic, Warning};
+use crate::model::style::Output;
 use crate::passes::Passes;
 use crate::report::build;
 use crate::report::inputs::Inputs;
@@ -32,6 +34,7 @@ use crate::sources::records::RecordReader;
 use crate::sources::sampler::Sampler;
 use crate::store::checkpoint;
 use crate::store::journal::{self, JournaledRun, ReplayError, Replayed};
+use crate::store::output_lock::OutputLock;
 use crate::store::stale::Stale;
 use crate::store::state_file::StateFile;
 use crate::sys::proc_fs::ProcRoot;
@@ -71,6 +74,7 @@ pub struct Recovered {
     /// The report.
     pub report: Report,
     cgroup: Option<RunCgroup>,
+    output: Output,
 }
 
 /// Writes what a recovery needs besides the run state: the configuration and the machine.
@@ -138,8 +142,13 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
             status: None,
             command_exit: None,
             dropped_events: segment.as_ref().map_or(0, |segment| segment.ring().dropped()),
+            unreachable_programs: segment
+                .as_ref()
+                .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
             is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
             oom_kills: config.oom.as_ref().and_then(OomCounter::since),
+            memory_limits: config.memory_limits.iter().filter_map(MemoryLimit::used).collect(),
+            full_disks: Vec::new(),
             cgroup: config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
         },
     });
@@ -150,8 +159,9 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     };
     let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
     let ours = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
-    report.warnings.splice(0..0, ours.into_iter().flatten());
-    Ok(Recovered { report, cgroup: config.cgroup.and_then(Result::ok) })
+    let ours = ours.into_iter().flatten().map(|text| Warning::new(Topic::Tracking, text));
+    report.warnings.splice(0..0, ours);
+    Ok(Recovered { report, cgroup: config.cgroup.and_then(Result::ok), output: config.output })
 }
 
 /// A copy of the segment, unless a process of the tree has spoilt it.
@@ -208,6 +218,10 @@ impl Recovered {
     pub fn clean_up(&self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
+        }
+        if let Output::File(path) = &self.output {
+            // Once taken and given back, it is removed.
+            drop(OutputLock::take(path));
         }
     }
 }
@@ -300,7 +314,6 @@ mod tests {
     use super::*;
     use crate::model::config::Layers;
     use crate::model::gpu::GpuConfig;
-    use crate::model::style::Output;
     use crate::model::style::Style;
     use crate::store::stale;
     use crate::sys::segment::NewSession;
@@ -321,9 +334,11 @@ mod tests {
             expected_cores: None,
             most_heaviest: 10,
             layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: false },
+            shim_directory: None,
             connector_absent: None,
             cgroup: None,
             oom: None,
+            memory_limits: Vec::new(),
             output: Output::Stderr,
             style: Style::default(),
             disable_logs: false,
@@ -387,7 +402,11 @@ mod tests {
             let running: Vec<u32> =
                 report.processes.still_running_processes.iter().map(|running| running.pid).collect();
             assert_eq!(running, [child.id()]);
-            assert!(report.warnings[0].contains("nothing was sampled after that"), "{:?}", report.warnings);
+            assert!(
+                report.warnings[0].text.contains("nothing was sampled after that"),
+                "{:?}",
+                report.warnings
+            );
         }
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -396,13 +415,13 @@ mod tests {
         // The run ends at the time of its last record.
         let known_s = (starts[1].1 - 1) as f64 / 1e9;
         assert!((report.wall_s - known_s).abs() < 1e-6, "{} {known_s}", report.wall_s);
-        assert!(report.warnings[0].contains("what came then"), "{:?}", report.warnings);
+        assert!(report.warnings[0].text.contains("what came then"), "{:?}", report.warnings);
         // No sample and no record has their memory.
         let (most, mean) = (&report.max_ram, &report.mean_ram);
         let of_all = [most.main.total_bytes, most.descendants.total_bytes, most.combined.total_bytes];
         assert_eq!((report.coverage.peaks.unknown, of_all), (2, [None; 3]));
         assert_eq!([mean.main_bytes, mean.descendants_bytes, mean.combined_bytes], [None; 3]);
-        let says_so = |text: &String| text.starts_with("The RAM of 2 processes is unknown");
+        let says_so = |warning: &Warning| warning.text.starts_with("The RAM of 2 processes is unknown");
         assert!(report.warnings.iter().any(says_so), "{:?}", report.warnings);
     }
 

@@ -105,6 +105,8 @@ pub struct Header {
     pub dropped: Line,
     /// Samples written to the sample ring so far.
     pub samples: Line,
+    /// Programs that were started where they can't see the shim or the segment (another root or /dev).
+    pub unreachable: Line,
 }
 
 const _: () = {
@@ -120,6 +122,7 @@ const _: () = {
     assert!(offset_of!(Header, tail) == 128);
     assert!(offset_of!(Header, dropped) == 192);
     assert!(offset_of!(Header, samples) == 256);
+    assert!(offset_of!(Header, unreachable) == 320);
 };
 
 impl Header {

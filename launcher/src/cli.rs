@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use gpu_track_collector::{Format, GpuConfig, Layers, Output, Style};
+use gpu_track_collector::{Console, Detail, Format, GpuConfig, InUse, Layers, Output, OutputLock, Style};
 
-use args::{Args, TrackingArgs};
+use args::{Args, ReportArgs, TrackingArgs};
 pub(crate) use output::PatternValues;
 pub(crate) use usage_error::UsageError;
 use values::{DEFAULT_INTERVAL, Layer};
@@ -86,8 +86,11 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         Err(error) if !error.use_stderr() => return Ok(Request::Print(error.to_string())),
         Err(error) => return Err(error.into()),
     };
+    if args.information.short_help {
+        return Ok(Request::Print(docs::short_help(Args::command())));
+    }
     if let Some(shell) = args.information.completions {
-        return Ok(Request::Print(docs::completions(Args::command(), shell)));
+        return Ok(Request::Print(docs::completions(&Args::command(), shell)));
     }
     if args.information.man {
         return Ok(Request::Print(docs::man(Args::command())));
@@ -103,6 +106,9 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         gpu_ram_unit: args.report.gpu_ram_unit.or(config.gpu_ram_unit),
         time_unit: args.report.time_unit.or(config.time_unit),
         as_gpu_tracker: false,
+        detail: detail(&args.report, &output),
+        shows_hints: args.report.hints,
+        console: Console::default(),
     };
     let session_dir = args.diagnosis.session_dir;
     if args.information.recover {
@@ -142,8 +148,30 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         env_repair: !args.diagnosis.no_env_repair,
         layers: Layer::set(&args.diagnosis.layers),
         session_dir,
-        without_effect: without_effect(&args.tracking, config.without_effect),
+        without_effect: without_effect(&args.tracking, config.without_effect).filter(|_| !args.report.quiet),
     })))
+}
+
+/// Takes the lock of the report file.
+///
+/// # Errors
+/// If another run that still lives writes to it.
+pub(crate) fn lock(output: &Output) -> Result<Option<OutputLock>, UsageError> {
+    let Output::File(path) = output else { return Ok(None) };
+    OutputLock::take(path).map_err(|InUse| {
+        let problem = "is the report of another run that has not ended: give each run a name of its own, with %p (the \
+                       pid), %r (the rank), %h (the host) or %j (the job)";
+        UsageError::of_file("--output", path, problem)
+    })
+}
+
+/// A summary is for the terminal. What is written to a file is read later, when nothing can be asked again.
+fn detail(asked: &ReportArgs, output: &Output) -> Detail {
+    match output {
+        Output::Stderr if asked.quiet => Detail::Quiet,
+        Output::Stderr if !asked.full => Detail::Summary,
+        _ => Detail::Full,
+    }
 }
 
 /// One line about what was given and has no effect.

@@ -1,11 +1,12 @@
 //! The collector process: the same executable, started again under another name.
 //!
-//! Its arguments are four descriptors and two paths. The descriptors are the pipe, the segment, the state file and the
-//! process connector ("-" if there is none). The paths are those of the segment and the state file.
+//! Its arguments are five descriptors and two paths. The descriptors are the pipe, the segment, the state file, the
+//! process connector and the lock of the report file ("-" if there is none). The paths are those of the segment and the
+//! state file.
 
 use std::ffi::OsString;
 use std::io::{self, PipeWriter, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -35,17 +36,18 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// Starts a collector in a session of its own, so that no signal to the command's process group or terminal ends
-    /// it. Of the standard streams only the report's stays open: a batch system waits until a task's stdout is closed.
+    /// it. `shared`: the process connector, and the lock of the report file. Of the standard streams only the report's stays open: a batch system waits until a task's stdout is closed.
     pub(crate) fn start(
         segment: &NamedFile,
         state: &NamedFile,
-        connector: Option<&OwnedFd>,
+        shared: [Option<BorrowedFd>; 2],
         config: &Config,
     ) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let files = [segment, state];
         let [segment_fd, state_fd] = files.map(|file| Some(file.file().as_raw_fd()));
-        let fds = [Some(reader.as_raw_fd()), segment_fd, state_fd, connector.map(AsRawFd::as_raw_fd)];
+        let [connector_fd, lock_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
+        let fds = [Some(reader.as_raw_fd()), segment_fd, state_fd, connector_fd, lock_fd];
         let stdout = if matches!(config.output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
         let mut command = Command::new("/proc/self/exe");
         command.arg0(NAME).args(fds.map(|fd| fd.map_or("-".into(), |fd| fd.to_string())));
@@ -82,16 +84,16 @@ impl Collector {
 /// Runs the collector and ends with it, if these are the arguments of one.
 pub(crate) fn serve_if_started_as_one(args: &[OsString]) {
     let fd = |arg: &OsString| arg.to_str().and_then(|fd| fd.parse().ok());
-    if let [name, pipe, segment, state, connector, segment_path, state_path] = args
+    if let [name, pipe, segment, state, connector, lock, segment_path, state_path] = args
         && name == NAME
         && let (Some(pipe), Some(segment), Some(state)) = (fd(pipe), fd(segment), fd(state))
     {
         // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
         let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
         let [pipe, segment, state] = [pipe, segment, state].map(owned);
-        let connector = fd(connector).map(owned);
+        let [connector, output_lock] = [connector, lock].map(|arg| fd(arg).map(owned));
         let (segment_path, state_path) = (segment_path.into(), state_path.into());
-        serve(Inheritance { pipe, segment, state, connector, segment_path, state_path });
+        serve(Inheritance { pipe, segment, state, connector, output_lock, segment_path, state_path });
     }
 }
 

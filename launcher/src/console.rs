@@ -1,8 +1,13 @@
-//! What the launcher itself writes to its standard streams.
+//! What the launcher itself writes to its standard streams, and what the terminal can show.
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+
+use gpu_track_collector::Console;
+use rustix::termios::tcgetwinsize;
 
 /// Writes one line for the user to stderr. `eprintln!` panics if stderr cannot be written, and then the command would
 /// not run.
@@ -14,4 +19,47 @@ pub(crate) fn message(text: impl Display) {
 pub(crate) fn print(text: &str) -> ExitCode {
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
+}
+
+/// What can be shown on stderr.
+pub(crate) fn of_stderr() -> Console {
+    let columns = tcgetwinsize(io::stderr()).ok().map(|size| size.ws_col);
+    console(columns, io::stderr().is_terminal(), |name| env::var_os(name))
+}
+
+/// `columns`: those of a terminal; 0 stands for unknown. NO_COLOR is that of <https://no-color.org>.
+fn console(columns: Option<u16>, is_terminal: bool, env: impl Fn(&str) -> Option<OsString>) -> Console {
+    let set = |name| env(name).filter(|value| !value.is_empty());
+    // The first that is set counts (locale(7)).
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
+    let locale = locale.to_string_lossy().to_lowercase();
+    let is_dumb = set("TERM").is_none_or(|term| term == "dumb");
+    Console {
+        columns: columns.filter(|columns| *columns > 0).unwrap_or(Console::default().columns),
+        is_unicode: locale.contains("utf-8") || locale.contains("utf8"),
+        has_colour: is_terminal && !is_dumb && set("NO_COLOR").is_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here(columns: Option<u16>, is_terminal: bool, env: &[(&str, &str)]) -> (u16, bool, bool) {
+        let value = |name: &str| env.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).into());
+        let console = console(columns, is_terminal, value);
+        (console.columns, console.is_unicode, console.has_colour)
+    }
+
+    // Requirement: OUT-17
+    #[test]
+    fn terminal_and_environment_say_what_can_be_shown() {
+        let xterm = ("TERM", "xterm");
+        assert_eq!(here(Some(80), true, &[xterm, ("LANG", "de_DE.UTF-8")]), (80, true, true));
+        assert_eq!(here(Some(80), true, &[xterm, ("NO_COLOR", "1")]), (80, false, false));
+        assert_eq!(here(Some(80), true, &[xterm, ("NO_COLOR", "")]), (80, false, true));
+        assert_eq!(here(Some(0), true, &[("TERM", "dumb"), ("LC_CTYPE", "C.utf8")]), (100, true, false));
+        assert_eq!(here(None, false, &[xterm, ("LC_ALL", "C"), ("LANG", "C.UTF-8")]), (100, false, false));
+        assert_eq!(here(None, false, &[("LC_ALL", ""), ("LANG", "C.UTF-8")]), (100, true, false));
+    }
 }

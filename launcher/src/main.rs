@@ -6,6 +6,7 @@
 mod before_main;
 mod cli;
 mod collector;
+mod config;
 mod console;
 mod elf32;
 mod exit;
@@ -23,6 +24,8 @@ mod supervise;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+use gpu_track_collector::Output;
 
 use crate::cli::{PatternValues, Request, UsageError};
 
@@ -42,14 +45,22 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
         Request::Gpus(config, format) => {
             Ok(gpus::print(&config.with_environment(|name| std::env::var_os(name)), format))
         }
-        Request::Recover(recovery) => recover::recover(&recovery),
+        Request::Recover(mut recovery) => {
+            if recovery.output.is_none() {
+                recovery.style.console = console::of_stderr();
+            }
+            recover::recover(&recovery)
+        }
         Request::Run(mut options) => {
             options.gpu = options.gpu.with_environment(|name| std::env::var_os(name));
+            if matches!(options.output, Output::Stderr) {
+                options.style.console = console::of_stderr();
+            }
             let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
             if !options.disable_logs {
                 notes.iter().flatten().for_each(console::message);
             }
-            Ok(run::run(&options))
+            Ok(run::run(&options, cli::lock(&options.output)?))
         }
     }
 }

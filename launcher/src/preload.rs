@@ -32,6 +32,12 @@ impl Preload {
         Ok(Self { value, has_elf32 })
     }
 
+    /// The shim's directory.
+    pub(crate) fn directory(&self) -> Option<String> {
+        let shim = Path::new(OsStr::from_bytes(shim_in(self.value.as_bytes())?));
+        Some(shim.parent()?.to_string_lossy().into_owned())
+    }
+
     /// The environment in which to start `program`: the launcher's, with the shim and this session's segment.
     pub(crate) fn environment(&self, program: Option<&OsString>, segment: &Path) -> Environment {
         let is_elf32 = self.has_elf32 && program.is_some_and(|program| elf32::is_elf32(program));

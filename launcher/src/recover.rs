@@ -79,6 +79,6 @@ fn give_up(run: &Stale, reason: &NotRecovered) {
 fn output_of(asked: &Recovery, run: &Stale, recovered: &Recovered) -> Result<Output, UsageError> {
     let here = PatternValues::here();
     let pid = run.launcher_pid().unwrap_or(here.pid);
-    let values = PatternValues { pid, time: recovered.report.started_at, ..here };
+    let values = PatternValues { pid, time: recovered.report.started_at, number: None, ..here };
     cli::output(asked.output.as_deref(), &values)
 }

@@ -4,21 +4,21 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use gpu_track_collector::{Message, clock};
+use gpu_track_collector::{Message, Output, OutputLock, ProcRoot, clock, render, untracked};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::Options;
 use crate::session::{Session, SessionError};
 use crate::spawn::{self, InheritedState, SpawnError};
 use crate::supervise::{Started, Supervisor};
-use crate::{console, exit, reap, signals};
+use crate::{config, console, exit, reap, signals};
 
-/// Runs the command to its end, and ends as it ended.
-pub(crate) fn run(options: &Options) -> ExitCode {
+/// Runs the command to its end, and ends as it ended. The lock is that of the report file.
+pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCode {
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     let signals = signals::all_but_faults();
     let inherited = InheritedState::replace(&signals);
-    let started = match start(options, &inherited) {
+    let started = match start(options, output_lock, &inherited) {
         Ok(started) => started,
         Err(SessionError::Spawn(SpawnError::Exec(error))) => return not_executed(options, &error),
         Err(error) => return run_untracked(options, &inherited, error),
@@ -36,8 +36,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 /// Starts the collector and the command. The command does not wait for the collector to be ready.
-fn start(options: &Options, inherited: &InheritedState) -> Result<Started, SessionError> {
-    let mut session = Session::new(options)?;
+fn start(
+    options: &Options,
+    output_lock: Option<OutputLock>,
+    inherited: &InheritedState,
+) -> Result<Started, SessionError> {
+    let mut session = Session::new(options, output_lock)?;
     let env = session.environment(options.command.first());
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
@@ -67,6 +71,11 @@ fn start(options: &Options, inherited: &InheritedState) -> Result<Started, Sessi
 /// Tracking must not keep the command from running: without a session, this process becomes the command.
 fn run_untracked(options: &Options, inherited: &InheritedState, error: impl Display) -> ExitCode {
     console::message(format_args!("the command runs untracked and without a report: {error}"));
+    report_untracked(
+        options,
+        None,
+        format!("The command runs untracked, and nothing is known of it: {error}."),
+    );
     // A signal that the attempt raised (SIGXFSZ under a file size limit) must not reach the command.
     signals::discard_pending(&signals::all_but_faults());
     not_executed(options, &spawn::become_command(&options.command, inherited))
@@ -76,8 +85,21 @@ fn run_untracked(options: &Options, inherited: &InheritedState, error: impl Disp
 fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     let program = options.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
     console::message(format_args!("cannot run '{program}': {error}"));
-    if options.style.as_gpu_tracker {
-        return ExitCode::FAILURE;
+    let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    report_untracked(options, Some(status), format!("The command could not be run: {error}."));
+    if options.style.as_gpu_tracker { ExitCode::FAILURE } else { ExitCode::from(status) }
+}
+
+/// Writes a report without figures to the report's file. The report of an earlier run in it would be taken for this run's.
+fn report_untracked(options: &Options, exit_code: Option<u8>, why: String) {
+    // gpu_tracker leaves the file alone, and its form has no place for the reason.
+    if !matches!(options.output, Output::File(_)) || options.style.as_gpu_tracker {
+        return;
     }
-    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
+    let mut config = config::of(options, &ProcRoot::default());
+    config.warnings.push(why);
+    let report = untracked(&config, exit_code.map(|code| i32::from(code) << 8));
+    if let Err(error) = options.output.write(&render(&report, &options.style)) {
+        console::message(format_args!("cannot write the report to {}: {error}", options.output));
+    }
 }

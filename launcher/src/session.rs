@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use gpu_track_abi::MAX_SESSIONS;
@@ -14,22 +14,18 @@ use gpu_track_abi::layout::{
 use gpu_track_abi::record::{Event, Origin};
 use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
-    Config, GpuConfig, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, Places, ProcRoot, RunCgroup,
-    SamplingPolicy, Segment, SegmentError, StateFile, clock, connector, has_split_rss, stale,
+    Config, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, OutputLock, ProcRoot, RunCgroup, Segment,
+    SegmentError, StateFile, clock, connector, has_split_rss, stale,
 };
 use thiserror::Error;
 
 use crate::cli::Options;
 use crate::collector::Collector;
+use crate::config;
 use crate::preload::{Preload, is_nested_too_deep};
 use crate::reap::{ChildChange, usage_of};
 use crate::shim_file::ShimFileError;
 use crate::spawn::{Environment, SpawnError};
-
-/// For developers: the file that every observation of the run is written to, for a replay. It must not exist.
-const ENV_JOURNAL: &str = "GPU_TRACK_JOURNAL";
-/// For developers: fields of [`SamplingPolicy`] in JSON, to measure what each buys.
-const ENV_SAMPLING: &str = "GPU_TRACK_SAMPLING";
 
 /// Why no tracked command runs.
 #[derive(Debug, Error)]
@@ -52,32 +48,29 @@ pub(crate) struct Session {
     state: StateFile,
     connector: Option<OwnedFd>,
     preload: Option<Preload>,
+    output_lock: Option<OutputLock>,
     origin: Origin,
     config: Config,
 }
 
-/// The default one, with what developers change in the environment.
-fn sampling_policy() -> SamplingPolicy {
-    std::env::var(ENV_SAMPLING).ok().and_then(|fields| serde_json::from_str(&fields).ok()).unwrap_or_default()
-}
-
 impl Session {
-    /// Creates the session's files. Nothing changes for the command yet.
-    pub(crate) fn new(options: &Options) -> Result<Self, SessionError> {
+    /// Creates the session's files; keeps the lock of the report file. Nothing changes for the command yet.
+    pub(crate) fn new(options: &Options, output_lock: Option<OutputLock>) -> Result<Self, SessionError> {
         let uid = rustix::process::getuid().as_raw();
         let pid = std::process::id();
         stale::remove_all(&options.session_dir, uid);
         let proc_root = ProcRoot::default();
-        let pid_ns = proc_root.pid_ns(pid).unwrap_or(0);
+        let mut config = config::of(options, &proc_root);
         let random = RandomState::new();
         let preload = options.layers.preload.then(Preload::new).transpose()?;
+        config.shim_directory = preload.as_ref().and_then(Preload::directory);
         let new = NewSession {
             flags: flags(options, preload.as_ref()),
             session_id: random.hash_one(0),
             launcher_pid: pid,
-            launcher_pid_ns: pid_ns,
-            monotonic_ns: clock::monotonic_ns(),
-            realtime_ns: clock::realtime_ns(),
+            launcher_pid_ns: config.pid_ns,
+            monotonic_ns: config.started_monotonic_ns,
+            realtime_ns: config.started_realtime_ns,
         };
         let (path, state_path) = stale::new_names(&options.session_dir, uid, pid, random.hash_one(1));
         let segment = Segment::create(&path, &new)?;
@@ -86,37 +79,13 @@ impl Session {
             SessionError::State { path: state_path, source }
         })?;
         let connector = options.layers.connector.then(connector::subscribe).transpose();
-        let (connector, connector_absent) = match connector {
-            Ok(connector) => (connector, None),
-            Err(error) => (None, Some(error.to_string())),
-        };
-        let interval_ns = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
-        let config = Config {
-            launcher_pid: pid,
-            pid_ns,
-            restarts: 0,
-            running_pid: None,
-            started_monotonic_ns: new.monotonic_ns,
-            command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
-            started_realtime_ns: new.realtime_ns,
-            forks_before: proc_root.forks(),
-            interval_ns,
-            expected_cores: options.expected_cores,
-            most_heaviest: options.most_heaviest,
-            layers: options.layers,
-            connector_absent,
-            cgroup: options.cgroup.then(|| RunCgroup::create(&proc_root, pid, random.hash_one(2) as u32)),
-            oom: Places::own(&proc_root).oom_counter(),
-            output: options.output.clone(),
-            style: options.style,
-            disable_logs: options.disable_logs,
-            gpu: GpuConfig { interval_ns, ..options.gpu.clone() },
-            policy: sampling_policy(),
-            journal: std::env::var_os(ENV_JOURNAL).map(PathBuf::from),
-            warnings: Vec::new(),
-        };
-        let origin = Origin { pid, pid_ns, ..Origin::default() };
-        Ok(Self { segment, state, connector, preload, origin, config })
+        let connector = connector.unwrap_or_else(|error| {
+            config.connector_absent = Some(error.to_string());
+            None
+        });
+        config.cgroup = options.cgroup.then(|| RunCgroup::create(&proc_root, pid, random.hash_one(2) as u32));
+        let origin = Origin { pid, pid_ns: config.pid_ns, ..Origin::default() };
+        Ok(Self { segment, state, connector, preload, output_lock, origin, config })
     }
 
     /// The environment in which the command starts `program`.
@@ -146,7 +115,9 @@ impl Session {
 
     /// Starts the collector.
     pub(crate) fn start_collector(&self) -> Result<Collector, SessionError> {
-        Collector::start(self.segment.named(), self.state.named(), self.connector.as_ref(), &self.config)
+        let lock = self.output_lock.as_ref().map(|lock| lock.file().file());
+        let shared = [self.connector.as_ref().map(AsFd::as_fd), lock];
+        Collector::start(self.segment.named(), self.state.named(), shared, &self.config)
             .map_err(SessionError::Collector)
     }
 

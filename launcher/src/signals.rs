@@ -16,8 +16,9 @@ pub(crate) type SignalSet = libc::sigset_t;
 pub(crate) struct Received {
     /// Its number.
     pub(crate) signal: i32,
-    /// Another process sent it (kill, sigqueue, tgkill), not the kernel (terminal, alarm, child) or this process.
-    pub(crate) from_other_process: bool,
+    /// Pid and user of the process that sent it (kill, sigqueue, tgkill); `None`: the kernel (terminal, alarm, child) or
+    /// this process.
+    pub(crate) sender: Option<(u32, u32)>,
 }
 
 /// Whether users and batch systems send this signal to end a program.
@@ -99,7 +100,7 @@ pub(crate) fn wait(set: &SignalSet, timeout: Option<Duration>) -> io::Result<Opt
     if signal > 0 {
         // SAFETY: the call filled it in.
         let info = unsafe { info.assume_init_ref() };
-        return Ok(Some(Received { signal, from_other_process: is_from_other_process(info) }));
+        return Ok(Some(Received { signal, sender: other_process(info) }));
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
@@ -110,9 +111,13 @@ pub(crate) fn wait(set: &SignalSet, timeout: Option<Duration>) -> io::Result<Opt
 
 /// si_code is 0 or below (SI_USER, SI_QUEUE, SI_TKILL) for what a process sent, and above 0 for what the kernel sent. A
 /// SIGPIPE for a write to the ended collector has the pid of this process.
-fn is_from_other_process(info: &libc::siginfo_t) -> bool {
-    // SAFETY: si_pid is set for every signal that a process sent.
-    info.si_code <= 0 && unsafe { info.si_pid() }.cast_unsigned() != std::process::id()
+fn other_process(info: &libc::siginfo_t) -> Option<(u32, u32)> {
+    if info.si_code > 0 {
+        return None;
+    }
+    // SAFETY: both are set for every signal that a process sent.
+    let (pid, uid) = unsafe { (info.si_pid().cast_unsigned(), info.si_uid()) };
+    (pid != std::process::id()).then_some((pid, uid))
 }
 
 /// Waits until a child changes its state, at most for `timeout`. Other signals stay pending.

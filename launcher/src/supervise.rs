@@ -219,9 +219,17 @@ impl Supervisor {
 
     /// Forwards a signal that another process sent to the launcher alone. The terminal's signals go to the whole process
     /// group, so the command has got them already.
-    fn signal_received(&self, received: Received) {
-        if received.signal != libc::SIGCHLD && received.from_other_process {
-            self.forward(received.signal);
+    fn signal_received(&mut self, received: Received) {
+        let Some((sender_pid, sender_uid)) = received.sender.filter(|_| received.signal != libc::SIGCHLD)
+        else {
+            return;
+        };
+        let monotonic_ns = clock::monotonic_ns();
+        self.forward(received.signal);
+        // A program may send the same signal again and again: only the first one is a cause of anything.
+        let is_known = |message: &Message| matches!(message, Message::Signalled { signal, .. } if *signal == received.signal);
+        if !self.messages.iter().any(is_known) {
+            self.send(Message::Signalled { signal: received.signal, monotonic_ns, sender_pid, sender_uid });
         }
     }
 

@@ -2,6 +2,9 @@
 //! envp), they are put back. A foreign LD_PRELOAD is kept behind the shim, and every other byte stays as it is. A
 //! 32-bit program gets the path of a 32-bit library (see [`crate::elf32`]).
 //!
+//! A program that is started where the shim's file can't be seen (bubblewrap, chroot) gets an LD_PRELOAD without the
+//! shim, because its dynamic linker would print an error line. Such programs are counted.
+//!
 //! The new pointer array is on the stack if it takes at most 8 KiB. A larger one is in a mapping that is kept and
 //! reused: a vfork child can't unmap it after a successful exec, so each would leak one into its parent.
 
@@ -15,7 +18,7 @@ use gpu_track_abi::preload::{for_elf32, shim_in};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
 use crate::elf32::Program;
-use crate::environment::{PRELOAD, SESSION, Strings, value_of};
+use crate::environment::{PRELOAD, SESSION, Strings, is_session_visible, is_shim_visible, value_of};
 use crate::{state, sys};
 
 /// The largest array on the stack: small even for a thread with the smallest stack (PTHREAD_STACK_MIN, 16 KiB).
@@ -59,13 +62,30 @@ impl NewPreload {
         })
     }
 
+    /// The entry without the shim, in place of `found`.
+    fn without_shim(found: Option<(usize, &'static [u8])>) -> Option<Self> {
+        let (index, value) = found?;
+        let shim = shim_in(value)?;
+        let at = shim.as_ptr().addr() - value.as_ptr().addr();
+        let (before, rest) = value.split_at_checked(at)?;
+        let after = rest.get(shim.len()..)?;
+        // One of the separators around it goes, too.
+        let (before, after) = match (before.split_last(), after.split_first()) {
+            (_, Some((_, after))) => (before, after),
+            (Some((_, before)), None) => (before, after),
+            (None, None) => (before, after),
+        };
+        let name = ENV_PRELOAD.as_bytes();
+        Some(Self { replaces: Some(index), parts: [name, b"=", before, after, b"", b"", b""] })
+    }
+
     fn text(&self) -> impl Iterator<Item = &'static u8> {
         self.parts.into_iter().flatten().chain(b"\0")
     }
 }
 
 impl Repair {
-    fn of(environment: Strings, is_elf32: bool) -> Self {
+    fn of(environment: Strings, is_elf32: bool, is_shim_visible: bool) -> Self {
         let mut repair = Self { entries: 0, adds_session: !SESSION.bytes().is_empty(), preload: None };
         let mut preload = None;
         for entry in environment.iter() {
@@ -76,7 +96,10 @@ impl Repair {
             }
             repair.entries += 1;
         }
-        repair.preload = NewPreload::instead_of(preload, is_elf32);
+        repair.preload = match is_shim_visible {
+            true => NewPreload::instead_of(preload, is_elf32),
+            false => NewPreload::without_shim(preload),
+        };
         repair
     }
 
@@ -131,19 +154,33 @@ pub(crate) unsafe fn with_repaired(
     if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
         return call(environment);
     }
-    // SAFETY: promised by the caller.
-    let repair = unsafe { Repair::of(Strings::new(environment), program.is_elf32()) };
-    if !repair.adds_session && repair.preload.is_none() {
-        return call(environment);
+    let may_ask = state::is_active() && state::may_call_kernel();
+    let is_shim_visible = !may_ask || is_shim_visible();
+    let is_unreachable = !is_shim_visible || (may_ask && !is_session_visible());
+    if is_unreachable {
+        // A successful exec does not return.
+        state::sessions().for_each(|header| {
+            header.unreachable.0.fetch_add(1, Ordering::Relaxed);
+        });
     }
+    // SAFETY: promised by the caller.
+    let repair = unsafe { Repair::of(Strings::new(environment), program.is_elf32(), is_shim_visible) };
     // SAFETY: the repair is for this environment.
-    unsafe {
-        if repair.size() <= MAX_STACK_BYTES {
+    let result = unsafe {
+        if !repair.adds_session && repair.preload.is_none() {
+            call(environment)
+        } else if repair.size() <= MAX_STACK_BYTES {
             on_stack(&repair, environment, call)
         } else {
             in_mapping(&repair, environment, call)
         }
+    };
+    if is_unreachable && result != 0 {
+        state::sessions().for_each(|header| {
+            header.unreachable.0.fetch_sub(1, Ordering::Relaxed);
+        });
     }
+    result
 }
 
 #[inline(never)]

@@ -6,6 +6,8 @@ use core::ffi::{CStr, c_char};
 use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS};
 
+use crate::sys;
+
 unsafe extern "C" {
     /// libc's environment.
     pub(crate) static environ: *const *const c_char;
@@ -92,6 +94,20 @@ pub(crate) fn remember(sessions: &[u8], preload: &[u8]) {
     if let Some(shim) = shim_in(preload) {
         PRELOAD.set(ENV_PRELOAD, shim);
     }
+}
+
+/// Whether a program that this process starts can load the shim. In a sandbox or container with another root it can't,
+/// and its dynamic linker would print an error line.
+pub(crate) fn is_shim_visible() -> bool {
+    let shim = value_of(PRELOAD.bytes(), ENV_PRELOAD).unwrap_or_default();
+    // What the dynamic linker expands is for 32-bit programs.
+    shim.is_empty() || shim.contains(&b'$') || sys::is_readable(shim.as_ptr().cast())
+}
+
+/// Whether it can map the segment. Of several sessions, the outer ones are not asked about.
+pub(crate) fn is_session_visible() -> bool {
+    let paths = value_of(SESSION.bytes(), ENV_SESSION).unwrap_or_default();
+    paths.is_empty() || paths.contains(&b':') || sys::is_readable(paths.as_ptr().cast())
 }
 
 /// The paths of the segments.

@@ -5,13 +5,17 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests panic and print as tests do")]
 
 mod births_and_deaths;
+mod causes;
+mod completions;
 mod connector;
 mod counts;
 mod coverage;
 mod cpu;
 mod entry_points;
 mod exit_status;
+mod footprints;
 mod gpu;
+mod gpu_check;
 mod gpu_drivers;
 mod gpu_kernel;
 mod gpu_lost;
@@ -28,6 +32,7 @@ mod memory;
 mod mpi;
 mod nested;
 mod output;
+mod report_file;
 mod resilience;
 mod signals;
 mod streams;

@@ -21,16 +21,55 @@ fn json_on_stdout_parses_and_keeps_key_order() {
     assert_eq!(report["command"], serde_json::json!(["/bin/true"]));
 }
 
-// Requirement: OUT-2, OUT-4
+// Requirement: OUT-4, OUT-16, OUT-18
 #[test]
-fn text_report_goes_to_stderr_only() {
-    let run = tracked(["echo", "data"]).only_options(&[]).run();
-    assert_eq!(run.status.code(), Some(0));
-    assert_eq!(run.stdout, "data\n");
-    assert!(run.stderr.lines().next().unwrap().contains("echo data"), "{}", run.stderr);
-    for heading in ["Max RAM:", "Max GPU RAM:", "CPU utilization:", "GPU utilization:", "Compute time:"] {
-        assert!(run.stderr.lines().any(|line| line == heading), "no {heading} in {}", run.stderr);
+fn default_report_is_a_summary_on_stderr() {
+    let run = tracked(["sh", "-c", "printf data; printf error >&2; exit 3"]).only_options(&[]).run();
+    assert_eq!(run.status.code(), Some(3));
+    assert_eq!(run.stdout, "data");
+    let lines: Vec<_> = run.stderr.lines().collect();
+    // The command's last line has no newline.
+    assert_eq!(lines[0], "error");
+    assert!(lines[1].starts_with("sh -c ") && lines[1].contains(" FAILED, exit 3 after "), "{lines:?}");
+    assert!(lines.len() <= 30 && lines.iter().all(|line| line.chars().count() <= 100), "{lines:?}");
+    for label in ["  CPU ", "  RAM peak "] {
+        assert!(lines.iter().any(|line| line.starts_with(label)), "no {label}: {lines:?}");
     }
+}
+
+// Requirement: OUT-2, OUT-18
+#[test]
+fn full_report_is_what_a_file_has() {
+    let on_stderr = tracked(["sh", "-c", "exit 3"]).only_options(&["--full"]).run().stderr.clone();
+    let on_stdout = tracked(["sh", "-c", "exit 3"]).only_options(&["-o", "-"]).run().stdout.clone();
+    for report in [on_stderr, on_stdout] {
+        assert!(report.starts_with("sh -c 'exit 3': exited with code 3 after "), "{report}");
+        for heading in ["Max RAM:", "CPU utilization:", "Compute time:", "CPU time:", "Host:"] {
+            assert!(report.lines().any(|line| line == heading), "no {heading} in {report}");
+        }
+        assert!(
+            !report.contains(": 0.000") && !report.lines().any(|line| line.ends_with(": n/a")),
+            "{report}"
+        );
+    }
+}
+
+// Requirement: OUT-19
+#[test]
+fn quiet_run_writes_nothing_unless_tracking_went_wrong() {
+    for format in ["text", "json"] {
+        let run = tracked(["sh", "-c", "exit 3"]).only_options(&["-q", "-f", format]).run();
+        assert_eq!((run.status.code(), run.stderr.as_str()), (Some(3), ""));
+    }
+    let run = tracked(["sh", "-c", "echo ready; read line"]).only_options(&["-q"]).piped_stdin().start();
+    run.wait_for_output("ready");
+    run.wait_for_collector();
+    run.replace_collector();
+    let mut run = run;
+    drop(run.stdin());
+    let run = run.wait();
+    assert!(run.stderr.starts_with("gpu-track-run: The collector was killed once"), "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
 }
 
 // Requirement: OUT-7
@@ -141,4 +180,13 @@ fn replayed_journal_gives_the_same_report() {
         assert_eq!(std::fs::read_to_string(&report).unwrap(), replayed);
         std::fs::remove_file(&journal).unwrap();
     }
+    let run = tracked(["/bin/sh", "-c", script])
+        .only_options(&["--st", "0.02"])
+        .with({
+            let journal = journal.clone();
+            move |command| command.env("GPU_TRACK_JOURNAL", journal)
+        })
+        .run();
+    assert!(run.stderr.contains("RAM over time"), "{}", run.stderr);
+    assert_eq!(run.stderr, gpu_track_collector::replay(&journal).unwrap());
 }

@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,13 +20,6 @@ use crate::{Random, rounds};
 /// More than the collector needs for a handful of processes; unbounded growth soon exceeds it.
 const MAX_PEAK_KIB: u64 = 64 * 1024;
 
-/// Path of the segment's file.
-fn segment_path(running: &Running) -> PathBuf {
-    let names = leftovers::segments(running.pid());
-    let name = names.into_iter().find(|name| !name.ends_with(".state")).expect("the run has a segment");
-    PathBuf::from("/dev/shm").join(name)
-}
-
 fn peak_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -41,8 +33,8 @@ fn attacked(attack: impl FnOnce(&Running)) -> Run {
     running.wait_for_output("ready");
     let pid = running.wait_for_collector();
     let segment = {
-        let file = File::options().read(true).write(true).open(segment_path(&running)).unwrap();
-        Segment::from_file(&segment_path(&running), file.into()).unwrap()
+        let file = File::options().read(true).write(true).open(running.segment()).unwrap();
+        Segment::from_file(&running.segment(), file.into()).unwrap()
     };
     // An attack cannot change records that were read before.
     wait_until("the first records to be read", || is_drained(&segment));
@@ -65,7 +57,7 @@ pub fn is_drained(segment: &Segment) -> bool {
 }
 
 fn open_segment(running: &Running) -> File {
-    File::options().read(true).write(true).open(segment_path(running)).unwrap()
+    File::options().read(true).write(true).open(running.segment()).unwrap()
 }
 
 // Requirement: FAULT-5
@@ -184,7 +176,7 @@ fn still_reads(segment: &Segment) -> bool {
 /// Writes records as fast as they are read: `count` of them, then more until the collector stops reading. Panics after
 /// twenty times `count`.
 fn flood(running: &Running, count: u64, mut record: impl FnMut() -> (Origin, Event)) {
-    let segment = Segment::from_file(&segment_path(running), open_segment(running).into()).unwrap();
+    let segment = Segment::from_file(&running.segment(), open_segment(running).into()).unwrap();
     let header = segment.header();
     let mut is_read = true;
     for number in 0..count * 20 {
@@ -247,7 +239,7 @@ fn forged_record_does_not_measure_a_foreign_process() {
     let proc = ProcRoot::default();
     wait_until("the foreign process's child", || !proc.children(foreign.id(), 1).is_empty());
     let run = attacked(|running| {
-        let segment = Segment::from_file(&segment_path(running), open_segment(running).into()).unwrap();
+        let segment = Segment::from_file(&running.segment(), open_segment(running).into()).unwrap();
         let origin = Origin {
             pid: foreign.id(),
             pid_ns: own_pid_ns(),

@@ -187,3 +187,19 @@ fn report_so_far_survives_killing_everything() {
     assert_eq!(run.report().at("finished"), false);
     assert_eq!(run.report().u64("processes.total"), 2);
 }
+
+// Requirement: OUT-12, OUT-53
+#[test]
+fn report_file_of_a_killed_run_is_free() {
+    let running = tracked(["cat"]).piped_stdin().leaves_processes().start();
+    let lock = running.path(".report.json.gpu-track-lock");
+    wait_until("the lock", || lock.exists());
+    running.wait_for_collector();
+    kill_all(&running);
+    assert!(lock.exists(), "nothing was left to remove it");
+    let report = running.path("report.json");
+    let next = tracked(["true"]).only_options(&["-f", "json", "-o", report.to_str().unwrap()]).run();
+    assert_eq!(next.status.code(), Some(0), "{}", next.stderr);
+    assert!(!lock.exists());
+    drop(running.wait());
+}

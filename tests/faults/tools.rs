@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{installed, program, skip};
+use crate::support::{installed, program, skip, tracked};
 use crate::twice::{same_in, same_with_and_without};
 
 // Requirement: SHIM-14
@@ -114,4 +114,65 @@ fn bubblewrap_sandbox_is_tracked() {
             "bwrap, its first process and the sandboxed command"
         );
     }
+}
+
+/// A sandbox with a root of its own that shows /usr.
+const BOX: [&str; 15] = [
+    "bwrap",
+    "--ro-bind",
+    "/usr",
+    "/usr",
+    "--symlink",
+    "usr/bin",
+    "/bin",
+    "--symlink",
+    "usr/lib",
+    "/lib",
+    "--symlink",
+    "usr/lib64",
+    "/lib64",
+    "--dev",
+    "/dev",
+];
+
+// Requirement: SEE-19, SEE-68
+#[test]
+fn sandbox_without_the_shim_is_quiet_and_the_report_says_what_to_bind() {
+    if installed("bwrap").is_none() {
+        skip!("bwrap is not installed");
+    }
+    // The loader in the sandbox keeps a foreign library, and so keeps the order of LD_PRELOAD.
+    let foreign = if Path::new("/usr/lib/x86_64-linux-gnu/libm.so.6").exists() { "libm.so.6" } else { "" };
+    let words = [&BOX[..], &["sh", "-c", "/bin/true; echo \"boxed $LD_PRELOAD\"; exit 4"]].concat();
+    let run = tracked(words).with(move |command| command.env("LD_PRELOAD", foreign)).run();
+    if run.status.code() == Some(1) {
+        skip!("no user namespaces here: {}", run.stderr.trim());
+    }
+    assert_eq!((run.status.code(), run.stdout.as_str()), (Some(4), format!("boxed {foreign}\n").as_str()));
+    assert_eq!(run.stderr, "", "the dynamic linker is quiet");
+    let warnings = run.report().warnings();
+    let of_box = "1 process in a sandbox or container that can't see ";
+    let (_, rest) = warnings.split_once(of_box).unwrap_or_else(|| panic!("{of_box:?} is not in {warnings}"));
+    let shim = rest.split(' ').next().unwrap();
+    assert!(warnings.contains(&format!("apptainer --bind {shim},/dev/shm")), "{warnings}");
+
+    let bound = ["--ro-bind", shim, shim, "--bind", "/dev/shm", "/dev/shm", "sh", "-c", "/bin/true; exit 4"];
+    let run = tracked([&BOX[..], &bound].concat()).run();
+    let report = run.assert_clean(4);
+    assert_eq!(report.u64("coverage.uninstrumented"), 0);
+    assert!(!report.warnings().contains("sandbox"), "{}", report.warnings());
+}
+
+// Requirement: SEE-19
+#[test]
+fn shim_beside_the_program_is_seen_where_the_program_is() {
+    let prefix = tempfile::tempdir().unwrap();
+    let program = prefix.path().join("bin/gpu-track-run");
+    std::fs::create_dir_all(prefix.path().join("bin")).unwrap();
+    std::fs::create_dir_all(prefix.path().join("lib/gpu-track")).unwrap();
+    std::fs::copy(crate::support::run::BINARY, &program).unwrap();
+    let run = tracked(["sh", "-c", "echo $LD_PRELOAD"]).by_the_name(&program).run();
+    run.assert_clean(0);
+    let shim = run.stdout.trim();
+    assert!(Path::new(shim).starts_with(prefix.path().join("lib/gpu-track")), "{shim}");
 }

@@ -1,4 +1,7 @@
-"""Brings what the workloads need: upstream sources, and Debian packages."""
+"""Brings what the workloads need: upstream sources, and Debian packages.
+
+`python3 -m sources PACKAGE` prints where the source of one of them is; scripts/test asks so.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gpu-track-tests"
+from gpu_track_scripts.debian import private_apt
+from gpu_track_scripts.tools import Unavailable, cache
 
 # Archives in Debian's pool, with the checksums of its source index.
 SOURCES = {
     "hello": ("hello_2.10.orig.tar.gz", "31e066137a962676e89f69d1b65382de95a7ef7d914b8cb956f41ea72e0f516b"),
     "lua5.4": ("lua5.4_5.4.4.orig.tar.gz", "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61"),
 }
-
-
-class Missing(Exception):
-    """A workload that can't run here; the message is the reason."""
 
 
 def unpacked(package: str) -> Callable[[pathlib.Path], None]:
@@ -36,9 +36,9 @@ def unpacked(package: str) -> Callable[[pathlib.Path], None]:
 def archive(package: str) -> pathlib.Path:
     """The archive of a source that was fetched before."""
     name, sha256 = SOURCES[package]
-    path = CACHE / name
+    path = cache() / name
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-        raise Missing(f"the source of {package} is not there: scripts/truth --install fetches it")
+        raise Unavailable(f"the source of {package} is not there: scripts/truth --install fetches it")
     return path
 
 
@@ -46,11 +46,10 @@ def install(packages: Sequence[str]) -> None:
     """Installs Debian packages, and fetches all sources."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     apt = ["apt-get", "-q", "-y"]
-    subprocess.run([*apt, "update"], env=environment, check=True)
     if packages:
+        subprocess.run([*apt, "update"], env=environment, check=True)
         subprocess.run([*apt, "install", "--no-install-recommends", *packages], env=environment, check=True)
-    with tempfile.TemporaryDirectory() as temporary:
-        fetch(pathlib.Path(temporary))
+    fetch_missing(list(SOURCES))
 
 
 def source_list(name: str, text: str) -> str | None:
@@ -64,28 +63,45 @@ def source_list(name: str, text: str) -> str | None:
     return None
 
 
-def fetch(work: pathlib.Path) -> None:
-    """Fetches the sources from the machine's package sources, with lists in a directory of our own."""
-    (work / "parts").mkdir()
-    (work / "lists" / "partial").mkdir(parents=True)
+def fetch_missing(packages: Sequence[str]) -> None:
+    """Fetches the sources that are not there, from the machine's package sources."""
+    missing = []
+    for package in packages:
+        try:
+            archive(package)
+        except Unavailable:
+            missing.append(package)
+    if not missing:
+        return
     etc = pathlib.Path("/etc/apt")
-    for path in [etc / "sources.list", *(etc / "sources.list.d").glob("*")]:
-        text = source_list(path.name, path.read_text(encoding="utf-8")) if path.is_file() else None
-        if text is not None:
-            (work / "parts" / path.name).write_text(text, encoding="utf-8")
-    options = [
-        f"Dir::Etc::sourceparts={work}/parts",
-        "Dir::Etc::sourcelist=/dev/null",
-        f"Dir::State::lists={work}/lists",
-        f"Dir::Cache={work}",
-        "APT::Sandbox::User=root",
-    ]
-    apt = ["apt-get", "-q", *(word for option in options for word in ("-o", option))]
-    CACHE.mkdir(parents=True, exist_ok=True)
-    subprocess.run([*apt, "update"], check=True)
-    for package, (name, _) in SOURCES.items():
-        subprocess.run([*apt, "source", "--download-only", package], cwd=work, check=True)
-        if (work / name).is_file():
-            shutil.copy(work / name, CACHE / name)
-        else:
-            print(f"scripts/truth: apt has another version of {package} than {name}", file=sys.stderr)
+    lists = {
+        path.name: source_list(path.name, path.read_text(encoding="utf-8"))
+        for path in [etc / "sources.list", *(etc / "sources.list.d").glob("*")]
+        if path.is_file()
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
+        apt = private_apt(work, {name: text for name, text in lists.items() if text is not None})
+        subprocess.run([*apt, "update"], stdout=sys.stderr, check=True)
+        for package in missing:
+            name, _ = SOURCES[package]
+            subprocess.run([*apt, "source", "--download-only", package], cwd=work, stdout=sys.stderr, check=True)
+            if (work / name).is_file():
+                shutil.copy(work / name, cache() / name)
+            else:
+                print(f"apt has another version of {package} than {name}", file=sys.stderr)
+
+
+def main(package: str) -> int:
+    """Prints the path of a source's archive, which is fetched if it isn't there."""
+    try:
+        fetch_missing([package])
+        print(archive(package))
+    except (Unavailable, OSError, subprocess.CalledProcessError) as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pathlib
 import random
-import subprocess
 from collections.abc import Iterable
 
+from gpu_track_scripts.commands import compile_c
 from workloads import FILES, Workload
 
 PROGRAMS = FILES.parent.parent / "programs"
@@ -57,8 +57,7 @@ def workloads(seeds: Iterable[int], makers: str, directory: pathlib.Path, throug
     """
     for name in ("twig", "init"):
         for program, flags in ((name, []), (f"{name}-static", ["-static"])):
-            source = PROGRAMS / f"{name}.c"
-            subprocess.run(["cc", "-O1", "-pthread", *flags, "-o", directory / program, source], check=True)
+            compile_c(directory / program, PROGRAMS / f"{name}.c", *flags)
     through = through and through.format(directory) + " "
     twig = f"TWIG_DYNAMIC={directory}/twig TWIG_STATIC={directory}/twig-static {through}{directory}/twig"
     scripts = {seed: script(seed, makers) for seed in seeds}

@@ -13,6 +13,34 @@ pub struct OomCounter {
     pub(crate) before: u64,
 }
 
+/// A cgroup with a memory limit that applies to the command, as it was at the start of the session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    pub(crate) dir: PathBuf,
+    /// Name of the group.
+    pub(crate) name: String,
+    pub(crate) limit_bytes: u64,
+    /// How often the limit had been hit, if the kernel counts it.
+    pub(crate) hits_before: Option<u64>,
+    /// The largest charge until then, bytes, if the kernel keeps it.
+    pub(crate) peak_before: Option<u64>,
+}
+
+/// What a run did in a cgroup with a memory limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimitUse {
+    /// Name of the group.
+    pub cgroup: String,
+    /// The limit, bytes.
+    pub limit_bytes: u64,
+    /// How often an allocation met the limit during the run; `None`: the kernel does not count it.
+    pub hits: Option<u64>,
+    /// The largest charge since the group was made, page cache included, bytes.
+    pub peak_bytes: Option<u64>,
+    /// That charge was reached during the run.
+    pub is_peak_of_run: bool,
+}
+
 /// A cgroup (v2) made for one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunCgroup {

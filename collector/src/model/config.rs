@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::policy::SamplingPolicy;
-use crate::model::cgroup::{NoRunCgroup, OomCounter, RunCgroup};
+use crate::model::cgroup::{MemoryLimit, NoRunCgroup, OomCounter, RunCgroup};
 use crate::model::gpu::GpuConfig;
 use crate::model::style::{Output, Style};
 
@@ -54,12 +54,16 @@ pub struct Config {
     pub most_heaviest: usize,
     /// Layers in use.
     pub layers: Layers,
+    /// The directory of the shim, if it is preloaded.
+    pub shim_directory: Option<String>,
     /// Why there is no process connector.
     pub connector_absent: Option<String>,
     /// `--cgroup`: the command's own cgroup, or why it has none.
     pub cgroup: Option<Result<RunCgroup, NoRunCgroup>>,
     /// OOM kills in the cgroup that the launcher was started in.
     pub oom: Option<OomCounter>,
+    /// The groups with a memory limit that the launcher is in, innermost first.
+    pub memory_limits: Vec<MemoryLimit>,
     /// Where the report is written.
     pub output: Output,
     /// How the report is written.
@@ -76,7 +80,7 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// Start and end of the command; the lines after the first.
+/// What happens to the command; the lines after the first.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// The command runs.
@@ -85,6 +89,17 @@ pub enum Message {
         pid: u32,
         /// CLOCK_MONOTONIC before its fork, nanoseconds.
         monotonic_ns: u64,
+    },
+    /// A process sent the launcher a signal while the command ran, the first of this number.
+    Signalled {
+        /// Its number.
+        signal: i32,
+        /// CLOCK_MONOTONIC when the launcher took it, nanoseconds.
+        monotonic_ns: u64,
+        /// The sender's pid, in the launcher's pid namespace.
+        sender_pid: u32,
+        /// Its user.
+        sender_uid: u32,
     },
     /// The command could not be executed.
     Cancelled,

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::report::{Cgroup, Host, Limits, Stage};
+use super::cgroup::MemoryLimitUse;
+use super::report::{Cgroup, DiskFull, Host, Limits, Stage};
 
 /// The machine, and the limits that the command starts with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -47,10 +48,16 @@ pub struct RunEnd {
     pub command_exit: Option<CommandExit>,
     /// Event records that were lost because ring and overflow file were full.
     pub dropped_events: u64,
+    /// Programs that were started where they can't see the shim or the segment.
+    pub unreachable_programs: u64,
     /// Whether the segment's file was truncated.
     pub is_truncated: bool,
     /// Out-of-memory kills in the launcher's cgroup since the start; `None` if it has no counter.
     pub oom_kills: Option<u64>,
+    /// The cgroups with a memory limit that the launcher is in, innermost first.
+    pub memory_limits: Vec<MemoryLimitUse>,
+    /// File systems without space that the command may write to; looked for only if it failed.
+    pub full_disks: Vec<DiskFull>,
     /// The kernel's figures of the command's own cgroup, if one was made.
     pub cgroup: Option<Cgroup>,
 }

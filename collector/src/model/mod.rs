@@ -14,4 +14,5 @@ pub mod policy;
 pub mod process_table;
 pub mod quality;
 pub(crate) mod report;
+pub mod signal;
 pub mod style;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::finding::{Damage, Finding, Remains};
 use super::gpu::GpuObservation;
 use super::ids::{Key, ProcessId, Target};
+use super::signal::SignalReceived;
 
 /// One thing that a source has seen. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -101,6 +102,8 @@ pub enum Observation {
         /// Busy time of all cores since boot, clock ticks.
         busy_ticks: Option<u64>,
     },
+    /// A process sent the launcher a signal, which it passed on to the command.
+    SignalReceived(SignalReceived),
     /// The segment's name was removed during the run.
     SegmentUnlinked,
     /// Why the process connector can't be had.
@@ -250,6 +253,8 @@ pub struct Vitals {
     pub major_faults: u64,
     /// Threads.
     pub threads: u64,
+    /// Address space, bytes.
+    pub virtual_bytes: u64,
     /// Address of the bottom of the stack, which an exec changes; 0: not known.
     pub start_stack: u64,
 }
@@ -272,6 +277,19 @@ pub struct PeakReading {
     pub vm_hwm_bytes: Option<u64>,
     /// Memory in huge pages of hugetlbfs, which RSS and PSS leave out, bytes; `None`: not read.
     pub hugetlb_bytes: Option<u64>,
+    /// Its own resource limits; `None`: not read.
+    pub limits: Option<ProcessLimits>,
+}
+
+/// Resource limits of a process that can end it (getrlimit(2)). `None`: it has no such limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessLimits {
+    /// RLIMIT_AS, bytes.
+    pub address_space_bytes: Option<u64>,
+    /// RLIMIT_CPU, seconds: SIGXCPU is sent there.
+    pub cpu_s: Option<u64>,
+    /// Its hard limit, seconds: SIGKILL is sent there.
+    pub hard_cpu_s: Option<u64>,
 }
 
 /// Figures of smaps_rollup.

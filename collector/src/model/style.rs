@@ -48,6 +48,37 @@ pub enum TimeUnit {
     Days,
 }
 
+/// How much of a report the text has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Detail {
+    /// Only what went wrong with tracking; mostly nothing.
+    Quiet,
+    /// What fits on a screen.
+    #[default]
+    Summary,
+    /// Every section.
+    Full,
+}
+
+/// What the reader's terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Console {
+    /// Its columns.
+    pub columns: u16,
+    /// It shows UTF-8; else all text is ASCII.
+    pub is_unicode: bool,
+    /// It shows colours, and the user wants them.
+    pub has_colour: bool,
+}
+
+/// A file, or a pipe to a program that shows UTF-8.
+impl Default for Console {
+    fn default() -> Self {
+        Self { columns: 100, is_unicode: true, has_colour: false }
+    }
+}
+
 /// How the user wants a report written. The writer chooses a unit that was not given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Style {
@@ -61,6 +92,12 @@ pub struct Style {
     pub time_unit: Option<TimeUnit>,
     /// Exactly what gpu_tracker 5 writes, in its form, and nothing more.
     pub as_gpu_tracker: bool,
+    /// How much of it the text has.
+    pub detail: Detail,
+    /// The summary has the hints for the next job where they say little, too.
+    pub shows_hints: bool,
+    /// Where the text is shown.
+    pub console: Console,
 }
 
 impl Format {
@@ -161,10 +198,12 @@ impl TimeUnit {
         seconds / self.seconds()
     }
 
-    /// The largest unit of which `seconds` is at least two.
+    /// The unit in which a run of `seconds` reads well. Batch systems count in hours, so days are not among them.
     #[must_use]
     pub fn that_fits(seconds: f64) -> Self {
-        Self::ALL.into_iter().rev().find(|unit| seconds >= 2.0 * unit.seconds()).unwrap_or(Self::Seconds)
+        const FROM: f64 = 10.0;
+        let units = [Self::Hours, Self::Minutes];
+        units.into_iter().find(|unit| seconds >= FROM * unit.seconds()).unwrap_or(Self::Seconds)
     }
 
     fn seconds(self) -> f64 {
@@ -225,10 +264,10 @@ mod tests {
         assert_eq!(RamUnit::that_fits(200e6), RamUnit::Megabytes);
         assert_eq!(RamUnit::that_fits(1e15), RamUnit::Terabytes);
         assert_eq!(TimeUnit::that_fits(0.02), TimeUnit::Seconds);
-        assert_eq!(TimeUnit::that_fits(119.9), TimeUnit::Seconds);
-        assert_eq!(TimeUnit::that_fits(120.0), TimeUnit::Minutes);
-        assert_eq!(TimeUnit::that_fits(3.0 * 3600.0), TimeUnit::Hours);
-        assert_eq!(TimeUnit::that_fits(1e6), TimeUnit::Days);
+        assert_eq!(TimeUnit::that_fits(599.9), TimeUnit::Seconds);
+        assert_eq!(TimeUnit::that_fits(600.0), TimeUnit::Minutes);
+        assert_eq!(TimeUnit::that_fits(36_000.0), TimeUnit::Hours);
+        assert_eq!(TimeUnit::that_fits(1e6), TimeUnit::Hours);
     }
 
     #[test]
@@ -239,11 +278,13 @@ mod tests {
             gpu_ram_unit: None,
             time_unit: Some(TimeUnit::Days),
             as_gpu_tracker: true,
+            detail: Detail::Full,
+            ..Style::default()
         };
         let sent = serde_json::to_string(&style).unwrap();
         assert_eq!(
             sent,
-            r#"{"format":"json","ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days","as_gpu_tracker":true}"#
+            r#"{"format":"json","ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days","as_gpu_tracker":true,"detail":"full","shows_hints":false,"console":{"columns":100,"is_unicode":true,"has_colour":false}}"#
         );
         assert_eq!(serde_json::from_str::<Style>(&sent).unwrap(), style);
     }

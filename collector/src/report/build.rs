@@ -9,9 +9,12 @@ use super::inputs::Inputs;
 use super::usable::usable;
 use super::warnings::{self, Context};
 use crate::model::report::{
-    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits,
-    MaxProportionalRam, MaxRam, MeanRam, Peak, Percent, Processes, Report, Rss, Stage,
+    Cause, Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits,
+    MaxProportionalRam, MaxRam, MeanRam, Peak, Percent, Processes, RamSpan, Report, Rss, Stage,
 };
+use crate::run::RunState;
+use crate::run::cause::{self, Facts};
+use crate::run::series::Point;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxRss};
 
@@ -36,7 +39,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         wall_s,
         host: inputs.host_info.host.clone(),
         exit: inputs.end.status.map_or_else(Exit::default, exit_of_wait_status),
-        cause: None,
+        cause: cause(inputs, cgroup.as_ref()),
         usable,
         hints: Hints::default(),
         max_ram: max_ram(inputs, &coverage),
@@ -70,6 +73,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
             combined_rss_bytes: peak.combined,
             processes: peak.holders.clone(),
         }),
+        ram_over_time: ram_over_time(inputs.run, wall_s),
         warnings: warnings::warnings(&Context {
             inputs,
             coverage: &coverage,
@@ -84,11 +88,34 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         &report,
         &Basis {
             busy_cores: inputs.run.cpu.busy_cores().quantile(hints::busy_part()),
-            cgroup_peak_bytes: None,
+            cgroup_peak_bytes: inputs
+                .end
+                .memory_limits
+                .first()
+                .and_then(|limit| limit.peak_bytes.filter(|_| limit.is_peak_of_run)),
             started_s: inputs.config.started_realtime_ns as f64 / 1e9,
         },
     );
     report
+}
+
+/// A command that runs on, or whose launcher was killed, has none.
+fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
+    let (run, end) = (inputs.run, inputs.end);
+    let own_kills = cgroup.and_then(|cgroup| cgroup.oom_kills);
+    let since_session_ns = end.at_ns.saturating_sub(inputs.config.started_monotonic_ns);
+    cause::cause(&Facts {
+        exit: exit_of_wait_status(end.status?),
+        span_ns: (run.start_ns, end.at_ns),
+        ended_s: (inputs.config.started_realtime_ns as f64 + since_session_ns as f64) / 1e9,
+        failures: &run.failures,
+        signals: &run.signals,
+        oom_kills: own_kills.or(end.oom_kills),
+        is_own_cgroup: own_kills.is_some(),
+        memory_limits: &end.memory_limits,
+        limits: &inputs.host_info.limits,
+        full_disks: &end.full_disks,
+    })
 }
 
 fn cgroup(inputs: &Inputs) -> Option<Cgroup> {
@@ -190,6 +217,19 @@ fn mean_ram(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> MeanRam {
     }
 }
 
+/// The last sample can be a little later than the end of the run.
+fn ram_over_time(run: &RunState, wall_s: f64) -> Vec<RamSpan> {
+    let seconds = |at_ns: u64| (at_ns.saturating_sub(run.start_ns) as f64 / 1e9).min(wall_s);
+    let span = |point: &Point| RamSpan {
+        start_s: seconds(point.start_ns),
+        end_s: seconds(point.end_ns),
+        min_bytes: point.min,
+        mean_bytes: point.mean(),
+        max_bytes: point.max,
+    };
+    run.ram.series.points().iter().map(span).collect()
+}
+
 fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let host = &inputs.host_info.host;
     let mean = |seconds: f64| Some(seconds / wall_s * 100.0).filter(|percent| percent.is_finite());
@@ -245,6 +285,9 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
     };
     let tree = &inputs.run.tree;
+    if tree.counts().created == 0 {
+        return Err("no process was tracked".into());
+    }
     let running = inputs.run.totals.still_running;
     if running > 0 {
         return Err(format!("still running: {}", processes(running)));

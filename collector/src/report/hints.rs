@@ -8,7 +8,7 @@ use crate::model::report::{
     MemorySource, Report, Stage, TimeBasis, TimeHint, TimeLimitSource,
 };
 
-use super::usable::{slurm, usable_devices};
+use super::usable::usable_devices;
 
 /// Values of the rules.
 struct Policy {
@@ -181,8 +181,8 @@ fn time(report: &Report, started_s: f64) -> Option<TimeHint> {
 
 /// Start of the Slurm job, and its latest end if it has one, seconds since the epoch.
 fn slurm_job(limits: &Limits) -> Option<(f64, Option<f64>)> {
-    let start = slurm(limits, "SLURM_JOB_START_TIME").filter(|start| *start > 0)?;
-    let end = slurm(limits, "SLURM_JOB_END_TIME").filter(|end| *end > start);
+    let start = limits.slurm_number("SLURM_JOB_START_TIME").filter(|start| *start > 0)?;
+    let end = limits.slurm_number("SLURM_JOB_END_TIME").filter(|end| *end > start);
     Some((start as f64, end.map(|end| end as f64)))
 }
 
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(memory(&unknown, None), None);
     }
 
-    // Requirement: HINT-1
+    // Requirement: HINT-1, HINT-51
     #[test]
     fn charged_peak_counts_unless_it_can_be_page_cache() {
         let mut report = given_memory(run(60.0), 10_000 * MB);

@@ -8,6 +8,7 @@ use super::timestamp::rfc3339;
 use crate::model::report::{
     Cause, Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Hints, Host, Io, Limits,
     MaxProportionalRam, MeanRam, Peak, Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage, Usable,
+    Warning,
 };
 use crate::model::style::{RamUnit, Style, TimeUnit};
 
@@ -59,7 +60,7 @@ struct Document<'a> {
     cgroup: &'a Option<Cgroup>,
     limits: &'a Limits,
     coverage: &'a Coverage,
-    warnings: &'a [String],
+    warnings: &'a [Warning],
 }
 
 /// How the command ended, and what ended it.

@@ -3,8 +3,10 @@
 
 use std::fmt::Write as _;
 
-/// Longest word of a command that is shown whole, in characters.
-const WORD_CHARS: usize = 60;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Longest word of a command that is shown whole, in columns.
+const WORD_WIDTH: usize = 60;
 
 /// Whether a terminal would act on the character instead of showing it.
 fn is_hidden(c: char) -> bool {
@@ -58,32 +60,55 @@ pub(crate) fn word(word: &str) -> String {
     }
 }
 
-/// A command in about `max_chars` characters. Long words are cut; words that don't fit are only counted.
+/// A command in about `max_width` columns. Long words are cut; words that don't fit are only counted.
 #[must_use]
-pub(crate) fn command<S: AsRef<str>>(words: &[S], max_chars: usize) -> String {
-    let shown: Vec<String> = words.iter().map(|full| word(&cut(full.as_ref(), WORD_CHARS))).collect();
+pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
+    let shown: Vec<String> = words.iter().map(|full| word(&cut(full.as_ref(), WORD_WIDTH))).collect();
     let whole = shown.join(" ");
-    if shown.len() < 2 || whole.chars().count() <= max_chars {
+    if shown.len() < 2 || width(&whole) <= max_width {
         return whole;
     }
-    let left = max_chars.saturating_sub(" ... (1000 more)".len());
-    let mut chars = 0;
+    let left = max_width.saturating_sub(" ... (1000 more)".len());
+    let mut columns = 0;
     let fits = |shown: &&String| {
-        chars += shown.chars().count() + 1;
-        chars <= left + 1
+        columns += width(shown) + 1;
+        columns <= left + 1
     };
     let kept = shown.iter().take_while(fits).count().max(1);
     format!("{} ... ({} more)", shown[..kept].join(" "), shown.len() - kept)
 }
 
-/// `text`, cut to `max_chars` characters.
+/// Columns that `text` takes on a terminal.
 #[must_use]
-pub(crate) fn cut(text: &str, max_chars: usize) -> String {
-    if text.chars().nth(max_chars).is_none() {
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// `text`, cut to `max_width` columns.
+#[must_use]
+pub(crate) fn cut(text: &str, max_width: usize) -> String {
+    const MARK: &str = "...";
+    // No character takes more columns than bytes.
+    if text.len() <= max_width || width(text) <= max_width {
         return text.to_owned();
     }
-    let kept: String = text.chars().take(max_chars.saturating_sub(3)).collect();
-    kept + "..."
+    let left = max_width.saturating_sub(MARK.len());
+    let mut columns = 0;
+    let fits = |c: &char| {
+        columns += c.width().unwrap_or(1);
+        columns <= left
+    };
+    text.chars().take_while(fits).collect::<String>() + &MARK[..MARK.len().min(max_width)]
+}
+
+/// `text` with every character escaped that is not ASCII.
+#[must_use]
+pub(crate) fn ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii() { out.push(c) } else { push_escaped(&mut out, c) }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -109,6 +134,16 @@ mod tests {
             escape("a\x1b]0;x\x07\u{9b}\u{2066}\u{e0041}\t é"),
             r"a\x1b]0;x\x07\u009b\u2066\U000e0041\t é"
         );
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(width("数据 e\u{301}"), 6);
+        assert_eq!(cut("数据数据", 8), "数据数据");
+        assert_eq!(cut("数据数据", 7), "数据...");
+        assert_eq!(cut("数据数据", 6), "数...");
+        assert_eq!([cut("abcd", 2), cut("", 0)], ["..", ""]);
+        assert_eq!(ascii("数 ok é"), r"\u6570 ok \u00e9");
     }
 
     #[test]

@@ -70,29 +70,25 @@ pub(super) fn usable_devices(gpus: &[GpuDevice]) -> impl Iterator<Item = &GpuDev
     gpus.iter().filter(move |gpu| gpu.visible != Some(false) && !is_part(gpu))
 }
 
-pub(super) fn known(limit: Limit) -> Option<u64> {
+fn known(limit: Limit) -> Option<u64> {
     match limit {
         Limit::Known(value) => Some(value),
         Limit::Unlimited | Limit::Unknown => None,
     }
 }
 
-/// A number among Slurm's variables.
-pub(super) fn slurm(limits: &Limits, name: &str) -> Option<u64> {
-    limits.slurm.get(name)?.parse().ok()
-}
-
 /// CPUs of the allocation on this node.
 fn slurm_cpus(limits: &Limits) -> Option<u64> {
-    slurm(limits, "SLURM_CPUS_ON_NODE")
+    limits.slurm_number("SLURM_CPUS_ON_NODE")
 }
 
 /// Memory of the allocation on this node, bytes. 0 stands for all that the node has.
 fn slurm_memory(limits: &Limits) -> Option<u64> {
-    let per = |memory, units: Option<u64>| slurm(limits, memory)?.checked_mul(units?);
-    let megabytes = slurm(limits, "SLURM_MEM_PER_NODE")
+    let per = |memory, units: Option<u64>| limits.slurm_number(memory)?.checked_mul(units?);
+    let megabytes = limits
+        .slurm_number("SLURM_MEM_PER_NODE")
         .or_else(|| per("SLURM_MEM_PER_CPU", slurm_cpus(limits)))
-        .or_else(|| per("SLURM_MEM_PER_GPU", slurm(limits, "SLURM_GPUS_ON_NODE")));
+        .or_else(|| per("SLURM_MEM_PER_GPU", limits.slurm_number("SLURM_GPUS_ON_NODE")));
     megabytes?.checked_mul(SLURM_MEGABYTE).filter(|bytes| *bytes > 0)
 }
 

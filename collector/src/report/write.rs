@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::model::report::Report;
-use crate::model::style::{Format, Output, Style};
+use crate::model::style::{Detail, Format, Output, Style};
 
 impl Output {
     /// Writes a report there.
@@ -30,12 +30,13 @@ impl Output {
     }
 }
 
-/// The report in the form that `style` asks for, with a newline at its end.
+/// The report in the form that `style` asks for, with a newline at its end; of one that nobody wants to see, what went wrong
+/// with tracking.
 #[must_use]
 pub fn render(report: &Report, style: &Style) -> String {
-    match style.format {
-        Format::Text => super::text::text(report, style),
-        Format::Json => super::json::json(report, style),
+    match (style.format, style.detail) {
+        (Format::Json, Detail::Summary | Detail::Full) => super::json::json(report, style),
+        (Format::Text, _) | (_, Detail::Quiet) => super::text::text(report, style),
     }
 }
 

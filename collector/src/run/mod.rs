@@ -1,10 +1,13 @@
 //! The core: from observations to what the run used. It does no I/O and reads no clock.
 
+pub(crate) mod cause;
+pub(crate) mod failures;
 pub(crate) mod gpu;
 #[cfg(test)]
 mod random_trees;
 pub(crate) mod sampling;
 pub(crate) mod schedule;
+pub(crate) mod series;
 pub mod state;
 pub mod tree;
 pub mod trust;

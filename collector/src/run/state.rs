@@ -4,6 +4,7 @@
 use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
 
+use super::failures::Failures;
 use super::gpu::GpuState;
 use super::sampling::sums::Sums;
 use super::sampling::{HighWaterMark, Sampling};
@@ -15,6 +16,7 @@ use crate::model::finding::{Damage, Finding, KernelEvent, ReadUpTo, StoredRecord
 use crate::model::host::HostInfo;
 use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
+use crate::model::signal::SignalReceived;
 
 /// The state of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,6 +25,10 @@ pub struct RunState {
     pub tree: Tree,
     /// Sums over those whose figures are.
     pub(crate) totals: Totals,
+    /// Processes that did not succeed.
+    pub(crate) failures: Failures,
+    /// Signals that the launcher passed on, the first of each number.
+    pub(crate) signals: Vec<SignalReceived>,
     /// RAM over time.
     pub(crate) ram: RamUsage,
     /// CPU over time.
@@ -113,6 +119,8 @@ impl RunState {
         Self {
             tree: Tree::new(context),
             totals: Totals::new(most_heaviest),
+            failures: Failures::default(),
+            signals: Vec::new(),
             ram: RamUsage::default(),
             cpu,
             gpu: GpuState::default(),
@@ -179,6 +187,7 @@ impl RunState {
                     self.cpu.add_system(now_ns, *busy_ticks, self.ticks_per_second);
                 }
             }
+            Observation::SignalReceived(received) => self.note_signal(received),
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
@@ -259,9 +268,17 @@ impl RunState {
         (self.sampled_ns, self.latest) = (sample.at_ns, sample.now);
     }
 
+    /// The launcher tells a restarted collector again.
+    fn note_signal(&mut self, received: &SignalReceived) {
+        if self.signals.iter().all(|known| known.signal != received.signal) {
+            self.signals.push(received.clone());
+        }
+    }
+
     fn count_finalized(&mut self) {
         for process in self.tree.take_summaries() {
             self.totals.add(&process);
+            self.failures.add(&process);
             if let Some(peak) = self.gpu.finalized(&process) {
                 self.totals.add_on_gpus(&process, peak);
             }

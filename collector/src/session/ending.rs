@@ -1,19 +1,21 @@
 //! Reports: the one so far, and the last one.
 
 use std::io::{self, Write};
+use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
 use super::work::{LONGEST_INTERIM_NS, Session};
-use crate::model::cgroup::OomCounter;
+use crate::model::cgroup::{MemoryLimit, OomCounter};
 use crate::model::host::RunEnd;
 use crate::model::observation::Observation;
-use crate::model::report::{Report, Stage};
+use crate::model::report::{DiskFull, Report, Stage};
 use crate::model::style::Output;
 use crate::report::build;
 use crate::report::inputs::Inputs;
 use crate::report::quote;
 use crate::report::write::{render, write_atomically};
 use crate::run::RunState;
+use crate::sources::disks;
 use crate::sys::clock;
 
 impl Session {
@@ -44,10 +46,20 @@ impl Session {
             status: self.end.status,
             command_exit: self.end.exit,
             dropped_events: self.segment.ring().dropped(),
+            unreachable_programs: self.segment.header().unreachable.0.load(Ordering::Relaxed),
             is_truncated: self.segment.is_lost(),
             oom_kills: self.config.oom.as_ref().and_then(OomCounter::since),
+            memory_limits: self.config.memory_limits.iter().filter_map(MemoryLimit::used).collect(),
+            full_disks: self.full_disks(stage),
             cgroup: self.config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
         }
+    }
+
+    /// Asked only where a command exited with a failure: a file system can take long to answer.
+    fn full_disks(&self, stage: Stage) -> Vec<DiskFull> {
+        let has_failed = |status: i32| libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0;
+        let is_over = stage == Stage::Over && self.end.status.is_some_and(has_failed);
+        if is_over { disks::full(&self.config.output) } else { Vec::new() }
     }
 
     /// The last sample, the last records, the report, and nothing left behind.
@@ -86,7 +98,8 @@ impl Session {
         let written = self.write(&render(&report, &self.config.style));
         if self.config.style.as_gpu_tracker && !self.config.disable_logs {
             // That form has no place for them.
-            let lines = report.warnings.iter().map(|text| format!("gpu-tracker: {}\n", quote::escape(text)));
+            let lines =
+                report.warnings.iter().map(|of| format!("gpu-tracker: {}\n", quote::escape(&of.text)));
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
         }
         self.checkpoint.state().note_reported();

@@ -8,7 +8,9 @@ mod messages;
 mod own_process;
 mod sample;
 mod serve;
+mod untracked;
 mod work;
 
 pub use error::SessionError;
 pub use serve::{Inheritance, serve};
+pub use untracked::untracked;

@@ -10,6 +10,8 @@ use super::messages::Messages;
 use super::own_process;
 use super::work::Session;
 use crate::model::config::Config;
+use crate::model::style::Output;
+use crate::store::output_lock::OutputLock;
 use crate::store::state_file::StateFile;
 use crate::sys::segment::Segment;
 
@@ -24,6 +26,8 @@ pub struct Inheritance {
     pub state: OwnedFd,
     /// The process connector's socket.
     pub connector: Option<OwnedFd>,
+    /// The lock of the report file.
+    pub output_lock: Option<OwnedFd>,
     /// The segment's name.
     pub segment_path: PathBuf,
     /// The state file's name.
@@ -38,7 +42,9 @@ pub struct Inheritance {
 pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     own_process::return_freed_memory();
     // They are not for children; there are none, but a library may start one some day.
-    for fd in [&from.pipe, &from.segment, &from.state].into_iter().chain(&from.connector) {
+    for fd in
+        [&from.pipe, &from.segment, &from.state].into_iter().chain(&from.connector).chain(&from.output_lock)
+    {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
     }
     let mut messages = Messages::new(from.pipe);
@@ -50,6 +56,10 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     };
     let config: Config = serde_json::from_slice(&line)?;
     messages.never_wait()?;
+    let _output_lock = match &config.output {
+        Output::File(path) => from.output_lock.and_then(|fd| OutputLock::inherited(path, fd)),
+        _ => None,
+    };
     let segment = Arc::new(Segment::from_file(&from.segment_path, from.segment)?);
     let state = Arc::new(StateFile::from_file(&from.state_path, from.state)?);
     if state.is_reported() {

@@ -15,6 +15,7 @@ use crate::model::config::{Config, Message};
 use crate::model::finding::Damage;
 use crate::model::host::{CommandExit, HostInfo};
 use crate::model::observation::Observation;
+use crate::model::style::Output;
 use crate::passes::Passes;
 use crate::recover;
 use crate::run::RunState;
@@ -26,6 +27,7 @@ use crate::sources::membership::Membership;
 use crate::sources::pump::{Pump, Sources};
 use crate::sources::sampler::Sampler;
 use crate::sources::scan::Scanner;
+use crate::sources::sender;
 use crate::store::checkpoint::CheckpointWriter;
 use crate::store::journal::JournaledRun;
 use crate::store::state_file::StateFile;
@@ -40,6 +42,9 @@ const FINDINGS_AT_ONCE: usize = 1024;
 /// The report-so-far is written after this time, then each time the run is twice as old, or this much older.
 const FIRST_INTERIM_NS: u64 = 2_000_000_000;
 pub(super) const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
+/// The first one is early where the file has the report of another run: if this run is killed, that would be taken for
+/// its own.
+const FIRST_INTERIM_OVER_ANOTHER_NS: u64 = 200_000_000;
 
 pub(super) struct Session {
     pub(super) config: Config,
@@ -153,8 +158,10 @@ impl Session {
             gpu: GpuMonitor::start(&config.gpu, &root),
         };
         run.apply(now_ns, Observation::GpuBackends { is_any: readers.gpu.is_active() });
+        let is_replacing = matches!(&config.output, Output::File(path) if path.exists());
+        let first_interim_ns = if is_replacing { FIRST_INTERIM_OVER_ANOTHER_NS } else { FIRST_INTERIM_NS };
         let timers = Timers {
-            interim_ns: start_ns.saturating_add(FIRST_INTERIM_NS),
+            interim_ns: start_ns.saturating_add(first_interim_ns),
             uninstrumented_programs: run.tree.counts().uninstrumented_programs,
             ..Timers::default()
         };
@@ -227,6 +234,10 @@ impl Session {
                     let program = self.config.command.first().map_or("", String::as_str);
                     let command = program.rsplit('/').next().unwrap_or(program).to_owned();
                     self.apply(Observation::CommandStarted { pid, start_ns, command });
+                }
+                Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } => {
+                    let received = sender::received(&self.root, signal, monotonic_ns, sender_pid, sender_uid);
+                    self.apply(Observation::SignalReceived(received));
                 }
                 Message::Cancelled => self.end.is_cancelled = true,
                 Message::Ended { status, monotonic_ns, children_cpu_us } => {

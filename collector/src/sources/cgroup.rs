@@ -1,5 +1,6 @@
 //! Control groups (cgroups(7)): the groups that this process is in, and their limits.
 
+mod memory;
 mod run;
 
 use std::path::{Path, PathBuf};
@@ -66,15 +67,8 @@ impl Places {
 
     /// The smallest memory limit of the group and its ancestors, bytes.
     pub(crate) fn memory_limit(&self) -> Limit {
-        // v1 writes the largest number of pages for "no limit".
-        const NONE: u64 = 1 << 62;
-        match (&self.v1_memory, &self.v2) {
-            (Some(place), _) => {
-                place.smallest(|dir| Limit::parse(&read(&dir.join("memory.limit_in_bytes"))?, NONE))
-            }
-            (None, Some(place)) => place.smallest(|dir| Limit::parse(&read(&dir.join("memory.max"))?, NONE)),
-            (None, None) => Limit::Unknown,
-        }
+        let place = self.v1_memory.as_ref().or(self.v2.as_ref());
+        place.map_or(Limit::Unknown, |place| place.smallest(memory_limit))
     }
 
     /// The smallest CPU quota of the group and its ancestors, thousandths of a core.
@@ -157,6 +151,15 @@ impl Place {
         let above = self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top));
         above.filter_map(limit).fold(Limit::Unlimited, Limit::min)
     }
+}
+
+/// The memory limit of one group; `None` if it has no such file, as the topmost one of v2.
+fn memory_limit(dir: &Path) -> Option<Limit> {
+    // v1 writes the largest number of pages for "no limit".
+    const NO_LIMIT: u64 = 1 << 62;
+    ["memory.limit_in_bytes", "memory.max"]
+        .iter()
+        .find_map(|file| Limit::parse(&read(&dir.join(file))?, NO_LIMIT))
 }
 
 /// Name of the group that the launcher was started in, from the name of its current group.

@@ -3,6 +3,7 @@
 pub mod cgroup;
 pub mod connector;
 pub(crate) mod connector_queue;
+pub(crate) mod disks;
 pub mod exit_watch;
 pub mod gpu;
 pub(crate) mod host;
@@ -14,3 +15,4 @@ pub(crate) mod pump;
 pub(crate) mod records;
 pub mod sampler;
 pub mod scan;
+pub(crate) mod sender;

@@ -2,5 +2,6 @@
 
 pub(crate) mod checkpoint;
 pub mod journal;
+pub mod output_lock;
 pub mod stale;
 pub mod state_file;

@@ -5,4 +5,5 @@ pub mod kernel;
 pub mod pidfd;
 pub mod priority;
 pub mod proc_fs;
+pub mod rlimit;
 pub mod segment;

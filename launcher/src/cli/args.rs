@@ -27,6 +27,27 @@ Exit status:
   2    an option is wrong, and COMMAND was not started
   With --recover: 0 if there was a run to recover and each has its report, otherwise 1";
 
+/// The options of `-h`, by their ids.
+pub(super) const SHORT_HELP: [&str; 12] = [
+    "execute",
+    "output",
+    "format",
+    "ram_unit",
+    "time_unit",
+    "sleep_time",
+    "wait_all",
+    "gpus",
+    "recover",
+    "short_help",
+    "help",
+    "version",
+];
+/// What follows them.
+pub(super) const AFTER_SHORT_HELP: &str = "\
+Examples:
+  gpu-track-run make -j4
+  gpu-track-run -f json -o usage.%j.json -- mpirun -n 4 ./app --steps 100";
+
 /// Runs a command and reports what its whole process tree used: RAM, CPU, GPU RAM, GPU utilization, I/O and time.
 #[derive(Debug, Parser)]
 #[command(
@@ -64,7 +85,7 @@ pub(super) struct CommandArgs {
           value_hint = ValueHint::CommandWithArguments)]
     pub(super) command: Vec<OsString>,
 
-    /// The command in one string, split into words as a shell does it, but not run by a shell
+    /// The command in one string, split into words as a shell does it. No shell runs it
     #[arg(short = 'e', long, value_name = "COMMAND", display_order = 1,
           value_hint = ValueHint::CommandString, conflicts_with = "command")]
     pub(super) execute: Option<String>,
@@ -86,6 +107,18 @@ pub(super) struct ReportArgs {
     /// Format of the report [default: text]
     #[arg(short, long, value_name = "FORMAT", value_parser = one_of(&Format::ALL, Format::name))]
     pub(super) format: Option<Format>,
+
+    /// Write every section as text, not a summary; "-o FILE" does so, too
+    #[arg(long)]
+    pub(super) full: bool,
+
+    /// Write nothing to stderr unless tracking went wrong
+    #[arg(short, long, conflicts_with = "full")]
+    pub(super) quiet: bool,
+
+    /// Say what to ask a batch system for next time, also where this run says little about it
+    #[arg(long)]
+    pub(super) hints: bool,
 
     /// Unit of RAM and I/O [default: gigabytes in JSON, a readable unit in text]
     #[arg(long = "ru", visible_alias = "ram-unit", value_name = "UNIT",
@@ -175,12 +208,12 @@ pub(super) struct GpuArgs {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Information")]
 pub(super) struct InformationArgs {
-    /// List the GPUs of this machine and the figures that each supports, and exit (-f json: for programs)
+    /// List the GPUs of this machine and the figures of each, and exit. With -f json, for programs
     #[arg(long)]
     pub(super) gpus: bool,
 
-    /// Write the reports of your runs that were killed together with gpu-track-run, and exit. The data of a killed run
-    /// is kept until your next run
+    /// Write the reports of runs that were killed as a whole, and exit. The data of a killed run, gpu-track-run
+    /// included, is kept until your next run
     #[arg(long, conflicts_with_all = ["command", "execute"])]
     pub(super) recover: bool,
 
@@ -192,8 +225,12 @@ pub(super) struct InformationArgs {
     #[arg(long)]
     pub(super) man: bool,
 
-    /// Print this help
-    #[arg(short, long, action = ArgAction::Help)]
+    /// Print the options that are used most
+    #[arg(short = 'h')]
+    pub(super) short_help: bool,
+
+    /// Print all options
+    #[arg(long, action = ArgAction::HelpShort)]
     help: Option<bool>,
 
     /// Print the version

@@ -1,16 +1,141 @@
-//! The man page and the shell completions, generated from the options.
+//! Short help, man page and shell completions, generated from the options.
 
 use clap::builder::Resettable;
 use clap::{Arg, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// A completion script for `shell`.
-pub(super) fn completions(mut command: Command, shell: Shell) -> String {
-    let name = command.get_name().to_owned();
+use super::args::{AFTER_SHORT_HELP, SHORT_HELP};
+
+/// The program's name.
+const NAME: &str = "gpu-track-run";
+
+/// The options that are used most, on one screen.
+pub(super) fn short_help(command: Command) -> String {
+    let shortened = |arg: Arg| {
+        if !SHORT_HELP.contains(&arg.get_id().as_str()) {
+            return arg.hide(true);
+        }
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let first = help.split(". ").next().unwrap_or_default().to_owned();
+        let has_values = arg.get_action().takes_values();
+        arg.help(first)
+            .help_heading("Options")
+            .hide_possible_values(has_values)
+            .visible_alias(Resettable::Reset)
+    };
+    command.mut_args(shortened).after_help(AFTER_SHORT_HELP).render_help().to_string()
+}
+
+/// A completion script for `shell`: options, then commands, then what the command's own completion offers.
+pub(super) fn completions(command: &Command, shell: Shell) -> String {
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
+    let bare = Command::new(NAME).version("").disable_help_flag(true).disable_version_flag(true);
+    let mut shown = bare.args(shown);
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, name, &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    clap_complete::generate(shell, &mut shown, NAME, &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    let with_value = shown.get_opts().filter(|arg| arg.get_action().takes_values()).flat_map(names);
+    let with_value: Vec<String> = with_value.collect();
+    match shell {
+        Shell::Bash => bash(&script, &with_value),
+        Shell::Zsh => zsh(&script),
+        Shell::Fish => fish(&script, &with_value),
+        _ => script,
+    }
+}
+
+/// An option in all its forms, with hyphens.
+fn names(option: &Arg) -> Vec<String> {
+    let short = option.get_short().map(|short| format!("-{short}"));
+    let long = option.get_long_and_visible_aliases().unwrap_or_default();
+    short.into_iter().chain(long.into_iter().map(|long| format!("--{long}"))).collect()
+}
+
+/// Bash: clap's function completes the options. Behind them bash-completion's `_command_offset` takes over, which has
+/// another name from 2.12 on. Without that package, commands and files are offered.
+///
+/// Bash breaks words at `=`, so `--st=1` is three of them.
+fn bash(script: &str, with_value: &[String]) -> String {
+    let function = r#"
+_gpu_track_run_command() {
+    local i=1 offset
+    while (( i < COMP_CWORD )); do
+        case ${COMP_WORDS[i]} in
+            --) (( i++ )); break ;;
+            @WITH_VALUE@) [[ ${COMP_WORDS[i + 1]} == "=" ]] && (( i++ )); (( i += 2 )) ;;
+            -*) (( i++ )) ;;
+            *) break ;;
+        esac
+    done
+    if (( i > COMP_CWORD )) || [[ $i -eq $COMP_CWORD && $2 == -* && ${COMP_WORDS[i - 1]} != -- ]]; then
+        [[ $3 != "=" ]] || set -- "$1" "$2" "${COMP_WORDS[COMP_CWORD - 2]}"
+        _gpu__track__run "$@"
+        return
+    fi
+    for offset in _comp_command_offset _command_offset; do
+        if declare -F "$offset" >/dev/null; then
+            "$offset" "$i"
+            return
+        fi
+    done
+    COMPREPLY=()
+    (( i == COMP_CWORD )) && COMPREPLY=( $(compgen -c -- "$2") )
+}
+"#;
+    let function = function.replace("@WITH_VALUE@", &with_value.join("|"));
+    let Some(end) = script.rfind(
+        "
+if [[",
+    ) else {
+        return script.to_owned();
+    };
+    let (functions, registration) = script.split_at(end);
+    let registration =
+        registration.replace("-F _gpu__track__run", "-F _gpu_track_run_command").replace(" -o nosort", "");
+    format!("{functions}{function}{registration}")
+}
+
+/// Zsh: after the first word that is no option, none of ours is offered.
+fn zsh(script: &str) -> String {
+    let is_command = |line: &str| line.starts_with("'*::command -- ");
+    let command = "'(-)1:COMMAND:_command_names -e' \\\n'*::ARG:_normal' \\";
+    script
+        .lines()
+        .map(|line| {
+            if is_command(line) { command } else { line }.to_owned()
+                + "
+"
+        })
+        .collect()
+}
+
+/// Fish: our options have the condition that no command stands before the cursor.
+fn fish(script: &str, with_value: &[String]) -> String {
+    let with_value = with_value.join(" ");
+    let function = format!(
+        r"function __gpu_track_run_at_options
+    set -l words (commandline -opc)
+    set -e words[1]
+    while set -q words[1]
+        switch $words[1]
+            case --
+                return 1
+            case {with_value}
+                set -e words[1]
+            case '-*'
+            case '*'
+                return 1
+        end
+        set -e words[1]
+    end
+    return 0
+end
+"
+    );
+    let ours = "complete -c gpu-track-run";
+    let script = script.replace(&format!("{ours} "), &format!("{ours} -n __gpu_track_run_at_options "));
+    format!("{function}{script}{ours} -x -a \"(__fish_complete_subcommand {with_value})\"\n")
 }
 
 /// The man page, as roff.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use gpu_track_collector::{RamUnit, Style, TimeUnit};
+use gpu_track_collector::{Detail, RamUnit, Style, TimeUnit};
 
 use super::usage_error::UsageError;
 
@@ -31,6 +31,7 @@ pub(super) fn style(given: &Style) -> Style {
         gpu_ram_unit: given.gpu_ram_unit.or(Some(RamUnit::Gigabytes)),
         time_unit: given.time_unit.or(Some(TimeUnit::Hours)),
         as_gpu_tracker: true,
+        detail: Detail::Full,
         ..*given
     }
 }

@@ -17,27 +17,44 @@ const JOB_VARIABLES: [&str; 3] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
 /// also has the batch script's Slurm variables.
 const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
+/// Rank and size, for each way to start a job of many tasks that all get the same command line. Slurm's variables are
+/// those of a step: a batch script, which starts once, also has SLURM_PROCID and SLURM_NTASKS.
+const NUMBERING: [[&str; 2]; 3] = [
+    ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
+    ["PMI_RANK", "PMI_SIZE"],
+    ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"],
+];
+
 /// What the patterns of `-o` are replaced by.
+#[derive(Clone)]
 pub(crate) struct PatternValues {
     pub(crate) job: OsString,
     pub(crate) rank: OsString,
     pub(crate) host: OsString,
     pub(crate) pid: u32,
     pub(crate) time: SystemTime,
+    /// The rank, if this is one of several tasks with the same command line.
+    pub(crate) number: Option<u32>,
 }
 
 impl PatternValues {
     /// The values for this process, now.
     pub(crate) fn here() -> Self {
-        let first_of = |names: &[&str]| {
-            names.iter().find_map(|name| env::var_os(name).filter(|value| !value.is_empty()))
-        };
+        Self::of(|name| env::var_os(name))
+    }
+
+    fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let first_of =
+            |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
+        let number = |name: &str| variable(name)?.to_str()?.parse::<u32>().ok();
+        let of_many = |[rank, size]: [&str; 2]| number(size).filter(|size| *size > 1).and(number(rank));
         Self {
             job: first_of(&JOB_VARIABLES).unwrap_or_else(|| "nojob".into()),
             rank: first_of(&RANK_VARIABLES).unwrap_or_else(|| "norank".into()),
             host: OsString::from_vec(uname().nodename().to_bytes().to_vec()),
             pid: process::id(),
             time: SystemTime::now(),
+            number: NUMBERING.into_iter().find_map(of_many),
         }
     }
 }
@@ -63,7 +80,10 @@ pub(super) fn output(given: &Path, values: &PatternValues) -> Result<Output, Out
         b"/dev/stderr" => return Ok(Output::Stderr),
         _ => {}
     }
-    let path = expand(given, values)?;
+    let mut path = expand(given, values)?;
+    if let Some(number) = values.number.filter(|_| !tells_ranks_apart(given)) {
+        insert_number(&mut path, number);
+    }
     if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
         return Err(OutputError::Directory);
     }
@@ -73,6 +93,24 @@ pub(super) fn output(given: &Path, values: &PatternValues) -> Result<Output, Out
         }
         _ => Ok(write::output_at(&path)?),
     }
+}
+
+/// Whether its name differs from rank to rank.
+fn tells_ranks_apart(given: &Path) -> bool {
+    let name = given.as_os_str().as_bytes();
+    let name = String::from_utf8_lossy(name).replace("%%", "");
+    ["%r", "%p"].iter().any(|pattern| name.contains(pattern))
+}
+
+/// `usage.json` becomes `usage.3.json`.
+fn insert_number(path: &mut PathBuf, number: u32) {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.set_file_name(name);
 }
 
 fn expand(given: &Path, values: &PatternValues) -> Result<PathBuf, OutputError> {
@@ -108,4 +146,41 @@ fn push_name(path: &mut Vec<u8>, name: &OsString) {
 fn compact(time: SystemTime) -> String {
     let time = humantime::format_rfc3339_seconds(time).to_string();
     time.chars().filter(|c| !"-:Z".contains(*c)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The file that `-o GIVEN` names in a process with these variables.
+    fn file(given: &str, variables: &[(&str, &str)]) -> String {
+        let variable =
+            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into());
+        let directory = tempfile::tempdir().unwrap();
+        match output(&directory.path().join(given), &PatternValues::of(variable)).unwrap() {
+            Output::File(path) => path.file_name().unwrap().to_string_lossy().into_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // Requirement: OUT-12
+    #[test]
+    fn ranks_of_one_job_number_their_reports() {
+        let open_mpi = [("OMPI_COMM_WORLD_RANK", "3"), ("OMPI_COMM_WORLD_SIZE", "4"), ("SLURM_PROCID", "0")];
+        let pmi = [("PMI_RANK", "1"), ("PMI_SIZE", "2")];
+        let slurm = [("SLURM_PROCID", "5"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_NTASKS", "8")];
+        assert_eq!(file("x.json", &open_mpi), "x.3.json");
+        assert_eq!(file("x.json", &pmi), "x.1.json");
+        assert_eq!(file("a.b.json", &slurm), "a.b.5.json");
+        assert_eq!(file("report", &slurm), "report.5");
+        assert_eq!(file(".report", &slurm), ".report.5");
+        assert_eq!(file("x.%r.json", &slurm), "x.5.json");
+        assert_eq!(file("x.%%p.json", &slurm), "x.%p.5.json");
+        assert_eq!(file("x.%j.json", &slurm), "x.nojob.5.json");
+        // One task, and a batch script.
+        assert_eq!(file("x.json", &[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), "x.json");
+        assert_eq!(file("x.json", &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), "x.json");
+        assert_eq!(file("x.json", &[("PMI_RANK", "odd"), ("PMI_SIZE", "2")]), "x.json");
+        assert_eq!(file("x.json", &[]), "x.json");
+    }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use gpu_track_collector::{Format, GpuConfig, Layers, Output, RamUnit, Style, TimeUnit, Vendor};
+use gpu_track_collector::{Detail, Format, GpuConfig, Layers, Output, RamUnit, Style, TimeUnit, Vendor};
 
 use super::{Options, PatternValues, Recovery, Request, UsageError};
 
@@ -17,6 +17,7 @@ fn patterns() -> PatternValues {
         host: "node3".into(),
         pid: 4242,
         time: UNIX_EPOCH + Duration::from_secs(1_760_000_000),
+        number: None,
     }
 }
 
@@ -87,7 +88,8 @@ fn options_before_the_command_are_parsed() {
             ram_unit: Some(RamUnit::Megabytes),
             gpu_ram_unit: Some(RamUnit::Bytes),
             time_unit: Some(TimeUnit::Days),
-            as_gpu_tracker: false,
+            detail: Detail::Full,
+            ..Style::default()
         },
         interval: Duration::from_millis(1),
         expected_cores: Some(4),
@@ -171,10 +173,14 @@ fn arguments_that_are_not_utf8_pass_through() {
 // Requirement: CMD-15
 #[test]
 fn help_version_man_and_completions_are_printed() {
-    for help in [printed(&["--help"]), printed(&["-h"])] {
-        for heading in ["Command:", "Report:", "Tracking:", "Diagnosis:", "Information:", "Examples:"] {
-            assert!(help.lines().any(|line| line == heading), "{heading}\n{help}");
-        }
+    let help = printed(&["--help"]);
+    for heading in ["Command:", "Report:", "Tracking:", "Diagnosis:", "Information:", "Examples:"] {
+        assert!(help.lines().any(|line| line == heading), "{heading}\n{help}");
+    }
+    let help = printed(&["-h"]);
+    assert!(help.lines().count() <= 25 && help.lines().all(|line| line.len() <= 100), "{help}");
+    for part in ["--output <FILE>", "--format <FORMAT>", "--st <SECONDS>", "--help ", "Examples:"] {
+        assert!(help.contains(part), "{part}\n{help}");
     }
     let version = format!("gpu-track-run {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(printed(&["--version"]), version);
@@ -311,13 +317,33 @@ fn output_patterns_are_replaced() {
     );
 }
 
+// Requirement: OUT-18, OUT-19
+#[test]
+fn summary_is_for_stderr_and_a_file_is_full() {
+    let detail = |args: &[&str]| run(args).style.detail;
+    assert_eq!(detail(&["x"]), Detail::Summary);
+    assert_eq!(detail(&["-o", "/dev/stderr", "x"]), Detail::Summary);
+    assert_eq!([detail(&["-q", "x"]), detail(&["--quiet", "x"])], [Detail::Quiet; 2]);
+    for full in [&["--full", "x"][..], &["-o", "-", "x"], &["-o", "/dev/null", "x"], &["-q", "-o", "-", "x"]]
+    {
+        assert_eq!(detail(full), Detail::Full, "{full:?}");
+    }
+    assert!(run(&["--hints", "x"]).style.shows_hints);
+    assert!(refused(&["-q", "--full", "x"]).contains("cannot be used with"));
+}
+
 #[test]
 fn recover_takes_output_and_style() {
     let Ok(Request::Recover(recovery)) = parse(&["--recover", "-f", "json", "--ru", "bytes", "-o", "r.%p"])
     else {
         panic!("not recovered");
     };
-    let style = Style { format: Format::Json, ram_unit: Some(RamUnit::Bytes), ..Style::default() };
+    let style = Style {
+        format: Format::Json,
+        ram_unit: Some(RamUnit::Bytes),
+        detail: Detail::Full,
+        ..Style::default()
+    };
     let right = Recovery { output: Some("r.%p".into()), style, session_dir: "/dev/shm".into() };
     assert_eq!(recovery, right);
     assert_eq!(
@@ -380,7 +406,7 @@ fn tconfig_keywords_are_overridden_by_options() {
             ram_unit: Some(RamUnit::Megabytes),
             gpu_ram_unit: Some(RamUnit::Kilobytes),
             time_unit: Some(TimeUnit::Minutes),
-            as_gpu_tracker: false,
+            ..Style::default()
         },
         expected_cores: Some(3),
         gpu: GpuConfig { vendor: Some(Vendor::Amd), ..of_uuids(&["GPU-a", "GPU-b"]) },
@@ -434,6 +460,8 @@ fn name_gpu_tracker_has_its_defaults() {
         gpu_ram_unit: Some(RamUnit::Gigabytes),
         time_unit: Some(TimeUnit::Hours),
         as_gpu_tracker: true,
+        detail: Detail::Full,
+        ..Style::default()
     };
     assert_eq!(options.style, units);
     let options = run(&["-e", "ls", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);

@@ -1,1 +1,1 @@
-"""The Python programs of this repository: scripts/bench, scripts/truth and scripts/gpu-check."""
+"""The Python programs of this repository: scripts/bench, scripts/truth and the checks."""

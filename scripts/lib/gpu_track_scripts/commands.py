@@ -39,6 +39,13 @@ def cargo_build(profile: str, *options: str, quiet: bool = False) -> dict[str, p
     return executables(done.stdout.splitlines())
 
 
+def compile_c(program: pathlib.Path, source: pathlib.Path, *options: str) -> pathlib.Path:
+    """Compiles a program, or a library, from one file."""
+    command: list[Word] = ["cc", "-O2", "-Wall", "-Wextra", "-pthread", *options, "-o", program, source]
+    subprocess.run(words(command), check=True)
+    return program
+
+
 def executables(messages: Iterable[str]) -> dict[str, pathlib.Path]:
     """The executables that cargo's JSON messages name."""
     found = {}

@@ -12,9 +12,10 @@ import unittest
 
 from gpu_track_scripts.bench import cli, jobs, peers, processes, runs, sampling, tracked, workbench
 from gpu_track_scripts.bench.peers import PeerFigures
-from gpu_track_scripts.bench.row import HEADER, Row, Skipped, skipped_line
+from gpu_track_scripts.bench.row import HEADER, Row, skipped_line
 from gpu_track_scripts.commands import Word
 from gpu_track_scripts.paths import ROOT
+from gpu_track_scripts.tools import Unavailable
 
 NOT_BUILT = pathlib.Path("/nonexistent")
 
@@ -42,7 +43,7 @@ class Rows(unittest.TestCase):
 
     def test_every_line_has_as_many_cells_as_the_header(self) -> None:
         bars = HEADER.splitlines()[0].count("|")
-        self.assertEqual(skipped_line("hello", Skipped("no archive")).count("|"), bars)
+        self.assertEqual(skipped_line("hello", Unavailable("no archive")).count("|"), bars)
         self.assertEqual(Row("", "", "", "", True).line("x").count("|"), bars)
 
 

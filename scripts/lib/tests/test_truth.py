@@ -16,6 +16,7 @@ import sources
 import trees
 import workloads
 from gpu_track_scripts.commands import words
+from gpu_track_scripts.tools import Unavailable, cache
 from gpu_track_scripts.truth import cli, compare, runner, table
 from gpu_track_scripts.truth.records import Record, RecordedProcess, Report, ReportedProcess
 from workloads import Workload
@@ -254,7 +255,7 @@ class Table(unittest.TestCase):
     def test_every_end_is_counted_and_explained(self) -> None:
         failed = subprocess.CalledProcessError(1, "prepare")
         text, tally = self.print_table(
-            self.row(), self.row(11), sources.Missing("no go"), runner.NoTruth("busy"), runner.Failed("x"), failed
+            self.row(), self.row(11), Unavailable("no go"), runner.NoTruth("busy"), runner.Failed("x"), failed
         )
         self.assertEqual(text.splitlines()[-1], "1 right, 1 short, 1 skipped, 1 without a truth, 2 failed")
         self.assertIn("skipped: make | tee: no go", text)
@@ -263,7 +264,7 @@ class Table(unittest.TestCase):
         self.assertEqual(tally.status(), 1)
 
     def test_skipped_workloads_are_no_failure(self) -> None:
-        self.assertEqual(self.print_table(self.row(), sources.Missing("no go"))[1].status(), 0)
+        self.assertEqual(self.print_table(self.row(), Unavailable("no go"))[1].status(), 0)
 
     def test_dropped_messages_fail_if_nothing_was_compared(self) -> None:
         self.assertEqual(self.print_table(self.row(), runner.NoTruth("busy"))[1].status(), 0)
@@ -311,9 +312,9 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(cli.os_name(""), "?")
 
     def test_missing_programs_and_rights_are_reasons(self) -> None:
-        with self.assertRaisesRegex(sources.Missing, "/nonexistent is missing \\(package none\\)"):
+        with self.assertRaisesRegex(Unavailable, "/nonexistent is missing \\(package none\\)"):
             cli.require_installed(Workload("w", "", (("/nonexistent", "none"),)), False)
-        with self.assertRaisesRegex(sources.Missing, "root's rights"):
+        with self.assertRaisesRegex(Unavailable, "root's rights"):
             cli.require_installed(Workload("w", "", any_user=False), True)
         cli.require_installed(Workload("w", "", (("sh", "dash"), ("/", "base-files"))), True)
 
@@ -331,10 +332,15 @@ class Sources(unittest.TestCase):
         self.assertIsNone(sources.source_list("README", text))
 
     def test_an_archive_with_another_checksum_is_missing(self) -> None:
-        with tempfile.TemporaryDirectory() as name, mock.patch.object(sources, "CACHE", pathlib.Path(name)):
-            (pathlib.Path(name) / sources.SOURCES["hello"][0]).write_bytes(b"other")
+        with tempfile.TemporaryDirectory() as name, mock.patch.dict(os.environ, XDG_CACHE_HOME=name):
+            (cache() / sources.SOURCES["hello"][0]).write_bytes(b"other")
             for package in sources.SOURCES:
-                self.assertRaises(sources.Missing, sources.archive, package)
+                self.assertRaises(Unavailable, sources.archive, package)
+
+    def test_what_is_there_is_not_fetched_again(self) -> None:
+        with mock.patch.object(sources, "archive"), mock.patch.object(sources, "private_apt") as apt:
+            sources.fetch_missing(list(sources.SOURCES))
+        apt.assert_not_called()
 
     def test_only_missing_packages_are_installed(self) -> None:
         needs = (("sh", "dash"), ("/nonexistent", "b"), ("/nonexistent", "a"))

@@ -21,19 +21,21 @@ pub fn library(features: &str) -> PathBuf {
     static CACHE: OnceLock<Cache> = OnceLock::new();
     let cell =
         CACHE.get_or_init(Cache::default).lock().unwrap().entry(features.to_owned()).or_default().clone();
-    cell.get_or_init(|| build(features)).clone()
+    let build = || built("fake-nvml", features).join("libfake_nvml.so");
+    cell.get_or_init(build).clone()
 }
 
-fn build(features: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fake-nvml{features}"));
+/// Builds a package of the workspace; gives the directory of what was built.
+pub fn built(package: &str, features: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{package}{features}"));
     let mut cargo = Command::new(env!("CARGO"));
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_BUILD_DIR"] {
         cargo.env_remove(name);
     }
-    cargo.args(["build", "--offline", "--quiet", "--package", "fake-nvml", "--features", features]);
+    cargo.args(["build", "--offline", "--quiet", "--package", package, "--features", features]);
     cargo.arg("--target-dir").arg(&target).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
     assert!(cargo.status().unwrap().success(), "{cargo:?}");
-    target.join("debug/libfake_nvml.so")
+    target.join("debug")
 }
 
 /// The default script: all figures are known and none changes.

@@ -45,11 +45,12 @@ pub fn collector(mark: &str, launcher: u32) -> Option<u32> {
 
 /// Files in /dev/shm of the launcher with this pid.
 pub fn segments(launcher: u32) -> Vec<String> {
-    // SAFETY: geteuid has no preconditions.
-    let prefix = format!("gpu-track.{}.{launcher}.", unsafe { libc::geteuid() });
+    let launcher = launcher.to_string();
+    // A name is `gpu-track.USER.LAUNCHER.RANDOM`, and the user may be another than the test's.
+    let is_its = |name: &String| {
+        let mut parts = name.split('.');
+        parts.next() == Some("gpu-track") && parts.nth(1) == Some(launcher.as_str())
+    };
     let entries = std::fs::read_dir("/dev/shm").unwrap().flatten();
-    entries
-        .filter_map(|e| e.file_name().into_string().ok())
-        .filter(|name| name.starts_with(&prefix))
-        .collect()
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_its).collect()
 }

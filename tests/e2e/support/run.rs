@@ -92,7 +92,7 @@ impl Tracked {
         }
         let may_run = |path: &OsString| {
             let mut test = Command::new(USER[0]);
-            test.args(&USER[1..]).args(["test", "-x"]).arg(path).status().unwrap().success()
+            test.args(&USER[1..]).args(["test", "-r"]).arg(path).status().unwrap().success()
         };
         let is_file = |word: &&OsString| Path::new(word).is_absolute();
         if ![&BINARY.into()].into_iter().chain(self.command.iter().filter(is_file)).all(may_run) {
@@ -194,6 +194,13 @@ impl Running {
     /// The value that marks the run's processes.
     pub fn mark(&self) -> &str {
         &self.mark
+    }
+
+    /// Path of the segment's file.
+    pub fn segment(&self) -> PathBuf {
+        let names = leftovers::segments(self.pid());
+        let name = names.into_iter().find(|name| !name.ends_with(".state")).expect("the run has a segment");
+        Path::new("/dev/shm").join(name)
     }
 
     /// The pid of the collector, if there is one now.

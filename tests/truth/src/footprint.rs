@@ -5,7 +5,7 @@
 use std::io::Error;
 
 use crate::frames::{Frame, FrameTables, page_bytes};
-use crate::freezer::Frozen;
+use crate::freezer::Freezer;
 
 /// kcmp(2): compares the address spaces.
 const KCMP_VM: u64 = 1;
@@ -38,25 +38,35 @@ pub struct Footprints {
     pub combined: Footprint,
 }
 
-/// Stops the processes that `list` gives, the first process before its descendants, and reads their page frames.
-///
-/// # Errors
-/// The reason why that is impossible here.
-pub fn read(list: impl Fn() -> Result<Vec<u32>, String>) -> Result<Footprints, String> {
-    let tables = FrameTables::open()?;
-    let _frozen = Frozen::new(&list)?;
-    let pids = list()?;
-    let mut spaces = Vec::with_capacity(pids.len());
-    for (at, pid) in pids.iter().enumerate() {
-        let is_counted = has_space_of_one(*pid, &pids[..at])?;
-        spaces.push(if is_counted { Vec::new() } else { tables.mapped_by(*pid)? });
+/// Reads page frames.
+#[derive(Debug)]
+pub struct Recorder {
+    tables: FrameTables,
+    freezer: Freezer,
+}
+
+impl Recorder {
+    /// Opens what is needed. The error is the reason why that is impossible here.
+    pub fn open() -> Result<Self, String> {
+        Ok(Self { tables: FrameTables::open()?, freezer: Freezer::create()? })
     }
-    let (main, descendants) = spaces.split_first().ok_or("no process")?;
-    Ok(Footprints {
-        main: union(std::slice::from_ref(main)),
-        descendants: union(descendants),
-        combined: union(&spaces),
-    })
+
+    /// Stops the processes that `list` gives, the first process before its descendants, and reads their page frames.
+    pub fn read(mut self, list: impl Fn() -> Result<Vec<u32>, String>) -> Result<Footprints, String> {
+        self.freezer.stop(&list)?;
+        let pids = list()?;
+        let mut spaces = Vec::with_capacity(pids.len());
+        for (at, pid) in pids.iter().enumerate() {
+            let is_counted = has_space_of_one(*pid, &pids[..at])?;
+            spaces.push(if is_counted { Vec::new() } else { self.tables.mapped_by(*pid)? });
+        }
+        let (main, descendants) = spaces.split_first().ok_or("no process")?;
+        Ok(Footprints {
+            main: union(std::slice::from_ref(main)),
+            descendants: union(descendants),
+            combined: union(&spaces),
+        })
+    }
 }
 
 /// Whether a process shares its address space with one of these.

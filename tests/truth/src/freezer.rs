@@ -1,4 +1,5 @@
-//! Stops a set of processes by a cgroup (v1 freezer or v2). Unlike SIGSTOP, no process can see it.
+//! Stops a set of processes by a cgroup (v2). Unlike SIGSTOP, no process can see it. (The freezer of v1 never gets done
+//! with a process that waits in vfork.)
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,58 +9,35 @@ use crate::cgroup;
 /// How long the kernel may take to stop the processes, and to let an empty group be removed.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// Stopped processes. They go on when this is dropped.
+/// A group that can stop the processes in it.
 #[derive(Debug)]
-pub struct Frozen {
+pub struct Freezer {
+    root: &'static Path,
     group: PathBuf,
-    version: Version,
     /// Each process and the group that it came from.
     processes: Vec<(u32, PathBuf)>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Version {
-    V1,
-    V2,
-}
-
-impl Frozen {
-    /// Stops the processes that `list` gives. It is asked again until it gives no further process.
-    ///
-    /// # Errors
-    /// The reason why that is impossible here.
-    pub fn new(list: impl Fn() -> Result<Vec<u32>, String>) -> Result<Self, String> {
-        let mut frozen = Self::empty()?;
-        loop {
-            let added = frozen.add(&list()?)?;
-            frozen.freeze()?;
-            if !added {
-                return Ok(frozen);
-            }
-        }
+impl Freezer {
+    /// Makes a group. The error is the reason why that is impossible here.
+    pub fn create() -> Result<Self, String> {
+        let root = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+            .map(Path::new)
+            .into_iter()
+            .find(|root| root.join("cgroup.controllers").is_file())
+            .ok_or("no cgroup v2 is mounted")?;
+        let freezer = Self { root, group: cgroup::create_group(root)?, processes: Vec::new() };
+        let file = freezer.group.join("cgroup.freeze");
+        if file.is_file() { Ok(freezer) } else { Err(format!("no {}", file.display())) }
     }
 
-    fn empty() -> Result<Self, String> {
-        let roots = ["/sys/fs/cgroup/freezer", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
-        let mut reason = "no cgroup freezer is mounted".to_owned();
-        for root in roots.map(Path::new) {
-            if !root.join("cgroup.procs").is_file() {
-                continue;
-            }
-            let group = match cgroup::create_group(root) {
-                Ok(group) => group,
-                Err(error) => {
-                    reason = error;
-                    continue;
-                }
-            };
-            let files = [("freezer.state", Version::V1), ("cgroup.freeze", Version::V2)];
-            match files.into_iter().find(|(file, _)| group.join(file).is_file()) {
-                Some((_, version)) => return Ok(Self { group, version, processes: Vec::new() }),
-                None => drop(std::fs::remove_dir(group)),
-            }
+    /// Stops the processes that `list` gives. It is asked again until it gives no further process. They go on when the
+    /// freezer is dropped.
+    pub fn stop(&mut self, list: impl Fn() -> Result<Vec<u32>, String>) -> Result<(), String> {
+        while self.add(&list()?)? {
+            self.freeze()?;
         }
-        Err(reason)
+        Ok(())
     }
 
     /// Moves the processes that are not in the group into it. Whether there was one.
@@ -69,7 +47,7 @@ impl Frozen {
             if self.processes.iter().any(|(known, _)| known == pid) {
                 continue;
             }
-            let Some(home) = self.home(*pid) else { continue };
+            let Some(home) = home(self.root, *pid) else { continue };
             match std::fs::write(self.group.join("cgroup.procs"), pid.to_string()) {
                 Ok(()) => self.processes.push((*pid, home)),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
@@ -80,26 +58,12 @@ impl Frozen {
         Ok(added)
     }
 
-    /// The group of a process; none if it has ended.
-    fn home(&self, pid: u32) -> Option<PathBuf> {
-        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let of_hierarchy = |line: &str| {
-            let (_, rest) = line.split_once(':')?;
-            let (controllers, path) = rest.split_once(':')?;
-            let is_it = match self.version {
-                Version::V1 => controllers == "freezer",
-                Version::V2 => controllers.is_empty(),
-            };
-            is_it.then(|| path.trim_start_matches('/').to_owned())
-        };
-        let path = groups.lines().find_map(of_hierarchy)?;
-        Some(self.group.parent()?.join(path))
-    }
-
     fn freeze(&self) -> Result<(), String> {
-        self.write_state(true).map_err(|error| format!("{}: {error}", self.group.display()))?;
+        let file = self.group.join("cgroup.freeze");
+        std::fs::write(&file, "1").map_err(|error| format!("{}: {error}", file.display()))?;
         let start = Instant::now();
-        while !self.is_frozen() {
+        let events = || std::fs::read_to_string(self.group.join("cgroup.events")).unwrap_or_default();
+        while !events().lines().any(|line| line == "frozen 1") {
             if start.elapsed() > WATCHDOG {
                 return Err(format!("{}: the processes do not stop", self.group.display()));
             }
@@ -107,38 +71,23 @@ impl Frozen {
         }
         Ok(())
     }
-
-    fn write_state(&self, freeze: bool) -> std::io::Result<()> {
-        match self.version {
-            Version::V1 => {
-                std::fs::write(self.group.join("freezer.state"), if freeze { "FROZEN" } else { "THAWED" })
-            }
-            Version::V2 => std::fs::write(self.group.join("cgroup.freeze"), if freeze { "1" } else { "0" }),
-        }
-    }
-
-    fn is_frozen(&self) -> bool {
-        let (file, line) = match self.version {
-            Version::V1 => ("freezer.state", "FROZEN"),
-            Version::V2 => ("cgroup.events", "frozen 1"),
-        };
-        let text = std::fs::read_to_string(self.group.join(file)).unwrap_or_default();
-        text.lines().any(|found| found == line)
-    }
 }
 
-impl Drop for Frozen {
+/// The group of a process; none if it has ended.
+fn home(root: &Path, pid: u32) -> Option<PathBuf> {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(root.join(path))
+}
+
+impl Drop for Freezer {
     fn drop(&mut self) {
-        drop(self.write_state(false));
+        for (pid, home) in &self.processes {
+            drop(std::fs::write(home.join("cgroup.procs"), pid.to_string()));
+        }
         let start = Instant::now();
-        // A v1 group gives up its processes only after the last of them has gone on.
-        while start.elapsed() < WATCHDOG {
-            for (pid, home) in &self.processes {
-                drop(std::fs::write(home.join("cgroup.procs"), pid.to_string()));
-            }
-            if std::fs::remove_dir(&self.group).is_ok() {
-                return;
-            }
+        // The kernel may still be removing the last process from the group.
+        while std::fs::remove_dir(&self.group).is_err() && start.elapsed() < WATCHDOG {
             std::thread::sleep(Duration::from_millis(2));
         }
     }

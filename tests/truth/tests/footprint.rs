@@ -1,5 +1,5 @@
 //! The recorder of page frames with the processes of tests/programs/pages.c, whose memory is known. Needs root and a
-//! cgroup freezer.
+//! cgroup (v2).
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use gpu_track_truth::footprint::{Footprints, read};
+use gpu_track_truth::footprint::{Footprints, Recorder};
 use gpu_track_truth::relatives::descendants;
 
 const MIB: f64 = 1048576.0;
@@ -61,11 +61,11 @@ impl Drop for Tree {
     }
 }
 
-/// The footprints of a tree. If this user may not, writes a line that scripts/test counts, and gives `None`.
-fn footprints(tree: &Tree) -> Option<Footprints> {
+/// Opens the recorder. If that is impossible here, writes a line that scripts/test counts, and gives `None`.
+fn recorder() -> Option<Recorder> {
     // SAFETY: geteuid has no preconditions.
     let result = match unsafe { libc::geteuid() } {
-        0 => read(|| tree.pids()),
+        0 => Recorder::open(),
         _ => Err("needs root (page frames)".to_owned()),
     };
     if let Err(reason) = &result {
@@ -103,7 +103,9 @@ fn assert_growth(mode: &str, children: &str, file: &str, expected: Figures) {
 }
 
 fn figures_of(words: &[&str]) -> Option<Figures> {
-    footprints(&Tree::start(words)).map(figures)
+    let recorder = recorder()?;
+    let tree = Tree::start(words);
+    Some(figures(recorder.read(|| tree.pids()).unwrap()))
 }
 
 #[test]

@@ -46,21 +46,22 @@ pub struct Visible {
     pub slurm: Option<String>,
     /// ROCR_VISIBLE_DEVICES.
     pub rocr: Option<String>,
-    /// What HIP and OpenCL programs see of those that ROCm leaves: HIP_VISIBLE_DEVICES, else CUDA_VISIBLE_DEVICES, which HIP
-    /// reads too, else GPU_DEVICE_ORDINAL. An empty one is none (ROCm's rocdevice.cpp).
+    /// HIP_VISIBLE_DEVICES: what HIP programs see of the devices that ROCm leaves.
     pub hip: Option<String>,
+    /// GPU_DEVICE_ORDINAL: the same for OpenCL programs.
+    pub opencl: Option<String>,
 }
 
 impl Visible {
     fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let value = |name: &str| variable(name)?.into_string().ok();
-        let hip = ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"];
         Self {
             cuda: value("CUDA_VISIBLE_DEVICES"),
             cuda_order: value("CUDA_DEVICE_ORDER"),
             slurm: value("SLURM_STEP_GPUS").or_else(|| value("SLURM_JOB_GPUS")),
             rocr: value("ROCR_VISIBLE_DEVICES"),
-            hip: hip.into_iter().filter_map(value).find(|list| !list.is_empty()),
+            hip: value("HIP_VISIBLE_DEVICES"),
+            opencl: value("GPU_DEVICE_ORDINAL"),
         }
     }
 }

@@ -59,10 +59,8 @@ impl Visibility {
         let mut visibility = Self::default();
         for vendor in [Vendor::Nvidia, Vendor::Amd] {
             let of_vendor: Vec<&Device> = all.iter().filter(|device| device.vendor == Some(vendor)).collect();
-            let of_hip = visible.hip.as_deref().filter(|_| vendor == Vendor::Amd);
-            let of_hip = of_hip.map(|text| List { text, number: Number::Rank });
             // HIP counts what ROCm leaves, in ROCm's order.
-            let lists = [list(visible, vendor), of_hip];
+            let lists = [list(visible, vendor), hip(visible).filter(|_| vendor == Vendor::Amd)];
             if lists.iter().all(Option::is_none) {
                 continue;
             }
@@ -95,6 +93,14 @@ fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
     };
     let own = own.as_deref().map(|text| List { text, number });
     own.or_else(|| visible.slurm.as_deref().map(|text| List { text, number: Number::Node }))
+}
+
+/// The variable that HIP and OpenCL read on top of ROCm's. HIP reads CUDA's where its own is not set, and an empty one is not set
+/// (ROCm's rocdevice.cpp).
+fn hip(visible: &Visible) -> Option<List<'_>> {
+    let variables = [&visible.hip, &visible.cuda, &visible.opencl];
+    let text = variables.into_iter().flatten().find(|list| !list.is_empty())?;
+    Some(List { text, number: Number::Rank })
 }
 
 /// The devices that lists name, in the order of the driver's numbers. AMD's partitions have numbers, and the device that is
@@ -244,7 +250,8 @@ mod tests {
             ..device("", index)
         };
         let devices = [amd("0000:03:00.0", 0, "GPU-00000000000000aa"), amd("0000:83:00.0", 1, "GPU-00bb")];
-        let rocr = |list: &str| seen(&Visible { rocr: Some(list.into()), ..cuda("0") }, &devices).concat();
+        let rocr =
+            |list: &str| seen(&Visible { rocr: Some(list.into()), ..Visible::default() }, &devices).concat();
         assert_eq!(rocr("1"), "0000:83:00.0");
         assert_eq!(rocr("GPU-00bb,GPU-00000000000000AA"), "0000:03:00.00000:83:00.0");
         assert_eq!(rocr("GPU-00ff,0"), "");

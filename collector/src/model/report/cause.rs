@@ -130,7 +130,7 @@ pub struct Sender {
 }
 
 /// Evidence of a full file system.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskFull {
     /// A directory on it.
     pub path: String,

@@ -96,6 +96,13 @@ pub struct Limits {
     pub slurm: BTreeMap<String, String>,
 }
 
+impl Limits {
+    /// A number among Slurm's variables.
+    pub(crate) fn slurm_number(&self, name: &str) -> Option<u64> {
+        self.slurm.get(name)?.parse().ok()
+    }
+}
+
 /// The kernel's figures of a cgroup (v2) that held the command alone. `reason` says why one is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cgroup {

@@ -10,15 +10,16 @@ mod gpu;
 mod hints;
 mod io;
 mod limits;
+mod over_time;
 mod processes;
 mod ram;
 mod usable;
+mod warning;
 
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "the rules that conclude a cause follow"))]
 pub use cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, OutOfMemory,
     Sender, TimeLimit, TimeLimitSource,
@@ -32,9 +33,11 @@ pub use gpu::{
 pub use hints::{CpusHint, GpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
+pub use over_time::RamSpan;
 pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
 pub use ram::{Holder, MaxProportionalRam, MaxRam, MeanRam, Peak, Rss};
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
+pub use warning::{Topic, Warning};
 
 /// Version of the JSON form. It goes up when a key changes its name or meaning, or is removed.
 ///
@@ -88,6 +91,8 @@ pub struct Report {
     pub processes: Processes,
     /// The moment of the tree's largest RAM; `None` if no process was ever seen in memory.
     pub peak: Option<Peak>,
+    /// The tree's RAM over the run, in order of time.
+    pub ram_over_time: Vec<RamSpan>,
     /// The kernel's figures of the cgroup that was made for the command; `None` without `--cgroup`.
     pub cgroup: Option<Cgroup>,
     /// Limits that applied to the command.
@@ -95,7 +100,7 @@ pub struct Report {
     /// How the figures are known, and what may be missing.
     pub coverage: Coverage,
     /// What a reader should know to judge the figures, one cause each.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// How far a run is when its report is made.

@@ -80,4 +80,6 @@ pub struct Holder {
     pub rss_bytes: u64,
     /// Pages that no other process maps, bytes.
     pub private_bytes: u64,
+    /// What it adds to the tree's footprint, bytes: pages that no older process of the tree maps.
+    pub added_bytes: u64,
 }

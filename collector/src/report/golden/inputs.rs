@@ -89,6 +89,21 @@ fn hints() -> Hints {
     }
 }
 
+/// RAM that rises to its peak in the middle of the run, and falls.
+pub(super) fn over_time(wall_s: f64, peak_bytes: u64) -> Vec<RamSpan> {
+    const SPANS: u64 = 40;
+    let at = |i: u64| wall_s * i as f64 / SPANS as f64;
+    let bytes = |i: u64| peak_bytes / (SPANS / 2) * (i + 1).min(SPANS - i);
+    let span = |i| RamSpan {
+        start_s: at(i),
+        end_s: at(i + 1),
+        min_bytes: bytes(i),
+        mean_bytes: Some(bytes(i) as f64),
+        max_bytes: bytes(i),
+    };
+    (0..SPANS).map(span).collect()
+}
+
 /// A build on a machine without a GPU. Every figure is known.
 pub(in crate::report) fn full() -> Report {
     let ended = Exit { code: Some(0), signal: None };
@@ -205,10 +220,11 @@ pub(in crate::report) fn full() -> Report {
             at_s: 41.5,
             combined_rss_bytes: 204_472_320,
             processes: vec![
-                Holder { pid: 4242, command: "cc1".into(), rss_bytes: 80_000_000, private_bytes: 61_000_000 },
-                Holder { pid: 4250, command: "cc1".into(), rss_bytes: 70_000_000, private_bytes: 51_000_000 },
+                Holder { pid: 4242, command: "cc1".into(), rss_bytes: 80_000_000, private_bytes: 61_000_000, added_bytes: 80_000_000 },
+                Holder { pid: 4250, command: "cc1".into(), rss_bytes: 70_000_000, private_bytes: 51_000_000, added_bytes: 52_000_000 },
             ],
         }),
+        ram_over_time: over_time(83.25, 204_472_320),
         cgroup: None,
         limits: limits(),
         coverage: Coverage {
@@ -234,10 +250,11 @@ pub(in crate::report) fn full() -> Report {
             connector_absent: Some("Operation not permitted (os error 1)".into()),
             connector_overruns: 0,
         },
-        warnings: vec![
+        warnings: vec![Warning::new(
+            Topic::Command,
             "1 process outlived the command: its figures are those of the last sample, taken 0.04 s before the end."
                 .into(),
-        ],
+        )],
     }
 }
 
@@ -324,6 +341,7 @@ pub(super) fn unknown() -> Report {
             max_sm_percent: None,
         },
         peak: None,
+        ram_over_time: vec![],
         coverage: Coverage { processes: 1, unknown: 1, ..Coverage::default() },
         warnings: vec![],
         ..full()
@@ -534,7 +552,8 @@ pub(super) fn hostile() -> Report {
     report.processes.heaviest[1].command = evil.into();
     report.coverage.static_executables = vec!["/tmp/new\nline: 7".into(), "/z".repeat(80)];
     report.coverage.records_untrusted = Some(format!("told of {evil}"));
-    report.warnings = vec![evil.into(), "word ".repeat(60)];
+    report.warnings =
+        vec![Warning::new(Topic::Tracking, evil.into()), Warning::new(Topic::Figures, "word ".repeat(60))];
     report.peak.as_mut().unwrap().processes[0].command = evil.into();
     report.cpu_time.kernel_s = None;
     report.cpu_time.kernel_s_reason = Some(evil.into());

@@ -1,4 +1,4 @@
-//! How the figures are known.
+//! How the figures are known, where not all of them are exact.
 
 use super::super::quote;
 use super::format::UNKNOWN;
@@ -6,33 +6,33 @@ use super::page::Page;
 use crate::model::report::Coverage;
 
 pub(super) fn coverage(page: &mut Page, coverage: &Coverage) {
+    let unless_all = |n: u64| Some(n).filter(|n| *n != coverage.processes);
     page.heading(0, "Coverage");
-    page.field(1, "Processes", coverage.processes);
-    page.field(1, "Exact", coverage.exact);
-    page.field(1, "Sampled", coverage.sampled);
-    page.field(1, "Unknown", coverage.unknown);
-    page.field(1, "Joined", coverage.joined);
-    page.field(1, "Failed spawns", coverage.failed_spawns);
-    page.field(1, "Uninstrumented", coverage.uninstrumented);
-    page.field(1, "Dropped events", coverage.dropped_events);
+    page.count(1, "Exact", unless_all(coverage.exact));
+    page.count(1, "Sampled", Some(coverage.sampled));
+    page.count(1, "Unknown", Some(coverage.unknown));
+    page.count(1, "Joined", Some(coverage.joined));
+    page.count(1, "Failed spawns", Some(coverage.failed_spawns));
+    page.count(1, "Uninstrumented", Some(coverage.uninstrumented));
+    page.count(1, "Dropped events", Some(coverage.dropped_events));
     if let Some(reason) = &coverage.records_untrusted {
         page.field(1, "Untrusted records", quote::escape(reason));
     }
+    let layers = &coverage.layers;
     page.heading(1, "Found first by");
-    page.count(2, "Preload", coverage.layers.preload);
-    page.count(2, "Wait", coverage.layers.wait);
-    page.count(2, "Subreaper", coverage.layers.subreaper);
-    page.count(2, "Scan", coverage.layers.scan);
-    match (&coverage.connector_absent, coverage.layers.connector) {
-        (Some(reason), None) => {
-            page.field(2, "Connector", format_args!("{UNKNOWN} ({})", quote::escape(reason)))
-        }
-        (_, found) => page.count(2, "Connector", found),
+    page.count(2, "Preload", layers.preload.and_then(unless_all));
+    page.count(2, "Wait", layers.wait);
+    page.count(2, "Subreaper", layers.subreaper);
+    page.count(2, "Scan", layers.scan);
+    page.count(2, "Connector", layers.connector);
+    // It matters only where there is something that it would have shown.
+    if let Some(reason) = coverage.connector_absent.as_ref().filter(|_| coverage.uninstrumented > 0) {
+        page.field(1, "Connector", format_args!("{UNKNOWN} ({})", quote::escape(reason)));
     }
     page.heading(1, "Peak RSS");
-    page.field(2, "Exact", coverage.peaks.exact);
-    page.field(2, "Sampled", coverage.peaks.sampled);
-    page.field(2, "Upper bound", coverage.peaks.bound);
-    page.field(2, "Unknown", coverage.peaks.unknown);
+    page.count(2, "Exact", unless_all(coverage.peaks.exact));
+    page.count(2, "Sampled", Some(coverage.peaks.sampled));
+    page.count(2, "Upper bound", Some(coverage.peaks.bound));
+    page.count(2, "Unknown", Some(coverage.peaks.unknown));
     page.list(1, "Static executables", &coverage.static_executables);
 }

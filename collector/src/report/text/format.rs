@@ -1,6 +1,8 @@
 //! Single values as text.
 
 use crate::model::report::Exit;
+pub(super) use crate::model::signal::signal_name;
+use crate::model::style::RamUnit;
 
 /// Stands for an unknown value.
 pub(super) const UNKNOWN: &str = "n/a";
@@ -13,6 +15,75 @@ pub(super) fn number(value: Option<f64>) -> String {
 /// A whole number.
 pub(super) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| v.to_string())
+}
+
+/// With about three digits, and commas between thousands: `0.020`, `4.18`, `66.2`, `25,277`.
+pub(super) fn short(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude == 0.0 {
+        "0".to_owned()
+    } else if magnitude < 0.0995 {
+        // Two digits that say something.
+        let decimals = (1.0 - magnitude.log10().floor()).clamp(2.0, 9.0) as usize;
+        format!("{value:.decimals$}")
+    } else if magnitude < 9.995 {
+        format!("{value:.2}")
+    } else if magnitude < 99.95 {
+        format!("{value:.1}")
+    } else {
+        thousands(value.round())
+    }
+}
+
+/// A whole number with commas between thousands.
+pub(super) fn thousands(whole: f64) -> String {
+    let digits = format!("{whole:.0}");
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.char_indices() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Values below one another: each with so many decimals that the largest has about four digits.
+pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
+    let largest = values.iter().flatten().copied().fold(0.0, f64::max);
+    let decimals = match largest {
+        ..9.9995 => 3,
+        ..99.995 => 2,
+        ..999.95 => 1,
+        _ => 0,
+    };
+    let cell = |value: &Option<f64>| match value {
+        None => UNKNOWN.to_owned(),
+        Some(value) if decimals == 0 => thousands(value.round()),
+        Some(value) => format!("{value:.decimals$}"),
+    };
+    values.iter().map(cell).collect()
+}
+
+/// A part of a whole.
+pub(super) fn percent(part: f64) -> String {
+    if part < 9.995 { format!("{:.0} %", part * 100.0) } else { ">999 %".to_owned() }
+}
+
+/// Bytes in the largest unit that fits.
+pub(super) fn bytes(bytes: u64) -> String {
+    let unit = RamUnit::that_fits(bytes as f64);
+    format!("{} {}", short(unit.convert(bytes as f64)), unit.symbol())
+}
+
+/// A time that a person reads: in up to three units.
+pub(super) fn readable(seconds: f64) -> String {
+    let s = seconds.round() as u64;
+    match s {
+        _ if seconds < 59.95 => format!("{} s", short(seconds)),
+        ..3600 => format!("{} min {} s", s / 60, s % 60),
+        _ => duration(seconds),
+    }
 }
 
 /// In one to three units; short times have milliseconds.
@@ -36,17 +107,6 @@ pub(super) fn exit(exit: Exit) -> String {
     }
 }
 
-/// The name as in signal(7), with the numbers of x86-64, AArch64 and most other architectures.
-pub(super) fn signal_name(signal: i32) -> String {
-    const NAMES: [&str; 31] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
-        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
-        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-    ];
-    let name = usize::try_from(signal).ok().and_then(|n| NAMES.get(n.checked_sub(1)?));
-    name.map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,19 +127,37 @@ mod tests {
     }
 
     #[test]
-    fn signals_have_their_names() {
-        for (signal, name) in [
-            (libc::SIGHUP, "SIGHUP"),
-            (libc::SIGKILL, "SIGKILL"),
-            (libc::SIGTERM, "SIGTERM"),
-            (libc::SIGCHLD, "SIGCHLD"),
-            (libc::SIGXCPU, "SIGXCPU"),
-            (libc::SIGSYS, "SIGSYS"),
-            (40, "signal 40"),
-            (0, "signal 0"),
-            (-1, "signal -1"),
-        ] {
-            assert_eq!(signal_name(signal), name);
-        }
+    fn short_numbers_have_about_three_digits() {
+        let shown =
+            [0.0, 0.00031, 0.0204, 0.0996, 0.5, 4.1849, 9.996, 41.02, 99.96, 271.4, 25_276.5, 1e9].map(short);
+        let expected = [
+            "0",
+            "0.00031",
+            "0.020",
+            "0.10",
+            "0.50",
+            "4.18",
+            "10.0",
+            "41.0",
+            "100",
+            "271",
+            "25,277",
+            "1,000,000,000",
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!([0.0, 0.655, 1.27, 9.996].map(percent), ["0 %", "66 %", "127 %", ">999 %"]);
+        assert_eq!([bytes(0), bytes(307_200), bytes(999_999_999_999)], ["0 B", "307 kB", "1,000 GB"]);
+        assert_eq!(
+            [59.94, 59.96, 719.6, 7384.4].map(readable),
+            ["59.9 s", "1 min 0 s", "12 min 0 s", "2 h 3 min 4 s"]
+        );
+    }
+
+    #[test]
+    fn column_has_the_decimals_of_its_largest_value() {
+        assert_eq!(column(&[Some(4.124), Some(0.0322), None]), ["4.124", "0.032", "n/a"]);
+        assert_eq!(column(&[Some(85.94), Some(4.8)]), ["85.94", "4.80"]);
+        assert_eq!(column(&[Some(123_456.7), Some(0.2)]), ["123,457", "0"]);
+        assert_eq!(column(&[]), [""; 0]);
     }
 }

@@ -14,33 +14,38 @@ pub(super) fn sections(page: &mut Page, report: &Report, units: Units) {
 }
 
 fn max_ram(page: &mut Page, report: &Report, unit: RamUnit) {
-    let convert = |bytes: Option<u64>| bytes.map(|b| unit.convert(b as f64));
+    let bytes = |page: &mut Page, level, label: &str, bytes: Option<u64>| {
+        page.number(level, label, bytes.map(|b| unit.convert(b as f64)), unit.symbol());
+    };
     let rss = |page: &mut Page, label: &str, rss: &Rss| {
         page.heading(1, label);
-        page.number(2, "Total RSS", convert(rss.total_bytes));
-        page.number(2, "Private RSS", convert(rss.private_bytes));
-        page.number(2, "Shared RSS", convert(rss.shared_bytes));
+        bytes(page, 2, "Total RSS", rss.total_bytes);
+        bytes(page, 2, "Private RSS", rss.private_bytes);
+        bytes(page, 2, "Shared RSS", rss.shared_bytes);
     };
     let ram = &report.max_ram;
     page.heading(0, "Max RAM");
-    page.field(1, "Unit", unit.name());
-    page.number(1, "System capacity", convert(ram.system_capacity_bytes));
-    page.number(1, "System", convert(ram.system_bytes));
+    page.unit(unit.name());
+    bytes(page, 1, "System capacity", ram.system_capacity_bytes);
+    bytes(page, 1, "System", ram.system_bytes);
     rss(page, "Main", &ram.main);
     rss(page, "Descendants", &ram.descendants);
     rss(page, "Combined", &ram.combined);
 }
 
 fn max_gpu_ram(page: &mut Page, report: &Report, unit: RamUnit) {
-    let convert = |bytes: Option<u64>| bytes.map(|b| unit.convert(b as f64));
     let ram = &report.max_gpu_ram;
     page.heading(0, "Max GPU RAM");
-    page.field(1, "Unit", unit.name());
-    page.number(1, "System capacity", convert(ram.system_capacity_bytes));
-    page.number(1, "System", convert(ram.system_bytes));
-    page.number(1, "Main", convert(ram.main_bytes));
-    page.number(1, "Descendants", convert(ram.descendants_bytes));
-    page.number(1, "Combined", convert(ram.combined_bytes));
+    page.unit(unit.name());
+    for (label, bytes) in [
+        ("System capacity", ram.system_capacity_bytes),
+        ("System", ram.system_bytes),
+        ("Main", ram.main_bytes),
+        ("Descendants", ram.descendants_bytes),
+        ("Combined", ram.combined_bytes),
+    ] {
+        page.number(1, label, bytes.map(|b| unit.convert(b as f64)), unit.symbol());
+    }
 }
 
 fn cpu_utilization(page: &mut Page, report: &Report) {
@@ -66,14 +71,14 @@ fn gpu_utilization(page: &mut Page, report: &Report) {
 
 fn compute_time(page: &mut Page, report: &Report, unit: TimeUnit) {
     page.heading(0, "Compute time");
-    page.field(1, "Unit", unit.name());
-    page.number(1, "Time", Some(unit.convert(report.wall_s)));
+    page.unit(unit.name());
+    page.number(1, "Time", Some(unit.convert(report.wall_s)), unit.symbol());
 }
 
 fn percentages(page: &mut Page, of: &str, percent: Percent, units: u32) {
     page.heading(1, of);
-    page.number(2, "Max sum percent", percent.max_sum);
-    page.number(2, "Max hardware percent", percent.max_hardware(units));
-    page.number(2, "Mean sum percent", percent.mean_sum);
-    page.number(2, "Mean hardware percent", percent.mean_hardware(units));
+    page.number(2, "Max sum percent", percent.max_sum, "");
+    page.number(2, "Max hardware percent", percent.max_hardware(units), "");
+    page.number(2, "Mean sum percent", percent.mean_sum, "");
+    page.number(2, "Mean hardware percent", percent.mean_hardware(units), "");
 }

@@ -1,7 +1,7 @@
 //! The GPUs, and the processes on them.
 
 use super::super::quote;
-use super::format::{UNKNOWN, number};
+use super::format::number;
 use super::page::Page;
 use crate::model::report::{CommandUsage, GpuDevice, ProcessUsage};
 use crate::model::style::{RamUnit, TimeUnit};
@@ -21,64 +21,63 @@ pub(super) fn gpus(page: &mut Page, gpus: &[GpuDevice], ram: RamUnit, time: Time
 }
 
 fn identity(page: &mut Page, gpu: &GpuDevice, time: TimeUnit) {
-    let known = |text: &Option<String>| text.as_deref().map_or_else(|| UNKNOWN.to_owned(), quote::escape);
     page.heading(1, &quote::escape(&gpu.id));
-    page.field(2, "Name", known(&gpu.name));
-    page.field(2, "PCI address", known(&gpu.pci_address));
-    if let Some(parent) = &gpu.parent {
-        page.field(2, "Part of", quote::escape(parent));
+    for (label, text) in [
+        ("Name", &gpu.name),
+        ("PCI address", &gpu.pci_address),
+        ("Part of", &gpu.parent),
+        ("Driver", &gpu.driver_version),
+        ("Runtime", &gpu.runtime_version),
+    ] {
+        if let Some(text) = text {
+            page.field(2, label, quote::escape(text));
+        }
     }
-    page.field(2, "Driver", known(&gpu.driver_version));
-    page.field(2, "Runtime", known(&gpu.runtime_version));
     if let Some(at_s) = gpu.lost_at_s {
-        let at = format!("{} {} after the start", number(Some(time.convert(at_s))), time.name());
+        let at = format!("{} {} after the start", number(Some(time.convert(at_s))), time.symbol());
         page.field(2, "Lost", at);
     }
 }
 
 fn usage(page: &mut Page, gpu: &GpuDevice, ram: RamUnit, time: TimeUnit) {
-    let seconds = |seconds: Option<f64>| number(seconds.map(|s| time.convert(s)));
-    page.heading(2, &format!("Memory [{}]", ram.symbol()));
-    page.field(3, "Total", bytes(gpu.memory.total_bytes, ram));
-    page.field(3, "Max used by anybody", bytes(gpu.memory.max_used_bytes, ram));
-    page.field(3, "Max main", bytes(gpu.memory.max_main_bytes, ram));
-    page.field(3, "Max descendants", bytes(gpu.memory.max_descendants_bytes, ram));
-    page.field(3, "Max combined", bytes(gpu.memory.max_combined_bytes, ram));
-    page.heading(2, "Utilization [%]");
-    page.number(3, "Max", gpu.utilization.max_percent);
-    page.number(3, "Mean", gpu.utilization.mean_percent);
-    page.number(3, "Max of the memory controller", gpu.utilization.max_memory_percent);
-    page.number(3, "Mean of the memory controller", gpu.utilization.mean_memory_percent);
-    page.field(2, &format!("Active [{}]", time.symbol()), seconds(gpu.utilization.active_s));
-    page.heading(2, "Power");
-    page.number(3, "Max [W]", gpu.power.max_w);
-    page.number(3, "Mean [W]", gpu.power.mean_w);
-    page.number(3, "Energy [J]", gpu.power.energy_j);
-    page.number(3, "Energy by integrated power [J]", gpu.power.integrated_energy_j);
-    page.number(2, "Max temperature [C]", gpu.max_temperature_c);
-    page.number(2, "Max SM clock [MHz]", gpu.clocks.max_sm_mhz);
-    page.number(2, "Max memory clock [MHz]", gpu.clocks.max_memory_mhz);
-    match (gpu.pstate.fastest, gpu.pstate.slowest) {
-        (Some(fastest), Some(slowest)) => {
-            page.field(2, "Performance states", format_args!("P{fastest} to P{slowest}"))
-        }
-        _ => page.field(2, "Performance states", UNKNOWN),
+    page.heading(2, "Memory");
+    for (label, bytes) in [
+        ("Total", gpu.memory.total_bytes),
+        ("Max used by anybody", gpu.memory.max_used_bytes),
+        ("Max main", gpu.memory.max_main_bytes),
+        ("Max descendants", gpu.memory.max_descendants_bytes),
+        ("Max combined", gpu.memory.max_combined_bytes),
+    ] {
+        page.number(3, label, bytes.map(|b| ram.convert(b as f64)), ram.symbol());
     }
-    match gpu.throttle.as_deref() {
-        None => page.field(2, "Throttled", UNKNOWN),
-        Some([]) => page.field(2, "Throttled", "never"),
-        Some(reasons) => {
-            page.heading(2, &format!("Throttled [{}]", time.symbol()));
-            for throttle in reasons {
-                page.field(3, &quote::escape(&throttle.reason), seconds(Some(throttle.time_s)));
-            }
-        }
+    page.heading(2, "Utilization");
+    page.number(3, "Max", gpu.utilization.max_percent, "%");
+    page.number(3, "Mean", gpu.utilization.mean_percent, "%");
+    page.number(3, "Max of the memory controller", gpu.utilization.max_memory_percent, "%");
+    page.number(3, "Mean of the memory controller", gpu.utilization.mean_memory_percent, "%");
+    let active = gpu.utilization.active_s.map(|s| time.convert(s));
+    page.number(2, "Active", active, time.symbol());
+    page.heading(2, "Power");
+    page.number(3, "Max", gpu.power.max_w, "W");
+    page.number(3, "Mean", gpu.power.mean_w, "W");
+    page.number(3, "Energy", gpu.power.energy_j, "J");
+    page.number(3, "Energy by integrated power", gpu.power.integrated_energy_j, "J");
+    page.number(2, "Max temperature", gpu.max_temperature_c, "C");
+    page.number(2, "Max SM clock", gpu.clocks.max_sm_mhz, "MHz");
+    page.number(2, "Max memory clock", gpu.clocks.max_memory_mhz, "MHz");
+    if let (Some(fastest), Some(slowest)) = (gpu.pstate.fastest, gpu.pstate.slowest) {
+        page.field(2, "Performance states", format_args!("P{fastest} to P{slowest}"));
+    }
+    page.heading(2, "Throttled");
+    for throttle in gpu.throttle.iter().flatten() {
+        page.number(3, &quote::escape(&throttle.reason), Some(time.convert(throttle.time_s)), time.symbol());
     }
 }
 
 fn errors_and_traffic(page: &mut Page, gpu: &GpuDevice, ram: RamUnit) {
-    page.field(2, "PCIe sent", bytes(gpu.pcie.tx_bytes, ram));
-    page.field(2, "PCIe received", bytes(gpu.pcie.rx_bytes, ram));
+    for (label, bytes) in [("PCIe sent", gpu.pcie.tx_bytes), ("PCIe received", gpu.pcie.rx_bytes)] {
+        page.number(2, label, bytes.map(|b| ram.convert(b as f64)), ram.symbol());
+    }
     page.count(2, "ECC errors corrected", gpu.errors.ecc_corrected);
     page.count(2, "ECC errors uncorrected", gpu.errors.ecc_uncorrected);
     page.count(2, "XID errors", gpu.errors.xid.as_ref().map(|xids| xids.iter().map(|xid| xid.count).sum()));

@@ -1,6 +1,7 @@
 //! The first line: the command, how it ended, and after what time.
 
 use super::super::quote;
+use super::cause;
 use super::format::{duration, signal_name};
 use super::page::WIDTH;
 use crate::model::report::{Exit, Report, Stage};
@@ -15,6 +16,8 @@ pub(super) fn headline(report: &Report) -> String {
         Exit { signal: Some(signal), .. } => format!("killed by {}", signal_name(signal)),
         Exit { code: None, signal: None } => "ended in an unknown way".to_owned(),
     };
-    let end = format!(": {end} after {}", duration(report.wall_s));
-    quote::command(&report.command, WIDTH.saturating_sub(end.len())) + &end
+    let title =
+        report.cause.as_ref().and_then(cause::title).map(|title| format!(": {}", title.to_lowercase()));
+    let end = format!(": {end} after {}{}", duration(report.wall_s), title.unwrap_or_default());
+    quote::cut(&quote::command(&report.command, WIDTH.saturating_sub(end.len())), WIDTH) + &end
 }

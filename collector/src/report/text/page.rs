@@ -14,17 +14,19 @@ const INDENT: usize = 3;
 /// Most rows of a table; the JSON form has all of them.
 const MOST_ROWS: usize = 15;
 
-/// The text written so far.
+/// The text written so far. A heading is written with the first line below it, so no section is empty.
 #[derive(Default)]
 pub(super) struct Page {
     text: String,
-    has_short_numbers: bool,
+    headings: Vec<(usize, String)>,
+    is_gpu_trackers: bool,
 }
 
 impl Page {
-    /// A page with numbers as Python writes them: rounded to three decimals, without zeros at the end.
-    pub(super) fn with_short_numbers() -> Self {
-        Self { has_short_numbers: true, ..Self::default() }
+    /// A page as gpu_tracker writes it: every line, units in lines of their own, and numbers as Python writes them (rounded to
+    /// three decimals, without zeros at the end).
+    pub(super) fn of_gpu_tracker() -> Self {
+        Self { is_gpu_trackers: true, ..Self::default() }
     }
 
     /// The whole text.
@@ -34,12 +36,20 @@ impl Page {
 
     /// One line at a level of nesting.
     pub(super) fn line(&mut self, level: usize, line: impl Display) {
+        for (level, label) in std::mem::take(&mut self.headings) {
+            self.write(level, format_args!("{label}:"));
+        }
+        self.write(level, line);
+    }
+
+    fn write(&mut self, level: usize, line: impl Display) {
         let _infallible = writeln!(self.text, "{:width$}{line}", "", width = level * INDENT);
     }
 
     /// `Label:`
     pub(super) fn heading(&mut self, level: usize, label: &str) {
-        self.line(level, format_args!("{label}:"));
+        self.headings.retain(|(above, _)| *above < level);
+        self.headings.push((level, label.to_owned()));
     }
 
     /// `Label: value`
@@ -47,15 +57,30 @@ impl Page {
         self.line(level, format_args!("{label}: {value}"));
     }
 
-    /// `Label: 1.234`
-    pub(super) fn number(&mut self, level: usize, label: &str, value: Option<f64>) {
-        let text = number(value);
-        self.field(level, label, if self.has_short_numbers { short(&text) } else { &text });
+    /// The unit of a section, where numbers don't have it beside them.
+    pub(super) fn unit(&mut self, name: &str) {
+        if self.is_gpu_trackers {
+            self.field(1, "Unit", name);
+        }
     }
 
-    /// `Label: 1234`
+    /// `Label: 1.234 MB`; nothing for a value that is unknown or shows as zero.
+    pub(super) fn number(&mut self, level: usize, label: &str, value: Option<f64>, unit: &str) {
+        let shown = number(value);
+        if self.is_gpu_trackers {
+            self.field(level, label, short(&shown));
+        } else if value.is_some() && shown != number(Some(0.0)) {
+            self.field(level, label, format!("{shown} {unit}").trim_end());
+        }
+    }
+
+    /// `Label: 1234`; nothing for a value that is unknown or zero.
     pub(super) fn count(&mut self, level: usize, label: &str, value: Option<u64>) {
-        self.field(level, label, count(value));
+        if self.is_gpu_trackers {
+            self.field(level, label, count(value));
+        } else if let Some(value) = value.filter(|value| *value > 0) {
+            self.field(level, label, value);
+        }
     }
 
     /// A table of the first [`MOST_ROWS`] items, with a line that says how many were left out. Columns are aligned to the
@@ -81,13 +106,14 @@ impl Page {
     ) {
         let mut rows = vec![head.map(str::to_owned)];
         rows.extend(items.iter().take(MOST_ROWS).map(row));
-        let width_of = |i: usize| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
+        let width_of = |i: usize| rows.iter().map(|row| quote::width(&row[i])).max().unwrap_or(0);
         let widths: Vec<_> = (0..N.saturating_sub(1)).map(width_of).collect();
         let left = WIDTH.saturating_sub(level * INDENT + widths.iter().map(|w| w + 2).sum::<usize>());
         for row in &rows {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
-                let _infallible = write!(line, "{cell:>width$}  ");
+                let padding = width.saturating_sub(quote::width(cell));
+                let _infallible = write!(line, "{:padding$}{cell}  ", "");
             }
             if let Some(last) = row.last() {
                 line += &quote::cut(last, left);
@@ -99,11 +125,8 @@ impl Page {
         }
     }
 
-    /// A list of untrusted texts, or "none".
+    /// A list of untrusted texts.
     pub(super) fn list(&mut self, level: usize, label: &str, items: &[String]) {
-        if items.is_empty() {
-            return self.field(level, label, "none");
-        }
         self.heading(level, label);
         for item in items {
             self.item(level + 1, &quote::escape(item));
@@ -116,7 +139,7 @@ impl Page {
         let mut line = String::new();
         let mut mark = "- ";
         for word in text.split_whitespace() {
-            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            if !line.is_empty() && quote::width(&line) + 1 + quote::width(word) > width {
                 self.line(level, format_args!("{mark}{line}"));
                 (mark, line) = ("  ", String::new());
             }

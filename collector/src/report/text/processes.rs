@@ -6,9 +6,9 @@ use super::gpus;
 use super::page::{Page, WIDTH};
 use super::units::Units;
 use crate::model::report::{ProcessUsage, Processes};
-use crate::model::style::TimeUnit;
 
-pub(super) fn processes(page: &mut Page, processes: &Processes, units: Units, time: TimeUnit) {
+pub(super) fn processes(page: &mut Page, processes: &Processes, units: Units) {
+    let time = units.time;
     let seconds = |s: Option<f64>| number(s.map(|s| time.convert(s)));
     let bytes = |b: Option<u64>| number(b.map(|b| units.ram.convert(b as f64)));
     let (cpu, rss) = (format!("CPU [{}]", time.symbol()), format!("Peak RSS [{}]", units.ram.symbol()));
@@ -16,7 +16,7 @@ pub(super) fn processes(page: &mut Page, processes: &Processes, units: Units, ti
     page.heading(0, "Processes");
     page.field(1, "Total", processes.total);
     page.field(1, "Most at one time", processes.max_concurrent);
-    page.field(1, "Still running at the end", processes.still_running);
+    page.count(1, "Still running at the end", Some(processes.still_running));
     still_running(page, processes);
     if !processes.by_command.is_empty() {
         page.heading(1, "By command");

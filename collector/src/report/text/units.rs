@@ -1,14 +1,20 @@
 //! The units of a text report.
 
+use super::format::{bytes, short};
 use crate::model::report::Report;
 use crate::model::style::{RamUnit, Style, TimeUnit};
 
-/// The units that the user asked for, else those in which the figures of this report read well.
+/// The units that the user asked for, else those in which the figures of this report read well. One report has one unit of
+/// RAM, one of GPU RAM and one of time.
 #[derive(Clone, Copy)]
 pub(super) struct Units {
     pub(super) ram: RamUnit,
     pub(super) gpu_ram: RamUnit,
     pub(super) time: TimeUnit,
+    /// The unit of time that the user asked for.
+    pub(super) asked_time: Option<TimeUnit>,
+    /// The unit of RAM that the user asked for.
+    pub(super) asked_ram: Option<RamUnit>,
 }
 
 impl Units {
@@ -22,6 +28,26 @@ impl Units {
                 unit_that_fits(known.into_iter().flatten().find(|bytes| *bytes > 0))
             }),
             time: style.time_unit.unwrap_or_else(|| TimeUnit::that_fits(report.wall_s)),
+            asked_time: style.time_unit,
+            asked_ram: style.ram_unit,
+        }
+    }
+
+    /// RAM as text, in the report's unit.
+    pub(super) fn bytes(&self, bytes: u64) -> String {
+        format!("{} {}", short(self.ram.convert(bytes as f64)), self.ram.symbol())
+    }
+
+    /// A time as text, in the report's unit.
+    pub(super) fn seconds(&self, seconds: f64) -> String {
+        format!("{} {}", short(self.time.convert(seconds)), self.time.symbol())
+    }
+
+    /// I/O as text. Its size has nothing to do with that of RAM, so its unit is its own unless the user asked for one.
+    pub(super) fn io(&self, n: u64) -> String {
+        match self.asked_ram {
+            Some(_) => self.bytes(n),
+            None => bytes(n),
         }
     }
 }

@@ -3,51 +3,55 @@
 use super::super::quote;
 use super::format::{UNKNOWN, number};
 use super::page::Page;
-use super::units::unit_that_fits;
+use super::units::Units;
 use crate::model::report::{CpuTime, Io, MaxProportionalRam, MeanRam, Peak, Report};
-use crate::model::style::{RamUnit, Style, TimeUnit};
 
-pub(super) fn cpu_time(page: &mut Page, time: &CpuTime, unit: TimeUnit) {
+pub(super) fn cpu_time(page: &mut Page, time: &CpuTime, units: Units) {
+    let unit = units.time;
     let convert = |seconds: Option<f64>| seconds.map(|s| unit.convert(s));
     page.heading(0, "CPU time");
-    page.field(1, "Unit", unit.name());
-    page.number(1, "User", convert(time.user_s));
-    page.number(1, "System", convert(time.system_s));
-    page.number(1, "Total", convert(time.total_s));
-    let kernel = number(convert(time.kernel_s));
+    page.number(1, "User", convert(time.user_s), unit.symbol());
+    page.number(1, "System", convert(time.system_s), unit.symbol());
+    page.number(1, "Total", convert(time.total_s), unit.symbol());
+    page.number(1, "Of the usable cores", time.usable_percent, "%");
     match &time.kernel_s_reason {
         Some(reason) => {
-            page.field(1, "By the kernel's sum", format_args!("{kernel} ({})", quote::escape(reason)))
+            page.field(1, "By the kernel's sum", format_args!("{UNKNOWN} ({})", quote::escape(reason)))
         }
-        None => page.field(1, "By the kernel's sum", kernel),
+        None => page.number(1, "By the kernel's sum", convert(time.kernel_s), unit.symbol()),
     }
-    page.number(1, "Unattributed", convert(time.unattributed_s));
+    page.number(1, "Unattributed", convert(time.unattributed_s), unit.symbol());
 }
 
-pub(super) fn mean_ram(page: &mut Page, mean: &MeanRam, unit: RamUnit) {
-    let convert = |bytes: Option<f64>| bytes.map(|b| unit.convert(b));
+pub(super) fn mean_ram(page: &mut Page, mean: &MeanRam, units: Units) {
     page.heading(0, "Mean RAM");
-    page.field(1, "Unit", unit.name());
-    page.number(1, "Main", convert(mean.main_bytes));
-    page.number(1, "Descendants", convert(mean.descendants_bytes));
-    page.number(1, "Combined", convert(mean.combined_bytes));
+    for (label, bytes) in [
+        ("Main", mean.main_bytes),
+        ("Descendants", mean.descendants_bytes),
+        ("Combined", mean.combined_bytes),
+    ] {
+        page.number(1, label, bytes.map(|b| units.ram.convert(b)), units.ram.symbol());
+    }
 }
 
-pub(super) fn max_ram_proportional(page: &mut Page, max: &MaxProportionalRam, unit: RamUnit) {
-    let convert = |bytes: Option<u64>| bytes.map(|b| unit.convert(b as f64));
+pub(super) fn max_ram_proportional(page: &mut Page, max: &MaxProportionalRam, units: Units) {
+    if max.combined_bytes.is_none() {
+        return;
+    }
     page.heading(0, "Maximum proportional RAM (PSS)");
-    page.field(1, "Unit", unit.name());
-    page.number(1, "Main", convert(max.main_bytes));
-    page.number(1, "Descendants", convert(max.descendants_bytes));
-    page.number(1, "Combined", convert(max.combined_bytes));
+    for (label, bytes) in
+        [("Main", max.main_bytes), ("Descendants", max.descendants_bytes), ("Combined", max.combined_bytes)]
+    {
+        page.number(1, label, bytes.map(|b| units.ram.convert(b as f64)), units.ram.symbol());
+    }
 }
 
-pub(super) fn peak(page: &mut Page, peak: Option<&Peak>, ram: RamUnit, time: TimeUnit) {
-    let Some(peak) = peak else { return page.field(0, "RAM peak", UNKNOWN) };
+pub(super) fn peak(page: &mut Page, peak: Option<&Peak>, units: Units) {
+    let Some(peak) = peak else { return };
+    let (ram, time) = (units.ram, units.time);
     page.heading(0, "RAM peak");
-    page.field(1, "Unit", ram.name());
-    page.number(1, "Combined RSS", Some(ram.convert(peak.combined_rss_bytes as f64)));
-    let at = format!("{:.3} {} after the start", time.convert(peak.at_s), time.name());
+    page.number(1, "Combined RSS", Some(ram.convert(peak.combined_rss_bytes as f64)), ram.symbol());
+    let at = format!("{:.3} {} after the start", time.convert(peak.at_s), time.symbol());
     page.field(1, "Time", at);
     if peak.processes.is_empty() {
         return;
@@ -61,13 +65,13 @@ pub(super) fn peak(page: &mut Page, peak: Option<&Peak>, ram: RamUnit, time: Tim
     });
 }
 
-pub(super) fn io(page: &mut Page, io: &Io, style: &Style) {
-    let unit = style.ram_unit.unwrap_or_else(|| unit_that_fits(io.read_bytes.max(io.write_bytes)));
-    let convert = |bytes: Option<u64>| bytes.map(|b| unit.convert(b as f64));
+pub(super) fn io(page: &mut Page, io: &Io, units: Units) {
     page.heading(0, "I/O");
-    page.field(1, "Unit", unit.name());
-    page.number(1, "Read", convert(io.read_bytes));
-    page.number(1, "Written", convert(io.write_bytes));
+    for (label, bytes) in [("Read", io.read_bytes), ("Written", io.write_bytes)] {
+        if let Some(bytes) = bytes.filter(|bytes| *bytes > 0) {
+            page.field(1, label, units.io(bytes));
+        }
+    }
 }
 
 pub(super) fn faults_and_switches(page: &mut Page, report: &Report) {

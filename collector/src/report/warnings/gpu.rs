@@ -6,30 +6,39 @@ use super::super::counts::{processes, times};
 use super::super::gpu::{is_any_of, missing_of, whole};
 use super::super::inputs::Inputs;
 use crate::model::gpu::{Figure, Missing};
-use crate::model::report::Stage;
+use crate::model::report::{Stage, Topic, Warning};
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::device::DeviceUsage;
 
 /// In the order of the report: backends, devices, missing figures, then what concerns the run as a whole.
-pub(super) fn warnings(inputs: &Inputs) -> Vec<String> {
+pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     let (usage, start_ns) = (&inputs.run.gpu.usage, inputs.run.start_ns);
     let seconds = |at_ns: u64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
-    let mut warnings = Vec::new();
-    warnings.extend(usage.failed.iter().map(|(name, missing)| failed(usage, name, missing)));
-    warnings.extend(usage.unresponsive.iter().map(|(name, since_ns)| unresponsive(name, seconds(*since_ns))));
-    warnings.extend(usage.notes.iter().cloned());
-    warnings.extend(no_gpu_of_vendor(inputs));
+    let mut warnings = Warnings(Vec::new());
+    warnings.extend(Topic::Figures, usage.failed.iter().map(|(name, missing)| failed(usage, name, missing)));
+    let unresponsive = |(name, since_ns): &(String, u64)| unresponsive(name, seconds(*since_ns));
+    warnings.extend(Topic::Command, usage.unresponsive.iter().map(unresponsive));
+    warnings.extend(Topic::Figures, usage.notes.iter().cloned());
+    warnings.extend(Topic::Figures, no_gpu_of_vendor(inputs));
     for of in &usage.devices {
-        warnings.extend(of.lost_at_ns.map(|at_ns| lost(of, seconds(at_ns))));
-        warnings.extend(energy_counter_reset(of));
-        warnings.extend(xid_errors(of));
-        warnings.extend(memory_errors(of));
+        warnings.extend(Topic::Command, of.lost_at_ns.map(|at_ns| lost(of, seconds(at_ns))));
+        warnings.extend(Topic::Figures, energy_counter_reset(of));
+        warnings.extend(Topic::Command, xid_errors(of));
+        warnings.extend(Topic::Command, memory_errors(of));
     }
-    warnings.extend(missing_figures(usage));
-    warnings.extend(idle(usage));
-    warnings.extend(ambiguous_indices(usage));
-    warnings.extend(unsampled_processes(usage));
-    warnings
+    warnings.extend(Topic::Figures, missing_figures(usage));
+    warnings.extend(Topic::IdleGpu, idle(usage));
+    warnings.extend(Topic::Figures, ambiguous_indices(usage));
+    warnings.extend(Topic::Figures, unsampled_processes(usage));
+    warnings.0
+}
+
+struct Warnings(Vec<Warning>);
+
+impl Warnings {
+    fn extend(&mut self, topic: Topic, texts: impl IntoIterator<Item = String>) {
+        self.0.extend(texts.into_iter().map(|text| Warning::new(topic, text)));
+    }
 }
 
 fn failed(usage: &GpuUsage, backend: &str, missing: &Missing) -> String {

@@ -5,7 +5,7 @@ mod gpu;
 
 use super::counts::{processes, records, times};
 use super::inputs::Inputs;
-use crate::model::report::{Cgroup, Coverage, Limits, Stage};
+use crate::model::report::{Cgroup, Coverage, Limits, Stage, Topic, Warning};
 
 /// Most processes that one warning names.
 const MOST_NAMED: usize = 10;
@@ -18,33 +18,39 @@ pub(super) struct Context<'a> {
     pub(super) cgroup: Option<&'a Cgroup>,
 }
 
+/// A cause: a message where it applies.
+type CauseOf = fn(&Context) -> Option<String>;
+
 /// All causes, in the order of the report.
-const CAUSES: [fn(&Context) -> Option<String>; 18] = [
-    out_of_memory,
-    launcher_killed,
-    preload_off,
-    connector_overruns,
-    uninstrumented,
-    dropped_events,
-    unread_events,
-    untrusted_records,
-    invalid_events,
-    collector_restarts,
-    state_lost,
-    segment_unlinked,
-    sampled_cpu,
-    killed_with_namespace,
-    unknown_cpu,
-    unknown_ram,
-    ram_floor,
-    still_running,
+const CAUSES: [(Topic, CauseOf); 19] = [
+    (Topic::OutOfMemory, out_of_memory),
+    (Topic::Tracking, launcher_killed),
+    (Topic::Figures, preload_off),
+    (Topic::Tracking, connector_overruns),
+    (Topic::Figures, uninstrumented),
+    (Topic::Figures, unreachable_programs),
+    (Topic::Tracking, dropped_events),
+    (Topic::Tracking, unread_events),
+    (Topic::Tracking, untrusted_records),
+    (Topic::Tracking, invalid_events),
+    (Topic::Tracking, collector_restarts),
+    (Topic::Tracking, state_lost),
+    (Topic::Tracking, segment_unlinked),
+    (Topic::Figures, sampled_cpu),
+    (Topic::Figures, killed_with_namespace),
+    (Topic::Figures, unknown_cpu),
+    (Topic::Figures, unknown_ram),
+    (Topic::Figures, ram_floor),
+    (Topic::Command, still_running),
 ];
 
 /// The launcher's own warnings, those of [`CAUSES`], then those of the GPUs.
-pub(super) fn warnings(context: &Context) -> Vec<String> {
+pub(super) fn warnings(context: &Context) -> Vec<Warning> {
     let inputs = context.inputs;
-    let mut warnings = inputs.config.warnings.clone();
-    warnings.extend(CAUSES.iter().filter_map(|cause| cause(context)));
+    let ours = inputs.config.warnings.iter().map(|text| Warning::new(Topic::Tracking, text.clone()));
+    let mut warnings: Vec<_> = ours.collect();
+    let found = CAUSES.iter().filter_map(|(topic, cause)| Some(Warning::new(*topic, cause(context)?)));
+    warnings.extend(found);
     warnings.extend(gpu::warnings(inputs));
     warnings
 }
@@ -104,6 +110,19 @@ fn uninstrumented(context: &Context) -> Option<String> {
              user's, in another root). Their children that no sample saw are not counted, and the CPU time of those is \
              added to the process that reaped them. The kernel's process connector would show them, but is not used: \
              {reason}.",
+            processes(count)
+        )
+    })
+}
+
+/// Where the command's programs do not see what the shim needs.
+fn unreachable_programs(context: &Context) -> Option<String> {
+    let count = context.inputs.end.unreachable_programs;
+    let shim = context.inputs.config.shim_directory.as_deref().unwrap_or("the shim's directory");
+    (count > 0).then(|| {
+        format!(
+            "{} in a sandbox or container that can't see {shim} or /dev/shm: uninstrumented, like their children. Bind \
+             both: bwrap --ro-bind {shim} {shim} --bind /dev/shm /dev/shm (after --dev); apptainer --bind {shim},/dev/shm.",
             processes(count)
         )
     })

@@ -56,8 +56,8 @@ pub(crate) struct Held {
     pub id: ProcessId,
     /// RSS, and huge pages of hugetlbfs, bytes.
     pub rss_bytes: u64,
-    /// Pages that no other process maps, bytes.
-    pub private_bytes: u64,
+    /// What it adds to footprints.
+    pub contribution: Contribution,
 }
 
 /// A process that runs another program than at its reading before.
@@ -220,6 +220,7 @@ impl Sampling {
             (reading.peak_at_ns, reading.faults_at_peak) = (self.at_ns, reading.vitals.minor_faults);
             reading.vm_hwm_bytes = peak.vm_hwm_bytes.or(reading.vm_hwm_bytes);
             reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
+            reading.limits = peak.limits.unwrap_or(reading.limits);
         }
         let unread_groups = footprint::unread_groups(tree, &self.readings, &self.alive);
         for id in &self.alive {
@@ -352,6 +353,7 @@ impl Sampling {
             };
             note_clock(tree, *id, &reading.vitals);
             let Some(process) = tree.get_mut(*id) else { continue };
+            process.note_bounds(reading.vitals.virtual_bytes, reading.limits);
             let common_growth = reading::common_growth(reading, largest_shared, *id);
             add_process(&mut sample, process, reading, estimate, common_growth);
             if process.name.args.is_none() {
@@ -404,11 +406,7 @@ fn add_process(
     } else {
         sample.intervals.extend(process.intervals_until(now_ns, at_peak, rss + spike));
     }
-    sample.holders.push(Held {
-        id: process.ids.id,
-        rss_bytes: rss + reading.hugetlb_bytes,
-        private_bytes: contribution.private_bytes,
-    });
+    sample.holders.push(Held { id: process.ids.id, rss_bytes: rss + reading.hugetlb_bytes, contribution });
     process.observed = Observed {
         at_ns: now_ns,
         rss_bytes: rss,

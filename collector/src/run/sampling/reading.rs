@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::files::FileTable;
-use crate::model::observation::{Rollup, Size, Vitals};
+use crate::model::observation::{ProcessLimits, Rollup, Size, Vitals};
 use crate::run::tree::ProcessId;
 use crate::run::tree::tolerance::Tolerance;
 
@@ -42,6 +42,8 @@ pub(crate) struct LastReading {
     pub faults_at_peak: u64,
     /// Memory in huge pages of hugetlbfs, which is not in the RSS, bytes.
     pub hugetlb_bytes: u64,
+    /// Its resource limits when they were last read.
+    pub limits: ProcessLimits,
     /// smaps_rollup, if it was read since the image began.
     pub sharing: Option<Sharing>,
     /// Its mapped files, if they were read since the image began.

@@ -195,7 +195,7 @@ impl Run {
         let peak = |id: ProcessId| {
             let (_, made) = made_of(self, id)?;
             let (vm_hwm_bytes, hugetlb_bytes) = (Some(made.hwm * MIB), Some(made.hugetlb * MIB));
-            Some(PeakReading { id, vm_hwm_bytes, hugetlb_bytes })
+            Some(PeakReading { id, vm_hwm_bytes, hugetlb_bytes, limits: None })
         };
         let mut wanted = self.sampling.new_images(&self.tree);
         wanted.extend(self.sampling.alive().iter().filter(|id| self.sampling.is_peak_due(**id)));

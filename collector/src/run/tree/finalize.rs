@@ -192,6 +192,7 @@ impl Tree {
             is_still_running: process.is_alive(),
             wall_ns: lifetime.end_ns.unwrap_or(now_ns).saturating_sub(lifetime.start_ns),
             exit: process.exit_status(),
+            bounds: process.bounds,
             has_record: process.program.has_record,
             ended_without_exit_record: process.ended_without_exit_record(),
             found_by: process.ancestry.found_by,

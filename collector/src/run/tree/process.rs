@@ -12,7 +12,7 @@ use super::namespace::ForkNumber;
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 use crate::model::ids::{FoundBy, Identity, ImageGroup, Key, Parent, ProcessId, Target};
-use crate::model::observation::Program;
+use crate::model::observation::{ProcessLimits, Program};
 use crate::model::report::Exit;
 
 /// What a process runs, as far as its memory goes.
@@ -116,6 +116,17 @@ pub(crate) struct Observed {
     pub major_faults: u64,
     /// Block input and output of the process and its waited-for children, 512-byte units; read at the run's end only.
     pub blocks: Option<(u64, u64)>,
+}
+
+/// How close its program came to its resource limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bounds {
+    /// When that program began, CLOCK_MONOTONIC nanoseconds.
+    program_start_ns: u64,
+    /// The largest address space that a sample saw, bytes; 0: none did.
+    pub peak_virtual_bytes: u64,
+    /// Its limits at the last sample that read them.
+    pub limits: ProcessLimits,
 }
 
 /// Ids and pids of a process.
@@ -260,6 +271,8 @@ pub(crate) struct Process {
     pub cpu: CpuState,
     /// Its last sample.
     pub observed: Observed,
+    /// Its resource limits.
+    pub bounds: Bounds,
 }
 
 impl Process {
@@ -295,12 +308,21 @@ impl Process {
                 counted_at_ns: start_ns,
             },
             observed: Observed::default(),
+            bounds: Bounds::default(),
         }
     }
 
     /// Whether no source has reported its end.
     pub(crate) fn is_alive(&self) -> bool {
         self.lifetime.end_ns.is_none()
+    }
+
+    /// A sample saw this much address space, and these are its limits.
+    pub(crate) fn note_bounds(&mut self, virtual_bytes: u64, limits: ProcessLimits) {
+        let program_start_ns = self.program_start_ns();
+        let is_same = self.bounds.program_start_ns == program_start_ns;
+        let before = if is_same { self.bounds.peak_virtual_bytes } else { 0 };
+        self.bounds = Bounds { program_start_ns, peak_virtual_bytes: before.max(virtual_bytes), limits };
     }
 
     /// A record named the inode of a pidfd of it; 0: it did not.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::process::Bounds;
 use super::rusage::Rusage;
 use crate::model::ids::{FoundBy, ProcessId};
 use crate::model::quality::Quality;
@@ -61,6 +62,8 @@ pub struct ProcessSummary {
     pub wall_ns: u64,
     /// How it ended.
     pub exit: Exit,
+    /// How close it came to its resource limits.
+    pub(crate) bounds: Bounds,
     /// It wrote a record itself.
     pub has_record: bool,
     /// Its last program ended without an EXIT record.
@@ -73,4 +76,17 @@ pub struct ProcessSummary {
     pub static_executable: Option<String>,
     /// CPU time of waited-for children that no source knows, microseconds.
     pub unattributed_us: u64,
+}
+
+impl ProcessSummary {
+    /// Its end, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.wall_ns)
+    }
+
+    /// The largest part of its limit of address space that a sample saw it use; 0 without a limit.
+    pub(crate) fn address_space_used(&self) -> f64 {
+        let limit = self.bounds.limits.address_space_bytes.filter(|limit| *limit > 0);
+        limit.map_or(0.0, |limit| self.bounds.peak_virtual_bytes as f64 / limit as f64)
+    }
 }

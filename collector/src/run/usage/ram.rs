@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::report::Holder;
 use crate::run::sampling::sums::Sums;
 use crate::run::sampling::{Held, HighWaterMark, Sample};
-use crate::run::tree::{LiveInterval, Tree};
+use crate::run::series::Series;
+use crate::run::tree::{Contribution, LiveInterval, Tree};
 
 /// Most holders of a peak that are kept.
 const HOLDERS: usize = 10;
@@ -75,6 +76,8 @@ pub(crate) struct RamUsage {
     byte_s: ByteSeconds,
     /// The moment of the largest RAM.
     pub peak: Option<PeakMoment>,
+    /// The RAM of all over time.
+    pub series: Series,
     /// Most processes at once.
     pub max_processes: u64,
     /// Most threads of the first process.
@@ -203,6 +206,7 @@ impl RamUsage {
         proportional.main = proportional.main.max(main);
         proportional.descendants = proportional.descendants.max(descendants);
         proportional.combined = proportional.combined.max((main + descendants).min(combined));
+        self.series.push(sample.from_ns, sample.at_ns, combined);
         self.max_processes = self.max_processes.max(now.processes);
         self.main_threads = self.main_threads.max(now.main_threads);
         self.descendants_threads = self.descendants_threads.max(now.descendants_threads);
@@ -248,6 +252,7 @@ impl RamUsage {
         self.main.raise_unshared(main, main_private);
         self.descendants.raise_unshared(descendants, private);
         self.combined.raise_unshared(combined, main_private.saturating_add(private));
+        self.series.raise(at_ns, combined);
         let threads = positive(level.main_threads) + positive(level.descendants_threads);
         self.max_processes = self.max_processes.max(positive(level.processes));
         self.main_threads = self.main_threads.max(positive(level.main_threads));
@@ -260,6 +265,7 @@ impl RamUsage {
 
     fn add_means(&mut self, sample: &Sample) {
         let seconds = |ns: u64| ns as f64 / 1e9;
+        let before = self.byte_s.combined;
         let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));
         let steady = &sample.steady_mean;
         self.byte_s.main += steady.main as f64 * whole;
@@ -275,6 +281,7 @@ impl RamUsage {
                 self.byte_s.descendants += life.memory.descendants_bytes as f64 * span_s;
             }
         }
+        self.series.add_integral(self.byte_s.combined - before);
     }
 }
 
@@ -303,7 +310,8 @@ fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
         let process = tree.get(held.id)?;
         let pid = process.ids.host_pid.unwrap_or(process.ids.key.pid);
         let command = process.name.command.to_string();
-        Some(Holder { pid, command, rss_bytes: held.rss_bytes, private_bytes: held.private_bytes })
+        let Contribution { combined_bytes, private_bytes, .. } = held.contribution;
+        Some(Holder { pid, command, rss_bytes: held.rss_bytes, private_bytes, added_bytes: combined_bytes })
     });
     named.collect()
 }
@@ -319,17 +327,19 @@ fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
     let mut there: Vec<&LiveInterval> = there.filter(|life| !life.is_process).collect();
     there.sort_unstable_by_key(|life| std::cmp::Reverse(life.rss_bytes));
     for life in there.into_iter().take(HOLDERS) {
-        let private_bytes = life.memory.private_bytes;
+        let Contribution { combined_bytes, private_bytes, .. } = life.memory;
         match holders.iter_mut().find(|holder| holder.pid == life.pid) {
             Some(holder) => {
                 holder.rss_bytes = holder.rss_bytes.max(life.rss_bytes);
                 holder.private_bytes = holder.private_bytes.max(private_bytes);
+                holder.added_bytes = holder.added_bytes.max(combined_bytes);
             }
             None => holders.push(Holder {
                 pid: life.pid,
                 command: life.command.to_string(),
                 rss_bytes: life.rss_bytes,
                 private_bytes,
+                added_bytes: combined_bytes,
             }),
         }
     }

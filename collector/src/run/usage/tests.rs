@@ -35,7 +35,7 @@ fn window() -> Sample {
 }
 
 fn held(id: ProcessId, bytes: u64) -> Held {
-    Held { id, rss_bytes: bytes, private_bytes: bytes }
+    Held { id, rss_bytes: bytes, contribution: Contribution::private(bytes) }
 }
 
 /// The memory of a descendant that was there from one second to another.
@@ -146,6 +146,23 @@ fn late_intervals_count_in_their_own_window() {
     assert_eq!((ram.descendants.total, ram.combined.total, ram.max_processes), (300 * MB, 600 * MB, 2));
     let (_, of_others, _) = ram.means(1.0).unwrap();
     assert_eq!(of_others, (8 * 150 + 2 * 200 + 300) as f64 * MB as f64, "of the lives of all four");
+}
+
+/// Also that of a process which no sample saw, and of one whose record comes a window late.
+// Requirement: RAM-12
+#[test]
+fn series_has_every_peak_at_its_time() {
+    let mut ram = RamUsage::default();
+    let tree = tree();
+    ram.add(&tree, &Sample { from_ns: 0, at_ns: 10 * S, ..window() });
+    ram.add(&tree, &lives([child(12, 13, 300)]));
+    let late = lives([child(14, 15, 500)]).intervals;
+    ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: late, ..window() });
+    let points = ram.series.points();
+    assert_eq!(points.iter().map(|point| point.max).collect::<Vec<_>>(), [0, 500 * MB, 0]);
+    assert_eq!(points.iter().map(|point| point.max).max(), Some(ram.combined.total));
+    let integral: f64 = points.iter().map(|point| point.integral).sum();
+    assert_eq!(Some(integral / 30.0), ram.means(30.0).map(|(.., combined)| combined));
 }
 
 // Requirement: RAM-1

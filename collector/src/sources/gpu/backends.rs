@@ -4,6 +4,9 @@ use super::worker::{Start, Worker};
 use super::{drm, nvml};
 use crate::model::gpu::{GpuConfig, NVIDIA, Vendor};
 
+/// The name of AMD's and Intel's backend in reports.
+const DRM: &str = "AMD and Intel";
+
 /// The workers, one for each backend. Costs a few `stat` calls where there is no driver.
 pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
     let mut workers = Vec::new();
@@ -12,12 +15,23 @@ pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
         let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&own)?)));
         workers.push(Worker::start(NVIDIA, config, start));
     }
+    let own = config_of(DRM, config);
     if (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config) {
-        let own = config.clone();
-        let start: Start = Box::new(move || Ok(Box::new(drm::Drm::start(&own)?)));
-        workers.push(Worker::start("AMD and Intel", config, start));
+        let of_drm = own.clone();
+        let start: Start = Box::new(move || Ok(Box::new(drm::Drm::start(&of_drm)?)));
+        workers.push(Worker::start(DRM, &own, start));
     }
     workers
+}
+
+/// The configuration of a backend. HIP reads CUDA_VISIBLE_DEVICES, too; but where there are NVIDIA's devices as well, it is meant
+/// for those.
+pub(super) fn config_of(backend: &str, config: &GpuConfig) -> GpuConfig {
+    let mut own = config.clone();
+    if backend == DRM && may_have_nvidia(config) {
+        own.visible.cuda = None;
+    }
+    own
 }
 
 /// Whether there are signs of an NVIDIA driver: a library named by the user, or a device node. Three `stat` calls, so that a

@@ -28,7 +28,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
         listing.warnings.extend(worker.warnings());
         // The first reading has the devices.
         if let Some(batch) = worker.exchange(&[]).into_iter().next() {
-            listing.gpus.extend(gpus(config, batch));
+            listing.gpus.extend(gpus(&backends::config_of(worker.name, config), batch));
         }
     }
     listing

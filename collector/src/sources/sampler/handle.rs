@@ -7,7 +7,7 @@ use crate::model::finding::Remains;
 use crate::model::ids::Target;
 use crate::model::observation::{PeakReading, ReadingState, SharingReading, Size, Vitals};
 use crate::sys::proc_fs::{ProcRoot, Stat, Statm, read_held};
-use crate::sys::{clock, pidfd};
+use crate::sys::{clock, pidfd, rlimit};
 
 /// A process that did not run since it was read is read again after this time: the kernel may have taken memory from
 /// it.
@@ -92,6 +92,7 @@ impl Handle {
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
             threads: stat.threads,
+            virtual_bytes: stat.virtual_bytes,
             start_stack: stat.start_stack,
         };
         if stat.is_over() {
@@ -171,6 +172,7 @@ impl Handle {
             id: target.id,
             vm_hwm_bytes: status.as_ref().and_then(|status| status.hwm),
             hugetlb_bytes: status.map(|status| status.hugetlb),
+            limits: rlimit::of_process(self.pid),
         }
     }
 

@@ -24,6 +24,8 @@ pub struct Stat {
     pub threads: u64,
     /// Start time, clock ticks after boot.
     pub start_ticks: u64,
+    /// Address space, bytes.
+    pub virtual_bytes: u64,
     /// Address of the bottom of the stack. An exec changes it if address randomisation is on; a fork does not.
     ///
     /// 0 if hidden: another user's process, a process that is not dumpable, a zombie.
@@ -58,6 +60,7 @@ impl Stat {
             system_ticks: field(15)?,
             threads: field(20)?,
             start_ticks: field(22)?,
+            virtual_bytes: field(23).unwrap_or(0),
             start_stack: field(28).unwrap_or(0),
         })
     }
@@ -318,6 +321,7 @@ mod tests {
             system_ticks: 60,
             threads: 9,
             start_ticks: 555,
+            virtual_bytes: 1000,
             start_stack: 140_727_100_000_000,
         };
         assert_eq!(stat, expected);

@@ -39,6 +39,11 @@ impl NamedFile {
         Ok(Self { path: path.into(), file })
     }
 
+    /// The file behind this open descriptor, which the caller has locked.
+    pub(crate) fn held(path: &Path, file: OwnedFd) -> Self {
+        Self { path: path.into(), file }
+    }
+
     /// The stale file of this name: a regular file of this user that no process has locked.
     ///
     /// Holds an exclusive lock, so no other process takes the file for stale meanwhile.
@@ -83,6 +88,12 @@ impl NamedFile {
     /// If the process has no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { path: self.path.clone(), file: self.file.try_clone()? })
+    }
+
+    /// Its descriptor alone.
+    #[cfg(test)]
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.file
     }
 
     /// Path of the file.

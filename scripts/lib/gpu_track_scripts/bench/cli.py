@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from gpu_track_scripts.bench import peers as other_programs
 from gpu_track_scripts.bench.jobs import peers
 from gpu_track_scripts.bench.processes import fork, spawn
-from gpu_track_scripts.bench.row import HEADER, Row, Skipped, skipped_line
+from gpu_track_scripts.bench.row import HEADER, Row, skipped_line
 from gpu_track_scripts.bench.runs import compute, hello, many, ring, true
 from gpu_track_scripts.bench.sampling import khz, memory, sample500, sample5000
 from gpu_track_scripts.bench.workbench import Workbench, prepare
 from gpu_track_scripts.commands import first_line
+from gpu_track_scripts.tools import Unavailable
 
 DESCRIPTION = """\
 Measures what tracking costs, compares each figure with a limit from the same run, and prints a Markdown table.
@@ -89,6 +90,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             try:
                 for row in benchmark(bench):
                     print(row.line(benchmark.__name__), flush=True)
-            except Skipped as reason:
+            except Unavailable as reason:
                 print(skipped_line(benchmark.__name__, reason), flush=True)
     return 0

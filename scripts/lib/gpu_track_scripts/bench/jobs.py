@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpu_track_scripts.bench.peers import Peer, PeerFigures, installed_peers
-from gpu_track_scripts.bench.row import Row, Skipped
+from gpu_track_scripts.bench.row import Row
 from gpu_track_scripts.bench.workbench import Workbench
 from gpu_track_scripts.commands import Word, words
 from gpu_track_scripts.figures import BySide, interleave, ratios, with_quartiles
+from gpu_track_scripts.tools import Unavailable
 
 
 def peers(bench: Workbench) -> Iterator[Row]:
@@ -46,7 +47,7 @@ def run_job(
         done = subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=out.parent, text=True)
         took_s = time.monotonic() - start
         if done.returncode != 0:
-            raise Skipped(f"{side}: status {done.returncode}: {done.stderr[-300:]}")
+            raise Unavailable(f"{side}: status {done.returncode}: {done.stderr[-300:]}")
         written = out.with_name(out.name + peer.suffix)
         return took_s, peer.parse(written.read_text(encoding="utf-8") if side != "bare" else "")
 

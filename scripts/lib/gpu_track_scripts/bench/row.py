@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from gpu_track_scripts import markdown
+from gpu_track_scripts.tools import Unavailable
 
 HEADER = markdown.header(["measured", "held against", "target", "found", ""])
-
-
-class Skipped(Exception):
-    """A benchmark that can't run here; the message is the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +28,6 @@ class Row:
         return markdown.row([f"`{benchmark}`: {self.measured}", self.held_against, self.target, self.found, verdict])
 
 
-def skipped_line(benchmark: str, reason: Skipped) -> str:
+def skipped_line(benchmark: str, reason: Unavailable) -> str:
     """The row of a benchmark that was skipped."""
     return markdown.row([f"`{benchmark}`", "", "", f"skipped: {reason}", ""])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pathlib
 import shutil
 import statistics
 import subprocess
@@ -13,11 +12,12 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpu_track_scripts.bench.row import Row, Skipped
+from gpu_track_scripts.bench.row import Row
 from gpu_track_scripts.bench.tracked import TrackedRun
 from gpu_track_scripts.bench.workbench import Workbench
 from gpu_track_scripts.commands import Word, output
 from gpu_track_scripts.figures import BySide, differences, interleave, ratios, with_quartiles
+from gpu_track_scripts.tools import Unavailable, cache
 
 SIDES = ("bare", "ours")
 # Memory may grow until so many processes have ended: tables and caches reach their size by then.
@@ -26,10 +26,9 @@ WARM_UP_FORKS = 10_000
 
 def hello(bench: Workbench) -> Iterator[Row]:
     """A real build."""
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
-    archive = pathlib.Path(os.environ.get("GPU_TRACK_TEST_HELLO", cache / "gpu-track-tests" / "hello_2.10.orig.tar.gz"))
+    archive = cache() / "hello_2.10.orig.tar.gz"
     if not archive.exists():
-        raise Skipped("no archive of GNU hello: scripts/test fetches it")
+        raise Unavailable("no archive of GNU hello: scripts/test fetches it")
 
     def measure(side: str) -> float:
         directory = bench.temporary / f"hello-{side}"

@@ -9,11 +9,12 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 
-from gpu_track_scripts.bench.row import Row, Skipped
+from gpu_track_scripts.bench.row import Row
 from gpu_track_scripts.bench.tracked import Resident, TrackedRun, children, sample_time_ns, samples_taken
 from gpu_track_scripts.bench.workbench import Workbench
 from gpu_track_scripts.commands import output
 from gpu_track_scripts.figures import BySide, ratios, with_quartiles
+from gpu_track_scripts.tools import Unavailable
 
 # The interval of 1 kHz, and how finely its grid is searched for.
 TICK_NS = 1_000_000
@@ -33,7 +34,7 @@ def sampling(bench: Workbench, count: int) -> SamplingCosts:
     """Samples sleeping processes, and runs a loop of bare reads of the same processes at the same time."""
     with TrackedRun(bench, [bench.work, "sleepers", count]) as run:
         if run.stdout.readline() != "ready\n":
-            raise Skipped(f"can't start {count} processes here")
+            raise Unavailable(f"can't start {count} processes here")
         pids = [pid for main in run.command_pids() for pid in children(main)]
         # New processes are sampled more often; the steady cost begins after that.
         time.sleep(bench.pick(5, 3))

@@ -7,11 +7,10 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from typing import TypeVar
 
-from gpu_track_scripts.commands import Word, cargo_build
+from gpu_track_scripts.commands import Word, cargo_build, compile_c
 from gpu_track_scripts.paths import ROOT
 
 Choice = TypeVar("Choice")
@@ -70,11 +69,6 @@ def prepare(quick: bool, directories: Sequence[str], temporary: pathlib.Path) ->
     size = mapped_bytes((ROOT / "include" / "gpu_track.h").read_text(encoding="utf-8"))
     sources = ROOT / "tests" / "bench"
 
-    def compile_c(name: str, source: pathlib.Path, *flags: str) -> pathlib.Path:
-        program = temporary / name
-        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", *flags, "-o", program, source], check=True)
-        return program
-
     library = ["-shared", "-fPIC", f"-DTRACKED_SIZE={size}"]
     return Workbench(
         quick=quick,
@@ -83,11 +77,11 @@ def prepare(quick: bool, directories: Sequence[str], temporary: pathlib.Path) ->
         mapped_bytes=size,
         tracker=tracker,
         ring=ring,
-        births=compile_c("births", sources / "births.c"),
-        work=compile_c("work", sources / "work.c", "-pthread"),
-        touch=compile_c("touch", ROOT / "tests" / "programs" / "touch.c"),
+        births=compile_c(temporary / "births", sources / "births.c"),
+        work=compile_c(temporary / "work", sources / "work.c"),
+        touch=compile_c(temporary / "touch", ROOT / "tests" / "programs" / "touch.c"),
         preloads={
-            "empty": compile_c("libempty.so", sources / "empty_preload.c", *library),
-            "least": compile_c("libleast.so", sources / "empty_preload.c", *library, "-DRECORDS"),
+            "empty": compile_c(temporary / "libempty.so", sources / "empty_preload.c", *library),
+            "least": compile_c(temporary / "libleast.so", sources / "empty_preload.c", *library, "-DRECORDS"),
         },
     )

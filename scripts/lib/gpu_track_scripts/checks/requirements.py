@@ -23,7 +23,7 @@ RUST_TEST_ATTRIBUTE = re.compile(r"^\s*#\[test\]")
 # One line of a macro that makes tests: `name!(...)`, or an entry of its list.
 RUST_MACRO = re.compile(r"^\s*(\w+)(!|\(|:| =>)")
 PYTHON_BETWEEN = re.compile(r"^\s*(#|@)")
-PYTHON_TEST = re.compile(r"^\s*(def|class) (\w*[Tt]est\w*|[A-Z]\w*)")
+PYTHON_TEST = re.compile(r"^\s*(def|class) (\w*[Tt]est\w*|check_\w+|[A-Z]\w*)")
 SHELL_BETWEEN = re.compile(r"^\s*#")
 SHELL_TEST = re.compile(r"^\s*(\S+)")
 SOURCES = ("collector", "launcher", "shim", "include", "tests", "scripts")

@@ -9,7 +9,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from gpu_track_scripts.commands import cargo_build
+from gpu_track_scripts.commands import cargo_build, compile_c
 from gpu_track_scripts.figures import interleave
 from gpu_track_scripts.markdown import header, row
 from gpu_track_scripts.paths import ROOT
@@ -23,9 +23,7 @@ def build_programs(directory: pathlib.Path) -> None:
     """Compiles the jobs' programs, one of them without a dynamic loader."""
     source = ROOT / "tests" / "programs"
     for name, flags in {"touch": [], "share": [], "touch.static": ["-static"]}.items():
-        program = source / f"{name.partition('.')[0]}.c"
-        command = ["cc", "-O2", "-pthread", *flags, "-o", str(directory / name), str(program)]
-        subprocess.run(command, check=True)
+        compile_c(directory / name, source / f"{name.partition('.')[0]}.c", *flags)
 
 
 def peak(tracker: pathlib.Path, directory: pathlib.Path, job: Job, rule: Rule) -> float | None:

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 import trees
 from gpu_track_scripts.commands import cargo_build, output
+from gpu_track_scripts.tools import Unavailable
 from gpu_track_scripts.truth.compare import Row
 from gpu_track_scripts.truth.runner import Runner, why_no_truth
 from gpu_track_scripts.truth.table import print_table
-from sources import Missing
 from workloads import NOBODY, WORKLOADS, Workload, install, installed
 
 DESCRIPTION = """\
@@ -113,9 +113,9 @@ def require_installed(workload: Workload, as_user: bool) -> None:
     """Fails with the reason if the workload can't run here."""
     for program, package in workload.needs:
         if not installed(program):
-            raise Missing(f"{program} is missing (package {package})")
+            raise Unavailable(f"{program} is missing (package {package})")
     if as_user and not workload.any_user:
-        raise Missing("needs root's rights itself")
+        raise Unavailable("needs root's rights itself")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Callable, Sequence
 
 from gpu_track_scripts import markdown
+from gpu_track_scripts.tools import Unavailable
 from gpu_track_scripts.truth.compare import HEADS, Row
 from gpu_track_scripts.truth.runner import TRIES, Failed, NoTruth
-from sources import Missing
 from workloads import Workload
 
 
@@ -54,7 +54,7 @@ def print_table(workloads: Sequence[Workload], compare: Callable[[Workload], Row
     for workload in workloads:
         try:
             row = compare(workload)
-        except Missing as reason:
+        except Unavailable as reason:
             tally.skipped.append(f"skipped: {workload.name}: {reason}")
         except NoTruth as reason:
             tally.without_truth.append(f"no truth in {TRIES} runs: {workload.name}: {reason}")

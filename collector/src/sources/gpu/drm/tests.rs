@@ -217,7 +217,11 @@ fn sensors_are_found_by_name_and_label() {
     put(root, &format!("{i915}/uevent"), "DRIVER=i915\nPCI_SLOT_NAME=0000:04:00.0\n");
     let amd = "sys/class/drm/card1/device";
     put(root, &format!("{amd}/uevent"), "DRIVER=amdgpu\nPCI_SLOT_NAME=0000:05:00.0\n");
+    let xe = "sys/class/drm/card2/device";
+    put(root, &format!("{xe}/uevent"), "DRIVER=xe\nPCI_SLOT_NAME=0000:06:00.0\n");
     for (file, text) in [
+        (format!("{xe}/hwmon/hwmon3/energy2_label"), "pkg"),
+        (format!("{xe}/hwmon/hwmon3/energy2_input"), "3000000"),
         (format!("{i915}/hwmon/hwmon10/name"), "i915_gt0"),
         (format!("{i915}/hwmon/hwmon10/energy1_input"), "1000"),
         (format!("{i915}/hwmon/hwmon9/name"), "i915"),
@@ -231,9 +235,13 @@ fn sensors_are_found_by_name_and_label() {
     }
     let mut drm = backend(root);
     drm.devices();
-    let samples = drm.sample(S, &["0000:04:00.0".into(), "0000:05:00.0".into()], &[]);
+    let samples = drm.sample(S, &["0000:04:00.0", "0000:05:00.0", "0000:06:00.0"].map(Into::into), &[]);
     assert!(samples[0].values.contains(&(Figure::Energy, Ok(2.0))));
     assert!(samples[1].values.contains(&(Figure::Temperature, Ok(70.0))));
+    assert!(
+        samples[2].values.contains(&(Figure::Energy, Ok(3.0))),
+        "of the package, where that is all there is"
+    );
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! Signals: their names, and those that other processes sent.
+
+use serde::{Deserialize, Serialize};
+
+use super::report::Sender;
+
+/// A signal that another process sent to the launcher alone, which passed it on to the command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalReceived {
+    /// Its number.
+    pub signal: i32,
+    /// When the launcher took it, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// The process that sent it.
+    pub sender: Sender,
+    /// Its arguments; `None` if it was gone before they could be read.
+    pub sender_args: Option<Vec<String>>,
+}
+
+/// The name as in signal(7), with the numbers of x86-64, AArch64 and most other architectures.
+#[must_use]
+pub fn signal_name(signal: i32) -> String {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    let name = usize::try_from(signal).ok().and_then(|n| NAMES.get(n.checked_sub(1)?));
+    name.map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_have_their_names() {
+        for (signal, name) in [
+            (libc::SIGHUP, "SIGHUP"),
+            (libc::SIGKILL, "SIGKILL"),
+            (libc::SIGTERM, "SIGTERM"),
+            (libc::SIGCHLD, "SIGCHLD"),
+            (libc::SIGXCPU, "SIGXCPU"),
+            (libc::SIGSYS, "SIGSYS"),
+            (40, "signal 40"),
+            (0, "signal 0"),
+            (-1, "signal -1"),
+        ] {
+            assert_eq!(signal_name(signal), name);
+        }
+    }
+}

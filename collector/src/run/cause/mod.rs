@@ -1,0 +1,272 @@
+//! What ended a command that did not succeed: a pure function of what sources reported.
+//!
+//! Each kind is concluded only from evidence that it can show. The kinds are tried in an order in which the more specific
+//! comes first: a SIGKILL that the kernel counted as an out-of-memory kill is no mere signal.
+
+#[cfg(test)]
+mod tests;
+mod timeout;
+
+use super::failures::Failures;
+use super::tree::{ProcessSummary, Quality};
+use crate::model::cgroup::MemoryLimitUse;
+use crate::model::report::{
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, Exit, FatalSignal, Limits, OutOfMemory,
+    TimeLimit, TimeLimitSource,
+};
+use crate::model::signal::{SignalReceived, signal_name};
+
+/// Values of the rules.
+struct Policy {
+    /// A process is near its limit of address space above this part of it. What it asked for in vain is not in its size, so
+    /// a process that wanted much at once is not found.
+    near_address_space: f64,
+    /// A cgroup's limit was reached if its largest charge is above this part of it: charges come in pages, or huge ones.
+    full_memory: f64,
+    /// So long after a signal or the death of a process the command may fail because of it: it has to clean up.
+    aftermath_ns: u64,
+    /// A clock of whole seconds and one of nanoseconds differ by this much.
+    clock_slack_s: f64,
+    /// The kernel compares CPU time in ticks with its limit. They differ from the time used by this part of it, and by
+    /// `ticks_slack_s`: on a busy machine a process that used 0.95 s was killed at 1 s.
+    ticks_slack: f64,
+    ticks_slack_s: f64,
+}
+
+const POLICY: Policy = Policy {
+    near_address_space: 0.9,
+    full_memory: 0.9,
+    aftermath_ns: 5_000_000_000,
+    clock_slack_s: 1.0,
+    ticks_slack: 0.05,
+    ticks_slack_s: 0.2,
+};
+
+/// Signals that end a process for a fault of its own, or that no process survives: a parent that fails after one failed
+/// because of it.
+const FATAL: [i32; 9] = [
+    libc::SIGSEGV,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGSYS,
+    libc::SIGTRAP,
+    libc::SIGXFSZ,
+    libc::SIGKILL,
+];
+
+/// What is known at the end of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    /// How the command ended.
+    pub exit: Exit,
+    /// Start and end of the command, CLOCK_MONOTONIC nanoseconds.
+    pub span_ns: (u64, u64),
+    /// CLOCK_REALTIME of the end, seconds since the epoch.
+    pub ended_s: f64,
+    /// The processes that did not succeed.
+    pub failures: &'a Failures,
+    /// The signals that the launcher passed on.
+    pub signals: &'a [SignalReceived],
+    /// Out-of-memory kills during the run: in the command's own cgroup, or in the launcher's.
+    pub oom_kills: Option<u64>,
+    /// The former: no other process can have been killed.
+    pub is_own_cgroup: bool,
+    /// The cgroups with a memory limit, innermost first.
+    pub memory_limits: &'a [MemoryLimitUse],
+    /// What the command was given.
+    pub limits: &'a Limits,
+    /// File systems without space.
+    pub full_disks: &'a [DiskFull],
+}
+
+/// What ended the command. `None`: it succeeded, has not ended, or failed by itself as far as is known.
+pub(crate) fn cause(facts: &Facts) -> Option<Cause> {
+    let has_failed = facts.exit.signal.is_some() || facts.exit.code.is_some_and(|code| code != 0);
+    if !has_failed {
+        return None;
+    }
+    facts
+        .out_of_memory()
+        .map(Cause::OutOfMemory)
+        .or_else(|| facts.cpu_time_limit().map(Cause::CpuTimeLimit))
+        .or_else(|| facts.time_limit().map(Cause::TimeLimit))
+        .or_else(|| facts.address_space_limit().map(Cause::AddressSpaceLimit))
+        .or_else(|| facts.signal().map(Cause::Signal))
+        .or_else(|| facts.full_disks.first().cloned().map(Cause::DiskFull))
+}
+
+/// Whether the kernel may have killed a process at this limit: it counts that, or the charge came close to it.
+fn is_hit(limit: &MemoryLimitUse) -> bool {
+    let is_full = |peak: u64| peak as f64 >= limit.limit_bytes as f64 * POLICY.full_memory;
+    limit.hits.map_or(limit.peak_bytes.is_none_or(is_full), |hits| hits > 0)
+}
+
+impl Facts<'_> {
+    /// The kernel ended processes for want of memory, and SIGKILL ended processes of the tree.
+    fn out_of_memory(&self) -> Option<OutOfMemory> {
+        let oom_kills = self.oom_kills.filter(|kills| *kills > 0)?;
+        let killed = self.failures.of_signal(libc::SIGKILL);
+        // Another job of the same cgroup may have been meant.
+        if killed.is_none() && !self.is_own_cgroup {
+            return None;
+        }
+        let hit = self.memory_limits.iter().find(|limit| is_hit(limit));
+        let own_group = || self.limits.cgroup.clone();
+        Some(OutOfMemory {
+            process: killed.and_then(|killed| killed.largest.as_ref()).map(|process| self.dead(process)),
+            is_certain: killed.is_some_and(|killed| killed.count <= oom_kills),
+            oom_kills,
+            cgroup: hit.map(|limit| limit.cgroup.clone()).or_else(own_group),
+            limit_bytes: hit.map(|limit| limit.limit_bytes),
+            peak_bytes: hit.and_then(|limit| limit.peak_bytes),
+        })
+    }
+
+    /// SIGXCPU is sent for nothing else. SIGKILL is, so the CPU time must have reached the hard limit.
+    fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
+        let last = |signal| self.failures.of_signal(signal).into_iter().flat_map(|of| of.last.iter().rev());
+        let limits = |process: &ProcessSummary| process.bounds.limits;
+        let at_soft = last(libc::SIGXCPU).next().map(|process| (process, limits(process).cpu_s));
+        let at_hard = || {
+            last(libc::SIGKILL).find_map(|process| {
+                let limit_s = limits(process).hard_cpu_s?;
+                let cpu_s = process.own.cpu_us() as f64 / 1e6;
+                let slack_s = limit_s as f64 * POLICY.ticks_slack + POLICY.ticks_slack_s;
+                let is_reached = (limit_s as f64 - cpu_s).abs() <= slack_s;
+                is_reached.then_some((process, Some(limit_s)))
+            })
+        };
+        let (process, limit_s) = at_soft.or_else(at_hard)?;
+        self.is_followed_by_the_end(process.end_ns())
+            .then(|| CpuTimeLimit { process: self.dead(process), limit_s })
+    }
+
+    fn time_limit(&self) -> Option<TimeLimit> {
+        self.limit_outside().or_else(|| self.limit_inside())
+    }
+
+    /// A signal to the launcher: from `timeout`, or at the end time of the Slurm job.
+    fn limit_outside(&self) -> Option<TimeLimit> {
+        self.signals.iter().find_map(|received| {
+            if !self.is_followed_by_the_end(received.at_ns) {
+                return None;
+            }
+            let args = received.sender_args.as_deref();
+            let (set_by, limit_s) = if received.sender.command.as_deref() == Some("timeout") {
+                (TimeLimitSource::Timeout, args.and_then(timeout::limit_s))
+            } else if self.is_at_slurm_end(received) {
+                (TimeLimitSource::Slurm, self.slurm_limit_s())
+            } else {
+                return None;
+            };
+            let process = self.failures.main.as_ref().map(|main| self.dead(main));
+            let signal = received.signal;
+            Some(TimeLimit { process, signal, signal_name: signal_name(signal), set_by, limit_s })
+        })
+    }
+
+    /// Slurm ends a job at its end time or up to a minute later, never before.
+    fn is_at_slurm_end(&self, received: &SignalReceived) -> bool {
+        let before_end_s = self.span_ns.1.saturating_sub(received.at_ns) as f64 / 1e9;
+        let received_s = self.ended_s - before_end_s;
+        let end_s = self.limits.slurm_number("SLURM_JOB_END_TIME");
+        received.signal == libc::SIGTERM
+            && end_s.is_some_and(|end_s| received_s >= end_s as f64 - POLICY.clock_slack_s)
+    }
+
+    fn slurm_limit_s(&self) -> Option<f64> {
+        let time = |name| self.limits.slurm_number(name);
+        let limit_s = time("SLURM_JOB_END_TIME")?.checked_sub(time("SLURM_JOB_START_TIME")?)?;
+        Some(limit_s as f64)
+    }
+
+    /// A `timeout` in the tree exited as it does at its limit, and not before.
+    fn limit_inside(&self) -> Option<TimeLimit> {
+        let of = self.failures.timed_out.iter().rev();
+        let (timeout, limit_s) =
+            of.map(|of| (of, of.args.as_deref().and_then(timeout::limit_s))).find(|(timeout, limit_s)| {
+                let wall_s = timeout.wall_ns as f64 / 1e9;
+                limit_s.is_none_or(|limit_s| wall_s >= limit_s)
+                    && self.is_followed_by_the_end(timeout.end_ns())
+            })?;
+        let asked = timeout.args.as_deref().and_then(timeout::signal).unwrap_or(libc::SIGTERM);
+        let ended = |signal| {
+            let of_signal = self.failures.of_signal(signal)?;
+            of_signal.last.iter().rev().find(|process| process.parent_pid == Some(timeout.pid))
+        };
+        let process = ended(asked).or_else(|| ended(libc::SIGKILL));
+        let signal = process.and_then(|process| process.exit.signal).unwrap_or(asked);
+        Some(TimeLimit {
+            process: process.map(|process| self.dead(process)),
+            signal,
+            signal_name: signal_name(signal),
+            set_by: TimeLimitSource::Timeout,
+            limit_s,
+        })
+    }
+
+    fn address_space_limit(&self) -> Option<AddressSpaceLimit> {
+        let process = self.failures.near_address_space.as_ref()?;
+        let is_near = process.address_space_used() >= POLICY.near_address_space;
+        (is_near && self.is_followed_by_the_end(process.end_ns())).then_some(())?;
+        Some(AddressSpaceLimit {
+            process: self.dead(process),
+            limit_bytes: process.bounds.limits.address_space_bytes?,
+            peak_bytes: process.bounds.peak_virtual_bytes,
+        })
+    }
+
+    /// Any other signal: one that ended the command; one that it passed on as 128 + N, as shells do; one that the launcher
+    /// received shortly before the command failed; or a fatal one of another process, likewise.
+    fn signal(&self) -> Option<FatalSignal> {
+        let main = self.failures.main.as_ref();
+        if let Some(signal) = self.exit.signal {
+            return main.map(|main| self.fatal(main, signal));
+        }
+        let last = |signal: i32| self.failures.of_signal(signal)?.last.back();
+        let passed_on = || {
+            let signal = self.exit.code?.checked_sub(128)?;
+            Some(self.fatal(last(signal)?, signal))
+        };
+        let received = || {
+            let received = self.signals.iter().find(|of| self.is_followed_by_the_end(of.at_ns))?;
+            Some(self.fatal(main?, received.signal))
+        };
+        let fatal = || {
+            let of_others = FATAL.into_iter().filter_map(|signal| Some((last(signal)?, signal)));
+            let (process, signal) = of_others.max_by_key(|(process, _)| process.end_ns())?;
+            self.is_followed_by_the_end(process.end_ns()).then(|| self.fatal(process, signal))
+        };
+        passed_on().or_else(received).or_else(fatal)
+    }
+
+    fn fatal(&self, process: &ProcessSummary, signal: i32) -> FatalSignal {
+        let received = self.signals.iter().find(|received| received.signal == signal);
+        FatalSignal {
+            process: self.dead(process),
+            signal,
+            signal_name: signal_name(signal),
+            sender: received.map(|received| received.sender.clone()),
+        }
+    }
+
+    /// Whether the command ended soon after this.
+    fn is_followed_by_the_end(&self, at_ns: u64) -> bool {
+        self.span_ns.1.saturating_sub(at_ns) <= POLICY.aftermath_ns
+    }
+
+    fn dead(&self, process: &ProcessSummary) -> DeadProcess {
+        DeadProcess {
+            pid: process.pid,
+            command: process.command.to_string(),
+            args: process.args.clone(),
+            is_main: process.is_main,
+            exit: process.exit,
+            at_s: process.end_ns().saturating_sub(self.span_ns.0) as f64 / 1e9,
+            peak_rss_bytes: process.peak_rss_bytes,
+            cpu_s: (process.quality != Quality::Unknown).then(|| process.own.cpu_us() as f64 / 1e6),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! A table: what sources reported, and what may be concluded.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::model::ids::{FoundBy, ProcessId};
+use crate::model::observation::ProcessLimits;
+use crate::model::report::{DiskRole, Sender};
+use crate::run::tree::Rusage;
+
+const S: u64 = 1_000_000_000;
+const MIB: u64 = 1 << 20;
+/// The command runs from the 100th to the 160th second.
+const START: u64 = 100 * S;
+const END: u64 = 160 * S;
+
+fn exited(code: i32) -> Exit {
+    Exit { code: Some(code), signal: None }
+}
+
+fn killed(signal: i32) -> Exit {
+    Exit { code: None, signal: Some(signal) }
+}
+
+/// A process with this pid that ended so, at the end of the run.
+fn process(pid: u32, command: &str, exit: Exit) -> ProcessSummary {
+    ProcessSummary {
+        id: ProcessId(u64::from(pid)),
+        start_ns: START,
+        host_pid: Some(pid),
+        own_pid: pid,
+        pid,
+        parent_pid: Some(1),
+        is_main: pid == 10,
+        is_still_running: false,
+        command: Arc::from(command),
+        args: None,
+        own: Rusage { user_us: 2_000_000, ..Rusage::default() },
+        quality: Quality::Exact,
+        peak_rss_bytes: Some(u64::from(pid) * MIB),
+        peak_quality: Quality::Exact,
+        known_rss: Default::default(),
+        is_ram_missing: false,
+        wall_ns: END - START,
+        exit,
+        bounds: crate::run::tree::process::Bounds::default(),
+        has_record: true,
+        ended_without_exit_record: false,
+        found_by: FoundBy::Preload,
+        joined: false,
+        static_executable: None,
+        unattributed_us: 0,
+    }
+}
+
+/// What sources reported of a run.
+struct Run {
+    failures: Failures,
+    signals: Vec<SignalReceived>,
+    oom_kills: Option<u64>,
+    is_own_cgroup: bool,
+    memory_limits: Vec<MemoryLimitUse>,
+    limits: Limits,
+    full_disks: Vec<DiskFull>,
+    exit: Exit,
+}
+
+impl Run {
+    /// The command ended so.
+    fn of(exit: Exit) -> Self {
+        let mut run = Self {
+            failures: Failures::default(),
+            signals: Vec::new(),
+            oom_kills: Some(0),
+            is_own_cgroup: false,
+            memory_limits: Vec::new(),
+            limits: Limits { cgroup: Some("/job".into()), ..Limits::default() },
+            full_disks: Vec::new(),
+            exit,
+        };
+        run.failures.add(&process(10, "main", exit));
+        run
+    }
+
+    fn and(mut self, process: ProcessSummary) -> Self {
+        self.failures.add(&process);
+        self
+    }
+
+    fn received(mut self, signal: i32, at_ns: u64, from: &str) -> Self {
+        let words: Vec<_> = from.split(' ').map(str::to_owned).collect();
+        self.signals.push(SignalReceived {
+            signal,
+            at_ns,
+            sender: Sender { pid: 5, uid: 0, command: words.first().cloned() },
+            sender_args: Some(words),
+        });
+        self
+    }
+
+    fn in_slurm_until(mut self, end_s: u64) -> Self {
+        self.limits.slurm.insert("SLURM_JOB_START_TIME".into(), "5000".into());
+        self.limits.slurm.insert("SLURM_JOB_END_TIME".into(), end_s.to_string());
+        self
+    }
+
+    fn with_limit(mut self, cgroup: &str, mib: u64, hits: Option<u64>) -> Self {
+        self.memory_limits.push(MemoryLimitUse {
+            cgroup: cgroup.into(),
+            limit_bytes: mib * MIB,
+            hits,
+            peak_bytes: Some(mib * MIB),
+            is_peak_of_run: true,
+        });
+        self
+    }
+
+    /// The run ends in the second 9000 since the epoch.
+    fn cause(&self) -> Option<Cause> {
+        cause(&Facts {
+            exit: self.exit,
+            span_ns: (START, END),
+            ended_s: 9000.0,
+            failures: &self.failures,
+            signals: &self.signals,
+            oom_kills: self.oom_kills,
+            is_own_cgroup: self.is_own_cgroup,
+            memory_limits: &self.memory_limits,
+            limits: &self.limits,
+            full_disks: &self.full_disks,
+        })
+    }
+
+    /// The cause in one line.
+    fn said(&self) -> String {
+        let who = |process: &DeadProcess| format!("{} {}", process.command, process.pid);
+        let opt = |process: &Option<DeadProcess>| process.as_ref().map_or("nobody".into(), who);
+        match self.cause() {
+            None => "nothing".into(),
+            Some(Cause::OutOfMemory(of)) => {
+                let certain = if of.is_certain { "certainly" } else { "perhaps" };
+                let limit = of.limit_bytes.map_or("no limit".into(), |bytes| format!("{} MiB", bytes / MIB));
+                let group = of.cgroup.unwrap_or_default();
+                format!("oom: {certain} {}, {} kills, {limit} of {group}", opt(&of.process), of.oom_kills)
+            }
+            Some(Cause::CpuTimeLimit(of)) => format!("cpu: {}, {:?}", who(&of.process), of.limit_s),
+            Some(Cause::TimeLimit(of)) => {
+                format!("time: {:?} {:?}, {} to {}", of.set_by, of.limit_s, of.signal_name, opt(&of.process))
+            }
+            Some(Cause::AddressSpaceLimit(of)) => {
+                format!("address space: {}, {} of {}", who(&of.process), of.peak_bytes, of.limit_bytes)
+            }
+            Some(Cause::Signal(of)) => {
+                let sender = of.sender.and_then(|sender| sender.command).unwrap_or("-".into());
+                format!("signal: {} to {}, from {sender}", of.signal_name, who(&of.process))
+            }
+            Some(Cause::DiskFull(of)) => format!("disk: {}", of.path),
+        }
+    }
+}
+
+// Requirement: WHY-1, WHY-57
+#[test]
+fn command_that_succeeded_or_runs_has_no_cause() {
+    for exit in [exited(0), Exit::default()] {
+        let mut run = Run::of(exit).and(process(11, "worker", killed(9)));
+        run.oom_kills = Some(1);
+        run.full_disks =
+            vec![DiskFull { path: "/tmp".into(), role: DiskRole::Temporary, available_bytes: 0 }];
+        assert_eq!(run.said(), "nothing");
+    }
+    assert_eq!(Run::of(exited(1)).said(), "nothing", "it failed by itself");
+}
+
+// Requirement: WHY-2, WHY-51
+#[test]
+fn out_of_memory_needs_a_sigkill_and_a_count() {
+    let oom = |kills, run: Run| Run { oom_kills: kills, ..run }.said();
+    let worker = |pid| process(pid, "worker", killed(9));
+    let one = || Run::of(exited(1)).and(worker(11)).with_limit("/job", 64, Some(3));
+    assert_eq!(oom(Some(1), one()), "oom: certainly worker 11, 1 kills, 64 MiB of /job");
+    assert_eq!(oom(Some(2), one()), "oom: certainly worker 11, 2 kills, 64 MiB of /job");
+    let two = || one().and(worker(12)).and(worker(13));
+    assert_eq!(oom(Some(1), two()), "oom: perhaps worker 13, 1 kills, 64 MiB of /job", "the largest");
+    assert_eq!(oom(Some(3), two()), "oom: certainly worker 13, 3 kills, 64 MiB of /job");
+    // The kernel killed nothing, or does not say; or it killed a process of another job.
+    for kills in [Some(0), None] {
+        assert_eq!(oom(kills, one()), "signal: SIGKILL to worker 11, from -");
+    }
+    assert_eq!(oom(Some(1), Run::of(exited(1)).with_limit("/job", 64, Some(1))), "nothing");
+    let own = Run { is_own_cgroup: true, ..Run::of(exited(1)).with_limit("/job", 64, Some(1)) };
+    assert_eq!(oom(Some(1), own), "oom: perhaps nobody, 1 kills, 64 MiB of /job");
+}
+
+// Requirement: WHY-2
+#[test]
+fn limit_that_was_hit_is_named() {
+    let oom = |run: Run| Run { oom_kills: Some(1), ..run }.said();
+    let run = || Run::of(killed(9));
+    let said = |limit| format!("oom: certainly main 10, 1 kills, {limit}");
+    let nested = run().with_limit("/job/step", 64, Some(0)).with_limit("/job", 99, Some(1));
+    assert_eq!(oom(nested), said("99 MiB of /job"));
+    let uncounted = run().with_limit("/job/step", 64, None).with_limit("/job", 99, None);
+    assert_eq!(oom(uncounted), said("64 MiB of /job/step"));
+    assert_eq!(oom(run().with_limit("/job/step", 64, Some(0))), said("no limit of /job"), "the machine");
+    let mut unfilled = run().with_limit("/job/step", 64, None).with_limit("/job", 99, None);
+    unfilled.memory_limits[0].peak_bytes = Some(57 * MIB);
+    unfilled.memory_limits[1].peak_bytes = None;
+    assert_eq!(oom(unfilled), said("99 MiB of /job"));
+    assert_eq!(oom(run()), said("no limit of /job"));
+}
+
+// Requirement: WHY-4
+#[test]
+fn cpu_time_limit_is_known_by_sigxcpu_or_by_the_hard_limit() {
+    let limited = |exit, limit_s, cpu_s: f64| {
+        let mut process = process(11, "solve", exit);
+        process.bounds.limits = ProcessLimits { cpu_s: limit_s, hard_cpu_s: limit_s, ..Default::default() };
+        process.own = Rusage { user_us: (cpu_s * 1e6) as u64, ..Rusage::default() };
+        Run::of(exited(1)).and(process).said()
+    };
+    let xcpu = killed(libc::SIGXCPU);
+    assert_eq!(limited(xcpu, Some(60), 60.01), "cpu: solve 11, Some(60)");
+    assert_eq!(limited(xcpu, None, 60.01), "cpu: solve 11, None");
+    assert_eq!(limited(killed(9), Some(60), 56.9), "cpu: solve 11, Some(60)");
+    for (limit_s, cpu_s) in [(Some(60), 56.7), (Some(60), 63.3), (None, 60.0)] {
+        assert_eq!(limited(killed(9), limit_s, cpu_s), "signal: SIGKILL to solve 11, from -", "{cpu_s}");
+    }
+}
+
+// Requirement: WHY-5
+#[test]
+fn timeout_outside_is_known_by_its_signal() {
+    let term = killed(libc::SIGTERM);
+    let run = |at_ns| Run::of(term).received(libc::SIGTERM, at_ns, "timeout 60 gpu-track-run x");
+    assert_eq!(run(END - 1).said(), "time: Timeout Some(60.0), SIGTERM to main 10");
+    let long_ago = Run { exit: exited(1), ..run(END - 6 * S) };
+    assert_eq!(long_ago.said(), "nothing", "the command went on");
+    let handled = Run::of(exited(3)).received(libc::SIGTERM, END - S, "timeout 60 gpu-track-run x");
+    assert_eq!(handled.said(), "time: Timeout Some(60.0), SIGTERM to main 10");
+}
+
+// Requirement: WHY-5
+#[test]
+fn timeout_inside_is_known_by_its_status_and_its_time() {
+    let timeout = |args: Option<&str>, code| {
+        let mut timeout = process(11, "timeout", exited(code));
+        timeout.args = args.map(|args| args.split(' ').map(str::to_owned).collect());
+        timeout
+    };
+    let mut child = process(12, "sleep", killed(libc::SIGTERM));
+    child.parent_pid = Some(11);
+    let run = |args, code| Run::of(exited(124)).and(child.clone()).and(timeout(args, code)).said();
+    assert_eq!(run(Some("timeout 60 sleep 99"), 124), "time: Timeout Some(60.0), SIGTERM to sleep 12");
+    assert_eq!(run(None, 124), "time: Timeout None, SIGTERM to sleep 12");
+    // Its command exited with that status itself, before the limit.
+    assert_eq!(run(Some("timeout 61 sleep 99"), 124), "nothing");
+    assert_eq!(run(Some("timeout 60 sleep 99"), 1), "nothing");
+    let mut other = timeout(Some("timeout -s KILL 5 x"), 137);
+    other.command = Arc::from("sh");
+    assert_eq!(Run::of(exited(1)).and(other).said(), "nothing");
+}
+
+// Requirement: WHY-5
+#[test]
+fn slurm_ends_a_job_at_its_end_time() {
+    let run = |end_s| {
+        Run::of(killed(libc::SIGTERM)).received(libc::SIGTERM, END - S, "slurmstepd:").in_slurm_until(end_s)
+    };
+    // The signal comes in the second 8999.
+    for end_s in [8600, 8999, 9000] {
+        let limit_s = (end_s - 5000) as f64;
+        assert_eq!(run(end_s).said(), format!("time: Slurm Some({limit_s:?}), SIGTERM to main 10"));
+    }
+    assert_eq!(run(9001).said(), "signal: SIGTERM to main 10, from slurmstepd:", "scancel");
+}
+
+// Requirement: WHY-3, WHY-53
+#[test]
+fn failed_process_near_its_address_space_is_named() {
+    let run = |exit, limit: Option<u64>, peak: u64| {
+        let mut process = process(11, "solve", exit);
+        process.bounds.limits.address_space_bytes = limit;
+        process.bounds.peak_virtual_bytes = peak;
+        Run::of(exited(1)).and(process).said()
+    };
+    for exit in [exited(1), killed(libc::SIGABRT), killed(libc::SIGSEGV)] {
+        assert_eq!(run(exit, Some(1000), 900), "address space: solve 11, 900 of 1000", "{exit:?}");
+    }
+    assert_eq!(run(exited(1), Some(1000), 899), "nothing");
+    assert_eq!(run(exited(1), None, 899), "nothing");
+    assert_eq!(run(exited(0), Some(1000), 999), "nothing", "it did not fail");
+    assert_eq!(run(killed(libc::SIGTERM), Some(1000), 999), "nothing", "it was ended from outside");
+}
+
+// Requirement: WHY-6
+#[test]
+fn signal_of_the_command_or_of_a_process_before_its_failure_is_named() {
+    let child = |signal, end_ns: u64| {
+        let mut process = process(11, "child", killed(signal));
+        process.wall_ns = end_ns - START;
+        process
+    };
+    let segv = libc::SIGSEGV;
+    assert_eq!(Run::of(killed(segv)).said(), "signal: SIGSEGV to main 10, from -");
+    let sent = Run::of(killed(libc::SIGTERM)).received(libc::SIGTERM, END - 1, "sh");
+    assert_eq!(sent.said(), "signal: SIGTERM to main 10, from sh");
+    let in_child = "signal: SIGSEGV to child 11, from -";
+    assert_eq!(Run::of(exited(139)).and(child(segv, START + S)).said(), in_child, "as a shell has it");
+    assert_eq!(Run::of(exited(2)).and(child(segv, END - S)).said(), in_child);
+    assert_eq!(Run::of(exited(2)).and(child(segv, END - 6 * S)).said(), "nothing", "long before");
+    assert_eq!(Run::of(exited(2)).and(child(libc::SIGPIPE, END)).said(), "nothing", "no failure");
+    let both = Run::of(exited(2)).and(child(segv, END - S)).and(process(12, "last", killed(6)));
+    assert_eq!(both.said(), "signal: SIGABRT to last 12, from -");
+    let handled = Run::of(exited(3)).received(libc::SIGTERM, END - S, "slurmstepd:");
+    assert_eq!(handled.said(), "signal: SIGTERM to main 10, from slurmstepd:");
+}
+
+// Requirement: WHY-7
+#[test]
+fn full_disk_is_named_where_nothing_else_is() {
+    let full = || vec![DiskFull { path: "/scratch".into(), role: DiskRole::Working, available_bytes: 7 }];
+    assert_eq!(Run { full_disks: full(), ..Run::of(exited(1)) }.said(), "disk: /scratch");
+    let fault = Run { full_disks: full(), ..Run::of(killed(libc::SIGBUS)) };
+    assert_eq!(fault.said(), "signal: SIGBUS to main 10, from -");
+}
+
+// Requirement: WHY-8
+#[test]
+fn failed_processes_take_no_more_memory_than_a_few() {
+    let mut failures = Failures::default();
+    for pid in 10..10_000 {
+        failures.add(&process(pid, "worker", killed(9)));
+        failures.add(&process(pid, "timeout", exited(124)));
+    }
+    let killed = failures.of_signal(9).unwrap();
+    assert_eq!((killed.count, killed.last.len(), failures.timed_out.len()), (9990, 4, 4));
+    assert_eq!(killed.largest.as_ref().unwrap().pid, 9999);
+}

@@ -1,0 +1,96 @@
+//! The arguments of coreutils' `timeout`: `timeout [OPTION]... DURATION COMMAND [ARG]...`.
+
+/// Its limit, seconds; `None`: the arguments are none of it, or name no limit.
+pub(super) fn limit_s(args: &[String]) -> Option<f64> {
+    seconds(parse(args).duration?).filter(|limit_s| *limit_s > 0.0)
+}
+
+/// The signal that it sends first; `None`: no name of a signal that we know.
+pub(super) fn signal(args: &[String]) -> Option<i32> {
+    let Some(name) = parse(args).signal else { return Some(libc::SIGTERM) };
+    if let Ok(number) = name.parse() {
+        return Some(number);
+    }
+    let name = name.to_ascii_uppercase();
+    match name.strip_prefix("SIG").unwrap_or(&name) {
+        "TERM" => Some(libc::SIGTERM),
+        "KILL" => Some(libc::SIGKILL),
+        "INT" => Some(libc::SIGINT),
+        "HUP" => Some(libc::SIGHUP),
+        "QUIT" => Some(libc::SIGQUIT),
+        "USR1" => Some(libc::SIGUSR1),
+        "USR2" => Some(libc::SIGUSR2),
+        "ABRT" => Some(libc::SIGABRT),
+        "ALRM" => Some(libc::SIGALRM),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Arguments<'a> {
+    duration: Option<&'a str>,
+    signal: Option<&'a str>,
+}
+
+fn parse(args: &[String]) -> Arguments<'_> {
+    let mut parsed = Arguments::default();
+    let mut rest = args.iter().skip(1).map(String::as_str);
+    while let Some(arg) = rest.next() {
+        let (name, value) = arg.split_once('=').map_or((arg, None), |(name, value)| (name, Some(value)));
+        match name {
+            "-k" | "--kill-after" if value.is_none() => drop(rest.next()),
+            "-s" | "--signal" => parsed.signal = value.or_else(|| rest.next()),
+            "--" => {
+                parsed.duration = rest.next();
+                break;
+            }
+            _ if arg.starts_with("-s") => parsed.signal = arg.get(2..),
+            _ if arg.starts_with('-') => {}
+            _ => {
+                parsed.duration = Some(arg);
+                break;
+            }
+        }
+    }
+    parsed
+}
+
+/// A number with a unit: s (the default), m, h or d.
+fn seconds(duration: &str) -> Option<f64> {
+    let (number, unit_s) = match duration.char_indices().next_back()? {
+        (at, 's') => (duration.get(..at)?, 1.0),
+        (at, 'm') => (duration.get(..at)?, 60.0),
+        (at, 'h') => (duration.get(..at)?, 3600.0),
+        (at, 'd') => (duration.get(..at)?, 86_400.0),
+        _ => (duration, 1.0),
+    };
+    Some(number.parse::<f64>().ok().filter(|number| number.is_finite())? * unit_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: WHY-5
+    #[test]
+    fn limit_and_signal_are_read_as_timeout_reads_them() {
+        let cases = [
+            ("timeout 1 sleep 9", Some(1.0), Some(libc::SIGTERM)),
+            ("/usr/bin/timeout 1.5m make -k 7", Some(90.0), Some(libc::SIGTERM)),
+            ("timeout -k 5 2h x", Some(7200.0), Some(libc::SIGTERM)),
+            ("timeout -k5 --foreground 2 x", Some(2.0), Some(libc::SIGTERM)),
+            ("timeout --kill-after=5 -s INT 1d x", Some(86_400.0), Some(libc::SIGINT)),
+            ("timeout -sKILL 3s x", Some(3.0), Some(libc::SIGKILL)),
+            ("timeout --signal=sigusr1 3 x", Some(3.0), Some(libc::SIGUSR1)),
+            ("timeout --signal 12 -- 3 x", Some(3.0), Some(12)),
+            ("timeout -s WINCH 3 x", Some(3.0), None),
+            ("timeout 0 x", None, Some(libc::SIGTERM)),
+            ("timeout soon x", None, Some(libc::SIGTERM)),
+            ("timeout", None, Some(libc::SIGTERM)),
+        ];
+        for (line, limit, of_signal) in cases {
+            let args: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!((limit_s(&args), signal(&args)), (limit, of_signal), "{line}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The groups with a memory limit that this process is in: how often an allocation met it, and the largest charge.
+
+use std::path::Path;
+
+use super::{Place, Places, memory_limit, read};
+use crate::model::cgroup::{MemoryLimit, MemoryLimitUse};
+use crate::model::report::Limit;
+
+impl Places {
+    /// The groups with a memory limit, innermost first.
+    #[must_use]
+    pub fn memory_limits(&self) -> Vec<MemoryLimit> {
+        let Some(place) = self.v1_memory.as_ref().or(self.v2.as_ref()) else { return Vec::new() };
+        let groups = place.groups().filter_map(|(dir, name)| {
+            let limit = memory_limit(dir)?;
+            let Limit::Known(limit_bytes) = limit else { return None };
+            let [hits_before, peak_before] = [hits(dir), peak(dir)];
+            Some(MemoryLimit { dir: dir.to_owned(), name, limit_bytes, hits_before, peak_before })
+        });
+        groups.collect()
+    }
+}
+
+impl Place {
+    /// The group and those above it: directory and name.
+    fn groups(&self) -> impl Iterator<Item = (&Path, String)> {
+        let names = Path::new(&self.name).ancestors().map(|name| name.display().to_string());
+        self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top)).zip(names)
+    }
+}
+
+impl MemoryLimit {
+    /// What has happened in the group since the start of the session; `None` if it is gone.
+    pub(crate) fn used(&self) -> Option<MemoryLimitUse> {
+        // The limit may have been changed meanwhile.
+        let Limit::Known(limit_bytes) = memory_limit(&self.dir)? else { return None };
+        let since = |(now, before): (u64, u64)| now.checked_sub(before);
+        let peak_bytes = peak(&self.dir);
+        Some(MemoryLimitUse {
+            cgroup: self.name.clone(),
+            limit_bytes,
+            hits: hits(&self.dir).zip(self.hits_before).and_then(since),
+            peak_bytes,
+            is_peak_of_run: peak_bytes > self.peak_before && self.peak_before.is_some(),
+        })
+    }
+}
+
+/// How often an allocation met the limit. v1 counts the limits of memory alone, and of memory with swap; a 0 there says
+/// nothing, since newer kernels (6.18 does so) have the files and do not count.
+fn hits(dir: &Path) -> Option<u64> {
+    let number = |file: &str| read(&dir.join(file))?.trim().parse::<u64>().ok();
+    if let Some(hits) = number("memory.failcnt") {
+        let all = hits.saturating_add(number("memory.memsw.failcnt").unwrap_or(0));
+        return Some(all).filter(|all| *all > 0);
+    }
+    // Before Linux 5.2 there are only the counts that contain those of the groups below.
+    let events = ["memory.events.local", "memory.events"].iter().find_map(|file| read(&dir.join(file)))?;
+    events.lines().find_map(|line| line.strip_prefix("oom "))?.trim().parse().ok()
+}
+
+/// The largest charge since the group was made, bytes. v2 has it since Linux 5.19.
+fn peak(dir: &Path) -> Option<u64> {
+    let files = ["memory.max_usage_in_bytes", "memory.peak"];
+    files.iter().find_map(|file| read(&dir.join(file))?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{put, tree};
+    use super::*;
+
+    // Requirement: WHY-2
+    #[test]
+    fn groups_with_a_limit_are_watched_innermost_first() {
+        let (dir, root) = tree("0::/job/step/task\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
+        put(&dir, "fs/job/memory.max", "9000\n");
+        put(&dir, "fs/job/memory.events.local", "max 5\noom 2\n");
+        put(&dir, "fs/job/memory.peak", "4000\n");
+        put(&dir, "fs/job/step/memory.max", "7000\n");
+        put(&dir, "fs/job/step/task/memory.max", "max\n");
+        let limits = Places::own(&root).memory_limits();
+        let names: Vec<_> = limits.iter().map(|limit| (limit.name.as_str(), limit.limit_bytes)).collect();
+        assert_eq!(names, [("/job/step", 7000), ("/job", 9000)]);
+        put(&dir, "fs/job/memory.events.local", "max 9\noom 3\n");
+        let used = |limit: &MemoryLimit| {
+            let used = limit.used().unwrap();
+            (used.hits, used.peak_bytes, used.is_peak_of_run)
+        };
+        assert_eq!(used(&limits[1]), (Some(1), Some(4000), false), "the peak is from before the run");
+        put(&dir, "fs/job/memory.peak", "8000\n");
+        assert_eq!(used(&limits[1]), (Some(1), Some(8000), true));
+        assert_eq!(used(&limits[0]), (None, None, false), "an old kernel keeps neither");
+        std::fs::remove_dir_all(dir.path().join("fs/job")).unwrap();
+        assert_eq!(limits[0].used(), None);
+    }
+
+    // Requirement: WHY-2
+    #[test]
+    fn version_1_counts_both_limits() {
+        let (dir, root) = tree("4:memory:/job\n", "30 20 0:26 / TOP/memory rw - cgroup cgroup rw,memory\n");
+        put(&dir, "memory/job/memory.limit_in_bytes", "7000\n");
+        put(&dir, "memory/job/memory.failcnt", "1\n");
+        put(&dir, "memory/job/memory.memsw.failcnt", "2\n");
+        put(&dir, "memory/job/memory.max_usage_in_bytes", "6000\n");
+        let limits = Places::own(&root).memory_limits();
+        assert_eq!((limits[0].hits_before, limits[0].peak_before), (Some(3), Some(6000)));
+        put(&dir, "memory/job/memory.failcnt", "0\n");
+        put(&dir, "memory/job/memory.memsw.failcnt", "0\n");
+        assert_eq!(limits[0].used().unwrap().hits, None);
+        put(&dir, "memory/job/memory.failcnt", "3\n");
+        put(&dir, "memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(Places::own(&root).memory_limits(), limits, "the topmost group has none");
+    }
+}

@@ -1,0 +1,207 @@
+//! Which run may write a report file: a lock beside it.
+//!
+//! The lock is flock(2) on a file of its own, because each report replaces the one before by a rename. Launcher and
+//! collectors share the open file, so the lock lasts as long as one of them lives and ends with the last one, however
+//! that ends. A lock file that a killed run left behind is not locked, and the next run uses it.
+//!
+//! Where the directory is read-only, a report is written in place, and the lock is on the report file itself. Where the
+//! file system has no locks, there is none.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::sys::segment::named::NamedFile;
+
+/// How often a lock file is opened again that its holder removed meanwhile.
+const TRIES: u32 = 100;
+
+/// The lock of a report file, held by this process and those that inherited its descriptor.
+#[derive(Debug)]
+pub struct OutputLock {
+    file: NamedFile,
+    /// The lock is on the report file itself, which stays.
+    is_in_place: bool,
+}
+
+/// Another run that still lives holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InUse;
+
+impl OutputLock {
+    /// Takes the lock of this report file; `None` where there can be none.
+    ///
+    /// # Errors
+    /// If another run holds it.
+    pub fn take(report: &Path) -> Result<Option<Self>, InUse> {
+        let Some(path) = lock_path(report) else { return Ok(None) };
+        match Self::take_file(&path, true) {
+            Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => Self::take_file(report, false),
+            taken => taken,
+        }
+        .or_else(|error| if error == Errno::WOULDBLOCK { Err(InUse) } else { Ok(None) })
+    }
+
+    fn take_file(path: &Path, may_create: bool) -> Result<Option<Self>, Errno> {
+        for _ in 0..TRIES {
+            let fd = open(path, may_create)?;
+            if let Err(error) = rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                if error != Errno::WOULDBLOCK && may_create {
+                    // No run can lock this file, so it is of no use.
+                    let _ = rustix::fs::unlink(path);
+                }
+                return Err(error);
+            }
+            let lock = Self { file: NamedFile::held(path, fd), is_in_place: !may_create };
+            // The holder before may have removed the file between open and lock.
+            if lock.file.is_linked() {
+                return Ok(Some(lock));
+            }
+        }
+        Err(Errno::WOULDBLOCK)
+    }
+
+    /// The lock of which a collector inherited the descriptor.
+    #[must_use]
+    pub fn inherited(report: &Path, fd: OwnedFd) -> Option<Self> {
+        let beside = NamedFile::held(&lock_path(report)?, fd);
+        let is_in_place = !beside.is_linked();
+        Some(Self { file: beside, is_in_place })
+    }
+
+    /// Its descriptor, for a collector.
+    #[must_use]
+    pub fn file(&self) -> &NamedFile {
+        &self.file
+    }
+}
+
+impl Drop for OutputLock {
+    /// Removes the lock file, unless another run has made a new one. It stays locked until the last holder ends.
+    fn drop(&mut self) {
+        if !self.is_in_place {
+            // Another user's file in a sticky directory stays.
+            let _ = self.file.unlink();
+        }
+    }
+}
+
+/// `.NAME.gpu-track-lock` beside the report.
+fn lock_path(report: &Path) -> Option<PathBuf> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(report.file_name()?);
+    name.push(".gpu-track-lock");
+    Some(report.with_file_name(name))
+}
+
+/// Nothing is written to the file, so a link that another user made in its place does no harm.
+fn open(path: &Path, may_create: bool) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let create = if may_create { OFlags::CREATE } else { OFlags::empty() };
+    // NFS gives an exclusive lock on files that are open for writing only.
+    let result = rustix::fs::open(path, flags | create | OFlags::RDWR, Mode::from_raw_mode(0o666));
+    match result {
+        // Another user's file, left behind by a killed run.
+        Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::ErrorKind;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn names_in(directory: &Path) -> Vec<String> {
+        let names = fs::read_dir(directory).unwrap();
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    // Requirement: OUT-12
+    #[test]
+    fn second_run_is_refused_until_the_first_has_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let report = directory.path().join("r.json");
+        let first = OutputLock::take(&report).unwrap().unwrap();
+        assert_eq!(names_in(directory.path()), [".r.json.gpu-track-lock"]);
+        assert_eq!(OutputLock::take(&report).unwrap_err(), InUse);
+        assert!(OutputLock::take(&directory.path().join("other.json")).unwrap().is_some());
+        drop(first);
+        assert_eq!(names_in(directory.path()), [""; 0]);
+        let second = OutputLock::take(&report).unwrap().unwrap();
+        let shared = second.file().try_clone().unwrap().into_fd();
+        let of_collector = OutputLock::inherited(&report, shared).unwrap();
+        drop(second);
+        let third = OutputLock::take(&report).unwrap().unwrap();
+        // The name is the third run's by now.
+        drop(of_collector);
+        assert_eq!(OutputLock::take(&report).unwrap_err(), InUse);
+        drop(third);
+        assert_eq!(names_in(directory.path()), [""; 0]);
+    }
+
+    // Requirement: OUT-12
+    #[test]
+    fn lock_of_a_killed_run_lasts_as_long_as_its_collector() {
+        let directory = tempfile::tempdir().unwrap();
+        let report = directory.path().join("r");
+        let lock = || {
+            let fd = open(&lock_path(&report).unwrap(), true).unwrap();
+            rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).unwrap();
+            fd
+        };
+        let launcher = lock();
+        let collector = launcher.try_clone().unwrap();
+        drop(launcher);
+        assert_eq!(OutputLock::take(&report).unwrap_err(), InUse);
+        drop(collector);
+        assert_eq!(names_in(directory.path()), [".r.gpu-track-lock"], "it was left behind");
+        drop(OutputLock::take(&report).unwrap().unwrap());
+        assert_eq!(names_in(directory.path()), [""; 0]);
+    }
+
+    // Requirement: OUT-12
+    #[test]
+    fn links_are_not_followed_and_name_no_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let report = directory.path().join("r");
+        let other = directory.path().join("other");
+        symlink(&other, lock_path(&report).unwrap()).unwrap();
+        assert!(OutputLock::take(&report).unwrap().is_none());
+        assert_eq!(fs::metadata(&other).unwrap_err().kind(), ErrorKind::NotFound);
+        let long = directory.path().join("x".repeat(250));
+        assert!(OutputLock::take(&long).unwrap().is_none(), "the lock's name would be too long");
+    }
+
+    /// Root may write anywhere, so a thread becomes another user: the kernel keeps credentials per thread.
+    // Requirement: OUT-12
+    #[test]
+    fn report_in_a_read_only_directory_is_locked_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let report = directory.path().join("r");
+        fs::write(&report, "old").unwrap();
+        fs::set_permissions(&report, fs::Permissions::from_mode(0o666)).unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o555)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                if rustix::process::geteuid().is_root() {
+                    let nobody = rustix::process::Uid::from_raw(65534);
+                    rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                }
+                let first = OutputLock::take(&report).unwrap().unwrap();
+                assert_eq!(OutputLock::take(&report).unwrap_err(), InUse);
+                let fd = first.file().try_clone().unwrap().into_fd();
+                drop(OutputLock::inherited(&report, fd).unwrap());
+                drop(first);
+                assert_eq!(names_in(directory.path()), ["r"], "the report stays");
+                assert!(OutputLock::take(&report).unwrap().is_some());
+            });
+        });
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}

@@ -1,0 +1,54 @@
+//! Resource limits of other processes (prlimit(2)).
+
+use crate::model::observation::ProcessLimits;
+
+/// The limits of this process that can end it; `None` if it is gone, or another user's.
+#[must_use]
+pub fn of_process(pid: u32) -> Option<ProcessLimits> {
+    let (address_space_bytes, _) = read(pid, libc::RLIMIT_AS)?;
+    let (cpu_s, hard_cpu_s) = read(pid, libc::RLIMIT_CPU)?;
+    Some(ProcessLimits { address_space_bytes, cpu_s, hard_cpu_s })
+}
+
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
+/// Soft and hard limit; `None` in them: unlimited.
+fn read(pid: u32, resource: Resource) -> Option<(Option<u64>, Option<u64>)> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // 0 would be this process itself.
+    let pid = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0)?;
+    // SAFETY: a null new limit changes nothing; the old one is written to ours.
+    let result = unsafe { libc::prlimit(pid, resource, std::ptr::null(), &raw mut limit) };
+    let known = |value: libc::rlim_t| (value != libc::RLIM_INFINITY).then_some(value);
+    (result == 0).then(|| (known(limit.rlim_cur), known(limit.rlim_max)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    // Requirement: WHY-3
+    #[test]
+    fn limits_of_another_process_are_read() {
+        let mut child = Command::new("sh")
+            .args(["-c", "ulimit -v 1000000; ulimit -t 77; echo ready; exec cat"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        let limits = of_process(child.id());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let expected =
+            ProcessLimits { address_space_bytes: Some(1_024_000_000), cpu_s: Some(77), hard_cpu_s: Some(77) };
+        assert_eq!(limits, Some(expected));
+        assert_eq!(of_process(0), None);
+    }
+}

@@ -1,0 +1,1 @@
+"""Builds, packs and checks a release (scripts/release)."""

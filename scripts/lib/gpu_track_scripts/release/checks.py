@@ -1,0 +1,127 @@
+"""Checks a release: what the program needs, what is in the packages, and that it runs where they are installed.
+
+A check gives a line that says what was found. It raises `Wrong` if it fails, and `Unavailable` where it can't be made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from gpu_track_scripts.commands import Word, output, words
+from gpu_track_scripts.paths import ROOT
+from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, renamed_paths
+from gpu_track_scripts.release.old_system import clean_system
+from gpu_track_scripts.release.symbols import faults
+from gpu_track_scripts.tools import Unavailable, checked
+
+
+class Wrong(Exception):
+    """A check failed; the message says what was found."""
+
+
+# Requirement: HOST-3
+def check_symbols(built: Build) -> str:
+    """The program needs glibc alone, and none newer than `OLDEST_GLIBC`."""
+    found = faults(built.program, OLDEST_GLIBC)
+    if found:
+        raise Wrong("; ".join(found))
+    return f"{built.program.stat().st_size / 1e6:.1f} MB, no symbol newer than GLIBC_{OLDEST_GLIBC}"
+
+
+def check_shim(built: Build) -> str:
+    """The shim that the program contains keeps the rules of scripts/check-shim."""
+    done = subprocess.run([ROOT / "scripts" / "check-shim", built.shim()], stdout=subprocess.PIPE, text=True)
+    lines = done.stdout.splitlines()
+    if done.returncode:
+        raise Wrong("; ".join(line for line in lines if not line.startswith("ok")))
+    return f"{len(lines)} checks"
+
+
+def check_paths(built: Build) -> str:
+    """No path of the machine that built the program is in it."""
+    content = built.program.read_bytes()
+    found = [path for path, _ in renamed_paths() if os.fsencode(path) in content]
+    if found:
+        raise Wrong(f"it contains {', '.join(found)}")
+    return "none of this machine"
+
+
+# Requirement: HOST-3
+def check_package(built: Build, package: pathlib.Path, old: pathlib.Path | None) -> str:
+    """The package contains this program, which runs in an old system, or on this machine's where there is none."""
+    with clean_system(old) as system:
+        program = unpack(package, system.root)
+        if (system.root / program).read_bytes() != built.program.read_bytes():
+            raise Wrong("it contains another program")
+        return f"{package.name} {tracks(built, system.command(program))} in {system.name}"
+
+
+def unpack(package: pathlib.Path, root: pathlib.Path) -> pathlib.PurePath:
+    """Puts the files of a package below a root directory. Gives the place of the program."""
+    if package.suffix == ".gz":
+        prefix = root / "usr" / "local"
+        prefix.mkdir(parents=True, exist_ok=True)
+        install(["tar", "-xzf", package, "--strip-components=1", "-C", prefix])
+        return pathlib.PurePath("usr/local/bin/gpu-track-run")
+    if package.suffix == ".deb":
+        install(["dpkg-deb", "-x", package, root])
+    else:
+        if os.geteuid() != 0:
+            raise Unavailable(f"{package.name} is not checked: rpm installs into another root directory for root only")
+        # rpm knows nothing of the packages of the root directory, which are Debian's.
+        install(["rpm", "--root", root, "--nodeps", "--install", package])
+    return pathlib.PurePath("usr/bin/gpu-track-run")
+
+
+def install(command: Sequence[Word]) -> None:
+    """Runs a program that installs a package. Raises `Unavailable` if there is no such program."""
+    if not shutil.which(words(command)[0]):
+        raise Unavailable(f"needs {command[0]}")
+    try:
+        checked(command)
+    except Unavailable as reason:
+        raise Wrong(f"can't be installed: {reason}") from reason
+
+
+# Requirement: HOST-4
+def check_wheel(built: Build) -> str:
+    """pip installs the program into a clean environment, and nothing else, and it runs there."""
+    if not built.runs_here:
+        raise Unavailable(f"this machine is no {built.machine}")
+    with tempfile.TemporaryDirectory(prefix="gpu-track-release.") as name:
+        environment = pathlib.Path(name, "environment")
+        checked([sys.executable, "-m", "venv", environment])
+        programs = set((environment / "bin").iterdir())
+        pip: list[Word] = [environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+        install([*pip, "install", "--quiet", "--no-index", built.wheel])
+        program = environment / "bin" / "gpu-track-run"
+        added = set((environment / "bin").iterdir()) - programs
+        listed = output([*pip, "show", "--files", "gpu-track"]).split("Files:\n")[1].split()
+        others = [file for file in listed if ".dist-info/" not in file and not file.endswith("/bin/gpu-track-run")]
+        if added != {program} or others:
+            raise Wrong(f"it installs {', '.join(map(str, [*added, *others]))}")
+        if program.read_bytes() != built.program.read_bytes():
+            raise Wrong("it contains another program")
+        return f"{built.wheel.name} {tracks(built, [os.fspath(program)])} in a new environment"
+
+
+def tracks(built: Build, command: Sequence[str]) -> str:
+    """Runs gpu-track-run, called by `command`, and looks at its report."""
+    if not built.runs_here:
+        return "is right; not run, because this machine is another one,"
+    whole = [*command, "-f", "json", "-o", "/dev/stdout", "--", "true"]
+    done = subprocess.run(whole, capture_output=True, text=True)
+    if done.returncode:
+        raise Wrong(f"gpu-track-run -- true: status {done.returncode}: {done.stderr.strip()}")
+    coverage = json.loads(done.stdout)["coverage"]
+    found = [coverage["processes"], coverage["exact"], coverage["layers"]["preload"]]
+    if found != [1, 1, 1]:
+        raise Wrong("of one process, {} were counted, {} exact, {} by the shim".format(*found))
+    return "tracks a command"

@@ -1,0 +1,103 @@
+"""Makes the packages of a release of what was built. All contain the same program, byte for byte."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import pathlib
+import subprocess
+import tarfile
+from collections.abc import Iterator
+
+from gpu_track_scripts.commands import output
+from gpu_track_scripts.paths import ROOT
+from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, metadata
+from gpu_track_scripts.tools import crate_program
+
+TEMPLATES = ROOT / "scripts" / "packaging"
+
+
+def tarball(built: Build, to: pathlib.Path) -> pathlib.Path:
+    """An archive to be unpacked into a prefix, such as ~/.local. The same files give the same bytes."""
+    top = f"gpu-track-{built.version}-{built.target}"
+    when = int(output(["git", "log", "-1", "--format=%ct"], cwd=ROOT))
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as files:
+        for place, file in tarball_files(built):
+            member = files.gettarinfo(os.fspath(file), f"{top}/{place}")
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mtime = when
+            member.mode = 0o755 if file == built.program else 0o644
+            with file.open("rb") as content:
+                files.addfile(member, content)
+    path = to / f"{top}.tar.gz"
+    path.write_bytes(gzip.compress(archive.getvalue(), mtime=when))
+    return path
+
+
+def tarball_files(built: Build) -> Iterator[tuple[str, pathlib.Path]]:
+    """The files of the tarball: the place below the prefix, and where it is now."""
+    documents = built.documents
+    yield "bin/gpu-track-run", built.program
+    yield "share/man/man1/gpu-track-run.1", documents / "gpu-track-run.1"
+    yield "share/bash-completion/completions/gpu-track-run", documents / "gpu-track-run.bash"
+    yield "share/zsh/site-functions/_gpu-track-run", documents / "_gpu-track-run"
+    yield "share/fish/vendor_completions.d/gpu-track-run.fish", documents / "gpu-track-run.fish"
+    for name in ("LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"):
+        yield f"share/doc/gpu-track/{name}", ROOT / name
+
+
+def deb(built: Build, to: pathlib.Path) -> pathlib.Path:
+    """A package for Debian and its relatives, as launcher/Cargo.toml describes it. Raises `Unavailable`."""
+    program = crate_program("cargo-deb", "3.8.0")
+    options = ["--quiet", "--no-build", "--no-strip", "--package", "gpu-track-run", "--target", built.target]
+    return run_packer(built, to, "deb", [os.fspath(program), *options])
+
+
+def rpm(built: Build, to: pathlib.Path) -> pathlib.Path:
+    """A package for Red Hat, SUSE and their relatives, as launcher/Cargo.toml describes it. Raises `Unavailable`."""
+    program = crate_program("cargo-generate-rpm", "0.21.1")
+    # CentOS 7's rpm does not know zstd, which is the default. launcher/Cargo.toml says what the package requires.
+    options = ["--package", "launcher", "--target", built.target, "--payload-compress", "xz", "--auto-req", "no"]
+    return run_packer(built, to, "rpm", [os.fspath(program), "generate-rpm", *options])
+
+
+def run_packer(built: Build, to: pathlib.Path, kind: str, command: list[str]) -> pathlib.Path:
+    """Runs a program that packs what cargo built, and gives the package that it wrote."""
+    variables = {**os.environ, "CARGO_TARGET_DIR": os.fspath(built.target_directory)}
+    subprocess.run([*command, "--output", f"{to}/"], cwd=ROOT, env=variables, check=True, stdout=subprocess.DEVNULL)
+    (package,) = to.glob(f"*.{kind}")
+    return package
+
+
+def recipes(built: Build, archive: pathlib.Path, to: pathlib.Path) -> list[pathlib.Path]:
+    """The Spack package and the EasyBuild easyconfig that install the tarball."""
+    values = {
+        "VERSION": built.version,
+        "TARBALL": archive.name,
+        "SHA256": sha256(archive),
+        "GLIBC": OLDEST_GLIBC,
+        "MACHINE": built.machine,
+        "DESCRIPTION": next(p["description"] for p in metadata()["packages"] if p["name"] == "gpu-track-run"),
+    }
+    easyconfig = to / f"gpu-track-{built.version}.eb"
+    spack = to / "spack" / "packages" / "gpu_track" / "package.py"
+    spack.parent.mkdir(parents=True, exist_ok=True)
+    easyconfig.write_text(filled((TEMPLATES / "gpu-track.eb.in").read_text(), values))
+    spack.write_text(filled((TEMPLATES / "package.py.in").read_text(), values))
+    return [easyconfig, spack]
+
+
+def filled(template: str, values: dict[str, str]) -> str:
+    """A template with a value in the place of each `@NAME@`."""
+    for name, value in values.items():
+        template = template.replace(f"@{name}@", value)
+    return template
+
+
+def sha256(file: pathlib.Path) -> str:
+    """The checksum of a file, as `sha256sum` prints it."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()

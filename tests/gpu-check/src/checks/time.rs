@@ -1,0 +1,157 @@
+//! Energy, and what tracking costs.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use super::check::{Answer, Check, ms};
+use super::utilization::reading;
+use crate::process;
+use crate::report::{self, Power};
+use crate::results::{Results, rounded};
+
+const ENERGY_OFF: f64 = 0.02;
+/// A command's start and end may be delayed by this much together.
+const DELAY_MS: f64 = 50.0;
+
+/// Energy against the first device's counter.
+pub(super) fn energy(results: &mut Results, check: &Check) {
+    if check.nvml.energy_j().is_none() {
+        return results.skip("energy", "this device has no counter");
+    }
+    std::thread::sleep(check.times.rest);
+    let answer = Answer::new("energy");
+    let arguments = [answer.path(), ms(check.times.energy)];
+    let Some(report) = check.tracked(results, "energy", &arguments, &[]) else { return };
+    if let (Some(gpu), [joules, seconds]) = (report.gpu(&check.nvml.uuid), answer.numbers().as_slice()) {
+        judge_energy(results, &gpu.power, *joules, *seconds);
+    }
+}
+
+/// Compares rates, because the report's time and that of the two readings differ by the driver's start.
+fn judge_energy(results: &mut Results, power: &Power, joules: f64, seconds: f64) {
+    let measured_s = match (power.integrated_energy_j, power.mean_w) {
+        (Some(joules), Some(watts)) if watts > 0.0 => joules / watts,
+        _ => 0.0,
+    };
+    let ours_w = power.energy_j.map(|joules| joules / measured_s).filter(|watts| watts.is_finite());
+    let by_hand_w = joules / seconds;
+    let is_right = ours_w.is_some_and(|ours_w| joules > 0.0 && (ours_w / by_hand_w - 1.0).abs() < ENERGY_OFF);
+    results.check(
+        "energy a second within 2% of the counter's",
+        is_right,
+        &format!(
+            "{} W and {by_hand_w:.2} W; by integrated power {} W",
+            rounded(ours_w),
+            rounded(power.mean_w)
+        ),
+    );
+}
+
+/// The collector's CPU time, and how often it reads the GPU.
+pub(super) fn collector(results: &mut Results, check: &Check) {
+    for interval in ["0.1", "0.01"] {
+        let answer = Answer::new("meter");
+        let arguments = [answer.path(), ms(check.times.metered)];
+        let Some(report) = check.tracked(results, "meter", &arguments, &["--st", interval]) else { continue };
+        let readings = report.gpu(&check.nvml.uuid).map(reading).unwrap_or_default();
+        match answer.numbers().as_slice() {
+            [cpu_s, took_s] => {
+                let percent = cpu_s / took_s * 100.0;
+                results.note(&format!("--st {interval}: collector {percent:.2}% of a core; {readings}"));
+            }
+            _ => results.skip(&format!("the collector's CPU time (--st {interval})"), "it was not measured"),
+        }
+    }
+}
+
+/// A short command, and one with a CUDA context, with and without tracking.
+pub(super) fn start_and_end(results: &mut Results, check: &Check) {
+    for (what, command, rounds) in
+        [("true", vec!["true".to_owned()], 21), ("a CUDA context", process::part("context", &[]), 7)]
+    {
+        let [direct, tracked] = medians(rounds, |is_tracked| {
+            let start = Instant::now();
+            run(check, &command, is_tracked).then(|| start.elapsed().as_secs_f64() * 1e3)
+        });
+        let detail = format!("{direct:.1} ms alone, {tracked:.1} ms under gpu-track-run");
+        results.check(&format!("start and end of {what}"), tracked - direct < DELAY_MS, &detail);
+    }
+}
+
+/// A loop of cuMemAlloc and cuMemFree, with and without tracking.
+pub(super) fn allocations(results: &mut Results, check: &Check) {
+    let (time, rounds) = check.times.loops;
+    let answer = Answer::new("loop");
+    let command = process::part("loop", &[answer.path(), ms(time)]);
+    let [direct, tracked] = medians(rounds, |is_tracked| {
+        run(check, &command, is_tracked).then(|| answer.numbers().first().map(|s| s * 1e6))?
+    });
+    let percent = (tracked / direct - 1.0) * 100.0;
+    results.note(&format!(
+        "cuMemAlloc and cuMemFree of 1 MiB: {direct:.2} us alone, {tracked:.2} us under gpu-track-run ({percent:+.1}%)"
+    ));
+}
+
+/// Runs a command to its end; whether it succeeded.
+fn run(check: &Check, command: &[String], is_tracked: bool) -> bool {
+    let log = report::unused();
+    let front = [check.tracker.display().to_string(), "-o".into(), log.display().to_string(), "--".into()];
+    let words: Vec<&String> = front.iter().filter(|_| is_tracked).chain(command).collect();
+    let Some((program, arguments)) = words.split_first() else { return false };
+    let status = Command::new(program).args(arguments).stdin(Stdio::null()).status();
+    let _ = std::fs::remove_file(log);
+    status.is_ok_and(|status| status.success())
+}
+
+/// Medians of alternating measurements, alone and tracked; NaN where all failed.
+fn medians(rounds: u32, mut measure: impl FnMut(bool) -> Option<f64>) -> [f64; 2] {
+    let mut sides = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (side, is_tracked) in sides.iter_mut().zip([false, true]) {
+            side.extend(measure(is_tracked));
+        }
+    }
+    sides.map(|mut side| {
+        side.sort_by(f64::total_cmp);
+        side.get(side.len() / 2).copied().unwrap_or(f64::NAN)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::failures;
+    use super::*;
+
+    fn judged(power: &Power, joules: f64) -> usize {
+        failures(|results| judge_energy(results, power, joules, 20.0)).len()
+    }
+
+    #[test]
+    fn energy_rates_within_two_percent_are_right() {
+        let known = |joules| Power {
+            mean_w: Some(100.0),
+            max_w: None,
+            energy_j: Some(joules),
+            integrated_energy_j: Some(joules),
+        };
+        assert_eq!(
+            (judged(&known(2000.0), 2000.0), judged(&known(3000.0), 1970.0)),
+            (0, 0),
+            "the times may differ"
+        );
+        assert_eq!((judged(&known(2000.0), 1950.0), judged(&known(2000.0), 0.0)), (1, 1));
+        assert_eq!(judged(&Power { energy_j: None, ..known(1.0) }, 2000.0), 1);
+        assert_eq!(judged(&Power { mean_w: None, ..known(2000.0) }, 2000.0), 1);
+    }
+
+    #[test]
+    fn medians_are_of_each_side_and_without_failures() {
+        let mut round = 0.0;
+        let [direct, tracked] = medians(3, |is_tracked| {
+            round += 1.0;
+            (!is_tracked || round < 4.0).then_some(round)
+        });
+        assert_eq!((direct, tracked), (3.0, 2.0));
+        assert!(medians(1, |_| None)[0].is_nan());
+    }
+}
