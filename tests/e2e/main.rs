@@ -17,6 +17,7 @@ mod footprints;
 mod gpu;
 mod gpu_check;
 mod gpu_drivers;
+mod gpu_engines;
 mod gpu_kernel;
 mod gpu_lost;
 mod gpu_processes;
