@@ -56,6 +56,18 @@ const FATAL: [i32; 9] = [
     libc::SIGKILL,
 ];
 
+/// Signals that end no process: Slurm sends SIGCONT before SIGTERM.
+const HARMLESS: [i32; 8] = [
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGURG,
+    libc::SIGWINCH,
+];
+
 /// What is known at the end of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts<'a> {
@@ -231,8 +243,10 @@ impl Facts<'_> {
             Some(self.fatal(last(signal)?, signal))
         };
         let received = || {
-            let received = self.signals.iter().find(|of| self.is_followed_by_the_end(of.at_ns))?;
-            Some(self.fatal(main?, received.signal))
+            let ends = |of: &&SignalReceived| {
+                !HARMLESS.contains(&of.signal) && self.is_followed_by_the_end(of.at_ns)
+            };
+            Some(self.fatal(main?, self.signals.iter().rfind(ends)?.signal))
         };
         let fatal = || {
             let of_others = FATAL.into_iter().filter_map(|signal| Some((last(signal)?, signal)));

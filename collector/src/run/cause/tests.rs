@@ -312,7 +312,9 @@ fn signal_of_the_command_or_of_a_process_before_its_failure_is_named() {
     assert_eq!(Run::of(exited(2)).and(child(libc::SIGPIPE, END)).said(), "nothing", "no failure");
     let both = Run::of(exited(2)).and(child(segv, END - S)).and(process(12, "last", killed(6)));
     assert_eq!(both.said(), "signal: SIGABRT to last 12, from -");
-    let handled = Run::of(exited(3)).received(libc::SIGTERM, END - S, "slurmstepd:");
+    let continued = Run::of(exited(3)).received(libc::SIGCONT, END - S, "slurmstepd:");
+    assert_eq!(continued.said(), "nothing", "it ends no process");
+    let handled = continued.received(libc::SIGTERM, END - S, "slurmstepd:");
     assert_eq!(handled.said(), "signal: SIGTERM to main 10, from slurmstepd:");
 }
 
