@@ -196,14 +196,16 @@ impl Facts<'_> {
 
     /// A `timeout` in the tree exited as it does at its limit, and not before.
     fn limit_inside(&self) -> Option<TimeLimit> {
-        let of = self.failures.timed_out.iter().rev();
-        let (timeout, limit_s) =
-            of.map(|of| (of, of.args.as_deref().and_then(timeout::limit_s))).find(|(timeout, limit_s)| {
-                let wall_s = timeout.wall_ns as f64 / 1e9;
-                limit_s.is_none_or(|limit_s| wall_s >= limit_s)
-                    && self.is_followed_by_the_end(timeout.end_ns())
-            })?;
-        let asked = timeout.args.as_deref().and_then(timeout::signal).unwrap_or(libc::SIGTERM);
+        let (timeout, limit_s, asked) = self.failures.timed_out.iter().rev().find_map(|timeout| {
+            let args = timeout.args.as_deref();
+            let limit_s = args.and_then(timeout::limit_s);
+            let asked = args.and_then(timeout::signal).unwrap_or(libc::SIGTERM);
+            // Another process may have killed it.
+            let is_own_end = timeout.exit.signal.is_none() || (limit_s.is_some() && asked == libc::SIGKILL);
+            let is_reached = limit_s.is_none_or(|limit_s| timeout.wall_ns as f64 / 1e9 >= limit_s);
+            (is_own_end && is_reached && self.is_followed_by_the_end(timeout.end_ns()))
+                .then_some((timeout, limit_s, asked))
+        })?;
         let ended = |signal| {
             let of_signal = self.failures.of_signal(signal)?;
             of_signal.last.iter().rev().find(|process| process.parent_pid == Some(timeout.pid))

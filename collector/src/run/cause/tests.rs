@@ -256,6 +256,14 @@ fn timeout_inside_is_known_by_its_status_and_its_time() {
     // Its command exited with that status itself, before the limit.
     assert_eq!(run(Some("timeout 61 sleep 99"), 124), "nothing");
     assert_eq!(run(Some("timeout 60 sleep 99"), 1), "nothing");
+    let killed = |args| {
+        let timeout = ProcessSummary { exit: killed(9), ..timeout(Some(args), 0) };
+        Run::of(exited(1)).and(timeout).said()
+    };
+    assert_eq!(killed("timeout -s KILL 60 x"), "time: Timeout Some(60.0), SIGKILL to nobody");
+    for args in ["timeout -s KILL 61 x", "timeout 60 x"] {
+        assert_eq!(killed(args), "signal: SIGKILL to timeout 11, from -", "by another process");
+    }
     let mut other = timeout(Some("timeout -s KILL 5 x"), 137);
     other.command = Arc::from("sh");
     assert_eq!(Run::of(exited(1)).and(other).said(), "nothing");
