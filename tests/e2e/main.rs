@@ -32,6 +32,7 @@ mod limits;
 mod memory;
 mod mpi;
 mod nested;
+mod nodes;
 mod output;
 mod report_file;
 mod resilience;
