@@ -1,84 +1,7 @@
 //! GPUs of AMD and Intel: figures from fdinfo and sysfs, read from a directory of files that the test makes.
 
-use std::path::Path;
-
-use tempfile::TempDir;
-
-use crate::support::gpu::{FakeGpus, VISIBILITY};
-use crate::support::program;
-use crate::support::report::{Report, assert_within};
-use crate::support::run::{Run, Tracked, tracked};
-
-/// A directory with these files.
-fn root(files: &[(&str, &str)]) -> TempDir {
-    let root = tempfile::tempdir().unwrap();
-    for (path, text) in files {
-        let path = root.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-    root
-}
-
-/// A shell command that becomes a process whose DRM fdinfo has each of these contents, one after another.
-fn clients(root: &Path, files: &[&str]) -> String {
-    let files: String = files.iter().map(|file| format!(" '{file}'")).collect();
-    format!("exec {} {}{files}", program("fdinfo"), root.display())
-}
-
-/// The same as a child process; its files are removed when it has ended.
-fn child(root: &Path, files: &[&str]) -> String {
-    format!("({}); rm -r {}/proc", clients(root, files), root.display())
-}
-
-type Variables = &'static [(&'static str, &'static str)];
-
-/// Runs with these GPU visibility variables and no others.
-fn with(run: Tracked, variables: Variables) -> Run {
-    let run = run.with(|command| {
-        for name in VISIBILITY {
-            command.env_remove(name);
-        }
-        command.envs(variables.iter().copied())
-    });
-    run.run()
-}
-
-/// The report of a shell script with these files.
-fn run(root: &Path, script: &str, options: &[&str], variables: Variables) -> Report {
-    let options = [&["--st", "0.02", "--gpu-root", root.to_str().unwrap()], options].concat();
-    with(tracked(["sh", "-c", script]).options(&options), variables).assert_clean(0).clone()
-}
-
-/// The output of `--gpus` with these files.
-fn list(root: &Path, options: &[&str], variables: Variables) -> serde_json::Value {
-    let options = [&["--gpus", "-f", "json", "--gpu-root", root.to_str().unwrap()], options].concat();
-    let none: [&str; 0] = [];
-    let run = with(tracked(none).only_options(&options), variables);
-    serde_json::from_str(&run.stdout).unwrap()
-}
-
-const AMD: &str = "0000:03:00.0";
-const AMD_CLIENT: &str = "drm-driver:\tamdgpu\ndrm-client-id:\t7\ndrm-pdev:\t0000:03:00.0\n\
-                          drm-memory-vram:\t1024 KiB\n";
-
-fn amd_root() -> TempDir {
-    let device = "sys/class/drm/card0/device";
-    let node = "sys/class/kfd/kfd/topology/nodes/1";
-    root(&[
-        (&format!("{device}/uevent"), "DRIVER=amdgpu\nPCI_ID=1002:740F\nPCI_SLOT_NAME=0000:03:00.0\n"),
-        (&format!("{device}/mem_info_vram_total"), "68702699520\n"),
-        (&format!("{device}/mem_info_vram_used"), "900000000\n"),
-        (&format!("{device}/mem_busy_percent"), "17\n"),
-        (&format!("{device}/gpu_busy_percent"), "42\n"),
-        (&format!("{device}/hwmon/hwmon0/power1_average"), "125000000\n"),
-        (&format!("{device}/hwmon/hwmon0/temp1_input"), "61000\n"),
-        (&format!("{device}/hwmon/hwmon0/freq1_input"), "1700000000\n"),
-        (&format!("{device}/hwmon/hwmon0/freq2_input"), "1600000000\n"),
-        (&format!("{node}/gpu_id"), "41000\n"),
-        (&format!("{node}/properties"), "location_id 768\ndomain 0\nunique_id 170\n"),
-    ])
-}
+use crate::support::gpu::FakeGpus;
+use crate::support::gpu_files::{AMD, AMD_CLIENT, amd_root, child, clients, i915_root, list, root, run};
 
 // Requirement: GPU-16, GPU-60
 #[test]
@@ -166,16 +89,6 @@ fn xe_gpu_figures_are_read_from_fdinfo_and_sysfs() {
     }
 }
 
-/// A directory with an Intel Arc GPU under i915.
-fn i915_root() -> TempDir {
-    let card = "sys/class/drm/card0";
-    root(&[
-        (&format!("{card}/device/uevent"), "DRIVER=i915\nPCI_ID=8086:56A0\nPCI_SLOT_NAME=0000:03:00.0\n"),
-        (&format!("{card}/device/hwmon/hwmon2/energy1_input"), "5000000\n"),
-        (&format!("{card}/gt/gt0/rps_act_freq_mhz"), "1900\n"),
-    ])
-}
-
 fn i915_client(id: u32, local_kib: u32, render_s: u32) -> String {
     format!(
         "drm-driver:\ti915\ndrm-client-id:\t{id}\ndrm-pdev:\t0000:03:00.0\ndrm-total-system0:\t64 MiB\n\
@@ -229,45 +142,6 @@ fn i915_gpu_figures_are_read_from_fdinfo_and_sysfs() {
         );
         assert_eq!(gpu.array("missing").len(), 14, "and accounting");
     }
-}
-
-/// Engines that are busy for a part of the time. The mean over all readings is that part, except for the readings' delay.
-#[test]
-fn partly_busy_gpu_engine_has_its_percentage() {
-    let i915 = "drm-driver: i915\ndrm-client-id: 3\ndrm-pdev: 0000:03:00.0\n";
-    for (root, client, engine, percent) in
-        [(amd_root(), AMD_CLIENT, "gfx", 30.0), (i915_root(), i915, "render", 75.0)]
-    {
-        let client = format!("{client}drm-engine-enc: 9000 ns\ndrm-engine-{engine}: @{percent} ns\n");
-        let report = run(root.path(), &clients(root.path(), &[&client]), &[], &[]);
-        let of_process = report.gpu("0000:03:00.0").at("processes.0").clone();
-        assert_within("mean", of_process["mean_sm_percent"].as_f64().unwrap(), percent, 5.0);
-        assert!(of_process["max_sm_percent"].as_f64().unwrap() >= percent * 0.95, "{of_process}");
-    }
-}
-
-/// amdgpu can update its counters late, and the kernel allows that: the maximum is then not known better than 100%, but the
-/// mean is.
-// Requirement: GPU-16, GPU-65
-#[test]
-fn gpu_engine_that_catches_up_in_jumps_keeps_its_mean() {
-    let root = amd_root();
-    let client = format!("{AMD_CLIENT}drm-engine-gfx: @83/4 ns\n");
-    let report = run(root.path(), &clients(root.path(), &[&client]), &[], &[]);
-    let of_process = report.gpu(AMD).at("processes.0").clone();
-    assert_within("mean", of_process["mean_sm_percent"].as_f64().unwrap(), 83.0, 5.0);
-    assert_eq!(of_process["max_sm_percent"], 100.0);
-}
-
-/// Three readings of a process that is busy from its start on: two thirds of it without the time before the first.
-// Requirement: GPU-16
-#[test]
-fn gpu_engine_counts_from_the_start_of_its_process() {
-    let root = amd_root();
-    let client = format!("{AMD_CLIENT}drm-engine-gfx: @100:3 ns\n");
-    let report = run(root.path(), &clients(root.path(), &[&client]), &["--st", "0.2"], &[]);
-    let mean = report.gpu(AMD).f64("processes.0.mean_sm_percent");
-    assert!(mean > 75.0, "{mean}");
 }
 
 /// The kernel's documentation has no temp1 for xe: temp2 is the package's. A device of several GTs has several directories
@@ -403,23 +277,6 @@ fn amd_gpu_figures_are_found_under_alternative_names() {
             "{rounded_off_s} s of {sampled_s}"
         );
     }
-}
-
-/// The kernel reads the engine time a little later than the collector reads the clock, so it can exceed the time between
-/// two readings.
-// Requirement: GPU-3
-#[test]
-fn amd_gpu_engine_use_never_exceeds_100_percent() {
-    let root = amd_root();
-    let client = |gfx_s: u32| {
-        format!(
-            "{AMD_CLIENT}drm-engine-gfx:\t{gfx_s}000000000 ns\ndrm-engine-compute:\t{gfx_s}000000000 ns\n"
-        )
-    };
-    let script = clients(root.path(), &[&client(0), &client(1_000_000)]);
-    let report = run(root.path(), &script, &[], &[]);
-    assert_eq!(report.gpu(AMD).f64("processes.0.max_sm_percent"), 100.0);
-    assert_eq!(report.f64("processes.max_sm_percent.main"), 100.0);
 }
 
 /// A container can have KFD without DRM nodes.

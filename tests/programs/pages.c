@@ -17,7 +17,8 @@
  * twice         each child maps FILE twice, and an anonymous shared mapping of the parent twice, too
  * moved         memory that was moved and grown, and memory that may not be accessed any more
  * lazy          memory that the kernel may free (a quarter), or may swap (a half)
- * threads       each child is a clone with its parent's memory or a vfork child, and the parent has threads
+ * threads       the parent has threads; the first child is a clone with its parent's memory, the second one a vfork
+ *               child, the third one a fork child that writes the first quarter, and so on
  * exec          each child executes this program and has MIB of its own
  *
  * Children touch and give back what they share with each other in step. So no child has much of it alone for a moment,
@@ -29,8 +30,7 @@
 #include <spawn.h>
 
 #define MAX_CHILDREN 64
-/* A huge page. */
-#define STEP ((size_t)2 << 20)
+#define HUGE_PAGE ((size_t)2 << 20)
 
 static const char *mode, *file_name;
 static size_t bytes;
@@ -39,6 +39,8 @@ static char *memory, *again;
 static pid_t pids[MAX_CHILDREN];
 static int ready[2], release[2];
 static pthread_barrier_t *barrier;
+
+static int is(const char *name) { return !strcmp(mode, name); }
 
 static void in_step(void) {
     if (children > 1) pthread_barrier_wait(barrier);
@@ -64,8 +66,9 @@ static char *map_file(int flags, size_t length, off_t offset) {
 
 /* Calls `touch` for a part of a range step by step, at the same time in all children. */
 static void touch_part_in_step(char *from, size_t length, size_t begin, size_t end, void (*touch)(char *, size_t)) {
-    for (size_t at = 0; at < length; at += STEP) {
-        if (at >= begin && at < end) touch(from + at, end - at < STEP ? end - at : STEP);
+    size_t step = is("huge") ? HUGE_PAGE : HUGE_PAGE / 8;
+    for (size_t at = 0; at < length; at += step) {
+        if (at >= begin && at < end) touch(from + at, end - at < step ? end - at : step);
         in_step();
     }
 }
@@ -77,8 +80,6 @@ static void touch_in_step(char *from, size_t length, void (*touch)(char *, size_
 static void write_range(char *from, size_t length) { touch_pages(from, length); }
 static void read_range(char *from, size_t length) { read_pages(from, length); }
 static void give_back(char *from, size_t length) { madvise(from, length, MADV_DONTNEED); }
-
-static int is(const char *name) { return !strcmp(mode, name); }
 
 static void wait_for_release(void) {
     char byte;
@@ -145,7 +146,7 @@ static void child(int number) {
     } else if (is("memfd")) {
         touch_window(number, write_range);
     } else if (is("thp")) {
-        for (size_t at = 0; at < bytes / 2; at += 2 << 20) memory[at] = 2;
+        for (size_t at = 0; at < bytes / 2; at += HUGE_PAGE) memory[at] = 2;
     } else if (is("file") || is("child_file")) {
         touch_in_step(memory, bytes, read_range);
     } else if (is("file_write")) {
@@ -169,6 +170,8 @@ static void child(int number) {
         touch_in_step(file_again, bytes, read_range);
     } else if (is("moved")) {
         move_memory();
+    } else if (is("threads")) {
+        write_range(memory, bytes / 4);
     }
 }
 
@@ -217,11 +220,11 @@ static void start_thread(void *(*run)(void *), size_t argument) {
 
 static void start_child(int number) {
     pid_t pid = 0;
-    if (is("threads") && number % 2) {
+    if (is("threads") && number % 3 == 1) {
         /* The thread that called vfork goes on when the child has ended. */
         start_thread(parent_of_vfork, (size_t)number);
         return;
-    } else if (is("threads")) {
+    } else if (is("threads") && number % 3 == 0) {
         char *stack = malloc(1 << 16);
         pid = clone(sharing, stack + (1 << 16), CLONE_VM | SIGCHLD, NULL);
     } else if (is("exec")) {

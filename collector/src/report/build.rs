@@ -14,6 +14,7 @@ use crate::model::report::{
 };
 use crate::run::RunState;
 use crate::run::cause::{self, Facts};
+use crate::run::nodes::Here;
 use crate::run::series::Point;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxRss};
@@ -146,6 +147,11 @@ fn coverage(inputs: &Inputs) -> Coverage {
             scan: layers.scan.then_some(if layers.subreaper { scan } else { scan + subreaper }),
             connector: (absent.is_none() || connector > 0).then_some(connector),
         },
+        nodes: inputs.run.totals.remote.unseen(&Here {
+            hostname: inputs.host_info.host.hostname.as_deref().unwrap_or_default(),
+            slurm: &inputs.host_info.limits.slurm,
+            joined: seen.joined,
+        }),
         connector_absent: absent,
         connector_overruns: inputs.run.health.connector.overruns,
         ram_floor_bytes: Some(&inputs.run.totals.floors.combined)

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::tree::ProcessSummary;
+use crate::model::report::Exit;
 
 /// How many ended processes are kept of each kind: the last ones.
 const KEPT: usize = 4;
@@ -74,9 +75,11 @@ impl Killed {
     }
 }
 
-/// Whether it is a `timeout` of coreutils that reached its limit: it exits with 124, and after a SIGKILL with 137.
+/// Whether it is a `timeout` of coreutils that may have reached its limit: it exits with 124, or with 137 after it had to
+/// send SIGKILL. `timeout -s KILL` sends that to itself, too.
 fn is_timed_out(process: &ProcessSummary) -> bool {
-    &*process.command == "timeout" && matches!(process.exit.code, Some(124 | 137))
+    let Exit { code, signal } = process.exit;
+    &*process.command == "timeout" && (matches!(code, Some(124 | 137)) || signal == Some(libc::SIGKILL))
 }
 
 fn push(list: &mut VecDeque<ProcessSummary>, process: &ProcessSummary) {

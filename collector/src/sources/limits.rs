@@ -11,7 +11,7 @@ use crate::model::report::{Limit, Limits, SoftHard};
 use crate::sys::proc_fs::ProcRoot;
 
 /// Variables by which Slurm describes an allocation.
-const SLURM: [&str; 19] = [
+const SLURM: [&str; 21] = [
     "SLURM_JOB_ID",
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
@@ -21,6 +21,8 @@ const SLURM: [&str; 19] = [
     "SLURM_JOB_START_TIME",
     "SLURM_JOB_END_TIME",
     "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_NODELIST",
+    "SLURMD_NODENAME",
     "SLURM_NTASKS",
     "SLURM_CPUS_PER_TASK",
     "SLURM_CPUS_ON_NODE",

@@ -18,8 +18,8 @@ use super::{Run, tracked, wait_until};
 
 /// What a job's first process writes, on a line of its own, when all of its memory is there.
 const READY: &str = "ready";
-/// How many samples see the job's memory.
-const SAMPLES: u64 = 12;
+/// How many samples see the job's memory. While memory grows, they come more often than asked for.
+const SAMPLES: u64 = 25;
 
 /// A job. It writes [`READY`] and holds its memory until its standard input ends.
 pub struct Job {

@@ -3,6 +3,7 @@
 pub mod cgroup;
 pub mod footprints;
 pub mod gpu;
+pub mod gpu_files;
 pub mod leftovers;
 pub mod pidfd;
 pub mod programs;

@@ -134,6 +134,8 @@ fn huge_pages_count_as_their_pages() {
 #[test]
 fn processes_of_one_address_space_count_once() {
     assert_growth("threads", "2", "", [1.0, 0.0, 1.0, 0.0, 1.0]);
+    // The third child is a fork child, and both have a quarter of their own.
+    assert_growth("threads", "3", "", [1.0, 1.0, 1.25, 0.25, 0.5]);
 }
 
 #[test]

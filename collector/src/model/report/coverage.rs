@@ -37,6 +37,17 @@ pub struct Coverage {
     pub connector_absent: Option<String>,
     /// How often the connector's socket overflowed, so that events of the kernel were lost.
     pub connector_overruns: u64,
+    /// Other machines on which the tree started processes. `None`: as far as is known, there are none.
+    pub nodes: Option<Nodes>,
+}
+
+/// Machines whose processes are in no figure.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nodes {
+    /// How many, as far as is known.
+    pub unseen: u64,
+    /// Their names, where they are known.
+    pub unseen_names: Vec<String>,
 }
 
 /// Processes by the layer that found them first. `None`: the layer was off, or could not be had.

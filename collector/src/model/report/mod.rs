@@ -24,7 +24,7 @@ pub use cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, OutOfMemory,
     Sender, TimeLimit, TimeLimitSource,
 };
-pub use coverage::{Coverage, Layers, Peaks};
+pub use coverage::{Coverage, Layers, Nodes, Peaks};
 pub use cpu::{Cpu, CpuTime, Percent};
 pub use gpu::{
     CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuMemory, GpuMissing, GpuPcie, GpuPower, GpuProcess,

@@ -35,4 +35,7 @@ pub(super) fn coverage(page: &mut Page, coverage: &Coverage) {
     page.count(2, "Upper bound", Some(coverage.peaks.bound));
     page.count(2, "Unknown", Some(coverage.peaks.unknown));
     page.list(1, "Static executables", &coverage.static_executables);
+    if let Some(nodes) = &coverage.nodes {
+        page.field(1, "Nodes not seen", nodes.unseen);
+    }
 }

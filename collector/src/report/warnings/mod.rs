@@ -22,9 +22,10 @@ pub(super) struct Context<'a> {
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 19] = [
+const CAUSES: [(Topic, CauseOf); 20] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
+    (Topic::Figures, unseen_nodes),
     (Topic::Figures, preload_off),
     (Topic::Tracking, connector_overruns),
     (Topic::Figures, uninstrumented),
@@ -113,6 +114,20 @@ fn uninstrumented(context: &Context) -> Option<String> {
             processes(count)
         )
     })
+}
+
+/// Machines whose processes are in no figure.
+fn unseen_nodes(context: &Context) -> Option<String> {
+    let nodes = context.coverage.nodes.as_ref()?;
+    let names: Vec<&str> = nodes.unseen_names.iter().take(MOST_NAMED).map(String::as_str).collect();
+    let more = if nodes.unseen_names.len() > MOST_NAMED { ", ..." } else { "" };
+    let names = if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) };
+    let count =
+        if nodes.unseen == 1 { "1 other node".to_owned() } else { format!("{} other nodes", nodes.unseen) };
+    Some(format!(
+        "The command started processes on {count}{names}, by srun or an MPI launcher: they are not in this report. For a \
+         report of each rank, put gpu-track-run behind it: srun gpu-track-run -o usage.json -- ./app."
+    ))
 }
 
 /// Where the command's programs do not see what the shim needs.

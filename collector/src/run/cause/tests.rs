@@ -222,8 +222,8 @@ fn cpu_time_limit_is_known_by_sigxcpu_or_by_the_hard_limit() {
     let xcpu = killed(libc::SIGXCPU);
     assert_eq!(limited(xcpu, Some(60), 60.01), "cpu: solve 11, Some(60)");
     assert_eq!(limited(xcpu, None, 60.01), "cpu: solve 11, None");
-    assert_eq!(limited(killed(9), Some(60), 56.9), "cpu: solve 11, Some(60)");
-    for (limit_s, cpu_s) in [(Some(60), 56.7), (Some(60), 63.3), (None, 60.0)] {
+    assert_eq!(limited(killed(9), Some(60), 56.6), "cpu: solve 11, Some(60)");
+    for (limit_s, cpu_s) in [(Some(60), 56.4), (Some(60), 63.6), (None, 60.0)] {
         assert_eq!(limited(killed(9), limit_s, cpu_s), "signal: SIGKILL to solve 11, from -", "{cpu_s}");
     }
 }
@@ -256,6 +256,14 @@ fn timeout_inside_is_known_by_its_status_and_its_time() {
     // Its command exited with that status itself, before the limit.
     assert_eq!(run(Some("timeout 61 sleep 99"), 124), "nothing");
     assert_eq!(run(Some("timeout 60 sleep 99"), 1), "nothing");
+    let killed = |args| {
+        let timeout = ProcessSummary { exit: killed(9), ..timeout(Some(args), 0) };
+        Run::of(exited(1)).and(timeout).said()
+    };
+    assert_eq!(killed("timeout -s KILL 60 x"), "time: Timeout Some(60.0), SIGKILL to nobody");
+    for args in ["timeout -s KILL 61 x", "timeout 60 x"] {
+        assert_eq!(killed(args), "signal: SIGKILL to timeout 11, from -", "by another process");
+    }
     let mut other = timeout(Some("timeout -s KILL 5 x"), 137);
     other.command = Arc::from("sh");
     assert_eq!(Run::of(exited(1)).and(other).said(), "nothing");
@@ -312,7 +320,9 @@ fn signal_of_the_command_or_of_a_process_before_its_failure_is_named() {
     assert_eq!(Run::of(exited(2)).and(child(libc::SIGPIPE, END)).said(), "nothing", "no failure");
     let both = Run::of(exited(2)).and(child(segv, END - S)).and(process(12, "last", killed(6)));
     assert_eq!(both.said(), "signal: SIGABRT to last 12, from -");
-    let handled = Run::of(exited(3)).received(libc::SIGTERM, END - S, "slurmstepd:");
+    let continued = Run::of(exited(3)).received(libc::SIGCONT, END - S, "slurmstepd:");
+    assert_eq!(continued.said(), "nothing", "it ends no process");
+    let handled = continued.received(libc::SIGTERM, END - S, "slurmstepd:");
     assert_eq!(handled.said(), "signal: SIGTERM to main 10, from slurmstepd:");
 }
 

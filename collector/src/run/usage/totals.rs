@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Floors;
 use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
+use crate::run::nodes::RemoteStarts;
 use crate::run::tree::{FoundBy, ProcessId, ProcessSummary, Quality, Rusage};
 
 /// Most command names with sums of their own; the others share one.
@@ -39,6 +40,8 @@ pub(crate) struct Totals {
     pub running: Vec<Running>,
     /// Where the figures come from.
     pub coverage: Coverage,
+    /// What was started on other machines.
+    pub remote: RemoteStarts,
     /// By layer: preload, wait, subreaper, scan, connector.
     pub found: [u64; 5],
     static_executables: BTreeSet<String>,
@@ -78,6 +81,9 @@ impl Totals {
             }
         }
         self.ram_missing += u64::from(process.is_ram_missing);
+        if let Some(args) = &process.args {
+            self.remote.add(args);
+        }
         self.add_coverage(process);
         self.add_command(process);
         self.add_heaviest(process);

@@ -280,3 +280,34 @@ fn kfd_adds_compute_memory_and_devices_without_drm_node() {
     assert_eq!(bytes(&samples[0]), [(200, Ok(5_000_000))], "the larger of the two");
     assert_eq!(bytes(&samples[1]), [(300, Ok(7_000_000))], "only processes of the run");
 }
+
+/// A container without DRM nodes, on a kernel that gives all partitions the same number; and one with the last partition only.
+#[test]
+fn partitions_known_only_to_kfd_have_names_of_their_own() {
+    for (locations, expected) in [
+        (&[3 << 8, 3 << 8][..], &["0000:03:00.0/0", "0000:03:00.0/1"][..]),
+        (&[3 << 8 | 7 << 28], &["0000:03:00.0/7"]),
+        (&[3 << 8], &["0000:03:00.0"]),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for (number, location) in (1..).zip(locations) {
+            let node = format!("sys/class/kfd/kfd/topology/nodes/{number}");
+            put(root, &format!("{node}/gpu_id"), &format!("{}\n", 41_000 + number));
+            put(root, &format!("{node}/properties"), &format!("location_id {location}\ndomain 0\n"));
+            put(
+                root,
+                &format!("sys/class/kfd/kfd/proc/200/vram_{}", 41_000 + number),
+                &format!("{number}000\n"),
+            );
+        }
+        let mut drm = backend(root);
+        let devices = drm.devices();
+        let ids: Vec<String> = devices.iter().map(|device| device.id.clone()).collect();
+        assert_eq!(ids, expected);
+        assert!(devices.iter().all(|device| device.parent.is_none()), "there is no whole device");
+        for (number, sample) in (1..).zip(drm.sample(S, &ids, &[200])) {
+            assert_eq!(bytes(&sample), [(200, Ok(number * 1000))]);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Other machines on which the tree started processes. They are in no figure, so the report must name them.
+//!
+//! The arguments of two programs of the tree tell: of ssh that starts an MPI launcher's daemon, and of srun.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::report::Nodes;
+
+/// Daemons of Open MPI 4 and 5, MPICH and Intel MPI, which start the ranks of their node.
+const DAEMONS: [&str; 4] = ["orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy"];
+/// Options of ssh(1) that take a value.
+const SSH_VALUES: &str = "BbcDEeFIiJLlmOopQRSWw";
+/// Most names that are kept.
+const MOST_NAMES: usize = 1000;
+
+/// What the processes' arguments told.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RemoteStarts {
+    /// Hosts of daemons.
+    daemons: BTreeSet<String>,
+    /// Nodes of `srun --nodelist`.
+    listed: BTreeSet<String>,
+    /// The largest srun without such a list.
+    srun: Option<Srun>,
+}
+
+/// What an srun without a list of nodes asked for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Srun {
+    nodes: Option<u64>,
+    tasks: Option<u64>,
+}
+
+/// What is known of this machine.
+pub(crate) struct Here<'a> {
+    pub(crate) hostname: &'a str,
+    /// Slurm's variables.
+    pub(crate) slurm: &'a BTreeMap<String, String>,
+    /// Processes that joined the run without being descendants, as tasks of srun on this machine do.
+    pub(crate) joined: u64,
+}
+
+impl RemoteStarts {
+    /// Takes in the arguments of one process.
+    pub(crate) fn add(&mut self, args: &[String]) {
+        let Some((program, rest)) = args.split_first() else { return };
+        match program.rsplit('/').next().unwrap_or_default() {
+            "ssh" | "rsh" => {
+                if let Some(host) = daemon_host(rest).filter(|_| self.daemons.len() < MOST_NAMES) {
+                    self.daemons.insert(host);
+                }
+            }
+            "srun" => self.add_srun(rest),
+            _ => {}
+        }
+    }
+
+    fn add_srun(&mut self, args: &[String]) {
+        let number = |short, long| value(args, short, long)?.split('-').next_back()?.parse().ok();
+        match value(args, 'w', "nodelist") {
+            Some(list) => self.listed.extend(expanded(list)),
+            None => {
+                let srun = Srun { nodes: number('N', "nodes"), tasks: number('n', "ntasks") };
+                self.srun = self.srun.max(Some(srun));
+            }
+        }
+    }
+
+    /// The machines besides this one; `None` if nothing was started elsewhere.
+    pub(crate) fn unseen(&self, here: &Here) -> Option<Nodes> {
+        let mut names: BTreeSet<String> = self.daemons.union(&self.listed).cloned().collect();
+        let mut unnamed = 0;
+        if let Some(srun) = self.srun {
+            let variable = |name: &str| here.slurm.get(name).map(String::as_str);
+            let allocated = variable("SLURM_JOB_NODELIST").map(expanded).unwrap_or_default();
+            let most = srun.nodes.unwrap_or(allocated.len().max(1) as u64);
+            let nodes = most.min(srun.tasks.unwrap_or(u64::MAX));
+            if !allocated.is_empty() && nodes >= allocated.len() as u64 {
+                names.extend(allocated);
+            } else {
+                unnamed = nodes.saturating_sub(u64::from(here.joined > 0));
+            }
+        }
+        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        let own = [here.hostname, here.slurm.get("SLURMD_NODENAME").map_or("", String::as_str), "localhost"]
+            .map(short);
+        names.retain(|name| !own.contains(&short(name)));
+        let unseen = (names.len() as u64).max(unnamed);
+        (unseen > 0).then(|| Nodes { unseen, unseen_names: names.into_iter().collect() })
+    }
+}
+
+/// The host on which ssh starts an MPI daemon.
+fn daemon_host(args: &[String]) -> Option<String> {
+    let mut rest = args.iter().map(String::as_str);
+    let host = loop {
+        match rest.next()? {
+            option if option.starts_with('-') => {
+                // Several letters can share a hyphen; the last one may have its value in the next word.
+                let takes_next = option.chars().skip(1).position(|letter| SSH_VALUES.contains(letter));
+                if takes_next.is_some_and(|at| at + 2 == option.chars().count()) {
+                    rest.next();
+                }
+            }
+            host => break host,
+        }
+    };
+    let is_daemon = |word: &str| DAEMONS.contains(&word.rsplit('/').next().unwrap_or_default());
+    let separators = |c: char| c.is_whitespace() || ";&|()'\"`".contains(c);
+    rest.any(|word| word.split(separators).any(is_daemon))
+        .then(|| host.rsplit('@').next().unwrap_or_default().to_owned())
+}
+
+/// The last value of an option before the command, in any of its forms.
+fn value<'a>(args: &'a [String], short: char, long: &str) -> Option<&'a str> {
+    let mut found = None;
+    let mut args = args.iter().map(String::as_str).peekable();
+    while let Some(arg) = args.next_if(|arg| arg.starts_with('-')) {
+        let glued =
+            arg.strip_prefix('-').and_then(|arg| arg.strip_prefix(short)).filter(|_| !arg.starts_with("--"));
+        let joined = arg.strip_prefix("--").and_then(|arg| arg.strip_prefix(long));
+        // An option that is not known here may have its value in the next word, too.
+        let next = args.next_if(|next| !next.starts_with('-') && !arg.contains('=') && arg != "--");
+        let next_is_value = glued == Some("") || joined == Some("");
+        found = match (glued, joined.and_then(|joined| joined.strip_prefix('='))) {
+            _ if next_is_value => next,
+            (Some(value), _) | (_, Some(value)) => Some(value),
+            (None, None) => found,
+        };
+    }
+    found
+}
+
+/// Slurm's `n[1-2,07],m` as names. What it can't read stays as it is.
+fn expanded(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut depth = 0;
+    let parts = list.split(|c: char| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth == 0
+    });
+    for part in parts.filter(|part| !part.is_empty()) {
+        let brackets =
+            part.split_once('[').and_then(|(before, rest)| Some((before, rest.strip_suffix(']')?)));
+        let Some((before, ranges)) = brackets.filter(|(_, ranges)| !ranges.contains('[')) else {
+            names.push(part.to_owned());
+            continue;
+        };
+        for range in ranges.split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (Ok(from), Ok(to)) = (first.parse::<u64>(), last.parse::<u64>()) else {
+                names.push(format!("{before}[{range}]"));
+                continue;
+            };
+            let width = first.len();
+            names.extend((from..=to).take(MOST_NAMES).map(|number| format!("{before}{number:0width$}")));
+        }
+    }
+    names.truncate(MOST_NAMES);
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unseen(commands: &[&[&str]], slurm: &[(&str, &str)], joined: u64) -> Option<Nodes> {
+        let mut starts = RemoteStarts::default();
+        for command in commands {
+            starts.add(&command.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        }
+        let slurm = slurm.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        starts.unseen(&Here { hostname: "n1.example.org", slurm: &slurm, joined })
+    }
+
+    fn named(names: &[&str]) -> Option<Nodes> {
+        let unseen_names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        Some(Nodes { unseen: unseen_names.len() as u64, unseen_names })
+    }
+
+    // Requirement: SEE-20
+    #[test]
+    fn ssh_with_an_mpi_daemon_names_its_host() {
+        let orted = "PATH=/opt/bin:$PATH ; export PATH ;   /opt/bin/orted -mca ess \"env\"";
+        let open_mpi = &["/usr/bin/ssh", "-q", "-o", "BatchMode=yes", "-xp22", "n2", orted][..];
+        let hydra = &["ssh", "-x", "user@n3.example.org", "\"/usr/bin/hydra_pmi_proxy\"", "--pgid", "0"][..];
+        assert_eq!(unseen(&[open_mpi, hydra, open_mpi], &[], 0), named(&["n2", "n3.example.org"]));
+        assert_eq!(unseen(&[&["ssh", "n1", "prted"]], &[], 0), None, "this machine");
+        assert_eq!(unseen(&[&["ssh", "git@github.com", "git-upload-pack 'x'"]], &[], 0), None);
+        assert_eq!(unseen(&[&["ssh", "-l", "orted", "n2", "make"], &["ssh"], &["ssh", "n2"]], &[], 0), None);
+    }
+
+    // Requirement: SEE-20
+    #[test]
+    fn srun_in_an_allocation_names_its_nodes() {
+        let job = [("SLURM_JOB_NODELIST", "n[1-3]"), ("SLURMD_NODENAME", "n1")];
+        assert_eq!(unseen(&[&["srun", "./app", "-N1"]], &job, 1), named(&["n2", "n3"]));
+        assert_eq!(unseen(&[&["srun", "-n", "1", "./app"]], &job, 1), None);
+        assert_eq!(
+            unseen(&[&["/usr/bin/srun", "-N", "3", "--mpi=pmix", "./app"]], &job, 2),
+            named(&["n2", "n3"])
+        );
+        let two = Some(Nodes { unseen: 1, unseen_names: vec![] });
+        assert_eq!(unseen(&[&["srun", "--nodes=1-2", "--time", "5", "./app"]], &job, 1), two);
+        let of_mpirun = ["srun", "--ntasks-per-node=1", "--nodelist=n2,n3", "--ntasks=2", "orted"];
+        assert_eq!(unseen(&[&of_mpirun], &job, 0), named(&["n2", "n3"]));
+    }
+
+    // Requirement: SEE-20
+    #[test]
+    fn srun_outside_an_allocation_counts_its_nodes() {
+        let counted = |unseen| Some(Nodes { unseen, unseen_names: vec![] });
+        assert_eq!(unseen(&[&["srun", "-N2", "./app"]], &[], 0), counted(2));
+        assert_eq!(unseen(&[&["srun", "-N2", "./app"]], &[], 4), counted(1));
+        assert_eq!(unseen(&[&["srun", "./app"]], &[], 0), counted(1));
+        assert_eq!(unseen(&[&["srun", "./app"]], &[], 1), None);
+        assert_eq!(unseen(&[&["make", "-N2"], &[]], &[], 0), None);
+    }
+
+    #[test]
+    fn lists_of_nodes_are_expanded() {
+        assert_eq!(expanded("n[1-3,07],m,x[a],y[1-2]z"), ["n1", "n2", "n3", "n07", "m", "x[a]", "y[1-2]z"]);
+        assert_eq!(expanded("r[01-02]"), ["r01", "r02"]);
+        assert_eq!(expanded("n[1-999999999]").len(), MOST_NAMES);
+        assert_eq!(expanded("a[1][2],"), ["a[1][2]"]);
+    }
+}

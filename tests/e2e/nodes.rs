@@ -1,0 +1,100 @@
+//! Processes that the command starts on other machines are in no figure, and the report names those machines.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::run::{BINARY, cache_home};
+use crate::support::{installed, or_skip, skip, tracked};
+
+/// A program that is called `name` and has these arguments. It is a shell, whose `-c` ssh and srun have, too.
+fn fake(name: &str, arguments: &str) -> String {
+    format!("exec -a {name} sh -c 'sleep 1; :' {arguments}")
+}
+
+// Requirement: SEE-20, SEE-91
+#[test]
+fn host_of_an_mpi_daemon_is_named() {
+    let run =
+        tracked(["bash", "-c", &fake("/usr/bin/ssh", "n2.example.org 'PATH=x; orted -mca ess env'")]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(
+        report.at("coverage.nodes"),
+        &serde_json::json!({"unseen": 1, "unseen_names": ["n2.example.org"]})
+    );
+    assert!(report.warnings().contains("1 other node (n2.example.org)"), "{}", report.warnings());
+}
+
+// Requirement: SEE-20, SEE-91
+#[test]
+fn nodes_of_srun_are_those_of_the_allocation() {
+    let run = tracked(["bash", "-c", &fake("srun", "./app")])
+        .with(|command| command.env("SLURM_JOB_NODELIST", "m[08-10]").env("SLURMD_NODENAME", "m09"))
+        .run();
+    let report = run.assert_clean(0);
+    assert_eq!(
+        report.at("coverage.nodes"),
+        &serde_json::json!({"unseen": 2, "unseen_names": ["m08", "m10"]})
+    );
+}
+
+// Requirement: SEE-20
+#[test]
+fn ssh_for_other_purposes_is_no_node() {
+    let run = tracked(["bash", "-c", &fake("ssh", "git@example.org git-upload-pack x.git")]).run();
+    assert!(run.assert_clean(0).at("coverage.nodes").is_null());
+}
+
+/// The program that runs a command on a host of a cluster: `PROGRAM exec n1 COMMAND`, `PROGRAM ssh`.
+fn cluster() -> Result<String, &'static str> {
+    std::env::var("GPU_TRACK_TEST_CLUSTER")
+        .map_err(|_| "needs a cluster of hosts n1 and n2 (GPU_TRACK_TEST_CLUSTER)")
+}
+
+/// The report of a command that n1 runs.
+fn on_n1(cluster: &str, command: &[&str]) -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report.json");
+    let mut run = Command::new(cluster);
+    run.args(["exec", "n1", BINARY, "-f", "json", "-o"]).arg(&report).arg("--").args(command);
+    let output = run.env("XDG_CACHE_HOME", cache_home()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap()
+}
+
+// Requirement: SEE-20, SEE-91
+#[test]
+fn ranks_of_mpirun_on_another_host_are_noticed() {
+    let cluster = or_skip!(cluster());
+    if installed("mpirun.openmpi").is_none() {
+        skip!("mpirun.openmpi is not installed");
+    }
+    let ssh = Command::new(&cluster).arg("ssh").output().unwrap();
+    let ssh = String::from_utf8_lossy(&ssh.stdout).trim().to_owned();
+    let tcp = "--mca btl tcp,self,vader --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0";
+    let words: Vec<_> =
+        ["mpirun.openmpi", "--allow-run-as-root", "--host", "n1:2,n2:2", "--mca", "plm_rsh_agent", &ssh]
+            .into_iter()
+            .chain(tcp.split(' '))
+            .chain(["-n", "4", "sleep", "0.5"])
+            .collect();
+    let report = on_n1(&cluster, &words);
+    assert_eq!(report["coverage"]["nodes"], serde_json::json!({"unseen": 1, "unseen_names": ["n2"]}));
+}
+
+// Requirement: SEE-20, SEE-91
+#[test]
+fn tasks_of_srun_on_another_node_are_noticed() {
+    let cluster = or_skip!(cluster());
+    if !Command::new(&cluster)
+        .args(["exec", "n1", "sinfo"])
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        skip!("the cluster has no Slurm");
+    }
+    let report = on_n1(&cluster, &["srun", "-N2", "-n2", "sleep", "0.5"]);
+    assert_eq!(report["coverage"]["nodes"]["unseen"], 1);
+    let report = on_n1(&cluster, &["srun", "-N2", "-n2", "--nodelist=n[1-2]", "sleep", "0.5"]);
+    assert_eq!(report["coverage"]["nodes"], serde_json::json!({"unseen": 1, "unseen_names": ["n2"]}));
+}
