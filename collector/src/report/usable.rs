@@ -109,7 +109,8 @@ mod tests {
     // Requirement: USE-1
     #[test]
     fn strictest_limit_of_cores_counts_and_is_named() {
-        let cases: [(&[u32], Limit, &str, Option<u32>, f64, CoresSource); 7] = [
+        type Case = (&'static [u32], Limit, &'static str, Option<u32>, f64, CoresSource);
+        let cases: [Case; 7] = [
             (&[0, 1, 2, 3, 4, 5, 6, 7], Limit::Unlimited, "", None, 8.0, CoresSource::Machine),
             (&[0, 4], Limit::Unlimited, "", None, 2.0, CoresSource::Affinity),
             (&[0, 4], Limit::Known(1500), "", None, 1.5, CoresSource::CgroupQuota),
@@ -132,8 +133,9 @@ mod tests {
     // Requirement: USE-1
     #[test]
     fn strictest_limit_of_memory_counts_and_is_named() {
+        type Case = (Limit, &'static [(&'static str, &'static str)], u64, MemorySource);
         let gib = |n: u64| n << 30;
-        let cases: [(Limit, &[(&str, &str)], u64, MemorySource); 8] = [
+        let cases: [Case; 8] = [
             (Limit::Unlimited, &[], gib(64), MemorySource::Machine),
             (Limit::Unknown, &[], gib(64), MemorySource::Machine),
             (Limit::Known(gib(16)), &[], gib(16), MemorySource::Cgroup),

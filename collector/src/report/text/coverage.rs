@@ -25,9 +25,8 @@ pub(super) fn coverage(page: &mut Page, coverage: &Coverage) {
     page.count(2, "Subreaper", layers.subreaper);
     page.count(2, "Scan", layers.scan);
     page.count(2, "Connector", layers.connector);
-    // It matters only where there is something that it would have shown.
-    if let Some(reason) = coverage.connector_absent.as_ref().filter(|_| coverage.uninstrumented > 0) {
-        page.field(1, "Connector", format_args!("{UNKNOWN} ({})", quote::escape(reason)));
+    if let Some(reason) = &coverage.connector_absent {
+        page.field(2, "Connector", format_args!("{UNKNOWN} ({})", quote::escape(reason)));
     }
     page.heading(1, "Peak RSS");
     page.count(2, "Exact", unless_all(coverage.peaks.exact));

@@ -43,14 +43,19 @@ impl Look {
         self.ascii(quote::escape(text))
     }
 
-    /// A command in about so many columns.
+    /// The beginning of a command, in at most so many columns.
     pub(super) fn command<S: AsRef<str>>(&self, words: &[S], width: usize) -> String {
-        if self.console.is_unicode {
-            return quote::cut(&quote::command(words, width), width);
+        let mut line = String::new();
+        for word in words {
+            if quote::width(&line) > width {
+                break;
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line += &self.ascii(quote::word(&quote::cut(word.as_ref(), width)));
         }
-        // An escape is wider than its character.
-        let words: Vec<String> = words.iter().map(|word| quote::ascii(word.as_ref())).collect();
-        quote::cut(&quote::command(&words, width), width)
+        quote::cut(&line, width)
     }
 
     fn ascii(&self, text: String) -> String {
@@ -168,6 +173,15 @@ mod tests {
         assert_eq!(look(true).wrap("one two  three数据\x1b", 9), ["one two", "three..."]);
         assert_eq!(look(false).wrap("é", 9), [r"\u00e9"]);
         assert_eq!(look(true).wrap("", 9), [""]);
+    }
+
+    #[test]
+    fn command_is_cut_where_its_room_ends() {
+        let words = ["sh", "-c", "echo a much too long line", "last"];
+        assert_eq!(look(true).command(&words, 20), "sh -c 'echo a muc...");
+        assert_eq!(look(true).command(&words[..2], 20), "sh -c");
+        assert_eq!(look(false).command(&["é", "x y"], 20), r"\u00e9 'x y'");
+        assert_eq!(look(true).command(&vec!["x"; 1 << 20], 8), "x x x...");
     }
 
     #[test]
