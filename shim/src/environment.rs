@@ -101,13 +101,14 @@ pub(crate) fn remember(sessions: &[u8], preload: &[u8]) {
 pub(crate) fn is_shim_visible() -> bool {
     let shim = value_of(PRELOAD.bytes(), ENV_PRELOAD).unwrap_or_default();
     // What the dynamic linker expands is for 32-bit programs.
-    shim.is_empty() || shim.contains(&b'$') || sys::is_readable(shim.as_ptr().cast())
+    shim.is_empty() || shim.contains(&b'$') || sys::is_there(shim.as_ptr().cast(), libc::R_OK)
 }
 
-/// Whether it can map the segment. Of several sessions, the outer ones are not asked about.
+/// Whether it can see the segment. Another user can't open it, but that is no sandbox. Of several sessions, the outer ones
+/// are not asked about.
 pub(crate) fn is_session_visible() -> bool {
     let paths = value_of(SESSION.bytes(), ENV_SESSION).unwrap_or_default();
-    paths.is_empty() || paths.contains(&b':') || sys::is_readable(paths.as_ptr().cast())
+    paths.is_empty() || paths.contains(&b':') || sys::is_there(paths.as_ptr().cast(), libc::F_OK)
 }
 
 /// The paths of the segments.

@@ -111,10 +111,10 @@ pub(crate) fn is_program(directory: c_int, path: *const c_char) -> bool {
     mode & libc::S_IFMT == libc::S_IFREG && mode & 0o111 != 0
 }
 
-/// Whether there is a file of this path that the process may read. On an error that says nothing about the file, it counts
-/// as readable.
-pub(crate) fn is_readable(path: *const c_char) -> bool {
-    let args = [libc::AT_FDCWD as usize, path as usize, libc::R_OK as usize, 0, 0, 0];
+/// faccessat(2): whether there is a file of this path, with R_OK one that the process may read. On an error that says
+/// nothing about the file, it counts as there.
+pub(crate) fn is_there(path: *const c_char, mode: c_int) -> bool {
+    let args = [libc::AT_FDCWD as usize, path as usize, mode as usize, 0, 0, 0];
     // SAFETY: only the kernel reads the path.
     let result = unsafe { call(libc::SYS_faccessat, args) };
     ![libc::ENOENT, libc::ENOTDIR, libc::EACCES].contains(&(-result as c_int))

@@ -28,10 +28,12 @@ Exit status:
   With --recover: 0 if there was a run to recover and each has its report, otherwise 1";
 
 /// The options of `-h`, by their ids.
-pub(super) const SHORT_HELP: [&str; 12] = [
+pub(super) const SHORT_HELP: [&str; 14] = [
     "execute",
     "output",
     "format",
+    "full",
+    "quiet",
     "ram_unit",
     "time_unit",
     "sleep_time",
