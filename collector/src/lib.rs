@@ -28,7 +28,7 @@ pub use report::{gpu_list, quote};
 pub use session::{Inheritance, SessionError, serve, untracked};
 pub use sources::cgroup::Places;
 pub use sources::connector;
-pub use sources::gpu::list::list as list_gpus;
+pub use sources::gpu::list::{Present as PresentGpus, list as list_gpus, present as present_gpus};
 pub use store::output_lock::{InUse, OutputLock};
 pub use store::stale;
 pub use store::state_file::StateFile;

@@ -1,4 +1,4 @@
-//! Listing the GPUs before a command runs: `--gpus`, and the check of `--guuids`.
+//! `--gpus`, and the check of `--guuids` before a command runs.
 //!
 //! A child process asks the drivers. A driver's library starts threads and opens devices, which the command must not
 //! inherit. A library that hangs or crashes affects only the child.
@@ -11,7 +11,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use gpu_track_collector::{Device, Format, GpuConfig, Listing, gpu_list, list_gpus, select};
+use gpu_track_collector::{Format, GpuConfig, Listing, PresentGpus, gpu_list, list_gpus, present_gpus};
 
 use crate::cli::UsageError;
 use crate::{console, exit, signals};
@@ -36,29 +36,23 @@ pub(crate) fn print(config: &GpuConfig, format: Format) -> ExitCode {
     })
 }
 
-/// Checks that the GPUs of `--guuids` exist. Without that option no driver is asked. On a machine without GPUs, as login
-/// nodes are, it gives a line for the user: gpu_tracker runs the command there, too.
+/// Checks that the GPUs of `--guuids` exist, as far as the kernel's files tell: a driver's library can take seconds to
+/// initialise. What they do not tell is in the report. Where no GPU is, it gives a line for the user: gpu_tracker runs the
+/// command there, too.
 pub(crate) fn check_selected(config: &GpuConfig) -> Result<Option<String>, UsageError> {
     match &config.uuids {
-        // Without an answer no GPU is known.
-        Some(uuids) => check(uuids, &ask(config).unwrap_or_default()),
+        Some(uuids) => check(uuids, &present_gpus(config)),
         None => Ok(None),
     }
 }
 
-fn check(uuids: &[String], known: &Listing) -> Result<Option<String>, UsageError> {
-    let devices: Vec<Device> = known.gpus.iter().map(|gpu| gpu.device.clone()).collect();
-    let Some(missing) = select::unknown(uuids, &devices) else { return Ok(None) };
-    let warnings = known.warnings.iter().map(|warning| format!(" ({})", warning.trim_end_matches('.')));
-    let warnings = warnings.collect::<String>();
-    if devices.is_empty() {
-        let drivers = known.drivers.iter().map(|driver| format!(" ({}: {})", driver.name, driver.reason));
-        let drivers = drivers.collect::<String>();
-        return Ok(Some(format!("--guuids: no GPU was found on this machine{drivers}{warnings}")));
+fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, UsageError> {
+    let Some(missing) = present.unknown(uuids) else { return Ok(None) };
+    if present.devices.is_empty() {
+        return Ok(Some("--guuids: no GPU was found on this machine".into()));
     }
-    let ids: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
-    let ids = ids.join(", ");
-    let problem = format!("\"{missing}\" is not a GPU of this machine: one of {ids}{warnings}");
+    let ids: Vec<&str> = present.devices.iter().map(|device| device.id.as_str()).collect();
+    let problem = format!("\"{missing}\" is not a GPU of this machine: one of {}", ids.join(", "));
     Err(UsageError::of("--guuids", problem))
 }
 
@@ -113,46 +107,26 @@ fn ask_child(config: &GpuConfig) -> io::Result<(String, Option<i32>)> {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_collector::{Driver, Listed};
+    use gpu_track_collector::Device;
 
     use super::*;
 
-    fn listing(ids: &[&str]) -> Listing {
-        let listed = |id: &&str| Listed {
-            device: Device { id: (*id).to_owned(), ..Device::default() },
-            tracked: true,
-            visible: None,
-            figures: vec![],
-        };
-        Listing { gpus: ids.iter().map(listed).collect(), ..Listing::default() }
-    }
-
-    fn check(uuids: &[&str], known: &Listing) -> Result<Option<String>, String> {
-        let uuids: Vec<String> = uuids.iter().map(|uuid| (*uuid).to_owned()).collect();
-        super::check(&uuids, known).map_err(|error| error.to_string())
-    }
-
     // Requirement: GPU-9
     #[test]
-    fn unknown_gpus_are_refused_where_there_are_others() {
-        let known = listing(&["GPU-a", "GPU-b"]);
+    fn unknown_gpus_are_refused_without_a_driver() {
+        let check = |uuids: &[&str], present: &PresentGpus| {
+            let uuids: Vec<String> = uuids.iter().map(|uuid| (*uuid).to_owned()).collect();
+            check(&uuids, present).map_err(|error| error.to_string())
+        };
+        let device = |id: &str| Device { id: id.to_owned(), ..Device::default() };
+        let present = PresentGpus { devices: vec![device("GPU-a"), device("GPU-b")], may_have_others: false };
         assert_eq!(
-            check(&["GPU-a", "GPU-x"], &known).unwrap_err(),
+            check(&["GPU-a", "GPU-x"], &present).unwrap_err(),
             "--guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b"
         );
+        assert_eq!(check(&["gpu-B"], &present), Ok(None));
         let none = "--guuids: no GPU was found on this machine";
-        assert_eq!(check(&["GPU-a"], &listing(&[])), Ok(Some(none.to_owned())));
-        let driver = Driver { name: "NVIDIA".into(), reason: "no driver".into() };
-        let no_driver = Listing { drivers: vec![driver], ..Listing::default() };
-        assert_eq!(check(&["GPU-a"], &no_driver), Ok(Some(format!("{none} (NVIDIA: no driver)"))));
-        let known = Listing { warnings: vec!["GPU number 0 could not be read: GPU lost.".into()], ..known };
-        assert_eq!(
-            check(&["GPU-x"], &known).unwrap_err(),
-            "--guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b (GPU number 0 could not be read: GPU \
-             lost)"
-        );
-        assert_eq!(check(&["GPU-b"], &known), Ok(None));
-        assert_eq!(check(&["gpu-B"], &known), Ok(None));
-        assert_eq!(check(&[], &listing(&[])), Ok(None));
+        assert_eq!(check(&["GPU-a"], &PresentGpus::default()), Ok(Some(none.into())));
+        assert_eq!(check(&[], &PresentGpus::default()), Ok(None));
     }
 }

@@ -86,11 +86,12 @@ fn gpu_combined_ram_is_the_maximum_of_the_sum() {
 #[test]
 fn restarted_gpu_energy_counter_keeps_earlier_energy() {
     let gpus = FakeGpus::new(1, "0.energy 1000000");
-    let (more, again) = (gpus.script("more", "0.energy 1500000"), gpus.script("again", "0.energy 200000"));
+    // A joule is less than the device's 100 W make between two readings.
+    let (more, again) = (gpus.script("more", "0.energy 1500000"), gpus.script("again", "0.energy 1000"));
     let words = ["sampled", &format!("script:{more}"), "sampled", &format!("script:{again}"), "sampled"];
     let run = gpus.run(&words);
     let report = run.assert_clean(0);
-    assert_eq!(report.gpu(GPU0).f64("power.energy_j"), 700.0);
+    assert_eq!(report.gpu(GPU0).f64("power.energy_j"), 501.0);
     assert!(
         report.warnings().contains("The energy counter of GPU-fake-0 was reset"),
         "{}",
@@ -282,14 +283,44 @@ fn gpu_filters_apply_to_every_figure() {
 // Requirement: GPU-9
 #[test]
 fn unknown_gpu_is_refused_before_the_command_starts() {
-    let gpus = FakeGpus::new(2, "");
-    let run = gpus.tracked(["sh", "-c", "echo started"]).options(&["--guuids", "GPU-other"]).run();
-    assert_eq!(run.status.code(), Some(2));
-    assert_eq!(run.stdout, "");
+    // The kernel module's files name the GPUs; the driver, which takes long to initialise, is not asked.
+    let gpus = FakeGpus::new(2, "init.stall forever");
+    for (address, uuid) in [("0000:3b:00.0", "GPU-fake-0"), ("0000:b1:00.0", "GPU-fake-1")] {
+        let directory = gpus.path(&format!("proc/driver/nvidia/gpus/{address}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        let text = format!("Model: \t\t Fake A100\nGPU UUID: \t {uuid}\nBus Location: \t {address}\n");
+        std::fs::write(format!("{directory}/information"), text).unwrap();
+    }
+    let root = gpus.path("");
+    let run = |name: &str| {
+        gpus.tracked(["sh", "-c", "echo started"]).options(&["--gpu-root", &root, "--guuids", name]).run()
+    };
+    let unknown = run("GPU-other");
+    assert_eq!((unknown.status.code(), unknown.stdout.as_str()), (Some(2), ""));
     assert_eq!(
-        run.stderr,
+        unknown.stderr,
         "gpu-track-run: --guuids: \"GPU-other\" is not a GPU of this machine: one of GPU-fake-0, GPU-fake-1\n"
     );
+    for known in ["GPU-fake-1", "0000:b1:00.0", "MIG-some-instance"] {
+        assert!(run(known).stdout.starts_with("started\n"), "{known}");
+    }
+}
+
+/// Where only the driver knows the GPUs, the command does not wait for it.
+// Requirement: GPU-9
+#[test]
+fn unknown_gpu_is_reported_at_the_end_if_only_the_driver_knows() {
+    let gpus = FakeGpus::new(2, "");
+    let words = gpus.words(&["hold:0:700,c", "sampled"]);
+    let run = gpus.tracked(words).options(&["--guuids", "GPU-fake-0,GPU-other"]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(
+        report.warnings(),
+        "--guuids: \"GPU-other\" is not a GPU of this machine: one of GPU-fake-0, GPU-fake-1. Sums over the GPUs are not \
+         known."
+    );
+    assert_eq!(report.gpu_ram(), [None; 3]);
+    assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
 }
 
 // Requirement: GPU-18

@@ -322,9 +322,12 @@ fn gpu_processes_between_samples_are_warned_about() {
     let script =
         format!("{first}; for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/true; done; : >{go}; exit 0");
     let run = gpus.tracked(["sh", "-c", &script]).run();
-    assert_eq!(
-        run.assert_clean(0).warnings(),
-        "20 processes lived between two readings of the GPUs: GPU memory and utilization of such processes are missing. \
-         Use --gpu-accounting, or a smaller --st."
+    let warnings = run.assert_clean(0).warnings();
+    let warning = "20 processes lived between two readings of the GPUs: GPU memory and utilization of such processes are missing. \
+                   Use --gpu-accounting";
+    // A smaller --st is no cure where the driver is too slow, as it is on a busy machine.
+    assert!(
+        [format!("{warning}."), format!("{warning}, or a smaller --st.")].contains(&warnings),
+        "{warnings}"
     );
 }

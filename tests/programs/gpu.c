@@ -5,6 +5,7 @@
  *   account:K:PEAK  add an accounting entry of this process to the driver
  *   samples:N       wait until N more readings of devices have begun
  *   script:FILE     replace the fake driver's script
+ *   for:N           go on for N milliseconds
  *   wait:FILE       wait until the file exists
  *   touch:FILE      make the file
  *   thread          be listed by the id of a new thread, as by some drivers
@@ -90,6 +91,8 @@ int main(int argc, char **argv) {
         } else if (!strcmp(what, "script")) {
             snprintf(path, sizeof path, "%s/script", directory);
             if (rename(first, path)) die(first);
+        } else if (!strcmp(what, "for")) {
+            usleep(1000 * atol(first));
         } else if (!strcmp(what, "wait")) {
             while (access(first, F_OK)) usleep(1000);
         } else if (!strcmp(what, "touch")) {

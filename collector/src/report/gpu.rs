@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use crate::model::gpu::NVIDIA;
 use crate::model::gpu::{Figure, Missing, Vendor};
 use crate::model::report::{
-    CommandGpu, CommandUsage, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuMemory, GpuMissing, GpuPcie, GpuPower,
-    GpuProcess, GpuPstate, GpuThrottle, GpuUtilization, GpuXid, GroupPercent, MaxGpuRam, Percent, ProcessGpu,
-    ProcessUsage,
+    CommandGpu, CommandUsage, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie,
+    GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, GroupPercent,
+    MaxGpuRam, Percent, ProcessGpu, ProcessUsage,
 };
 use crate::run::gpu::GpuUsage;
-use crate::run::gpu::usage::device::DeviceUsage;
+use crate::run::gpu::usage::device::{DeviceUsage, Gap};
 use crate::run::gpu::usage::{ProcessGpu as Used, meters};
 use crate::run::usage::Totals;
 
@@ -40,6 +40,7 @@ pub(super) fn is_any_of(usage: &GpuUsage, backend: &str) -> bool {
 /// read. A lost device can't be in use, so it hides nothing as long as others are known.
 fn may_lack_devices(usage: &GpuUsage) -> bool {
     usage.failed.iter().any(|(backend, _)| !is_any_of(usage, backend))
+        || !usage.unknown_names.is_empty()
         || usage.unreadable.iter().any(|why| usage.devices.is_empty() || *why != Missing::Lost)
 }
 
@@ -69,15 +70,40 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     let is_complete =
         usage.unreadable.is_empty() && whole(usage).filter(has_memory).all(|of| of.knows(Figure::MemoryUsed));
     let capacities: Vec<_> = whole(usage).filter(has_memory).map(|of| of.device.memory_bytes).collect();
+    let [main_unseen, descendants_unseen] = may_have_missed(usage);
+    // Nothing was seen, and there was time for more between two readings.
+    let is_seen = |bytes: u64, unseen: bool| (bytes > 0 || !unseen).then_some(bytes);
+    let max = |is_unknown: bool| usage.max.filter(|_| !is_unknown);
     MaxGpuRam {
         system_capacity_bytes: (usage.unreadable.is_empty() && !capacities.is_empty())
             .then_some(capacities)
             .and_then(|all| all.into_iter().sum()),
         system_bytes: usage.max_used.filter(|_| is_complete),
-        main_bytes: usage.max.filter(|_| !main_unknown).map(|max| max.main),
-        descendants_bytes: usage.max.filter(|_| !descendants_unknown).map(|max| max.descendants),
-        combined_bytes: usage.max.filter(|_| !main_unknown && !descendants_unknown).map(|max| max.combined),
+        main_bytes: max(main_unknown).and_then(|max| is_seen(max.main, main_unseen)),
+        descendants_bytes: max(descendants_unknown)
+            .and_then(|max| is_seen(max.descendants, descendants_unseen)),
+        combined_bytes: max(main_unknown || descendants_unknown)
+            .and_then(|max| is_seen(max.combined, main_unseen || descendants_unseen)),
     }
+}
+
+/// Whether a process of the run (main, a descendant) lived between two readings, and long enough to use a GPU. A driver that
+/// keeps accounts reports it all the same.
+pub(super) fn may_have_missed(usage: &GpuUsage) -> [bool; 2] {
+    let has_accounts = whole(usage).all(|of| of.knows(Figure::Accounting));
+    usage.has_unsampled_long.map(|is_long| is_long && !has_accounts)
+}
+
+/// Figures that could not be read for a part of the run that is longer than two intervals. A counter misses nothing by that.
+pub(super) fn gaps<'a>(usage: &'a GpuUsage, of: &'a DeviceUsage) -> impl Iterator<Item = (Figure, &'a Gap)> {
+    use Figure::{Accounting, EccCorrected, EccUncorrected, Energy, PcieRx, PcieTx, Xid};
+    let is_counter = |figure| {
+        matches!(figure, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)
+    };
+    let gaps = of.gaps.iter().map(|(figure, gap)| (*figure, gap));
+    gaps.filter(move |(figure, gap)| {
+        of.knows(*figure) && !is_counter(*figure) && of.gap_ns(gap) > usage.interval_ns.saturating_mul(2)
+    })
 }
 
 /// GPU counts and the sum of the devices' utilisation.
@@ -85,7 +111,10 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     let is_known = !may_lack_devices(usage);
     let count = |n: usize| is_known.then(|| u32::try_from(n).unwrap_or(u32::MAX));
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
-    let is_complete = is_known && !whole(usage).any(|of| lacks(of, Figure::Utilization));
+    // The percent of a part is not that of a device.
+    let is_divided =
+        |of: &DeviceUsage| of.missing.get(&Figure::Utilization).is_some_and(Missing::is_reported_by_parts);
+    let is_complete = is_known && !whole(usage).any(|of| lacks(of, Figure::Utilization) || is_divided(of));
     let percent = if !is_complete {
         Percent { max_sum: None, mean_sum: None }
     } else if usage.devices.is_empty() {
@@ -125,11 +154,14 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
     let gauge = |figure| of.gauges.get(&figure).copied();
     let max = |figure| gauge(figure).map(|gauge: meters::Gauge| gauge.max);
     let mean = |figure| gauge(figure).map(|gauge: meters::Gauge| gauge.mean());
-    let counted =
-        |figure| of.counters.get(&figure).filter(|counter| counter.has_counted).map(|counter| counter.total);
+    let counted = |figure| of.counters.get(&figure).and_then(meters::Counter::total);
     let whole = |figure| counted(figure).map(|count| count as u64);
     let is_known = of.knows(Figure::ProcessMemory) || of.has_accounting;
-    let held = |bytes| (is_known && !of.has_unreported).then_some(bytes);
+    let [main_unreported, descendants_unreported] = of.has_unreported;
+    let [main_unseen, descendants_unseen] = may_have_missed(usage);
+    let held = |bytes, is_unreported: bool, is_unseen: bool| {
+        (is_known && !is_unreported && (bytes > 0 || !is_unseen)).then_some(bytes)
+    };
     let device = of.device.clone();
     GpuDevice {
         index: device.index,
@@ -143,17 +175,27 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         visible: of.is_visible,
         used: of.is_used,
         lost_at_s: of.lost_at_ns.map(|at| at.saturating_sub(start_ns) as f64 / 1e9),
+        reading: GpuReading {
+            count: of.lists.count,
+            mean_interval_s: of.lists.mean_ns().map(|ns| ns / 1e9),
+            max_interval_s: of.lists.mean_ns().map(|_| of.lists.longest_ns as f64 / 1e9),
+        },
         memory: GpuMemory {
             total_bytes: device.memory_bytes,
             max_used_bytes: max(Figure::MemoryUsed).map(|bytes| bytes as u64),
-            max_main_bytes: held(of.max.main),
-            max_descendants_bytes: held(of.max.descendants),
-            max_combined_bytes: held(of.max.combined),
+            max_main_bytes: held(of.max.main, main_unreported, main_unseen),
+            max_descendants_bytes: held(of.max.descendants, descendants_unreported, descendants_unseen),
+            max_combined_bytes: held(
+                of.max.combined,
+                main_unreported || descendants_unreported,
+                main_unseen || descendants_unseen,
+            ),
         },
         utilization: GpuUtilization {
             mean_percent: of.busy.mean(),
             max_percent: of.busy.max,
             active_s: of.busy.active_s(),
+            measured_s: of.knows(Figure::Utilization).then(|| of.busy.measured_s()),
             mean_memory_percent: mean(Figure::MemoryUtilization),
             max_memory_percent: max(Figure::MemoryUtilization),
         },
@@ -174,7 +216,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
             fastest: gauge(Figure::Pstate).map(|gauge| gauge.min as u32),
             slowest: gauge(Figure::Pstate).map(|gauge| gauge.max as u32),
         },
-        throttle: (of.knows(Figure::Throttle) && of.has_span()).then(|| {
+        throttle: (of.knows(Figure::Throttle) && of.has_throttle_times()).then(|| {
             let time = |(reason, ns): (&String, &u64)| GpuThrottle {
                 reason: reason.clone(),
                 time_s: *ns as f64 / 1e9,
@@ -193,6 +235,13 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         missing: missing_of(of)
             .into_iter()
             .map(|(figure, missing)| GpuMissing { figure: figure.name().into(), reason: missing.to_string() })
+            .collect(),
+        gaps: gaps(usage, of)
+            .map(|(figure, gap)| GpuGap {
+                figure: figure.name().into(),
+                reason: gap.reason.to_string(),
+                time_s: of.gap_ns(gap) as f64 / 1e9,
+            })
             .collect(),
         id: device.id,
     }
@@ -252,14 +301,20 @@ pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals) -> Vec<ProcessUsage> {
 
 /// The figures of a device that are not known, and why.
 pub(super) fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
+    // NVML is asked for every figure, but not for all of them at once.
+    let is_nvml = of.device.vendor == Some(Vendor::Nvidia);
+    let unasked = if is_nvml { Missing::NoSample } else { Missing::NotSupported };
     let reason = |figure: Figure| match figure {
         Figure::Utilization if of.knows(figure) => of.busy.max.is_none().then_some(Missing::NoSample),
         Figure::ProcessUtilization if of.knows(figure) => of.process_utilization_gap(),
-        Figure::ProcessMemory if of.knows(figure) => of.has_unreported.then_some(Missing::NotReported),
-        Figure::Throttle if of.knows(figure) => (!of.has_span()).then_some(Missing::ReadOnce),
+        Figure::ProcessMemory if of.knows(figure) => {
+            of.has_unreported.contains(&true).then_some(Missing::NotReported)
+        }
+        Figure::Throttle if of.knows(figure) => (!of.has_throttle_times()).then_some(Missing::ReadOnce),
+        _ if of.counters.get(&figure).is_some_and(meters::Counter::may_have_wrapped) => Some(Missing::Wraps),
         _ if of.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::ReadOnce),
         _ if of.knows(figure) => None,
-        _ if of.was_read() => Some(of.missing.get(&figure).cloned().unwrap_or(Missing::NotSupported)),
+        _ if of.was_read() => Some(of.missing.get(&figure).cloned().unwrap_or(unasked.clone())),
         _ if of.lost_at_ns.is_some() => Some(Missing::Lost),
         _ => Some(Missing::NoSample),
     };

@@ -59,6 +59,8 @@ cuda 12040
 *.ecc_uncorrected 0
 *.pcie_tx 1000
 *.pcie_rx 2000
+*.pcie_generation 1
+*.pcie_width 1
 *.xids
 *.samples now:0
 *.processes ok

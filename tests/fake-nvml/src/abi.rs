@@ -13,6 +13,7 @@ pub const INVALID_ARGUMENT: Return = 2;
 pub const NOT_FOUND: Return = 6;
 pub const INSUFFICIENT_SIZE: Return = 7;
 pub const TIMEOUT: Return = 10;
+pub const UNKNOWN: Return = 999;
 
 /// The device's name in the script.
 pub fn name(device: Device) -> String {

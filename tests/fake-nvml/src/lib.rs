@@ -5,15 +5,15 @@
 #![allow(clippy::missing_safety_doc, reason = "likewise")]
 
 mod abi;
+mod events;
+mod newer;
 mod processes;
 mod script;
 
-use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulonglong};
 
-use abi::{
-    Device, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, TIMEOUT, name, put, put_list,
-};
-use script::{NOT_SUPPORTED, global, number, text};
+use abi::{Device, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, name, put, put_list};
+use script::{NOT_SUPPORTED, Part, global, number, text};
 
 fn unsigned(device: Device, key: &str) -> Result<c_uint, Return> {
     number(&name(device), key).map(|value| c_uint::try_from(value).unwrap_or(c_uint::MAX))
@@ -34,6 +34,7 @@ unsafe fn put_text(place: *mut c_char, room: c_uint, value: Result<String, Retur
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlInit_v2() -> Return {
+    script::called("nvmlInit_v2");
     let _ = *script::START_US;
     script::note_time();
     script::stall("init");
@@ -49,6 +50,7 @@ pub extern "C" fn nvmlInit_v2() -> Return {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlSystemGetDriverVersion(place: *mut c_char, room: c_uint) -> Return {
+    script::called("nvmlSystemGetDriverVersion");
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put_text(place, room, global("driver").ok_or(NOT_SUPPORTED)) }
 }
@@ -57,6 +59,7 @@ macro_rules! cuda_version {
     ($function:ident) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $function(place: *mut c_int) -> Return {
+            script::called(stringify!($function));
             let version = global("cuda").and_then(|version| version.parse().ok());
             // SAFETY: nvml.h's contract, passed on.
             unsafe { put(place, version.ok_or(NOT_SUPPORTED)) }
@@ -71,6 +74,7 @@ cuda_version!(nvmlSystemGetCudaDriverVersion_v2);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCount_v2(place: *mut c_uint) -> Return {
+    script::called("nvmlDeviceGetCount_v2");
     let count = global("count").unwrap_or_default();
     let count = match count.strip_prefix('!') {
         Some(code) => Err(code.parse().unwrap_or(999)),
@@ -82,6 +86,7 @@ pub unsafe extern "C" fn nvmlDeviceGetCount_v2(place: *mut c_uint) -> Return {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, place: *mut Device) -> Return {
+    script::called("nvmlDeviceGetHandleByIndex_v2");
     let count: c_uint = global("count").and_then(|count| count.parse().ok()).unwrap_or(0);
     let asked = text(&index.to_string(), "handle");
     let handle = match asked {
@@ -95,12 +100,14 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, place: *mu
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, place: *mut c_char, room: c_uint) -> Return {
+    script::called("nvmlDeviceGetUUID");
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put_text(place, room, global(&format!("{}.uuid", name(device))).ok_or(NOT_SUPPORTED)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetName(device: Device, place: *mut c_char, room: c_uint) -> Return {
+    script::called("nvmlDeviceGetName");
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put_text(place, room, text(&name(device), "name")) }
 }
@@ -133,6 +140,7 @@ pub struct PciInfo2 {
 #[cfg(feature = "old")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v2(device: Device, place: *mut PciInfo2) -> Return {
+    script::called("nvmlDeviceGetPciInfo_v2");
     let info = |bus| PciInfo2 {
         bus_id: [0; 16],
         domain: 0,
@@ -149,6 +157,7 @@ pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v2(device: Device, place: *mut Pci
 #[cfg(not(feature = "old"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, place: *mut PciInfo) -> Return {
+    script::called("nvmlDeviceGetPciInfo_v3");
     let info = |bus| PciInfo {
         bus_id_legacy: [0; 16],
         domain: 0,
@@ -177,6 +186,7 @@ fn memory(device: Device) -> Result<(u64, u64), Return> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, place: *mut Memory) -> Return {
+    script::called("nvmlDeviceGetMemoryInfo");
     // The first version of the call includes the driver's reserved memory.
     let reserved = number(&name(device), "memory_reserved").unwrap_or(0);
     let info = memory(device).map(|(total, used)| {
@@ -200,6 +210,12 @@ pub struct Memory2 {
 #[cfg(not(feature = "old"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, place: *mut Memory2) -> Return {
+    script::called("nvmlDeviceGetMemoryInfo_v2");
+    if let Err(code) = text(&name(device), "memory_v2")
+        && code != NOT_SUPPORTED
+    {
+        return code;
+    }
     // SAFETY: by nvml.h's contract the caller has set the version.
     let version = unsafe { (*place).version };
     if version != size_of::<Memory2>() as c_uint | 2 << 24 {
@@ -222,6 +238,7 @@ pub struct Utilization {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, place: *mut Utilization) -> Return {
+    script::called("nvmlDeviceGetUtilizationRates");
     let gpu = unsigned(device, "utilization");
     let rates =
         gpu.map(|gpu| Utilization { gpu, memory: unsigned(device, "memory_utilization").unwrap_or(0) });
@@ -234,6 +251,11 @@ macro_rules! numbers {
     ($($function:ident -> $type:ty = $key:literal;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $function(device: Device, place: *mut $type) -> Return {
+            script::called(stringify!($function));
+            script::called(stringify!($function));
+            if $key == "energy" {
+                script::sampled(&name(device), Part::Energy);
+            }
             let value = number(&name(device), $key).and_then(|value| value.try_into().map_err(|_| 999));
             // SAFETY: nvml.h's contract, passed on.
             unsafe { put(place, value) }
@@ -246,6 +268,8 @@ numbers! {
     nvmlDeviceGetPerformanceState -> c_uint = "pstate";
     nvmlDeviceGetMinorNumber -> c_uint = "minor";
     nvmlDeviceGetMaxMigDeviceCount -> c_uint = "mig_most";
+    nvmlDeviceGetMaxPcieLinkGeneration -> c_uint = "pcie_generation";
+    nvmlDeviceGetMaxPcieLinkWidth -> c_uint = "pcie_width";
 }
 
 // The first name of the call and its newer one.
@@ -256,9 +280,11 @@ numbers! { nvmlDeviceGetCurrentClocksEventReasons -> c_ulonglong = "throttle"; }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, place: *mut c_uint) -> Return {
-    script::sampled();
+    script::called("nvmlDeviceGetPowerUsage");
+    script::note_time();
     script::leak();
     script::stall("power");
+    script::sampled(&name(device), Part::Power);
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, unsigned(device, "power")) }
 }
@@ -269,15 +295,18 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperature(
     sensor: c_uint,
     place: *mut c_uint,
 ) -> Return {
+    script::called("nvmlDeviceGetTemperature");
     if sensor != 0 {
         return INVALID_ARGUMENT;
     }
+    script::sampled(&name(device), Part::Gauges);
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, unsigned(device, "temperature")) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetClockInfo(device: Device, clock: c_uint, place: *mut c_uint) -> Return {
+    script::called("nvmlDeviceGetClockInfo");
     let key = match clock {
         1 => "sm_clock",
         2 => "memory_clock",
@@ -294,6 +323,8 @@ pub unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
     counter: c_uint,
     place: *mut c_ulonglong,
 ) -> Return {
+    script::called("nvmlDeviceGetTotalEccErrors");
+    script::sampled(&name(device), Part::Errors);
     let key = match (kind, counter) {
         (0, 0) => "ecc_corrected",
         (1, 0) => "ecc_uncorrected",
@@ -320,19 +351,30 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
     count: c_int,
     fields: *mut FieldValue,
 ) -> Return {
+    script::called("nvmlDeviceGetFieldValues");
     for number_of_field in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: by nvml.h's contract the array has `count` elements.
         let field = unsafe { &mut *fields.add(number_of_field) };
         let key = match field.field {
+            186 => "power_instant",
             197 => "pcie_tx",
             198 => "pcie_rx",
             _ => "no such field",
         };
-        // A 32-bit counter: NVML_VALUE_TYPE_UNSIGNED_INT.
-        field.kind = 1;
+        let bits = number(&name(device), "pcie_bits").unwrap_or(32);
+        // NVML_VALUE_TYPE_UNSIGNED_LONG_LONG or NVML_VALUE_TYPE_UNSIGNED_INT.
+        field.kind = if bits == 64 { 3 } else { 1 };
+        let mask = if bits == 64 { u64::MAX } else { 0xffff_ffff };
         match number(&name(device), key) {
-            Ok(value) => (field.result, field.value) = (SUCCESS, value & 0xffff_ffff),
+            Ok(value) => (field.result, field.value) = (SUCCESS, value & mask),
             Err(code) => field.result = code,
+        }
+        if key == "power_instant" && field.result == SUCCESS {
+            script::note_time();
+            script::sampled(&name(device), Part::Power);
+        }
+        if key == "pcie_tx" {
+            script::sampled(&name(device), Part::Pcie);
         }
     }
     SUCCESS
@@ -354,6 +396,7 @@ pub unsafe extern "C" fn nvmlDeviceGetSamples(
     count: *mut c_uint,
     place: *mut Sample,
 ) -> Return {
+    script::called("nvmlDeviceGetSamples");
     if kind != 1 {
         return INVALID_ARGUMENT;
     }
@@ -363,10 +406,13 @@ pub unsafe extern "C" fn nvmlDeviceGetSamples(
     };
     // A driver with stale samples returns all samples, whatever the caller's start time.
     let is_stale = text(&name(device), "stale").is_ok();
-    let samples: Vec<Sample> = list
-        .split_whitespace()
-        .filter_map(|word| word.split_once(':'))
-        .map(|(at, value)| Sample { time_us: script::time_us(at), value: value.parse().unwrap_or(0) })
+    let samples = match list.strip_prefix("ring ") {
+        Some(ring) => script::ring(ring),
+        None => script::listed(&list),
+    };
+    let samples: Vec<Sample> = samples
+        .into_iter()
+        .map(|(time_us, value)| Sample { time_us, value })
         .filter(|sample| is_stale || sample.time_us > since_us)
         .collect();
     if samples.is_empty() {
@@ -385,6 +431,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMigMode(
     current: *mut c_uint,
     pending: *mut c_uint,
 ) -> Return {
+    script::called("nvmlDeviceGetMigMode");
     let mode = unsigned(device, "mig");
     // SAFETY: nvml.h's contract, passed on.
     unsafe {
@@ -399,69 +446,9 @@ pub unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
     index: c_uint,
     place: *mut Device,
 ) -> Return {
+    script::called("nvmlDeviceGetMigDeviceHandleByIndex");
     let handle = (device as usize | (index as usize + 1) << 8) as Device;
     let is_there = global(&format!("{}.uuid", name(handle))).is_some();
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, if is_there { Ok(handle) } else { Err(NOT_FOUND) }) }
-}
-
-#[cfg(not(feature = "old"))]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlEventSetCreate(place: *mut *mut c_void) -> Return {
-    // SAFETY: nvml.h's contract, passed on.
-    unsafe { put(place, Ok(std::ptr::dangling_mut::<c_void>())) }
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceRegisterEvents(device: Device, kinds: c_ulonglong, _set: *mut c_void) -> Return {
-    if kinds != 8 {
-        return INVALID_ARGUMENT;
-    }
-    text(&name(device), "xids").err().unwrap_or(SUCCESS)
-}
-
-#[repr(C)]
-pub struct EventData {
-    device: Device,
-    kind: c_ulonglong,
-    data: c_ulonglong,
-    gpu_instance: c_uint,
-    compute_instance: c_uint,
-}
-
-macro_rules! event_set_wait {
-    ($function:ident) => {
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $function(_set: *mut c_void, place: *mut EventData, _ms: c_uint) -> Return {
-            // SAFETY: nvml.h's contract, passed on.
-            unsafe { put(place, next_event()) }
-        }
-    };
-}
-
-// The name of the call in drivers before R440.
-#[cfg(feature = "second")]
-event_set_wait!(nvmlEventSetWait);
-#[cfg(not(feature = "second"))]
-event_set_wait!(nvmlEventSetWait_v2);
-
-/// Gives each number of a device's `xids` once.
-fn next_event() -> Result<EventData, Return> {
-    let count: usize = global("count").and_then(|count| count.parse().ok()).unwrap_or(0);
-    for number_of_device in 0..count {
-        // Events stay queued, even after the device is lost.
-        let xids = global(&format!("{number_of_device}.xids")).unwrap_or_default();
-        for (place_in_list, xid) in xids.split_whitespace().enumerate() {
-            if script::count(format!("xid {number_of_device} {place_in_list}")) == 0 {
-                return Ok(EventData {
-                    device: (number_of_device + 1) as Device,
-                    kind: 8,
-                    data: xid.parse().unwrap_or(0),
-                    gpu_instance: c_uint::MAX,
-                    compute_instance: c_uint::MAX,
-                });
-            }
-        }
-    }
-    Err(TIMEOUT)
 }

@@ -5,7 +5,7 @@ use std::ffi::{c_uint, c_ulonglong, c_void};
 use crate::abi::{
     Device, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, name, put, put_list,
 };
-use crate::script::{self, NOT_SUPPORTED, global, now_us, number, of_processes, path, text};
+use crate::script::{self, NOT_SUPPORTED, Part, global, now_us, number, of_processes, path, text};
 
 /// The first pid of foreign processes. It is above the kernel's largest pid.
 const FOREIGN: u32 = 5_000_000;
@@ -13,6 +13,9 @@ const FOREIGN: u32 = 5_000_000;
 /// The processes of a list: pid and memory.
 fn listed(device: Device, list: char) -> Result<Vec<(u32, u64)>, Return> {
     let device = name(device);
+    if list == 'g' {
+        script::sampled(&device, Part::Lists);
+    }
     // An error of all lists.
     text(&device, "processes")?;
     // An error of this list alone.
@@ -99,6 +102,7 @@ macro_rules! lists {
     ($($function:ident = $list:literal, $stride:expr;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $function(device: Device, count: *mut c_uint, place: *mut c_void) -> Return {
+            script::called(stringify!($function));
             // SAFETY: nvml.h's contract, passed on.
             unsafe { put_processes(device, $list, $stride, count, place) }
         }
@@ -145,7 +149,9 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     count: *mut c_uint,
     since_us: c_ulonglong,
 ) -> Return {
+    script::called("nvmlDeviceGetProcessUtilization");
     let device = name(device);
+    script::sampled(&device, Part::Utilization);
     let times = match text(&device, "process_times") {
         Ok(times) => times,
         Err(code) => return code,
@@ -182,6 +188,7 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetAccountingMode(device: Device, place: *mut c_uint) -> Return {
+    script::called("nvmlDeviceGetAccountingMode");
     let device = name(device);
     let set = std::fs::read_to_string(path(&format!("accounting.{device}"))).ok();
     let mode = match set.and_then(|mode| mode.trim().parse().ok()) {
@@ -194,6 +201,7 @@ pub unsafe extern "C" fn nvmlDeviceGetAccountingMode(device: Device, place: *mut
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceSetAccountingMode(device: Device, mode: c_uint) -> Return {
+    script::called("nvmlDeviceSetAccountingMode");
     let device = name(device);
     match text(&device, "accounting_set") {
         Ok(_) => match std::fs::write(path(&format!("accounting.{device}")), mode.to_string()) {
@@ -218,6 +226,8 @@ pub unsafe extern "C" fn nvmlDeviceGetAccountingPids(
     count: *mut c_uint,
     place: *mut c_uint,
 ) -> Return {
+    script::called("nvmlDeviceGetAccountingPids");
+    script::sampled(&name(device), Part::Accounting);
     let pids: Vec<c_uint> = accounting_entries(&name(device)).into_iter().map(|(pid, _)| pid).collect();
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put_list(count, place, &pids) }
@@ -241,6 +251,7 @@ pub unsafe extern "C" fn nvmlDeviceGetAccountingStats(
     pid: c_uint,
     place: *mut AccountingStats,
 ) -> Return {
+    script::called("nvmlDeviceGetAccountingStats");
     let device = name(device);
     if pid == 0 {
         return INVALID_ARGUMENT;

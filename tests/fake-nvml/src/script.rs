@@ -4,6 +4,11 @@
 //!   `0m1.name` that of a MIG instance, and `*.power` is the default for all devices. A value `!15` makes the call return
 //!   15; a missing key makes it return NOT_SUPPORTED. `A|B|C` is A at the first call, B at the second, C from then on.
 //!
+//!   A number `1000+50/s` grows by 50 in each second since the driver's start.
+//!
+//!   `samples` are `TIME:PERCENT ...`, or a ring buffer: `ring LENGTH PERIOD PERCENT [FROM UNTIL]` is one sample in each
+//!   PERIOD, of PERCENT from FROM to UNTIL and of 0 otherwise; the latest LENGTH are kept.
+//!
 //!   Times are microseconds after the driver's start, or `now`. With the key `clock` they are by another clock: one that
 //!   counts from boot (`boot`), or one that is off by so many microseconds.
 //! - `held/PID.DEVICE`: `BYTES [LISTS [SM]]`: the memory of a process (`na`: not available), the lists that contain it
@@ -16,15 +21,20 @@
 //! `init_runs` (a shell command), `init_crashes`, and `init.stall` and `power.stall` (milliseconds, `forever`, or the path
 //! of a file that ends the stall when it exists).
 //!
+//! The environment variable FAKE_NVML_COST_US says what calls cost, in microseconds: a number for all calls, and `PART=NUMBER`
+//! for those whose name contains PART, such as `50 RunningProcesses=4500`. The last word that fits counts.
+//!
 //! The driver writes these files:
 //!
-//! - `samples`: one byte for every reading of a device's power, which is once per sample.
+//! - `calls`: one line with its name for every call, if that file exists at the driver's start.
+//! - `samples`: one byte each time that all figures of a device were asked for.
 //! - `stalled`: one byte at the beginning of each stall.
-//! - `times`: CLOCK_MONOTONIC in nanoseconds, one line at the driver's start and one with each byte in `samples`.
+//! - `times`: CLOCK_MONOTONIC in nanoseconds, one line at the driver's start and one for each reading of a device's power.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -78,17 +88,28 @@ pub fn count(what: String) -> u64 {
     *count - 1
 }
 
+/// The script as it was read last, and the inode and time that tell whether it was replaced.
+type Script = ((u64, i64, i64), HashMap<String, String>);
+
+static SCRIPT: LazyLock<Mutex<Option<Script>>> = LazyLock::new(Mutex::default);
+
 /// The value of a key of the whole driver.
 pub fn global(key: &str) -> Option<String> {
-    let script = fs::read_to_string(path("script")).ok()?;
-    let value = |key: &str| {
-        let is_it = |line: &&str| line.split_once(' ').map_or(*line, |(name, _)| name) == key;
-        script
-            .lines()
-            .find(is_it)
-            .map(|line| line.split_once(' ').map_or("", |(_, value)| value).trim().to_owned())
-    };
-    value(key).or_else(|| value(&format!("*.{}", key.split_once('.')?.1)))
+    let file = path("script");
+    let about = fs::metadata(&file).ok()?;
+    let version = (about.ino(), about.mtime(), about.mtime_nsec());
+    let mut script = SCRIPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if script.as_ref().is_none_or(|(known, _)| *known != version) {
+        let text = fs::read_to_string(&file).ok()?;
+        let mut values = HashMap::new();
+        for line in text.lines() {
+            let (name, value) = line.split_once(' ').unwrap_or((line, ""));
+            values.entry(name.to_owned()).or_insert_with(|| value.trim().to_owned());
+        }
+        *script = Some((version, values));
+    }
+    let values = &script.as_ref()?.1;
+    values.get(key).or_else(|| values.get(&format!("*.{}", key.split_once('.')?.1))).cloned()
 }
 
 /// The value of a device's key, or the call's return value.
@@ -112,7 +133,58 @@ pub fn text(device: &str, key: &str) -> Result<String, u32> {
 
 /// The value of a device's key as a number.
 pub fn number(device: &str, key: &str) -> Result<u64, u32> {
-    text(device, key)?.parse().map_err(|_| 999)
+    let value = text(device, key)?;
+    let number = |text: &str| text.parse::<u64>().map_err(|_| 999);
+    match value.strip_suffix("/s").and_then(|value| value.split_once('+')) {
+        Some((first, rate)) => {
+            let grown =
+                u128::from(number(rate)?) * u128::from(now_us().saturating_sub(*START_US)) / 1_000_000;
+            Ok(number(first)? + u64::try_from(grown).unwrap_or(u64::MAX))
+        }
+        None => number(&value),
+    }
+}
+
+/// Utilization samples `TIME:PERCENT ...`.
+pub fn listed(list: &str) -> Vec<(u64, u64)> {
+    let words = list.split_whitespace().filter_map(|word| word.split_once(':'));
+    words.map(|(at, value)| (time_us(at), value.parse().unwrap_or(0))).collect()
+}
+
+/// The samples that are in a ring buffer now.
+pub fn ring(words: &str) -> Vec<(u64, u64)> {
+    let mut words = words.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
+    let [length, period, percent] = [(); 3].map(|()| words.next().unwrap_or(1));
+    let (from, until) = (words.next().unwrap_or(0), words.next().unwrap_or(u64::MAX));
+    let last = now_us().saturating_sub(*START_US) / period.max(1);
+    let sample = |number: u64| {
+        let us = number * period;
+        (time_us(&us.to_string()), if (from..until).contains(&us) { percent } else { 0 })
+    };
+    ((last + 1).saturating_sub(length)..=last).map(sample).collect()
+}
+
+/// What a call costs, by parts of its name; an empty part is in every name.
+static COSTS: LazyLock<Vec<(String, u64)>> = LazyLock::new(|| {
+    let costs = std::env::var("FAKE_NVML_COST_US").unwrap_or_default();
+    let cost = |word: &str| {
+        let (part, us) = word.split_once('=').unwrap_or(("", word));
+        (part.to_owned(), us.parse().unwrap_or(0))
+    };
+    costs.split_whitespace().map(cost).collect()
+});
+
+/// Whether calls are written down.
+static NOTES_CALLS: LazyLock<bool> = LazyLock::new(|| path("calls").exists());
+
+/// A call begins: it takes as long as FAKE_NVML_COST_US says.
+pub fn called(name: &str) {
+    if *NOTES_CALLS {
+        append("calls", &format!("{name}\n"));
+    }
+    if let Some((_, us)) = COSTS.iter().rev().find(|(part, _)| name.contains(part.as_str())) {
+        std::thread::sleep(Duration::from_micros(*us));
+    }
 }
 
 /// Delays the call as the script's `KEY.stall` says.
@@ -142,10 +214,42 @@ pub fn leak() {
     std::mem::forget(vec![1u8; bytes]);
 }
 
-/// Notes that a sample was taken, and its time.
-pub fn sampled() {
-    note_time();
-    append("samples", ".");
+/// A part of a reading: each is asked for by calls of its own, at a rate of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    Lists,
+    Utilization,
+    Energy,
+    Power,
+    Gauges,
+    Accounting,
+    Pcie,
+    Errors,
+}
+
+/// The parts that were asked for since the device's last complete reading.
+static READ: LazyLock<Mutex<HashMap<String, Vec<Part>>>> = LazyLock::new(Mutex::default);
+
+/// Notes that a part of a device's figures was asked for, and whether they all were.
+pub fn sampled(device: &str, part: Part) {
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let parts = read.entry(device.to_owned()).or_default();
+    if !parts.contains(&part) {
+        parts.push(part);
+    }
+    let is_divided = number(device, "mig") == Ok(1);
+    let has_accounting = number(device, "accounting") == Ok(1);
+    let is_needed = |part: &Part| match part {
+        Part::Lists | Part::Utilization => !is_divided,
+        Part::Accounting => has_accounting,
+        _ => true,
+    };
+    use Part::{Accounting, Energy, Errors, Gauges, Lists, Pcie, Power, Utilization};
+    let all = [Lists, Utilization, Energy, Power, Gauges, Accounting, Pcie, Errors];
+    if all.iter().filter(|part| is_needed(part)).all(|part| parts.contains(part)) {
+        parts.clear();
+        append("samples", ".");
+    }
 }
 
 /// Notes the time of a call.

@@ -57,6 +57,9 @@ pub enum Missing {
     /// The driver was initialised, but its first reading had not returned at the end of the run.
     #[error("the driver's first reading was not complete when the command ended")]
     FirstReading,
+    /// The counter has 32 bits, and the link is fast enough to wrap it between two readings.
+    #[error("its 32-bit counter can wrap between two readings at the link's rate")]
+    Wraps,
     /// Any other failure, in the driver's words.
     #[error("{0}")]
     Failed(String),

@@ -25,7 +25,7 @@ pub struct GpuPids {
 impl GpuPids {
     /// Pids and thread ids, for drivers that are asked process by process.
     pub(crate) fn all(&self) -> Vec<u32> {
-        self.processes.iter().chain(self.threads.keys()).copied().collect()
+        self.processes.iter().chain(self.threads.keys()).chain(&self.inner).copied().collect()
     }
 }
 
@@ -68,7 +68,7 @@ pub struct Batch {
     pub at_ns: u64,
     /// The devices, if they changed since the reading before.
     pub devices: Option<DeviceList>,
-    /// One reading of each tracked device.
+    /// What was read, of one device or several.
     pub samples: Vec<DeviceSample>,
 }
 
@@ -79,6 +79,8 @@ pub struct BackendsAtEnd {
     pub failed: Vec<(String, Missing)>,
     /// Why devices that could not be identified can't be read.
     pub unreadable: Vec<Missing>,
+    /// Names of `--guuids` that mean no device.
+    pub unknown_names: Vec<String>,
     /// Warnings for the report.
     pub notes: Vec<String>,
 }
@@ -93,6 +95,8 @@ pub struct GpuObservation {
     pub epoch_us: u64,
     /// A backend is left that may have devices.
     pub is_active: bool,
+    /// How often devices should be read, nanoseconds.
+    pub interval_ns: u64,
     /// The collector is in a pid namespace of its own, and drivers may name processes by pids of another one.
     pub has_own_pid_ns: bool,
     /// Readings, in the order of the backends.

@@ -63,7 +63,7 @@ pub struct AccountingEntry {
     pub utilization_percent: Option<u32>,
 }
 
-/// One reading of one device. A figure that the backend never reads is absent.
+/// A reading of one device. Figures that it did not read are absent: a backend may read each figure at a rate of its own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceSample {
     /// [`Device::id`](super::Device::id).
@@ -74,6 +74,10 @@ pub struct DeviceSample {
     pub values: Vec<(Figure, Reading<f64>)>,
     /// Utilisation since the sample before.
     pub busy: Option<Reading<Vec<Busy>>>,
+    /// Time before `busy` of which the driver no longer knows the utilisation, microseconds: it keeps few samples.
+    pub busy_lost_us: u64,
+    /// The most that the PCIe link carries one way, bytes a second; `None`: not known.
+    pub link_bytes_per_s: Option<u64>,
     /// Names of the throttle reasons that hold now.
     pub throttle: Option<Reading<Vec<Cow<'static, str>>>>,
     /// Critical errors since the sample before, by number.
@@ -90,6 +94,38 @@ pub struct DeviceSample {
 }
 
 impl DeviceSample {
+    /// Together with a later reading of the device: each figure as it was read first.
+    pub(crate) fn with_later(mut self, later: Self) -> Self {
+        self.values.extend(later.values);
+        Self {
+            busy: self.busy.or(later.busy),
+            throttle: self.throttle.or(later.throttle),
+            xids: self.xids.or(later.xids),
+            processes: self.processes.or(later.processes),
+            process_busy: self.process_busy.or(later.process_busy),
+            accounting: self.accounting.or(later.accounting),
+            is_lost: self.is_lost || later.is_lost,
+            ..self
+        }
+    }
+
+    /// Whether a figure could not be read since the device is lost.
+    pub(crate) fn is_any_lost(&self) -> bool {
+        self.values.iter().any(|(_, value)| *value == Err(Missing::Lost))
+            || self.busy == Some(Err(Missing::Lost))
+            || self.processes == Some(Err(Missing::Lost))
+    }
+
+    /// Whether it has more than critical errors.
+    pub(crate) fn has_figures(&self) -> bool {
+        !self.values.is_empty()
+            || self.busy.is_some()
+            || self.throttle.is_some()
+            || self.processes.is_some()
+            || self.process_busy.is_some()
+            || self.accounting.is_some()
+    }
+
     /// Every pid that the driver names.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         let listed = self.processes.iter().flatten().flatten().map(|process| process.pid);

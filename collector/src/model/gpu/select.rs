@@ -165,8 +165,12 @@ fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], name
 pub(crate) fn wanted<'a>(config: &GpuConfig, all: &'a [Device]) -> Vec<&'a Device> {
     let visibility = Visibility::new(&config.visible, all);
     let is_wanted = |device: &&Device| {
+        // A device that is divided (MIG) is used by its parts only, so its name stands for them, too.
+        let parent = device.parent.as_ref().and_then(|id| all.iter().find(|other| &other.id == id));
+        let is_named =
+            |name: &String| names(name, device) || parent.is_some_and(|parent| names(name, parent));
         device.vendor.is_none_or(|vendor| config.wants(vendor))
-            && config.uuids.as_ref().is_none_or(|given| given.iter().any(|name| names(name, device)))
+            && config.uuids.as_ref().is_none_or(|given| given.iter().any(is_named))
             && (!config.only_visible || visibility.of(&device.id) != Some(false))
     };
     all.iter().filter(is_wanted).collect()
@@ -300,6 +304,19 @@ mod tests {
         assert!(names("GPU-aa11", &gpu) && names("gpu-a", &gpu) && names("0000:01:00.0", &gpu));
         assert!(!names("GPU-", &gpu) && !names("", &gpu) && !names("1", &gpu) && !names("aa11", &gpu));
         assert_eq!(unknown(&["GPU-aa".into(), "GPU-x".into()], &[gpu]), Some(&"GPU-x".to_owned()));
+    }
+
+    #[test]
+    fn name_of_a_divided_device_means_its_parts_too() {
+        let part = |id: &str| Device { parent: Some("GPU-aa11".into()), index: None, ..device(id, 0) };
+        let devices = [device("GPU-aa11", 0), part("MIG-1"), part("MIG-2"), device("GPU-bb22", 1)];
+        let ids = |name: &str| {
+            let config = GpuConfig { uuids: Some(vec![name.into()]), ..GpuConfig::default() };
+            wanted(&config, &devices).iter().map(|device| device.id.clone()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(ids("GPU-aa"), "GPU-aa11 MIG-1 MIG-2");
+        assert_eq!(ids("0000:00:00.0"), "GPU-aa11 MIG-1 MIG-2");
+        assert_eq!((ids("MIG-2"), ids("GPU-bb")), ("MIG-2".into(), "GPU-bb22".into()));
     }
 
     #[test]

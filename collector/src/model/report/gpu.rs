@@ -60,6 +60,8 @@ pub struct GpuDevice {
     pub used: bool,
     /// When the driver first reported it lost, seconds after the command's start; `None`: never.
     pub lost_at_s: Option<f64>,
+    /// How often its process lists, and with them its memory, were read.
+    pub reading: GpuReading,
     /// Memory.
     pub memory: GpuMemory,
     /// Utilisation.
@@ -82,6 +84,19 @@ pub struct GpuDevice {
     pub processes: Vec<GpuProcess>,
     /// The figures that are not known, and why.
     pub missing: Vec<GpuMissing>,
+    /// The figures that could not be read for a part of the run, and why.
+    pub gaps: Vec<GpuGap>,
+}
+
+/// How often a GPU's process lists were read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct GpuReading {
+    /// How often in all.
+    pub count: u64,
+    /// Mean time between two, seconds.
+    pub mean_interval_s: Option<f64>,
+    /// Longest time between two, seconds.
+    pub max_interval_s: Option<f64>,
 }
 
 /// A GPU's memory, bytes.
@@ -108,6 +123,8 @@ pub struct GpuUtilization {
     pub max_percent: Option<f64>,
     /// Busy time: utilisation integrated over the samples, seconds.
     pub active_s: Option<f64>,
+    /// Time that the samples cover, seconds; `None` if the driver reports no utilisation.
+    pub measured_s: Option<f64>,
     /// Mean of the memory controller, percent.
     pub mean_memory_percent: Option<f64>,
     /// Largest reading of the memory controller, percent.
@@ -215,6 +232,17 @@ pub struct GpuMissing {
     pub figure: String,
     /// Why it is not known.
     pub reason: String,
+}
+
+/// A figure that could not be read for a part of the run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GpuGap {
+    /// Its name.
+    pub figure: String,
+    /// Why it could not be read, the last time.
+    pub reason: String,
+    /// For how long in all, seconds.
+    pub time_s: f64,
 }
 
 /// Sums of the processes' utilisation, percent of one GPU. Each is a maximum over time of its own.

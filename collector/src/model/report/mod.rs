@@ -27,8 +27,9 @@ pub use cause::{
 pub use coverage::{Coverage, Layers, Nodes, Peaks};
 pub use cpu::{Cpu, CpuTime, Percent};
 pub use gpu::{
-    CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuMemory, GpuMissing, GpuPcie, GpuPower, GpuProcess,
-    GpuPstate, GpuThrottle, GpuUtilization, GpuXid, GroupPercent, MaxGpuRam, ProcessGpu,
+    CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie, GpuPower,
+    GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, GroupPercent, MaxGpuRam,
+    ProcessGpu,
 };
 pub use hints::{CpusHint, GpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
 pub use io::{ContextSwitches, Faults, Io};

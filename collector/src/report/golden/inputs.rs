@@ -364,6 +364,7 @@ fn used_gpu() -> GpuDevice {
         visible: Some(true),
         used: true,
         lost_at_s: None,
+        reading: GpuReading { count: 73_401, mean_interval_s: Some(0.1), max_interval_s: Some(0.25) },
         memory: GpuMemory {
             total_bytes: Some(85_899_345_920),
             max_used_bytes: Some(12_345_678_901),
@@ -375,6 +376,7 @@ fn used_gpu() -> GpuDevice {
             mean_percent: Some(75.125),
             max_percent: Some(100.0),
             active_s: Some(5500.25),
+            measured_s: Some(7321.5),
             mean_memory_percent: Some(20.5),
             max_memory_percent: Some(61.0),
         },
@@ -410,6 +412,11 @@ fn used_gpu() -> GpuDevice {
             accounted: false,
         }],
         missing: vec![],
+        gaps: vec![GpuGap {
+            figure: "memory by process".into(),
+            reason: "NVML error 999: unknown error".into(),
+            time_s: 2.5,
+        }],
     }
 }
 

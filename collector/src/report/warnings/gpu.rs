@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::super::counts::{processes, times};
-use super::super::gpu::{is_any_of, missing_of, whole};
+use super::super::gpu::{gaps, is_any_of, may_have_missed, missing_of, whole};
 use super::super::inputs::Inputs;
 use crate::model::gpu::{Figure, Missing};
 use crate::model::report::{Stage, Topic, Warning};
 use crate::run::gpu::GpuUsage;
-use crate::run::gpu::usage::device::DeviceUsage;
+use crate::run::gpu::usage::device::{DeviceUsage, Gap};
+use crate::run::gpu::usage::meters::Counter;
+
+/// A share of lost utilization samples that is worth a warning; less changes no figure by more than that.
+const LOST_SHARE: f64 = 0.01;
 
 /// In the order of the report: backends, devices, missing figures, then what concerns the run as a whole.
 pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
@@ -20,13 +24,17 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     warnings.extend(Topic::Command, usage.unresponsive.iter().map(unresponsive));
     warnings.extend(Topic::Figures, usage.notes.iter().cloned());
     warnings.extend(Topic::Figures, no_gpu_of_vendor(inputs));
+    warnings.extend(Topic::Figures, usage.unknown_names.iter().map(|name| unknown_name(usage, name)));
     for of in &usage.devices {
         warnings.extend(Topic::Command, of.lost_at_ns.map(|at_ns| lost(of, seconds(at_ns))));
-        warnings.extend(Topic::Figures, energy_counter_reset(of));
+        warnings.extend(Topic::Figures, energy_counter(of));
         warnings.extend(Topic::Command, xid_errors(of));
         warnings.extend(Topic::Command, memory_errors(of));
     }
     warnings.extend(Topic::Figures, missing_figures(usage));
+    warnings.extend(Topic::Figures, usage.devices.iter().flat_map(|of| gaps_of(usage, of)));
+    warnings.extend(Topic::Figures, usage.devices.iter().filter_map(lost_utilization));
+    warnings.extend(Topic::Figures, slow_readings(usage));
     warnings.extend(Topic::IdleGpu, idle(usage));
     warnings.extend(Topic::Figures, ambiguous_indices(usage));
     warnings.extend(Topic::Figures, unsampled_processes(usage));
@@ -62,6 +70,14 @@ fn no_gpu_of_vendor(inputs: &Inputs) -> Option<String> {
     ))
 }
 
+fn unknown_name(usage: &GpuUsage, name: &str) -> String {
+    let known: Vec<&str> = usage.machine.iter().map(String::as_str).collect();
+    format!(
+        "--guuids: \"{name}\" is not a GPU of this machine: one of {}. Sums over the GPUs are not known.",
+        known.join(", ")
+    )
+}
+
 fn unresponsive(backend: &str, since_s: f64) -> String {
     format!(
         "{backend} GPUs: the driver has not responded since {since_s:.1} s after the start; their figures end there."
@@ -73,14 +89,77 @@ fn lost(of: &DeviceUsage, at_s: f64) -> String {
     format!("GPU lost at {at_s:.1} s: {}; {then}.", of.device.id)
 }
 
-fn energy_counter_reset(of: &DeviceUsage) -> Option<String> {
-    of.counters.get(&Figure::Energy).is_some_and(|counter| counter.restarts > 0).then(|| {
+fn energy_counter(of: &DeviceUsage) -> impl Iterator<Item = String> {
+    let counter = of.counters.get(&Figure::Energy);
+    let id = &of.device.id;
+    let reset = counter.filter(|counter| counter.restarts > 0).map(|_| {
         format!(
-            "The energy counter of {} was reset during the run, as when a driver is reloaded: the energy between the last \
-             reading and the reset is missing.",
+            "The energy counter of {id} was reset during the run, as when a driver is reloaded: the energy between the last \
+             reading and the reset is missing."
+        )
+    });
+    let stepped = counter.filter(|counter| counter.steps_back > 0).map(|counter| {
+        format!(
+            "The energy counter of {id} stepped back {} without a reset: the larger reading was kept.",
+            times(counter.steps_back)
+        )
+    });
+    reset.into_iter().chain(stepped)
+}
+
+/// A figure that could not be read for a while: what was used meanwhile may exceed its maximum.
+fn gaps_of(usage: &GpuUsage, of: &DeviceUsage) -> Vec<String> {
+    let line = |(figure, gap): (Figure, &Gap)| {
+        let used = gap.used_bytes.filter(|_| figure == Figure::ProcessMemory).map(|bytes| {
+            format!(" Up to {:.1} GB were in use on it meanwhile, by all processes.", bytes as f64 / 1e9)
+        });
+        format!(
+            "GPU figure that could not be read for {:.1} s of the run ({}): {} of {}. What was used meanwhile is \
+             missing.{}",
+            of.gap_ns(gap) as f64 / 1e9,
+            gap.reason,
+            figure.name(),
+            of.device.id,
+            used.unwrap_or_default()
+        )
+    };
+    // One that could not be read to the end has a warning of its own.
+    gaps(usage, of).filter(|(figure, _)| !of.missing.contains_key(figure)).map(line).collect()
+}
+
+/// The driver had overwritten samples before they were read.
+fn lost_utilization(of: &DeviceUsage) -> Option<String> {
+    let (lost_s, measured_s) = (of.busy.lost_s(), of.busy.measured_s());
+    (lost_s > measured_s * LOST_SHARE).then(|| {
+        format!(
+            "The utilization of {} is known for {measured_s:.1} s, and not for {lost_s:.1} s: the driver keeps it for less \
+             than the time between two readings. The mean is that of the time which is known.",
             of.device.id
         )
     })
+}
+
+fn is_slow(usage: &GpuUsage, of: &DeviceUsage) -> bool {
+    of.is_visible != Some(false)
+        && of.lists.mean_ns().is_some_and(|mean_ns| mean_ns > usage.interval_ns as f64 * 2.0)
+}
+
+fn is_any_slow(usage: &GpuUsage) -> bool {
+    usage.devices.iter().any(|of| is_slow(usage, of))
+}
+
+/// GPUs that were read much less often than asked for.
+fn slow_readings(usage: &GpuUsage) -> Option<String> {
+    let slow: Vec<&DeviceUsage> = usage.devices.iter().filter(|of| is_slow(usage, of)).collect();
+    let slowest = slow.iter().filter_map(|of| of.lists.mean_ns()).reduce(f64::max)?;
+    let ids: Vec<&str> = slow.iter().map(|of| of.device.id.as_str()).collect();
+    Some(format!(
+        "GPU memory by process was read every {:.2} s instead of every {:.2} s, since the driver is slow: shorter peaks are \
+         missing on {}.",
+        slowest / 1e9,
+        usage.interval_ns as f64 / 1e9,
+        ids.join(", ")
+    ))
 }
 
 fn xid_errors(of: &DeviceUsage) -> impl Iterator<Item = String> {
@@ -90,7 +169,8 @@ fn xid_errors(of: &DeviceUsage) -> impl Iterator<Item = String> {
 }
 
 fn memory_errors(of: &DeviceUsage) -> Option<String> {
-    let has_any = of.counters.get(&Figure::EccUncorrected).is_some_and(|counter| counter.total > 0.0);
+    let has_any =
+        of.counters.get(&Figure::EccUncorrected).and_then(Counter::total).is_some_and(|total| total > 0.0);
     has_any.then(|| format!("{} had uncorrected memory errors (ECC).", of.device.id))
 }
 
@@ -106,10 +186,13 @@ fn ambiguous_indices(usage: &GpuUsage) -> Option<String> {
 fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
     let has_gap = whole(usage).any(|device| !device.knows(Figure::Accounting));
     (usage.unsampled > 0 && has_gap).then(|| {
+        let is_null = may_have_missed(usage).contains(&true) && usage.max.is_none_or(|max| max.combined == 0);
+        let cure = if is_any_slow(usage) { "" } else { ", or a smaller --st" };
         format!(
-            "{} lived between two readings of the GPUs: GPU memory and utilization of such processes are missing. Use \
-             --gpu-accounting, or a smaller --st.",
-            processes(usage.unsampled)
+            "{} lived between two readings of the GPUs: GPU memory and utilization of such processes are missing{}. Use \
+             --gpu-accounting{cure}.",
+            processes(usage.unsampled),
+            if is_null { ", so it is not known whether any GPU memory was used" } else { "" }
         )
     })
 }

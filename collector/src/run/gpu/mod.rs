@@ -46,6 +46,7 @@ impl GpuState {
     /// Take in what the backends read.
     pub(crate) fn apply(&mut self, observation: &GpuObservation) {
         self.table.set_epoch(observation.epoch_us);
+        self.usage.interval_ns = observation.interval_ns;
         for (pid, facts) in &observation.pids {
             self.table.add_facts(*pid, facts);
         }
@@ -61,10 +62,10 @@ impl GpuState {
         for process in self.table.forget(observation.at_ns) {
             self.usage.ended(&process);
         }
-        self.usage.forget_times(self.table.oldest_ns().unwrap_or(observation.at_ns));
         if let Some(end) = &observation.end {
             self.usage.failed.extend(end.failed.iter().cloned());
             self.usage.unreadable.extend(end.unreadable.iter().cloned());
+            self.usage.unknown_names.clone_from(&end.unknown_names);
             self.usage.notes.extend(end.notes.iter().cloned());
         }
         self.is_active = observation.is_active;

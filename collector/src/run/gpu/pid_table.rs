@@ -62,11 +62,6 @@ impl PidTable {
         self.epoch_us = epoch_us;
     }
 
-    /// When the oldest of the processes started, CLOCK_MONOTONIC nanoseconds.
-    pub(super) fn oldest_ns(&self) -> Option<u64> {
-        self.entries.values().map(|process| process.start_ns).min()
-    }
-
     /// Take over the running processes, and the ends of those that are not finalized yet.
     pub(super) fn update(&mut self, tree: &Tree) {
         for process in self.entries.values_mut().filter(|process| process.end_ns.is_none()) {

@@ -60,6 +60,7 @@ fn observations_survive_serialization_and_replay_equally() {
     last.end = Some(BackendsAtEnd {
         failed: vec![("AMD and Intel".into(), Missing::NotInitialized)],
         unreadable: vec![Missing::Lost],
+        unknown_names: vec![],
         notes: vec!["note".into()],
     });
     let observations = [observation(2, 10, facts), observation(3, 99, PidFacts::default()), last];

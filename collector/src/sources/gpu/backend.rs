@@ -1,15 +1,47 @@
 //! What every driver interface offers.
 
+use std::collections::BTreeSet;
+
 use crate::model::gpu::{Device, DeviceSample, Missing};
+
+/// What a backend is asked to read.
+pub(crate) struct Ask<'a> {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// Ids of the devices.
+    pub wanted: &'a [String],
+    /// Those of them that the command does not see, by its environment.
+    pub hidden: &'a BTreeSet<String>,
+    /// The processes of the run, for drivers that are asked process by process.
+    pub pids: &'a [u32],
+    /// It is the end of the run: everything is to be read once more.
+    pub is_last: bool,
+}
+
+/// What a backend read in one turn.
+pub(crate) struct Turn {
+    /// Readings of one device or several.
+    pub samples: Vec<DeviceSample>,
+    /// When to ask again, CLOCK_MONOTONIC nanoseconds; `None`: after the usual pause.
+    pub again_ns: Option<u64>,
+    /// Every figure of every device has been read; at the end of the run: once more.
+    pub is_complete: bool,
+}
+
+impl Turn {
+    /// All figures of all devices, in one turn.
+    pub(crate) fn whole(samples: Vec<DeviceSample>) -> Self {
+        Self { samples, again_ns: None, is_complete: true }
+    }
+}
 
 /// An interface to a driver. It has a thread of its own, so its calls may take as long as they need.
 pub(crate) trait Backend: Send {
     /// The devices that are present now.
     fn devices(&mut self) -> Vec<Device>;
 
-    /// Read the devices in `wanted` (ids). `at_ns` is the time, CLOCK_MONOTONIC. `pids` are the processes of the run, for
-    /// drivers that are asked process by process.
-    fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample>;
+    /// Read what is due. A turn is short where calls are slow: its figures are handed over as soon as it is done.
+    fn turn(&mut self, ask: &Ask<'_>) -> Turn;
 
     /// Restore the driver settings that were changed.
     fn restore(&mut self) {}

@@ -1,5 +1,8 @@
 //! Starts the backends that this machine may have.
 
+use std::time::Duration;
+
+use super::policy::POLICY;
 use super::worker::{Start, Worker};
 use super::{drm, nvml};
 use crate::model::gpu::{GpuConfig, NVIDIA, Vendor};
@@ -10,9 +13,10 @@ const DRM: &str = "AMD and Intel";
 /// The workers, one for each backend. Costs a few `stat` calls where there is no driver.
 pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
     let mut workers = Vec::new();
+    let interval = Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval);
     if config.wants(Vendor::Nvidia) && may_have_nvidia(config) {
         let own = config.clone();
-        let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&own)?)));
+        let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&own, interval)?)));
         workers.push(Worker::start(NVIDIA, config, start));
     }
     let own = config_of(DRM, config);
@@ -36,7 +40,7 @@ pub(super) fn config_of(backend: &str, config: &GpuConfig) -> GpuConfig {
 
 /// Whether there are signs of an NVIDIA driver: a library named by the user, or a device node. Three `stat` calls, so that a
 /// machine without one pays no thread and no dlopen.
-fn may_have_nvidia(config: &GpuConfig) -> bool {
+pub(super) fn may_have_nvidia(config: &GpuConfig) -> bool {
     let nodes = ["/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version"];
     config.nvml_lib.is_some() || nodes.iter().any(|node| config.path(node).exists())
 }

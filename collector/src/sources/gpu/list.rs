@@ -1,11 +1,58 @@
 //! Lists the GPUs and what each can report, before a command runs.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::backends;
+use super::backend::Backend;
 use super::worker::Phase;
+use super::{backends, drm, nvml};
 use crate::model::gpu::listing::{Capability, Driver, Listed, Listing};
-use crate::model::gpu::{Batch, Device, DeviceSample, GpuConfig, Missing, select};
+use crate::model::gpu::{Batch, Device, DeviceSample, GpuConfig, Missing, Vendor, select};
+
+/// What is known of the GPUs without a driver's library, which can take seconds to initialise.
+#[derive(Debug, Clone, Default)]
+pub struct Present {
+    /// The devices that the kernel's files show.
+    pub devices: Vec<Device>,
+    /// There may be others: the files do not name all NVIDIA devices.
+    pub may_have_others: bool,
+}
+
+impl Present {
+    /// The first name that means no device of the machine for certain.
+    #[must_use]
+    pub fn unknown<'a>(&self, given: &'a [String]) -> Option<&'a String> {
+        // No file names the instances of a divided device.
+        let has_nvidia = self.devices.iter().any(|device| device.vendor == Some(Vendor::Nvidia));
+        let may_be_part = |name: &str| has_nvidia && name.to_ascii_lowercase().starts_with("mig-");
+        let is_unknown = |name: &&String| {
+            !self.may_have_others
+                && !may_be_part(name)
+                && select::unknown(std::slice::from_ref(*name), &self.devices).is_some()
+        };
+        given.iter().find(is_unknown)
+    }
+}
+
+/// The GPUs that the kernel's files show.
+#[must_use]
+pub fn present(config: &GpuConfig) -> Present {
+    let mut present = Present::default();
+    if config.wants(Vendor::Nvidia) {
+        present.devices = nvml::files::devices(config);
+        let is_complete = !present.devices.is_empty() && present.devices.iter().all(|gpu| gpu.uuid.is_some());
+        // A library that is named without a directory is looked up by the loader.
+        let has_library = |path: &PathBuf| path.exists() || path.components().count() == 1;
+        present.may_have_others = !is_complete
+            && backends::may_have_nvidia(config)
+            && config.nvml_lib.as_ref().is_none_or(has_library);
+    }
+    if config.wants(Vendor::Amd) || config.wants(Vendor::Intel) {
+        let drm = drm::Drm::start(config);
+        present.devices.extend(drm.map(|mut drm| drm.devices()).unwrap_or_default());
+    }
+    present
+}
 
 /// Ask the drivers, for as long as `patience` at most.
 #[must_use]
@@ -26,28 +73,25 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
         };
         listing.drivers.extend(failure.map(|reason| Driver { name: worker.name.to_owned(), reason }));
         listing.warnings.extend(worker.warnings());
-        // The first reading has the devices.
-        if let Some(batch) = worker.exchange(&[]).into_iter().next() {
-            listing.gpus.extend(gpus(&backends::config_of(worker.name, config), batch));
-        }
+        listing.gpus.extend(gpus(&backends::config_of(worker.name, config), &worker.exchange(&[])));
     }
     listing
 }
 
-fn gpus(config: &GpuConfig, batch: Batch) -> Vec<Listed> {
-    let listed = batch.devices.unwrap_or_default().tracked;
+fn gpus(config: &GpuConfig, batches: &[Batch]) -> Vec<Listed> {
+    let listed = batches.iter().rev().find_map(|batch| batch.devices.as_ref());
+    let listed = listed.map(|list| list.tracked.clone()).unwrap_or_default();
     let devices: Vec<Device> = listed.iter().map(|listed| listed.device.clone()).collect();
+    let reading_of = |id: &str| {
+        let samples = batches.iter().flat_map(|batch| &batch.samples).filter(|sample| sample.device == id);
+        samples.cloned().reduce(DeviceSample::with_later)
+    };
     let tracked: Vec<&str> =
         select::wanted(config, &devices).into_iter().map(|device| device.id.as_str()).collect();
     let gpu = |(device, visible): (&Device, Option<bool>)| Listed {
         tracked: tracked.contains(&device.id.as_str()),
         visible,
-        figures: batch
-            .samples
-            .iter()
-            .find(|sample| sample.device == device.id)
-            .map(capabilities)
-            .unwrap_or_default(),
+        figures: reading_of(&device.id).map(|sample| capabilities(&sample)).unwrap_or_default(),
         device: device.clone(),
     };
     devices.iter().zip(listed.iter().map(|listed| listed.is_visible)).map(gpu).collect()

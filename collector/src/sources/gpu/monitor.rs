@@ -30,7 +30,7 @@ impl GpuMonitor {
             workers: backends::start(config),
             waiting: Vec::new(),
             facts: PidFactReader::new(root, config),
-            interval: Duration::from_nanos(config.interval_ns),
+            interval: Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval),
             changes_settings: config.accounting,
             epoch_us: clock::realtime_ns().saturating_sub(clock::monotonic_ns()) / 1000,
         }
@@ -59,8 +59,8 @@ impl GpuMonitor {
     pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
         batches.extend(self.take(&pids.all()));
-        let coming: Vec<bool> = self.workers.iter().map(Worker::ask_for_last).collect();
         let deadline = Instant::now() + POLICY.last_reading_wait;
+        let coming: Vec<bool> = self.workers.iter().map(|worker| worker.ask_for_last(deadline)).collect();
         for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
             worker.wait_done(deadline);
         }
@@ -69,6 +69,14 @@ impl GpuMonitor {
         batches.extend(self.take(&[]));
         let now_ns = clock::monotonic_ns();
         let mut end = BackendsAtEnd::default();
+        // A name is unknown if every backend has listed its devices, and none has it.
+        if phases.iter().all(|phase| matches!(phase, Phase::Ready | Phase::Done)) {
+            let unknown = self.workers.iter().map(Worker::unknown_names);
+            let in_all = |all: Vec<String>, more: Vec<String>| {
+                all.into_iter().filter(|name| more.contains(name)).collect()
+            };
+            end.unknown_names = unknown.reduce(in_all).unwrap_or_default();
+        }
         for (worker, phase) in self.workers.iter().zip(phases) {
             let failure = match phase {
                 Phase::Starting => Some(Missing::NotInitialized),
@@ -102,11 +110,11 @@ impl GpuMonitor {
         self.workers.iter().flat_map(|worker| worker.exchange(pids)).collect()
     }
 
-    fn observation(&self, batches: Vec<Batch>, pids: &GpuPids, now_ns: u64) -> GpuObservation {
+    fn observation(&mut self, batches: Vec<Batch>, pids: &GpuPids, now_ns: u64) -> GpuObservation {
         let samples = batches.iter().flat_map(|batch| &batch.samples);
         let named: BTreeSet<u32> = samples.flat_map(|sample| sample.pids()).collect();
         let facts: BTreeMap<u32, PidFacts> =
-            named.into_iter().map(|pid| (pid, self.facts.read(pid, pids))).collect();
+            named.into_iter().map(|pid| (pid, self.facts.read(pid, pids, now_ns))).collect();
         let unresponsive = self.workers.iter().filter_map(|worker| {
             worker.unresponsive_since_ns(now_ns).map(|since_ns| (worker.name.to_owned(), since_ns))
         });
@@ -114,6 +122,7 @@ impl GpuMonitor {
             at_ns: now_ns,
             epoch_us: self.epoch_us,
             is_active: self.is_active(),
+            interval_ns: u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX),
             has_own_pid_ns: self.facts.has_own_pid_ns,
             batches,
             pids: facts,

@@ -1,8 +1,10 @@
 //! What /proc says of the pids that drivers name.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::policy::POLICY;
 use crate::model::gpu::{GpuConfig, GpuPids, PidFacts};
 use crate::sys::proc_fs::{ProcRoot, Statm};
 
@@ -18,6 +20,18 @@ pub(super) struct PidFactReader {
     gpu_devices: Vec<OsString>,
     /// The collector is in a pid namespace of its own, and drivers may name processes by pids of another one.
     pub has_own_pid_ns: bool,
+    /// What was read of processes outside the run: others' jobs can be hundreds on each device.
+    strangers: HashMap<u32, Stranger>,
+}
+
+/// What is known of a process outside the run.
+#[derive(Debug, Clone, Copy)]
+struct Stranger {
+    /// When it started, clock ticks; `None`: there is no such process.
+    start_ticks: Option<u64>,
+    facts: PidFacts,
+    /// When that was read, CLOCK_MONOTONIC nanoseconds.
+    read_ns: u64,
 }
 
 impl PidFactReader {
@@ -26,11 +40,39 @@ impl PidFactReader {
             root: root.clone(),
             gpu_devices: GPU_DEVICES.map(|device| config.path(device).into_os_string()).to_vec(),
             has_own_pid_ns: root.pid_ns(std::process::id()).is_some_and(|ns| ns != INITIAL_PID_NS),
+            strangers: HashMap::new(),
         }
     }
 
-    /// The facts about an id that a driver names; `pids` are the ids of the run.
-    pub(super) fn read(&self, pid: u32, pids: &GpuPids) -> PidFacts {
+    /// The facts about an id that a driver names; `pids` are the ids of the run. What is known of others is read again once in
+    /// a while: pids are used again, and a thread of the run can have a stranger's.
+    pub(super) fn read(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
+        let is_of_run = pids.processes.binary_search(&pid).is_ok()
+            || pids.inner.binary_search(&pid).is_ok()
+            || pids.threads.contains_key(&pid);
+        if is_of_run {
+            return self.facts(pid, pids);
+        }
+        let known = self.strangers.get(&pid).copied();
+        let interval_ns = u64::try_from(POLICY.stranger_interval.as_nanos()).unwrap_or(u64::MAX);
+        if let Some(known) = known.filter(|known| now_ns.saturating_sub(known.read_ns) < interval_ns) {
+            return known.facts;
+        }
+        let start_ticks = self.root.stat(pid).map(|stat| stat.start_ticks);
+        let is_same = |known: &Stranger| known.start_ticks == start_ticks && start_ticks.is_some();
+        let facts = match known.filter(is_same) {
+            // Whether it has a GPU open can change, but not back: such a process stays what it is taken for.
+            Some(known) if !self.has_own_pid_ns || known.facts.has_gpu_open == Some(true) => known.facts,
+            _ => self.facts(pid, pids),
+        };
+        if self.strangers.len() >= POLICY.most_strangers {
+            self.strangers.clear();
+        }
+        self.strangers.insert(pid, Stranger { start_ticks, facts, read_ns: now_ns });
+        facts
+    }
+
+    fn facts(&self, pid: u32, pids: &GpuPids) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok();
         let thread_group_leader =
             if is_of_run { Some(pid) } else { self.root.status(pid).and_then(|s| s.tgid) };
@@ -99,13 +141,13 @@ mod tests {
             put(root.path(), pid, "status", &format!("Name:\tx\nTgid:\t{tgid}\n"));
             put(root.path(), pid, "statm", "100 50 10 1 0 1 0\n");
         }
-        let reader = reader(root.path(), false);
+        let mut reader = reader(root.path(), false);
         let pids = GpuPids { processes: vec![50, 60], inner: vec![5, 99], ..GpuPids::default() };
-        assert_eq!(reader.read(50, &pids), leader(50));
-        assert_eq!(reader.read(60, &pids), leader(60), "not read at all");
-        assert_eq!(reader.read(51, &pids), leader(50));
-        assert_eq!(reader.read(99, &pids), PidFacts { has_memory: Some(true), ..leader(99) });
-        assert_eq!(reader.read(5, &pids), PidFacts::default());
+        assert_eq!(reader.read(50, &pids, 0), leader(50));
+        assert_eq!(reader.read(60, &pids, 0), leader(60), "not read at all");
+        assert_eq!(reader.read(51, &pids, 0), leader(50));
+        assert_eq!(reader.read(99, &pids, 0), PidFacts { has_memory: Some(true), ..leader(99) });
+        assert_eq!(reader.read(5, &pids, 0), PidFacts::default());
     }
 
     #[test]
@@ -117,18 +159,42 @@ mod tests {
         }
         open(root.path(), 50, "/dev/nvidia0");
         open(root.path(), 51, "/dev/null");
-        let reader = reader(root.path(), true);
+        let mut reader = reader(root.path(), true);
         let pids = GpuPids {
             processes: vec![51, 53],
             threads: BTreeMap::from([(60, 50)]),
             with_gpu_open: vec![53],
             ..GpuPids::default()
         };
-        let open = |pid| reader.read(pid, &pids).has_gpu_open;
+        let mut open = |pid| reader.read(pid, &pids, 0).has_gpu_open;
         assert_eq!((open(50), open(51), open(53)), (Some(true), Some(false), Some(true)));
         assert_eq!(open(60), Some(true), "an ended thread: its process is asked");
         // No descriptors: a zombie, here without memory; and a process that is gone.
-        assert_eq!(reader.read(52, &pids), PidFacts { has_memory: Some(false), ..leader(52) });
-        assert_eq!(reader.read(70, &pids), PidFacts::default());
+        assert_eq!(reader.read(52, &pids, 0), PidFacts { has_memory: Some(false), ..leader(52) });
+        assert_eq!(reader.read(70, &pids, 0), PidFacts::default());
+    }
+
+    // Requirement: GPU-25
+    #[test]
+    fn stranger_is_read_again_once_in_a_while() {
+        let root = tempfile::tempdir().unwrap();
+        let second = 1_000_000_000;
+        let appear = |tgid: u32, start: u32| {
+            put(root.path(), 99, "status", &format!("Tgid:\t{tgid}\n"));
+            let zeros = " 0".repeat(29);
+            let stat = format!("99 (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {start} 0 0{zeros}");
+            put(root.path(), 99, "stat", &stat);
+        };
+        let mut reader = reader(root.path(), false);
+        let pids = GpuPids::default();
+        let mut read = |at_ns| reader.read(99, &pids, at_ns).thread_group_leader;
+        assert_eq!(read(0), None);
+        appear(99, 5);
+        assert_eq!((read(second / 2), read(second)), (None, Some(99)));
+        // The same process is not read again; another one with its pid is.
+        appear(50, 5);
+        assert_eq!(read(2 * second), Some(99));
+        appear(50, 6);
+        assert_eq!((read(5 * second / 2), read(3 * second)), (Some(99), Some(50)));
     }
 }

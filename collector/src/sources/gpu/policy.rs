@@ -4,9 +4,14 @@ use std::time::Duration;
 
 /// Intervals and limits of reading, each with its reason.
 pub(super) struct ReadingPolicy {
+    /// What /proc says of a process outside the run is read again after this: 800 of them cost 0.6% of a core.
+    pub stranger_interval: Duration,
+    /// Most processes outside the run of which that is kept, which bounds the memory.
+    pub most_strangers: usize,
     /// Shortest time between two readings of a backend: a driver call can take milliseconds.
     pub shortest_interval: Duration,
-    /// After a reading the worker pauses, so that readings take at most one part in this many of its time.
+    /// After a reading of a backend without a plan of its own the worker pauses, so that readings take at most one part in this
+    /// many of its time.
     pub pause_factor: u32,
     /// Devices are listed again this often: they can appear and disappear.
     pub list_interval: Duration,
@@ -26,12 +31,14 @@ pub(super) struct ReadingPolicy {
 }
 
 pub(super) const POLICY: ReadingPolicy = ReadingPolicy {
+    stranger_interval: Duration::from_secs(1),
+    most_strangers: 65_536,
     shortest_interval: Duration::from_millis(20),
     pause_factor: 10,
     list_interval: Duration::from_millis(500),
     list_pause_factor: 100,
     unresponsive_ns: 1_000_000_000,
-    most_waiting: 1024,
+    most_waiting: 8192,
     last_reading_wait: Duration::from_millis(20),
     late_reading: Duration::from_millis(500),
     restore_wait: Duration::from_secs(2),

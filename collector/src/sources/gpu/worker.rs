@@ -1,11 +1,11 @@
 //! The thread of a backend. The collector's other threads never wait for the driver: they take what was read, and leave a
 //! thread alone that is stuck in a call.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::backend::Backend;
+use super::backend::{Ask, Backend, Turn};
 use super::policy::POLICY;
 use crate::model::gpu::select::{self, Visibility};
 use crate::model::gpu::{Batch, Device, DeviceList, GpuConfig, Missing, Reading, TrackedDevice};
@@ -34,12 +34,17 @@ struct State {
     phase: Phase,
     /// Since when the thread has been in the driver, CLOCK_MONOTONIC nanoseconds; `None`: it pauses.
     in_driver_since_ns: Option<u64>,
-    is_last: bool,
+    /// Every figure of every device was read.
+    has_read_all: bool,
+    /// A last reading is wanted until then.
+    last_until: Option<Instant>,
     pids: Vec<u32>,
     batches: VecDeque<Batch>,
     /// When the last reading began, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,
     unreadable: Vec<Missing>,
+    /// Names of `--guuids` that mean none of the devices.
+    unknown_names: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -70,11 +75,13 @@ impl Worker {
         let state = State {
             phase: Phase::Starting,
             in_driver_since_ns: Some(clock::monotonic_ns()),
-            is_last: false,
+            has_read_all: false,
+            last_until: None,
             pids: Vec::new(),
             batches: VecDeque::new(),
             read_ns: 0,
             unreadable: Vec::new(),
+            unknown_names: Vec::new(),
             warnings: Vec::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
@@ -103,17 +110,25 @@ impl Worker {
         self.shared.lock().unreadable.clone()
     }
 
+    /// Names of `--guuids` that mean none of its devices.
+    pub(super) fn unknown_names(&self) -> Vec<String> {
+        self.shared.lock().unknown_names.clone()
+    }
+
     /// Warnings for the report.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.shared.lock().warnings.clone()
     }
 
-    /// Ask for a last reading. Gives whether it will come soon: the thread pauses, and is not in a driver call.
-    pub(super) fn ask_for_last(&self) -> bool {
+    /// Ask for a last reading, as far as it comes until then. Gives whether it will come soon: the thread pauses, or has just
+    /// begun a turn.
+    pub(super) fn ask_for_last(&self, until: Instant) -> bool {
         let mut state = self.shared.lock();
-        state.is_last = true;
+        state.last_until = Some(until);
         self.shared.changed.notify_all();
-        state.phase == Phase::Ready && state.in_driver_since_ns.is_none()
+        let now_ns = clock::monotonic_ns();
+        let in_driver_ns = state.in_driver_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        state.phase == Phase::Ready && Duration::from_nanos(in_driver_ns) < POLICY.last_reading_wait
     }
 
     /// Since when the driver, which had answered before, has not returned from a call, CLOCK_MONOTONIC nanoseconds;
@@ -134,9 +149,9 @@ impl Worker {
         self.wait(deadline, |state| matches!(state.phase, Phase::Done | Phase::Failed(_)));
     }
 
-    /// Wait until there is a first reading, or there will be none, or the deadline.
+    /// Wait until every figure was read, or there will be none, or the deadline.
     pub(super) fn wait_sampled(&self, deadline: Instant) {
-        self.wait(deadline, |state| !state.batches.is_empty() || matches!(state.phase, Phase::Failed(_)));
+        self.wait(deadline, |state| state.has_read_all || matches!(state.phase, Phase::Failed(_)));
     }
 
     fn wait(&self, deadline: Instant, until: impl Fn(&State) -> bool) {
@@ -163,41 +178,48 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
     {
         let mut state = shared.lock();
         // No setting of the driver was changed yet, and the report needs no reading any more.
-        if state.is_last {
+        if state.last_until.is_some() {
             return;
         }
         state.phase = Phase::Reading;
     }
-    let mut reader = Reader { config, all: Vec::new(), wanted: Vec::new(), list_at: Instant::now() };
+    let mut reader = Reader::new(config);
     let interval = Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval);
     loop {
         let began = Instant::now();
-        let (is_last, pids) = {
+        let (last_until, pids) = {
             let mut state = shared.lock();
             state.in_driver_since_ns = Some(clock::monotonic_ns());
-            (state.is_last, state.pids.clone())
+            (state.last_until, state.pids.clone())
         };
-        let batch = reader.read(backend.as_mut(), &pids);
-        if is_last {
+        let (batch, turn) = reader.read(backend.as_mut(), &pids, last_until.is_some());
+        let is_over = last_until.is_some_and(|until| turn.is_complete || Instant::now() >= until);
+        if is_over {
             backend.restore();
         }
-        let pause = interval.max(began.elapsed() * POLICY.pause_factor);
         let mut state = shared.lock();
-        state.phase = if is_last { Phase::Done } else { Phase::Ready };
+        state.has_read_all |= turn.is_complete;
+        state.phase = if is_over { Phase::Done } else { Phase::Ready };
         state.unreadable = backend.unreadable();
+        state.unknown_names.clone_from(&reader.unknown_names);
         state.warnings = backend.warnings();
-        if state.batches.len() >= POLICY.most_waiting {
-            state.batches.pop_front();
+        if !batch.samples.is_empty() || batch.devices.is_some() {
+            if state.batches.len() >= POLICY.most_waiting {
+                state.batches.pop_front();
+            }
+            state.read_ns = batch.at_ns;
+            state.batches.push_back(batch);
         }
-        state.read_ns = batch.at_ns;
-        state.batches.push_back(batch);
         state.in_driver_since_ns = None;
         shared.changed.notify_all();
-        if is_last {
+        if is_over {
             return;
         }
-        let next = began + pause;
-        while !state.is_last {
+        let next = match turn.again_ns {
+            Some(at_ns) => Instant::now() + Duration::from_nanos(at_ns.saturating_sub(clock::monotonic_ns())),
+            None => began + interval.max(began.elapsed() * POLICY.pause_factor),
+        };
+        while state.last_until.is_none() {
             let left = next.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -212,14 +234,29 @@ struct Reader<'a> {
     config: &'a GpuConfig,
     all: Vec<Device>,
     wanted: Vec<String>,
+    /// Those of them that the command does not see, by its environment.
+    hidden: BTreeSet<String>,
+    /// Names of `--guuids` that mean none of the devices.
+    unknown_names: Vec<String>,
     list_at: Instant,
 }
 
-impl Reader<'_> {
-    fn read(&mut self, backend: &mut dyn Backend, pids: &[u32]) -> Batch {
+impl<'a> Reader<'a> {
+    fn new(config: &'a GpuConfig) -> Self {
+        Self {
+            config,
+            all: Vec::new(),
+            wanted: Vec::new(),
+            hidden: BTreeSet::new(),
+            unknown_names: Vec::new(),
+            list_at: Instant::now(),
+        }
+    }
+
+    fn read(&mut self, backend: &mut dyn Backend, pids: &[u32], is_last: bool) -> (Batch, Turn) {
         let mut batch = Batch::default();
         let began = Instant::now();
-        if began >= self.list_at {
+        if began >= self.list_at && (!is_last || self.all.is_empty()) {
             let all = backend.devices();
             self.list_at = began + POLICY.list_interval.max(began.elapsed() * POLICY.list_pause_factor);
             if all != self.all || self.wanted.is_empty() {
@@ -227,13 +264,22 @@ impl Reader<'_> {
                 // A device that disappeared is still asked for, so that the driver reports its loss.
                 let ids = wanted.iter().map(|device| device.id.clone());
                 self.wanted.extend(ids.filter(|id| !self.wanted.contains(id)).collect::<Vec<_>>());
-                batch.devices = Some(self.device_list(&all, wanted));
+                let list = self.device_list(&all, wanted);
+                let given = self.config.uuids.iter().flatten();
+                let is_unknown =
+                    |name: &&String| select::unknown(std::slice::from_ref(*name), &all).is_some();
+                self.unknown_names = given.filter(is_unknown).cloned().collect();
+                let hidden = list.tracked.iter().filter(|tracked| tracked.is_visible == Some(false));
+                self.hidden = hidden.map(|tracked| tracked.device.id.clone()).collect();
+                batch.devices = Some(list);
                 self.all = all;
             }
         }
         batch.at_ns = clock::monotonic_ns();
-        batch.samples = backend.sample(batch.at_ns, &self.wanted, pids);
-        batch
+        let ask = Ask { at_ns: batch.at_ns, wanted: &self.wanted, hidden: &self.hidden, pids, is_last };
+        let mut turn = backend.turn(&ask);
+        batch.samples = std::mem::take(&mut turn.samples);
+        (batch, turn)
     }
 
     fn device_list(&self, all: &[Device], wanted: Vec<Device>) -> DeviceList {
@@ -261,8 +307,9 @@ mod tests {
             vec![Device { id: "GPU-1".into(), ..Device::default() }]
         }
 
-        fn sample(&mut self, _: u64, wanted: &[String], _: &[u32]) -> Vec<DeviceSample> {
-            wanted.iter().map(|id| DeviceSample { device: id.clone(), ..DeviceSample::default() }).collect()
+        fn turn(&mut self, ask: &Ask<'_>) -> Turn {
+            let sample = |id: &String| DeviceSample { device: id.clone(), ..DeviceSample::default() };
+            Turn::whole(ask.wanted.iter().map(sample).collect())
         }
     }
 
@@ -276,7 +323,7 @@ mod tests {
         let worker = Worker::start("plain", &config, Box::new(|| Ok(Box::new(Plain))));
         worker.wait_sampled(soon());
         assert_eq!(worker.exchange(&[]).len(), 1);
-        assert!(worker.ask_for_last());
+        assert!(worker.ask_for_last(soon()));
         worker.wait_done(soon());
         assert_eq!(worker.phase(), Phase::Done);
         let last = worker.exchange(&[]);
@@ -292,12 +339,12 @@ mod tests {
             Plain.devices()
         }
 
-        fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
+        fn turn(&mut self, ask: &Ask<'_>) -> Turn {
             self.1 += 1;
             if self.1 > 1 {
                 let _ = self.0.recv();
             }
-            Plain.sample(at_ns, wanted, pids)
+            Plain.turn(ask)
         }
     }
 
@@ -314,7 +361,7 @@ mod tests {
             std::thread::yield_now();
         }
         let now_ns = clock::monotonic_ns();
-        assert!(!worker.ask_for_last());
+        worker.ask_for_last(soon());
         let since_ns = worker.unresponsive_since_ns(now_ns + POLICY.unresponsive_ns).unwrap();
         assert!((before_ns..=now_ns).contains(&since_ns));
         assert_eq!(worker.unresponsive_since_ns(since_ns), None);
@@ -331,7 +378,7 @@ mod tests {
             Err(Missing::NoDriver)
         });
         let worker = Worker::start("stuck", &GpuConfig::default(), start);
-        assert!(!worker.ask_for_last());
+        assert!(!worker.ask_for_last(soon()));
         assert_eq!(worker.phase(), Phase::Starting);
         drop(release);
         worker.wait_done(soon());

@@ -1,11 +1,11 @@
 //! One device over the run.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use super::groups::GroupMemory;
-use super::meters::{BusyMeter, Counter, Gauge, Latest};
+use super::meters::{BusyMeter, Counter, CounterKind, Gauge, Latest};
 use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading};
 use crate::run::gpu::policy::POLICY;
 
@@ -20,6 +20,61 @@ pub(super) struct Now {
     pub used_bytes: Option<u64>,
     /// Memory of the run's processes.
     pub memory: Option<GroupMemory>,
+}
+
+/// A time during which a figure could not be read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Gap {
+    /// Why, by the latest failure.
+    pub reason: Missing,
+    /// For how long in all, from the first failed reading to the first that succeeded, nanoseconds.
+    pub ns: u64,
+    /// Since when it can't be read now, CLOCK_MONOTONIC nanoseconds.
+    since_ns: Option<u64>,
+    /// Most memory in use on the device meanwhile by all processes of the machine, bytes.
+    pub used_bytes: Option<u64>,
+}
+
+/// When the process lists were read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ListReadings {
+    /// How often.
+    pub count: u64,
+    /// Longest time between two, nanoseconds.
+    pub longest_ns: u64,
+    first_ns: u64,
+    last_ns: u64,
+    /// The latest times, CLOCK_MONOTONIC nanoseconds; ascending.
+    #[serde(skip)]
+    times: VecDeque<u64>,
+}
+
+impl ListReadings {
+    fn add(&mut self, at_ns: u64) {
+        if self.count == 0 {
+            self.first_ns = at_ns;
+        } else {
+            self.longest_ns = self.longest_ns.max(at_ns.saturating_sub(self.last_ns));
+        }
+        (self.count, self.last_ns) = (self.count + 1, at_ns);
+        self.times.push_back(at_ns);
+        let is_old = |at: &u64| at.saturating_add(POLICY.times_kept_ns) < at_ns;
+        while self.times.front().is_some_and(is_old) {
+            self.times.pop_front();
+        }
+    }
+
+    /// Mean time between two, nanoseconds.
+    pub(crate) fn mean_ns(&self) -> Option<f64> {
+        let times = self.count.checked_sub(1).filter(|times| *times > 0)?;
+        Some(self.last_ns.saturating_sub(self.first_ns) as f64 / times as f64)
+    }
+
+    /// Whether there was one in this time, of which the end is not long ago.
+    fn is_any_within(&self, from_ns: u64, to_ns: u64) -> bool {
+        let next = self.times.partition_point(|at| *at < from_ns);
+        self.times.get(next).is_some_and(|at| *at <= to_ns)
+    }
 }
 
 /// What a device did over the run.
@@ -39,12 +94,18 @@ pub(crate) struct DeviceUsage {
     pub busy: BusyMeter,
     /// Nanoseconds in each throttle reason.
     pub throttle_ns: BTreeMap<String, u64>,
+    /// When those were read first and last, CLOCK_MONOTONIC nanoseconds.
+    throttle_read_ns: Option<(u64, u64)>,
     /// Critical errors by number, and how often.
     pub xids: BTreeMap<u64, u64>,
     /// Why a figure was not known when it was last read.
     pub missing: BTreeMap<Figure, Missing>,
     /// Figures that were known at any time.
     pub known: Vec<Figure>,
+    /// Times during which figures could not be read.
+    pub gaps: BTreeMap<Figure, Gap>,
+    /// When its process lists were read.
+    pub lists: ListReadings,
     /// When it was lost first, CLOCK_MONOTONIC nanoseconds.
     pub lost_at_ns: Option<u64>,
     /// It was lost, and answered again later.
@@ -55,8 +116,8 @@ pub(crate) struct DeviceUsage {
     pub is_used: bool,
     /// An accounting entry reported memory of a process of the run, whether or not the process list did.
     pub has_accounting: bool,
-    /// The driver listed a process of the run without its memory.
-    pub has_unreported: bool,
+    /// The driver listed a process of the run (main, a descendant) without its memory.
+    pub has_unreported: [bool; 2],
     /// When the driver first listed a process of the run by a known pid, CLOCK_MONOTONIC nanoseconds.
     used_since_ns: Option<u64>,
     /// The driver listed a pid of another namespace, which may be a process of the run.
@@ -67,8 +128,7 @@ pub(crate) struct DeviceUsage {
     pub has_samples_of_run: bool,
     /// The last reading.
     pub(super) now: Now,
-    /// When it was read first and last, CLOCK_MONOTONIC nanoseconds; 0: never.
-    first_ns: u64,
+    /// When it was read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     last_ns: u64,
     /// Since when an entry of the driver's list has been unchanged, and its bytes, by pid.
     #[serde(skip)]
@@ -119,8 +179,8 @@ impl DeviceUsage {
 
     /// Take in a reading, all but the processes.
     pub(super) fn add(&mut self, at_ns: u64, sample: &DeviceSample) {
-        // The XID that explains a loss comes in the same reading.
-        if let Some(xids) = sample.xids.as_ref().and_then(|reading| self.note(Figure::Xid, reading)) {
+        // The XID that explains a loss comes before it, or in the same reading.
+        if let Some(xids) = sample.xids.as_ref().and_then(|xids| self.note(at_ns, Figure::Xid, xids)) {
             for xid in xids {
                 *self.xids.entry(*xid).or_default() += 1;
             }
@@ -131,47 +191,78 @@ impl DeviceUsage {
             self.now = Now::default();
             return;
         }
+        if !sample.has_figures() {
+            return;
+        }
         self.is_back = self.lost_at_ns.is_some();
-        self.now.used_bytes = None;
         for (figure, reading) in &sample.values {
-            let Some(value) = self.note(*figure, reading).copied() else { continue };
-            match figure {
-                Figure::Energy | Figure::EccCorrected | Figure::EccUncorrected => {
-                    self.count(*figure, value, false)
-                }
-                Figure::PcieTx | Figure::PcieRx => self.count(*figure, value, true),
-                _ => {
-                    let gauge = self.gauges.entry(*figure);
-                    gauge.and_modify(|g| g.add(at_ns, value)).or_insert_with(|| Gauge::new(at_ns, value));
-                }
-            }
-            if *figure == Figure::MemoryUsed {
-                self.now.used_bytes = Some(value as u64);
-            }
+            self.add_value(at_ns, *figure, reading, sample.link_bytes_per_s);
         }
-        if let Some(spans) = sample.busy.as_ref().and_then(|reading| self.note(Figure::Utilization, reading))
-        {
-            let mut largest = 0.0_f64;
-            for span in spans {
-                self.busy.add(*span);
-                largest = largest.max(span.percent.clamp(0.0, 100.0));
-            }
-            if let Some(last) = spans.last() {
-                self.now.busy = Latest::new(at_ns, last.us, largest);
-            }
-        }
+        self.add_busy(at_ns, sample);
         if let Some(reasons) =
-            sample.throttle.as_ref().and_then(|reading| self.note(Figure::Throttle, reading))
+            sample.throttle.as_ref().and_then(|reading| self.note(at_ns, Figure::Throttle, reading))
         {
             // A reason is counted from the reading before on.
-            let since = if self.last_ns == 0 { at_ns } else { self.last_ns };
+            let (first_ns, last_ns) = self.throttle_read_ns.unwrap_or((at_ns, at_ns));
             for reason in reasons {
                 *self.throttle_ns.entry(reason.clone().into_owned()).or_default() +=
-                    at_ns.saturating_sub(since);
+                    at_ns.saturating_sub(last_ns);
             }
+            self.throttle_read_ns = Some((first_ns, at_ns));
         }
         self.last_ns = at_ns;
-        self.first_ns = if self.first_ns == 0 { at_ns } else { self.first_ns };
+    }
+
+    fn add_value(&mut self, at_ns: u64, figure: Figure, reading: &Reading<f64>, link: Option<u64>) {
+        if figure == Figure::MemoryUsed {
+            self.now.used_bytes = reading.as_ref().ok().map(|value| *value as u64);
+            let open = self.gaps.values_mut().filter(|gap| gap.since_ns.is_some());
+            open.for_each(|gap| gap.used_bytes = gap.used_bytes.max(self.now.used_bytes));
+        }
+        let Some(value) = self.note(at_ns, figure, reading).copied() else { return };
+        let most_per_s = match figure {
+            Figure::Energy => self.gauges.get(&Figure::Power).map_or(POLICY.most_w, |power| power.max),
+            Figure::PcieTx | Figure::PcieRx => link.unwrap_or(POLICY.fastest_link_bytes_per_s) as f64,
+            Figure::EccCorrected | Figure::EccUncorrected => f64::MAX,
+            _ => {
+                let gauge = self.gauges.entry(figure);
+                gauge.and_modify(|g| g.add(at_ns, value)).or_insert_with(|| Gauge::new(at_ns, value));
+                return;
+            }
+        };
+        let kind = CounterKind { most_per_s, may_wrap: matches!(figure, Figure::PcieTx | Figure::PcieRx) };
+        let counter = self.counters.entry(figure);
+        counter
+            .and_modify(|counter| counter.add(at_ns, value, kind))
+            .or_insert_with(|| Counter::new(at_ns, value));
+    }
+
+    fn add_busy(&mut self, at_ns: u64, sample: &DeviceSample) {
+        let reading = sample.busy.as_ref();
+        let Some(spans) = reading.and_then(|reading| self.note(at_ns, Figure::Utilization, reading)) else {
+            return;
+        };
+        self.busy.lose(sample.busy_lost_us);
+        let mut largest = 0.0_f64;
+        for span in spans {
+            self.busy.add(*span);
+            largest = largest.max(span.percent.clamp(0.0, 100.0));
+        }
+        if let Some(last) = spans.last() {
+            self.now.busy = Latest::new(at_ns, last.us, largest);
+        }
+    }
+
+    /// The process lists were read.
+    pub(super) fn note_lists(&mut self, at_ns: u64) {
+        self.lists.add(at_ns);
+    }
+
+    /// Whether the lists were read while a process lived. `None`: they are never read, or no process of the run is expected
+    /// on this device.
+    pub(super) fn was_listed_within(&self, from_ns: u64, to_ns: u64) -> Option<bool> {
+        let counts = self.lists.count > 0 && self.is_visible != Some(false);
+        counts.then(|| self.lists.is_any_within(from_ns, to_ns))
     }
 
     /// Whether any reading had more than its loss.
@@ -179,28 +270,44 @@ impl DeviceUsage {
         self.last_ns != 0
     }
 
-    /// Whether it was read more than once, so that differences are known.
-    pub(crate) fn has_span(&self) -> bool {
-        self.last_ns > self.first_ns
+    /// Whether throttle reasons were read more than once, so that times are known.
+    pub(crate) fn has_throttle_times(&self) -> bool {
+        self.throttle_read_ns.is_some_and(|(first_ns, last_ns)| last_ns > first_ns)
     }
 
-    fn count(&mut self, figure: Figure, value: f64, wraps: bool) {
-        let counter = self.counters.entry(figure);
-        counter.and_modify(|counter| counter.add(value, wraps)).or_insert_with(|| Counter::new(value));
+    /// For how long a figure could not be read, up to the last reading, nanoseconds.
+    pub(crate) fn gap_ns(&self, gap: &Gap) -> u64 {
+        gap.ns + gap.since_ns.map_or(0, |since_ns| self.last_ns.saturating_sub(since_ns))
     }
 
     /// Note whether a figure is known, and if not, why.
-    pub(super) fn note<'a, T>(&mut self, figure: Figure, reading: &'a Reading<T>) -> Option<&'a T> {
+    pub(super) fn note<'a, T>(
+        &mut self,
+        at_ns: u64,
+        figure: Figure,
+        reading: &'a Reading<T>,
+    ) -> Option<&'a T> {
         match reading {
             Ok(value) => {
                 if !self.known.contains(&figure) {
                     self.known.push(figure);
                 }
                 self.missing.remove(&figure);
+                if let Some(gap) = self.gaps.get_mut(&figure)
+                    && let Some(since_ns) = gap.since_ns.take()
+                {
+                    gap.ns += at_ns.saturating_sub(since_ns);
+                }
                 Some(value)
             }
             Err(missing) => {
                 self.missing.insert(figure, missing.clone());
+                let new = || Gap { reason: missing.clone(), ns: 0, since_ns: None, used_bytes: None };
+                let gap = self.gaps.entry(figure).or_insert_with(new);
+                gap.reason.clone_from(missing);
+                if gap.since_ns.is_none() {
+                    (gap.since_ns, gap.used_bytes) = (Some(at_ns), gap.used_bytes.max(self.now.used_bytes));
+                }
                 None
             }
         }

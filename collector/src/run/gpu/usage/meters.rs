@@ -45,40 +45,95 @@ impl Gauge {
     }
 }
 
-/// A counter that only goes up, until it wraps or the driver restarts it.
+/// What is known of how a counter counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CounterKind {
+    /// The most that it can count in a second.
+    pub most_per_s: f64,
+    /// It has 32 bits, unless a reading is larger.
+    pub may_wrap: bool,
+}
+
+/// A counter that goes up, until it wraps or the driver restarts it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counter {
-    /// The count since the first reading.
-    pub total: f64,
+    /// The count since the first reading, without `low`.
+    total: f64,
     /// How often it restarted at zero; what it had counted since the reading before is lost.
     pub restarts: u64,
+    /// How often it stepped back by what no restart explains.
+    pub steps_back: u64,
     /// It was read more than once: a single reading gives no difference.
     pub has_counted: bool,
+    /// It could have wrapped unseen.
+    is_unsure: bool,
+    /// A reading was larger than 32 bits hold, so it does not wrap.
+    is_wide: bool,
+    /// The largest reading since it began, and when it was taken, nanoseconds.
     last: f64,
+    last_ns: u64,
+    /// After a step back: the last reading, and the count since.
+    low: Option<(f64, f64)>,
 }
 
 /// Counters of 32 bits wrap here.
 const WRAP: f64 = 4_294_967_296.0;
+/// The most that a device counts in a second is known to this factor: NVIDIA's power is a mean over a second.
+const RATE_SLACK: f64 = 2.0;
 
 impl Counter {
     /// A first reading.
-    pub(crate) fn new(value: f64) -> Self {
-        Self { total: 0.0, restarts: 0, has_counted: false, last: value }
+    pub(crate) fn new(at_ns: u64, value: f64) -> Self {
+        Self {
+            total: 0.0,
+            restarts: 0,
+            steps_back: 0,
+            has_counted: false,
+            is_unsure: false,
+            is_wide: value >= WRAP,
+            last: value,
+            last_ns: at_ns,
+            low: None,
+        }
     }
 
-    /// Another reading. A counter that went down has wrapped if it `wraps` and was below 2^32. Any other restarted, and its
-    /// value is what it counted since.
-    pub(crate) fn add(&mut self, value: f64, wraps: bool) {
-        if value >= self.last {
+    /// The count since the first reading; `None`: it was read once, or it could have wrapped unseen.
+    pub(crate) fn total(&self) -> Option<f64> {
+        let since_step_back = self.low.map_or(0.0, |(_, counted)| counted);
+        (self.has_counted && !self.may_have_wrapped()).then_some(self.total + since_step_back)
+    }
+
+    /// It could have wrapped between two readings without being seen to.
+    pub(crate) fn may_have_wrapped(&self) -> bool {
+        self.is_unsure && !self.is_wide
+    }
+
+    /// Another reading.
+    pub(crate) fn add(&mut self, at_ns: u64, value: f64, kind: CounterKind) {
+        let most = kind.most_per_s * seconds(at_ns.saturating_sub(self.last_ns));
+        self.has_counted = true;
+        self.is_wide |= value >= WRAP;
+        if kind.may_wrap && !self.is_wide {
+            self.is_unsure |= most >= WRAP;
+            self.total += if value >= self.last { value - self.last } else { value + WRAP - self.last };
+        } else if value >= self.last {
             self.total += value - self.last;
-        } else if wraps && self.last < WRAP {
-            self.total += value + WRAP - self.last;
-        } else {
+        } else if value < self.last / 2.0 && value <= most * RATE_SLACK + 1.0 {
+            // It began again, and what it shows was counted since.
             self.total += value;
             self.restarts += 1;
+        } else {
+            // Its two halves, or two sensors, were not read at one time. The larger reading counts until it is passed.
+            match &mut self.low {
+                None => (self.low, self.steps_back) = (Some((value, 0.0)), self.steps_back + 1),
+                Some((last, counted)) => {
+                    *counted += (value - *last).max(0.0);
+                    *last = value;
+                }
+            }
+            return;
         }
-        self.last = value;
-        self.has_counted = true;
+        (self.last, self.last_ns, self.low) = (value, at_ns, None);
     }
 }
 
@@ -90,6 +145,7 @@ pub(crate) struct BusyMeter {
     /// Percent times microseconds.
     busy: f64,
     covered_us: f64,
+    lost_us: f64,
 }
 
 impl BusyMeter {
@@ -100,6 +156,21 @@ impl BusyMeter {
         self.max = Some(self.max.map_or(percent, |max| max.max(percent)));
         self.busy += busy.percent.max(0.0) * busy.us as f64;
         self.covered_us += busy.us as f64;
+    }
+
+    /// So much time went by of which the driver no longer knows.
+    pub(crate) fn lose(&mut self, us: u64) {
+        self.lost_us += us as f64;
+    }
+
+    /// For how long the driver's reports are known, seconds.
+    pub(crate) fn measured_s(&self) -> f64 {
+        self.covered_us / 1e6
+    }
+
+    /// For how long they were lost, seconds.
+    pub(crate) fn lost_s(&self) -> f64 {
+        self.lost_us / 1e6
     }
 
     /// Mean over the reported time, percent.
@@ -153,19 +224,42 @@ mod tests {
         assert_eq!(Gauge::new(5, 7.0).mean(), 7.0);
     }
 
+    const PCIE: CounterKind = CounterKind { most_per_s: 1e9, may_wrap: true };
+    const ENERGY: CounterKind = CounterKind { most_per_s: 100.0, may_wrap: false };
+
+    /// A counter that gives these readings, a second apart.
+    fn counter(kind: CounterKind, readings: &[f64]) -> Counter {
+        let mut counter = Counter::new(0, readings[0]);
+        for (at_s, value) in (1..).zip(&readings[1..]) {
+            counter.add(at_s * S, *value, kind);
+        }
+        counter
+    }
+
     #[test]
-    fn decreasing_counter_wraps_or_restarts() {
-        let mut pcie = Counter::new(4_294_967_000.0);
-        pcie.add(704.0, true);
-        assert_eq!((pcie.total, pcie.restarts), (1000.0, 0));
-        let mut energy = Counter::new(1000.0);
-        energy.add(1500.0, false);
-        energy.add(200.0, false);
-        energy.add(300.0, false);
-        assert_eq!((energy.total, energy.restarts), (800.0, 1));
-        let mut wide = Counter::new(9e12);
-        wide.add(5.0, true);
-        assert_eq!((wide.total, wide.restarts), (5.0, 1), "beyond 32 bits it can't be a wrap of 32 bits");
+    fn counter_of_32_bits_wraps_once_at_most() {
+        assert_eq!(counter(PCIE, &[1.0]).total(), None);
+        assert_eq!(counter(PCIE, &[4_294_967_000.0, 704.0]).total(), Some(1000.0));
+        // At 5 GB/s it can wrap in a second.
+        let fast = CounterKind { most_per_s: 5e9, ..PCIE };
+        assert_eq!(counter(fast, &[0.0, 704.0]).total(), None);
+        // Later it shows more than 32 bits: it can't have wrapped.
+        assert_eq!(counter(fast, &[0.0, 704.0, 5e9]).total(), Some(5e9));
+    }
+
+    #[test]
+    fn counter_restarts_only_where_its_rate_explains_it() {
+        let energy = counter(ENERGY, &[1000.0, 1500.0, 150.0, 300.0]);
+        assert_eq!((energy.total(), energy.restarts, energy.steps_back), (Some(800.0), 1, 0));
+        // 1400 J in a second would be 1400 W.
+        let energy = counter(ENERGY, &[3000.0, 1400.0, 1450.0]);
+        assert_eq!((energy.total(), energy.restarts, energy.steps_back), (Some(50.0), 0, 1));
+    }
+
+    #[test]
+    fn step_back_keeps_the_larger_reading() {
+        let energy = counter(ENERGY, &[3e9, 3e9 + 1.0, 3e9 + 0.5, 3e9 + 2.0, 3e9 + 1.5]);
+        assert_eq!((energy.total(), energy.restarts, energy.steps_back), (Some(2.0), 0, 2));
     }
 
     #[test]

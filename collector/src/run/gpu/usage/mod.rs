@@ -68,6 +68,8 @@ pub(crate) struct GpuUsage {
     pub failed: Vec<(String, Missing)>,
     /// Why devices that could not be identified could not be read.
     pub unreadable: Vec<Missing>,
+    /// Names that the user gave (`--guuids`) and that mean no device.
+    pub unknown_names: Vec<String>,
     /// Warnings of the backends.
     pub notes: Vec<String>,
     /// Backends that have not returned from a driver call, and since when, CLOCK_MONOTONIC nanoseconds.
@@ -84,11 +86,12 @@ pub(crate) struct GpuUsage {
     pub max_process_busy: Option<[f64; 3]>,
     /// The driver listed a process of the run (main, a descendant) without its memory.
     pub has_unreported: [bool; 2],
-    /// Processes of the run that started and ended between two samples.
+    /// Processes of the run during which not every device was read.
     pub unsampled: u64,
-    /// Times of the latest samples, CLOCK_MONOTONIC nanoseconds.
-    #[serde(skip)]
-    times: Vec<u64>,
+    /// One of those (main, a descendant) lived for longer than devices should be left unread, and long enough to use one.
+    pub has_unsampled_long: [bool; 2],
+    /// How often devices should be read, nanoseconds.
+    pub interval_ns: u64,
 }
 
 /// Maps what a driver lists to processes of the run.
@@ -133,7 +136,6 @@ impl GpuUsage {
                 self.add_device(tracked);
             }
         }
-        self.times.push(batch.at_ns);
         for sample in &batch.samples {
             let Some(index) = self.devices.iter().position(|usage| usage.device.id == sample.device) else {
                 continue;
@@ -143,7 +145,7 @@ impl GpuUsage {
             }
             self.add_memory(index, batch.at_ns, sample, pids);
             self.add_busy(index, batch.at_ns, sample, pids);
-            self.add_accounting(index, sample, pids);
+            self.add_accounting(index, batch.at_ns, sample, pids);
         }
         self.add_up(batch.at_ns);
     }
@@ -186,15 +188,17 @@ impl GpuUsage {
 
     fn add_memory(&mut self, index: usize, at_ns: u64, sample: &DeviceSample, pids: PidResolver) {
         let Some(usage) = self.devices.get_mut(index) else { return };
+        if sample.processes.is_none() && !sample.is_lost {
+            return;
+        }
         let at_ns = if sample.listed_ns == 0 { at_ns } else { sample.listed_ns };
         usage.now.memory = None;
         for process in self.processes.values_mut() {
             process.now.remove(&sample.device);
         }
-        let Some(list) = sample.processes.as_ref().and_then(|list| usage.note(Figure::ProcessMemory, list))
-        else {
-            return;
-        };
+        let list = sample.processes.as_ref();
+        let Some(list) = list.and_then(|list| usage.note(at_ns, Figure::ProcessMemory, list)) else { return };
+        usage.note_lists(at_ns);
         let mut memory = GroupMemory::default();
         let mut of_run = Vec::new();
         for listed in list {
@@ -241,8 +245,10 @@ impl GpuUsage {
                 if let Some(has_unreported) = self.has_unreported.get_mut(usize::from(!of.is_main)) {
                     *has_unreported = true;
                 }
-                if let Some(usage) = self.devices.iter_mut().find(|usage| usage.device.id == device) {
-                    usage.has_unreported = true;
+                if let Some(usage) = self.devices.iter_mut().find(|usage| usage.device.id == device)
+                    && let Some(has_unreported) = usage.has_unreported.get_mut(usize::from(!of.is_main))
+                {
+                    *has_unreported = true;
                 }
                 if let Some(process) = self.process(of, listed.pid) {
                     process.devices.entry(device.to_owned()).or_default();
@@ -272,8 +278,10 @@ impl GpuUsage {
     /// Utilisation by process.
     fn add_busy(&mut self, index: usize, at_ns: u64, sample: &DeviceSample, pids: PidResolver) {
         let Some(usage) = self.devices.get_mut(index) else { return };
-        let list = sample.process_busy.as_ref().and_then(|list| usage.note(Figure::ProcessUtilization, list));
-        let Some(list) = list else { return };
+        let list = sample.process_busy.as_ref();
+        let Some(list) = list.and_then(|list| usage.note(at_ns, Figure::ProcessUtilization, list)) else {
+            return;
+        };
         // Of several stretches of one process the largest counts for the sum at this time.
         let mut now: BTreeMap<u64, (bool, f64)> = BTreeMap::new();
         let mut of_run = Vec::new();
@@ -310,9 +318,9 @@ impl GpuUsage {
     }
 
     /// Accounting entries hold the peak of processes that no sample saw.
-    fn add_accounting(&mut self, index: usize, sample: &DeviceSample, pids: PidResolver) {
+    fn add_accounting(&mut self, index: usize, at_ns: u64, sample: &DeviceSample, pids: PidResolver) {
         let Some(usage) = self.devices.get_mut(index) else { return };
-        let list = sample.accounting.as_ref().and_then(|list| usage.note(Figure::Accounting, list));
+        let list = sample.accounting.as_ref().and_then(|list| usage.note(at_ns, Figure::Accounting, list));
         for entry in list.into_iter().flatten() {
             let Some(process) = pids.table.resolve_accounting(entry.pid, entry.started_us) else { continue };
             // The entry of a running process is not final; it is read again.
@@ -351,13 +359,18 @@ impl GpuUsage {
             process.pid = ended.pid.unwrap_or(process.pid);
             process.now.clear();
         }
-        let end = ended.end_ns.unwrap_or(u64::MAX);
-        let is_sampled = self.times.iter().any(|at| (ended.start_ns..=end).contains(at));
-        self.unsampled += u64::from(!is_sampled);
-    }
-
-    /// Forget the times of samples before this one.
-    pub(super) fn forget_times(&mut self, before_ns: u64) {
-        self.times.retain(|at| *at >= before_ns);
+        let end_ns = ended.end_ns.unwrap_or(u64::MAX);
+        let mut listed = self.devices.iter().filter_map(|of| of.was_listed_within(ended.start_ns, end_ns));
+        let is_any_listed = self.devices.iter().any(|of| of.lists.count > 0);
+        if is_any_listed && listed.all(|was_listed| was_listed) {
+            return;
+        }
+        self.unsampled += 1;
+        let lived_ns = end_ns.saturating_sub(ended.start_ns);
+        if lived_ns > POLICY.shortest_gpu_use_ns.max(self.interval_ns.saturating_mul(2))
+            && let Some(is_long) = self.has_unsampled_long.get_mut(usize::from(!ended.is_main))
+        {
+            *is_long = true;
+        }
     }
 }

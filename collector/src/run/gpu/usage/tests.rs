@@ -129,7 +129,7 @@ fn unreported_memory_is_unknown_and_not_zero() {
     assert_eq!(bench.usage.has_unreported, [false, true]);
     assert_eq!(bench.usage.processes[&2].peak_bytes, None);
     bench.at(3, vec![memory("a", vec![])]);
-    assert!(bench.usage.devices[0].has_unreported, "also after it is gone");
+    assert_eq!(bench.usage.devices[0].has_unreported, [false, true], "also after it is gone");
 }
 
 #[test]
@@ -326,14 +326,56 @@ fn accounting_entry_counts_process_that_no_sample_saw() {
 
 // Requirement: GPU-52
 #[test]
-fn process_between_two_samples_counts_as_unsampled() {
+fn process_between_two_readings_of_a_device_counts_as_unsampled() {
+    let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
+    bench.usage.interval_ns = S;
+    for at_s in [2, 4, 9] {
+        bench.at(at_s, vec![memory("a", vec![]), memory("b", vec![])]);
+    }
+    bench.at(6, vec![memory("b", vec![])]);
+    let mut unsampled = |process| {
+        bench.usage.ended(&process);
+        (std::mem::take(&mut bench.usage.unsampled), std::mem::take(&mut bench.usage.has_unsampled_long))
+    };
+    assert_eq!(unsampled(process(5, 50, S, Some(3 * S))), (0, [false; 2]));
+    assert_eq!(unsampled(process(6, 60, 2 * S + 1, Some(3 * S))), (1, [false; 2]));
+    assert_eq!(
+        unsampled(process(7, 70, 5 * S, Some(8 * S))),
+        (1, [false, true]),
+        "one was read, the other was not"
+    );
+}
+
+// Requirement: GPU-22
+#[test]
+fn figure_that_could_not_be_read_for_a_while_has_a_gap() {
     let mut bench = Bench::new(&[gpu("a")]);
-    bench.at(2, vec![]);
-    bench.at(4, vec![]);
-    bench.usage.ended(&process(5, 50, S, Some(3 * S)));
-    assert_eq!(bench.usage.unsampled, 0);
-    bench.usage.ended(&process(6, 60, 2 * S + 1, Some(3 * S)));
-    assert_eq!(bench.usage.unsampled, 1);
+    let failed = || DeviceSample { processes: Some(Err(Missing::Failed("why".into()))), ..sample("a") };
+    bench.at(2, vec![memory("a", vec![listed(10, 500)])]);
+    bench.at(3, vec![failed()]);
+    bench.at(4, vec![value("a", Figure::MemoryUsed, Ok(900.0))]);
+    bench.at(5, vec![failed()]);
+    bench.at(6, vec![memory("a", vec![listed(10, 100)])]);
+    let of = &bench.usage.devices[0];
+    let gap = &of.gaps[&Figure::ProcessMemory];
+    assert_eq!(
+        (of.gap_ns(gap), &gap.reason, gap.used_bytes),
+        (3 * S, &Missing::Failed("why".into()), Some(900))
+    );
+    assert!(of.missing.is_empty());
+}
+
+// Requirement: GPU-21
+#[test]
+fn readings_of_single_figures_leave_the_others_as_they_were() {
+    let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
+    bench.at(2, vec![memory("a", vec![listed(10, 500)]), memory("b", vec![listed(10, 100)])]);
+    bench.at(3, vec![value("a", Figure::Power, Ok(5.0))]);
+    bench.at(4, vec![memory("b", vec![listed(10, 300)])]);
+    assert_eq!(bench.max(), (800, 0, 800));
+    let lists = &bench.usage.devices[1].lists;
+    assert_eq!((lists.count, lists.mean_ns(), lists.longest_ns), (2, Some(2e9), 2 * S));
+    assert_eq!(bench.usage.devices[0].lists.mean_ns(), None);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use kfd::{Kfd, Node};
 use sysfs::Card;
 use usage::{ClientUsage, Clients, OnDevice};
 
-use super::backend::Backend;
+use super::backend::{Ask, Backend, Turn};
 use crate::model::gpu::{Busy, Device, DeviceSample, GpuConfig, Missing, ProcessMemory, Reading, Vendor};
 use crate::sys::clock;
 
@@ -117,6 +117,12 @@ impl Backend for Drm {
         devices
     }
 
+    fn turn(&mut self, ask: &Ask<'_>) -> Turn {
+        Turn::whole(self.sample(ask.at_ns, ask.wanted, ask.pids))
+    }
+}
+
+impl Drm {
     fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
         let us = self.before_ns.replace(at_ns).map_or(0, |before| at_ns.saturating_sub(before) / 1000);
         let mut on_devices = self.read_processes(at_ns, pids);

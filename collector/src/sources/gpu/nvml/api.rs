@@ -20,6 +20,9 @@ pub(super) mod code {
     pub const FUNCTION_NOT_FOUND: u32 = 13;
     pub const GPU_IS_LOST: u32 = 15;
     pub const LIB_RM_VERSION_MISMATCH: u32 = 18;
+    pub const ARGUMENT_VERSION_MISMATCH: u32 = 25;
+    pub const DEPRECATED: u32 = 26;
+    pub const UNKNOWN: u32 = 999;
 }
 
 /// "Not available" as a 64-bit value (nvml.h, `NVML_VALUE_NOT_AVAILABLE`).

@@ -1,21 +1,21 @@
-//! One device's figures, one call each.
+//! One device's figures, by kinds that are read together.
 
 use std::borrow::Cow;
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 
 use nvml_wrapper_sys::bindings::{
-    field_id, nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t, nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t,
-    nvmlReturn_t, nvmlUtilization_t, nvmlValue_t,
+    field_id, nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlTemperature_t,
+    nvmlUtilization_t, nvmlValue_t,
 };
 
 use super::api::{Api, Failure, call, check, code, number};
-use super::policy::POLICY;
+use super::gpm::Gpm;
+use super::handle::Handle;
 use super::processes::Lists;
-use super::utilization::{Progress, busy, process_busy};
+use super::utilization::{busy, process_busy};
 use crate::model::gpu::{DeviceSample, Figure, Missing, Reading};
+use crate::sys::clock;
 
-/// nvml.h, `nvmlEventTypeXidCriticalError`.
-pub(super) const XID_EVENT: u64 = 8;
 /// nvml.h, `NVML_CLOCK_SM` and `NVML_CLOCK_MEM`.
 const CLOCKS: [(Figure, u32); 2] = [(Figure::SmClock, 1), (Figure::MemoryClock, 2)];
 /// nvml.h, `NVML_MEMORY_ERROR_TYPE_*`.
@@ -42,12 +42,25 @@ pub(super) struct Memory {
     pub used: u64,
 }
 
-/// The second version of the call reports the driver's reserve apart; old drivers have only the first.
+/// The second version of the call reports the driver's reserve apart. The first, which has the reserve in its figure, counts
+/// only where the library or the driver lacks the second: a single failure must not change what the figure means.
 pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     let version = size_of::<nvmlMemory_v2_t>() as c_uint | 2 << 24;
     let mut memory = nvmlMemory_v2_t { version, total: 0, reserved: 0, free: 0, used: 0 };
-    if call!(api, nvmlDeviceGetMemoryInfo_v2(device, &mut memory)).is_ok() {
-        return Ok(Memory { total: memory.total, used: memory.used });
+    match call!(api, nvmlDeviceGetMemoryInfo_v2(device, &mut memory)) {
+        Ok(()) => return Ok(Memory { total: memory.total, used: memory.used }),
+        Err(Failure {
+            code:
+                None
+                | Some(
+                    code::INVALID_ARGUMENT
+                    | code::NOT_SUPPORTED
+                    | code::FUNCTION_NOT_FOUND
+                    | code::ARGUMENT_VERSION_MISMATCH
+                    | code::DEPRECATED,
+                ),
+        }) => {}
+        Err(failure) => return Err(failure.into()),
     }
     let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
     call!(api, nvmlDeviceGetMemoryInfo(device, &mut memory))?;
@@ -59,34 +72,73 @@ pub(super) fn minor(api: &Api, device: nvmlDevice_t) -> Option<u32> {
     get(|v| call!(api, nvmlDeviceGetMinorNumber(device, v))).ok()
 }
 
-/// A device to read.
-pub(super) struct Target<'a> {
-    pub device: nvmlDevice_t,
-    /// Its MIG instances report processes and utilisation, the whole does not.
-    pub is_divided: bool,
-    pub progress: &'a mut Progress,
+/// What the PCIe link carries one way at most, bytes a second, by the generation and width that the device and the slot can
+/// do: an idle link runs slower.
+pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
+    /// Bytes a second of one lane, by generation from 1 on, without what the encoding costs (PCI-SIG).
+    const LANE: [u64; 7] = [
+        312_500_000,
+        625_000_000,
+        1_000_000_000,
+        2_000_000_000,
+        4_000_000_000,
+        8_000_000_000,
+        16_000_000_000,
+    ];
+    let generation: c_uint = get(|v| call!(api, nvmlDeviceGetMaxPcieLinkGeneration(device, v))).ok()?;
+    let width: c_uint = get(|v| call!(api, nvmlDeviceGetMaxPcieLinkWidth(device, v))).ok()?;
+    let lane = LANE.get(usize::try_from(generation).ok()?.checked_sub(1)?)?;
+    Some(lane * u64::from(width)).filter(|rate| *rate > 0)
 }
 
-/// Read all figures into `sample`, and whether the device is lost.
-pub(super) fn read(api: &Api, lists: &Lists, target: Target, sample: &mut DeviceSample) {
-    let device = target.device;
-    let used = memory(api, device);
-    if used == Err(Missing::Lost) {
-        sample.is_lost = true;
-        return;
+/// Ask by the first call, and by the second if the device lacks the first, which is remembered.
+fn either<T>(
+    has_first: &mut Option<bool>,
+    first: impl FnOnce() -> Reading<T>,
+    second: impl FnOnce() -> Reading<T>,
+) -> Reading<T> {
+    if *has_first != Some(false) {
+        let value = first();
+        if value.is_ok() || *has_first == Some(true) {
+            *has_first = Some(true);
+            return value;
+        }
+        // An error that may pass is no answer.
+        if matches!(value, Err(Missing::NotSupported | Missing::NoCall | Missing::VersionMismatch)) {
+            *has_first = Some(false);
+        }
     }
+    second()
+}
+
+/// The energy counter.
+pub(super) fn energy(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
+    let energy = get(|v| call!(api, nvmlDeviceGetTotalEnergyConsumption(handle.raw, v))).map(joules);
+    sample.values.push((Figure::Energy, energy));
+}
+
+/// Power, and the throttle reasons.
+pub(super) fn power(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+    let device = handle.raw;
+    let instant = || {
+        let [power] = fields(api, device, [field_id::NVML_FI_DEV_POWER_INSTANT]);
+        power
+    };
+    let mean = || get(|v| call!(api, nvmlDeviceGetPowerUsage(device, v))).map(|mw: c_uint| f64::from(mw));
+    let mw = either(&mut handle.sensors.instant_power, instant, mean);
+    sample.values.push((Figure::Power, mw.map(|mw| mw / 1e3)));
+    sample.throttle = Some(throttle(api, device));
+}
+
+/// Figures that go up and down.
+pub(super) fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+    let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
-    put(Figure::MemoryUsed, used.map(|memory| memory.used as f64));
-    let rates = rates(api, device);
-    put(Figure::MemoryUtilization, rates.clone().map(|rates| f64::from(rates.memory.min(100))));
-    put(
-        Figure::Power,
-        get(|v| call!(api, nvmlDeviceGetPowerUsage(device, v))).map(|mw: c_uint| f64::from(mw) / 1e3),
-    );
-    put(Figure::Energy, get(|v| call!(api, nvmlDeviceGetTotalEnergyConsumption(device, v))).map(joules));
+    put(Figure::MemoryUtilization, rates(api, device).map(|rates| f64::from(rates.memory.min(100))));
+    let plain = || get(|v| call!(api, nvmlDeviceGetTemperature(device, 0, v))).map(|c: c_uint| f64::from(c));
     put(
         Figure::Temperature,
-        get(|v| call!(api, nvmlDeviceGetTemperature(device, 0, v))).map(|c: c_uint| f64::from(c)),
+        either(&mut handle.sensors.versioned_temperature, || temperature(api, device), plain),
     );
     for (figure, clock) in CLOCKS {
         put(
@@ -95,25 +147,65 @@ pub(super) fn read(api: &Api, lists: &Lists, target: Target, sample: &mut Device
         );
     }
     put(Figure::Pstate, pstate(api, device));
+}
+
+/// Memory errors.
+pub(super) fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
     for (figure, kind) in ECC {
-        let errors = get(|v| call!(api, nvmlDeviceGetTotalEccErrors(device, kind, 0, v)));
-        put(figure, errors.map(|errors: u64| errors as f64));
+        let errors = get(|v| call!(api, nvmlDeviceGetTotalEccErrors(handle.raw, kind, 0, v)));
+        sample.values.push((figure, errors.map(|errors: u64| errors as f64)));
     }
-    for (figure, value) in pcie(api, device) {
-        put(figure, value);
+}
+
+/// The counters: the call for a rate takes 20 ms to measure one.
+pub(super) fn pcie(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
+    let ids = [field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES];
+    let [tx, rx] = fields(api, handle.raw, ids);
+    sample.values.extend([(Figure::PcieTx, tx), (Figure::PcieRx, rx)]);
+    sample.link_bytes_per_s = handle.link_bytes_per_s;
+}
+
+/// Memory in use, and the processes; and whether the device is lost.
+pub(super) fn lists(
+    api: &Api,
+    lists: &Lists,
+    handle: &mut Handle,
+    sample: &mut DeviceSample,
+    (wants_all, pids): (bool, &[u32]),
+) {
+    let used = memory(api, handle.raw).map(|memory| memory.used);
+    if used == Err(Missing::Lost) {
+        sample.is_lost = true;
+        return;
     }
-    sample.throttle = Some(throttle(api, device));
-    if target.is_divided {
+    let in_use = used.as_ref().ok().copied();
+    sample.values.push((Figure::MemoryUsed, used.map(|used| used as f64)));
+    sample.processes = Some(if handle.is_divided {
+        Err(Missing::ReportedByInstances)
+    } else {
+        lists.read(handle.raw, &mut handle.lists, wants_all, in_use, pids)
+    });
+    sample.listed_ns = clock::monotonic_ns();
+    sample.is_lost = sample.processes == Some(Err(Missing::Lost));
+}
+
+/// Utilization, of the device and by process.
+pub(super) fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+    if handle.is_divided {
         sample.busy = Some(Err(Missing::ReportedByInstances));
-        sample.processes = Some(Err(Missing::ReportedByInstances));
         sample.process_busy = Some(Err(Missing::ReportedByInstances));
         return;
     }
-    sample.busy = Some(busy(api, device, target.progress, rates));
-    sample.processes = Some(lists.read(device));
-    sample.listed_ns = crate::sys::clock::monotonic_ns();
-    sample.process_busy = Some(process_busy(api, device, target.progress));
-    sample.is_lost = sample.processes == Some(Err(Missing::Lost));
+    let device = handle.raw;
+    let read = busy(api, device, &mut handle.progress, || rates(api, device));
+    (sample.busy, sample.busy_lost_us) = (Some(read.busy), read.lost_us);
+    sample.process_busy = Some(process_busy(api, device, &mut handle.progress));
+    if let (Some(Err(_)), Some(parent)) = (&sample.busy, handle.parent) {
+        let gpm = handle.gpm.get_or_insert_with(|| Gpm::start(api, parent, device));
+        if let Some(gpm) = gpm {
+            sample.busy = Some(gpm.read(api));
+        }
+    }
 }
 
 /// A call that writes one number.
@@ -151,8 +243,8 @@ fn throttle(api: &Api, device: nvmlDevice_t) -> Reading<Vec<Cow<'static, str>>> 
     Ok(REASONS.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name.into()).collect())
 }
 
-/// The counters: the call for a rate takes 20 ms to measure one.
-fn pcie(api: &Api, device: nvmlDevice_t) -> [(Figure, Reading<f64>); 2] {
+/// Fields, each with a result of its own.
+fn fields<const N: usize>(api: &Api, device: nvmlDevice_t, ids: [u32; N]) -> [Reading<f64>; N] {
     let field = |id| nvmlFieldValue_t {
         fieldId: id,
         scopeId: 0,
@@ -162,10 +254,11 @@ fn pcie(api: &Api, device: nvmlDevice_t) -> [(Figure, Reading<f64>); 2] {
         nvmlReturn: code::NOT_SUPPORTED,
         value: nvmlValue_t { ullVal: 0 },
     };
-    let ids = [field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES];
     let mut fields = ids.map(field);
-    let asked = call!(api, nvmlDeviceGetFieldValues(device, 2, fields.as_mut_ptr())).map_err(Missing::from);
-    let [tx, rx] = fields.map(|field| {
+    let count = c_int::try_from(N).unwrap_or(0);
+    let asked =
+        call!(api, nvmlDeviceGetFieldValues(device, count, fields.as_mut_ptr())).map_err(Missing::from);
+    fields.map(|field| {
         asked.clone()?;
         match check(field.nvmlReturn) {
             // The driver is older than the field.
@@ -173,27 +266,18 @@ fn pcie(api: &Api, device: nvmlDevice_t) -> [(Figure, Reading<f64>); 2] {
             result => result?,
         }
         number(field.valueType, field.value).ok_or(Missing::NotReported)
-    });
-    [(Figure::PcieTx, tx), (Figure::PcieRx, rx)]
+    })
 }
 
-/// The next critical error that NVML has not handed over yet.
-pub(super) fn next_event(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)> {
-    let mut data = nvmlEventData_t {
-        device: std::ptr::null_mut(),
-        eventType: 0,
-        eventData: 0,
-        gpuInstanceId: 0,
-        computeInstanceId: 0,
-    };
-    type Wait = unsafe extern "C" fn(nvmlEventSet_t, *mut nvmlEventData_t, c_uint) -> nvmlReturn_t;
-    match call!(api, nvmlEventSetWait_v2(set, &mut data, POLICY.event_wait_ms)) {
-        Err(Failure { code: None }) => {
-            let function = api.old::<Wait>(b"nvmlEventSetWait\0").ok()?;
-            // SAFETY: the older struct is shorter, and equal up to its end.
-            check(unsafe { function(set, &mut data, POLICY.event_wait_ms) }).ok()?;
+fn temperature(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
+    let version = size_of::<nvmlTemperature_t>() as c_uint | 1 << 24;
+    let mut temperature = nvmlTemperature_t { version, sensorType: 0, temperature: 0 };
+    match call!(api, nvmlDeviceGetTemperatureV(device, &mut temperature)) {
+        Ok(()) => Ok(f64::from(temperature.temperature)),
+        // The library knows other versions of the struct only.
+        Err(Failure { code: Some(code::INVALID_ARGUMENT | code::ARGUMENT_VERSION_MISMATCH) }) => {
+            Err(Missing::NoCall)
         }
-        result => result.ok()?,
+        Err(failure) => Err(failure.into()),
     }
-    (data.eventType == XID_EVENT).then_some((data.device, data.eventData))
 }

@@ -42,40 +42,119 @@ const LISTS: [[(&[u8], usize); 3]; 3] = [
 /// One list's function, and the entry size that its name stands for.
 #[derive(Clone, Copy)]
 struct List {
-    /// The compute list, which has most processes.
-    is_compute: bool,
     function: ListCall,
     stride: usize,
 }
 
-/// The lists that a library has.
-pub(super) struct Lists(Vec<List>);
+/// Pid and bytes of a list's entries.
+type Entries = Vec<(u32, u64)>;
+
+/// The lists that a library has, the compute list first; `None`: it lacks it.
+pub(super) struct Lists([Option<List>; 3]);
+
+/// What is known of a device's lists.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Each list as it was read last; `None`: not yet.
+    entries: [Option<Result<Entries, Failure>>; 3],
+    /// The list shows a process of the run that the compute list does not: it is read as often as that one.
+    is_needed: [bool; 3],
+    /// Memory in use on the device, and the sum of the compute list, at the last reading, bytes.
+    used: Option<(u64, u64)>,
+}
 
 impl Lists {
     pub(super) fn new(api: &Api) -> Self {
-        let newest = |(number, names): (usize, &[(&[u8], usize); 3])| {
+        Self(LISTS.map(|names| {
             names.iter().find_map(|(name, stride)| {
                 let function = api.old::<ListCall>(name).ok()?;
-                Some(List { is_compute: number == 0, function, stride: *stride })
+                Some(List { function, stride: *stride })
             })
-        };
-        Self(LISTS.iter().enumerate().filter_map(newest).collect())
+        }))
     }
 
     /// Every process with memory on the device, each once: the lists overlap. Fails if no list could be read, or not the
     /// compute list, which has most processes.
-    pub(super) fn read(&self, device: nvmlDevice_t) -> Reading<Vec<ProcessMemory>> {
-        let mut processes: BTreeMap<u32, Reading<u64>> = BTreeMap::new();
-        let mut failure = None;
-        let mut is_any = false;
-        for list in &self.0 {
-            match list.read(device) {
-                Ok(entries) => {
+    ///
+    /// The compute list is read each time. The others are read if all are wanted, if they are needed for processes of the run
+    /// (`pids`), or if the compute list or the memory in use (`used`) show that they may have changed.
+    pub(super) fn read(
+        &self,
+        device: nvmlDevice_t,
+        known: &mut Known,
+        wants_all: bool,
+        used: Option<u64>,
+        pids: &[u32],
+    ) -> Reading<Vec<ProcessMemory>> {
+        let [compute, others @ ..] = &self.0;
+        let before = known.entries[0].take();
+        let now = compute.as_ref().map(|list| list.read(device));
+        let is_lost = matches!(&now, Some(Err(Failure { code: Some(code::GPU_IS_LOST) })));
+        known.entries[0] = now;
+        let wants_all = wants_all || known.may_have_changed(before.as_ref(), used);
+        let mut is_fresh = [true, false, false];
+        for (number, list) in (1..).zip(others) {
+            if !is_lost && (wants_all || known.is_needed[number] || known.entries[number].is_none()) {
+                known.entries[number] = list.as_ref().map(|list| list.read(device));
+                is_fresh[number] = true;
+                known.is_needed[number] = known.shows_alone(number, pids);
+            }
+        }
+        known.merged(is_fresh)
+    }
+}
+
+impl Known {
+    /// Whether a process is on no list. Processes that only a list shows that was not read lately are found so.
+    pub(super) fn lacks_any(&self, mut pids: impl Iterator<Item = u32>) -> bool {
+        pids.any(|pid| (0..3).flat_map(|list| self.listed(list)).all(|(listed, _)| *listed != pid))
+    }
+
+    fn listed(&self, number: usize) -> &[(u32, u64)] {
+        match &self.entries[number] {
+            Some(Ok(entries)) => entries,
+            _ => &[],
+        }
+    }
+
+    /// Whether a list shows a process of the run that the compute list does not.
+    fn shows_alone(&self, number: usize, pids: &[u32]) -> bool {
+        let is_computing = |pid: &u32| self.listed(0).iter().any(|(other, _)| other == pid);
+        self.listed(number).iter().any(|(pid, _)| pids.contains(pid) && !is_computing(pid))
+    }
+
+    /// Whether the other lists may have changed since they were read: a process left the compute list that they show, too; or
+    /// memory came into use that it does not show.
+    fn may_have_changed(&mut self, before: Option<&Result<Entries, Failure>>, used: Option<u64>) -> bool {
+        let left = |pid: u32| {
+            let was_listed =
+                matches!(before, Some(Ok(before)) if before.iter().any(|(other, _)| *other == pid));
+            was_listed && !self.listed(0).iter().any(|(other, _)| *other == pid)
+        };
+        let has_left = [1, 2].into_iter().flat_map(|number| self.listed(number)).any(|(pid, _)| left(*pid));
+        let bytes = self.listed(0).iter().map(|(_, bytes)| *bytes).filter(|bytes| *bytes != NOT_AVAILABLE);
+        let now = used.map(|used| (used, bytes.fold(0, u64::saturating_add)));
+        let has_grown = matches!((self.used, now), (Some(before), Some(now))
+            if now.0.saturating_sub(before.0) > now.1.saturating_sub(before.1).saturating_add(POLICY.unlisted_bytes));
+        self.used = now;
+        has_left || has_grown
+    }
+
+    /// The processes of all lists. What a list showed earlier counts for processes only that no list shows now.
+    fn merged(&self, is_fresh: [bool; 3]) -> Reading<Vec<ProcessMemory>> {
+        let mut processes: [BTreeMap<u32, Reading<u64>>; 2] = Default::default();
+        let (mut failure, mut is_any) = (None, false);
+        for (number, (entries, is_fresh)) in self.entries.iter().zip(is_fresh).enumerate() {
+            match entries {
+                None => {}
+                Some(Ok(entries)) => {
                     is_any = true;
                     for (pid, bytes) in entries {
                         let bytes =
-                            if bytes == NOT_AVAILABLE { Err(Missing::NotReported) } else { Ok(bytes) };
-                        let known = processes.entry(pid).or_insert(Err(Missing::NotReported));
+                            if *bytes == NOT_AVAILABLE { Err(Missing::NotReported) } else { Ok(*bytes) };
+                        let [earlier, now] = &mut processes;
+                        let processes = if is_fresh { now } else { earlier };
+                        let known = processes.entry(*pid).or_insert(Err(Missing::NotReported));
                         *known = match (known.clone(), bytes) {
                             (Ok(a), Ok(b)) => Ok(a.max(b)),
                             (Ok(a), Err(_)) => Ok(a),
@@ -83,11 +162,11 @@ impl Lists {
                         };
                     }
                 }
-                Err(error) => match Missing::from(error) {
+                Some(Err(error)) => match Missing::from(error.clone()) {
                     missing @ (Missing::NotSupported | Missing::NoCall) => {
                         failure = failure.or(Some(missing))
                     }
-                    missing if list.is_compute => return Err(missing),
+                    missing if number == 0 => return Err(missing),
                     missing => failure = failure.or(Some(missing)),
                 },
             }
@@ -95,7 +174,9 @@ impl Lists {
         if !is_any {
             return Err(failure.unwrap_or(Missing::NoCall));
         }
-        Ok(processes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect())
+        let [mut all, now] = processes;
+        all.extend(now);
+        Ok(all.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect())
     }
 }
 
@@ -202,6 +283,37 @@ pub(super) fn accounted_pids(api: &Api, device: nvmlDevice_t) -> Reading<Vec<u32
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn known(lists: [&[(u32, u64)]; 3]) -> Known {
+        Known { entries: lists.map(|list| Some(Ok(list.to_vec()))), ..Known::default() }
+    }
+
+    fn bytes(list: Reading<Vec<ProcessMemory>>) -> Vec<(u32, u64)> {
+        list.unwrap().into_iter().map(|process| (process.pid, process.bytes.unwrap())).collect()
+    }
+
+    #[test]
+    fn earlier_entry_counts_only_if_no_list_shows_the_process_now() {
+        let lists = known([&[(10, 500)], &[(10, 900), (77, 8)], &[]]);
+        assert_eq!(bytes(lists.merged([true; 3])), [(10, 900), (77, 8)]);
+        assert_eq!(bytes(lists.merged([true, false, false])), [(10, 500), (77, 8)]);
+    }
+
+    #[test]
+    fn list_is_needed_for_processes_of_the_run_that_it_alone_shows() {
+        let lists = known([&[(10, 500)], &[(10, 500), (77, 8)], &[(20, 5)]]);
+        assert!(!lists.shows_alone(1, &[10, 20]) && lists.shows_alone(2, &[10, 20]));
+    }
+
+    #[test]
+    fn other_lists_are_read_again_when_compute_list_or_memory_changed() {
+        let mut lists = known([&[(10, 500 << 20)], &[(20, 7)], &[]]);
+        let before = Ok(vec![(10, 500 << 20)]);
+        assert!(!lists.may_have_changed(Some(&before), Some(1 << 30)));
+        assert!(!lists.may_have_changed(Some(&before), Some(1 << 30)));
+        assert!(lists.may_have_changed(Some(&before), Some(2 << 30)), "memory that no list shows");
+        assert!(lists.may_have_changed(Some(&Ok(vec![(20, 7)])), Some(2 << 30)), "20 left the compute list");
+    }
 
     /// A buffer after a driver wrote entries of this size.
     fn written(stride: usize, count: usize, capacity: usize) -> Vec<u8> {

@@ -19,7 +19,16 @@ pub(super) struct Progress {
     device: Newest,
     /// For how long, since the last sample, the driver's rate was used instead, microseconds.
     rated_us: u64,
+    /// The longest time between the samples of one reading, microseconds: the driver keeps them for so long at least.
+    memory_us: u64,
     processes: Newest,
+}
+
+impl Progress {
+    /// The driver keeps samples for so long at least, nanoseconds.
+    pub(super) fn memory_ns(&self) -> u64 {
+        self.memory_us.saturating_mul(1000)
+    }
 }
 
 /// The newest sample of a kind. Samples are dated by the driver's clock, which need not be the machine's: some count from
@@ -70,54 +79,98 @@ impl Newest {
     }
 }
 
+/// What a reading of a device's utilization gave.
+pub(super) struct Utilization {
+    pub busy: Reading<Vec<Busy>>,
+    /// Time before it that the driver no longer knows, microseconds.
+    pub lost_us: u64,
+}
+
 /// The driver's own samples since the last reading; where it has none, its present rate.
 pub(super) fn busy(
     api: &Api,
     device: nvmlDevice_t,
     progress: &mut Progress,
-    rates: Reading<nvmlUtilization_t>,
-) -> Reading<Vec<Busy>> {
+    rates: impl FnOnce() -> Reading<nvmlUtilization_t>,
+) -> Utilization {
     let now_ns = clock::monotonic_ns();
     let last = progress.device;
     // The time since the newest sample that no rate covers yet.
     let uncovered_us = last.age_us(now_ns).saturating_sub(progress.rated_us);
-    let rate = |progress: &mut Progress| {
+    // The newest sample is asked for again: if the driver no longer has it, it has overwritten others, too.
+    let (mut samples, has_calls) = match own_samples(api, device, last.newest_us.saturating_sub(1)) {
+        Ok(samples) => (samples, true),
+        Err(Failure { code: Some(code::NOT_FOUND) }) => (Vec::new(), true),
+        Err(_) => (Vec::new(), false),
+    };
+    let rate = |progress: &mut Progress, longest_us: u64| {
         progress.rated_us += uncovered_us;
-        rates.clone().map(|rates| vec![Busy { us: uncovered_us, percent: f64::from(rates.gpu).min(100.0) }])
+        let us = uncovered_us.min(longest_us);
+        let busy = rates().map(|rates| vec![Busy { us, percent: f64::from(rates.gpu).min(100.0) }]);
+        Utilization { lost_us: if busy.is_ok() { uncovered_us - us } else { 0 }, busy }
     };
-    let mut samples = match own_samples(api, device, last.newest_us) {
-        Ok(samples) => samples,
-        Err(Failure { code: Some(code::NOT_FOUND) }) => Vec::new(),
-        Err(_) => {
-            if last.at_ns == 0 {
-                progress.device.at_ns = now_ns;
-            }
-            return rate(progress);
+    if !has_calls {
+        if last.at_ns == 0 {
+            progress.device.at_ns = now_ns;
         }
-    };
+        return rate(progress, POLICY.longest_sample_us);
+    }
+    let oldest_us = samples.first().map(|(at_us, _)| *at_us);
+    let is_joined = last.newest_us == 0 || oldest_us.is_some_and(|oldest_us| oldest_us <= last.newest_us);
     // Some drivers repeat samples.
     samples.retain(|(at_us, _)| *at_us > last.newest_us);
+    if let (Some(oldest_us), Some((newest_us, _))) = (oldest_us, samples.last()) {
+        progress.memory_us = progress.memory_us.max(newest_us.saturating_sub(oldest_us));
+    }
     if !progress.device.take(samples.last().map(|(at_us, _)| *at_us), now_ns) {
         progress.rated_us = 0;
-        return Ok(Vec::new());
+        return Utilization { busy: Ok(Vec::new()), lost_us: 0 };
     }
     if samples.is_empty() {
         // Some drivers have the call, and never a new sample, or none while nothing runs.
-        return if uncovered_us > POLICY.longest_gap_us { rate(progress) } else { Ok(Vec::new()) };
+        return if uncovered_us > POLICY.longest_gap_us {
+            rate(progress, u64::MAX)
+        } else {
+            Utilization { busy: Ok(Vec::new()), lost_us: 0 }
+        };
     }
-    let mut rated_us = std::mem::take(&mut progress.rated_us);
-    let (mut before, newest_us) = (last, progress.device.newest_us);
-    let mut stretches = Vec::new();
-    for (at_us, percent) in samples {
+    let rated_us = std::mem::take(&mut progress.rated_us);
+    stretches(&samples, last, is_joined, rated_us, now_ns)
+}
+
+/// The stretches of time that samples stand for. `last` is the newest sample of the reading before, and `is_joined`, whether
+/// the driver still had it; a rate covers the first `rated_us` after it.
+fn stretches(
+    samples: &[(u64, f64)],
+    last: Newest,
+    is_joined: bool,
+    mut rated_us: u64,
+    now_ns: u64,
+) -> Utilization {
+    let newest_us = samples.last().map_or(0, |(at_us, _)| *at_us);
+    let period_us = match samples {
+        [(first_us, _), (second_us, _), ..] => second_us - first_us,
+        _ => POLICY.longest_sample_us,
+    };
+    let (mut before, mut longest_us) = (last, period_us);
+    if is_joined {
+        longest_us = u64::MAX;
+    }
+    let (mut busy, mut lost_us) = (Vec::new(), 0);
+    for (at_us, percent) in samples.iter().copied() {
         let gap_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(rated_us);
-        let us = gap_us.min(POLICY.longest_sample_us);
-        // Time that no sample covers was idle.
-        stretches.extend((gap_us > us).then_some(Busy { us: gap_us - us, percent: 0.0 }));
-        stretches.push(Busy { us, percent: percent.min(100.0) });
+        let us = gap_us.min(POLICY.longest_sample_us).min(longest_us);
+        if longest_us == u64::MAX {
+            // The driver took no sample in this time: it was idle.
+            busy.extend((gap_us > us).then_some(Busy { us: gap_us - us, percent: 0.0 }));
+        } else {
+            lost_us += gap_us - us;
+        }
+        busy.push(Busy { us, percent: percent.min(100.0) });
         before = Newest { newest_us: at_us, has_sample: true, ..before };
-        rated_us = 0;
+        (rated_us, longest_us) = (0, u64::MAX);
     }
-    Ok(stretches)
+    Utilization { busy: Ok(busy), lost_us }
 }
 
 fn own_samples(api: &Api, device: nvmlDevice_t, since_us: u64) -> Result<Vec<(u64, f64)>, Failure> {
@@ -163,4 +216,35 @@ pub(super) fn process_busy(
         ProcessBusy { pid, busy, is_from_start: false }
     };
     Ok(samples.into_iter().map(busy).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000;
+
+    fn spans(samples: &[(u64, f64)], last_us: u64, is_joined: bool) -> (Vec<(u64, f64)>, u64) {
+        let last = Newest { newest_us: last_us, at_ns: 1, has_begun: true, has_sample: true };
+        let read = stretches(samples, last, is_joined, 0, 100 * S * 1000);
+        (read.busy.unwrap().iter().map(|busy| (busy.us, busy.percent)).collect(), read.lost_us)
+    }
+
+    // Requirement: GPU-3
+    #[test]
+    fn time_between_samples_of_one_reading_was_idle() {
+        assert_eq!(
+            spans(&[(12 * S, 80.0), (20 * S, 40.0)], 11 * S, true).0,
+            [(S, 80.0), (7 * S, 0.0), (S, 40.0)]
+        );
+    }
+
+    // Requirement: GPU-23
+    #[test]
+    fn time_of_overwritten_samples_is_unknown() {
+        let (busy, lost_us) = spans(&[(20 * S, 100.0), (20 * S + 20_000, 90.0)], 11 * S, false);
+        assert_eq!((busy, lost_us), (vec![(20_000, 100.0), (20_000, 90.0)], 9 * S - 20_000));
+        let (busy, lost_us) = spans(&[(20 * S, 100.0)], 11 * S, false);
+        assert_eq!((busy, lost_us), (vec![(S, 100.0)], 8 * S));
+    }
 }

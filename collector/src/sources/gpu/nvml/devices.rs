@@ -1,0 +1,174 @@
+//! Which devices the driver has, MIG instances among them.
+
+use std::ffi::c_uint;
+
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlPciInfo_t, nvmlReturn_t};
+
+use super::Nvml;
+use super::accounting::Accounting;
+use super::api::{Api, Failure, call, check, code};
+use super::figures;
+use super::handle::{Handle, Sensors};
+use super::policy::POLICY;
+use super::processes::Known;
+use super::utilization::Progress;
+use crate::model::gpu::{Device, Missing, Vendor};
+
+impl Nvml {
+    /// Add a device, or renew the handle of a known one.
+    fn add_device(
+        &mut self,
+        raw: nvmlDevice_t,
+        index: Option<u32>,
+        (parent_raw, parent): (Option<nvmlDevice_t>, Option<&Device>),
+    ) {
+        let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
+        let known = self.devices.iter_mut().find(|handle| Some(&handle.device.id) == uuid.as_ref());
+        if let Some(known) = known {
+            known.renew(raw, index, parent_raw);
+            if let Some(index) = index {
+                self.unreadable.remove(&index);
+            }
+            return;
+        }
+        let pci_address = self.pci_address(raw).or_else(|| parent.and_then(|p| p.pci_address.clone()));
+        let id = uuid.clone().or_else(|| pci_address.clone().filter(|_| parent.is_none()));
+        let Some(id) = id else {
+            let why = figures::memory(&self.api, raw).err();
+            self.note_unreadable(index, why.unwrap_or(Missing::Failed("it has no UUID".into())));
+            return;
+        };
+        if let Some(index) = index {
+            self.unreadable.remove(&index);
+        }
+        if let Some(known) = self.devices.iter_mut().find(|handle| handle.device.id == id) {
+            known.renew(raw, index, parent_raw);
+            return;
+        }
+        let memory = figures::memory(&self.api, raw).ok();
+        let device = Device {
+            id,
+            uuid,
+            index,
+            minor: figures::minor(&self.api, raw),
+            pci_address,
+            name: Api::text(|text, length| call!(self.api, nvmlDeviceGetName(raw, text, length))),
+            vendor: Some(Vendor::Nvidia),
+            parent: parent.map(|parent| parent.id.clone()),
+            memory_bytes: memory.map(|memory| memory.total),
+            driver_version: self.driver_version.clone(),
+            runtime_version: self.runtime_version.clone(),
+            source: "nvml".into(),
+        };
+        let accounting = Accounting::start(&self.api, raw, self.wants_accounting && parent.is_none());
+        if let Some(warning) = accounting.warning() {
+            self.warnings.push(format!("--gpu-accounting: {}: {warning}.", device.id));
+        }
+        let events = if parent.is_some() {
+            Err(Missing::NotSupported)
+        } else {
+            let registered = self.devices.iter().filter(|handle| handle.events.is_ok());
+            let registered: Vec<nvmlDevice_t> = registered.map(|handle| handle.raw).collect();
+            self.events.register(&self.api, raw, &registered)
+        };
+        self.devices.push(Handle {
+            raw,
+            device,
+            is_divided: false,
+            is_lost: false,
+            is_gone: false,
+            is_present: true,
+            link_bytes_per_s: figures::link_bytes_per_s(&self.api, raw),
+            lists: Known::default(),
+            progress: Progress::default(),
+            sensors: Sensors::default(),
+            parent: parent_raw,
+            gpm: None,
+            accounting,
+            events,
+        });
+    }
+
+    /// Add the MIG instances of a device.
+    fn add_instances(&mut self, raw: nvmlDevice_t, id: &str) {
+        let (mut current, mut pending): (c_uint, c_uint) = (0, 0);
+        let mode = call!(self.api, nvmlDeviceGetMigMode(raw, &mut current, &mut pending));
+        let is_divided = mode.is_ok() && current == 1;
+        let Some(parent) = self.devices.iter_mut().find(|handle| handle.device.id == id) else { return };
+        parent.is_divided = is_divided;
+        let parent = parent.device.clone();
+        let mut most: c_uint = 0;
+        if !is_divided || call!(self.api, nvmlDeviceGetMaxMigDeviceCount(raw, &mut most)).is_err() {
+            return;
+        }
+        for number in 0..most.min(POLICY.most_instances) {
+            let mut part = std::ptr::null_mut();
+            if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
+                self.add_device(part, None, (Some(raw), Some(&parent)));
+            }
+        }
+    }
+
+    /// Ask for the handles of all devices again.
+    pub(super) fn refresh(&mut self, count: u32) {
+        for handle in &mut self.devices {
+            (handle.is_present, handle.is_lost) = (false, false);
+        }
+        for index in 0..count {
+            match self.api.device(index) {
+                Ok(raw) => {
+                    self.add_device(raw, Some(index), (None, None));
+                    let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
+                    if let Some(id) = id {
+                        self.add_instances(raw, &id);
+                    }
+                }
+                // The index identifies a known device. Unless it is lost, its figures may still be readable.
+                Err(failure) => {
+                    let is_lost = failure.code == Some(code::GPU_IS_LOST);
+                    let mut is_known = false;
+                    for known in self.devices.iter_mut().filter(|handle| handle.device.index == Some(index)) {
+                        (known.is_present, known.is_lost) = (true, is_lost);
+                        is_known = true;
+                    }
+                    if !is_known {
+                        self.note_unreadable(Some(index), failure.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Note a device that could not be identified. One that may not be opened belongs to another job.
+    fn note_unreadable(&mut self, index: Option<u32>, why: Missing) {
+        if let Some(index) = index
+            && self.reports_unreadable
+            && why != Missing::NoPermission
+        {
+            self.unreadable.insert(index, why);
+        }
+    }
+
+    fn pci_address(&self, raw: nvmlDevice_t) -> Option<String> {
+        let mut pci = nvmlPciInfo_t {
+            busIdLegacy: [0; 16],
+            domain: 0,
+            bus: 0,
+            device: 0,
+            pciDeviceId: 0,
+            pciSubSystemId: 0,
+            busId: [0; 32],
+        };
+        type Info = unsafe extern "C" fn(nvmlDevice_t, *mut nvmlPciInfo_t) -> nvmlReturn_t;
+        match call!(self.api, nvmlDeviceGetPciInfo_v3(raw, &mut pci)) {
+            Err(Failure { code: None }) => {
+                let function = self.api.old::<Info>(b"nvmlDeviceGetPciInfo_v2\0").ok()?;
+                // SAFETY: the older struct is shorter, and equal up to the device number.
+                check(unsafe { function(raw, &mut pci) }).ok()?;
+            }
+            result => result.ok()?,
+        }
+        // In the kernel's form; the driver's own text has a domain of eight digits.
+        Some(format!("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device))
+    }
+}

@@ -1,0 +1,88 @@
+//! Critical errors (XIDs), which NVML queues in an event set.
+
+use std::ffi::c_uint;
+
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t, nvmlReturn_t};
+
+use super::api::{Api, Failure, call, check, code};
+use super::policy::POLICY;
+use crate::model::gpu::{Missing, Reading};
+
+/// nvml.h, `nvmlEventTypeXidCriticalError`.
+const XID_EVENT: u64 = 8;
+
+/// The event set, or why there is none.
+pub(super) struct Events(Reading<nvmlEventSet_t>);
+
+impl Events {
+    pub(super) fn new(api: &Api) -> Self {
+        let mut set = std::ptr::null_mut();
+        Self(call!(api, nvmlEventSetCreate(&mut set)).map(|()| set).map_err(Missing::from))
+    }
+
+    /// Ask for the errors of a device. `registered` are the devices for which that succeeded before.
+    pub(super) fn register(
+        &mut self,
+        api: &Api,
+        device: nvmlDevice_t,
+        registered: &[nvmlDevice_t],
+    ) -> Reading<()> {
+        let failure = match self.ask(api, device) {
+            Err(failure) if failure.code == Some(code::UNKNOWN) => failure,
+            result => return Ok(result?),
+        };
+        // nvml.h: the set is undefined after this error and has to be freed. The other devices get a new one.
+        self.free(api);
+        *self = Self::new(api);
+        if registered.iter().any(|other| self.ask(api, *other) == Err(failure.clone())) {
+            self.free(api);
+        }
+        Err(failure.into())
+    }
+
+    /// Why there are no events, if so.
+    pub(super) fn missing(&self) -> Option<Missing> {
+        self.0.clone().err()
+    }
+
+    fn ask(&self, api: &Api, device: nvmlDevice_t) -> Result<(), Failure> {
+        match self.0 {
+            Ok(set) => call!(api, nvmlDeviceRegisterEvents(device, XID_EVENT, set)),
+            Err(_) => Err(Failure { code: None }),
+        }
+    }
+
+    fn free(&mut self, api: &Api) {
+        let none = Err(Missing::from(Failure { code: Some(code::UNKNOWN) }));
+        if let Ok(set) = std::mem::replace(&mut self.0, none) {
+            let _ = call!(api, nvmlEventSetFree(set));
+        }
+    }
+
+    /// The errors since the last reading: the device and the error's number.
+    pub(super) fn take(&self, api: &Api) -> Vec<(nvmlDevice_t, u64)> {
+        let Ok(set) = self.0 else { return Vec::new() };
+        std::iter::from_fn(|| next(api, set)).take(POLICY.most_events).collect()
+    }
+}
+
+/// The next critical error that NVML has not handed over yet.
+fn next(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)> {
+    let mut data = nvmlEventData_t {
+        device: std::ptr::null_mut(),
+        eventType: 0,
+        eventData: 0,
+        gpuInstanceId: 0,
+        computeInstanceId: 0,
+    };
+    type Wait = unsafe extern "C" fn(nvmlEventSet_t, *mut nvmlEventData_t, c_uint) -> nvmlReturn_t;
+    match call!(api, nvmlEventSetWait_v2(set, &mut data, POLICY.event_wait_ms)) {
+        Err(Failure { code: None }) => {
+            let function = api.old::<Wait>(b"nvmlEventSetWait\0").ok()?;
+            // SAFETY: the older struct is shorter, and equal up to its end.
+            check(unsafe { function(set, &mut data, POLICY.event_wait_ms) }).ok()?;
+        }
+        result => result.ok()?,
+    }
+    (data.eventType == XID_EVENT).then_some((data.device, data.eventData))
+}

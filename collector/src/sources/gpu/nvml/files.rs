@@ -1,0 +1,47 @@
+//! What the kernel module's files show of the devices, without the library: `/proc/driver/nvidia/gpus/*/information`.
+
+use std::fs;
+
+use crate::model::gpu::{Device, GpuConfig, Vendor};
+
+/// The devices, with UUIDs as far as those are known: the module knows one once the device was initialised.
+pub(in crate::sources::gpu) fn devices(config: &GpuConfig) -> Vec<Device> {
+    let directories = fs::read_dir(config.path("/proc/driver/nvidia/gpus"));
+    let paths = directories.into_iter().flatten().flatten().map(|entry| entry.path().join("information"));
+    let mut texts: Vec<String> = paths.filter_map(|path| fs::read_to_string(path).ok()).collect();
+    texts.sort();
+    texts.iter().filter_map(|text| device(text)).collect()
+}
+
+fn device(text: &str) -> Option<Device> {
+    let value = |key: &str| {
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        lines.filter(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned()).next()
+    };
+    let uuid = value("GPU UUID").filter(|uuid| uuid.starts_with("GPU-") && !uuid.contains('?'));
+    let pci_address = value("Bus Location").map(|address| address.to_ascii_lowercase());
+    Some(Device {
+        id: uuid.clone().or_else(|| pci_address.clone())?,
+        uuid,
+        pci_address,
+        name: value("Model"),
+        vendor: Some(Vendor::Nvidia),
+        source: "nvidia".into(),
+        ..Device::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn information_names_a_device_by_uuid_and_bus() {
+        let text = "Model: \t\t NVIDIA H100\nIRQ:   \t\t 120\nGPU UUID: \t GPU-8f6c\nBus Location: \t 0000:1B:00.0\n";
+        let known = device(text).unwrap();
+        assert_eq!((known.id.as_str(), known.name.as_deref()), ("GPU-8f6c", Some("NVIDIA H100")));
+        assert_eq!(known.pci_address.as_deref(), Some("0000:1b:00.0"));
+        let unknown = device(&text.replace("8f6c", "????")).unwrap();
+        assert_eq!((unknown.id.as_str(), unknown.uuid), ("0000:1b:00.0", None));
+    }
+}

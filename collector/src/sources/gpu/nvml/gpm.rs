@@ -1,0 +1,81 @@
+//! Utilization of MIG instances by GPM (GPU performance monitoring, Hopper and later): NVML has no other call for it.
+//!
+//! A sample holds the hardware's counters; the metrics are computed from two samples.
+
+use std::ffi::{c_char, c_uint};
+
+use nvml_wrapper_sys::bindings::{
+    NVML_GPM_METRICS_GET_VERSION, NVML_GPM_SUPPORT_VERSION, nvmlDevice_t, nvmlGpmMetric_t,
+    nvmlGpmMetric_t__bindgen_ty_1, nvmlGpmMetricsGet_t, nvmlGpmSample_t, nvmlGpmSupport_t,
+};
+
+use super::api::{Api, call, check};
+use super::policy::POLICY;
+use crate::model::gpu::{Busy, Missing, Reading};
+use crate::sys::clock;
+
+/// nvml.h, `NVML_GPM_METRIC_GRAPHICS_UTIL`: time in which any compute or graphics work ran, percent.
+const GRAPHICS_UTIL: c_uint = 1;
+
+/// The samples of an instance. They are never freed: an instance is read until the collector ends.
+pub(super) struct Gpm {
+    /// The handle of the divided device, and the instance's id there.
+    parent: nvmlDevice_t,
+    instance: c_uint,
+    /// The latest sample, and the one to be taken next.
+    samples: [nvmlGpmSample_t; 2],
+    /// When the latest was taken, CLOCK_MONOTONIC nanoseconds; `None`: not yet.
+    at_ns: Option<u64>,
+}
+
+impl Gpm {
+    /// For the instance `part` of the device `parent`. `None`: the device or the library does not have it.
+    pub(super) fn start(api: &Api, parent: nvmlDevice_t, part: nvmlDevice_t) -> Option<Self> {
+        let mut support = nvmlGpmSupport_t { version: NVML_GPM_SUPPORT_VERSION, isSupportedDevice: 0 };
+        call!(api, nvmlGpmQueryDeviceSupport(parent, &mut support)).ok()?;
+        if support.isSupportedDevice == 0 {
+            return None;
+        }
+        let mut instance: c_uint = 0;
+        call!(api, nvmlDeviceGetGpuInstanceId(part, &mut instance)).ok()?;
+        let mut samples = [std::ptr::null_mut(); 2];
+        for sample in &mut samples {
+            call!(api, nvmlGpmSampleAlloc(sample)).ok()?;
+        }
+        Some(Self { parent, instance, samples, at_ns: None })
+    }
+
+    /// Utilization since the last reading.
+    pub(super) fn read(&mut self, api: &Api) -> Reading<Vec<Busy>> {
+        let now_ns = clock::monotonic_ns();
+        let since_ns = self.at_ns.map(|at_ns| now_ns.saturating_sub(at_ns));
+        if since_ns.is_some_and(|ns| ns < POLICY.gpm_interval_ns) {
+            return Ok(Vec::new());
+        }
+        let [latest, next] = self.samples;
+        call!(api, nvmlGpmMigSampleGet(self.parent, self.instance, next))?;
+        (self.samples, self.at_ns) = ([next, latest], Some(now_ns));
+        let Some(since_ns) = since_ns else { return Ok(Vec::new()) };
+        let none = || std::ptr::null_mut::<c_char>();
+        let metric = || nvmlGpmMetric_t {
+            metricId: GRAPHICS_UTIL,
+            nvmlReturn: 0,
+            value: 0.0,
+            metricInfo: nvmlGpmMetric_t__bindgen_ty_1 { shortName: none(), longName: none(), unit: none() },
+        };
+        let mut metrics = Box::new(nvmlGpmMetricsGet_t {
+            version: NVML_GPM_METRICS_GET_VERSION,
+            numMetrics: 1,
+            sample1: latest,
+            sample2: next,
+            metrics: std::array::from_fn(|_| metric()),
+        });
+        call!(api, nvmlGpmMetricsGet(&mut *metrics))?;
+        check(metrics.metrics[0].nvmlReturn)?;
+        let percent = metrics.metrics[0].value;
+        if !(0.0..=f64::from(POLICY.most_percent)).contains(&percent) {
+            return Err(Missing::NotReported);
+        }
+        Ok(vec![Busy { us: since_ns / 1000, percent }])
+    }
+}

@@ -1,0 +1,49 @@
+//! A device, and what is kept of it from one reading to the next.
+
+use nvml_wrapper_sys::bindings::nvmlDevice_t;
+
+use super::accounting::Accounting;
+use super::gpm::Gpm;
+use super::processes::Known;
+use super::utilization::Progress;
+use crate::model::gpu::{Device, Reading};
+
+/// A device and what was read of it so far.
+pub(super) struct Handle {
+    pub raw: nvmlDevice_t,
+    pub device: Device,
+    /// It is divided into MIG instances, which report processes and utilisation.
+    pub is_divided: bool,
+    /// The driver answers a request for its handle with GPU_IS_LOST.
+    pub is_lost: bool,
+    /// A call said that it is lost; the lists show whether it is back.
+    pub is_gone: bool,
+    /// The driver still has it.
+    pub is_present: bool,
+    /// What its PCIe link carries one way, bytes a second.
+    pub link_bytes_per_s: Option<u64>,
+    pub lists: Known,
+    pub progress: Progress,
+    pub sensors: Sensors,
+    /// The divided device that it is an instance of.
+    pub parent: Option<nvmlDevice_t>,
+    /// Its GPM samples, once they were asked for; `Some(None)`: it has none.
+    pub gpm: Option<Option<Gpm>>,
+    pub accounting: Accounting,
+    pub events: Reading<()>,
+}
+
+impl Handle {
+    pub(super) fn renew(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent: Option<nvmlDevice_t>) {
+        (self.raw, self.is_present, self.device.index, self.parent) = (raw, true, index, parent);
+    }
+}
+
+/// Which of two calls for one figure a device has.
+#[derive(Debug, Default)]
+pub(super) struct Sensors {
+    /// It has the present power; the usual call gives a mean over a second on many devices.
+    pub instant_power: Option<bool>,
+    /// It has the versioned call for the temperature.
+    pub versioned_temperature: Option<bool>,
+}

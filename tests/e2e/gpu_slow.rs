@@ -1,0 +1,205 @@
+//! GPU drivers whose calls are slow, fail for a while, or tell less than one would like: what is reported is true, and what is
+//! unknown is null, with the reason.
+
+use serde_json::Value;
+
+use crate::support::gpu::{FakeGpus, GPU0};
+use crate::support::report::Report;
+
+/// All warnings, also those that depend on how fast the fake driver is.
+fn all_warnings(report: &Report) -> String {
+    report.array("warnings").iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
+}
+
+/// How often the driver's calls were made, by a part of their names.
+fn calls(gpus: &FakeGpus, part: &str) -> usize {
+    std::fs::read_to_string(gpus.path("calls")).unwrap().lines().filter(|name| name.contains(part)).count()
+}
+
+/// As on an RTX 4090: 4.5 ms for each of three process lists, and 50 us for other calls.
+// Requirement: GPU-21
+#[test]
+fn short_peak_on_one_of_eight_gpus_is_seen_though_lists_are_slow() {
+    let gpus = FakeGpus::new(8, "");
+    std::fs::write(gpus.path("calls"), "").unwrap();
+    let child = gpus.line(&["hold:5:5000000000,c", "for:500"]);
+    let script = format!("{}; {child}; {}", gpus.line(&["for:300"]), gpus.line(&["for:300"]));
+    let run = gpus
+        .tracked(["sh", "-c", &script])
+        .options(&["--st", "0.1"])
+        .with(|command| command.env("FAKE_NVML_COST_US", "50 RunningProcesses=4500"))
+        .run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(0), Some(5_000_000_000), Some(5_000_000_000)]);
+    assert!(report.gpu("GPU-fake-5").u64("reading.count") > 2);
+    // Lists that stay empty are seldom read.
+    let [compute, graphics] = ["ComputeRunning", "GraphicsRunning"].map(|part| calls(&gpus, part));
+    assert!(calls(&gpus, "MPSComputeRunning") == graphics && graphics < compute / 3, "{graphics}, {compute}");
+}
+
+/// Each reading of 16 lists takes so long that a process of half a second can live between two.
+// Requirement: GPU-21, GPU-68
+#[test]
+fn gpu_memory_is_null_if_readings_are_too_far_apart() {
+    let gpus = FakeGpus::new(4, "");
+    let script = [gpus.line(&["for:200"]).as_str()].repeat(12).join("; ");
+    let run = gpus
+        .tracked(["sh", "-c", &script])
+        .with(|command| command.env("FAKE_NVML_COST_US", "RunningProcesses=50000"))
+        .run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(0), None, None]);
+    let warnings = all_warnings(report);
+    assert!(warnings.contains("so it is not known whether any GPU memory was used"), "{warnings}");
+    assert!(!warnings.contains("a smaller --st"), "{warnings}");
+}
+
+// Requirement: GPU-59
+#[test]
+fn gpu_pcie_bytes_are_null_if_the_counter_can_wrap_unseen() {
+    for (generation, bits, expected) in [(1, 32, Some(4000)), (6, 32, None), (6, 64, Some(5_000_000_000))] {
+        let link = format!("0.pcie_generation {generation}\n0.pcie_width 16\n0.pcie_bits {bits}");
+        let gpus = FakeGpus::new(1, &link);
+        let later = if bits == 64 { 5_000_001_000_u64 } else { 5000 };
+        let later = gpus.script("later", &format!("0.pcie_tx {later}\n{link}"));
+        // Generation 6 fills 32 bits in 34 ms.
+        let run = gpus
+            .tracked(gpus.words(&["sampled", &format!("script:{later}"), "sampled"]))
+            .options(&["--st", "0.05"])
+            .run();
+        let gpu = run.assert_clean(0).gpu(GPU0);
+        assert_eq!(gpu.at("pcie.tx_bytes").as_u64(), expected, "generation {generation}, {bits} bits");
+        let missing = gpu.array("missing").iter().find(|missing| missing["figure"] == "PCIe bytes sent");
+        assert_eq!(missing.is_none(), expected.is_some(), "{missing:?}");
+    }
+}
+
+// Requirement: GPU-23
+#[test]
+fn busy_gpu_is_busy_though_its_driver_keeps_few_samples() {
+    // 20 samples, one in each 50 ms, and an interval of 30 s.
+    let gpus = FakeGpus::new(1, "0.samples ring 20 50000 100");
+    let run = gpus.tracked(gpus.words(&["for:2500"])).options(&["--st", "30"]).run();
+    let gpu = run.assert_clean(0).gpu(GPU0);
+    assert_eq!(gpu.f64("utilization.mean_percent"), 100.0);
+    assert!(gpu.f64("utilization.measured_s") > 1.0);
+}
+
+// Requirement: GPU-23
+#[test]
+fn utilization_that_the_driver_no_longer_knows_is_not_idle() {
+    // The driver keeps half a second, and each call takes so long that it is read every 1.5 s at most.
+    let gpus = FakeGpus::new(1, "0.samples ring 10 50000 100");
+    let run = gpus
+        .tracked(gpus.words(&["for:4000"]))
+        .with(|command| command.env("FAKE_NVML_COST_US", "nvmlDeviceGetSamples=120000"))
+        .run();
+    let report = run.assert_clean(0);
+    let gpu = report.gpu(GPU0);
+    assert_eq!(gpu.f64("utilization.mean_percent"), 100.0);
+    assert_eq!(gpu.f64("utilization.active_s"), gpu.f64("utilization.measured_s"));
+    let warnings = all_warnings(report);
+    assert!(warnings.contains("The utilization of GPU-fake-0 is known for "), "{warnings}");
+}
+
+// Requirement: GPU-24
+#[test]
+fn gpu_energy_counter_that_steps_back_adds_nothing() {
+    // 3e9 J so far, with 5 J between two readings, and a step of 50 mJ back.
+    let gpus = FakeGpus::new(1, "0.energy 3000000000000|3000000005000|3000000004950|3000000010000");
+    let report = gpus.run(&["sampled", "sampled"]).assert_clean(0).clone();
+    assert_eq!(report.gpu(GPU0).f64("power.energy_j"), 10.0);
+    assert_eq!(
+        report.warnings(),
+        "The energy counter of GPU-fake-0 stepped back once without a reset: the larger reading was kept."
+    );
+}
+
+// Requirement: GPU-22
+#[test]
+fn gpu_list_that_failed_for_a_while_is_reported() {
+    let gpus = FakeGpus::new(1, "0.memory_used 2000000000");
+    let bad = gpus.script("bad", "0.processes !999\n0.memory_used 10000000000");
+    let good = gpus.script("good", "0.memory_used 2000000000");
+    let run = gpus.run(&[
+        "hold:0:1500000000,c",
+        "sampled",
+        &format!("script:{bad}"),
+        "hold:0:9000000000,c",
+        "samples:12",
+        "hold:0:1500000000,c",
+        &format!("script:{good}"),
+        "sampled",
+    ]);
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram()[0], Some(1_500_000_000));
+    let gaps = report.gpu(GPU0).array("gaps").to_vec();
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
+    assert_eq!(
+        (&gaps[0]["figure"], &gaps[0]["reason"]),
+        (&"memory by process".into(), &"NVML error 999: unknown error".into())
+    );
+    let warnings = report.warnings();
+    assert!(
+        warnings.starts_with("GPU figure that could not be read for ")
+            && warnings.contains("(NVML error 999: unknown error): memory by process of GPU-fake-0.")
+            && warnings.ends_with("Up to 10.0 GB were in use on it meanwhile, by all processes."),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn unavailable_memory_of_a_descendant_hides_only_what_depends_on_it() {
+    let gpus = FakeGpus::new(1, "");
+    let child = gpus.line(&["hold:0:na,c", "sampled"]);
+    let run = gpus.tracked(["sh", "-c", &format!("{child}; exit 0")]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(0), None, None]);
+    let memory = report.gpu(GPU0).at("memory").clone();
+    assert_eq!((&memory["max_main_bytes"], &memory["max_descendants_bytes"]), (&0.into(), &Value::Null));
+    assert_eq!(memory["max_combined_bytes"], Value::Null);
+}
+
+#[test]
+fn gpu_memory_keeps_its_meaning_if_the_call_fails_once() {
+    // The first version of the call would count the driver's reserve, too.
+    let gpus = FakeGpus::new(1, "0.memory_v2 ok|ok|ok|!999|ok\n0.memory_reserved 700000000");
+    let gpu = gpus.run(&["sampled", "sampled"]).assert_clean(0).gpu(GPU0);
+    assert_eq!(gpu.u64("memory.max_used_bytes"), 1_000_000_000);
+}
+
+#[test]
+fn gpu_events_that_can_not_be_registered_leave_the_others() {
+    // After this error the fake driver crashes if the set is used again.
+    let gpus = FakeGpus::new(3, "1.register !999\n2.xids 31");
+    let bad = gpus.script("bad", "1.register !999\n0.xids 79\n2.xids 31");
+    let report = gpus.run(&["sampled", &format!("script:{bad}"), "sampled"]).assert_clean(0).clone();
+    let xids = |id: &str| report.gpu(id).at("errors.xid").to_string();
+    assert_eq!(xids("GPU-fake-0"), r#"[{"count":1,"xid":79}]"#);
+    assert_eq!(xids("GPU-fake-1"), "null");
+    assert_eq!(xids("GPU-fake-2"), r#"[{"count":1,"xid":31}]"#);
+}
+
+#[test]
+fn gpu_power_and_temperature_are_read_by_the_newer_calls() {
+    let gpus = FakeGpus::new(1, "0.power_instant 420000\n0.temperature_v 66");
+    let gpu = gpus.run(&["sampled"]).assert_clean(0).gpu(GPU0);
+    assert_eq!((gpu.f64("power.max_w"), gpu.f64("max_temperature_c")), (420.0, 66.0));
+}
+
+// Requirement: GPU-12, GPU-55
+#[test]
+fn gpu_mig_instances_have_utilization_where_the_driver_has_gpm() {
+    let mig = "0.mig 1\n0.mig_most 7\n0m0.uuid MIG-fake-a\n0m1.uuid MIG-fake-b\n0.gpm 1\n0m0.gpm_busy 75\n0m1.gpm_busy !3\n\
+               0m0.process_times !3\n0m1.process_times !3\n0m0.samples !3\n0m1.samples !3\n0m0.utilization !3\n\
+               0m1.utilization !3";
+    let gpus = FakeGpus::new(1, mig);
+    // A divided GPU is named with its instances.
+    let words = gpus.words(&["hold:0m1:300,c", "for:500", "sampled"]);
+    let report = gpus.tracked(words).options(&["--guuids", GPU0]).run().assert_clean(0).clone();
+    let part = report.gpu("MIG-fake-a");
+    assert_eq!((part.f64("utilization.mean_percent"), part.f64("utilization.max_percent")), (75.0, 75.0));
+    assert!(report.gpu("MIG-fake-b").at("utilization.mean_percent").is_null());
+    assert!(report.at("gpu_utilization.gpu_percentages.mean_sum_percent").is_null());
+    assert_eq!(report.gpu_ram(), [Some(300), Some(0), Some(300)]);
+}
