@@ -114,7 +114,9 @@ impl Estimates {
     fn uncertain_groups(&self, tree: &Tree) -> HashMap<ImageGroup, (u64, Vec<ProcessId>)> {
         let mut groups: HashMap<ImageGroup, (u64, Vec<ProcessId>)> = HashMap::new();
         for (id, estimate) in &self.of {
-            let Some(group) = tree.get(*id).map(|process| process.program.group) else { continue };
+            // One that runs in its parent's memory is not read: its files show its parent's.
+            let process = tree.get(*id).filter(|_| !is_borrowed(tree, *id));
+            let Some(group) = process.map(|process| process.program.group) else { continue };
             let (uncertain_bytes, members) = groups.entry(group).or_default();
             *uncertain_bytes += estimate.anonymous_uncertain_bytes;
             members.push(*id);
