@@ -33,6 +33,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
     let cgroup = cgroup(inputs);
     let limits = Limits { oom_kills: inputs.end.oom_kills, ..inputs.host_info.limits.clone() };
+    let max_ram = max_ram(inputs, &coverage);
     let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
@@ -43,7 +44,6 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         cause: cause(inputs, cgroup.as_ref()),
         usable,
         hints: Hints::default(),
-        max_ram: max_ram(inputs, &coverage),
         mean_ram: mean_ram(inputs, &coverage, wall_s),
         max_ram_proportional: max_ram_proportional(inputs),
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
@@ -80,7 +80,10 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
             coverage: &coverage,
             limits: &limits,
             cgroup: cgroup.as_ref(),
+            max_ram: &max_ram,
+            wall_s,
         }),
+        max_ram,
         cgroup,
         limits,
         coverage,
@@ -186,6 +189,11 @@ fn rss(max: &MaxRss, floor: &Floor, is_empty: bool) -> Rss {
     }
 }
 
+/// Whether there were no descendants, or none with memory of its own, as far as all that is unknown.
+fn had_none(coverage: &Coverage) -> bool {
+    coverage.processes <= 1 || (coverage.peaks.unknown == 0 && coverage.peaks.bound == 0)
+}
+
 /// Memory that no sample and no record gives is unknown. Without descendants theirs is 0.
 fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
@@ -193,7 +201,7 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
         system_capacity_bytes: inputs.host_info.host.ram_bytes,
         system_bytes: inputs.run.ram.system,
         main: rss(&ram.main, &floors.main, false),
-        descendants: rss(&ram.descendants, &floors.descendants, coverage.processes <= 1),
+        descendants: rss(&ram.descendants, &floors.descendants, had_none(coverage)),
         combined: rss(&ram.combined, &floors.combined, false),
     }
 }
@@ -214,7 +222,7 @@ fn mean_ram(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> MeanRam {
     let known = |mean: f64, max: &MaxRss, is_empty: bool| {
         (max.total > 0 || is_empty).then(|| mean.min(max.total as f64))
     };
-    let has_no_descendants = coverage.processes <= 1;
+    let has_no_descendants = had_none(coverage);
     MeanRam {
         main_bytes: means.and_then(|(main, ..)| known(main, &ram.main, false)),
         descendants_bytes: means
@@ -302,6 +310,12 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         return Err(format!(
             "the kernel itself reaped {} (SIGCHLD ignored, or killed with their pid namespace)",
             processes(tree.counts().autoreaped)
+        ));
+    }
+    if tree.counts().unreaped_orphans > 0 {
+        return Err(format!(
+            "ended after their parent, and not reaped before the command ended: {}",
+            processes(tree.counts().unreaped_orphans)
         ));
     }
     // Only the connector shows that a joined process has no parent in the tree. Else an uninstrumented process of the tree

@@ -16,3 +16,5 @@ pub mod write;
 
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod nulls;

@@ -5,7 +5,7 @@ pub(crate) mod failures;
 pub(crate) mod gpu;
 pub(crate) mod nodes;
 #[cfg(test)]
-mod random_trees;
+pub(crate) mod random_trees;
 pub(crate) mod sampling;
 pub(crate) mod schedule;
 pub(crate) mod series;

@@ -394,6 +394,45 @@ fn check_random_trees(rules: Rules, trees: u32) {
     result.expect("no failure");
 }
 
+/// Runs of random trees, some cut off after a few steps as if all was killed, and when they ended.
+pub(crate) fn random_runs(count: u64) -> impl Iterator<Item = (RunState, u64)> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        // xorshift64 (Marsaglia, 2003).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    (0..count).map(move |number| {
+        let rules = Rules {
+            has_connector: number % 2 == 0,
+            has_uninstrumented: number % 3 > 0,
+            has_raw_waits: number % 5 > 2,
+            is_below_subreaper: number % 7 == 6,
+        };
+        let mut machine = Machine::new(rules, 30_000);
+        let mut collector = Collector::new(false);
+        for _ in 0..next() % 40 {
+            let word = next();
+            let (by, action, amount) = (word as u8, (word >> 8) as u8, (word >> 16) as u16);
+            take_step(&mut machine, &mut collector, Step { by, action, amount });
+        }
+        if next() % 2 == 0 {
+            end_all(&mut machine, &mut collector);
+        } else {
+            for at in machine.alive() {
+                machine.end(at, libc::SIGKILL);
+            }
+            collector.look(&mut machine);
+            collector.look(&mut machine);
+            collector.look(&mut machine);
+            collector.apply(&machine, &Observation::FinalizeAll);
+        }
+        (collector.run, machine.now_ns)
+    })
+}
+
 #[test]
 fn fully_reported_trees_are_exact() {
     let rules = Rules {
@@ -422,6 +461,17 @@ fn trees_below_an_uninstrumented_subreaper_are_complete() {
         has_connector: true,
         has_uninstrumented: false,
         has_raw_waits: false,
+        is_below_subreaper: true,
+    };
+    check_random_trees(rules, 400);
+}
+
+#[test]
+fn trees_with_untold_waits_below_an_uninstrumented_subreaper_are_complete() {
+    let rules = Rules {
+        has_connector: true,
+        has_uninstrumented: false,
+        has_raw_waits: true,
         is_below_subreaper: true,
     };
     check_random_trees(rules, 400);

@@ -344,7 +344,19 @@ pub(super) fn unknown() -> Report {
         peak: None,
         ram_over_time: vec![],
         coverage: Coverage { processes: 1, unknown: 1, ..Coverage::default() },
-        warnings: vec![],
+        warnings: vec![
+            Warning::new(
+                Topic::Figures,
+                "The CPU time of 1 process could not be separated: it is included in that of the processes that reaped them."
+                    .into(),
+            ),
+            Warning::new(
+                Topic::Figures,
+                "The RAM of 1 process is unknown and missing from the RAM figures: no sample saw it, and no record has it. A \
+                 smaller --st sees more."
+                    .into(),
+            ),
+        ],
         ..full()
     }
 }

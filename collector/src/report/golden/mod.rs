@@ -14,6 +14,16 @@ fn full_style() -> Style {
     Style { detail: Detail::Full, ..Style::default() }
 }
 
+/// Reports whose figures are as a run gives them.
+pub(super) fn golden_reports() -> [(&'static str, Report); 4] {
+    [("full", full()), ("unknown", unknown()), ("killed", killed()), ("hostile", hostile())]
+}
+
+/// One with all figures.
+pub(super) fn full_report() -> Report {
+    full()
+}
+
 fn check(report: &Report, style: &Style, name: &str, golden: &str) {
     compare(&render(report, style), name, golden);
 }

@@ -5,7 +5,7 @@ mod gpu;
 
 use super::counts::{processes, records, times};
 use super::inputs::Inputs;
-use crate::model::report::{Cgroup, Coverage, Limits, Stage, Topic, Warning};
+use crate::model::report::{Cgroup, Coverage, Limits, MaxRam, Stage, Topic, Warning};
 
 /// Most processes that one warning names.
 const MOST_NAMED: usize = 10;
@@ -16,13 +16,16 @@ pub(super) struct Context<'a> {
     pub(super) coverage: &'a Coverage,
     pub(super) limits: &'a Limits,
     pub(super) cgroup: Option<&'a Cgroup>,
+    pub(super) max_ram: &'a MaxRam,
+    /// Length of the run, seconds.
+    pub(super) wall_s: f64,
 }
 
 /// A cause: a message where it applies.
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 20] = [
+const CAUSES: [(Topic, CauseOf); 23] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, unseen_nodes),
@@ -42,6 +45,9 @@ const CAUSES: [(Topic, CauseOf); 20] = [
     (Topic::Figures, unknown_cpu),
     (Topic::Figures, unknown_ram),
     (Topic::Figures, ram_floor),
+    (Topic::Figures, no_ram),
+    (Topic::Figures, no_process),
+    (Topic::Figures, no_length),
     (Topic::Command, still_running),
 ];
 
@@ -276,6 +282,35 @@ fn ram_floor(context: &Context) -> Option<String> {
          held at that time is unknown, and so is how much was shared. A smaller --st sees more.",
         floor.rss as f64 / 1e6
     ))
+}
+
+/// Where processes without known RAM are counted, [`unknown_ram`] says so.
+fn no_ram(context: &Context) -> Option<String> {
+    let MaxRam { main, descendants, combined, .. } = context.max_ram;
+    let sets = [("main", main), ("descendants", descendants), ("combined", combined)];
+    let unknown = sets.into_iter().filter(|(_, rss)| rss.total_bytes.is_none());
+    let names: Vec<&str> = unknown.map(|(name, _)| name).collect();
+    let is_said = context.inputs.run.totals.ram_missing > 0 || context.coverage.processes == 0;
+    (!names.is_empty() && !is_said).then(|| {
+        format!(
+            "The RAM of {} is unknown: the processes ended before a sample saw them, and no record has it. A smaller --st \
+             sees more.",
+            names.join(", ")
+        )
+    })
+}
+
+/// The launcher's warnings say why nothing was tracked.
+fn no_process(context: &Context) -> Option<String> {
+    let is_said = !context.inputs.config.warnings.is_empty();
+    (context.coverage.processes == 0 && !is_said)
+        .then(|| "No process of the command was seen, so its RAM and CPU time are unknown.".into())
+}
+
+fn no_length(context: &Context) -> Option<String> {
+    (context.wall_s <= 0.0).then(|| {
+        "The run was shorter than the clock shows: its mean RAM and CPU percentages are unknown.".into()
+    })
 }
 
 fn still_running(context: &Context) -> Option<String> {

@@ -98,7 +98,18 @@ impl Tree {
             _ => None,
         });
         let others = process.map(|process| self.unreporting_reapers(process)).unwrap_or_default();
-        parent.into_iter().chain(others)
+        parent.into_iter().chain(others).chain(process.and_then(|process| match self.adopted_by(process) {
+            Some(Parent::Known(adopter)) => Some(adopter),
+            _ => None,
+        }))
+    }
+
+    /// The parent that a process had at its EXIT record, if another one had made it.
+    pub(super) fn adopted_by(&self, process: &Process) -> Option<Parent> {
+        let Parent::Known(maker) = process.ancestry.parent else { return None };
+        let (maker, own) = (self.processes.get(&maker)?.ids.key, process.ids.key);
+        let last = Key { pid_ns: own.pid_ns, pid: process.end.exit?.parent_pid };
+        (maker.pid_ns == own.pid_ns && last.pid != 0 && last != maker).then(|| self.parent_of(last))
     }
 
     /// The processes that may reap an orphan without a REAPED record, nearest first: uninstrumented ancestors, which may be

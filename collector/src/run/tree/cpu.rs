@@ -38,7 +38,12 @@ impl Process {
                 // Autoreaped children (SIGCHLD ignored) are not in the reaper's sum: then the rest is less than the clock.
                 let clock_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
                 let is_in_sum = less.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US) >= clock_us;
-                exact(if is_in_sum { less } else { own })
+                let can_be = self.cpu.unreaped_children.cpu_us() <= own.cpu_us();
+                exact(match () {
+                    () if is_in_sum => less,
+                    () if can_be => less.with_cpu_us(clock_us),
+                    () => own,
+                })
             }
             (None, Some(exit)) => exact(exit.own),
             (None, None) => match self.observed.cpu_ns {
@@ -70,18 +75,37 @@ impl Process {
 
     /// Whether it may have waited for one more child that used this, by what is known of all its children.
     pub(super) fn can_include_child(&self, used: &Rusage) -> bool {
-        let with_child_us = self.known_children().cpu_us().saturating_add(used.cpu_us());
-        let is_within = |us: u64, all_us: u64| us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US);
+        self.children_us().is_none_or(|all_us| {
+            let with_child_us = self.known_children().cpu_us().saturating_add(used.cpu_us());
+            with_child_us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US)
+        })
+    }
+
+    /// How much CPU time of its children its sums have beyond that of the known ones, microseconds.
+    pub(super) fn room_for_children_us(&self) -> u64 {
+        let all_us = self.children_us().unwrap_or(u64::MAX).saturating_add(Tolerance::CHILD_ROUNDING_US);
+        all_us.saturating_sub(self.known_children().cpu_us())
+    }
+
+    /// Whether a record has sums of its children.
+    pub(super) fn has_sums(&self) -> bool {
+        self.children_us().is_some()
+    }
+
+    /// The most CPU time of children that its sums can have, microseconds. `None`: it has no sums yet.
+    fn children_us(&self) -> Option<u64> {
         match (&self.end.exit, &self.end.reaped) {
-            (Some(exit), _) => is_within(with_child_us, exit.children.cpu_us()),
+            (Some(exit), _) => Some(exit.children.cpu_us()),
             // Without EXIT the reaper's sum covers the process and its children. The last clock reading is its own part. Without a
-            // final clock, a process that wrote one REAPED record is assumed to have written one for each child.
+            // final clock, an instrumented process that wrote one REAPED record is assumed to have written one for each child.
             (None, Some(reaped)) => {
                 let own_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
-                let reports_all = !self.cpu.is_clock_final && self.cpu.reaped_children != Rusage::default();
-                !reports_all && is_within(with_child_us.saturating_add(own_us), reaped.usage.cpu_us())
+                let reports_all = self.is_instrumented()
+                    && !self.cpu.is_clock_final
+                    && self.cpu.reaped_children != Rusage::default();
+                Some(if reports_all { 0 } else { reaped.usage.cpu_us().saturating_sub(own_us) })
             }
-            (None, None) => true,
+            (None, None) => None,
         }
     }
 

@@ -67,6 +67,7 @@ impl Tree {
                     vm_hwm_bytes: (vm_hwm_kib > 0).then_some(bytes(vm_hwm_kib)),
                     own: Rusage::from(own),
                     children: Rusage::from(children),
+                    parent_pid: origin.parent,
                     flags: origin.flags,
                 };
                 self.exit(key, origin, record, now_ns);

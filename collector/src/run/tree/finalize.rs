@@ -5,10 +5,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::cpu::OwnUsage;
 use super::lists::Finalized;
-use super::rusage::Rusage;
 use super::summary::ProcessSummary;
 use super::tolerance::Tolerance;
-use super::{Parent, Process, ProcessId, Quality, Tree};
+use super::{Parent, Process, ProcessId, Tree};
 use crate::model::ids::Target;
 
 impl Tree {
@@ -160,7 +159,8 @@ impl Tree {
     }
 
     pub(super) fn finalize_one(&mut self, id: ProcessId, now_ns: u64) {
-        let Some(process) = self.processes.remove(&id) else { return };
+        let Some(mut process) = self.processes.remove(&id) else { return };
+        self.settle_claims(&mut process);
         let own = process.own(self.context.tick_us);
         self.remember(&process, now_ns);
         self.charge_reaper(&process, &own);
@@ -222,40 +222,6 @@ impl Tree {
             awaits_reaping: process.end.reaped.is_none(),
             finalized_ns: now_ns,
         });
-    }
-
-    /// If no REAPED record exists, the process's usage is subtracted from its most likely reaper: one that waited inside
-    /// libc, by a raw system call, or for an orphan (a subreaper, its pid namespace's init). The kernel may also have reaped
-    /// it by itself.
-    fn charge_reaper(&mut self, process: &Process, own: &OwnUsage) {
-        if process.end.reaped.is_some() || process.is_alive() {
-            return;
-        }
-        let used = process.total_usage(&own.usage);
-        let others = self.unreporting_reapers(process);
-        let parent = match process.ancestry.parent {
-            Parent::Known(id) if others.is_empty() => Some(id),
-            Parent::Known(id) => Some(id).filter(|id| self.can_have_reaped(*id, process, &used)),
-            Parent::Launcher | Parent::Unknown => None,
-        };
-        let fitting = others.iter().find(|id| self.can_have_reaped(**id, process, &used));
-        let other = fitting.or(others.first()).copied().filter(|_| parent.is_none());
-        let init = other.filter(|_| self.init_of(process) == other).and_then(|id| self.processes.get(&id));
-        if init.is_some_and(|init| self.was_killed_with_init(init, process, &used)) {
-            self.counts.autoreaped += 1;
-            self.counts.killed_with_namespace += u64::from(own.quality == Quality::Unknown);
-            return;
-        }
-        let Some(reaper) = parent.or(other).and_then(|id| self.processes.get_mut(&id)) else { return };
-        reaper.cpu.unreaped_children = reaper.cpu.unreaped_children.plus(&used);
-        reaper.cpu.unreaped_count += 1;
-    }
-
-    /// Whether this parent may have waited for a child that used this: it did not end before the child, and its sums are
-    /// large enough. If it ignores SIGCHLD, it waited for none, and the child is its all the same.
-    fn can_have_reaped(&self, parent: ProcessId, child: &Process, used: &Rusage) -> bool {
-        let Some(process) = self.processes.get(&parent) else { return false };
-        !self.has_outlived(child, parent) && (process.ignores_children() || process.can_include_child(used))
     }
 
     fn parent_pid(&self, process: &Process) -> Option<u32> {

@@ -59,6 +59,8 @@ pub struct Counts {
     /// Joined processes without a REAPED record. Where the connector reported all processes of the tree, a service (`srun`)
     /// started them with the command's environment, and the launcher's sums do not include them.
     pub joined_unreaped: u64,
+    /// Orphans that the launcher had not reaped when they were finalized: its sums do not include them.
+    pub unreaped_orphans: u64,
     /// Of `autoreaped`: killed with the init of their pid namespace, and their usage is unknown.
     pub killed_with_namespace: u64,
     /// Execs of uninstrumented programs, as far as the connector or a sample reported them.

@@ -12,6 +12,7 @@
 //! `namespaces` and `finalize` keep the tree.
 
 mod ancestry;
+mod claims;
 mod contribution;
 mod cpu;
 mod discovery;

@@ -2,7 +2,6 @@
 //! records carry their pids inside. This file finds out which are the same.
 
 use super::namespace::{ForkNumber, PidNumber};
-use super::rusage::Rusage;
 use super::{Image, Key, Parent, Process, ProcessId, Tree};
 
 /// What a record says of a process that may be known from the connector alone.
@@ -60,19 +59,6 @@ impl Tree {
         {
             forks.last_end_ns = forks.last_end_ns.max(at_ns);
         }
-    }
-
-    /// Whether the kernel killed and reaped a process, which used this, because `init`, the init of its pid namespace, ended.
-    pub(super) fn was_killed_with_init(&self, init: &Process, process: &Process, used: &Rusage) -> bool {
-        let is_alive = init.is_alive() && init.end.kernel_exit.is_none();
-        // The init writes EXIT before the kernel kills the others.
-        let since_ns = match init.end.exit {
-            Some(_) => init.lifetime.end_ns,
-            None => self.forks.get(&init.ids.key.pid_ns).map(|forks| forks.last_end_ns),
-        };
-        // Without EXIT, REAPED of the init shows whether the init waited for it.
-        let has_waited = init.end.exit.is_none() && init.end.reaped.is_some() && init.can_include_child(used);
-        !is_alive && process.lifetime.end_ns > since_ns && process.was_killed() && !has_waited
     }
 
     /// A process of the collector's pid namespace has a pidfd of this inode (0: unknown).

@@ -47,6 +47,8 @@ pub(crate) struct ExitRecord {
     pub own: Rusage,
     /// RUSAGE_CHILDREN.
     pub children: Rusage,
+    /// Its parent's pid then, in its own pid namespace: the pid of the process that adopted it, if it was an orphan.
+    pub parent_pid: u32,
     /// `FLAG_*`.
     pub flags: u8,
 }
@@ -252,6 +254,23 @@ pub(crate) struct CpuState {
     pub counted_at_ns: u64,
 }
 
+/// A process that ended without a REAPED record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Claim {
+    /// It and what it waited for.
+    pub used: Rusage,
+    /// Whether that is known.
+    pub is_usage_known: bool,
+    /// Processes that may have reaped it as an orphan, nearest first.
+    pub others: Vec<ProcessId>,
+    /// Of these, its pid namespace's init.
+    pub init: Option<ProcessId>,
+    /// When it ended, CLOCK_MONOTONIC nanoseconds.
+    pub end_ns: Option<u64>,
+    /// A signal killed it.
+    pub was_killed: bool,
+}
+
 /// A process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Process {
@@ -273,6 +292,8 @@ pub(crate) struct Process {
     pub observed: Observed,
     /// Its resource limits.
     pub bounds: Bounds,
+    /// Children that it may have waited for without a record.
+    pub claims: Vec<Claim>,
 }
 
 impl Process {
@@ -309,6 +330,7 @@ impl Process {
             },
             observed: Observed::default(),
             bounds: Bounds::default(),
+            claims: Vec::new(),
         }
     }
 

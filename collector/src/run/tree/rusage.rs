@@ -66,6 +66,12 @@ impl Rusage {
         left
     }
 
+    /// The same with this CPU time, and no more than that added or taken.
+    pub(crate) fn with_cpu_us(&self, cpu_us: u64) -> Self {
+        let user_us = self.user_us.min(cpu_us).max(cpu_us.saturating_sub(self.system_us));
+        Self { user_us, system_us: cpu_us - user_us, ..*self }
+    }
+
     fn combine(&self, other: &Self, f: impl Fn(u64, u64) -> u64, max_rss_bytes: u64) -> Self {
         Self {
             user_us: f(self.user_us, other.user_us),

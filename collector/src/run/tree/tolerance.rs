@@ -53,6 +53,9 @@ impl Tolerance {
     /// Execs of unknown processes before the launcher reports the command; there are only the command and collectors.
     pub(crate) const MOST_EARLY_EXECS: usize = 16;
 
+    /// Children without a REAPED record that await their ended parent's sums: more than a few are no help.
+    pub(crate) const MOST_CLAIMS: usize = 64;
+
     /// Ancestors that are followed: records can claim a circle.
     pub(crate) const MOST_ANCESTORS: usize = 64;
 

@@ -37,7 +37,7 @@ impl Floor {
     /// different sources differ: batches of the kernel's counters, and shared pages.
     pub(crate) fn is_missed_by(&self, seen: &MaxRss) -> bool {
         const BYTES: u64 = 4 << 20;
-        self.own > seen.total.saturating_add(BYTES.max(seen.total / 10))
+        (seen.total == 0 && self.rss > 0) || self.own > seen.total.saturating_add(BYTES.max(seen.total / 10))
     }
 }
 
@@ -72,5 +72,6 @@ mod tests {
         assert!(!is_missed(5 * mib, mib) && is_missed(6 * mib, mib));
         assert!(!is_missed(110 * mib, 100 * mib) && is_missed(111 * mib, 100 * mib));
         assert!(!is_missed(u64::MAX, u64::MAX));
+        assert!(is_missed(1, 0) && !is_missed(0, 0));
     }
 }

@@ -1,0 +1,180 @@
+//! Which process waited for one that ended without a REAPED record: it waited inside libc, by a raw system call, or for an
+//! orphan (a subreaper, its pid namespace's init). What the ended one used is subtracted from that reaper's sums.
+//!
+//! As long as the parent lives, it is the reaper. Of a parent that has ended, its own sums tell which of its last
+//! children it waited for, once all of them are known. The others were orphans.
+
+use super::cpu::OwnUsage;
+use super::process::Claim;
+use super::rusage::Rusage;
+use super::tolerance::Tolerance;
+use super::{Parent, Process, ProcessId, Quality, Tree};
+
+impl Tree {
+    /// Subtract the usage of a process without a REAPED record from its most likely reaper's. The kernel may also have
+    /// reaped it by itself.
+    pub(super) fn charge_reaper(&mut self, process: &Process, own: &OwnUsage) {
+        if process.end.reaped.is_some() || process.is_alive() {
+            return;
+        }
+        let adopted_by = self.adopted_by(process);
+        let adopter = match adopted_by {
+            Some(Parent::Known(adopter)) => Some(adopter),
+            _ => None,
+        };
+        let claim = Claim {
+            used: process.total_usage(&own.usage),
+            is_usage_known: own.quality != Quality::Unknown,
+            others: adopter.into_iter().chain(self.unreporting_reapers(process)).collect(),
+            init: self.init_of(process),
+            end_ns: process.lifetime.end_ns,
+            was_killed: process.was_killed(),
+        };
+        let parent = match process.ancestry.parent {
+            Parent::Known(id) if claim.others.is_empty() => Some(id),
+            Parent::Known(id) => {
+                Some(id).filter(|id| adopted_by.is_none() && !self.has_outlived(process, *id))
+            }
+            Parent::Launcher | Parent::Unknown => None,
+        };
+        let has_outlived =
+            matches!(process.ancestry.parent, Parent::Known(id) if self.has_outlived(process, id));
+        // Only the launcher can have reaped it, and has written no record of that.
+        if claim.others.is_empty() && (has_outlived || adopted_by == Some(Parent::Launcher)) {
+            self.counts.unreaped_orphans += 1;
+            return;
+        }
+        let Some(parent) = parent.and_then(|id| self.processes.get_mut(&id)) else {
+            self.charge_another(&claim);
+            return;
+        };
+        let is_certain =
+            claim.others.iter().all(|other| *other == parent.ids.id && claim.init != Some(*other))
+                || parent.ignores_children()
+                || parent
+                    .lifetime
+                    .end_ns
+                    .is_none_or(|end_ns| process.lifetime.gone_ns.is_some_and(|gone| gone < end_ns));
+        if is_certain {
+            parent.charge(&claim.used);
+        } else if parent.claims.len() < Tolerance::MOST_CLAIMS {
+            parent.claims.push(claim);
+        } else {
+            self.charge_another(&claim);
+        }
+    }
+
+    /// The parent did not wait for it.
+    fn charge_another(&mut self, claim: &Claim) -> Charged {
+        let can = |id: &&ProcessId| self.processes.get(*id).is_some_and(|p| p.can_include_child(&claim.used));
+        let there = |id: &&ProcessId| self.processes.contains_key(*id);
+        let others = || claim.others.iter();
+        let Some(other) = others().find(can).or_else(|| others().find(there)).copied() else {
+            return Charged::Nobody;
+        };
+        let init = self.processes.get(&other).filter(|_| claim.init == Some(other));
+        if init.is_some_and(|init| self.was_killed_with_init(init, claim)) {
+            self.count_killed_with_init(claim);
+        } else if let Some(other) = self.processes.get_mut(&other) {
+            other.charge(&claim.used);
+        }
+        Charged::Another
+    }
+
+    fn count_killed_with_init(&mut self, claim: &Claim) {
+        self.counts.autoreaped += 1;
+        self.counts.killed_with_namespace += u64::from(!claim.is_usage_known);
+    }
+
+    /// Whether the kernel killed and reaped a process because `init`, the init of its pid namespace, ended.
+    fn was_killed_with_init(&self, init: &Process, claim: &Claim) -> bool {
+        let is_alive = init.is_alive() && init.end.kernel_exit.is_none();
+        // The init writes EXIT before the kernel kills the others.
+        let since_ns = match init.end.exit {
+            Some(_) => init.lifetime.end_ns,
+            None => self.forks.get(&init.ids.key.pid_ns).map(|forks| forks.last_end_ns),
+        };
+        // Without EXIT, REAPED of the init shows whether the init waited for it.
+        let has_waited =
+            init.end.exit.is_none() && init.end.reaped.is_some() && init.can_include_child(&claim.used);
+        !is_alive && claim.end_ns > since_ns && claim.was_killed && !has_waited
+    }
+
+    /// All claims on a process are known, and its sums are final: those that fit into them best are its children's.
+    pub(super) fn settle_claims(&mut self, process: &mut Process) {
+        let mut claims = std::mem::take(&mut process.claims);
+        // Without sums of its own, those of its parent tell.
+        if !process.has_sums()
+            && let Parent::Known(parent) = process.ancestry.parent
+            && let Some(parent) = self.processes.get_mut(&parent)
+        {
+            let room = Tolerance::MOST_CLAIMS.saturating_sub(parent.claims.len());
+            parent.claims.extend(claims.drain(..room.min(claims.len())));
+        }
+        let used_us: Vec<u64> = claims.iter().map(|claim| claim.used.cpu_us()).collect();
+        let is_its = best_fit(&used_us, process.room_for_children_us());
+        for (claim, is_its) in claims.iter().zip(is_its) {
+            if is_its {
+                process.charge(&claim.used);
+            } else if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
+                self.count_killed_with_init(claim);
+            } else if matches!(self.charge_another(claim), Charged::Nobody) {
+                process.charge(&claim.used);
+            }
+        }
+    }
+}
+
+/// Whose sums a claim was subtracted from.
+enum Charged {
+    Another,
+    Nobody,
+}
+
+impl Process {
+    fn charge(&mut self, used: &Rusage) {
+        self.cpu.unreaped_children = self.cpu.unreaped_children.plus(used);
+        self.cpu.unreaped_count += 1;
+    }
+}
+
+/// Which of these add up to the most that is not above `room`. Of more than a few, the largest are taken first.
+fn best_fit(sizes: &[u64], room: u64) -> Vec<bool> {
+    const FEW: usize = 12;
+    let sum_of = |set: u32| {
+        let members = sizes.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+        members.fold(0, |sum: u64, (_, size)| sum.saturating_add(*size))
+    };
+    if sizes.len() <= FEW {
+        let fitting = (0..1 << sizes.len()).filter(|set| sum_of(*set) <= room);
+        let best = fitting.max_by_key(|set| sum_of(*set)).unwrap_or(0);
+        return (0..sizes.len()).map(|at| best >> at & 1 == 1).collect();
+    }
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(sizes[*at]));
+    let mut taken = vec![false; sizes.len()];
+    let mut left = room;
+    for at in order {
+        if let Some(rest) = left.checked_sub(sizes[at]) {
+            (left, taken[at]) = (rest, true);
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_fit_best_are_taken() {
+        assert_eq!(best_fit(&[], 9), [] as [bool; 0]);
+        assert_eq!(best_fit(&[60, 40], 41), [false, true]);
+        assert_eq!(best_fit(&[60, 40, 30], 71), [false, true, true]);
+        assert_eq!(best_fit(&[60, 40], 30), [false, false]);
+        assert_eq!(best_fit(&[u64::MAX; 2], u64::MAX).iter().filter(|taken| **taken).count(), 2);
+        let many: Vec<u64> = (1..=20).collect();
+        let taken = best_fit(&many, 39);
+        assert_eq!((0..20).filter(|at| taken[*at]).collect::<Vec<_>>(), [18, 19]);
+    }
+}
