@@ -24,13 +24,11 @@ macro_rules! jobs {
             use crate::support::footprints::User;
 
             #[test]
-            #[ignore = "until RAM figures are footprints"]
             fn as_root() {
                 super::check(super::jobs::$name, User::Root);
             }
 
             #[test]
-            #[ignore = "until RAM figures are footprints"]
             fn as_an_ordinary_user() {
                 super::check(super::jobs::$name, User::Ordinary);
             }
@@ -97,7 +95,6 @@ fn beyond_a_limit(job: fn() -> Made) -> Option<Vec<Figure>> {
 }
 
 #[test]
-#[ignore = "until RAM figures are footprints"]
 fn pages_that_different_processes_read_of_a_stranger_s_file_are_partly_missing() {
     let Some(figures) = beyond_a_limit(jobs::parts_of_one_mapping) else { return };
     let combined = &figures[2];
@@ -106,7 +103,6 @@ fn pages_that_different_processes_read_of_a_stranger_s_file_are_partly_missing()
 }
 
 #[test]
-#[ignore = "until RAM figures are footprints"]
 fn pages_that_one_process_maps_twice_count_as_in_its_rss() {
     let Some(figures) = beyond_a_limit(jobs::mapped_twice) else { return };
     let combined = &figures[2];

@@ -143,6 +143,8 @@ struct Mapping {
     rss: u64,
     pss: u64,
     private: u64,
+    /// The part of `private` that is no clean page of the file.
+    private_dirty: u64,
     anonymous: u64,
     hugetlb_private: u64,
     hugetlb_shared: u64,
@@ -165,17 +167,18 @@ impl Mapping {
 
     fn add_to(&self, mappings: &mut Mappings) {
         let is_file = self.file.1 != 0;
-        let private_anon = if is_file { self.private.min(self.anonymous) } else { self.private };
+        // A page of the file that was never written is clean. A written one is an anonymous page, and dirty.
+        let private_anon = if is_file { self.private_dirty.min(self.anonymous) } else { self.private };
         mappings.private_anon_bytes += private_anon;
         if !is_file {
             return;
         }
-        // smaps does not say how much of the proportional size is anonymous.
-        let anonymous_pss = match self.rss {
-            _ if self.private >= self.anonymous => self.anonymous,
-            0 => 0,
-            rss => (u128::from(self.anonymous) * u128::from(self.pss) / u128::from(rss)) as u64,
-        };
+        // smaps does not say how much of the proportional size is anonymous. Anonymous pages that others have, too, are
+        // taken for shared with as many processes as the other shared pages of the mapping.
+        let shared_anon = u128::from(self.anonymous - private_anon);
+        let shared_pss = u128::from(self.pss.saturating_sub(self.private));
+        let shared = u128::from(self.rss.saturating_sub(self.private));
+        let anonymous_pss = private_anon + (shared_anon * shared_pss).checked_div(shared).unwrap_or(0) as u64;
         let hugetlb = self.hugetlb_private + self.hugetlb_shared;
         let rss_bytes = self.rss.saturating_sub(self.anonymous) + hugetlb;
         if rss_bytes > 0 {
@@ -201,16 +204,21 @@ impl Mappings {
             }
             let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
             let (name, value) = line.split_at(colon);
+            let bytes = kib_value(&value[1..]).unwrap_or(0);
             let figure = match name {
                 b"Rss" => &mut mapping.rss,
                 b"Pss" => &mut mapping.pss,
-                b"Private_Clean" | b"Private_Dirty" => &mut mapping.private,
+                b"Private_Clean" => &mut mapping.private,
+                b"Private_Dirty" => {
+                    mapping.private_dirty = bytes;
+                    &mut mapping.private
+                }
                 b"Anonymous" => &mut mapping.anonymous,
                 b"Private_Hugetlb" => &mut mapping.hugetlb_private,
                 b"Shared_Hugetlb" => &mut mapping.hugetlb_shared,
                 _ => continue,
             };
-            *figure = figure.saturating_add(kib_value(&value[1..]).unwrap_or(0));
+            *figure = figure.saturating_add(bytes);
         }
         mapping.add_to(&mut mappings);
         mappings
@@ -344,5 +352,36 @@ mod tests {
     fn absent_fields_are_none() {
         assert_eq!(Status::parse(b"Name:\tx\nState:\tZ (zombie)\n").hwm, None);
         assert_eq!(Statm::parse(b"12"), None);
+    }
+
+    #[test]
+    fn written_pages_of_a_file_mapping_are_anonymous() {
+        let smaps = b"1000-9000 rw-p 00002000 fe:00 7      /lib/a b.so
+Rss:                  32 kB
+Pss:                  20 kB
+Shared_Clean:          0 kB
+Shared_Dirty:         16 kB
+Private_Clean:        12 kB
+Private_Dirty:         4 kB
+Anonymous:            20 kB
+VmFlags: rd wr
+a000-c000 rw-p 00000000 00:00 0      [heap]
+Rss:                   8 kB
+Pss:                   6 kB
+Private_Dirty:         4 kB
+Anonymous:             8 kB
+";
+        let mappings = Mappings::parse(smaps);
+        // The clean pages are the file's, whoever has the anonymous ones, too.
+        assert_eq!(mappings.private_anon_bytes, (4 + 4) << 10);
+        let file = FileMapping {
+            file: (0xfe << 32, 7),
+            start: 0x2000,
+            end: 0xa000,
+            rss_bytes: 12 << 10,
+            // 4 of the 16 KiB that are shared are this process's part, all of it anonymous.
+            pss_bytes: 12 << 10,
+        };
+        assert_eq!(mappings.files, [file]);
     }
 }

@@ -226,3 +226,13 @@ pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
         member.carried_private().max(member.grown_since_fork())
     }
 }
+
+/// File pages that no other process had mapped when it was read, bytes.
+pub(super) fn private_of_files_bytes(member: &Member, is_alone: bool) -> u64 {
+    let Some(sharing) = &member.reading.sharing else { return 0 };
+    let anonymous = match is_alone && member.image != Image::Unknown {
+        true => sharing.size.rss_bytes - sharing.size.shared_bytes,
+        false => sharing.private_anon_bytes(),
+    };
+    sharing.rollup.private_bytes.saturating_sub(anonymous).min(member.reading.file_bytes())
+}

@@ -155,7 +155,8 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
             let contribution = Contribution {
                 combined_bytes: combined.certain_bytes + more,
                 descendants_bytes: if member.is_main { 0 } else { descendants.certain_bytes + more },
-                private_bytes: anonymous::private_bytes(member, is_alone),
+                private_bytes: anonymous::private_bytes(member, is_alone)
+                    + anonymous::private_of_files_bytes(member, is_alone),
             };
             all.of.insert(
                 *id,
@@ -240,18 +241,13 @@ impl FilesReading {
     }
 }
 
-/// The private and the proportional part of file pages, as they were when smaps_rollup was read.
+/// The proportional part of file pages, as it was when smaps_rollup was read, and how far that may be off.
 fn add_last_reading(estimate: &mut Estimate, reading: Option<&LastReading>, shared_of_all_bytes: u64) {
     let Some(reading) = reading else { return };
     let files = FilesReading::of(reading, shared_of_all_bytes);
     estimate.proportional_bytes += files.pss_bytes;
     let is_denied = reading.is_sharing_denied;
     estimate.stale_bytes = if is_denied { 0 } else { files.changed_bytes + files.more_others_bytes };
-    if let Some(sharing) = &reading.sharing {
-        let private_of_files = sharing.rollup.private_bytes.saturating_sub(sharing.private_anon_bytes());
-        let private_of_files = private_of_files.min(reading.file_bytes());
-        estimate.contribution.private_bytes += private_of_files;
-    }
 }
 
 /// `part` of `then`, scaled to `now`.
