@@ -103,8 +103,9 @@ fn open(path: &Path, may_create: bool) -> Result<OwnedFd, Errno> {
     // NFS gives an exclusive lock on files that are open for writing only.
     let result = rustix::fs::open(path, flags | create | OFlags::RDWR, Mode::from_raw_mode(0o666));
     match result {
-        // Another user's file, left behind by a killed run.
-        Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()),
+        // Another user's file, left behind by a killed run. If there is none, the directory is read-only.
+        Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())
+            .map_err(|error| if error == Errno::NOENT { Errno::ACCESS } else { error }),
         result => result,
     }
 }
