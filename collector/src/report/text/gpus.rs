@@ -1,5 +1,7 @@
 //! The GPUs, and the processes on them.
 
+use std::cmp::Reverse;
+
 use super::super::quote;
 use super::format::number;
 use super::page::Page;
@@ -106,11 +108,10 @@ pub(super) fn by_command(page: &mut Page, commands: &[CommandUsage], ram: RamUni
         .iter()
         .filter_map(|of| {
             let gpu = of.gpu.as_ref()?;
-            let peak = bytes(gpu.peak_ram_bytes, ram);
-            Some([gpu.count.to_string(), peak, number(gpu.max_sm_percent), quote::escape(&of.command)])
+            Some((gpu.peak_ram_bytes, gpu.count.to_string(), gpu.max_sm_percent, of.command.as_str()))
         })
         .collect();
-    table(page, "By command on GPUs", "Count", ram, &rows);
+    table(page, "By command on GPUs", "Count", ram, rows);
 }
 
 /// Heaviest processes that were seen on a GPU.
@@ -119,20 +120,26 @@ pub(super) fn heaviest(page: &mut Page, processes: &[ProcessUsage], ram: RamUnit
         .iter()
         .filter_map(|of| {
             let gpu = of.gpu.as_ref()?;
-            let peak = bytes(gpu.peak_ram_bytes, ram);
-            Some([of.pid.to_string(), peak, number(gpu.max_sm_percent), quote::escape(&of.command)])
+            Some((gpu.peak_ram_bytes, of.pid.to_string(), gpu.max_sm_percent, of.command.as_str()))
         })
         .collect();
-    table(page, "Heaviest on GPUs", "PID", ram, &rows);
+    table(page, "Heaviest on GPUs", "PID", ram, rows);
 }
 
-fn table(page: &mut Page, title: &str, first: &str, ram: RamUnit, rows: &[[String; 4]]) {
+/// Peak GPU RAM, what the first column has, largest SM percentage and command.
+type Row<'a> = (Option<u64>, String, Option<f64>, &'a str);
+
+/// The rows by GPU RAM, the largest first.
+fn table(page: &mut Page, title: &str, first: &str, ram: RamUnit, mut rows: Vec<Row<'_>>) {
     if rows.is_empty() {
         return;
     }
     page.heading(1, title);
     let head = [first, &format!("Peak GPU RAM [{}]", ram.symbol()), "Max SM [%]", "Command"];
-    page.table(2, head, rows, Clone::clone);
+    rows.sort_by_key(|(peak, ..)| Reverse(*peak));
+    page.table(2, head, &rows, |(peak, first, sm, command)| {
+        [first.clone(), bytes(*peak, ram), number(*sm), quote::escape(command)]
+    });
 }
 
 fn bytes(bytes: Option<u64>, ram: RamUnit) -> String {

@@ -34,10 +34,12 @@ impl Page {
         self.text
     }
 
-    /// One line at a level of nesting.
+    /// One line at a level of nesting. It ends the sections that are nested as deep.
     pub(super) fn line(&mut self, level: usize, line: impl Display) {
-        for (level, label) in std::mem::take(&mut self.headings) {
-            self.write(level, format_args!("{label}:"));
+        for (of, label) in std::mem::take(&mut self.headings) {
+            if of < level {
+                self.write(of, format_args!("{label}:"));
+            }
         }
         self.write(level, line);
     }
@@ -121,7 +123,7 @@ impl Page {
             self.line(level, line.trim_end());
         }
         if total > MOST_ROWS {
-            self.line(2, format_args!("... and {} more", total - MOST_ROWS));
+            self.line(level, format_args!("... and {} more", total - MOST_ROWS));
         }
     }
 
@@ -157,4 +159,32 @@ fn short(number: &str) -> &str {
     let digits = number.trim_end_matches('0');
     let is_whole = digits.ends_with('.');
     number.get(..digits.len() + usize::from(is_whole)).unwrap_or(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_headings_with_lines_below_them_are_written() {
+        let mut page = Page::default();
+        page.heading(0, "GPUs");
+        page.heading(1, "GPU 0");
+        page.heading(2, "Power");
+        page.number(3, "Max", None, "W");
+        page.heading(2, "Throttled");
+        page.field(2, "XID errors", 3);
+        page.heading(1, "GPU 1");
+        page.heading(2, "Memory");
+        page.field(3, "Total", 5);
+        page.heading(2, "Utilization");
+        page.heading(0, "Host");
+        page.field(1, "Name", "node7");
+        page.heading(0, "Warnings");
+        assert_eq!(
+            page.into_text(),
+            "GPUs:\n   GPU 0:\n      XID errors: 3\n   GPU 1:\n      Memory:\n         Total: 5\n\
+             Host:\n   Name: node7\n"
+        );
+    }
 }
