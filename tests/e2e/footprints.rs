@@ -94,6 +94,7 @@ fn beyond_a_limit(job: fn() -> Made) -> Option<Vec<Figure>> {
     }
 }
 
+// Requirement: RAM-57
 #[test]
 fn pages_that_different_processes_read_of_a_stranger_s_file_are_partly_missing() {
     let Some(figures) = beyond_a_limit(jobs::parts_of_one_mapping) else { return };
@@ -102,6 +103,7 @@ fn pages_that_different_processes_read_of_a_stranger_s_file_are_partly_missing()
     assert!((0.98 * largest..1.02 * combined.pages).contains(&combined.reported), "{}", lines(&figures));
 }
 
+// Requirement: RAM-73
 #[test]
 fn pages_that_one_process_maps_twice_count_as_in_its_rss() {
     let Some(figures) = beyond_a_limit(jobs::mapped_twice) else { return };
