@@ -328,6 +328,10 @@ pub struct Mappings {
     pub files: Vec<FileMapping>,
     /// Anonymous pages that no other process has mapped, bytes.
     pub private_anon_bytes: u64,
+    /// The sums that smaps_rollup has. The anonymous part of the PSS is partly estimated, ...
+    pub rollup: Rollup,
+    /// ... for so many bytes: copied pages of private file mappings that others have, too.
+    pub estimated_bytes: u64,
 }
 
 /// How the memory of processes is shared, read one after another.

@@ -77,6 +77,10 @@ const PEAK_INTERVAL_NS: u64 = 1_000_000_000;
 pub(crate) struct Sampling {
     readings: HashMap<ProcessId, LastReading>,
     programs: KnownPrograms,
+    /// The same processes are alive as at the sample before, and none has run since.
+    is_unchanged: bool,
+    /// No reading of how memory is shared would tell anything more.
+    is_settled: bool,
     estimates: Estimates,
     shared_of_all_bytes: u64,
     tried: Tried,
@@ -114,6 +118,11 @@ impl Sampling {
     /// The first pass.
     pub(crate) fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
         self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
+        let is_rested = |(reading, id): (&Reading, &ProcessId)| {
+            reading.id == *id && reading.state == ReadingState::Rested
+        };
+        self.is_unchanged =
+            readings.len() == self.alive.len() && readings.iter().zip(&self.alive).all(is_rested);
         self.alive.clear();
         self.first.clear();
         self.changed.clear();
@@ -222,6 +231,12 @@ impl Sampling {
             reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
             reading.limits = peak.limits.unwrap_or(reading.limits);
         }
+        self.is_any_sharing_read = false;
+        self.tried = Tried::default();
+        if self.is_unchanged && peaks.is_empty() {
+            return;
+        }
+        self.is_settled = false;
         let unread_groups = footprint::unread_groups(tree, &self.readings, &self.alive);
         for id in &self.alive {
             let Some(reading) = self.readings.get_mut(id) else { continue };
@@ -231,8 +246,6 @@ impl Sampling {
                 false => None,
             };
         }
-        self.is_any_sharing_read = false;
-        self.tried = Tried::default();
         self.shared_of_all_bytes = footprint::shared_of_all(&self.readings, &self.alive);
         self.estimates = footprint::estimate_all(tree, self.last_readings());
     }
@@ -248,12 +261,15 @@ impl Sampling {
 
     /// The reading of how memory is shared that makes most of the footprint certain, if that is worth it.
     pub(crate) fn next_unit(&self, tree: &Tree, mark: HighWaterMark) -> Option<Unit> {
+        if self.is_settled {
+            return None;
+        }
         self.estimates.next_unit(tree, self.last_readings(), &self.tried, mark)
     }
 
     /// Processes whose private and proportional sizes are not known any more.
     pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
-        self.estimates.stale(tree)
+        if self.is_settled { Vec::new() } else { self.estimates.stale(tree) }
     }
 
     /// The third pass, one unit at a time.
@@ -341,10 +357,14 @@ impl Sampling {
 
     /// The passes are over: turn what was read into sums, and store it with the processes.
     pub(crate) fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
-        if std::mem::take(&mut self.is_any_sharing_read) {
+        if self.is_any_sharing_read {
             // Other members may have mapped memory while one after another was read.
             self.estimates = footprint::estimate_all(tree, self.last_readings());
         }
+        let is_nothing_wanted = || {
+            self.estimates.stale(tree).is_empty() && self.next_unit(tree, HighWaterMark::default()).is_none()
+        };
+        self.is_settled = !self.is_any_sharing_read && (self.is_settled || is_nothing_wanted());
         let mut sample = Sample { from_ns, at_ns: self.at_ns, ..Sample::default() };
         let largest_shared = reading::largest_shared(&self.readings, &self.alive);
         for id in &self.alive {

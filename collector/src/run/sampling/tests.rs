@@ -91,6 +91,7 @@ impl Made {
         Mappings {
             files: vec![mapping],
             private_anon_bytes: (self.rss - self.shared).min(self.private) * MIB,
+            ..Mappings::default()
         }
     }
 }

@@ -5,13 +5,16 @@ use std::io::ErrorKind;
 
 use crate::model::finding::Remains;
 use crate::model::ids::Target;
-use crate::model::observation::{PeakReading, ReadingState, SharingReading, Size, Vitals};
+use crate::model::observation::{Mappings, PeakReading, ReadingState, SharingReading, Size, Vitals};
 use crate::sys::proc_fs::{ProcRoot, Stat, Statm, read_held};
 use crate::sys::{clock, pidfd, rlimit};
 
 /// A process that did not run since it was read is read again after this time: the kernel may have taken memory from
 /// it.
 const LONGEST_REST_NS: u64 = 1_000_000_000;
+
+/// smaps stands for smaps_rollup if the anonymous part of the PSS is estimated for less than one part in this many.
+const ESTIMATED: u64 = 64;
 
 /// Why a process's files can't be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,6 +183,11 @@ impl Handle {
     /// read, and both figures must be of one time.
     pub(super) fn sharing(&self, root: &ProcRoot, page: u64, wants_mappings: bool) -> SharingReading {
         let mappings = wants_mappings.then(|| root.mappings(self.memory_of)).flatten();
+        // smaps has the same sums, so one of both is enough: each takes milliseconds for a large process.
+        let exact = |mappings: &&Mappings| mappings.estimated_bytes <= mappings.rollup.rss_bytes / ESTIMATED;
+        if let Some(rollup) = mappings.as_ref().filter(exact).map(|mappings| mappings.rollup) {
+            return SharingReading::Read { rollup, mappings, size: self.size(root, page) };
+        }
         match root.rollup(self.memory_of) {
             Ok(Some(rollup)) => SharingReading::Read { rollup, mappings, size: self.size(root, page) },
             Ok(None) => SharingReading::NoMemory,

@@ -107,11 +107,11 @@ impl ProcRoot {
         }
     }
 
-    /// /proc/PID/smaps; `None` if it can't be read.
+    /// /proc/PID/smaps; `None` if it can't be read or the process has no memory any more.
     #[must_use]
     pub(crate) fn mappings(&self, pid: u32) -> Option<Mappings> {
         let bytes = read_whole(&self.open(pid, "smaps").ok()?, u64::MAX).ok()?;
-        Some(Mappings::parse(&bytes))
+        (!bytes.is_empty()).then(|| Mappings::parse(&bytes))
     }
 
     /// Device and inode of the executable of a process.

@@ -170,7 +170,12 @@ impl Mapping {
         // A page of the file that was never written is clean. A written one is an anonymous page, and dirty.
         let private_anon = if is_file { self.private_dirty.min(self.anonymous) } else { self.private };
         mappings.private_anon_bytes += private_anon;
+        let rollup = &mut mappings.rollup;
+        rollup.rss_bytes += self.rss;
+        rollup.pss_bytes += self.pss;
+        rollup.private_bytes += self.private + self.hugetlb_private;
         if !is_file {
+            rollup.pss_anon_bytes += self.pss;
             return;
         }
         // smaps does not say how much of the proportional size is anonymous. Anonymous pages that others have, too, are
@@ -179,6 +184,8 @@ impl Mapping {
         let shared_pss = u128::from(self.pss.saturating_sub(self.private));
         let shared = u128::from(self.rss.saturating_sub(self.private));
         let anonymous_pss = private_anon + (shared_anon * shared_pss).checked_div(shared).unwrap_or(0) as u64;
+        rollup.pss_anon_bytes += anonymous_pss;
+        mappings.estimated_bytes += self.anonymous - private_anon;
         let hugetlb = self.hugetlb_private + self.hugetlb_shared;
         let rss_bytes = self.rss.saturating_sub(self.anonymous) + hugetlb;
         if rss_bytes > 0 {

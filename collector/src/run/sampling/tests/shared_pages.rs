@@ -168,7 +168,7 @@ impl World {
             pss_bytes: bytes(pss_file(file)),
         };
         let files = (0..FILES).map(mapping).filter(|mapping| mapping.rss_bytes > 0).collect();
-        let mappings = Mappings { files, private_anon_bytes: private_anon * MIB };
+        let mappings = Mappings { files, private_anon_bytes: private_anon * MIB, ..Mappings::default() };
         let rollup = Rollup {
             rss_bytes: own.count() * MIB,
             pss_bytes: bytes(pss_anon + pss_files),
