@@ -180,6 +180,8 @@ impl FileTimes {
 #[derive(Debug, Default)]
 pub(crate) struct FileFootprint {
     segments: HashMap<(u64, u64), Vec<Segment>>,
+    /// Tables that were assumed of a process, by address, and of how many bytes: the next process of the program adds nothing.
+    assumed: HashMap<usize, u64>,
     /// Sum of the segments, bytes.
     read_bytes: u64,
     /// The most that one process has, bytes.
@@ -230,7 +232,12 @@ impl FileFootprint {
                 self.add_table(table, bytes, Some(times))
             }
             KnownFiles::Assumed(table) => {
-                self.add_table(table, bytes, None);
+                let bytes = bytes.min(table.bytes);
+                let counted = self.assumed.entry(std::ptr::from_ref(table).addr()).or_default();
+                if *counted < bytes {
+                    *counted = bytes;
+                    self.add_table(table, bytes, None);
+                }
                 0
             }
         };
