@@ -23,7 +23,7 @@ use crate::model::observation::{
 use files::{FileTable, KnownPrograms};
 use footprint::{Estimate, Estimates, Readings, Tried, Unit};
 pub(crate) use footprint::{HighWaterMark, SharingCredit};
-use reading::{LastReading, Sharing};
+use reading::{LastReading, Sharing, Touched};
 use sums::Sums;
 
 /// What is known of the tree at one time, and what happened since the time before.
@@ -149,7 +149,8 @@ impl Sampling {
     fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) {
         let is_new = !self.readings.contains_key(&id);
         let reading = self.readings.entry(id).or_default();
-        reading.before = (reading.vitals.minor_faults, reading.anonymous_bytes());
+        reading.before =
+            Touched { minor_faults: reading.vitals.minor_faults, anonymous_bytes: reading.anonymous_bytes() };
         let before = reading.vitals.start_stack;
         let since_ns = std::mem::replace(&mut reading.at_ns, self.at_ns);
         reading.vitals = Vitals { cpu_ns: vitals.cpu_ns.or(reading.vitals.cpu_ns), ..vitals };
@@ -161,7 +162,7 @@ impl Sampling {
         reading.size = size.unwrap_or(reading.size);
         if is_new {
             // What it has by now may all be inherited.
-            reading.before = (0, reading.anonymous_bytes());
+            reading.before = Touched { minor_faults: 0, anonymous_bytes: reading.anonymous_bytes() };
             self.first.push((id, reading.vitals.start_stack));
         }
         self.alive.push(id);

@@ -25,6 +25,15 @@ pub(crate) struct Sharing {
     pub epoch: u64,
 }
 
+/// How much memory a process has touched.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Touched {
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Resident anonymous pages, bytes.
+    pub anonymous_bytes: u64,
+}
+
 /// The last reading of a live process's /proc files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastReading {
@@ -48,10 +57,10 @@ pub(crate) struct LastReading {
     pub sharing: Option<Sharing>,
     /// Its mapped files, if they were read since the image began.
     pub files: Option<Arc<FileTable>>,
-    /// Minor faults and anonymous pages (bytes) at the reading before the last.
-    pub before: (u64, u64),
+    /// What it had touched at the reading before the last.
+    pub before: Touched,
     /// The same before it got fork relatives whose sharing was not read since.
-    pub before_relatives: Option<(u64, u64)>,
+    pub before_relatives: Option<Touched>,
     /// smaps_rollup can't be read (another user's process).
     pub is_sharing_denied: bool,
 }

@@ -90,11 +90,11 @@ impl Member<'_> {
     /// What it may have copied by writing since it has relatives that were not read, and what it unmapped, bytes: those may
     /// have the old pages.
     fn copied_since(&self, page_bytes: u64) -> u64 {
-        let Some((faults, anonymous)) = self.reading.before_relatives else { return 0 };
-        let faulted = self.reading.vitals.minor_faults.saturating_sub(faults).saturating_mul(page_bytes);
-        let grown = self.reading.anonymous_bytes().saturating_sub(anonymous);
-        let unmapped = anonymous.saturating_sub(self.reading.anonymous_bytes());
-        faulted.saturating_sub(grown).min(anonymous) + unmapped
+        let Some(before) = self.reading.before_relatives else { return 0 };
+        let faults = self.reading.vitals.minor_faults.saturating_sub(before.minor_faults);
+        let grown = self.reading.anonymous_bytes().saturating_sub(before.anonymous_bytes);
+        let unmapped = before.anonymous_bytes.saturating_sub(self.reading.anonymous_bytes());
+        faults.saturating_mul(page_bytes).saturating_sub(grown).min(before.anonymous_bytes) + unmapped
     }
 
     /// A process with an older relative: what it grew by since the fork or had alone when it was read, and what it has
