@@ -328,8 +328,7 @@ mod tests {
     #[test]
     fn only_gpu_lost_before_the_run_makes_figures_unknown() {
         let of = |unreadable| {
-            let mut usage = GpuUsage::default();
-            usage.unreadable = unreadable;
+            let usage = GpuUsage { unreadable, ..GpuUsage::default() };
             let (ram, gpu) = (max_gpu_ram(&usage), gpu(&usage));
             (ram.combined_bytes, ram.system_bytes, gpu.system_gpu_count, gpu.percent.max_sum)
         };

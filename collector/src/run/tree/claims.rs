@@ -66,8 +66,8 @@ impl Tree {
 
     /// The parent did not wait for it.
     fn charge_another(&mut self, claim: &Claim) -> Charged {
-        let can = |id: &&ProcessId| self.processes.get(*id).is_some_and(|p| p.can_include_child(&claim.used));
-        let there = |id: &&ProcessId| self.processes.contains_key(*id);
+        let can = |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
+        let there = |id: &&ProcessId| self.processes.contains_key(id);
         let others = || claim.others.iter();
         let Some(other) = others().find(can).or_else(|| others().find(there)).copied() else {
             return Charged::Nobody;
