@@ -198,8 +198,10 @@ fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     let usable = &report.usable.cores;
     let given = (usable.source != CoresSource::Machine).then_some(usable.count);
     let busy = report.cpu_time.total_s.filter(|_| report.wall_s > 0.0).map(|total_s| total_s / report.wall_s);
-    let is_serial = usable.count > 1.0 && busy.is_some_and(|busy| POLICY.serial.contains(&busy));
     let count = (p95_busy_cores - POLICY.busy_slack).ceil().max(1.0);
+    // A run of serial and parallel parts can have the same mean.
+    let is_serial =
+        count <= 1.0 && usable.count > 1.0 && busy.is_some_and(|busy| POLICY.serial.contains(&busy));
     Some(CpusHint {
         count: count as u32,
         p95_busy_cores,
@@ -421,6 +423,7 @@ mod tests {
             report.cpu_time.total_s = Some(cpu_s);
             let hint = cpus(&report, Some(1.0)).unwrap();
             assert_eq!((hint.is_serial, hint.is_fitting), (is_serial, is_fitting), "{cpu_s} s of {cores}");
+            assert!(!cpus(&report, Some(1.9)).unwrap().is_serial, "a part of it was parallel");
         }
     }
 

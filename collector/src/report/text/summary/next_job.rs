@@ -1,6 +1,5 @@
 //! What to ask a batch system for next time, as options of Slurm.
 
-use super::super::format::short;
 use super::super::next_job::{slurm_memory, slurm_time};
 use super::context::Context;
 use crate::model::report::Hints;
@@ -47,7 +46,7 @@ fn remarks(context: &Context) -> Vec<String> {
         remarks.push("at least: how much it needs is not known".to_owned());
     }
     if hints.cpus.is_some_and(|of| of.is_serial) {
-        remarks.push(format!("it ran serially on {} cores", short(context.report.usable.cores.count)));
+        remarks.push(format!("it ran serially on {} cores", context.report.usable.cores.count));
     }
     match hints.gpus.as_ref().map_or(0, |of| of.held_idle.len()) {
         0 => {}
