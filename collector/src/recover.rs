@@ -312,41 +312,15 @@ mod tests {
     use gpu_track_abi::record::{Event, NAME_BYTES, Origin};
 
     use super::*;
-    use crate::model::config::Layers;
-    use crate::model::gpu::GpuConfig;
-    use crate::model::style::Style;
     use crate::store::stale;
     use crate::sys::segment::NewSession;
 
     const LAUNCHER: u32 = 4_000_000;
 
     fn config(pid_ns: u32) -> Config {
-        Config {
-            launcher_pid: LAUNCHER,
-            pid_ns,
-            restarts: 0,
-            forks_before: None,
-            running_pid: None,
-            command: vec!["prog".into()],
-            started_monotonic_ns: 1,
-            started_realtime_ns: 1_000_000_001,
-            interval_ns: 100_000_000,
-            expected_cores: None,
-            most_heaviest: 10,
-            layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: false },
-            shim_directory: None,
-            connector_absent: None,
-            cgroup: None,
-            oom: None,
-            memory_limits: Vec::new(),
-            output: Output::Stderr,
-            style: Style::default(),
-            disable_logs: false,
-            gpu: GpuConfig::default(),
-            journal: None,
-            policy: crate::model::policy::SamplingPolicy::default(),
-            warnings: Vec::new(),
-        }
+        let mut config = Config { launcher_pid: LAUNCHER, pid_ns, ..Config::of_test() };
+        config.layers.connector = false;
+        config
     }
 
     /// A stale session with records that no collector has read.

@@ -125,7 +125,18 @@ fn growing_shared_mappings_count_once() {
     let report = run.assert_clean(0);
     // Program, loader and libc have 1.4 MB in all, and each process some pages of its own.
     let beside = report.f64("max_ram.combined.total_rss") - (500 * MIB) as f64;
-    assert!((0.0..3e6).contains(&beside), "{beside} bytes beside the mappings");
+    assert!((0.0..2.6e6).contains(&beside), "{beside} bytes beside the mappings");
+}
+
+// Requirement: RAM-3
+#[test]
+fn proportional_sizes_divide_what_processes_share() {
+    let run = run(&["share", "maps", "1", &(100 * MIB).to_string(), "3", "3"], &[]);
+    let report = run.assert_clean(0);
+    // Four processes have a quarter each. Program and libc are others', too.
+    let of = |who: &str| report.f64(&format!("max_ram_proportional.{who}"));
+    assert_within("descendants", of("descendants"), (75 * MIB) as f64, 3.0);
+    assert_within("combined", of("combined"), (100 * MIB) as f64, 3.0);
 }
 
 // Requirement: RAM-5

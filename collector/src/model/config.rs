@@ -113,3 +113,36 @@ pub enum Message {
         children_cpu_us: u64,
     },
 }
+
+#[cfg(test)]
+impl Config {
+    /// That of a made-up run.
+    pub(crate) fn of_test() -> Self {
+        Self {
+            launcher_pid: 100,
+            pid_ns: 1,
+            restarts: 0,
+            forks_before: None,
+            running_pid: None,
+            command: vec!["prog".into()],
+            started_monotonic_ns: 1,
+            started_realtime_ns: 1_000_000_001,
+            interval_ns: 100_000_000,
+            expected_cores: None,
+            most_heaviest: 10,
+            layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: true },
+            shim_directory: None,
+            connector_absent: None,
+            cgroup: None,
+            oom: None,
+            memory_limits: Vec::new(),
+            output: Output::Stderr,
+            style: Style::default(),
+            disable_logs: false,
+            gpu: GpuConfig { root: PathBuf::from("/nonexistent"), ..GpuConfig::default() },
+            journal: None,
+            policy: SamplingPolicy::default(),
+            warnings: Vec::new(),
+        }
+    }
+}

@@ -61,3 +61,22 @@ pub struct RunEnd {
     /// The kernel's figures of the command's own cgroup, if one was made.
     pub cgroup: Option<Cgroup>,
 }
+
+impl RunEnd {
+    /// An end at this time of which only the command's wait status is known, if it is over.
+    pub(crate) fn of_status(at_ns: u64, status: Option<i32>) -> Self {
+        Self {
+            at_ns,
+            stage: if status.is_some() { Stage::Over } else { Stage::SoFar },
+            status,
+            command_exit: status.map(|_| CommandExit { at_ns, children_cpu_us: 0 }),
+            dropped_events: 0,
+            unreachable_programs: 0,
+            is_truncated: false,
+            oom_kills: None,
+            memory_limits: Vec::new(),
+            full_disks: Vec::new(),
+            cgroup: None,
+        }
+    }
+}

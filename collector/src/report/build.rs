@@ -45,7 +45,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         usable,
         hints: Hints::default(),
         mean_ram: mean_ram(inputs, &coverage, wall_s),
-        max_ram_proportional: max_ram_proportional(inputs),
+        max_ram_proportional: max_ram_proportional(inputs, &coverage),
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
         cpu: cpu(inputs, &cpu_time, wall_s),
         gpu,
@@ -206,12 +206,15 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     }
 }
 
-fn max_ram_proportional(inputs: &Inputs) -> MaxProportionalRam {
-    let max = inputs.run.ram.proportional.as_ref();
+fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportionalRam {
+    let max = &inputs.run.ram.proportional;
+    let descendants_bytes = max.descendants.or_else(|| had_none(coverage).then_some(0));
+    let is_known = max.main.is_some() && descendants_bytes.is_some() && max.combined.is_some();
     MaxProportionalRam {
-        main_bytes: max.map(|max| max.main),
-        descendants_bytes: max.map(|max| max.descendants),
-        combined_bytes: max.map(|max| max.combined),
+        main_bytes: max.main,
+        descendants_bytes,
+        combined_bytes: max.combined,
+        reason: (!is_known).then(|| "at no sample was known how all of their memory is shared".into()),
     }
 }
 

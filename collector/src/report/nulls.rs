@@ -1,16 +1,11 @@
 //! A RAM or CPU figure that is null has its reason in the report.
 
-use std::path::PathBuf;
-
 use super::build;
 use super::golden::golden_reports;
 use super::inputs::Inputs;
-use crate::model::config::{Config, Layers};
-use crate::model::gpu::GpuConfig;
-use crate::model::host::{CommandExit, HostInfo, RunEnd};
-use crate::model::policy::SamplingPolicy;
-use crate::model::report::{Limits, Report, Rss, Stage};
-use crate::model::style::{Output, Style};
+use crate::model::config::Config;
+use crate::model::host::{HostInfo, RunEnd};
+use crate::model::report::{Limits, Report, Rss};
 use crate::run::random_trees::random_runs;
 
 /// Null figures of which no warning speaks.
@@ -37,37 +32,12 @@ fn unexplained(report: &Report) -> Vec<&'static str> {
         ("cpu.descendants", "CPU", cpu.descendants.mean_sum.is_some()),
         ("cpu.combined", "CPU", cpu.combined.mean_sum.is_some()),
     ];
+    let pss = &report.max_ram_proportional;
+    let is_pss_known =
+        [pss.main_bytes, pss.descendants_bytes, pss.combined_bytes].iter().all(Option::is_some);
+    assert_eq!(is_pss_known, pss.reason.is_none(), "{pss:?}");
     let is_said = |of: &str| report.warnings.iter().any(|warning| warning.text.contains(of));
     figures.into_iter().filter(|(_, of, is_known)| !is_known && !is_said(of)).map(|(name, ..)| name).collect()
-}
-
-fn config() -> Config {
-    Config {
-        launcher_pid: 100,
-        pid_ns: 10,
-        restarts: 0,
-        running_pid: None,
-        command: vec!["prog".into()],
-        started_monotonic_ns: 0,
-        started_realtime_ns: 0,
-        forks_before: None,
-        interval_ns: 100_000_000,
-        expected_cores: None,
-        most_heaviest: 1000,
-        layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: true },
-        shim_directory: None,
-        connector_absent: None,
-        cgroup: None,
-        oom: None,
-        memory_limits: Vec::new(),
-        output: Output::Stderr,
-        style: Style::default(),
-        disable_logs: false,
-        gpu: GpuConfig { root: PathBuf::from("/nonexistent"), ..GpuConfig::default() },
-        policy: SamplingPolicy::default(),
-        journal: None,
-        warnings: Vec::new(),
-    }
 }
 
 fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
@@ -77,20 +47,9 @@ fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
         page_bytes: 4096,
         limits: Limits::default(),
     };
-    let end = RunEnd {
-        at_ns,
-        stage: Stage::Over,
-        status: Some(0),
-        command_exit: Some(CommandExit { at_ns, children_cpu_us: 0 }),
-        dropped_events: 0,
-        unreachable_programs: 0,
-        is_truncated: false,
-        oom_kills: None,
-        memory_limits: Vec::new(),
-        full_disks: Vec::new(),
-        cgroup: None,
-    };
-    build::report(&Inputs { config: &config(), host_info: &host_info, run, end: &end })
+    let end = RunEnd::of_status(at_ns, Some(0));
+    let config = Config { pid_ns: 10, most_heaviest: 1000, ..Config::of_test() };
+    build::report(&Inputs { config: &config, host_info: &host_info, run, end: &end })
 }
 
 // Requirement: OUT-14

@@ -1,8 +1,8 @@
 //! The report of a run that tracked nothing: its command could not be executed, or tracking could not begin.
 
 use crate::model::config::Config;
-use crate::model::host::{CommandExit, HostInfo, RunEnd};
-use crate::model::report::{Report, Stage};
+use crate::model::host::{HostInfo, RunEnd};
+use crate::model::report::Report;
 use crate::report::build;
 use crate::report::inputs::Inputs;
 use crate::run::RunState;
@@ -15,18 +15,6 @@ pub fn untracked(config: &Config, status: Option<i32>) -> Report {
     let host = HostInfo::of_this_machine(&ProcRoot::default());
     let run = RunState::of_run(config, &host);
     let at_ns = clock::monotonic_ns();
-    let end = RunEnd {
-        at_ns,
-        stage: if status.is_some() { Stage::Over } else { Stage::SoFar },
-        status,
-        command_exit: status.map(|_| CommandExit { at_ns, children_cpu_us: 0 }),
-        dropped_events: 0,
-        unreachable_programs: 0,
-        is_truncated: false,
-        oom_kills: None,
-        memory_limits: Vec::new(),
-        full_disks: Vec::new(),
-        cgroup: None,
-    };
+    let end = RunEnd::of_status(at_ns, status);
     build::report(&Inputs { config, host_info: &host, run: &run, end: &end })
 }

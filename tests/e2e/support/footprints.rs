@@ -50,7 +50,7 @@ impl Job {
     }
 }
 
-/// Whom gpu-track-run runs as. The page frames are read by root in any case.
+/// The user that gpu-track-run runs as. Root reads the page frames in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
     /// Root.

@@ -111,7 +111,7 @@ fn figures_of(words: &[&str]) -> Option<Figures> {
 #[test]
 fn private_memory_and_copies_on_write() {
     assert_growth("fork", "3", "", [1.0, 1.0, 1.0, 0.0, 0.0]);
-    // Each child has a half of its own; the other half is the parent's, who has the first one alone.
+    // Each child has a half of its own and shares the other with the parent. The parent alone has the first half.
     assert_growth("cow", "2", "", [1.0, 1.5, 2.0, 1.0, 1.5]);
     assert_growth("exec", "3", "", [0.0, 3.0, 3.0, 3.0, 3.0]);
     assert_growth("moved", "2", "", [0.0, 2.0, 2.0, 2.0, 2.0]);

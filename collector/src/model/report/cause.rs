@@ -89,13 +89,13 @@ pub struct TimeLimit {
     pub signal: i32,
     /// Its name, such as `SIGTERM`.
     pub signal_name: String,
-    /// Who sets the limit.
+    /// What set the limit.
     pub set_by: TimeLimitSource,
     /// The limit, seconds.
     pub limit_s: Option<f64>,
 }
 
-/// Who sets a limit of wall time.
+/// What sets a limit of wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeLimitSource {

@@ -30,7 +30,7 @@ pub struct MaxRam {
 }
 
 /// Largest sums of proportional set sizes (PSS) at one time, bytes. A page counts with a part for each process that maps
-/// it, those outside of the tree included. `None`: no sample was taken.
+/// it, those outside of the tree included. `None`: at no sample was known how all of their memory is shared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MaxProportionalRam {
     /// The command's first process.
@@ -42,6 +42,8 @@ pub struct MaxProportionalRam {
     /// The whole tree.
     #[serde(rename = "combined")]
     pub combined_bytes: Option<u64>,
+    /// Why one of them is `None`.
+    pub reason: Option<String>,
 }
 
 /// Time-weighted mean of the footprint over the run, bytes; `None` where [`MaxRam`] has no total.

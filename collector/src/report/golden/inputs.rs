@@ -135,9 +135,10 @@ pub(in crate::report) fn full() -> Report {
             combined_bytes: Some(95_100_000.75),
         },
         max_ram_proportional: MaxProportionalRam {
-            main_bytes: Some(150_000_000),
-            descendants_bytes: Some(480_000_000),
-            combined_bytes: Some(590_000_000),
+            main_bytes: Some(1_700_000),
+            descendants_bytes: Some(195_000_000),
+            combined_bytes: Some(196_100_000),
+            reason: None,
         },
         max_gpu_ram: MaxGpuRam {
             system_capacity_bytes: Some(0),
@@ -283,6 +284,10 @@ pub(super) fn unknown() -> Report {
             combined: Rss::default(),
         },
         mean_ram: MeanRam { main_bytes: None, descendants_bytes: None, combined_bytes: None },
+        max_ram_proportional: MaxProportionalRam {
+            reason: Some("at no sample was known how all of their memory is shared".into()),
+            ..MaxProportionalRam::default()
+        },
         max_gpu_ram: MaxGpuRam {
             system_capacity_bytes: None,
             system_bytes: None,

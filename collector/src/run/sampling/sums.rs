@@ -15,12 +15,16 @@ pub(crate) struct Sums {
     pub main_private: u64,
     /// Its proportional size.
     pub main_proportional: u64,
+    /// The part of it of which the proportional size was never read.
+    pub main_unread: u64,
     /// Footprint of the others.
     pub descendants: u64,
     /// Pages that one of them alone maps.
     pub descendants_private: u64,
     /// Sum of their proportional sizes.
     pub descendants_proportional: u64,
+    /// Pages of theirs of which the proportional size was never read.
+    pub descendants_unread: u64,
     /// Footprint of all.
     pub combined: u64,
     /// Threads of the first process.
@@ -51,9 +55,10 @@ impl Sums {
     pub(crate) fn of_estimate(is_main: bool, estimate: &Estimate, reading: &LastReading) -> Self {
         let mut sums = Self::of(is_main, &estimate.contribution, reading.vitals.threads);
         if is_main {
-            sums.main_proportional = estimate.proportional_bytes;
+            (sums.main_proportional, sums.main_unread) = (estimate.proportional_bytes, estimate.unread_bytes);
         } else {
             sums.descendants_proportional = estimate.proportional_bytes;
+            sums.descendants_unread = estimate.unread_bytes;
         }
         sums
     }
@@ -63,9 +68,11 @@ impl Sums {
         self.main += other.main;
         self.main_private += other.main_private;
         self.main_proportional += other.main_proportional;
+        self.main_unread += other.main_unread;
         self.descendants += other.descendants;
         self.descendants_private += other.descendants_private;
         self.descendants_proportional += other.descendants_proportional;
+        self.descendants_unread += other.descendants_unread;
         self.combined += other.combined;
         self.main_threads += other.main_threads;
         self.descendants_threads += other.descendants_threads;

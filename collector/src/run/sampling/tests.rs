@@ -282,6 +282,18 @@ fn pages_of_a_file_count_once_whoever_else_maps_them() {
 }
 
 #[test]
+fn proportional_size_that_was_not_read_is_unknown() {
+    let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
+    run.broke();
+    run.sample(1);
+    assert_eq!(run.ram.proportional.combined, None);
+    run.is_broke = false;
+    run.sample(1);
+    assert_eq!((run.ram.proportional.main, run.ram.proportional.combined), (Some(55 * MIB), Some(55 * MIB)));
+    assert_eq!(run.ram.proportional.descendants, None, "there are none");
+}
+
+#[test]
 fn parts_that_several_processes_touched_of_one_mapping_add_up() {
     // Each has touched other pages of the same mapping, and no stranger has any.
     let part = Made { shared: 100, pss: 100, private: 100, ..Made::with(100) };

@@ -13,6 +13,8 @@ use crate::run::sampling::{Held, HighWaterMark, Sample};
 use crate::run::series::Series;
 use crate::run::tree::{Contribution, LiveInterval, Tree};
 
+/// A sum of proportional sizes is known if so many bytes of it, or 1%, were not read: smaller ones are never read.
+const NEGLIGIBLE_BYTES: u64 = 1 << 18;
 /// Most holders of a peak that are kept.
 const HOLDERS: usize = 10;
 
@@ -51,15 +53,32 @@ impl MaxRss {
     }
 }
 
-/// Largest sums of proportional sizes at a sample, each on its own, bytes.
+/// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MaxProportional {
     /// The first process.
-    pub main: u64,
+    pub main: Option<u64>,
     /// The others.
-    pub descendants: u64,
+    pub descendants: Option<u64>,
     /// All.
-    pub combined: u64,
+    pub combined: Option<u64>,
+}
+
+impl MaxProportional {
+    fn add(&mut self, now: &Sums, combined: u64) {
+        // Readings of different times can add up to more than there is.
+        let main = now.main_proportional.min(now.main);
+        let descendants = now.descendants_proportional.min(now.descendants);
+        let raise = |max: &mut Option<u64>, bytes: u64, unread: u64, of: u64| {
+            if of > 0 && unread <= NEGLIGIBLE_BYTES.max(of / 100) {
+                *max = (*max).max(Some(bytes));
+            }
+        };
+        raise(&mut self.main, main, now.main_unread, now.main);
+        raise(&mut self.descendants, descendants, now.descendants_unread, now.descendants);
+        let unread = now.main_unread + now.descendants_unread;
+        raise(&mut self.combined, (main + descendants).min(combined), unread, combined);
+    }
 }
 
 /// RAM, processes and threads over time.
@@ -71,8 +90,8 @@ pub(crate) struct RamUsage {
     pub descendants: MaxRss,
     /// All.
     pub combined: MaxRss,
-    /// Proportional sizes; `None`: there was no sample.
-    pub proportional: Option<MaxProportional>,
+    /// Proportional sizes.
+    pub proportional: MaxProportional,
     byte_s: ByteSeconds,
     /// The moment of the largest RAM.
     pub peak: Option<PeakMoment>,
@@ -199,13 +218,7 @@ impl RamUsage {
         self.main.raise(now.main, now.main_private);
         self.descendants.raise(now.descendants, now.descendants_private);
         self.combined.raise(combined, now.combined_private());
-        let proportional = self.proportional.get_or_insert_default();
-        // Readings of different times can add up to more than there is.
-        let main = now.main_proportional.min(now.main);
-        let descendants = now.descendants_proportional.min(now.descendants);
-        proportional.main = proportional.main.max(main);
-        proportional.descendants = proportional.descendants.max(descendants);
-        proportional.combined = proportional.combined.max((main + descendants).min(combined));
+        self.proportional.add(now, combined);
         self.series.push(sample.from_ns, sample.at_ns, combined);
         self.max_processes = self.max_processes.max(now.processes);
         self.main_threads = self.main_threads.max(now.main_threads);

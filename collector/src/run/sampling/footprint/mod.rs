@@ -27,9 +27,11 @@ pub(crate) struct Estimate {
     pub contribution: Contribution,
     /// Its proportional size, as far as that was read, bytes.
     pub proportional_bytes: u64,
+    /// Pages of which the proportional size was never read, bytes.
+    pub unread_bytes: u64,
     /// How much more anonymous memory it may add, to the tree's footprint or the descendants', bytes.
     pub anonymous_uncertain_bytes: u64,
-    /// File pages of which it is not known who else has them, bytes.
+    /// File pages that other processes of the tree may have, too, as far as was read, bytes.
     pub files_unread_bytes: u64,
     /// By how much its private and proportional sizes may be wrong, bytes.
     pub stale_bytes: u64,
@@ -246,6 +248,11 @@ fn add_last_reading(estimate: &mut Estimate, reading: Option<&LastReading>, shar
     let Some(reading) = reading else { return };
     let files = FilesReading::of(reading, shared_of_all_bytes);
     estimate.proportional_bytes += files.pss_bytes;
+    if reading.sharing.is_none() {
+        // Anonymous pages count without a reading only where no other process can have them.
+        let anonymous_bytes = reading.anonymous_bytes().saturating_sub(estimate.proportional_bytes);
+        estimate.unread_bytes = reading.size.shared_bytes + anonymous_bytes;
+    }
     let is_denied = reading.is_sharing_denied;
     estimate.stale_bytes = if is_denied { 0 } else { files.changed_bytes + files.more_others_bytes };
 }

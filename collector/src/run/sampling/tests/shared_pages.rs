@@ -1,5 +1,5 @@
 //! Random patterns of shared pages: processes of a tree, and strangers, fork, exec, write, map, free and end; the kernel's
-//! figures are computed from who has which page. The core must never count more than the distinct pages, and must count
+//! figures are computed from the pages that each has mapped. The core must never count more than the distinct pages, and must count
 //! what the figures allow once nothing changes.
 
 use std::collections::{BTreeMap, BTreeSet};
