@@ -339,8 +339,12 @@ mod jobs {
         needed(compiler)?;
         let launcher = needed(launcher)?;
         let ranks = compiled("mpi_window", compiler, &[]);
-        let words = [&[launcher.as_str()], options, &["-n", "3", &ranks, "64"]].concat();
-        Ok(Job::new(words))
+        // Two runs of Open MPI that make their user's directory at the same time disturb each other.
+        let directory = tempfile::tempdir().unwrap();
+        set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
+        let temporary = format!("TMPDIR={}", directory.path().display());
+        let words = [&["env", &temporary, launcher.as_str()], options, &["-n", "3", &ranks, "64"]].concat();
+        Ok(Job::new(words).with(directory))
     }
 
     pub fn open_mpi_window() -> Made {

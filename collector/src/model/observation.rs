@@ -303,6 +303,17 @@ pub struct Rollup {
     pub pss_anon_bytes: u64,
     /// Pages that no other process has mapped, those of hugetlbfs included, bytes.
     pub private_bytes: u64,
+    /// Anonymous part of the RSS, bytes.
+    pub anonymous_bytes: u64,
+}
+
+impl Rollup {
+    /// What statm has of the same pages.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let shared_bytes = self.rss_bytes.saturating_sub(self.anonymous_bytes);
+        Size { rss_bytes: self.rss_bytes, shared_bytes }
+    }
 }
 
 /// Resident pages of a file, of shared memory or of hugetlbfs in a process. From smaps; pages that the process has copied

@@ -300,21 +300,25 @@ impl Sampling {
         let mut has_files = false;
         match read {
             SharingReading::Read { rollup, mappings, size } => {
-                reading.size = size.unwrap_or(reading.size);
+                let before = reading.size;
+                reading.size = size.unwrap_or(before);
+                // What it mapped while smaps was read can be missing there.
+                let has_changed = reading.size.differs_from(before);
                 let sharing = Sharing {
                     rollup: *rollup,
                     mapped_private_anon_bytes: mappings.as_ref().map(|mappings| mappings.private_anon_bytes),
-                    size: reading.size,
+                    size: if has_changed { rollup.size() } else { reading.size },
                     others_shared_bytes,
                     minor_faults: reading.vitals.minor_faults,
                     epoch: footprint::epoch(tree, id),
                 };
-                let is_valid = sharing.is_of_one_program();
+                let is_valid = reading.is_of_one_program(rollup);
                 reading.sharing = is_valid.then_some(sharing);
                 if let Some(mappings) = mappings.as_ref().filter(|_| is_valid) {
                     let files = mappings.files.clone();
                     let before = reading.files.as_deref();
-                    let table = Arc::new(FileTable::new(files, reading.file_bytes(), at_ns, before));
+                    let bytes = sharing.size.shared_bytes + reading.hugetlb_bytes;
+                    let table = Arc::new(FileTable::new(files, bytes, at_ns, before));
                     if let Some(process) = tree.get(id) {
                         self.programs.remember(&process.name.command, &table);
                     }

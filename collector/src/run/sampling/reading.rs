@@ -15,7 +15,7 @@ pub(crate) struct Sharing {
     pub rollup: Rollup,
     /// Anonymous pages that no other process had mapped, bytes, by smaps if that was read.
     pub mapped_private_anon_bytes: Option<u64>,
-    /// statm right after it.
+    /// statm right after it; if the process's memory changed meanwhile, what smaps_rollup itself has.
     pub size: Size,
     /// The shared memory of all other processes of the tree then, bytes: what they map, too, is shared with more.
     pub others_shared_bytes: u64,
@@ -65,11 +65,11 @@ pub(crate) struct LastReading {
     pub is_sharing_denied: bool,
 }
 
-impl Sharing {
-    /// The process may have exec'd between the two readings: then one is of another program.
-    pub(super) fn is_of_one_program(&self) -> bool {
-        let (rss, of_rollup) = (self.size.rss_bytes, self.rollup.rss_bytes);
-        rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
+impl Size {
+    /// Whether it is another by more than what two readings of the same pages may differ by.
+    pub(super) fn differs_from(self, other: Self) -> bool {
+        self.rss_bytes.abs_diff(other.rss_bytes) > Tolerance::rss(other.rss_bytes)
+            || self.shared_bytes.abs_diff(other.shared_bytes) > Tolerance::rss(other.shared_bytes)
     }
 }
 
@@ -87,6 +87,12 @@ impl Sharing {
 }
 
 impl LastReading {
+    /// The process may have exec'd between smaps_rollup and statm: then one is of another program.
+    pub(super) fn is_of_one_program(&self, rollup: &Rollup) -> bool {
+        let (rss, of_rollup) = (self.size.rss_bytes, rollup.rss_bytes);
+        rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
+    }
+
     /// Resident anonymous pages, bytes.
     pub(super) fn anonymous_bytes(&self) -> u64 {
         self.size.rss_bytes - self.size.shared_bytes

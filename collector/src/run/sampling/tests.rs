@@ -73,6 +73,7 @@ impl Made {
                 (self.rss - self.shared).min(self.private)
             } * MIB,
             private_bytes: self.private * MIB,
+            anonymous_bytes: (self.rss - self.shared) * MIB,
         }
     }
 }
@@ -189,6 +190,11 @@ impl Run {
     /// A sample some seconds later.
     fn sample(&mut self, seconds: u64) -> Sample {
         self.read(seconds);
+        self.conclude()
+    }
+
+    /// The passes after the first.
+    fn conclude(&mut self) -> Sample {
         let made_of = |run: &Self, id: ProcessId| {
             let pid = run.tree.get(id)?.ids.host_pid?;
             Some((pid, *run.made.get(&pid)?))
@@ -291,6 +297,33 @@ fn proportional_size_that_was_not_read_is_unknown() {
     run.sample(1);
     assert_eq!((run.ram.proportional.main, run.ram.proportional.combined), (Some(55 * MIB), Some(55 * MIB)));
     assert_eq!(run.ram.proportional.descendants, None, "there are none");
+}
+
+#[test]
+fn pages_that_were_mapped_while_smaps_was_read_are_read_again() {
+    // So many strangers map these files that proportional sizes tell nothing.
+    let mapped = |mib| Made { shared: mib, pss: 0, private: 0, ..Made::with(mib) };
+    let library = mapped(20);
+    let mut run = Run::new(library);
+    run.start(CHILD);
+    run.is(CHILD, mapped(50));
+    run.read(1);
+    // smaps still has the library alone; statm, which is read after it, has a second file.
+    let file = |inode, mib| FileMapping {
+        file: (1, inode),
+        start: 0,
+        end: mib * MIB,
+        rss_bytes: mib * MIB,
+        pss_bytes: 0,
+    };
+    let mappings = |files| Mappings { files, ..Mappings::default() };
+    run.rollups.insert(MAIN, library.rollup());
+    run.mappings.insert(MAIN, mappings(vec![file(1, 20)]));
+    run.is(MAIN, mapped(30));
+    assert_eq!(run.conclude().now.combined, 50 * MIB);
+    run.rollups.clear();
+    run.mappings.insert(MAIN, mappings(vec![file(1, 20), file(2, 10)]));
+    assert_eq!(run.sample(1).now.combined, 60 * MIB);
 }
 
 #[test]

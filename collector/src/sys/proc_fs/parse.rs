@@ -130,6 +130,7 @@ impl Rollup {
         rollup.private_bytes = kib(text, b"Private_Clean:")?
             .saturating_add(kib(text, b"Private_Dirty:")?)
             .saturating_add(hugetlb);
+        rollup.anonymous_bytes = kib(text, b"Anonymous:")?;
         Some(rollup)
     }
 }
@@ -174,6 +175,7 @@ impl Mapping {
         rollup.rss_bytes += self.rss;
         rollup.pss_bytes += self.pss;
         rollup.private_bytes += self.private + self.hugetlb_private;
+        rollup.anonymous_bytes += self.anonymous;
         if !is_file {
             rollup.pss_anon_bytes += self.pss;
             return;

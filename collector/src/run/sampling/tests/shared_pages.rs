@@ -174,6 +174,7 @@ impl World {
             pss_bytes: bytes(pss_anon + pss_files),
             pss_anon_bytes: bytes(pss_anon),
             private_bytes: (private_anon + private_files) * MIB,
+            anonymous_bytes: (own.count() - own.files.len() as u64) * MIB,
         };
         let made =
             Made { shared: own.files.len() as u64, faults: own.faults * 256, ..Made::with(own.count()) };
@@ -190,7 +191,8 @@ impl World {
         // Processes that were found dead end when all records of them are there.
         self.run.finalize();
         let now = &sample.now;
-        let assumed = self.assumed();
+        // What is too little to be read again can be too much, too.
+        let assumed = self.assumed() + MIB / 4;
         let [main, descendants, combined] = self.footprints();
         assert_eq!(now.main, main, "main is its RSS");
         assert!(now.combined <= combined + assumed, "{now:?}, but {combined} at most");
