@@ -219,6 +219,25 @@ fn partly_instrumented_trees_match_the_kernel() {
     check_random_trees(Setup { shim: Shim::InSome, through: &[], reaper: OrphanReaper::Launcher }, 40);
 }
 
+// Requirement: RAM-9, RAM-53, RAM-74
+#[test]
+fn growth_of_a_copy_before_an_exec_is_in_an_exact_peak() {
+    if let Some(reason) = connector_absent() {
+        skip!("{reason}");
+    }
+    drop(or_skip!(KernelRecorder::open()));
+    let setup = Setup { shim: Shim::InSome, through: &[], reaper: OrphanReaper::Launcher };
+    // A fork child that holds 30 MB execs an instrumented and a static program; the same below a static program.
+    for script in [
+        "c20 f{c20 m30 e{c20}} a",
+        "c20 m20 f{c20 m30 E{c20}} a",
+        "c20 P{c20 f{c20 m30 e{c20}} a} a",
+        "c20 P{c20 f{c20 m30 E{c20}} a} a",
+    ] {
+        compare_with_kernel(script, setup).unwrap_or_else(|error| panic!("{script}: {error}"));
+    }
+}
+
 // Requirement: SEE-76
 #[test]
 fn trees_below_an_uninstrumented_subreaper_match() {

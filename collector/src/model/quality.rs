@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Quality {
     /// The kernel's own figure at the end.
     Exact,
-    /// The last sample.
+    /// The last sample, or a part of the whole: it can't be less.
     Sampled,
     /// It can't be more.
     Bound,

@@ -211,6 +211,16 @@ fn take_step(machine: &mut Machine, collector: &mut Collector, step: Step) {
         machine.wait(Some(at), true);
         return;
     }
+    if machine.is_loading(at) {
+        // A library's constructor can run before the shim's.
+        match step.action % 4 {
+            0 => machine.grow(at, 1 + amount % 40),
+            1 => machine.end(at, libc::SIGKILL),
+            2 => collector.look(machine),
+            _ => machine.compute(at, 1000 + amount % 20_000),
+        }
+        return;
+    }
     machine.run(at);
     let is_mixed = machine.rules.has_uninstrumented;
     let other = if is_mixed && amount % 2 == 1 { Exe::Static } else { Exe::Instrumented };

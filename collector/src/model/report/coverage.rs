@@ -70,9 +70,9 @@ pub struct Layers {
 pub struct Peaks {
     /// The kernel's high-water mark at the end.
     pub exact: u64,
-    /// The last sample.
+    /// A lower bound: what a sample saw, or the peak of some of the programs that the process ran.
     pub sampled: u64,
-    /// An upper bound: the kernel's figure, which may be that of an unknown child.
+    /// An upper bound: the kernel's figure, which may be an unknown child's, or include a copy of the parent's memory.
     pub bound: u64,
     /// No sample saw the process, and the kernel's figure is another process's.
     pub unknown: u64,

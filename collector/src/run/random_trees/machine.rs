@@ -20,8 +20,10 @@ const FILE_BYTES: u64 = 4 << 20;
 /// No pid is used again so soon: a real machine hands out thousands before.
 const PID_REST_NS: u64 = 60_000_000;
 
-/// A process writes its first record after this time at the latest. (Much later, and its program counts as uninstrumented.)
+/// A process writes its first record after this time at the latest.
 const LATEST_RECORD_NS: u64 = 10_000_000;
+/// Every third program takes this long to load. The core takes it for uninstrumented until its START.
+const SLOW_LOAD_NS: u64 = 80_000_000;
 
 /// How the trees of a test are made.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +77,8 @@ pub(super) struct SimProcess {
     pub(super) exe: Exe,
     due: Due,
     due_since_ns: u64,
+    /// It is loaded so slowly that its START comes late.
+    is_slow: bool,
     /// It ran an uninstrumented program.
     pub(super) was_uninstrumented: bool,
     pub(super) rss_kib: u64,
@@ -112,17 +116,14 @@ impl SimProcess {
         }
     }
 
-    /// An image is over: the process's true peak has its part of it. `next` is what it execs.
-    fn note_peak(&mut self, next: Option<Exe>) {
+    /// An image is over, by an exec or the process's end: the process's true peak has its part of it.
+    fn note_peak(&mut self, is_exec: bool) {
         let hwm = self.hwm_kib * 1024;
         let range = match self.at_fork_kib {
-            Some(at_fork) if next.is_some() => {
+            Some(at_fork) if is_exec => {
                 let own = hwm - at_fork * 1024;
-                // What an uninstrumented program's fork child had before its exec, no record tells.
-                let is_certain = own > FILE_BYTES + 2 * tolerance(hwm) && self.exe == Exe::Instrumented;
-                // No START record tells how much of its reaper's maximum is that of the copy.
-                let is_told = next == Some(Exe::Instrumented);
-                let at_most = if is_told { own + FILE_BYTES.min(at_fork * 1024) } else { hwm };
+                let is_certain = own > FILE_BYTES + 2 * tolerance(hwm);
+                let at_most = own + FILE_BYTES.min(at_fork * 1024);
                 PeakRange { at_least: if is_certain { own } else { 0 }, at_most }
             }
             _ => PeakRange { at_least: hwm, at_most: hwm },
@@ -253,6 +254,7 @@ impl Machine {
             exe,
             due: if exe == Exe::Instrumented { Due::Fork { parent: parent_pid } } else { Due::Nothing },
             due_since_ns: self.now_ns,
+            is_slow: false,
             was_uninstrumented: exe != Exe::Instrumented && parent.is_some(),
             rss_kib,
             hwm_kib: rss_kib,
@@ -273,12 +275,17 @@ impl Machine {
     /// Time goes by, in which all have run that had something to write.
     pub(super) fn pass_all(&mut self, us: u64) {
         self.pass(us);
-        let latest_ns = self.now_ns - LATEST_RECORD_NS;
         for at in self.alive() {
-            if self.processes[at].due_since_ns < latest_ns {
+            if self.processes[at].due_since_ns + LATEST_RECORD_NS < self.now_ns && !self.is_loading(at) {
                 self.run(at);
             }
         }
+    }
+
+    /// Whether a process's program is still being loaded, and has not reached the shim.
+    pub(super) fn is_loading(&self, at: usize) -> bool {
+        let process = &self.processes[at];
+        process.is_slow && process.due == Due::Start && self.now_ns < process.due_since_ns + SLOW_LOAD_NS
     }
 
     /// A process runs: the shim writes what is due.
@@ -340,7 +347,7 @@ impl Machine {
         self.tell(What::Exec, self.processes[at].pid);
         let now_ns = self.now_ns;
         let process = &mut self.processes[at];
-        process.note_peak(Some(exe));
+        process.note_peak(true);
         process.earlier_max_rss_kib = process.max_rss_kib();
         (process.rss_kib, process.hwm_kib) = (PROGRAM_KIB, PROGRAM_KIB);
         process.at_fork_kib = None;
@@ -348,6 +355,7 @@ impl Machine {
         process.exe = exe;
         process.was_uninstrumented |= exe != Exe::Instrumented;
         process.due_since_ns = now_ns;
+        process.is_slow = (now_ns / US).is_multiple_of(3);
         process.due = if exe == Exe::Instrumented { Due::Start } else { Due::Nothing };
     }
 
@@ -379,7 +387,7 @@ impl Machine {
     pub(super) fn end(&mut self, at: usize, status: i32) {
         self.tell(What::Exit { status }, self.processes[at].pid);
         let process = &mut self.processes[at];
-        process.note_peak(None);
+        process.note_peak(false);
         if process.due == Due::Start {
             // Nor does it here.
             process.peak.at_most = process.peak.at_most.max(process.earlier_max_rss_kib * 1024);

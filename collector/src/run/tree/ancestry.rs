@@ -34,6 +34,15 @@ impl Tree {
         is_it.then_some(id).or(process.ancestry.uninstrumented_ancestor)
     }
 
+    /// Whether a fork child of this parent writes no FORK record. A parent that no record names is uninstrumented, too.
+    pub(super) fn makes_unread_copies(&self, parent: Parent) -> bool {
+        match parent {
+            Parent::Launcher => false,
+            Parent::Known(id) => self.processes.get(&id).is_some_and(|parent| !parent.is_instrumented()),
+            Parent::Unknown => true,
+        }
+    }
+
     /// Another process takes the place of these as nearest uninstrumented ancestor.
     pub(super) fn replace_uninstrumented_ancestors(
         &mut self,

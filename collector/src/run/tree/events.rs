@@ -9,7 +9,6 @@ use super::namespaces::{Evidence, MatchQuery};
 use super::process::{ExitRecord, Image, Process, ReapRecord};
 use super::program::fork_share;
 use super::rusage::Rusage;
-use super::tolerance::Tolerance;
 use super::{FoundBy, Key, Parent, ProcessId, Tree};
 use crate::model::command::command_of_record;
 
@@ -169,8 +168,11 @@ impl Tree {
             process.was_read_as(command)
         };
         let had_uninstrumented_image = process.program.had_uninstrumented_image;
+        let growth = process.growth_before_start(inherited);
         let intervals = known.is_some().then_some(&mut self.intervals);
         process.change_image(intervals, Image::Loaded { inherited }, at_ns, peak);
+        process.note_earlier_peak(growth);
+        process.program.recorded = Some(process.program.image);
         process.program.had_uninstrumented_image &= had_uninstrumented_image || !is_late;
         process.program.unreported_exec = None;
         process.note_inode(writer.pidfd_inode);
@@ -223,6 +225,8 @@ impl Tree {
             seen.contribution = Contribution::private(fork_share(seen.rss_bytes, rss_at_fork, faulted));
         }
         process.program.image = Image::Forked { rss_at_fork };
+        process.program.recorded = Some(process.program.image);
+        process.program.had_unread_copy = false;
         process.note_inode(writer.pidfd_inode);
         process.ids.clock_skew_ns = writer.clock_skew_ns;
         if let Some(command) = command {
@@ -265,20 +269,19 @@ impl Process {
     /// The peak of the image that ends with a START, bytes: ru_maxrss survives exec, so where it grew since the last image
     /// began, that image's own peak made it grow.
     fn peak_before_start(&self, inherited: u64) -> Option<u64> {
-        let has_grown = match self.program.image {
-            Image::Loaded { inherited: before } => inherited > before,
-            // A fork child's RSS is its parent's, except for what it grew by. A fork leaves file pages out, and the child reads
-            // them in again.
-            Image::Forked { rss_at_fork } => {
-                let growth = Tolerance::rss(rss_at_fork).max(Tolerance::FILE_PAGES_BYTES);
-                inherited > rss_at_fork.saturating_add(growth)
-            }
-            Image::Uninstrumented | Image::Unknown | Image::Borrowed => false,
-        };
-        if has_grown {
+        if self.program.image.has_grown(inherited) {
             return Some(inherited);
         }
         let sampled = || self.peak_before_exec().filter(|_| self.program.image == Image::Uninstrumented);
         self.program.exec_peak_bytes.or_else(sampled)
+    }
+
+    /// What it grew by before a START, bytes, if since its last record it was taken for uninstrumented: by that image, by the
+    /// one before, or by the new one before its START.
+    fn growth_before_start(&self, inherited: u64) -> Option<u64> {
+        let is_uninstrumented = self.program.image == Image::Uninstrumented;
+        let recorded =
+            self.program.recorded.filter(|image| is_uninstrumented && image.has_grown(inherited))?;
+        Some(inherited.saturating_sub(recorded.copied_bytes()))
     }
 }

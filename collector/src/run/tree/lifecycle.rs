@@ -61,7 +61,9 @@ impl Tree {
             has_children: false,
             is_watched: false,
         };
-        self.processes.insert(Process::new(ids, ancestry, group, start_ns));
+        let mut process = Process::new(ids, ancestry, group, start_ns);
+        process.program.had_unread_copy = self.makes_unread_copies(parent);
+        self.processes.insert(process);
         let lists = &mut self.lists;
         if parent == Parent::Unknown {
             lists.unparented.insert(id);

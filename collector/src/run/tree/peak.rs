@@ -15,16 +15,17 @@ impl Process {
     pub(crate) fn peak(&self) -> (Option<u64>, Quality) {
         let program = &self.program;
         let (last, quality) = self.last_image_peak();
+        let peak = last.max(program.earlier_images_peak_bytes);
         // An earlier image had at most what the last one inherited.
-        let may_be_short = program.had_uninstrumented_image
-            && matches!(program.image, Image::Loaded { inherited } if last.is_none_or(|last| last < inherited));
+        let may_be_short = (program.had_uninstrumented_image || program.had_unread_copy)
+            && matches!(program.image, Image::Loaded { inherited } if peak.is_none_or(|peak| peak < inherited));
         let is_earlier_only = last.is_none() && program.earlier_images_peak_bytes.is_some();
         let quality = match quality {
             Quality::Exact if may_be_short => Quality::Sampled,
             Quality::Unknown if is_earlier_only => Quality::Sampled,
             _ => quality,
         };
-        (last.into_iter().chain(program.earlier_images_peak_bytes).max(), quality)
+        (peak, quality)
     }
 
     /// What is known of single processes' RSS from all that is known of this one. ru_maxrss survives fork and exec, so a sum
@@ -97,13 +98,16 @@ impl Process {
             max > of_children && self.most_inherited(reaped).is_some_and(|inherited| max > inherited);
         // It may have been killed between an exec and the new program's START.
         let may_have_execd = matches!(image, Image::Forked { .. }) && !self.ancestry.is_watched;
+        // The maximum may be that of the copy of its parent's memory, which was larger than what it grew by.
+        let may_be_copy =
+            image == Image::Uninstrumented && (self.copied_before_exec() > 0 || self.program.had_unread_copy);
         // It had its parent's peak, or ran another program by then, which had no more. A process that ended by exit without
         // an EXIT record did run another program.
         let was_killed_as_copy =
             matches!(image, Image::Forked { .. }) && libc::WIFSIGNALED(reaped.status) && max > of_children;
         match self.least_peak() {
             _ if is_own && self.are_all_waits_known(reaped.status) => {
-                (Some(max), if may_have_execd { Quality::Bound } else { Quality::Exact })
+                (Some(max), if may_have_execd || may_be_copy { Quality::Bound } else { Quality::Exact })
             }
             Some(peak) => (Some(peak), Quality::Sampled),
             None if (is_own || was_killed_as_copy) && !self.ancestry.has_children => {

@@ -209,6 +209,10 @@ pub(crate) struct ProgramState {
     pub earlier_images_peak_bytes: Option<u64>,
     /// An earlier image was uninstrumented, so its peak is that of a sample.
     pub had_uninstrumented_image: bool,
+    /// The image that its last START or FORK record reported.
+    pub recorded: Option<Image>,
+    /// It may have run a copy of an uninstrumented parent's memory, whose peak no record has.
+    pub had_unread_copy: bool,
 }
 
 /// When a process lived, CLOCK_MONOTONIC nanoseconds.
@@ -317,6 +321,8 @@ impl Process {
                 exec_peak_bytes: None,
                 earlier_images_peak_bytes: None,
                 had_uninstrumented_image: false,
+                recorded: None,
+                had_unread_copy: false,
             },
             lifetime: Lifetime { start_ns, end_ns: None, seen_dead_ns: None, gone_ns: None },
             end: EndReports::default(),

@@ -17,6 +17,25 @@ pub(in crate::run) fn fork_share(rss_bytes: u64, rss_at_fork: u64, faulted_bytes
 }
 
 impl Image {
+    /// How much of its memory is a copy of its parent's, bytes.
+    pub(super) fn copied_bytes(&self) -> u64 {
+        if let Self::Forked { rss_at_fork } = self { *rss_at_fork } else { 0 }
+    }
+
+    /// Whether a process of this ru_maxrss, bytes, had grown since the image's record.
+    pub(super) fn has_grown(&self, max_rss_bytes: u64) -> bool {
+        match self {
+            Self::Loaded { inherited } => max_rss_bytes > *inherited,
+            // A fork child's RSS is its parent's, except for what it grew by. A fork leaves file pages out, and the child reads
+            // them in again.
+            Self::Forked { rss_at_fork } => {
+                let growth = Tolerance::rss(*rss_at_fork).max(Tolerance::FILE_PAGES_BYTES);
+                max_rss_bytes > rss_at_fork.saturating_add(growth)
+            }
+            Self::Uninstrumented | Self::Unknown | Self::Borrowed => false,
+        }
+    }
+
     /// How much of an RSS peak above `rss_bytes` is the image's own; a fork child's copy of its parent is not.
     pub(in crate::run) fn own_part(&self, peak_bytes: u64, rss_bytes: u64) -> u64 {
         match self {
@@ -126,12 +145,9 @@ impl Process {
         if let Some(intervals) = intervals.filter(|_| !is_sampled && !memory.is_zero()) {
             intervals.push(LiveInterval { memory, ..self.image_interval(at_ns) });
         }
+        self.note_earlier_peak(own_peak);
         let program = &mut self.program;
         program.had_uninstrumented_image |= program.image == Image::Uninstrumented;
-        if let Some(peak) = own_peak.filter(|peak| *peak > 0) {
-            program.earlier_images_peak_bytes =
-                Some(program.earlier_images_peak_bytes.map_or(peak, |earlier| earlier.max(peak)));
-        }
         program.image = image;
         program.image_start_ns = at_ns;
         program.exec_peak_bytes = None;
@@ -140,6 +156,20 @@ impl Process {
         } else if program.unreported_exec.is_none() {
             // An unreported exec has done that already.
             self.observed.forget_peak();
+        }
+    }
+
+    /// An image that is replaced by now had this peak, bytes.
+    pub(super) fn note_earlier_peak(&mut self, peak_bytes: Option<u64>) {
+        let peak = peak_bytes.filter(|peak| *peak > 0);
+        self.program.earlier_images_peak_bytes = self.program.earlier_images_peak_bytes.max(peak);
+    }
+
+    /// How much of its memory may have been a copy of its parent's before it exec'd a program without a record, bytes.
+    pub(super) fn copied_before_exec(&self) -> u64 {
+        match (self.program.image, self.program.recorded) {
+            (Image::Uninstrumented, Some(recorded)) => recorded.copied_bytes(),
+            _ => 0,
         }
     }
 
@@ -173,7 +203,7 @@ impl Process {
         };
         let unsampled = Contribution::private(match self.program.image {
             Image::Forked { rss_at_fork } => fork_share(peak, rss_at_fork, faults.saturating_mul(page_bytes)),
-            _ => peak,
+            _ => peak.saturating_sub(self.copied_before_exec()),
         });
         if !self.is_image_sampled() {
             return unsampled;

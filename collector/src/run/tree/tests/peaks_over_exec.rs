@@ -61,6 +61,92 @@ fn replaced_static_program_leaves_its_sampled_peak() {
     assert_eq!(peak_of(40 * MIB_KIB), (Some(50), Quality::Exact));
 }
 
+// Requirement: RAM-5
+#[test]
+fn growth_before_a_late_start_counts() {
+    // The program `slow` has 9 MiB, and the process had up to 50.
+    let peak_of = |run: &mut Run| {
+        let summaries = run.later(1).sampled(102, 1, 5 * MIB, MIB).reports_late(102).end();
+        (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
+    };
+    let taken_for_uninstrumented = |mut run: Run| {
+        let id = run.execs(102).id(102);
+        run.tree.confirm_uninstrumented(id);
+        run
+    };
+    let mut run = Run::new();
+    run.kernel_fork(102, MAIN).execs(102).start(102, MAIN);
+    assert_eq!(
+        peak_of(&mut taken_for_uninstrumented(run)),
+        (Some(50), Quality::Exact),
+        "its first program's"
+    );
+    let mut run = Run::new();
+    run.kernel_fork(102, MAIN).fork(102, MAIN, 10 * MIB_KIB);
+    assert_eq!(
+        peak_of(&mut taken_for_uninstrumented(run)),
+        (Some(40), Quality::Exact),
+        "what a copy grew by"
+    );
+    // A scan found the new program before its START.
+    let mut run = Run::new();
+    let id = run.fork(102, MAIN, 10 * MIB_KIB).id(102);
+    run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
+    run.tree.set_program(id, Program { command: Some("slow".into()), ..Program::default() });
+    assert_eq!(peak_of(&mut run), (Some(40), Quality::Exact));
+}
+
+// Requirement: RAM-74
+#[test]
+fn fork_child_that_execs_an_uninstrumented_program_has_an_upper_bound() {
+    // Of 300 MiB, 100 may have been a copy of its parent's memory.
+    for is_confirmed in [false, true] {
+        let mut run = Run::new();
+        let id = run.kernel_fork(102, MAIN).fork(102, MAIN, 100 * MIB_KIB).execs(102).id(102);
+        if is_confirmed {
+            run.tree.confirm_uninstrumented(id);
+        }
+        run.over(102, libc::SIGKILL);
+        let (usage, reaper_max_rss_kib) = (used(1, 300 * MIB_KIB), 100 * MIB_KIB);
+        let reaped = Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage };
+        run.record(MAIN, 0, 0, reaped);
+        let certain = run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.combined_bytes).sum();
+        let summaries = run.end();
+        let child = of(&summaries, 102);
+        assert_eq!((child.peak_rss_bytes, child.peak_quality), (Some(300 * MIB), Quality::Bound));
+        assert_eq!((certain, child.known_rss.either), (200 * MIB, 300 * MIB));
+    }
+}
+
+// Requirement: RAM-53
+#[test]
+fn copy_of_an_uninstrumented_program_may_have_been_larger() {
+    // A program of 9 MiB, in a process that had 50 before.
+    let peak_of = |run: &mut Run, parent: u32, max_kib: u64| {
+        run.start_as(103, parent, 0, 50 * MIB_KIB, "prog");
+        let (own, children) = (used(1, max_kib), used(0, 0));
+        let vm_hwm_kib = 9 * MIB_KIB;
+        run.record(103, parent, FLAG_IMAGE, Event::Exit { status: 0, vm_hwm_kib, own, children });
+        let summaries = run.end();
+        (of(&summaries, 103).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 103).peak_quality)
+    };
+    let below_static = || {
+        let mut run = Run::new();
+        let id = run.kernel_fork(102, MAIN).execs(102).id(102);
+        run.tree.confirm_uninstrumented(id);
+        run.kernel_fork(103, 102).execs(103);
+        run
+    };
+    assert_eq!(peak_of(&mut below_static(), 102, 50 * MIB_KIB), (Some(9), Quality::Sampled));
+    assert_eq!(peak_of(&mut below_static(), 102, 60 * MIB_KIB), (Some(60), Quality::Exact));
+    // No record names its parent.
+    assert_eq!(peak_of(&mut Run::new(), 102, 50 * MIB_KIB), (Some(9), Quality::Sampled));
+    // An instrumented parent's fork child writes FORK, so this one was spawned.
+    let mut run = Run::new();
+    run.kernel_fork(103, MAIN).execs(103);
+    assert_eq!(peak_of(&mut run, MAIN, 50 * MIB_KIB), (Some(9), Quality::Exact));
+}
+
 #[test]
 fn killed_fork_child_may_have_execd_before() {
     let peak_of = |run: &mut Run| {
