@@ -108,6 +108,17 @@ fn gpu_check_judges_a_fake_gpu_right() {
     ] {
         assert!(text.lines().any(|of| of.starts_with(line)), "{line}: {text}\n{errors}");
     }
+    // How often the GPU was read, in the runs that measure the collector's CPU time.
+    for interval in ["0.1", "0.01"] {
+        let start = format!("     --st {interval}: collector ");
+        let has_readings = |line: &str| {
+            let readings = line.strip_prefix(&start).and_then(|line| line.split_once("% of a core; "));
+            let words: Vec<&str> = readings.map(|(_, words)| words.split(' ').collect()).unwrap_or_default();
+            matches!(words.as_slice(), [count, "readings,", rate, "a", "second,", ..]
+                if count.parse::<u32>().is_ok_and(|count| count > 0) && rate.parse::<f64>().is_ok())
+        };
+        assert!(text.lines().any(has_readings), "{interval}: {text}\n{errors}");
+    }
     assert!(!Path::new(&gpus.path("accounting.0")).exists(), "no setting of the driver is changed");
     assert_eq!(output.status.code(), Some(i32::from(text.contains("\nFAIL "))), "{text}");
     assert_eq!(std::fs::read_to_string(log).unwrap(), text);

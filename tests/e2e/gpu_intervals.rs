@@ -25,7 +25,7 @@ fn gpu_intervals_and_errors_by_the_cost_of_a_call() {
 }
 
 fn row(count: usize, cost_us: u32) -> String {
-    let script = "*.samples ring 100 20000 100 1000000 3000000\n*.energy 5000000+100000/s\n*.power 100000";
+    let script = "*.memory_held 1\n*.samples ring 100 20000 100 1000000 3000000\n*.energy 5000000+100000/s\n*.power 100000";
     let gpus = FakeGpus::new(count, script);
     let hold = |n: usize| gpus.line(&[&format!("hold:{}:{HELD_BYTES},c", n % count), "for:500"]);
     let holders: Vec<String> = (0..HOLDERS).map(hold).collect();

@@ -16,7 +16,7 @@ fn xid_error_of_a_lost_gpu_is_reported() {
     assert!(report.warnings().contains("GPU-fake-0 reported XID error 79 (once)."), "{}", report.warnings());
 }
 
-// Requirement: GPU-6
+// Requirement: GPU-6, GPU-69
 #[test]
 fn lost_gpu_does_not_affect_other_gpus() {
     let gpus = FakeGpus::new(2, "");
@@ -37,6 +37,10 @@ fn lost_gpu_does_not_affect_other_gpus() {
     assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
     assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 400);
     assert!(report.gpu(GPU1).at("lost_at_s").is_null());
+    // They would have been read once more at the end.
+    assert!(report.gpu(GPU0).at("errors.ecc_corrected").is_null());
+    let ecc = |of: &&serde_json::Value| of["figure"] == "ECC errors corrected";
+    assert_eq!(report.gpu(GPU0).array("missing").iter().find(ecc).unwrap()["reason"], "GPU lost");
     let lost_at_s = report.gpu(GPU0).f64("lost_at_s");
     assert!(lost_at_s <= report.f64("compute_time.time"), "{lost_at_s}");
     assert_eq!(

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::support::assert_within;
 use crate::support::gpu::{FakeGpus, GPU0};
 use crate::support::report::Report;
 
@@ -57,21 +58,92 @@ fn gpu_memory_is_null_if_readings_are_too_far_apart() {
 // Requirement: GPU-59
 #[test]
 fn gpu_pcie_bytes_are_null_if_the_counter_can_wrap_unseen() {
-    for (generation, bits, expected) in [(1, 32, Some(4000)), (6, 32, None), (6, 64, Some(5_000_000_000))] {
-        let link = format!("0.pcie_generation {generation}\n0.pcie_width 16\n0.pcie_bits {bits}");
+    // 16 lanes of generation 6 fill 32 bits in 36 ms; a reading takes 40.
+    for (generation, width, bits, expected) in
+        [(1, 1, 32, Some(4000)), (6, 16, 32, None), (6, 16, 64, Some(5_000_000_000))]
+    {
+        let link = format!("0.pcie_generation {generation}\n0.pcie_width {width}\n0.pcie_bits {bits}");
         let gpus = FakeGpus::new(1, &link);
         let later = if bits == 64 { 5_000_001_000_u64 } else { 5000 };
         let later = gpus.script("later", &format!("0.pcie_tx {later}\n{link}"));
-        // Generation 6 fills 32 bits in 34 ms.
         let run = gpus
             .tracked(gpus.words(&["sampled", &format!("script:{later}"), "sampled"]))
-            .options(&["--st", "0.05"])
+            .with(|command| command.env("FAKE_NVML_COST_US", "FieldValues=40000"))
             .run();
         let gpu = run.assert_clean(0).gpu(GPU0);
         assert_eq!(gpu.at("pcie.tx_bytes").as_u64(), expected, "generation {generation}, {bits} bits");
         let missing = gpu.array("missing").iter().find(|missing| missing["figure"] == "PCIe bytes sent");
         assert_eq!(missing.is_none(), expected.is_some(), "{missing:?}");
     }
+}
+
+// Requirement: GPU-26, GPU-59
+#[test]
+fn gpu_pcie_bytes_of_a_fast_link_are_read_before_the_counter_can_wrap() {
+    // Generation 4 fills 32 bits in 136 ms, and memory is read every 250 ms. Power is read by a call of its own here.
+    let script = "0.pcie_generation 4\n0.pcie_width 16\n0.power_instant !2\n0.pcie_tx 0+1000000000/s";
+    let gpus = FakeGpus::new(1, script);
+    std::fs::write(gpus.path("calls"), "").unwrap();
+    let run = gpus.tracked(gpus.words(&["for:2000"])).options(&["--st", "0.25"]).run();
+    let gpu = run.assert_clean(0).gpu(GPU0);
+    let [pcie, lists] = ["FieldValues", "ComputeRunningProcesses_v3"].map(|part| calls(&gpus, part));
+    // The second has "MPSComputeRunningProcesses" in it.
+    assert!(pcie > lists, "{pcie} readings, {lists} of two lists");
+    // A busy machine can be too late for one of them.
+    match gpu.at("pcie.tx_bytes").as_f64() {
+        Some(bytes) => assert_within("bytes", bytes, gpu.f64("power.energy_span_s") * 1e9, 15.0),
+        None => assert!(gpu.array("missing").iter().any(|missing| missing["figure"] == "PCIe bytes sent")),
+    }
+}
+
+/// 4.5 ms for each call of eight GPUs: memory in use alone is read each time, and shows that a list has changed.
+// Requirement: GPU-21, GPU-27
+#[test]
+fn short_peak_is_seen_though_all_calls_are_slow() {
+    let gpus = FakeGpus::new(8, "*.memory_held 1\n*.energy 5000000+100000/s\n*.power 100000");
+    std::fs::write(gpus.path("calls"), "").unwrap();
+    let child = gpus.line(&["hold:5:5000000000,c", "for:500"]);
+    let script = format!("{}; {child}; {}", gpus.line(&["for:1500"]), gpus.line(&["for:500"]));
+    let run = gpus
+        .tracked(["sh", "-c", &script])
+        .options(&["--st", "0.1"])
+        .with(|command| command.env("FAKE_NVML_COST_US", "4500"))
+        .run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.gpu_ram(), [Some(0), Some(5_000_000_000), Some(5_000_000_000)]);
+    let [memory, lists] = ["MemoryInfo_v2", "DeviceGetComputeRunning"].map(|part| calls(&gpus, part));
+    assert!(memory > lists * 3 / 2, "{memory} readings of memory, {lists} of lists");
+    // What the energy covers is said, and it is all of that.
+    let span_s = report.gpu("GPU-fake-7").f64("power.energy_span_s");
+    assert_within("energy", report.gpu("GPU-fake-7").f64("power.energy_j"), 100.0 * span_s, 5.0);
+}
+
+/// The driver takes as long to start as the command then runs.
+// Requirement: GPU-27, GPU-54
+#[test]
+fn gpu_energy_says_what_part_of_the_run_it_covers() {
+    let gpus = FakeGpus::new(1, "init.stall 700\n0.energy 5000000+100000/s");
+    let report = gpus.run(&["sampled", "for:300", "sampled"]).assert_clean(0).clone();
+    let run_s = report.f64("compute_time.time");
+    let span_s = report.gpu(GPU0).f64("power.energy_span_s");
+    assert!(span_s < run_s - 0.5, "{span_s} of {run_s} s");
+    let expected = format!("The energy of GPU-fake-0 is that of {span_s:.1} s of the run's {run_s:.1} s: ");
+    assert!(all_warnings(&report).contains(&expected), "{}", all_warnings(&report));
+    let report = FakeGpus::new(1, "").run(&["for:2000"]).assert_clean(0).clone();
+    assert!(report.gpu(GPU0).f64("power.energy_span_s") > 1.0);
+}
+
+// Requirement: GPU-28
+#[test]
+fn gpu_memory_errors_are_read_at_the_start_and_at_the_end() {
+    let gpus = FakeGpus::new(2, "*.ecc_corrected 4|9\n*.ecc_uncorrected 0|1");
+    std::fs::write(gpus.path("calls"), "").unwrap();
+    let report = gpus.run(&["samples:30"]).assert_clean(0).clone();
+    for id in ["GPU-fake-0", "GPU-fake-1"] {
+        let errors = report.gpu(id).at("errors").clone();
+        assert_eq!((&errors["ecc_corrected"], &errors["ecc_uncorrected"]), (&5.into(), &1.into()));
+    }
+    assert_eq!(calls(&gpus, "TotalEccErrors"), 8);
 }
 
 // Requirement: GPU-23

@@ -33,7 +33,7 @@ fn gpu_power_and_throttling_over_time_are_exact() {
         1,
         "0.throttle 1|1|1|4|32\n0.power 100000|100000|100000|300000\n0.energy 5000000|5250000\n\
          0.sm_clock 500|500|500|1500\n0.memory_clock 800|800|800|2400\n0.memory_utilization 20|60\n\
-         0.temperature 41|77|50\n0.pstate 8|2|5|3\n0.ecc_corrected 4|6\n0.ecc_uncorrected 0|0|1",
+         0.temperature 41|77|50\n0.pstate 8|2|5|3\n0.ecc_corrected 4|6\n0.ecc_uncorrected 0|1",
     );
     let run = gpus.run(&["samples:12"]);
     let report = run.assert_clean(0);
@@ -97,7 +97,7 @@ fn permanent_gpu_throttling_covers_all_sampled_time() {
 fn gpu_counters_survive_failed_reads() {
     let gpus = FakeGpus::new(
         1,
-        "0.energy 1000000|!999|!999|1700000\n0.pcie_tx 1000|!999|!999|5000\n0.ecc_corrected 4|!999|!999|9",
+        "0.energy 1000000|!999|!999|1700000\n0.pcie_tx 1000|!999|!999|5000\n0.ecc_corrected 4|9",
     );
     let run = gpus.run(&["samples:8"]);
     let report = run.assert_clean(0);

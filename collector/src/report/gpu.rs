@@ -203,6 +203,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
             mean_w: mean(Figure::Power),
             max_w: max(Figure::Power),
             energy_j: counted(Figure::Energy),
+            energy_span_s: energy_span_s(of),
             integrated_energy_j: gauge(Figure::Power).and_then(|gauge| gauge.integrated()),
         },
         max_temperature_c: max(Figure::Temperature),
@@ -245,6 +246,11 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
             .collect(),
         id: device.id,
     }
+}
+
+/// The time that the energy of a device covers, seconds; `None`: it is not known.
+pub(super) fn energy_span_s(of: &DeviceUsage) -> Option<f64> {
+    of.counters.get(&Figure::Energy).and_then(meters::Counter::span_s)
 }
 
 /// The processes on a device, largest peak first.
@@ -318,7 +324,14 @@ pub(super) fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
         _ if of.lost_at_ns.is_some() => Some(Missing::Lost),
         _ => Some(Missing::NoSample),
     };
-    Figure::ALL.into_iter().filter_map(|figure| Some((figure, reason(figure)?))).collect()
+    // What was not read often enough is not read any more.
+    let is_lost = of.lost_at_ns.is_some() && !of.is_back;
+    let is_rare = |reason: &Missing| matches!(reason, Missing::NoSample | Missing::ReadOnce);
+    let missing = |figure| {
+        let reason = reason(figure)?;
+        Some((figure, if is_lost && is_rare(&reason) { Missing::Lost } else { reason }))
+    };
+    Figure::ALL.into_iter().filter_map(missing).collect()
 }
 
 #[cfg(test)]

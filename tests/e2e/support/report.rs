@@ -40,7 +40,12 @@ impl Report {
     /// it.
     pub fn warnings(&self) -> String {
         let depends_on_load = |line: &&str| {
+            let covers_less = |figure: &str| {
+                line.starts_with(&format!("The {figure} of ")) && line.contains(" of the run's ")
+            };
             line.starts_with(SLOW_GPU_READINGS)
+                || covers_less("energy")
+                || covers_less("utilization")
                 || (line.starts_with("The utilization of ") && line.contains(" and not for "))
         };
         let lines = self.array("warnings").iter().filter_map(Value::as_str);

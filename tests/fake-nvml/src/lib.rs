@@ -181,7 +181,9 @@ pub struct Memory {
 /// Total and used bytes.
 fn memory(device: Device) -> Result<(u64, u64), Return> {
     let name = name(device);
-    Ok((number(&name, "memory_total")?, number(&name, "memory_used")?))
+    let held = || processes::held_bytes(&name);
+    let held = if number(&name, "memory_held") == Ok(1) { held() } else { 0 };
+    Ok((number(&name, "memory_total")?, number(&name, "memory_used")? + held))
 }
 
 #[unsafe(no_mangle)]
@@ -251,7 +253,6 @@ macro_rules! numbers {
     ($($function:ident -> $type:ty = $key:literal;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $function(device: Device, place: *mut $type) -> Return {
-            script::called(stringify!($function));
             script::called(stringify!($function));
             if $key == "energy" {
                 script::sampled(&name(device), Part::Energy);

@@ -10,6 +10,12 @@ use crate::script::{self, NOT_SUPPORTED, Part, global, now_us, number, of_proces
 /// The first pid of foreign processes. It is above the kernel's largest pid.
 const FOREIGN: u32 = 5_000_000;
 
+/// What processes hold on a device, each once.
+pub fn held_bytes(device: &str) -> u64 {
+    let bytes = |words: &Vec<String>| words.first().and_then(|bytes| bytes.parse::<u64>().ok());
+    of_processes("held", device).iter().filter_map(|(_, words)| bytes(words)).sum()
+}
+
 /// The processes of a list: pid and memory.
 fn listed(device: Device, list: char) -> Result<Vec<(u32, u64)>, Return> {
     let device = name(device);
@@ -29,8 +35,10 @@ fn listed(device: Device, list: char) -> Result<Vec<(u32, u64)>, Return> {
     if let Ok(crowd) = number(&device, "crowd") {
         let more =
             number(&device, "crowd_grows").unwrap_or(0) * script::count(format!("crowd {device} {list}"));
-        let end = FOREIGN + c_uint::try_from(crowd + more).unwrap_or(0);
-        processes.extend((FOREIGN..end).map(|pid| (pid, 1000)));
+        let first = number(&device, "crowd_first").ok().and_then(|pid| c_uint::try_from(pid).ok());
+        let first = first.unwrap_or(FOREIGN);
+        let end = first + c_uint::try_from(crowd + more).unwrap_or(0);
+        processes.extend((first..end).map(|pid| (pid, 1000)));
     }
     for (pid, words) in of_processes("held", &device) {
         let bytes = words.first().map_or(0, |bytes| bytes.parse().unwrap_or(u64::MAX));

@@ -9,6 +9,9 @@
 //!   `samples` are `TIME:PERCENT ...`, or a ring buffer: `ring LENGTH PERIOD PERCENT [FROM UNTIL]` is one sample in each
 //!   PERIOD, of PERCENT from FROM to UNTIL and of 0 otherwise; the latest LENGTH are kept.
 //!
+//!   With `memory_held 1` the device's memory in use is `memory_used` and what processes hold. `crowd 100` puts 100 foreign
+//!   processes on a device, from the pid `crowd_first` on.
+//!
 //!   Times are microseconds after the driver's start, or `now`. With the key `clock` they are by another clock: one that
 //!   counts from boot (`boot`), or one that is off by so many microseconds.
 //! - `held/PID.DEVICE`: `BYTES [LISTS [SM]]`: the memory of a process (`na`: not available), the lists that contain it
@@ -242,6 +245,8 @@ pub fn sampled(device: &str, part: Part) {
     let is_needed = |part: &Part| match part {
         Part::Lists | Part::Utilization => !is_divided,
         Part::Accounting => has_accounting,
+        // They are read at the start and at the end only.
+        Part::Errors => false,
         _ => true,
     };
     use Part::{Accounting, Energy, Errors, Gauges, Lists, Pcie, Power, Utilization};

@@ -68,6 +68,8 @@ pub struct AccountingEntry {
 pub struct DeviceSample {
     /// [`Device::id`](super::Device::id).
     pub device: String,
+    /// When the reading began, CLOCK_MONOTONIC nanoseconds; 0: with its batch.
+    pub at_ns: u64,
     /// The device is lost.
     pub is_lost: bool,
     /// Single values: gauges and counters.
@@ -76,6 +78,9 @@ pub struct DeviceSample {
     pub busy: Option<Reading<Vec<Busy>>>,
     /// Time before `busy` of which the driver no longer knows the utilisation, microseconds: it keeps few samples.
     pub busy_lost_us: u64,
+    /// When the PCIe bytes had been read, CLOCK_MONOTONIC nanoseconds; 0: at the time of the whole reading. How long two
+    /// readings are apart decides whether the counters may have wrapped.
+    pub counted_ns: u64,
     /// The most that the PCIe link carries one way, bytes a second; `None`: not known.
     pub link_bytes_per_s: Option<u64>,
     /// Names of the throttle reasons that hold now.

@@ -140,7 +140,9 @@ pub struct GpuPower {
     pub max_w: Option<f64>,
     /// Difference of the device's energy counter between the first and the last reading, joules.
     pub energy_j: Option<f64>,
-    /// Power integrated over the same time, joules.
+    /// Time between those two readings, seconds.
+    pub energy_span_s: Option<f64>,
+    /// Power integrated from its first reading to its last, joules.
     pub integrated_energy_j: Option<f64>,
 }
 

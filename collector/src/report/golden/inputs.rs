@@ -401,6 +401,7 @@ fn used_gpu() -> GpuDevice {
             mean_w: Some(412.5),
             max_w: Some(699.25),
             energy_j: Some(3_046_065.125),
+            energy_span_s: Some(7321.75),
             integrated_energy_j: Some(3_046_000.5),
         },
         max_temperature_c: Some(71.0),

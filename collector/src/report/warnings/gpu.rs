@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::counts::{processes, times};
-use super::super::gpu::{gaps, is_any_of, may_have_missed, missing_of, whole};
+use super::super::gpu::{energy_span_s, gaps, is_any_of, may_have_missed, missing_of, whole};
 use super::super::inputs::Inputs;
 use crate::model::gpu::{Figure, Missing};
 use crate::model::report::{Stage, Topic, Warning};
@@ -13,6 +13,12 @@ use crate::run::gpu::usage::meters::Counter;
 
 /// A share of lost utilization samples that is worth a warning; less changes no figure by more than that.
 const LOST_SHARE: f64 = 0.01;
+/// The share of the run that energy or utilization may lack without a warning.
+const UNCOVERED_SHARE: f64 = 0.1;
+/// The least time without energy that is worth one, seconds.
+const LEAST_WITHOUT_ENERGY_S: f64 = 0.2;
+/// The same of utilization: where a driver takes no samples of an idle GPU, it is known to be idle after 2 s only.
+const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
 
 /// In the order of the report: backends, devices, missing figures, then what concerns the run as a whole.
 pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
@@ -34,6 +40,11 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     warnings.extend(Topic::Figures, missing_figures(usage));
     warnings.extend(Topic::Figures, usage.devices.iter().flat_map(|of| gaps_of(usage, of)));
     warnings.extend(Topic::Figures, usage.devices.iter().filter_map(lost_utilization));
+    let run_s = seconds(inputs.end.at_ns);
+    warnings.extend(
+        Topic::Figures,
+        short_energy(usage, run_s).into_iter().chain(short_utilization(usage, run_s)),
+    );
     warnings.extend(Topic::Figures, slow_readings(usage));
     warnings.extend(Topic::IdleGpu, idle(usage));
     warnings.extend(Topic::Figures, ambiguous_indices(usage));
@@ -139,6 +150,41 @@ fn lost_utilization(of: &DeviceUsage) -> Option<String> {
     })
 }
 
+/// Energy that is known for a part of the run only: a counter is read first when the driver answers, and last before the end.
+fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
+    let spans = usage.devices.iter().filter_map(|of| Some((of, energy_span_s(of)?)));
+    short(spans.collect(), run_s, LEAST_WITHOUT_ENERGY_S).map(|(ids, known_s)| {
+        format!(
+            "The energy of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. What \
+             was used before the first reading and after the last is missing."
+        )
+    })
+}
+
+/// The same of utilization. What the driver had overwritten has a warning of its own.
+fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
+    let is_known = |of: &&DeviceUsage| of.busy.measured_s() > 0.0;
+    let spans = usage.devices.iter().filter(is_known);
+    let spans = spans.map(|of| (of, of.busy.measured_s() + of.busy.lost_s()));
+    short(spans.collect(), run_s, LEAST_WITHOUT_UTILIZATION_S).map(|(ids, known_s)| {
+        format!(
+            "The utilization of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. \
+             Active time before and after that is missing."
+        )
+    })
+}
+
+/// The devices of which too little is known, and for how long the least is. A lost one has a warning of its own.
+fn short(spans: Vec<(&DeviceUsage, f64)>, run_s: f64, least_s: f64) -> Option<(String, f64)> {
+    let is_short = |(of, known_s): &(&DeviceUsage, f64)| {
+        of.lost_at_ns.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_SHARE)
+    };
+    let short: Vec<_> = spans.into_iter().filter(is_short).collect();
+    let known_s = short.iter().map(|(_, known_s)| *known_s).reduce(f64::min)?;
+    let ids: Vec<&str> = short.iter().map(|(of, _)| of.device.id.as_str()).collect();
+    Some((ids.join(", "), known_s))
+}
+
 fn is_slow(usage: &GpuUsage, of: &DeviceUsage) -> bool {
     of.is_visible != Some(false)
         && of.lists.mean_ns().is_some_and(|mean_ns| mean_ns > usage.interval_ns as f64 * 2.0)
@@ -234,7 +280,9 @@ fn missing_figures(usage: &GpuUsage) -> Vec<String> {
             unread.extend(of.lost_at_ns.is_none().then_some(id.as_str()));
             continue;
         }
-        for (figure, reason) in missing_of(of).iter().filter(|(_, reason)| !reason.is_reported_by_parts()) {
+        // A loss has a warning of its own.
+        let is_told = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
+        for (figure, reason) in missing_of(of).iter().filter(|(_, reason)| !is_told(reason)) {
             note(&mut missing, reason, *figure);
         }
         let was_known = |(figure, _): &(&Figure, &Missing)| of.knows(**figure) && of.lost_at_ns.is_none();

@@ -21,6 +21,7 @@ pub(crate) struct GpuMonitor {
     interval: Duration,
     changes_settings: bool,
     epoch_us: u64,
+    started: Instant,
 }
 
 impl GpuMonitor {
@@ -33,6 +34,7 @@ impl GpuMonitor {
             interval: Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval),
             changes_settings: config.accounting,
             epoch_us: clock::realtime_ns().saturating_sub(clock::monotonic_ns()) / 1000,
+            started: Instant::now(),
         }
     }
 
@@ -59,7 +61,8 @@ impl GpuMonitor {
     pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
         batches.extend(self.take(&pids.all()));
-        let deadline = Instant::now() + POLICY.last_reading_wait;
+        let wait = self.started.elapsed() / POLICY.last_reading_part;
+        let deadline = Instant::now() + wait.clamp(POLICY.last_reading_wait, POLICY.longest_last_wait);
         let coming: Vec<bool> = self.workers.iter().map(|worker| worker.ask_for_last(deadline)).collect();
         for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
             worker.wait_done(deadline);

@@ -24,6 +24,11 @@ pub(super) struct ReadingPolicy {
     /// At the end of the run the report waits this long for a last reading. It waits only for an idle worker, not for one
     /// that is in a driver call or still initialises the driver.
     pub last_reading_wait: Duration,
+    /// After a longer run it waits for up to one part in this many of it: with calls of 4.5 ms, the energy of eight devices
+    /// takes 37 ms, and what is not read is missing.
+    pub last_reading_part: u32,
+    /// But never for longer than this.
+    pub longest_last_wait: Duration,
     /// The report warns if the last reading is older than this, and older than two intervals.
     pub late_reading: Duration,
     /// How long the collector waits, after the report, until changed driver settings are restored.
@@ -40,6 +45,8 @@ pub(super) const POLICY: ReadingPolicy = ReadingPolicy {
     unresponsive_ns: 1_000_000_000,
     most_waiting: 8192,
     last_reading_wait: Duration::from_millis(20),
+    last_reading_part: 100,
+    longest_last_wait: Duration::from_millis(100),
     late_reading: Duration::from_millis(500),
     restore_wait: Duration::from_secs(2),
 };

@@ -196,7 +196,7 @@ impl DeviceUsage {
         }
         self.is_back = self.lost_at_ns.is_some();
         for (figure, reading) in &sample.values {
-            self.add_value(at_ns, *figure, reading, sample.link_bytes_per_s);
+            self.add_value(at_ns, *figure, reading, sample);
         }
         self.add_busy(at_ns, sample);
         if let Some(reasons) =
@@ -213,7 +213,7 @@ impl DeviceUsage {
         self.last_ns = at_ns;
     }
 
-    fn add_value(&mut self, at_ns: u64, figure: Figure, reading: &Reading<f64>, link: Option<u64>) {
+    fn add_value(&mut self, at_ns: u64, figure: Figure, reading: &Reading<f64>, sample: &DeviceSample) {
         if figure == Figure::MemoryUsed {
             self.now.used_bytes = reading.as_ref().ok().map(|value| *value as u64);
             let open = self.gaps.values_mut().filter(|gap| gap.since_ns.is_some());
@@ -222,7 +222,9 @@ impl DeviceUsage {
         let Some(value) = self.note(at_ns, figure, reading).copied() else { return };
         let most_per_s = match figure {
             Figure::Energy => self.gauges.get(&Figure::Power).map_or(POLICY.most_w, |power| power.max),
-            Figure::PcieTx | Figure::PcieRx => link.unwrap_or(POLICY.fastest_link_bytes_per_s) as f64,
+            Figure::PcieTx | Figure::PcieRx => {
+                sample.link_bytes_per_s.unwrap_or(POLICY.fastest_link_bytes_per_s) as f64
+            }
             Figure::EccCorrected | Figure::EccUncorrected => f64::MAX,
             _ => {
                 let gauge = self.gauges.entry(figure);
@@ -230,7 +232,9 @@ impl DeviceUsage {
                 return;
             }
         };
-        let kind = CounterKind { most_per_s, may_wrap: matches!(figure, Figure::PcieTx | Figure::PcieRx) };
+        let may_wrap = matches!(figure, Figure::PcieTx | Figure::PcieRx);
+        let until_ns = if may_wrap { sample.counted_ns.max(at_ns) } else { at_ns };
+        let kind = CounterKind { most_per_s, may_wrap, until_ns };
         let counter = self.counters.entry(figure);
         counter
             .and_modify(|counter| counter.add(at_ns, value, kind))

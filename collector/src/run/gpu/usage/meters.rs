@@ -52,6 +52,8 @@ pub(crate) struct CounterKind {
     pub most_per_s: f64,
     /// It has 32 bits, unless a reading is larger.
     pub may_wrap: bool,
+    /// When this reading was complete, nanoseconds: until then it may have counted.
+    pub until_ns: u64,
 }
 
 /// A counter that goes up, until it wraps or the driver restarts it.
@@ -69,9 +71,11 @@ pub(crate) struct Counter {
     is_unsure: bool,
     /// A reading was larger than 32 bits hold, so it does not wrap.
     is_wide: bool,
-    /// The largest reading since it began, and when it was taken, nanoseconds.
+    /// The largest reading since it began, and when that was begun, nanoseconds.
     last: f64,
     last_ns: u64,
+    /// When it was read first and last, nanoseconds.
+    read_ns: (u64, u64),
     /// After a step back: the last reading, and the count since.
     low: Option<(f64, f64)>,
 }
@@ -93,6 +97,7 @@ impl Counter {
             is_wide: value >= WRAP,
             last: value,
             last_ns: at_ns,
+            read_ns: (at_ns, at_ns),
             low: None,
         }
     }
@@ -103,6 +108,11 @@ impl Counter {
         (self.has_counted && !self.may_have_wrapped()).then_some(self.total + since_step_back)
     }
 
+    /// The time from the first reading to the last, which the count covers, seconds; `None`: it was read once.
+    pub(crate) fn span_s(&self) -> Option<f64> {
+        self.has_counted.then(|| seconds(self.read_ns.1.saturating_sub(self.read_ns.0)))
+    }
+
     /// It could have wrapped between two readings without being seen to.
     pub(crate) fn may_have_wrapped(&self) -> bool {
         self.is_unsure && !self.is_wide
@@ -110,12 +120,15 @@ impl Counter {
 
     /// Another reading.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64, kind: CounterKind) {
-        let most = kind.most_per_s * seconds(at_ns.saturating_sub(self.last_ns));
+        let most = kind.most_per_s * seconds(kind.until_ns.max(at_ns).saturating_sub(self.last_ns));
         self.has_counted = true;
+        self.read_ns.1 = at_ns;
         self.is_wide |= value >= WRAP;
         if kind.may_wrap && !self.is_wide {
-            self.is_unsure |= most >= WRAP;
-            self.total += if value >= self.last { value - self.last } else { value + WRAP - self.last };
+            let counted = if value >= self.last { value - self.last } else { value + WRAP - self.last };
+            // One more time round is possible, too.
+            self.is_unsure |= counted + WRAP <= most;
+            self.total += counted;
         } else if value >= self.last {
             self.total += value - self.last;
         } else if value < self.last / 2.0 && value <= most * RATE_SLACK + 1.0 {
@@ -224,8 +237,8 @@ mod tests {
         assert_eq!(Gauge::new(5, 7.0).mean(), 7.0);
     }
 
-    const PCIE: CounterKind = CounterKind { most_per_s: 1e9, may_wrap: true };
-    const ENERGY: CounterKind = CounterKind { most_per_s: 100.0, may_wrap: false };
+    const PCIE: CounterKind = CounterKind { most_per_s: 1e9, may_wrap: true, until_ns: 0 };
+    const ENERGY: CounterKind = CounterKind { most_per_s: 100.0, may_wrap: false, until_ns: 0 };
 
     /// A counter that gives these readings, a second apart.
     fn counter(kind: CounterKind, readings: &[f64]) -> Counter {

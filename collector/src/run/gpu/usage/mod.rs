@@ -140,12 +140,13 @@ impl GpuUsage {
             let Some(index) = self.devices.iter().position(|usage| usage.device.id == sample.device) else {
                 continue;
             };
+            let at_ns = if sample.at_ns == 0 { batch.at_ns } else { sample.at_ns };
             if let Some(usage) = self.devices.get_mut(index) {
-                usage.add(batch.at_ns, sample);
+                usage.add(at_ns, sample);
             }
-            self.add_memory(index, batch.at_ns, sample, pids);
-            self.add_busy(index, batch.at_ns, sample, pids);
-            self.add_accounting(index, batch.at_ns, sample, pids);
+            self.add_memory(index, at_ns, sample, pids);
+            self.add_busy(index, at_ns, sample, pids);
+            self.add_accounting(index, at_ns, sample, pids);
         }
         self.add_up(batch.at_ns);
     }

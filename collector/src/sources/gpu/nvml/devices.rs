@@ -11,8 +11,39 @@ use super::figures;
 use super::handle::{Handle, Sensors};
 use super::policy::POLICY;
 use super::processes::Known;
-use super::utilization::Progress;
-use crate::model::gpu::{Device, Missing, Vendor};
+use super::utilization::{self, Progress};
+use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
+use crate::sys::clock;
+
+/// What is read of a device as soon as it has a handle: a counter misses what came before its first reading, and to describe
+/// all devices can take a second.
+struct Beginning {
+    at_ns: u64,
+    energy: Reading<f64>,
+    progress: Progress,
+    /// The device has utilization samples, and which of them are from before the run is known.
+    has_samples: bool,
+}
+
+impl Beginning {
+    fn read(api: &Api, raw: nvmlDevice_t) -> Self {
+        let at_ns = clock::monotonic_ns();
+        let energy = figures::energy(api, raw);
+        let mut progress = Progress::default();
+        let has_samples = utilization::begin(api, raw, &mut progress);
+        Self { at_ns, energy, progress, has_samples }
+    }
+
+    fn sample(&self, device: &str) -> DeviceSample {
+        DeviceSample {
+            device: device.to_owned(),
+            at_ns: self.at_ns,
+            values: vec![(Figure::Energy, self.energy.clone())],
+            busy: self.has_samples.then(|| Ok(Vec::<Busy>::new())),
+            ..DeviceSample::default()
+        }
+    }
+}
 
 impl Nvml {
     /// Add a device, or renew the handle of a known one.
@@ -21,6 +52,7 @@ impl Nvml {
         raw: nvmlDevice_t,
         index: Option<u32>,
         (parent_raw, parent): (Option<nvmlDevice_t>, Option<&Device>),
+        beginning: Option<&Beginning>,
     ) {
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
         let known = self.devices.iter_mut().find(|handle| Some(&handle.device.id) == uuid.as_ref());
@@ -47,7 +79,7 @@ impl Nvml {
         }
         let memory = figures::memory(&self.api, raw).ok();
         let device = Device {
-            id,
+            id: id.clone(),
             uuid,
             index,
             minor: figures::minor(&self.api, raw),
@@ -60,9 +92,13 @@ impl Nvml {
             runtime_version: self.runtime_version.clone(),
             source: "nvml".into(),
         };
-        let accounting = Accounting::start(&self.api, raw, self.wants_accounting && parent.is_none());
-        if let Some(warning) = accounting.warning() {
-            self.warnings.push(format!("--gpu-accounting: {}: {warning}.", device.id));
+        let mut accounting = None;
+        if self.wants_accounting && parent.is_none() {
+            let started = Accounting::start(&self.api, raw, true);
+            let warning = started.warning();
+            let line = |warning| format!("--gpu-accounting: {}: {warning}.", device.id);
+            self.warnings.extend(warning.map(line));
+            accounting = Some(started);
         }
         let events = if parent.is_some() {
             Err(Missing::NotSupported)
@@ -78,9 +114,10 @@ impl Nvml {
             is_lost: false,
             is_gone: false,
             is_present: true,
-            link_bytes_per_s: figures::link_bytes_per_s(&self.api, raw),
+            link_bytes_per_s: None,
             lists: Known::default(),
-            progress: Progress::default(),
+            first: beginning.map(|beginning| beginning.sample(&id)),
+            progress: beginning.map(|beginning| beginning.progress).unwrap_or_default(),
             sensors: Sensors::default(),
             parent: parent_raw,
             gpm: None,
@@ -104,7 +141,7 @@ impl Nvml {
         for number in 0..most.min(POLICY.most_instances) {
             let mut part = std::ptr::null_mut();
             if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
-                self.add_device(part, None, (Some(raw), Some(&parent)));
+                self.add_device(part, None, (Some(raw), Some(&parent)), None);
             }
         }
     }
@@ -114,10 +151,17 @@ impl Nvml {
         for handle in &mut self.devices {
             (handle.is_present, handle.is_lost) = (false, false);
         }
+        let mut found = Vec::new();
         for index in 0..count {
-            match self.api.device(index) {
+            let raw = self.api.device(index);
+            let new = raw.as_ref().ok().filter(|raw| self.devices.iter().all(|known| known.raw != **raw));
+            let beginning = new.map(|raw| Beginning::read(&self.api, *raw));
+            found.push((index, raw, beginning));
+        }
+        for (index, raw, beginning) in found {
+            match raw {
                 Ok(raw) => {
-                    self.add_device(raw, Some(index), (None, None));
+                    self.add_device(raw, Some(index), (None, None), beginning.as_ref());
                     let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
                     if let Some(id) = id {
                         self.add_instances(raw, &id);

@@ -11,7 +11,7 @@ use nvml_wrapper_sys::bindings::{
 use super::api::{Api, Failure, call, check, code, number};
 use super::gpm::Gpm;
 use super::handle::Handle;
-use super::processes::Lists;
+use super::processes::{Lists, Wanted};
 use super::utilization::{busy, process_busy};
 use crate::model::gpu::{DeviceSample, Figure, Missing, Reading};
 use crate::sys::clock;
@@ -75,16 +75,9 @@ pub(super) fn minor(api: &Api, device: nvmlDevice_t) -> Option<u32> {
 /// What the PCIe link carries one way at most, bytes a second, by the generation and width that the device and the slot can
 /// do: an idle link runs slower.
 pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
-    /// Bytes a second of one lane, by generation from 1 on, without what the encoding costs (PCI-SIG).
-    const LANE: [u64; 7] = [
-        312_500_000,
-        625_000_000,
-        1_000_000_000,
-        2_000_000_000,
-        4_000_000_000,
-        8_000_000_000,
-        16_000_000_000,
-    ];
+    /// Bytes a second of one lane, by generation from 1 on, after encoding (8b/10b, 128b/130b, from 6 on FLITs; PCI-SIG).
+    const LANE: [u64; 7] =
+        [250_000_000, 500_000_000, 984_615_385, 1_969_230_770, 3_938_461_539, 7_562_500_000, 15_125_000_000];
     let generation: c_uint = get(|v| call!(api, nvmlDeviceGetMaxPcieLinkGeneration(device, v))).ok()?;
     let width: c_uint = get(|v| call!(api, nvmlDeviceGetMaxPcieLinkWidth(device, v))).ok()?;
     let lane = LANE.get(usize::try_from(generation).ok()?.checked_sub(1)?)?;
@@ -111,10 +104,9 @@ fn either<T>(
     second()
 }
 
-/// The energy counter.
-pub(super) fn energy(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
-    let energy = get(|v| call!(api, nvmlDeviceGetTotalEnergyConsumption(handle.raw, v))).map(joules);
-    sample.values.push((Figure::Energy, energy));
+/// The energy counter, joules.
+pub(super) fn energy(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
+    get(|v| call!(api, nvmlDeviceGetTotalEnergyConsumption(device, v))).map(joules)
 }
 
 /// Power, and the throttle reasons.
@@ -158,54 +150,72 @@ pub(super) fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
 }
 
 /// The counters: the call for a rate takes 20 ms to measure one.
-pub(super) fn pcie(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
+///
+/// The driver has them in 32 bits, and counts bytes: `NvU32 pexCounters[]` of NV2080_CTRL_CMD_BUS_GET_PEX_UTIL_COUNTERS
+/// (open-gpu-kernel-modules, ctrl2080bus.h); "value can be wrapped" (nvml.h).
+pub(super) fn pcie(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let ids = [field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES];
     let [tx, rx] = fields(api, handle.raw, ids);
+    sample.counted_ns = clock::monotonic_ns();
+    if tx.is_ok() || rx.is_ok() {
+        let link = *handle.link_bytes_per_s.get_or_insert_with(|| link_bytes_per_s(api, handle.raw));
+        sample.link_bytes_per_s = link;
+    }
     sample.values.extend([(Figure::PcieTx, tx), (Figure::PcieRx, rx)]);
-    sample.link_bytes_per_s = handle.link_bytes_per_s;
 }
 
-/// Memory in use, and the processes; and whether the device is lost.
+/// Memory in use, and the processes; and whether the device is lost. Gives when the memory in use was known, CLOCK_MONOTONIC
+/// nanoseconds, and whether the lists were read then.
 pub(super) fn lists(
     api: &Api,
     lists: &Lists,
     handle: &mut Handle,
     sample: &mut DeviceSample,
-    (wants_all, pids): (bool, &[u32]),
-) {
+    (wanted, pids): (Wanted, &[u32]),
+) -> (u64, bool) {
     let used = memory(api, handle.raw).map(|memory| memory.used);
+    let in_use_ns = clock::monotonic_ns();
     if used == Err(Missing::Lost) {
         sample.is_lost = true;
-        return;
+        return (in_use_ns, false);
     }
     let in_use = used.as_ref().ok().copied();
     sample.values.push((Figure::MemoryUsed, used.map(|used| used as f64)));
-    sample.processes = Some(if handle.is_divided {
-        Err(Missing::ReportedByInstances)
+    let (processes, is_read) = if handle.is_divided {
+        (Err(Missing::ReportedByInstances), false)
     } else {
-        lists.read(handle.raw, &mut handle.lists, wants_all, in_use, pids)
-    });
+        lists.read(handle.raw, &mut handle.lists, wanted, in_use, pids)
+    };
+    sample.processes = Some(processes);
     sample.listed_ns = clock::monotonic_ns();
     sample.is_lost = sample.processes == Some(Err(Missing::Lost));
+    (in_use_ns, is_read)
 }
 
-/// Utilization, of the device and by process.
+/// Utilization of the device.
 pub(super) fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     if handle.is_divided {
         sample.busy = Some(Err(Missing::ReportedByInstances));
-        sample.process_busy = Some(Err(Missing::ReportedByInstances));
         return;
     }
     let device = handle.raw;
     let read = busy(api, device, &mut handle.progress, || rates(api, device));
     (sample.busy, sample.busy_lost_us) = (Some(read.busy), read.lost_us);
-    sample.process_busy = Some(process_busy(api, device, &mut handle.progress));
     if let (Some(Err(_)), Some(parent)) = (&sample.busy, handle.parent) {
         let gpm = handle.gpm.get_or_insert_with(|| Gpm::start(api, parent, device));
         if let Some(gpm) = gpm {
             sample.busy = Some(gpm.read(api));
         }
     }
+}
+
+/// Utilization by process.
+pub(super) fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+    sample.process_busy = Some(if handle.is_divided {
+        Err(Missing::ReportedByInstances)
+    } else {
+        process_busy(api, handle.raw, &mut handle.progress)
+    });
 }
 
 /// A call that writes one number.

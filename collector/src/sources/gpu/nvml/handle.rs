@@ -6,7 +6,7 @@ use super::accounting::Accounting;
 use super::gpm::Gpm;
 use super::processes::Known;
 use super::utilization::Progress;
-use crate::model::gpu::{Device, Reading};
+use crate::model::gpu::{Device, DeviceSample, Reading};
 
 /// A device and what was read of it so far.
 pub(super) struct Handle {
@@ -20,16 +20,19 @@ pub(super) struct Handle {
     pub is_gone: bool,
     /// The driver still has it.
     pub is_present: bool,
-    /// What its PCIe link carries one way, bytes a second.
-    pub link_bytes_per_s: Option<u64>,
+    /// What its PCIe link carries one way, bytes a second; `None`: not asked yet, `Some(None)`: not known.
+    pub link_bytes_per_s: Option<Option<u64>>,
     pub lists: Known,
+    /// What was read when it was found, until it is handed over.
+    pub first: Option<DeviceSample>,
     pub progress: Progress,
     pub sensors: Sensors,
     /// The divided device that it is an instance of.
     pub parent: Option<nvmlDevice_t>,
     /// Its GPM samples, once they were asked for; `Some(None)`: it has none.
     pub gpm: Option<Option<Gpm>>,
-    pub accounting: Accounting,
+    /// Accounting, once it was asked for.
+    pub accounting: Option<Accounting>,
     pub events: Reading<()>,
 }
 

@@ -21,16 +21,17 @@ mod utilization;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use accounting::Accounting;
 use api::{Api, call};
 use events::Events;
 use growth::{MemoryCheck, own_bytes};
 use handle::Handle;
 use kind::Kind;
 use plan::{Plan, Step};
-use processes::Lists;
+use processes::{Lists, Wanted};
 
 use super::backend::{Ask, Backend, Turn};
-use crate::model::gpu::{Device, DeviceSample, GpuConfig, Missing, Reading};
+use crate::model::gpu::{Device, DeviceSample, Figure, GpuConfig, Missing, Reading};
 use crate::sys::clock;
 
 /// The library's name, as the driver installs it.
@@ -112,42 +113,64 @@ impl Nvml {
         let key = Some(id.to_owned());
         let handle = self.devices.iter_mut().find(|handle| handle.device.id == id);
         let mut sample = DeviceSample { device: id.to_owned(), ..DeviceSample::default() };
-        let reads_lists = kinds.iter().any(|kind| matches!(kind, Kind::Lists | Kind::AllLists));
+        let reads_lists = kinds.iter().any(|kind| kind.is_memory());
         sample.is_lost = handle.as_ref().is_some_and(|handle| {
             // Only the lists show that it is back.
             handle.is_lost || !handle.is_present || (handle.is_gone && !reads_lists)
         });
         let Some(handle) = handle.filter(|_| !sample.is_lost) else {
-            kinds.iter().for_each(|kind| self.plan.done(&key, *kind, began_ns, 0));
+            kinds.iter().for_each(|kind| self.plan.put_off(&key, *kind, began_ns));
             return sample.is_lost.then_some(sample);
         };
         for kind in kinds {
             let from_ns = clock::monotonic_ns();
             match kind {
-                Kind::Lists | Kind::AllLists => {
-                    let asked = (*kind == Kind::AllLists, pids);
-                    figures::lists(&self.api, &self.lists, handle, &mut sample, asked);
+                Kind::Memory | Kind::Lists | Kind::AllLists => {
+                    let wanted = match kind {
+                        Kind::AllLists => Wanted::All,
+                        Kind::Lists => Wanted::Needed,
+                        _ => Wanted::Changed,
+                    };
+                    let (in_use_ns, is_read) =
+                        figures::lists(&self.api, &self.lists, handle, &mut sample, (wanted, pids));
+                    let took_ns = is_read.then(|| sample.listed_ns.saturating_sub(from_ns));
+                    let in_use_ns = in_use_ns.saturating_sub(from_ns);
+                    self.plan.done_memory(&key, *kind, began_ns, (in_use_ns, took_ns));
                 }
                 Kind::Utilization => {
                     figures::utilization(&self.api, handle, &mut sample);
                     self.plan.set_sample_memory(id, handle.progress.memory_ns());
+                }
+                Kind::ProcessUtilization => {
+                    figures::process_utilization(&self.api, handle, &mut sample);
                     let running = sample.process_busy.iter().flatten().flatten().map(|busy| busy.pid);
                     if handle.lists.lacks_any(running.filter(|pid| pids.contains(pid))) {
                         self.plan.want_all_lists(id);
                     }
                 }
-                Kind::Energy => figures::energy(&self.api, handle, &mut sample),
+                Kind::Energy => {
+                    sample.values.push((Figure::Energy, figures::energy(&self.api, handle.raw)));
+                }
                 Kind::Power => figures::power(&self.api, handle, &mut sample),
                 Kind::Gauges => figures::gauges(&self.api, handle, &mut sample),
                 Kind::Accounting => {
-                    sample.accounting = Some(handle.accounting.read(&self.api, handle.raw, pids));
+                    let start = || Accounting::start(&self.api, handle.raw, false);
+                    let accounting = handle.accounting.get_or_insert_with(start);
+                    sample.accounting = Some(accounting.read(&self.api, handle.raw, pids));
                 }
-                Kind::Pcie => figures::pcie(&self.api, handle, &mut sample),
+                Kind::Pcie => {
+                    figures::pcie(&self.api, handle, &mut sample);
+                    if let Some(wrap_ns) = sample.link_bytes_per_s.map(wrap_ns) {
+                        self.plan.set_wrap(id, wrap_ns);
+                    }
+                }
                 Kind::Ecc => figures::ecc(&self.api, handle, &mut sample),
                 Kind::Events => {}
             }
             let took_ns = clock::monotonic_ns().saturating_sub(from_ns);
-            self.plan.done(&key, *kind, began_ns, took_ns);
+            if !kind.is_memory() {
+                self.plan.done(&key, *kind, began_ns, took_ns);
+            }
             sample.is_lost |= sample.is_any_lost();
             handle.is_gone = sample.is_lost;
             if sample.is_lost {
@@ -159,6 +182,24 @@ impl Nvml {
             }
         }
         Some(sample)
+    }
+
+    /// What was read of new devices when they were found.
+    fn first_readings(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
+        let mut samples = Vec::new();
+        for handle in self.devices.iter_mut().filter(|handle| wanted.contains(&handle.device.id)) {
+            let Some(mut sample) = handle.first.take() else { continue };
+            if handle.is_divided {
+                sample.busy = None;
+            }
+            let id = Some(handle.device.id.clone());
+            self.plan.put_off(&id, Kind::Energy, sample.at_ns);
+            if sample.busy.is_some() {
+                self.plan.put_off(&id, Kind::Utilization, sample.at_ns);
+            }
+            samples.push(sample);
+        }
+        samples
     }
 
     /// Read the critical errors of all devices.
@@ -177,6 +218,11 @@ impl Nvml {
     }
 }
 
+/// How long a link takes to carry as many bytes as a counter of 32 bits holds, nanoseconds.
+fn wrap_ns(link_bytes_per_s: u64) -> u64 {
+    ((1_u64 << 32) as f64 / link_bytes_per_s as f64 * 1e9) as u64
+}
+
 impl Backend for Nvml {
     fn devices(&mut self) -> Vec<Device> {
         // If the call fails, the known devices stay.
@@ -187,7 +233,11 @@ impl Backend for Nvml {
     }
 
     fn turn(&mut self, ask: &Ask<'_>) -> Turn {
-        self.plan.set_devices(ask.wanted, ask.hidden);
+        self.plan.set_devices(ask.wanted, ask.hidden, ask.at_ns);
+        let first = self.first_readings(ask.wanted);
+        if !first.is_empty() {
+            return Turn { samples: first, again_ns: Some(0), is_complete: false };
+        }
         let step = if ask.is_last { self.plan.next_at_end() } else { self.plan.next(ask.at_ns) };
         let (samples, again_ns) = match step {
             Step::Read(Some(id), kinds) => (self.read(&id, &kinds, ask.pids).into_iter().collect(), 0),
@@ -200,7 +250,9 @@ impl Backend for Nvml {
 
     fn restore(&mut self) {
         for handle in &mut self.devices {
-            if let Some(warning) = handle.accounting.restore(&self.api, handle.raw) {
+            let accounting = handle.accounting.as_mut();
+            let warning = accounting.and_then(|accounting| accounting.restore(&self.api, handle.raw));
+            if let Some(warning) = warning {
                 self.warnings.push(format!("--gpu-accounting: {}: {warning}.", handle.device.id));
             }
         }

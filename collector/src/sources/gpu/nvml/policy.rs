@@ -5,10 +5,15 @@ use std::ffi::c_uint;
 use super::kind::Kind;
 
 pub(super) struct NvmlPolicy {
-    /// Most of the thread's time that each kind of figures may take. The process lists have the largest share, since a peak
-    /// that they miss is lost. Together they leave the driver's lock to the command for a quarter of the time even if each call
+    /// Most of the thread's time that memory and the process lists may take. They have the largest share, since a peak that
+    /// they miss is lost. With `shares` they leave the driver's lock to the command for a quarter of the time even if each call
     /// takes milliseconds; with calls of 50 us, eight devices take 7% at an interval of 0.1 s.
-    pub shares: [(Kind, f64); 10],
+    pub memory_share: f64,
+    /// The part of it for the calls that ask how much memory is in use, where the lists can't be read each time: one such call
+    /// shows whether a list has changed. With 4.5 ms a call it lets eight devices be read every 105 ms.
+    pub in_use_share: f64,
+    /// The same of each other kind of figures.
+    pub shares: [(Kind, f64); 9],
     /// The latest costs of a kind that are kept, for their median.
     pub costs_kept: usize,
     /// Until half of those are known, a kind is read after so many of the asked intervals at most.
@@ -22,6 +27,11 @@ pub(super) struct NvmlPolicy {
     /// Utilization samples need not be read more often than this for what the driver overwrites, nanoseconds: the shortest
     /// memory seen is 2 s (some 100 samples, 20 ms apart).
     pub shortest_sample_memory_ns: u64,
+    /// A counter that can wrap is read after this part of the time in which the link can fill it: the other part is for a
+    /// thread that wakes late.
+    pub wrap_part: f64,
+    /// It is read at most so many times as often as asked for: who asks for long intervals wants few calls.
+    pub wrap_factor: f64,
     /// Memory of a device that grows by this much more than its compute list shows, bytes: another list may show it.
     pub unlisted_bytes: u64,
     /// Time between two GPM samples, nanoseconds: the metrics are differences of counters.
@@ -58,23 +68,26 @@ pub(super) struct NvmlPolicy {
 const LONGEST_SAMPLE_US: u64 = 1_000_000;
 
 pub(super) const POLICY: NvmlPolicy = NvmlPolicy {
+    memory_share: 0.50,
+    in_use_share: 0.35,
     shares: [
-        (Kind::Lists, 0.40),
-        (Kind::AllLists, 0.05),
-        (Kind::Utilization, 0.08),
-        (Kind::Energy, 0.06),
-        (Kind::Power, 0.05),
-        (Kind::Gauges, 0.03),
-        (Kind::Accounting, 0.02),
+        (Kind::AllLists, 0.03),
+        (Kind::Utilization, 0.05),
+        (Kind::ProcessUtilization, 0.03),
+        (Kind::Energy, 0.05),
+        (Kind::Power, 0.035),
         (Kind::Pcie, 0.02),
-        (Kind::Ecc, 0.02),
-        (Kind::Events, 0.02),
+        (Kind::Gauges, 0.02),
+        (Kind::Accounting, 0.01),
+        (Kind::Events, 0.005),
     ],
     costs_kept: 9,
     first_intervals: 4,
     longest_visit_ns: 10_000_000,
     hidden_factor: 3.0,
     shortest_sample_memory_ns: 250_000_000,
+    wrap_part: 0.5,
+    wrap_factor: 4.0,
     unlisted_bytes: 64 << 20,
     gpm_interval_ns: 100_000_000,
     memory_check_readings: 64,

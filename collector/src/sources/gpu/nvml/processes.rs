@@ -59,8 +59,22 @@ pub(super) struct Known {
     entries: [Option<Result<Entries, Failure>>; 3],
     /// The list shows a process of the run that the compute list does not: it is read as often as that one.
     is_needed: [bool; 3],
-    /// Memory in use on the device, and the sum of the compute list, at the last reading, bytes.
+    /// Memory in use on the device, and the sum of the compute list, when that was read last, bytes.
     used: Option<(u64, u64)>,
+    /// The compute list changed once though the memory in use did not: that does not tell of its changes.
+    is_silent: bool,
+}
+
+/// Which lists are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The compute list, if the memory in use is not what it was when that was read. Most often it is, to the byte, and
+    /// then no process has come, gone or changed.
+    Changed,
+    /// The compute list, and those of the others that are needed.
+    Needed,
+    /// All.
+    All,
 }
 
 impl Lists {
@@ -74,24 +88,29 @@ impl Lists {
     }
 
     /// Every process with memory on the device, each once: the lists overlap. Fails if no list could be read, or not the
-    /// compute list, which has most processes.
+    /// compute list, which has most processes. Gives also whether a list was read, or none was needed.
     ///
-    /// The compute list is read each time. The others are read if all are wanted, if they are needed for processes of the run
-    /// (`pids`), or if the compute list or the memory in use (`used`) show that they may have changed.
+    /// The other lists are read if all are wanted, if they are needed for processes of the run (`pids`), or if the compute list
+    /// or the memory in use (`used`) show that they may have changed.
     pub(super) fn read(
         &self,
         device: nvmlDevice_t,
         known: &mut Known,
-        wants_all: bool,
+        wanted: Wanted,
         used: Option<u64>,
         pids: &[u32],
-    ) -> Reading<Vec<ProcessMemory>> {
+    ) -> (Reading<Vec<ProcessMemory>>, bool) {
+        let is_same = used.is_some() && known.used.map(|(used, _)| used) == used;
+        if wanted == Wanted::Changed && is_same && known.is_told_by_use() {
+            return (known.merged([true, false, false]), false);
+        }
         let [compute, others @ ..] = &self.0;
         let before = known.entries[0].take();
         let now = compute.as_ref().map(|list| list.read(device));
+        known.is_silent |= is_same && matches!((&before, &now), (Some(Ok(a)), Some(Ok(b))) if a != b);
         let is_lost = matches!(&now, Some(Err(Failure { code: Some(code::GPU_IS_LOST) })));
         known.entries[0] = now;
-        let wants_all = wants_all || known.may_have_changed(before.as_ref(), used);
+        let wants_all = wanted == Wanted::All || known.may_have_changed(before.as_ref(), used);
         let mut is_fresh = [true, false, false];
         for (number, list) in (1..).zip(others) {
             if !is_lost && (wants_all || known.is_needed[number] || known.entries[number].is_none()) {
@@ -100,11 +119,17 @@ impl Lists {
                 known.is_needed[number] = known.shows_alone(number, pids);
             }
         }
-        known.merged(is_fresh)
+        (known.merged(is_fresh), true)
     }
 }
 
 impl Known {
+    /// Whether unchanged memory in use means that the lists are as they were: the compute list alone shows processes of the
+    /// run, and it could be read.
+    fn is_told_by_use(&self) -> bool {
+        !self.is_silent && self.is_needed == [false; 3] && matches!(self.entries[0], Some(Ok(_)))
+    }
+
     /// Whether a process is on no list. Processes that only a list shows that was not read lately are found so.
     pub(super) fn lacks_any(&self, mut pids: impl Iterator<Item = u32>) -> bool {
         pids.any(|pid| (0..3).flat_map(|list| self.listed(list)).all(|(listed, _)| *listed != pid))
@@ -303,6 +328,17 @@ mod tests {
     fn list_is_needed_for_processes_of_the_run_that_it_alone_shows() {
         let lists = known([&[(10, 500)], &[(10, 500), (77, 8)], &[(20, 5)]]);
         assert!(!lists.shows_alone(1, &[10, 20]) && lists.shows_alone(2, &[10, 20]));
+    }
+
+    #[test]
+    fn unchanged_memory_in_use_tells_only_of_a_compute_list_that_was_read() {
+        let lists = known([&[(10, 500)], &[], &[]]);
+        assert!(lists.is_told_by_use());
+        let [mut failed, mut silent, mut needed] = [(); 3].map(|()| known([&[(10, 500)], &[], &[]]));
+        failed.entries[0] = Some(Err(Failure { code: Some(code::UNKNOWN) }));
+        silent.is_silent = true;
+        needed.is_needed[1] = true;
+        assert!([failed, silent, needed].iter().all(|lists| !lists.is_told_by_use()));
     }
 
     #[test]

@@ -1,0 +1,189 @@
+//! The plan, followed with calls of known costs.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// Follows the plan for so long, with calls that cost this. Gives when each kind of each device was read.
+fn follow(
+    plan: &mut Plan,
+    for_ns: u64,
+    cost_ns: impl Fn(Kind) -> u64,
+) -> BTreeMap<(Option<String>, Kind), Vec<u64>> {
+    let mut read: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+    let mut now_ns = 1_000 * MS;
+    let end_ns = now_ns + for_ns;
+    while now_ns < end_ns {
+        match plan.next(now_ns) {
+            Step::Read(id, kinds) => {
+                let began_ns = now_ns;
+                for kind in kinds {
+                    now_ns += cost_ns(kind);
+                    if kind.is_memory() {
+                        let lists_ns = Some(cost_ns(kind)).filter(|_| kind != Kind::Memory);
+                        plan.done_memory(&id, kind, began_ns, (cost_ns(Kind::Memory), lists_ns));
+                    } else {
+                        plan.done(&id, kind, began_ns, cost_ns(kind));
+                    }
+                    for also in [Kind::Memory, Kind::Lists]
+                        .into_iter()
+                        .filter(|also| *also < kind && kind.is_memory())
+                    {
+                        read.entry((id.clone(), also)).or_default().push(now_ns);
+                    }
+                    read.entry((id.clone(), kind)).or_default().push(now_ns);
+                }
+            }
+            Step::WaitUntil(at_ns) => {
+                assert!(at_ns > now_ns);
+                now_ns = at_ns;
+            }
+            Step::Over => unreachable!(),
+        }
+    }
+    read
+}
+
+fn plan(devices: u32) -> Plan {
+    let mut plan = Plan::new(100 * MS);
+    let ids: Vec<String> = (0..devices).map(|n| format!("GPU-{n}")).collect();
+    plan.set_devices(&ids, &BTreeSet::new(), 0);
+    plan
+}
+
+/// Longest time between two readings, without the first two.
+fn longest(times: &[u64]) -> u64 {
+    times[2..].windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(u64::MAX)
+}
+
+// Requirement: GPU-21
+#[test]
+fn slow_lists_of_eight_devices_are_read_every_150_ms() {
+    let mut plan = plan(8);
+    let cost_ns = |kind| match kind {
+        Kind::Lists => 4_550_000,
+        Kind::AllLists => 13_550_000,
+        Kind::Gauges => 300_000,
+        _ => 100_000,
+    };
+    let read = follow(&mut plan, 20_000 * MS, cost_ns);
+    for ((id, kind), times) in &read {
+        if *kind == Kind::Lists {
+            assert!(longest(times) <= 150 * MS, "{id:?}: {} ms", longest(times) / MS);
+        }
+    }
+    let count = |kind| read[&(Some("GPU-3".to_owned()), kind)].len();
+    assert!(count(Kind::AllLists) >= 4 && count(Kind::AllLists) <= 30, "{}", count(Kind::AllLists));
+    assert!(count(Kind::Gauges) > 100);
+}
+
+// Requirement: GPU-21
+#[test]
+fn memory_in_use_of_eight_devices_is_read_every_150_ms_if_all_calls_are_slow() {
+    for (devices, memory_ms, lists_ms, others_ms) in [(8, 150, 450, 1000), (16, 250, 700, 1800)] {
+        let mut plan = plan(devices);
+        let cost_ns = |kind| match kind {
+            Kind::Lists | Kind::Power | Kind::Ecc => 9_200_000,
+            Kind::AllLists => 18_400_000,
+            Kind::Gauges => 23_000_000,
+            _ => 4_600_000,
+        };
+        let read = follow(&mut plan, 20_000 * MS, cost_ns);
+        for ((id, kind), times) in &read {
+            let most_ms = match kind {
+                Kind::Memory => memory_ms,
+                Kind::Lists => lists_ms,
+                Kind::Utilization | Kind::Energy => others_ms,
+                _ => continue,
+            };
+            let longest_ms = longest(times) / MS;
+            assert!(longest_ms <= most_ms, "{devices}, {id:?}, {kind:?}: {longest_ms} ms");
+        }
+    }
+}
+
+#[test]
+fn cheap_figures_are_read_as_often_as_asked_for_and_together() {
+    let mut plan = plan(1);
+    let read = follow(&mut plan, 10_000 * MS, |_| 50_000);
+    let id = Some("GPU-0".to_owned());
+    for kind in [Kind::AllLists, Kind::Lists, Kind::Utilization, Kind::Power, Kind::Gauges, Kind::Pcie] {
+        assert_eq!(read[&(id.clone(), kind)].len(), 100, "{kind:?}");
+    }
+    assert_eq!(read[&(id, Kind::Ecc)].len(), 1);
+}
+
+#[test]
+fn thread_is_never_busy_for_more_than_the_sum_of_the_shares() {
+    let mut plan = plan(16);
+    let read = follow(&mut plan, 200_000 * MS, |_| 20 * MS);
+    // Each reading of lists is one of memory, too.
+    let busy: usize = read
+        .iter()
+        .filter(|((_, kind), _)| !matches!(kind, Kind::Lists | Kind::AllLists))
+        .map(|(_, times)| times.len())
+        .sum();
+    let shares: f64 = POLICY.memory_share + POLICY.shares.iter().map(|(_, share)| share).sum::<f64>();
+    assert!(shares < 0.76, "{shares}");
+    assert!((busy as f64) < 10_000.0 * shares * 1.1, "{busy}");
+    assert!(read.len() > 16 * 7);
+}
+
+// Requirement: GPU-26
+#[test]
+fn counters_that_wrap_are_read_more_often_than_asked_for() {
+    let id = Some("GPU-0".to_owned());
+    let longest_ms = |cost_ns| {
+        let mut plan = plan(1);
+        plan.set_wrap("GPU-0", 68 * MS);
+        longest(&follow(&mut plan, 10_000 * MS, |_| cost_ns)[&(id.clone(), Kind::Pcie)]) / MS
+    };
+    assert!(longest_ms(50_000) < 40);
+    // Not with calls that cost too much.
+    assert!(longest_ms(5 * MS) > 200);
+}
+
+#[test]
+fn rings_of_samples_are_read_before_they_are_overwritten() {
+    let mut plan = Plan::new(30_000 * MS);
+    plan.set_devices(&["GPU-0".into()], &BTreeSet::new(), 0);
+    plan.set_sample_memory("GPU-0", 2_000 * MS);
+    let read = follow(&mut plan, 100_000 * MS, |_| 50_000);
+    assert!(longest(&read[&(Some("GPU-0".into()), Kind::Utilization)]) <= 1_010 * MS);
+    assert!(read[&(Some("GPU-0".into()), Kind::Power)].len() < 5);
+}
+
+#[test]
+fn devices_that_the_command_does_not_see_are_seldom_read_if_calls_are_slow() {
+    for (cost_ns, visible, hidden) in [(50_000, 100, 100), (100 * MS, 15, 5)] {
+        let mut plan = plan(8);
+        let all: Vec<String> = (0..8).map(|n| format!("GPU-{n}")).collect();
+        plan.set_devices(&all, &all[1..].iter().cloned().collect(), 0);
+        let read = follow(&mut plan, 10_000 * MS, |kind| {
+            if matches!(kind, Kind::Lists | Kind::AllLists) { cost_ns } else { 50_000 }
+        });
+        let count = |id: &str| read[&(Some(id.to_owned()), Kind::Lists)].len();
+        assert!(count("GPU-0").abs_diff(visible) <= 2, "{}", count("GPU-0"));
+        assert!(count("GPU-7").abs_diff(hidden) <= 2, "{}", count("GPU-7"));
+    }
+}
+
+#[test]
+fn at_the_end_everything_is_read_once_more() {
+    let mut plan = plan(2);
+    follow(&mut plan, 1_000 * MS, |_| 50_000);
+    let mut visits = Vec::new();
+    while let Step::Read(id, kinds) = plan.next_at_end() {
+        visits.push((id, kinds));
+    }
+    assert_eq!(visits.len(), 3);
+    assert_eq!(visits[0], (None, vec![Kind::Events]));
+    assert_eq!(visits[1].1.len(), 9);
+    assert_eq!(plan.next_at_end(), Step::Over);
+    // With calls of 5 ms, the energy of all devices comes first.
+    let mut plan = self::plan(2);
+    follow(&mut plan, 1_000 * MS, |_| 5 * MS);
+    for _ in 0..2 {
+        assert!(matches!(plan.next_at_end(), Step::Read(_, kinds) if kinds == [Kind::Energy]));
+    }
+}
