@@ -152,6 +152,8 @@ pub struct ChildSeen {
     pub start_ns: u64,
     /// Inode of a pidfd of it, or 0.
     pub pidfd_inode: u64,
+    /// When /proc showed it, CLOCK_MONOTONIC nanoseconds.
+    pub seen_ns: u64,
 }
 
 /// The memory of a process that has not written a record for the program that it runs.

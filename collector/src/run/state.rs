@@ -148,6 +148,9 @@ impl RunState {
                 self.tree.set_main(*pid, *start_ns, command);
             }
             Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),
+            Observation::Child(child) if self.health.connector.absent.is_none() => {
+                self.tree.found_ahead(child.clone());
+            }
             Observation::Child(child) => drop(self.tree.found_in_proc(child)),
             Observation::HostPid { id, pid } => self.tree.set_host_pid(*id, *pid),
             Observation::Program(seen) => self.apply_program(seen),

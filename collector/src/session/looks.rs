@@ -88,7 +88,12 @@ impl Session {
                     Observation::HostPid { pid, .. } => self.pump.add_member(*pid),
                     _ => {}
                 }
+                let is_ahead = self.has_connector() && matches!(observation, Observation::Child(_));
                 self.apply(observation);
+                if is_ahead {
+                    // The core takes it when everything up to now is applied.
+                    self.take_all_before(clock::monotonic_ns());
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::model::observation::Observation;
 use crate::run::schedule::{Deferral, Taken};
 use crate::sys::clock;
 
-/// A sample waits so long at most for the last records of processes that it found dead.
+/// A sample waits so long at most for records and events of processes that it found new or dead in /proc.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
 /// The machine's own figures are read this often at most: /proc/stat is long on large machines.
 const SYSTEM_NS: u64 = 100_000_000;
@@ -21,6 +21,8 @@ impl Session {
         let from_ns = self.run.sampled_ns;
         self.check_memberships(now_ns);
         self.scan(now_ns);
+        // The scan may have taken in processes that started since.
+        let now_ns = clock::monotonic_ns();
         self.watch_exits();
         // The sample must know which processes still run in their parent's memory.
         self.answer(u64::MAX, now_ns);
@@ -33,9 +35,7 @@ impl Session {
         }
         self.readers.passes.conclude(&mut self.run, now_ns);
         if let Some(dead_ns) = self.run.sampling().dead_ns() {
-            self.pump.await_complete(dead_ns, LONGEST_WAIT);
-            let complete_ns = self.drain();
-            self.finalize(complete_ns);
+            self.take_all_before(dead_ns);
         }
         self.run.apply(now_ns, Observation::SampleComplete);
         self.schedule.taken(&Taken {
@@ -55,6 +55,13 @@ impl Session {
             self.read_system(now_ns);
         }
         self.show(now_ns);
+    }
+
+    /// Take in all records and events before this time, CLOCK_MONOTONIC nanoseconds, if they come soon.
+    pub(super) fn take_all_before(&mut self, at_ns: u64) {
+        self.pump.await_complete(at_ns, LONGEST_WAIT);
+        let complete_ns = self.drain();
+        self.finalize(complete_ns);
     }
 
     /// The machine's own figures, and whether the segment still has its name.

@@ -148,6 +148,7 @@ impl Scanner {
 
     fn child(&self, table: &impl ProcessTable, parent: ProcessId, pid: u32) -> Option<Observation> {
         let here = Key { pid_ns: table.pid_ns(), pid };
+        let seen_ns = clock::monotonic_ns();
         let stat = self.root.stat(pid)?;
         // Most are known and alive, which takes no more than this.
         let alive = table.live_by_key(here).and_then(|id| table.target(id));
@@ -178,7 +179,7 @@ impl Scanner {
             }
         }
         let start_ns = start_ns.max(table.session_start_ns());
-        Some(Observation::Child(ChildSeen { key, host_pid: pid, parent, start_ns, pidfd_inode }))
+        Some(Observation::Child(ChildSeen { key, host_pid: pid, parent, start_ns, pidfd_inode, seen_ns }))
     }
 
     fn read_program(&self, target: &Target, known: &KnownProgram, at_ns: u64) -> Observation {

@@ -168,7 +168,14 @@ impl Run {
         let parent = self.tree.alive()[0];
         let key = Key { pid_ns: 1, pid };
         let start_ns = self.now_ns;
-        self.tree.found_in_proc(&ChildSeen { key, host_pid: pid, parent, start_ns, pidfd_inode: 0 })
+        self.tree.found_in_proc(&ChildSeen {
+            key,
+            host_pid: pid,
+            parent,
+            start_ns,
+            pidfd_inode: 0,
+            seen_ns: 0,
+        })
     }
 
     fn is(&mut self, pid: u32, made: Made) {

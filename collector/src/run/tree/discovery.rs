@@ -27,6 +27,25 @@ impl Tree {
         id
     }
 
+    /// The same where the connector reports every process. An unknown child may just be ahead of its events; those of an
+    /// earlier process with its pid would be taken for its own. It waits until all events up to its sighting are applied.
+    pub(crate) fn found_ahead(&mut self, child: ChildSeen) {
+        self.lists.found_ahead.push(child);
+    }
+
+    /// Adds those children of [`Self::found_ahead`] that are unknown although everything before `complete_ns` is applied.
+    pub(super) fn add_found_ahead(&mut self, complete_ns: u64) {
+        let mut waiting = std::mem::take(&mut self.lists.found_ahead);
+        for child in waiting.extract_if(.., |child| child.seen_ns <= complete_ns) {
+            let here = Key { pid_ns: self.context.pid_ns, pid: child.host_pid };
+            let is_known = |key| self.knows(key, child.pidfd_inode, child.start_ns);
+            if !is_known(here) && !is_known(child.key) {
+                self.found_in_proc(&child);
+            }
+        }
+        self.lists.found_ahead = waiting;
+    }
+
     /// /proc showed the pid that a process of another pid namespace has in the collector's.
     pub(crate) fn set_host_pid(&mut self, id: ProcessId, host_pid: u32) {
         let Some(process) = self.processes.get_mut(&id) else { return };

@@ -46,6 +46,7 @@ impl Tree {
     /// All records that were written before `complete_ns` are applied: a process that was seen dead by then has no EXIT
     /// record still to come.
     pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
+        self.add_found_ahead(complete_ns);
         // Until the command's first process is known, an ancestor that may reap orphans is not.
         if self.main.is_none() {
             return;

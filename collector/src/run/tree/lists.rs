@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::model::ids::{Key, ProcessId};
+use crate::model::observation::ChildSeen;
 
 /// Members of an image group, oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -44,6 +45,8 @@ pub(super) struct Lists {
     pub unconfirmed: VecDeque<ProcessId>,
     /// The connector reported their end, and what is left of them was not read.
     pub kernel_ends: BTreeSet<ProcessId>,
+    /// /proc showed them when records and events up to then were not applied yet.
+    pub found_ahead: Vec<ChildSeen>,
 }
 
 /// Counts over the whole run.

@@ -103,6 +103,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<ProcessSummary> {
                             parent: id,
                             start_ns,
                             pidfd_inode: 1,
+                            seen_ns: now_ns,
                         });
                     }
                 }

@@ -218,3 +218,48 @@ fn proc_joins_connector_and_record_of_one_process() {
     run.tree.found_inside(forked, Key { pid_ns: INSIDE, pid: 2 });
     assert_eq!((run.tree.counts().created, outside_of(&run, 2)), (3, Some(501)));
 }
+
+/// A child inside that a scan found before the events up to then were applied.
+fn found_ahead(run: &mut Run, pid: u32, host_pid: u32, seen_ns: u64) {
+    let (key, parent) = (Key { pid_ns: INSIDE, pid }, run.id(500));
+    // /proc shows starts in ticks, so it may seem older than the process that had its pid before.
+    let start_ns = seen_ns - 20 * MS;
+    run.tree.found_ahead(ChildSeen { key, host_pid, parent, start_ns, pidfd_inode: 0, seen_ns });
+}
+
+// Requirement: SEE-8
+#[test]
+fn scan_that_is_ahead_of_the_events_adds_no_process() {
+    let mut run = with_namespace();
+    run.kernel_fork(501, 500).execs(501);
+    // 502 has the pid inside that 501 had, and neither 501's end nor 502's start is applied.
+    let (applied_ns, seen_ns) = (run.now_ns, run.now_ns + 10 * MS);
+    found_ahead(&mut run, 7, 502, seen_ns);
+    run.tree.finalize(seen_ns, applied_ns);
+    run.kernel(501, What::Exit { status: 0 }).inside(INSIDE, |run| {
+        run.reaped(1, 7, 30);
+    });
+    run.kernel_fork(502, 500).execs(502).inside(INSIDE, |run| {
+        run.start(7, 1);
+    });
+    run.tree.finalize(seen_ns, seen_ns);
+    run.inside(INSIDE, |run| {
+        run.exit(7, 50, 0).reaped(1, 7, 60);
+    });
+    run.over(502, 0);
+    let summaries = run.end();
+    assert_eq!((summaries.len(), total_us(&summaries)), (4, 90));
+    assert_eq!([501, 502].map(|pid| of(&summaries, pid).own.cpu_us()), [30, 60]);
+}
+
+// Requirement: SEE-8
+#[test]
+fn child_whose_events_were_lost_is_added_when_all_before_it_is_applied() {
+    let mut run = with_namespace();
+    let now_ns = run.now_ns;
+    found_ahead(&mut run, 7, 502, now_ns);
+    run.tree.finalize(now_ns, now_ns - 1);
+    assert_eq!(run.tree.alive().len(), 2);
+    run.tree.finalize(now_ns, now_ns);
+    assert_eq!((run.tree.alive().len(), outside_of(&run, 7)), (3, Some(502)));
+}
