@@ -9,7 +9,7 @@
 #define GPU_TRACK_SHIM_PREFIX "libgpu_track_shim.v2."
 
 #define GPU_TRACK_MAGIC 0x6b63617274757067ull /* "gputrack", little-endian */
-#define GPU_TRACK_ABI_VERSION 2u
+#define GPU_TRACK_ABI_VERSION 3u
 #define GPU_TRACK_HEADER_SIZE 4096u
 #define GPU_TRACK_RECORD_WORDS 48u
 #define GPU_TRACK_RING_CAPACITY 2048u

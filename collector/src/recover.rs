@@ -309,6 +309,7 @@ impl Known {
 mod tests {
     use std::path::Path;
 
+    use gpu_track_abi::rank::Rank;
     use gpu_track_abi::record::{Event, NAME_BYTES, Origin};
 
     use super::*;
@@ -353,6 +354,7 @@ mod tests {
                     pidfd_inode: 0,
                     max_rss_kib: 1,
                     names,
+                    rank: Rank::default(),
                 },
             );
         }

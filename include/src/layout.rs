@@ -21,7 +21,7 @@ use crate::sample::{SAMPLE_CAPACITY, SampleSlot};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"gputrack");
 
 /// Version of this layout and of the records. A process that finds another version goes inert.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// Bytes of the header page (the smallest page size of a supported machine).
 pub const HEADER_SIZE: usize = 4096;

@@ -9,6 +9,7 @@
 //! - [`record`]: the fields of a record
 //! - [`sample`]: the ring of live samples
 //! - [`preload`]: the shim's entry in LD_PRELOAD
+//! - [`rank`]: ranks of MPI jobs and Slurm steps
 //!
 //! `gpu_track.h` beside this crate has the same for C. The crate is `no_std` and has no dependencies, because it is
 //! also loaded into other people's programs.
@@ -18,6 +19,7 @@
 pub mod layout;
 pub mod overflow;
 pub mod preload;
+pub mod rank;
 pub mod record;
 pub mod ring;
 pub mod sample;

@@ -11,6 +11,8 @@
 //!
 //! A process that may be hostile or broken wrote what [`Event::decode`] returns: no number in it can be trusted.
 
+use crate::rank::Rank;
+
 /// 32-bit words of a record.
 pub const RECORD_WORDS: usize = 48;
 
@@ -81,6 +83,8 @@ pub enum Event {
         max_rss_kib: u64,
         /// Base name of argv\[0\], NUL, base name of the first script argument, NUL-padded.
         names: [u8; NAME_BYTES],
+        /// Its rank in a job; a `count` of 0: none.
+        rank: Rank,
     },
     /// A fork child runs in a copy of its parent's memory.
     Fork {
@@ -220,7 +224,7 @@ impl Event {
         words.u32(origin.parent);
         words.u64(origin.monotonic_ns);
         match self {
-            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names } => {
+            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank } => {
                 words.u64(*realtime_ns);
                 words.u64(*pidfd_inode);
                 words.u64(*max_rss_kib);
@@ -228,6 +232,9 @@ impl Event {
                 for chunk in chunks {
                     words.u32(u32::from_le_bytes(*chunk));
                 }
+                words.u32(rank.job);
+                words.u32(rank.rank);
+                words.u32(rank.count);
             }
             Event::Fork { realtime_ns, pidfd_inode, max_rss_kib, parent_pid_ns } => {
                 words.u64(*realtime_ns);
@@ -272,7 +279,8 @@ impl Event {
                 for chunk in chunks {
                     *chunk = words.u32().to_le_bytes();
                 }
-                Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names }
+                let rank = Rank { job: words.u32(), rank: words.u32(), count: words.u32() };
+                Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank }
             }
             KIND_FORK => Event::Fork {
                 realtime_ns: words.u64(),
@@ -329,7 +337,13 @@ mod tests {
         names[..14].copy_from_slice(b"python3\0run.py");
         names[NAME_BYTES - 1] = 0xFF;
         for event in [
-            Event::Start { realtime_ns: 1 << 60, pidfd_inode: 1 << 33, max_rss_kib: 99, names },
+            Event::Start {
+                realtime_ns: 1 << 60,
+                pidfd_inode: 1 << 33,
+                max_rss_kib: 99,
+                names,
+                rank: Rank { job: u32::MAX, rank: 3, count: 4 },
+            },
             Event::Fork { realtime_ns: 5, pidfd_inode: 6, max_rss_kib: 1 << 40, parent_pid_ns: u32::MAX },
             Event::Exec { vm_hwm_kib: 300_000 },
             Event::Exit { status: -1, vm_hwm_kib: 12, own: usage(3), children: usage(9) },

@@ -4,6 +4,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 
 use gpu_track_abi::preload::shim_in;
+use gpu_track_abi::rank::{self, Rank};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS};
 
 use crate::sys;
@@ -41,14 +42,48 @@ impl Strings {
         self.iter().find_map(|entry| value_of(entry, name))
     }
 
-    /// The value of a variable's last entry, which is the one that the dynamic linker uses.
-    pub(crate) fn last_value(self, name: &str) -> Option<&'static [u8]> {
-        self.iter().filter_map(|entry| value_of(entry, name)).last()
+    /// What the constructor needs, in one pass.
+    pub(crate) fn start_values(self) -> StartValues {
+        let mut values = StartValues::default();
+        for entry in self.iter() {
+            match entry.first() {
+                Some(b'G') => values.sessions = value_of(entry, ENV_SESSION).or(values.sessions),
+                Some(b'L') => values.preload = value_of(entry, ENV_PRELOAD).or(values.preload),
+                Some(b'O' | b'P' | b'S') => {
+                    for (value, name) in values.ranks.iter_mut().zip(rank::VARIABLES) {
+                        *value = value.or_else(|| value_of(entry, name));
+                    }
+                }
+                _ => {}
+            }
+        }
+        values
+    }
+}
+
+/// Values of environment variables.
+#[derive(Default)]
+pub(crate) struct StartValues {
+    /// The sessions. Of several entries the last one, which is the one that the dynamic linker uses.
+    pub sessions: Option<&'static [u8]>,
+    /// LD_PRELOAD, likewise.
+    pub preload: Option<&'static [u8]>,
+    ranks: [Option<&'static [u8]>; rank::VARIABLES.len()],
+}
+
+impl StartValues {
+    /// The process's rank in a job, if it has one.
+    pub(crate) fn rank(&self) -> Rank {
+        rank::ranks(&self.ranks).into_iter().flatten().next().unwrap_or_default()
     }
 }
 
 /// The value in an entry `NAME=value`, if it has this name.
 pub(crate) fn value_of<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    // The length tells most names apart.
+    if entry.get(name.len()) != Some(&b'=') {
+        return None;
+    }
     entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
 

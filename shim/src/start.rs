@@ -6,7 +6,6 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
 
 use gpu_track_abi::record::{Event, NAME_BYTES};
-use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
 use crate::hooks::{exit, fork};
 use crate::{emit, environment, identity, next, session, state, sys};
@@ -19,13 +18,13 @@ static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char) = construc
 unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     next::resolve();
     // SAFETY: libc sets its environment up before any constructor runs.
-    let environ = unsafe { environment::Strings::new(environment::environ) };
-    let Some(list) = environ.last_value(ENV_SESSION) else { return };
+    let values = unsafe { environment::Strings::new(environment::environ) }.start_values();
+    let Some(list) = values.sessions else { return };
     session::map_all(list);
     if !state::is_active() {
         return;
     }
-    let preload = environ.last_value(ENV_PRELOAD).unwrap_or_default();
+    let preload = values.preload.unwrap_or_default();
     environment::remember(list, preload);
     state::IS_UNDER_VALGRIND.store(names_valgrind(preload), Relaxed);
     let pid = sys::getpid();
@@ -45,7 +44,8 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     state::WROTE_START.store(true, Relaxed);
     let origin = emit::origin_by_syscall(pid, sys::getppid());
     let realtime_ns = sys::clock_ns(libc::CLOCK_REALTIME);
-    emit::emit(&origin, &Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names }, 0);
+    let rank = values.rank();
+    emit::emit(&origin, &Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank }, 0);
 }
 
 /// Whether an LD_PRELOAD has valgrind's library. Valgrind 3.20 does not know pidfd_open and prints five lines per call.

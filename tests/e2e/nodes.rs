@@ -1,4 +1,5 @@
-//! Processes that the command starts on other machines are in no figure, and the report names those machines.
+//! Processes that the command starts on other machines are in no figure, and the report names those machines, or says how
+//! many ranks of a job it lacks.
 
 use std::process::Command;
 
@@ -45,6 +46,61 @@ fn ssh_for_other_purposes_is_no_node() {
     assert!(run.assert_clean(0).at("coverage.nodes").is_null());
 }
 
+/// The shell code of a rank of an Open MPI job.
+fn rank(job: u32, rank: u32, count: u32) -> String {
+    format!("PMIX_NAMESPACE={job} OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE={count} /bin/true; ")
+}
+
+// Requirement: SEE-21
+#[test]
+fn ranks_that_wrote_no_record_are_counted() {
+    // Two processes of one rank; a complete job; jobs of one rank and of none.
+    let script = [rank(7, 0, 4), rank(7, 3, 4), rank(7, 3, 4), rank(8, 0, 2), rank(8, 1, 2), rank(9, 0, 1)];
+    let run = tracked(["sh", "-c", &(script.concat() + "PMI_RANK=0 /bin/true; exit 0")]).run();
+    let report = run.assert_clean(0);
+    assert_eq!(report.at("coverage.ranks"), &serde_json::json!({"unseen": 2, "expected": 4}));
+    assert!(report.warnings().contains("2 of 4 ranks"), "{}", report.warnings());
+}
+
+// Requirement: SEE-21
+#[test]
+fn run_that_is_a_rank_itself_lacks_no_ranks() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("%r.json");
+    let script = format!("/bin/true; {}exit 0", rank(7, 1, 4));
+    for (job, unseen) in [("7", None), ("6", Some(3))] {
+        let run = tracked(["sh", "-c", &script])
+            .only_options(&["-f", "json", "-o", report.to_str().unwrap()])
+            .with(move |command| {
+                command.env("PMIX_NAMESPACE", job).env("OMPI_COMM_WORLD_RANK", "1");
+                command.env("OMPI_COMM_WORLD_SIZE", "4");
+                command.env("SLURM_PROCID", "0").env("SLURM_STEP_NUM_TASKS", "2")
+            })
+            .run();
+        assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+        let text = std::fs::read(directory.path().join("1.json")).unwrap();
+        let report: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(report["coverage"]["ranks"]["unseen"].as_u64(), unseen, "in job {job}");
+    }
+}
+
+// Requirement: SEE-21
+#[test]
+fn complete_job_of_mpirun_lacks_no_ranks() {
+    let launchers = ["mpirun.openmpi", "mpiexec.hydra"].map(|name| installed(name).map(|_| name));
+    if launchers == [None, None] {
+        skip!("neither Open MPI nor MPICH is installed");
+    }
+    for launcher in launchers.into_iter().flatten() {
+        let run = tracked([launcher, "-n", "2", "/bin/true"])
+            .with(|command| {
+                command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            })
+            .run();
+        assert!(run.assert_clean(0).at("coverage.ranks").is_null(), "{launcher}");
+    }
+}
+
 /// The program that runs a command on a host of a cluster: `PROGRAM exec n1 COMMAND`, `PROGRAM ssh`.
 fn cluster() -> Result<String, &'static str> {
     std::env::var("GPU_TRACK_TEST_CLUSTER")
@@ -80,6 +136,7 @@ fn ranks_of_mpirun_on_another_host_are_noticed() {
             .collect();
     let report = on_n1(&cluster, &words);
     assert_eq!(report["coverage"]["nodes"], serde_json::json!({"unseen": 1, "unseen_names": ["n2"]}));
+    assert_eq!(report["coverage"]["ranks"], serde_json::json!({"unseen": 2, "expected": 4}));
 }
 
 // Requirement: SEE-20, SEE-91

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS, Usage};
 use gpu_track_collector::hostile_input::{Finding, KernelEvent, Observation, Rollup, What};
 
@@ -32,7 +33,13 @@ fn small_run() -> Vec<u8> {
     let mut names = [0; NAME_BYTES];
     names[..9].copy_from_slice(b"sh\0run.sh");
     let realtime_ns = 7 * START_NS + 1;
-    let start = |pidfd_inode| Event::Start { realtime_ns, pidfd_inode, max_rss_kib: 900, names };
+    let start = |pidfd_inode| Event::Start {
+        realtime_ns,
+        pidfd_inode,
+        max_rss_kib: 900,
+        names,
+        rank: Rank::default(),
+    };
     record(MAIN, LAUNCHER, start(77));
     let fork = Event::Fork { realtime_ns, pidfd_inode: 78, max_rss_kib: 900, parent_pid_ns: PID_NS };
     record(CHILD, MAIN, fork);

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gpu_track_abi::layout::RING_CAPACITY;
+use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 use gpu_track_collector::{ProcRoot, Segment};
 
@@ -140,6 +141,7 @@ fn forged(random: &mut Random, pids: &[u32], pid_ns: u32) -> (Origin, Event) {
             pidfd_inode: any() % 3,
             max_rss_kib: any(),
             names: std::array::from_fn::<u8, NAME_BYTES, _>(|_| any() as u8),
+            rank: Rank { job: any() as u32, rank: any() as u32, count: any() as u32 },
         },
         1 => Event::Fork {
             realtime_ns: any(),
@@ -249,7 +251,8 @@ fn forged_record_does_not_measure_a_foreign_process() {
         };
         let mut names = [0; NAME_BYTES];
         names[..7].copy_from_slice(b"foreign");
-        let start = Event::Start { realtime_ns: 0, pidfd_inode: 0, max_rss_kib: 5, names };
+        let start =
+            Event::Start { realtime_ns: 0, pidfd_inode: 0, max_rss_kib: 5, names, rank: Rank::default() };
         segment.push_event(&origin, &start);
         wait_until("the forged record to be read", || is_drained(&segment));
         let samples = || segment.header().samples.0.load(Ordering::Acquire);

@@ -1,5 +1,6 @@
 //! The machine that a run takes place on, and the end of its command.
 
+use gpu_track_abi::rank::Rank;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::MemoryLimitUse;
@@ -16,6 +17,8 @@ pub struct HostInfo {
     pub page_bytes: u64,
     /// Limits of the command.
     pub limits: Limits,
+    /// The ranks of the jobs that the launcher is itself a part of.
+    pub own_ranks: Vec<Rank>,
 }
 
 impl HostInfo {

@@ -155,6 +155,13 @@ fn coverage(inputs: &Inputs) -> Coverage {
             slurm: &inputs.host_info.limits.slurm,
             joined: seen.joined,
         }),
+        // Before the end some may not have started.
+        ranks: inputs
+            .run
+            .totals
+            .ranks
+            .unseen(&inputs.host_info.own_ranks)
+            .filter(|_| inputs.end.stage == Stage::Over),
         connector_absent: absent,
         connector_overruns: inputs.run.health.connector.overruns,
         ram_floor_bytes: Some(&inputs.run.totals.floors.combined)

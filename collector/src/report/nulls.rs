@@ -46,6 +46,7 @@ fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
         ticks_per_second: 100,
         page_bytes: 4096,
         limits: Limits::default(),
+        own_ranks: Vec::new(),
     };
     let end = RunEnd::of_status(at_ns, Some(0));
     let config = Config { pid_ns: 10, most_heaviest: 1000, ..Config::of_test() };

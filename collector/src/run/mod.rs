@@ -6,6 +6,7 @@ pub(crate) mod gpu;
 pub(crate) mod nodes;
 #[cfg(test)]
 pub(crate) mod random_trees;
+pub(crate) mod ranks;
 pub(crate) mod sampling;
 pub(crate) mod schedule;
 pub(crate) mod series;

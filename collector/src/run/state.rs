@@ -228,6 +228,9 @@ impl RunState {
             self.health.impossible += 1;
         } else if self.health.forgery.is_none() {
             self.tree.apply(&record.origin, &record.event, now_ns);
+            if let Event::Start { rank, .. } = record.event {
+                self.totals.ranks.add(rank);
+            }
         }
         match number(record.position) {
             Some(number) => self.found.overflow = number + 1,

@@ -1,5 +1,9 @@
 //! The machine that a run takes place on. Read once, at the collector's start.
 
+use std::os::unix::ffi::OsStrExt;
+
+use gpu_track_abi::rank::{self, Rank};
+
 use crate::model::host::HostInfo;
 use crate::model::report::{Host, Limits};
 use crate::sys::proc_fs::ProcRoot;
@@ -21,6 +25,14 @@ impl HostInfo {
             page_bytes: rustix::param::page_size() as u64,
             ticks_per_second: rustix::param::clock_ticks_per_second(),
             limits: Limits::own(root),
+            own_ranks: own_ranks(),
         }
     }
+}
+
+/// The ranks in this process's environment, which is the launcher's.
+fn own_ranks() -> Vec<Rank> {
+    let values = rank::VARIABLES.map(std::env::var_os);
+    let values = values.each_ref().map(|value| value.as_ref().map(|value| value.as_bytes()));
+    rank::ranks(&values).into_iter().flatten().collect()
 }

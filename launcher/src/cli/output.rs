@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{env, io, process};
 
+use gpu_track_abi::rank;
 use gpu_track_collector::{Output, write};
 use rustix::system::uname;
 use thiserror::Error;
@@ -16,14 +17,6 @@ const JOB_VARIABLES: [&str; 3] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
 /// Variables with a task's rank. Those of Open MPI, PMIx and PMI (MPICH, Intel MPI) come first: a task that mpirun starts
 /// also has the batch script's Slurm variables.
 const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
-
-/// Rank and size, for each way to start a job of many tasks that all get the same command line. Slurm's variables are
-/// those of a step: a batch script, which starts once, also has SLURM_PROCID and SLURM_NTASKS.
-const NUMBERING: [[&str; 2]; 3] = [
-    ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
-    ["PMI_RANK", "PMI_SIZE"],
-    ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"],
-];
 
 /// What the patterns of `-o` are replaced by.
 #[derive(Clone)]
@@ -46,15 +39,15 @@ impl PatternValues {
     fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let first_of =
             |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
-        let number = |name: &str| variable(name)?.to_str()?.parse::<u32>().ok();
-        let of_many = |[rank, size]: [&str; 2]| number(size).filter(|size| *size > 1).and(number(rank));
+        let values = rank::VARIABLES.map(&variable);
+        let values = values.each_ref().map(|value| value.as_ref().map(|value| value.as_bytes()));
         Self {
             job: first_of(&JOB_VARIABLES).unwrap_or_else(|| "nojob".into()),
             rank: first_of(&RANK_VARIABLES).unwrap_or_else(|| "norank".into()),
             host: OsString::from_vec(uname().nodename().to_bytes().to_vec()),
             pid: process::id(),
             time: SystemTime::now(),
-            number: NUMBERING.into_iter().find_map(of_many),
+            number: rank::ranks(&values).into_iter().flatten().next().map(|rank| rank.rank),
         }
     }
 }

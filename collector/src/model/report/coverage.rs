@@ -39,6 +39,17 @@ pub struct Coverage {
     pub connector_overruns: u64,
     /// Other machines on which the tree started processes. `None`: as far as is known, there are none.
     pub nodes: Option<Nodes>,
+    /// Ranks of MPI jobs and Slurm steps without a record here. `None`: as far as is known, there are none.
+    pub ranks: Option<UnseenRanks>,
+}
+
+/// Ranks of jobs, of which some processes wrote records and others did not: they run elsewhere, or can't carry the shim.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnseenRanks {
+    /// Ranks without a record.
+    pub unseen: u64,
+    /// All ranks of these jobs, by the environment of those that were seen.
+    pub expected: u64,
 }
 
 /// Machines whose processes are in no figure.

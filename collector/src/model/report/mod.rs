@@ -24,7 +24,7 @@ pub use cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, OutOfMemory,
     Sender, TimeLimit, TimeLimitSource,
 };
-pub use coverage::{Coverage, Layers, Nodes, Peaks};
+pub use coverage::{Coverage, Layers, Nodes, Peaks, UnseenRanks};
 pub use cpu::{Cpu, CpuTime, Percent};
 pub use gpu::{
     CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie, GpuPower,

@@ -251,6 +251,7 @@ pub(in crate::report) fn full() -> Report {
             connector_absent: Some("Operation not permitted (os error 1)".into()),
             connector_overruns: 0,
             nodes: None,
+            ranks: None,
         },
         warnings: vec![Warning::new(
             Topic::Command,
@@ -455,6 +456,7 @@ pub(super) fn killed() -> Report {
     report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
     report.cgroup = Some(cgroup());
     report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["node18".into()] });
+    report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
     report.exit = killed;
     report.wall_s = 7384.4;
     report.cause = Some(Cause::OutOfMemory(OutOfMemory {

@@ -37,4 +37,7 @@ pub(super) fn coverage(page: &mut Page, coverage: &Coverage) {
     if let Some(nodes) = &coverage.nodes {
         page.field(1, "Nodes not seen", nodes.unseen);
     }
+    if let Some(ranks) = &coverage.ranks {
+        page.field(1, "Ranks not seen", format_args!("{} of {}", ranks.unseen, ranks.expected));
+    }
 }

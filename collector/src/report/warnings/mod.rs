@@ -122,17 +122,29 @@ fn uninstrumented(context: &Context) -> Option<String> {
     })
 }
 
-/// Machines whose processes are in no figure.
+/// What to do about ranks on other nodes.
+const REPORT_OF_EACH_RANK: &str = "For a report of each rank, put gpu-track-run behind srun or mpirun: srun gpu-track-run \
+                                   -o usage.json -- ./app.";
+
+/// Machines, or ranks, whose processes are in no figure.
 fn unseen_nodes(context: &Context) -> Option<String> {
-    let nodes = context.coverage.nodes.as_ref()?;
+    let ranks = context.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
+    let Some(nodes) = &context.coverage.nodes else {
+        return Some(format!(
+            "{} of an MPI job or Slurm step wrote no record: they ran on other nodes, and are not in this report, or they \
+             can't carry the shim. {REPORT_OF_EACH_RANK}",
+            ranks?
+        ));
+    };
+    let ranks = ranks.map_or_else(String::new, |ranks| format!(", {ranks} of the job among them"));
     let names: Vec<&str> = nodes.unseen_names.iter().take(MOST_NAMED).map(String::as_str).collect();
     let more = if nodes.unseen_names.len() > MOST_NAMED { ", ..." } else { "" };
     let names = if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) };
     let count =
         if nodes.unseen == 1 { "1 other node".to_owned() } else { format!("{} other nodes", nodes.unseen) };
     Some(format!(
-        "The command started processes on {count}{names}, by srun or an MPI launcher: they are not in this report. For a \
-         report of each rank, put gpu-track-run behind it: srun gpu-track-run -o usage.json -- ./app."
+        "The command started processes on {count}{names}, by srun or an MPI launcher: they are not in this \
+         report{ranks}. {REPORT_OF_EACH_RANK}"
     ))
 }
 

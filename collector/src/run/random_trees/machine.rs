@@ -1,6 +1,7 @@
 //! A machine for random process trees: what the kernel adds up for each process, and what the shim and the process
 //! connector write about it. Beside that it keeps the truth that the core must find out.
 
+use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
 
 use crate::model::finding::{Finding, KernelEvent, StoredRecord, What};
@@ -301,7 +302,8 @@ impl Machine {
             Due::Start => {
                 let mut names = [0; NAME_BYTES];
                 names[..4].copy_from_slice(b"prog");
-                let event = Event::Start { realtime_ns, pidfd_inode: 0, max_rss_kib, names };
+                let event =
+                    Event::Start { realtime_ns, pidfd_inode: 0, max_rss_kib, names, rank: Rank::default() };
                 self.write(pid, self.parent_pid(at), 0, event);
                 self.processes[at].has_written_start = true;
             }

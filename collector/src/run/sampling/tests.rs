@@ -4,6 +4,7 @@ mod shared_pages;
 
 use std::collections::BTreeMap;
 
+use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 
 use super::*;
@@ -149,7 +150,10 @@ impl Run {
 
     fn start(&mut self, pid: u32) {
         let (realtime_ns, names) = (self.now_ns, [0; NAME_BYTES]);
-        self.record(pid, Event::Start { realtime_ns, pidfd_inode: 0, max_rss_kib: 0, names });
+        self.record(
+            pid,
+            Event::Start { realtime_ns, pidfd_inode: 0, max_rss_kib: 0, names, rank: Rank::default() },
+        );
     }
 
     fn fork(&mut self, pid: u32, rss: u64) {

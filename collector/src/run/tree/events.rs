@@ -43,7 +43,7 @@ impl Tree {
     pub fn apply(&mut self, origin: &Origin, event: &Event, now_ns: u64) {
         let key = Key { pid_ns: origin.pid_ns, pid: origin.pid };
         match *event {
-            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names } => {
+            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names, .. } => {
                 // In a pid namespace of its own the parent outside is 0.
                 let writer = self.writer(origin, key.pid_ns, pidfd_inode, realtime_ns, now_ns);
                 self.start(&writer, bytes(max_rss_kib), &command_of_record(names));

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Floors;
 use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
 use crate::run::nodes::RemoteStarts;
+use crate::run::ranks::Ranks;
 use crate::run::tree::{FoundBy, ProcessId, ProcessSummary, Quality, Rusage};
 
 /// Most command names with sums of their own; the others share one.
@@ -42,6 +43,8 @@ pub(crate) struct Totals {
     pub coverage: Coverage,
     /// What was started on other machines.
     pub remote: RemoteStarts,
+    /// Ranks of which a process was seen.
+    pub ranks: Ranks,
     /// By layer: preload, wait, subreaper, scan, connector.
     pub found: [u64; 5],
     static_executables: BTreeSet<String>,

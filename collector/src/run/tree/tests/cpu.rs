@@ -206,7 +206,13 @@ fn clock_of_another_time_namespace_is_corrected() {
     let day = 86_400_000 * MS;
     let mut origin =
         Origin { pid: 102, pid_ns: HERE, parent: MAIN, monotonic_ns: T0 + day + 10 * MS, flags: 0 };
-    let start = Event::Start { realtime_ns: 7 * T0 + 10 * MS, pidfd_inode: 0, max_rss_kib: 0, names };
+    let start = Event::Start {
+        realtime_ns: 7 * T0 + 10 * MS,
+        pidfd_inode: 0,
+        max_rss_kib: 0,
+        names,
+        rank: Rank::default(),
+    };
     run.tree.apply(&origin, &start, T0 + 50 * MS);
     origin.monotonic_ns = T0 + day + 30 * MS;
     let exit = Event::Exit { status: 0, vm_hwm_kib: 0, own: Usage::default(), children: Usage::default() };

@@ -45,6 +45,7 @@ impl Random {
                 pidfd_inode: self.below(3),
                 max_rss_kib: self.number(hostile),
                 names: [self.next() as u8; NAME_BYTES],
+                rank: Rank::default(),
             },
             2 => Event::Fork {
                 realtime_ns: self.number(hostile),

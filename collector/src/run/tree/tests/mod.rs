@@ -10,6 +10,7 @@ mod peaks;
 mod peaks_over_exec;
 mod reaping;
 
+use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{
     Event, FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS, FLAG_TRACER, NAME_BYTES, Origin,
     Usage,
@@ -91,7 +92,12 @@ impl Run {
         let mut names = [0; NAME_BYTES];
         names[..name.len()].copy_from_slice(name.as_bytes());
         let realtime_ns = self.now_ns + 6 * T0;
-        self.record(pid, parent, 0, Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names })
+        self.record(
+            pid,
+            parent,
+            0,
+            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank: Rank::default() },
+        )
     }
 
     /// A program `slow` reports late, and ends with 9 MiB, when the process has had up to 50.

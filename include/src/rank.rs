@@ -1,0 +1,104 @@
+//! Ranks of MPI jobs and Slurm steps, as the environment of their processes names them.
+//!
+//! `mpirun` and `srun` start many processes with the same command line, on this machine and others. Each gets variables
+//! with its rank and the number of ranks.
+
+/// A process's rank in a job of several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Rank {
+    /// Differs between the jobs of a run, where the environment has an id of the job.
+    pub job: u32,
+    /// The rank, from 0.
+    pub rank: u32,
+    /// Number of ranks.
+    pub count: u32,
+}
+
+/// Ways in which a job can name its ranks.
+pub const WAYS: usize = 3;
+/// Variables of each way.
+const OF_WAY: usize = 4;
+
+/// For each way: rank, number of ranks, and up to two ids of the job. Open MPI and PMI (MPICH, Intel MPI) come first:
+/// a rank that mpirun starts inherits Slurm's variables of another process. Slurm's are those of a step: a batch script,
+/// which starts once, also has SLURM_PROCID and SLURM_NTASKS.
+pub const VARIABLES: [&str; WAYS * OF_WAY] = [
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMIX_NAMESPACE",
+    "",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_JOBID",
+    "",
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+];
+
+/// The rank in each way, by the values of [`VARIABLES`]. The first one applies; the others may be inherited.
+#[must_use]
+pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] {
+    let (ways, _) = values.as_chunks::<OF_WAY>();
+    let mut ranks = [None; WAYS];
+    for ((to, [rank, count, ids @ ..]), way) in ranks.iter_mut().zip(ways).zip(1..) {
+        let hash = ids.iter().fold(way, |hash, id| id.unwrap_or_default().iter().fold(hash, hashed) ^ 0xff);
+        *to = Option::zip(rank.and_then(number), count.and_then(number))
+            .filter(|(rank, count)| *count > 1 && rank < count)
+            .map(|(rank, count)| Rank { job: hash, rank, count });
+    }
+    ranks
+}
+
+/// FNV-1a.
+fn hashed(hash: u32, byte: &u8) -> u32 {
+    (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+}
+
+/// A decimal number.
+fn number(text: &[u8]) -> Option<u32> {
+    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u32::from(byte - b'0'));
+    let add = |number: u32, byte| number.checked_mul(10)?.checked_add(digit(byte)?);
+    if text.is_empty() { None } else { text.iter().try_fold(0, add) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> [Option<Rank>; WAYS] {
+        let value =
+            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_bytes());
+        ranks(&VARIABLES.map(value))
+    }
+
+    fn first(variables: &[(&str, &str)]) -> Option<(u32, u32)> {
+        of(variables).into_iter().flatten().next().map(|rank| (rank.rank, rank.count))
+    }
+
+    // Requirement: OUT-12
+    #[test]
+    fn ranks_of_each_kind_of_job_are_read() {
+        let slurm = [("SLURM_PROCID", "5"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_NTASKS", "9")];
+        assert_eq!(first(&slurm), Some((5, 8)));
+        assert_eq!(first(&[("PMI_RANK", "1"), ("PMI_SIZE", "2"), slurm[0], slurm[1]]), Some((1, 2)));
+        let open_mpi = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "4"), ("PMI_RANK", "1")];
+        assert_eq!(first(&open_mpi), Some((0, 4)));
+        // A batch script, a job of one, and what is no rank.
+        assert_eq!(first(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), None);
+        for (rank, size) in [("0", "1"), ("2", "2"), ("", "2"), ("0", ""), ("-1", "2"), ("0", "4294967296")] {
+            assert_eq!(first(&[("PMI_RANK", rank), ("PMI_SIZE", size)]), None, "{rank} of {size}");
+        }
+    }
+
+    #[test]
+    fn jobs_are_told_apart_by_their_ids() {
+        let job = |id| of(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_STEP_ID", id)])[2];
+        assert_eq!(job("0"), job("0"));
+        assert_ne!(job("0"), job("1"));
+        let by_two = of(&[("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("SLURM_PROCID", "1")]);
+        assert_ne!(by_two[1].map(|rank| rank.job), job("0").map(|rank| rank.job));
+    }
+}
