@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::run::{BINARY, cache_home};
-use crate::support::{installed, or_skip, skip, tracked};
+use crate::support::{installed, or_skip, skip, static_program, tracked};
 
 /// A program that is called `name` and has these arguments. It is a shell, whose `-c` ssh and srun have, too.
 fn fake(name: &str, arguments: &str) -> String {
@@ -60,6 +60,22 @@ fn ranks_that_wrote_no_record_are_counted() {
     let report = run.assert_clean(0);
     assert_eq!(report.at("coverage.ranks"), &serde_json::json!({"unseen": 2, "expected": 4}));
     assert!(report.warnings().contains("2 of 4 ranks"), "{}", report.warnings());
+}
+
+// Requirement: SEE-94, SEE-95
+#[test]
+fn ranks_that_cannot_be_known_are_not_guessed() {
+    let by_static_program =
+        |rank: u32| format!("PMI_RANK={rank} PMI_SIZE=3 {} 0 x; ", static_program("runs"));
+    let only_static = format!("{}exit 0", by_static_program(0));
+    let mixed = format!("PMI_RANK=1 PMI_SIZE=3 /bin/true; {only_static}");
+    // Two jobs of MPICH: each has one rank here.
+    let two_jobs = "PMI_RANK=0 PMI_SIZE=2 /bin/true; PMI_RANK=1 PMI_SIZE=2 /bin/true; exit 0".to_owned();
+    for (script, unseen) in [(only_static, None), (mixed, Some(2)), (two_jobs, None)] {
+        let run = tracked(["sh", "-c", &script]).run();
+        let ranks = &run.assert_clean(0).at("coverage.ranks");
+        assert_eq!(ranks["unseen"].as_u64(), unseen, "{script}");
+    }
 }
 
 // Requirement: SEE-21
