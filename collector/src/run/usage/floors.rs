@@ -36,8 +36,10 @@ impl Floor {
     /// Whether the maximum over time missed so much that only this lower bound is known. Less is how far figures of
     /// different sources differ: batches of the kernel's counters, and shared pages.
     pub(crate) fn is_missed_by(&self, seen: &MaxRss) -> bool {
-        const BYTES: u64 = 4 << 20;
-        (seen.total == 0 && self.rss > 0) || self.own > seen.total.saturating_add(BYTES.max(seen.total / 10))
+        const BYTES: u64 = 3_000_000;
+        const PART: u64 = 33;
+        let allowed = BYTES.max(seen.total / PART);
+        (seen.total == 0 && self.rss > 0) || self.own > seen.total.saturating_add(allowed)
     }
 }
 
@@ -69,8 +71,8 @@ mod tests {
         let is_missed = |own: u64, total: u64| {
             Floor { rss: own, own }.is_missed_by(&MaxRss { total, ..MaxRss::default() })
         };
-        assert!(!is_missed(5 * mib, mib) && is_missed(6 * mib, mib));
-        assert!(!is_missed(110 * mib, 100 * mib) && is_missed(111 * mib, 100 * mib));
+        assert!(!is_missed(3 * mib, mib) && is_missed(4 * mib, mib));
+        assert!(!is_missed(206 * mib, 200 * mib) && is_missed(207 * mib, 200 * mib));
         assert!(!is_missed(u64::MAX, u64::MAX));
         assert!(is_missed(1, 0) && !is_missed(0, 0));
     }
