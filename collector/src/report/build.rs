@@ -167,6 +167,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
         ram_floor_bytes: Some(&inputs.run.totals.floors.combined)
             .filter(|floor| floor.is_missed_by(&inputs.run.ram.combined))
             .map(|floor| floor.rss),
+        private_ram_reason: private_ram_reason(inputs),
         static_executables: inputs.run.totals.static_executables(),
         dropped_events: inputs.end.dropped_events,
         records_untrusted: records_untrusted(inputs),
@@ -188,11 +189,31 @@ fn records_untrusted(inputs: &Inputs) -> Option<String> {
 /// known. Without processes (`is_empty`) all is 0.
 fn rss(max: &MaxRss, floor: &Floor, is_empty: bool) -> Rss {
     let total = max.total.max(floor.rss);
-    let known = |bytes| ((max.total > 0 && !floor.is_missed_by(max)) || is_empty).then_some(bytes);
+    let known = |bytes: Option<u64>| match total {
+        0 => is_empty.then_some(0),
+        _ => bytes.filter(|_| !floor.is_missed_by(max)),
+    };
     Rss {
         total_bytes: (total > 0 || is_empty).then_some(total),
         private_bytes: known(max.private),
         shared_bytes: known(max.shared),
+    }
+}
+
+fn private_ram_reason(inputs: &Inputs) -> Option<String> {
+    let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
+    let sets = [
+        (&ram.main, &floors.main),
+        (&ram.descendants, &floors.descendants),
+        (&ram.combined, &floors.combined),
+    ];
+    let is_unread = |max: &MaxRss| max.total > 0 && (max.private.is_none() || max.shared.is_none());
+    if sets.iter().any(|(max, floor)| floor.is_missed_by(max)) {
+        Some("of RAM that no sample saw, it is not known how it was shared".into())
+    } else if sets.iter().any(|(max, _)| is_unread(max)) {
+        Some("at no sample was known how all of their memory is shared".into())
+    } else {
+        None
     }
 }
 

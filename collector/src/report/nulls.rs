@@ -11,8 +11,9 @@ use crate::run::random_trees::random_runs;
 /// Null figures of which no warning speaks.
 fn unexplained(report: &Report) -> Vec<&'static str> {
     let ram = |name: &'static str, rss: &Rss| {
-        let all = [rss.total_bytes, rss.private_bytes, rss.shared_bytes];
-        (name, "RAM", all.iter().all(Option::is_some))
+        let is_sharing_known = rss.private_bytes.is_some() && rss.shared_bytes.is_some();
+        let is_explained = rss.total_bytes.is_some() && report.coverage.private_ram_reason.is_some();
+        (name, "RAM", is_sharing_known || is_explained)
     };
     let (max, mean, time, cpu) = (&report.max_ram, &report.mean_ram, &report.cpu_time, &report.cpu);
     let figures = [

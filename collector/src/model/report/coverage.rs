@@ -27,6 +27,8 @@ pub struct Coverage {
     /// The largest RAM is only known to be no less than this: one process held it, and no sample saw that. `None`: the
     /// largest RAM is a sum at one time.
     pub ram_floor_bytes: Option<u64>,
+    /// Why private and shared RAM of main, descendants or all is unknown though the total is known. `None`: they are known.
+    pub private_ram_reason: Option<String>,
     /// Paths of executables without a dynamic loader, which never carry the shim.
     pub static_executables: Vec<String>,
     /// Event records that were lost because ring and overflow file were full.

@@ -8,7 +8,7 @@ pub struct Rss {
     /// Largest footprint at one time: the distinct pages that the processes have mapped, whoever else maps them. Of one
     /// process that is its RSS; huge pages of hugetlbfs are added.
     pub total_bytes: Option<u64>,
-    /// Largest private part at one time: pages that one process alone maps (USS).
+    /// Largest private part at one time, of the times at which it is known: pages that one process alone maps (USS).
     pub private_bytes: Option<u64>,
     /// Largest shared part at one time: the footprint less its private part.
     pub shared_bytes: Option<u64>,
@@ -80,8 +80,8 @@ pub struct Holder {
     pub command: String,
     /// Its RSS, and huge pages of hugetlbfs, bytes.
     pub rss_bytes: u64,
-    /// Pages that no other process maps, bytes.
-    pub private_bytes: u64,
+    /// Pages that no other process maps, bytes. `None`: for a part of its pages that was not read.
+    pub private_bytes: Option<u64>,
     /// What it adds to the tree's footprint, bytes: pages that no older process of the tree maps.
     pub added_bytes: u64,
 }

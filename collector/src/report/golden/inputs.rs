@@ -221,8 +221,8 @@ pub(in crate::report) fn full() -> Report {
             at_s: 41.5,
             combined_rss_bytes: 204_472_320,
             processes: vec![
-                Holder { pid: 4242, command: "cc1".into(), rss_bytes: 80_000_000, private_bytes: 61_000_000, added_bytes: 80_000_000 },
-                Holder { pid: 4250, command: "cc1".into(), rss_bytes: 70_000_000, private_bytes: 51_000_000, added_bytes: 52_000_000 },
+                Holder { pid: 4242, command: "cc1".into(), rss_bytes: 80_000_000, private_bytes: Some(61_000_000), added_bytes: 80_000_000 },
+                Holder { pid: 4250, command: "cc1".into(), rss_bytes: 70_000_000, private_bytes: Some(51_000_000), added_bytes: 52_000_000 },
             ],
         }),
         ram_over_time: over_time(83.25, 204_472_320),
@@ -245,6 +245,7 @@ pub(in crate::report) fn full() -> Report {
             },
             peaks: Peaks { exact: 2018, sampled: 1, bound: 2, unknown: 3 },
             ram_floor_bytes: None,
+            private_ram_reason: None,
             static_executables: vec!["/usr/bin/busybox".into()],
             dropped_events: 0,
             records_untrusted: None,

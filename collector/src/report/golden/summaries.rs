@@ -82,7 +82,7 @@ fn build() -> Report {
 fn peak(at_s: f64, holders: &[(&str, u32, u64)]) -> Peak {
     let of = |(command, count, rss_bytes): &(&str, u32, u64)| {
         let command = (*command).to_owned();
-        let (rss_bytes, private_bytes, added_bytes) = (*rss_bytes, *rss_bytes, *rss_bytes);
+        let (rss_bytes, private_bytes, added_bytes) = (*rss_bytes, Some(*rss_bytes), *rss_bytes);
         let holder = Holder { pid: 1, command, rss_bytes, private_bytes, added_bytes };
         vec![holder; *count as usize]
     };

@@ -33,6 +33,9 @@ pub(super) fn coverage(page: &mut Page, coverage: &Coverage) {
     page.count(2, "Sampled", Some(coverage.peaks.sampled));
     page.count(2, "Upper bound", Some(coverage.peaks.bound));
     page.count(2, "Unknown", Some(coverage.peaks.unknown));
+    if let Some(reason) = &coverage.private_ram_reason {
+        page.field(1, "Private RAM", format_args!("{UNKNOWN} ({reason})"));
+    }
     page.list(1, "Static executables", &coverage.static_executables);
     if let Some(nodes) = &coverage.nodes {
         page.field(1, "Nodes not seen", nodes.unseen);

@@ -59,8 +59,8 @@ pub(super) fn peak(page: &mut Page, peak: Option<&Peak>, units: Units) {
     page.heading(1, "Held by");
     let (rss, private) = (format!("RSS [{}]", ram.symbol()), format!("private [{}]", ram.symbol()));
     page.table(2, ["PID", &rss, &private, "Command"], &peak.processes, |holder| {
-        let bytes = |bytes: u64| number(Some(ram.convert(bytes as f64)));
-        let (rss, private) = (bytes(holder.rss_bytes), bytes(holder.private_bytes));
+        let bytes = |bytes: Option<u64>| number(bytes.map(|bytes| ram.convert(bytes as f64)));
+        let (rss, private) = (bytes(Some(holder.rss_bytes)), bytes(holder.private_bytes));
         [holder.pid.to_string(), rss, private, quote::escape(&holder.command)]
     });
 }

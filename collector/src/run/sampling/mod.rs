@@ -58,6 +58,8 @@ pub(crate) struct Held {
     pub rss_bytes: u64,
     /// What it adds to footprints.
     pub contribution: Contribution,
+    /// How much more may be private, as it was never read, bytes.
+    pub unread_bytes: u64,
 }
 
 /// A process that runs another program than at its reading before.
@@ -413,30 +415,35 @@ fn add_process(
     // A peak that no sample saw lies between the last two.
     let is_spike = peak > peak_before.max(rss);
     let spike = if is_spike { process.program.image.own_part(peak, rss) } else { 0 };
-    let contribution = estimate.contribution;
+    let (contribution, unread) = (estimate.contribution, estimate.unread_private_bytes);
     let at_peak = contribution.plus(Contribution::private(spike));
     let (is_main, threads) = (process.ids.is_main, reading.vitals.threads);
     sample.now.add(&Sums::of_estimate(is_main, estimate, reading));
     if before.at_ns == from_ns && before.at_ns != 0 {
         let steady = contribution.min(before.contribution);
-        sample.steady.add(&Sums::of(is_main, &steady, threads.min(before.threads)));
+        let steady_unread = unread.max(before.unread_bytes);
+        let steady_sums = Sums::of(is_main, &steady, threads.min(before.threads));
+        sample.steady.add(&steady_sums.with_unread_private(is_main, steady_unread));
         let is_new_image = process.program.image_start_ns >= from_ns;
         if !is_new_image {
             sample.steady_mean.add(&Sums::of(is_main, &contribution.mean(before.contribution), threads));
         }
         if is_new_image || spike > 0 {
-            let [_, memory] = process.intervals_until(now_ns, at_peak.minus(steady), rss + spike);
+            // What is unread of it is in the steady part.
+            let [_, memory] = process.intervals_until(now_ns, at_peak.minus(steady), 0, rss + spike);
             sample.intervals.push(memory);
         }
     } else {
-        sample.intervals.extend(process.intervals_until(now_ns, at_peak, rss + spike));
+        sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread, rss + spike));
     }
-    sample.holders.push(Held { id: process.ids.id, rss_bytes: rss + reading.hugetlb_bytes, contribution });
+    let rss_bytes = rss + reading.hugetlb_bytes;
+    sample.holders.push(Held { id: process.ids.id, rss_bytes, contribution, unread_bytes: unread });
     process.observed = Observed {
         at_ns: now_ns,
         rss_bytes: rss,
         peak_rss_bytes: peak,
         contribution,
+        unread_bytes: unread,
         common_growth_bytes: common_growth,
         threads: reading.vitals.threads,
         minor_faults: reading.vitals.minor_faults,

@@ -17,6 +17,8 @@ pub(crate) struct Sums {
     pub main_proportional: u64,
     /// The part of it of which the proportional size was never read.
     pub main_unread: u64,
+    /// How much more of it may be private, as it was never read.
+    pub main_unread_private: u64,
     /// Footprint of the others.
     pub descendants: u64,
     /// Pages that one of them alone maps.
@@ -25,6 +27,8 @@ pub(crate) struct Sums {
     pub descendants_proportional: u64,
     /// Pages of theirs of which the proportional size was never read.
     pub descendants_unread: u64,
+    /// How much more of theirs may be private, as it was never read.
+    pub descendants_unread_private: u64,
     /// Footprint of all.
     pub combined: u64,
     /// Threads of the first process.
@@ -60,7 +64,15 @@ impl Sums {
             sums.descendants_proportional = estimate.proportional_bytes;
             sums.descendants_unread = estimate.unread_bytes;
         }
-        sums
+        sums.with_unread_private(is_main, estimate.unread_private_bytes)
+    }
+
+    /// The same if so many more bytes may be private.
+    pub(crate) fn with_unread_private(mut self, is_main: bool, bytes: u64) -> Self {
+        let unread =
+            if is_main { &mut self.main_unread_private } else { &mut self.descendants_unread_private };
+        *unread = bytes;
+        self
     }
 
     /// Add another's.
@@ -69,10 +81,12 @@ impl Sums {
         self.main_private += other.main_private;
         self.main_proportional += other.main_proportional;
         self.main_unread += other.main_unread;
+        self.main_unread_private += other.main_unread_private;
         self.descendants += other.descendants;
         self.descendants_private += other.descendants_private;
         self.descendants_proportional += other.descendants_proportional;
         self.descendants_unread += other.descendants_unread;
+        self.descendants_unread_private += other.descendants_unread_private;
         self.combined += other.combined;
         self.main_threads += other.main_threads;
         self.descendants_threads += other.descendants_threads;

@@ -12,7 +12,7 @@ use crate::model::finding::Remains;
 use crate::model::ids::Key;
 use crate::model::observation::{ChildSeen, FileMapping, Mappings, Rollup, UnreportedMemory};
 use crate::run::tree::RunContext;
-use crate::run::usage::RamUsage;
+use crate::run::usage::{MaxRss, RamUsage};
 
 const S: u64 = 1_000_000_000;
 const PAGE: u64 = 4096;
@@ -298,6 +298,29 @@ fn pages_of_a_file_count_once_whoever_else_maps_them() {
     }
 }
 
+// Requirement: RAM-23
+#[test]
+fn private_part_that_was_not_read_is_unknown() {
+    let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
+    run.broke();
+    run.sample(1);
+    let unknown = MaxRss { total: 100 * MIB, private: None, shared: None };
+    assert_eq!((run.ram.main, run.ram.combined), (unknown, unknown));
+    run.is_broke = false;
+    run.sample(1);
+    let known = MaxRss { total: 100 * MIB, private: Some(40 * MIB), shared: Some(60 * MIB) };
+    assert_eq!((run.ram.main, run.ram.combined), (known, known));
+    // A fork child's untouched pages are its parent's, too.
+    for (faults, private) in [(256, Some(0)), (20 * 256, None)] {
+        let mut run = Run::new(Made::with(100));
+        run.fork(CHILD, 100);
+        run.is(CHILD, Made { faults, ..Made::with(100) });
+        run.broke();
+        run.sample(1);
+        assert_eq!(run.ram.descendants.private, private, "{faults} faults");
+    }
+}
+
 #[test]
 fn proportional_size_that_was_not_read_is_unknown() {
     let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
@@ -440,6 +463,7 @@ fn vfork_child_counts_nothing() {
     run.is(CHILD, Made::with(400));
     let sample = run.sample(1);
     assert_eq!((sample.now.combined, sample.now.processes), (400 * MIB, 2));
+    assert_eq!(sample.now.descendants_unread_private, 0, "there is nothing to read");
     run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
     run.is(CHILD, Made::with(3));
     assert_eq!(run.sample(1).now.combined, 403 * MIB);

@@ -27,6 +27,8 @@ pub struct LiveInterval {
     pub end_ns: u64,
     /// The most that it added to footprints since its last sample.
     pub memory: Contribution,
+    /// How much more may be private, as it was never read, bytes. `None`: all, since no sample saw the image.
+    pub unread_bytes: Option<u64>,
     /// The largest RSS in that time, as far as known, bytes.
     pub rss_bytes: u64,
     /// When its CPU time was last counted.
@@ -43,15 +45,19 @@ impl Process {
         &self,
         now_ns: u64,
         memory: Contribution,
+        unread_bytes: u64,
         rss_bytes: u64,
     ) -> [LiveInterval; 2] {
-        [self.process_interval(now_ns), LiveInterval { memory, rss_bytes, ..self.image_interval(now_ns) }]
+        let unread_bytes = Some(unread_bytes);
+        let image = LiveInterval { memory, unread_bytes, rss_bytes, ..self.image_interval(now_ns) };
+        [self.process_interval(now_ns), image]
     }
 
     /// The time of its image since the last sample, without memory.
     pub(super) fn image_interval(&self, end_ns: u64) -> LiveInterval {
         LiveInterval {
             is_process: false,
+            unread_bytes: self.is_image_sampled().then_some(self.observed.unread_bytes),
             rss_bytes: self.last_image_peak().0.unwrap_or(0).max(self.observed.rss_bytes),
             start_ns: self.program.image_start_ns.max(self.observed.at_ns).min(end_ns),
             ..self.process_interval(end_ns)
@@ -70,6 +76,7 @@ impl Process {
             start_ns: self.lifetime.start_ns.max(self.observed.at_ns).min(end_ns),
             end_ns,
             memory: Contribution::default(),
+            unread_bytes: None,
             rss_bytes: 0,
             counted_at_ns: end_ns,
             cpu_ns: 0,

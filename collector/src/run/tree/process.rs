@@ -108,6 +108,8 @@ pub(crate) struct Observed {
     pub peak_rss_bytes: u64,
     /// What it adds to footprints for certain.
     pub contribution: Contribution,
+    /// How much more may be private, as it was never read, bytes.
+    pub unread_bytes: u64,
     /// How much of its growth after the sample may be other processes' memory too, bytes.
     pub common_growth_bytes: u64,
     /// Threads.

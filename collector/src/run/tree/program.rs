@@ -126,7 +126,7 @@ impl Process {
         is_sampled.then_some(self.observed.peak_rss_bytes)
     }
 
-    fn is_image_sampled(&self) -> bool {
+    pub(super) fn is_image_sampled(&self) -> bool {
         self.observed.at_ns >= self.program.image_start_ns
     }
 

@@ -13,8 +13,12 @@ use crate::run::sampling::{Held, HighWaterMark, Sample};
 use crate::run::series::Series;
 use crate::run::tree::{Contribution, LiveInterval, Tree};
 
-/// A sum of proportional sizes is known if so many bytes of it, or 1%, were not read: smaller ones are never read.
+/// A sum of proportional or private sizes is known if so many bytes of it were not read: smaller ones are never read.
 const NEGLIGIBLE_BYTES: u64 = 1 << 18;
+/// The same of a larger sum of proportional sizes: one part in so many.
+const PROPORTIONAL_PART: u64 = 100;
+/// The same of private sizes, which are good to 5%.
+const PRIVATE_PART: u64 = 20;
 /// Most holders of a peak that are kept.
 const HOLDERS: usize = 10;
 
@@ -29,27 +33,37 @@ pub(crate) struct PeakMoment {
     pub holders: Vec<Holder>,
 }
 
+/// Whether the private part of memory of this size is known, if so many more bytes may be private.
+fn is_private_known(unread_bytes: u64, of_bytes: u64) -> bool {
+    unread_bytes <= NEGLIGIBLE_BYTES.max(of_bytes / PRIVATE_PART)
+}
+
 /// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MaxRss {
     /// Private and shared.
     pub total: u64,
-    /// Private.
-    pub private: u64,
-    /// Shared.
-    pub shared: u64,
+    /// Private. `None`: at no time was it known.
+    pub private: Option<u64>,
+    /// Shared. `None`: at no sample was it known.
+    pub shared: Option<u64>,
 }
 
 impl MaxRss {
-    fn raise(&mut self, total: u64, private: u64) {
-        self.raise_unshared(total, private);
-        self.shared = self.shared.max(total.saturating_sub(private));
+    /// Take in a sample. So many `unread` bytes more may be private.
+    fn raise(&mut self, total: u64, private: u64, unread: u64) {
+        self.raise_between(total, private, unread);
+        if total > 0 && is_private_known(unread, total) {
+            self.shared = self.shared.max(Some(total.saturating_sub(private)));
+        }
     }
 
-    /// Of memory that no sample saw, how much is shared is unknown.
-    fn raise_unshared(&mut self, total: u64, private: u64) {
+    /// Take in a moment between samples. What a process grew by since its last sample is its own.
+    fn raise_between(&mut self, total: u64, private: u64, unread: u64) {
         self.total = self.total.max(total);
-        self.private = self.private.max(private.min(total));
+        if total > 0 && is_private_known(unread, total) {
+            self.private = self.private.max(Some(private.min(total)));
+        }
     }
 }
 
@@ -70,7 +84,7 @@ impl MaxProportional {
         let main = now.main_proportional.min(now.main);
         let descendants = now.descendants_proportional.min(now.descendants);
         let raise = |max: &mut Option<u64>, bytes: u64, unread: u64, of: u64| {
-            if of > 0 && unread <= NEGLIGIBLE_BYTES.max(of / 100) {
+            if of > 0 && unread <= NEGLIGIBLE_BYTES.max(of / PROPORTIONAL_PART) {
                 *max = (*max).max(Some(bytes));
             }
         };
@@ -132,8 +146,10 @@ struct Window {
 struct Level {
     main: i128,
     main_private: i128,
+    main_unread: i128,
     descendants: i128,
     descendants_private: i128,
+    descendants_unread: i128,
     combined: i128,
     processes: i64,
     main_threads: i64,
@@ -146,8 +162,10 @@ impl Level {
         Self {
             main: sums.main.into(),
             main_private: sums.main_private.into(),
+            main_unread: sums.main_unread_private.into(),
             descendants: sums.descendants.into(),
             descendants_private: sums.descendants_private.into(),
+            descendants_unread: sums.descendants_unread_private.into(),
             combined: sums.combined.into(),
             processes: count(sums.processes),
             main_threads: count(sums.main_threads),
@@ -159,15 +177,16 @@ impl Level {
         let signed = |bytes: u64| i128::from(bytes) * i128::from(sign);
         let threads = i64::try_from(life.threads).unwrap_or(0) * i64::from(sign);
         self.combined += signed(life.memory.combined_bytes);
-        let (bytes, private) = match life.is_main {
-            true => (&mut self.main, &mut self.main_private),
-            false => (&mut self.descendants, &mut self.descendants_private),
+        let (bytes, private, unread) = match life.is_main {
+            true => (&mut self.main, &mut self.main_private, &mut self.main_unread),
+            false => (&mut self.descendants, &mut self.descendants_private, &mut self.descendants_unread),
         };
         *bytes += signed(match life.is_main {
             true => life.memory.combined_bytes,
             false => life.memory.descendants_bytes,
         });
         *private += signed(life.memory.private_bytes);
+        *unread += signed(life.unread_bytes.unwrap_or(life.memory.combined_bytes));
         if life.is_process {
             self.processes += i64::from(sign);
             if life.is_main {
@@ -215,9 +234,10 @@ impl RamUsage {
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
         let now = &sample.now;
         let combined = largest_of(now.main, now.descendants, now.combined);
-        self.main.raise(now.main, now.main_private);
-        self.descendants.raise(now.descendants, now.descendants_private);
-        self.combined.raise(combined, now.combined_private());
+        self.main.raise(now.main, now.main_private, now.main_unread_private);
+        self.descendants.raise(now.descendants, now.descendants_private, now.descendants_unread_private);
+        let unread = now.main_unread_private + now.descendants_unread_private;
+        self.combined.raise(combined, now.combined_private(), unread);
         self.proportional.add(now, combined);
         self.series.push(sample.from_ns, sample.at_ns, combined);
         self.max_processes = self.max_processes.max(now.processes);
@@ -262,9 +282,11 @@ impl RamUsage {
         let (main, descendants) = (positive(level.main), positive(level.descendants));
         let combined = largest_of(main, descendants, positive(level.combined));
         let (main_private, private) = (positive(level.main_private), positive(level.descendants_private));
-        self.main.raise_unshared(main, main_private);
-        self.descendants.raise_unshared(descendants, private);
-        self.combined.raise_unshared(combined, main_private.saturating_add(private));
+        let (main_unread, unread) = (positive(level.main_unread), positive(level.descendants_unread));
+        self.main.raise_between(main, main_private, main_unread);
+        self.descendants.raise_between(descendants, private, unread);
+        let (private, unread) = (main_private.saturating_add(private), main_unread.saturating_add(unread));
+        self.combined.raise_between(combined, private, unread);
         self.series.raise(at_ns, combined);
         let threads = positive(level.main_threads) + positive(level.descendants_threads);
         self.max_processes = self.max_processes.max(positive(level.processes));
@@ -324,7 +346,9 @@ fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
         let pid = process.ids.host_pid.unwrap_or(process.ids.key.pid);
         let command = process.name.command.to_string();
         let Contribution { combined_bytes, private_bytes, .. } = held.contribution;
-        Some(Holder { pid, command, rss_bytes: held.rss_bytes, private_bytes, added_bytes: combined_bytes })
+        let rss_bytes = held.rss_bytes;
+        let private_bytes = Some(private_bytes).filter(|_| is_private_known(held.unread_bytes, rss_bytes));
+        Some(Holder { pid, command, rss_bytes, private_bytes, added_bytes: combined_bytes })
     });
     named.collect()
 }
@@ -341,10 +365,12 @@ fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
     there.sort_unstable_by_key(|life| std::cmp::Reverse(life.rss_bytes));
     for life in there.into_iter().take(HOLDERS) {
         let Contribution { combined_bytes, private_bytes, .. } = life.memory;
+        let is_read = life.unread_bytes.is_some_and(|unread| is_private_known(unread, life.rss_bytes));
+        let private_bytes = Some(private_bytes).filter(|_| is_read);
         match holders.iter_mut().find(|holder| holder.pid == life.pid) {
             Some(holder) => {
                 holder.rss_bytes = holder.rss_bytes.max(life.rss_bytes);
-                holder.private_bytes = holder.private_bytes.max(private_bytes);
+                holder.private_bytes = holder.private_bytes.zip(private_bytes).map(|(a, b)| a.max(b));
                 holder.added_bytes = holder.added_bytes.max(combined_bytes);
             }
             None => holders.push(Holder {

@@ -35,7 +35,7 @@ fn window() -> Sample {
 }
 
 fn held(id: ProcessId, bytes: u64) -> Held {
-    Held { id, rss_bytes: bytes, contribution: Contribution::private(bytes) }
+    Held { id, rss_bytes: bytes, contribution: Contribution::private(bytes), unread_bytes: 0 }
 }
 
 /// The memory of a descendant that was there from one second to another.
@@ -49,6 +49,7 @@ fn memory(from_s: u64, to_s: u64, megabytes: u64) -> LiveInterval {
         start_ns: from_s * S,
         end_ns: to_s * S,
         memory: Contribution::private(megabytes * MB),
+        unread_bytes: Some(0),
         rss_bytes: megabytes * MB,
         counted_at_ns: from_s * S,
         cpu_ns: 0,
@@ -120,7 +121,26 @@ fn intervals_add_to_the_steady_processes() {
     let ram = added(&sample);
     assert_eq!((ram.main.total, ram.combined.total, ram.max_processes), (450 * MB, 600 * MB, 2));
     assert_eq!((ram.combined_threads, ram.main_threads), (4, 3));
-    assert_eq!(ram.combined.shared, 100 * MB);
+    assert_eq!(ram.combined.shared, Some(100 * MB));
+}
+
+// Requirement: RAM-23
+#[test]
+fn memory_that_no_sample_saw_has_no_known_private_part() {
+    let lives_with = |unread_bytes| {
+        let life = LiveInterval { unread_bytes, ..memory(11, 13, 200) };
+        Sample { intervals: vec![life], ..window() }
+    };
+    let descendants = |sample| added(&sample).descendants;
+    let private_of = |unread_bytes| descendants(lives_with(unread_bytes)).private.map(|bytes| bytes / MB);
+    assert_eq!(
+        [Some(0), Some(10 * MB), Some(11 * MB), None].map(private_of),
+        [Some(200), Some(200), None, None]
+    );
+    assert_eq!(descendants(lives_with(None)).total, 200 * MB);
+    // What was not read of the processes that stay counts, too.
+    let steady = Sums { descendants: 100 * MB, descendants_unread_private: 20 * MB, ..Sums::default() };
+    assert_eq!(descendants(Sample { steady, ..lives_with(Some(0)) }).private, None);
 }
 
 #[test]

@@ -227,6 +227,22 @@ pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
     }
 }
 
+/// How much more private anonymous memory it may have, as nothing of it was read, bytes.
+pub(super) fn unread_private_bytes(member: &Member, is_alone: bool, page_bytes: u64) -> u64 {
+    if member.reading.sharing.is_some() || (is_alone && member.image != Image::Unknown) {
+        return 0;
+    }
+    let most = match member.image {
+        // What a fork child did not touch is its parent's, too.
+        Image::Forked { .. } => {
+            let own = member.younger(page_bytes);
+            own.certain_bytes + own.uncertain_bytes
+        }
+        _ => member.reading.anonymous_bytes(),
+    };
+    most.saturating_sub(private_bytes(member, is_alone))
+}
+
 /// File pages that no other process had mapped when it was read, bytes.
 pub(super) fn private_of_files_bytes(member: &Member, is_alone: bool) -> u64 {
     let Some(sharing) = &member.reading.sharing else { return 0 };

@@ -29,6 +29,8 @@ pub(crate) struct Estimate {
     pub proportional_bytes: u64,
     /// Pages of which the proportional size was never read, bytes.
     pub unread_bytes: u64,
+    /// How much more may be private, as it was never read, bytes.
+    pub unread_private_bytes: u64,
     /// How much more anonymous memory it may add, to the tree's footprint or the descendants', bytes.
     pub anonymous_uncertain_bytes: u64,
     /// File pages that other processes of the tree may have, too, as far as was read, bytes.
@@ -80,7 +82,8 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     add_anonymous(tree, readings, &mut all);
     add_files(tree, readings, &mut all);
     for (id, estimate) in &mut all.of {
-        let reading = readings.of.get(id);
+        // One that runs in its parent's memory has nothing to be read.
+        let reading = readings.of.get(id).filter(|_| !is_borrowed(tree, *id));
         add_last_reading(estimate, reading, readings.shared_of_all_bytes);
         if let Some(reading) = reading
             && !reading.is_sharing_denied
@@ -165,6 +168,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
                 Estimate {
                     contribution,
                     proportional_bytes: anonymous::proportional_bytes(member, is_alone),
+                    unread_private_bytes: anonymous::unread_private_bytes(member, is_alone, page_bytes),
                     anonymous_uncertain_bytes: uncertain_bytes - more,
                     ..Estimate::default()
                 },
@@ -252,6 +256,7 @@ fn add_last_reading(estimate: &mut Estimate, reading: Option<&LastReading>, shar
         // Anonymous pages count without a reading only where no other process can have them.
         let anonymous_bytes = reading.anonymous_bytes().saturating_sub(estimate.proportional_bytes);
         estimate.unread_bytes = reading.size.shared_bytes + anonymous_bytes;
+        estimate.unread_private_bytes += reading.size.shared_bytes;
     }
     let is_denied = reading.is_sharing_denied;
     estimate.stale_bytes = if is_denied { 0 } else { files.changed_bytes + files.more_others_bytes };
