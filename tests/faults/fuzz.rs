@@ -103,7 +103,7 @@ fn seeds(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             text("statm", "1310 422 210 9 0 98 0\n"),
             text(
                 "smaps_rollup",
-                "5581-7ffd ---p 00000000 00:00 0 [rollup]\nRss: 1740 kB\nPss: 200 kB\nPss_Anon: 96 kB\nPrivate_Clean: 4 kB\nPrivate_Dirty: 96 kB\n",
+                "5581-7ffd ---p 00000000 00:00 0 [rollup]\nRss: 1740 kB\nPss: 200 kB\nPss_Anon: 96 kB\nPrivate_Clean: 4 kB\nPrivate_Dirty: 96 kB\nAnonymous: 96 kB\n",
             ),
             text(
                 "status",
