@@ -133,6 +133,18 @@ fn gpu_energy_says_what_part_of_the_run_it_covers() {
     assert!(report.gpu(GPU0).f64("power.energy_span_s") > 1.0);
 }
 
+/// A list that is longer than the first buffer costs one call more, once.
+#[test]
+fn gpu_list_of_a_hundred_strangers_is_read_by_one_call() {
+    let gpus = FakeGpus::new(1, "*.crowd 100");
+    std::fs::write(gpus.path("calls"), "").unwrap();
+    let run = gpus.run(&["hold:0:500,c", "samples:20"]);
+    assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(500));
+    let [memory, lists] = ["MemoryInfo_v2", "DeviceGetComputeRunning"].map(|part| calls(&gpus, part));
+    // Memory is asked for once more when the device is found.
+    assert!(lists >= 20 && lists <= memory, "{lists} calls for the list, {memory} for memory");
+}
+
 // Requirement: GPU-28
 #[test]
 fn gpu_memory_errors_are_read_at_the_start_and_at_the_end() {

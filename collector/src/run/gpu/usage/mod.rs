@@ -7,7 +7,7 @@ pub(crate) mod meters;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -215,7 +215,8 @@ impl GpuUsage {
                 None => usage.has_foreign |= pids.is_foreign(listed.pid),
             }
         }
-        usage.keep_listed(|pid| list.iter().any(|listed| listed.pid == pid));
+        let listed: HashSet<u32> = list.iter().map(|listed| listed.pid).collect();
+        usage.keep_listed(|pid| listed.contains(&pid));
         if usage.has_foreign && !usage.was_ever_resolved() {
             // Any of those may be a process of the run.
             usage.known.retain(|figure| *figure != Figure::ProcessMemory);

@@ -131,7 +131,10 @@ impl Plan {
         }
         let others =
             || self.due.keys().flat_map(|id| kinds(id.is_some()).iter().map(move |kind| (id, *kind)));
-        let next = others().min_by_key(|(id, kind)| (due(id, *kind), *kind));
+        // First what is lost if it is late: the first readings of all other kinds can take seconds.
+        let can_wait = |due_ns, kind| due_ns > now_ns || !matches!(kind, Kind::Utilization | Kind::Energy);
+        let order = |id, kind| (can_wait(due(id, kind), kind), due(id, kind), kind);
+        let next = others().min_by_key(|(id, kind)| order(id, *kind));
         let Some((id, kind)) = next.filter(|(id, kind)| due(id, *kind) <= now_ns) else {
             let all = others().chain(devices().map(|id| (id, Kind::Memory)));
             return Step::WaitUntil(all.map(|(id, kind)| due(id, kind)).min().unwrap_or(u64::MAX));
@@ -266,8 +269,11 @@ impl Plan {
                 self.interval_ns.min(of(&self.sample_ns).unwrap_or(POLICY.shortest_sample_memory_ns))
             }
             Kind::Pcie => {
+                // Where that can't be paid for, the figure is not known, however often it is read.
+                let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / share(kind);
+                let before_wrap_ns = of(&self.wrap_ns).filter(|ns| paid_ns * POLICY.wrap_part <= *ns as f64);
                 let shortest_ns = (self.interval_ns as f64 / POLICY.wrap_factor) as u64;
-                self.interval_ns.min(of(&self.wrap_ns).unwrap_or(u64::MAX).max(shortest_ns))
+                self.interval_ns.min(before_wrap_ns.unwrap_or(u64::MAX).max(shortest_ns))
             }
             _ => self.interval_ns,
         }

@@ -61,6 +61,8 @@ pub(super) struct Known {
     is_needed: [bool; 3],
     /// Memory in use on the device, and the sum of the compute list, when that was read last, bytes.
     used: Option<(u64, u64)>,
+    /// How many entries each list's buffer needed: to ask again costs a call. 0: not read yet.
+    capacities: [usize; 3],
     /// The compute list changed once though the memory in use did not: that does not tell of its changes.
     is_silent: bool,
 }
@@ -106,7 +108,7 @@ impl Lists {
         }
         let [compute, others @ ..] = &self.0;
         let before = known.entries[0].take();
-        let now = compute.as_ref().map(|list| list.read(device));
+        let now = compute.as_ref().map(|list| list.read(device, &mut known.capacities[0]));
         known.is_silent |= is_same && matches!((&before, &now), (Some(Ok(a)), Some(Ok(b))) if a != b);
         let is_lost = matches!(&now, Some(Err(Failure { code: Some(code::GPU_IS_LOST) })));
         known.entries[0] = now;
@@ -114,7 +116,8 @@ impl Lists {
         let mut is_fresh = [true, false, false];
         for (number, list) in (1..).zip(others) {
             if !is_lost && (wants_all || known.is_needed[number] || known.entries[number].is_none()) {
-                known.entries[number] = list.as_ref().map(|list| list.read(device));
+                let capacity = &mut known.capacities[number];
+                known.entries[number] = list.as_ref().map(|list| list.read(device, capacity));
                 is_fresh[number] = true;
                 known.is_needed[number] = known.shows_alone(number, pids);
             }
@@ -206,9 +209,10 @@ impl Known {
 }
 
 impl List {
-    fn read(&self, device: nvmlDevice_t) -> Result<Vec<(u32, u64)>, Failure> {
+    /// `capacity` is what the list needed last.
+    fn read(&self, device: nvmlDevice_t, capacity: &mut usize) -> Result<Entries, Failure> {
         let widest = STRIDES[STRIDES.len() - 1];
-        grow(POLICY.first_processes, |capacity| {
+        grow(POLICY.first_processes.max(*capacity), |capacity| {
             let mut buffer = vec![u64::from_ne_bytes([PATTERN; 8]); capacity * widest / 8];
             let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
             // SAFETY: the buffer holds `count` entries of the widest layout, aligned for its 64-bit fields.
@@ -216,10 +220,11 @@ impl List {
             let count = count as usize;
             (result.map(|()| (buffer, count)), count)
         })
-        .map(|(capacity, (buffer, count))| {
+        .map(|(grown, (buffer, count))| {
+            *capacity = grown;
             let bytes: Vec<u8> = buffer.into_iter().flat_map(u64::to_ne_bytes).collect();
-            let count = count.min(capacity);
-            entries(&bytes, count, stride(&bytes, count, capacity, self.stride))
+            let count = count.min(grown);
+            entries(&bytes, count, stride(&bytes, count, grown, self.stride))
         })
     }
 }
