@@ -49,6 +49,7 @@ jobs! {
     file_of_a_child
     written_private_mapping
     slices_of_a_file
+    parts_of_one_mapping
     moved_memory
     lazily_freed_memory
     threads_vfork_and_clone_children
@@ -96,8 +97,8 @@ fn beyond_a_limit(job: fn() -> Made) -> Option<Vec<Figure>> {
 
 // Requirement: RAM-57
 #[test]
-fn pages_that_different_processes_read_of_a_stranger_s_file_are_partly_missing() {
-    let Some(figures) = beyond_a_limit(jobs::parts_of_one_mapping) else { return };
+fn scattered_pages_of_a_stranger_s_file_are_partly_missing() {
+    let Some(figures) = beyond_a_limit(jobs::scattered_pages_of_one_mapping) else { return };
     let combined = &figures[2];
     let largest = combined.pages / 2.0;
     assert!((0.98 * largest..1.02 * combined.pages).contains(&combined.reported), "{}", lines(&figures));
@@ -248,6 +249,10 @@ mod jobs {
 
     pub fn parts_of_one_mapping() -> Made {
         Ok(beside_a_reader("parts", "100", "2"))
+    }
+
+    pub fn scattered_pages_of_one_mapping() -> Made {
+        Ok(beside_a_reader("scattered", "100", "2"))
     }
 
     pub fn mapped_twice() -> Made {

@@ -14,6 +14,7 @@
  * file_write    a private mapping of FILE in each child, the first half of it written
  * slices        each child maps and reads its own part of FILE
  * parts         each child maps all of FILE and reads its own part of it
+ * scattered     the same, but each child's pages lie between those of the others
  * twice         each child maps FILE twice, and an anonymous shared mapping of the parent twice, too
  * moved         memory that was moved and grown, and memory that may not be accessed any more
  * lazy          memory that the kernel may free (a quarter), or may swap (a half)
@@ -114,7 +115,7 @@ static void parent_before(void) {
         memory = map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (madvise(memory, bytes, MADV_HUGEPAGE)) die("MADV_HUGEPAGE");
         touch_pages(memory, bytes);
-    } else if (is("file") || is("child_file") || is("parts")) {
+    } else if (is("file") || is("child_file") || is("parts") || is("scattered")) {
         memory = map_file(MAP_SHARED, bytes, 0);
         if (is("file")) read_pages(memory, bytes);
     } else if (is("lazy") || is("threads")) {
@@ -156,10 +157,12 @@ static void child(int number) {
     } else if (is("slices")) {
         memory = map_file(MAP_SHARED, part, (off_t)(part * (size_t)number));
         read_range(memory, part);
-    } else if (is("parts")) {
+    } else if (is("parts") || is("scattered")) {
         /* The kernel must not map the pages around those that are read. */
         madvise(memory, bytes, MADV_RANDOM);
-        read_range(memory + part * (size_t)number, part);
+        if (is("parts")) read_range(memory + part * (size_t)number, part);
+        size_t page = 4096, step = page * (size_t)children;
+        for (size_t at = page * (size_t)number; is("scattered") && at < bytes; at += step) read_range(memory + at, page);
     } else if (is("twice")) {
         again = mremap(memory, 0, bytes, MREMAP_MAYMOVE);
         if (again == MAP_FAILED) die("mremap");

@@ -1,14 +1,15 @@
 //! The footprint of the pages of files, of shared memory and of hugetlbfs that some processes have mapped.
 //!
 //! Two processes can have the same pages of a file, or different ones, and other processes of the machine can have them
-//! too. Where a stranger has them, the proportional sizes (PSS) add up to less than the pages; where no stranger has
-//! them, the sum is exact. So the footprint in a file is the larger of the largest RSS and the sum of the PSS. Mappings of different
-//! parts of a file add up.
+//! too. Of a part that is resident as a whole, it is known which pages these are: pagemap divides large mappings into such
+//! parts. Of the others, the proportional sizes (PSS) add up to less than the pages where a stranger has them; where no
+//! stranger has them, the sum is exact. So the footprint there is the larger of the largest RSS and the sum of the PSS.
+//! Different parts of a file add up.
 //!
 //! smaps lists the mappings, but costs much more than statm. Without it, the footprint is at least that of the process with
 //! the most file pages, and at most the sum.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::model::observation::FileMapping;
@@ -39,6 +40,11 @@ struct Part {
     since_ns: u64,
 }
 
+/// All of it is resident.
+fn is_whole(mapping: &FileMapping) -> bool {
+    mapping.rss_bytes == mapping.end - mapping.start
+}
+
 /// The files of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FileTable {
@@ -62,9 +68,13 @@ impl FileTable {
                         && last.end >= mapping.start
                         && last.start < mapping.start =>
                 {
+                    let are_whole = is_whole(last) && is_whole(&mapping);
                     last.end = last.end.max(mapping.end);
                     last.rss_bytes += mapping.rss_bytes;
                     last.pss_bytes += mapping.pss_bytes;
+                    if are_whole {
+                        last.rss_bytes = last.end - last.start;
+                    }
                 }
                 _ => parts.push(Part { mapping, since_ns: read_ns }),
             }
@@ -153,12 +163,18 @@ struct Segment {
 }
 
 impl Segment {
+    /// All of it is resident, in one process or in several.
+    fn is_whole(&self) -> bool {
+        self.rss_bytes == self.end - self.start
+    }
+
     fn certain_bytes(&self) -> u64 {
-        self.rss_bytes.max(self.pss_bytes)
+        if self.is_whole() { self.rss_bytes } else { self.rss_bytes.max(self.pss_bytes) }
     }
 
     fn uncertain_bytes(&self) -> u64 {
-        (self.pss_bytes + self.stale_pss_bytes).saturating_sub(self.certain_bytes())
+        let most = if self.is_whole() { self.rss_bytes } else { self.pss_bytes + self.stale_pss_bytes };
+        most.saturating_sub(self.certain_bytes())
     }
 }
 
@@ -179,7 +195,8 @@ impl FileTimes {
 /// File pages of a set of processes that grows by one process after another.
 #[derive(Debug, Default)]
 pub(crate) struct FileFootprint {
-    segments: HashMap<(u64, u64), Vec<Segment>>,
+    /// By file and where they begin in it; they don't overlap.
+    segments: HashMap<(u64, u64), BTreeMap<u64, Segment>>,
     /// Tables that were assumed of a process, by address, and of how many bytes: the next process of the program adds nothing.
     assumed: HashMap<usize, u64>,
     /// Sum of the segments, bytes.
@@ -287,23 +304,26 @@ impl FileFootprint {
     fn add_segment(&mut self, file: (u64, u64), mut merged: Segment) {
         let segments = self.segments.entry(file).or_default();
         let (mut rss_bytes, mut certain_bytes, mut uncertain_bytes) = (0, 0, 0);
-        segments.retain(|segment| {
-            let overlaps = segment.start < merged.end && merged.start < segment.end;
-            if overlaps {
-                rss_bytes += segment.rss_bytes;
-                certain_bytes += segment.certain_bytes();
-                uncertain_bytes += segment.uncertain_bytes();
-                merged.start = merged.start.min(segment.start);
-                merged.end = merged.end.max(segment.end);
-                merged.pss_bytes += segment.pss_bytes;
-                merged.stale_pss_bytes += segment.stale_pss_bytes;
-            }
-            !overlaps
-        });
+        let mut are_whole = merged.is_whole();
+        let (from, to) = (merged.start, merged.end);
+        while let Some(segment) =
+            segments.range(..to).next_back().map(|(_, last)| *last).filter(|last| last.end > from)
+        {
+            segments.remove(&segment.start);
+            rss_bytes += segment.rss_bytes;
+            certain_bytes += segment.certain_bytes();
+            uncertain_bytes += segment.uncertain_bytes();
+            are_whole &= segment.is_whole();
+            merged.start = merged.start.min(segment.start);
+            merged.end = merged.end.max(segment.end);
+            merged.pss_bytes += segment.pss_bytes;
+            merged.stale_pss_bytes += segment.stale_pss_bytes;
+        }
         // Parts that did not overlap have different pages.
-        merged.rss_bytes = merged.rss_bytes.max(rss_bytes);
+        let largest = merged.rss_bytes.max(rss_bytes);
+        merged.rss_bytes = if are_whole { merged.end - merged.start } else { largest };
         self.read_bytes += merged.certain_bytes().saturating_sub(certain_bytes);
         self.stale_bytes += merged.uncertain_bytes().cast_signed() - uncertain_bytes.cast_signed();
-        segments.push(merged);
+        segments.insert(merged.start, merged);
     }
 }

@@ -34,6 +34,8 @@ struct Made {
     hugetlb: u64,
     /// Inode of the file that the shared pages are of, and where they begin in it.
     file: (u64, u64),
+    /// How much of the mapping is not resident.
+    absent: u64,
 }
 
 impl Made {
@@ -49,6 +51,7 @@ impl Made {
             private: rss,
             hugetlb: 0,
             file: (1, 0),
+            absent: 0,
         }
     }
 
@@ -86,7 +89,7 @@ impl Made {
         let mapping = FileMapping {
             file: (1, inode),
             start,
-            end: start + self.shared * MIB,
+            end: start + (self.shared + self.absent) * MIB,
             rss_bytes: self.shared * MIB,
             pss_bytes: rollup.pss_bytes.saturating_sub(rollup.pss_anon_bytes),
         };
@@ -288,7 +291,7 @@ fn one_process_counts_its_rss_without_any_reading() {
 fn pages_of_a_file_count_once_whoever_else_maps_them() {
     // Strangers have mapped the same pages, so the proportional sizes are small.
     let shared = |file| Made { shared: 100, pss: 20, private: 0, file, ..Made::with(100) };
-    for (file, combined) in [((1, 0), 100), ((2, 0), 200), ((1, 100), 200), ((1, 50), 100)] {
+    for (file, combined) in [((1, 0), 100), ((2, 0), 200), ((1, 100), 200), ((1, 50), 150)] {
         let mut run = Run::new(shared((1, 0)));
         run.start(CHILD);
         run.is(CHILD, shared(file));
@@ -363,7 +366,7 @@ fn pages_that_were_mapped_while_smaps_was_read_are_read_again() {
 #[test]
 fn parts_that_several_processes_touched_of_one_mapping_add_up() {
     // Each has touched other pages of the same mapping, and no stranger has any.
-    let part = Made { shared: 100, pss: 100, private: 100, ..Made::with(100) };
+    let part = Made { shared: 100, pss: 100, private: 100, absent: 100, ..Made::with(100) };
     let mut run = Run::new(part);
     run.start(CHILD);
     run.is(CHILD, part);

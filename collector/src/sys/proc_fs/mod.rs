@@ -3,10 +3,12 @@
 //! [`ProcRoot`] has the directory to read from, so a test can use a tree of files. A process or file that is gone
 //! (ENOENT, ESRCH) is an ordinary value: `None`.
 
+mod pages;
 mod parse;
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +17,7 @@ use procfs::{FromRead, Meminfo};
 use crate::model::finding::Remains;
 use crate::model::observation::{Mappings, Rollup};
 use crate::sys::pidfd;
+use pages::PageMap;
 pub use parse::{Stat, Statm, Status, SystemCpu};
 use parse::{forks, line, parse_u64};
 
@@ -107,11 +110,17 @@ impl ProcRoot {
         }
     }
 
-    /// /proc/PID/smaps; `None` if it can't be read or the process has no memory any more.
+    /// /proc/PID/smaps, with the pages of large file mappings by pagemap; `None` if it can't be read or the process has no memory any more.
     #[must_use]
     pub(crate) fn mappings(&self, pid: u32) -> Option<Mappings> {
         let bytes = read_whole(&self.open(pid, "smaps").ok()?, u64::MAX).ok()?;
-        (!bytes.is_empty()).then(|| Mappings::parse(&bytes))
+        let mut page_map = None;
+        let mut pieces = |addresses: &Range<u64>| {
+            let open =
+                || Some(PageMap::new(self.open(pid, "pagemap").ok()?, rustix::param::page_size() as u64));
+            page_map.get_or_insert_with(open).as_ref()?.pieces(addresses)
+        };
+        (!bytes.is_empty()).then(|| Mappings::parse(&bytes, &mut pieces))
     }
 
     /// Device and inode of the executable of a process.

@@ -1,5 +1,7 @@
 //! Parsers of /proc files. A number that does not parse is `None`, never 0.
 
+use std::ops::Range;
+
 use crate::model::observation::{FileMapping, Mappings, Rollup};
 use crate::sys::clock;
 
@@ -135,9 +137,16 @@ impl Rollup {
     }
 }
 
+/// Parts of a mapping, bytes from its beginning.
+type Pieces = Vec<Range<u64>>;
+
+/// Only mappings with so much of a file are divided, bytes: what the processes have of small ones differs by little.
+const DIVIDED_FROM_BYTES: u64 = 1 << 20;
+
 /// One mapping of smaps while its lines are read, bytes.
 #[derive(Debug, Default)]
 struct Mapping {
+    address: u64,
     file: (u64, u64),
     start: u64,
     end: u64,
@@ -158,15 +167,16 @@ impl Mapping {
         let mut fields = text.split_ascii_whitespace();
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let (from, to) = fields.next()?.split_once('-')?;
+        let address = hex(from)?;
         let start = hex(fields.nth(1)?)?;
         let (major, minor) = fields.next()?.split_once(':')?;
         let device = hex(major)? << 32 | hex(minor)?;
         let inode = fields.next()?.parse().ok()?;
-        let end = start.saturating_add(hex(to)?.saturating_sub(hex(from)?));
-        Some(Self { file: (device, inode), start, end, ..Self::default() })
+        let end = start.saturating_add(hex(to)?.saturating_sub(address));
+        Some(Self { address, file: (device, inode), start, end, ..Self::default() })
     }
 
-    fn add_to(&self, mappings: &mut Mappings) {
+    fn add_to(&self, mappings: &mut Mappings, mut pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) {
         let is_file = self.file.1 != 0;
         // A page of the file that was never written is clean. A written one is an anonymous page, and dirty.
         let private_anon = if is_file { self.private_dirty.min(self.anonymous) } else { self.private };
@@ -182,32 +192,60 @@ impl Mapping {
         }
         // smaps does not say how much of the proportional size is anonymous. Anonymous pages that others have, too, are
         // taken for shared with as many processes as the other shared pages of the mapping.
-        let shared_anon = u128::from(self.anonymous - private_anon);
-        let shared_pss = u128::from(self.pss.saturating_sub(self.private));
-        let shared = u128::from(self.rss.saturating_sub(self.private));
-        let anonymous_pss = private_anon + (shared_anon * shared_pss).checked_div(shared).unwrap_or(0) as u64;
+        let shared_anon = self.anonymous - private_anon;
+        let shared_pss = self.pss.saturating_sub(self.private);
+        let anonymous_pss =
+            private_anon + scaled(shared_pss, shared_anon, self.rss.saturating_sub(self.private));
         rollup.pss_anon_bytes += anonymous_pss;
         mappings.estimated_bytes += self.anonymous - private_anon;
         let hugetlb = self.hugetlb_private + self.hugetlb_shared;
         let rss_bytes = self.rss.saturating_sub(self.anonymous) + hugetlb;
         if rss_bytes > 0 {
             let pss_bytes = self.pss.saturating_sub(anonymous_pss) + self.hugetlb_private;
-            let Self { file, start, end, .. } = *self;
-            mappings.files.push(FileMapping { file, start, end, rss_bytes, pss_bytes });
+            let Self { address, file, start, end, .. } = *self;
+            let length = end - start;
+            let is_divided = hugetlb == 0 && (DIVIDED_FROM_BYTES..length).contains(&rss_bytes);
+            let pieces = is_divided.then(|| pieces(&(address..address + length))).flatten();
+            let whole = FileMapping { file, start, end, rss_bytes, pss_bytes };
+            match pieces.filter(|pieces| !pieces.is_empty()) {
+                Some(pieces) => mappings.files.extend(whole.divided(&pieces)),
+                None => mappings.files.push(whole),
+            }
         }
     }
 }
 
+impl FileMapping {
+    /// The resident pieces of it, each with its part of the proportional size.
+    fn divided(self, pieces: &[Range<u64>]) -> impl Iterator<Item = Self> {
+        let length = |piece: &Range<u64>| piece.end - piece.start;
+        let resident: u64 = pieces.iter().map(length).sum();
+        pieces.iter().map(move |piece| Self {
+            start: self.start + piece.start,
+            end: self.start + piece.end,
+            rss_bytes: length(piece),
+            pss_bytes: scaled(self.pss_bytes, length(piece), resident),
+            ..self
+        })
+    }
+}
+
+/// `bytes` times `part` / `whole`.
+fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(bytes) * u128::from(part)).checked_div(u128::from(whole)).unwrap_or(0) as u64
+}
+
 impl Mappings {
-    /// Parse /proc/PID/smaps.
+    /// Parse /proc/PID/smaps. `pieces` says which parts of some addresses are resident pages of a file, as offsets from the
+    /// first address, if that can be said.
     #[must_use]
-    pub fn parse(text: &[u8]) -> Self {
+    pub fn parse(text: &[u8], mut pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) -> Self {
         let mut mappings = Self::default();
         let mut mapping = Mapping::default();
         for line in text.split(|b| *b == b'\n') {
             // The first line of a mapping begins with an address, each other line with the name of a figure.
             if line.first().is_some_and(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase()) {
-                mapping.add_to(&mut mappings);
+                mapping.add_to(&mut mappings, &mut pieces);
                 mapping = Mapping::header(line).unwrap_or_default();
                 continue;
             }
@@ -229,7 +267,7 @@ impl Mappings {
             };
             *figure = figure.saturating_add(bytes);
         }
-        mapping.add_to(&mut mappings);
+        mapping.add_to(&mut mappings, pieces);
         mappings
     }
 }
@@ -380,7 +418,7 @@ Pss:                   6 kB
 Private_Dirty:         4 kB
 Anonymous:             8 kB
 ";
-        let mappings = Mappings::parse(smaps);
+        let mappings = Mappings::parse(smaps, |_| None);
         // The clean pages are the file's, whoever has the anonymous ones, too.
         assert_eq!(mappings.private_anon_bytes, (4 + 4) << 10);
         let file = FileMapping {

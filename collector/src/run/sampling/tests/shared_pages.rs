@@ -3,6 +3,7 @@
 //! what the figures allow once nothing changes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use proptest::prelude::*;
 
@@ -11,6 +12,8 @@ use super::*;
 /// A page here is 1 MiB, so that differences are not negligible.
 const FILE_PAGES: u64 = 40;
 const FILES: u64 = 3;
+/// Of this file it is known which pages a process has.
+const DIVIDED: u64 = 1;
 
 /// What happens between two samples; the numbers choose a process, pages and a file.
 #[derive(Debug, Clone)]
@@ -38,6 +41,22 @@ struct Pages {
 impl Pages {
     fn count(&self) -> u64 {
         (self.anonymous.len() + self.files.len()) as u64
+    }
+
+    fn pages_of(&self, file: u64) -> impl Iterator<Item = u64> {
+        self.files.iter().filter(move |page| page.0 == file).map(|page| page.1)
+    }
+
+    /// The pages that follow each other.
+    fn pieces_of(&self, file: u64) -> Vec<Range<u64>> {
+        let mut pieces: Vec<Range<u64>> = Vec::new();
+        for page in self.pages_of(file) {
+            match pieces.last_mut().filter(|last| last.end == page) {
+                Some(last) => last.end += 1,
+                None => pieces.push(page..page + 1),
+            }
+        }
+        pieces
     }
 }
 
@@ -160,14 +179,22 @@ impl World {
         let pss_files: f64 = (0..FILES).map(pss_file).sum();
         let private_anon = own.anonymous.iter().filter(|page| users_of_anonymous(page) == 1).count() as u64;
         let private_files = own.files.iter().filter(|page| users_of_file(page) == 1).count() as u64;
-        let mapping = |file: u64| FileMapping {
+        let mapping = |file: u64, pages: Range<u64>, rss: u64| FileMapping {
             file: (1, file + 1),
-            start: 0,
-            end: FILE_PAGES * MIB,
-            rss_bytes: own.files.iter().filter(|page| page.0 == file).count() as u64 * MIB,
-            pss_bytes: bytes(pss_file(file)),
+            start: pages.start * MIB,
+            end: pages.end * MIB,
+            rss_bytes: rss * MIB,
+            pss_bytes: bytes(pss_file(file) * rss as f64 / own.pages_of(file).count() as f64),
         };
-        let files = (0..FILES).map(mapping).filter(|mapping| mapping.rss_bytes > 0).collect();
+        let mapped = |file: u64| match file {
+            DIVIDED => own
+                .pieces_of(file)
+                .into_iter()
+                .map(|piece| mapping(file, piece.clone(), piece.end - piece.start))
+                .collect(),
+            _ => vec![mapping(file, 0..FILE_PAGES, own.pages_of(file).count() as u64)],
+        };
+        let files = (0..FILES).flat_map(mapped).filter(|mapping| mapping.rss_bytes > 0).collect();
         let mappings = Mappings { files, private_anon_bytes: private_anon * MIB, ..Mappings::default() };
         let rollup = Rollup {
             rss_bytes: own.count() * MIB,
@@ -225,13 +252,19 @@ impl World {
         [of(|pid| pid == MAIN), of(|pid| pid != MAIN), of(|_| true)]
     }
 
-    /// What can be known of them: of each file the larger of the largest RSS and the sum of the PSS.
+    /// What can be known of them: of each file the larger of the largest RSS and the sum of the PSS; of the divided one,
+    /// the pages.
     fn knowable(&self) -> [u64; 2] {
         let of = |is_counted: fn(u32) -> bool| {
             let pids = || self.processes.keys().copied().filter(|pid| is_counted(*pid));
             let anonymous: BTreeSet<u64> =
                 pids().flat_map(|pid| self.processes[&pid].anonymous.iter().copied()).collect();
             let of_file = |file: u64| {
+                if file == DIVIDED {
+                    let pages: BTreeSet<u64> =
+                        pids().flat_map(|pid| self.processes[&pid].pages_of(file)).collect();
+                    return pages.len() as u64 * MIB;
+                }
                 let of_process =
                     |pid: u32| self.run.mappings[&pid].files.iter().find(|one| one.file.1 == file + 1);
                 let mapped: Vec<_> = pids().filter_map(of_process).collect();
