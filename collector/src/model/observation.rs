@@ -156,6 +156,14 @@ pub struct ChildSeen {
     pub seen_ns: u64,
 }
 
+#[cfg(test)]
+impl ChildSeen {
+    /// A child without a pidfd, in the collector's pid namespace.
+    pub(crate) fn of_test(key: Key, parent: ProcessId, start_ns: u64) -> Self {
+        Self { key, host_pid: key.pid, parent, start_ns, pidfd_inode: 0, seen_ns: 0 }
+    }
+}
+
 /// The memory of a process that has not written a record for the program that it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnreportedMemory {

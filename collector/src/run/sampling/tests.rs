@@ -175,14 +175,7 @@ impl Run {
         let parent = self.tree.alive()[0];
         let key = Key { pid_ns: 1, pid };
         let start_ns = self.now_ns;
-        self.tree.found_in_proc(&ChildSeen {
-            key,
-            host_pid: pid,
-            parent,
-            start_ns,
-            pidfd_inode: 0,
-            seen_ns: 0,
-        })
+        self.tree.found_in_proc(&ChildSeen::of_test(key, parent, start_ns))
     }
 
     fn is(&mut self, pid: u32, made: Made) {
@@ -361,6 +354,15 @@ fn pages_that_were_mapped_while_smaps_was_read_are_read_again() {
     run.rollups.clear();
     run.mappings.insert(MAIN, mappings(vec![file(1, 20), file(2, 10)]));
     assert_eq!(run.sample(1).now.combined, 60 * MIB);
+}
+
+#[test]
+fn private_memory_of_a_small_first_process_is_read_beside_a_large_one() {
+    let mut run = Run::new(Made { shared: 2, private: 1, pss: 1, ..Made::with(2) });
+    run.start(CHILD);
+    run.is(CHILD, Made::with(1000));
+    run.sample(1);
+    assert_eq!((run.ram.main.private, run.ram.main.shared), (Some(MIB), Some(MIB)));
 }
 
 #[test]

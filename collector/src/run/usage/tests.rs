@@ -229,7 +229,7 @@ fn peak_names_its_largest_holders_only() {
     let mut sample = Sample { holders: vec![held(main, 100 * MB)], ..window() };
     for pid in 300..330 {
         let key = Key { pid_ns: 1, pid };
-        let found = ChildSeen { key, host_pid: pid, parent: main, start_ns: S, pidfd_inode: 0, seen_ns: 0 };
+        let found = ChildSeen::of_test(key, main, S);
         sample.holders.push(held(tree.found_in_proc(&found), u64::from(pid) * MB));
     }
     sample.now = Sums { main: 100 * MB, descendants: 9000 * MB, combined: 9100 * MB, ..Sums::default() };

@@ -59,10 +59,15 @@ impl Estimates {
         self.of.get(&id)
     }
 
-    /// What does not matter in a sum of this size, bytes.
+    /// What does not matter in the sum of all, bytes.
     fn negligible_bytes(&self) -> u64 {
-        ((self.combined_bytes + self.uncertain_bytes) / 100).max(1 << 20)
+        negligible_bytes(self.combined_bytes + self.uncertain_bytes)
     }
+}
+
+/// What does not matter in a sum of this size, bytes.
+fn negligible_bytes(of_bytes: u64) -> u64 {
+    (of_bytes / 100).max(1 << 20)
 }
 
 /// Last readings of the live processes, and of programs.

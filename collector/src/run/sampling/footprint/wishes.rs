@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Estimates, Readings, is_borrowed, is_current};
+use super::{Estimate, Estimates, Readings, is_borrowed, is_current, negligible_bytes};
 use crate::model::observation::SharingTarget;
 use crate::run::tree::{ImageGroup, Process, ProcessId, Tree};
 
@@ -81,11 +81,15 @@ impl Estimates {
     }
 
     /// Processes whose private and proportional sizes are not known any more, the most wrong first. They are no part of
-    /// the footprint.
+    /// the footprint. The first process has figures of its own, however small it is beside the others.
     pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
-        let negligible_bytes = self.negligible_bytes() / 4;
-        let mut stale: Vec<_> =
-            self.of.iter().filter(|(_, estimate)| estimate.stale_bytes > negligible_bytes).collect();
+        let of_descendants = negligible_bytes(self.descendants_bytes + self.uncertain_bytes) / 4;
+        let is_stale = |(id, estimate): &(&ProcessId, &Estimate)| {
+            let is_main = tree.get(**id).is_some_and(|process| process.ids.is_main);
+            let of_main = || negligible_bytes(estimate.contribution.combined_bytes) / 4;
+            estimate.stale_bytes > if is_main { of_main() } else { of_descendants }
+        };
+        let mut stale: Vec<_> = self.of.iter().filter(is_stale).collect();
         stale.sort_unstable_by_key(|(id, estimate)| (std::cmp::Reverse(estimate.stale_bytes), **id));
         stale.into_iter().map(|(id, _)| target(tree, *id)).collect()
     }

@@ -170,14 +170,7 @@ impl Run {
     fn scan(&mut self, pid: u32, parent: u32) -> &mut Self {
         let key = Key { pid_ns: HERE, pid };
         let (parent, start_ns) = (self.id(parent), self.now_ns);
-        self.tree.found_in_proc(&ChildSeen {
-            key,
-            host_pid: pid,
-            parent,
-            start_ns,
-            pidfd_inode: 0,
-            seen_ns: 0,
-        });
+        self.tree.found_in_proc(&ChildSeen::of_test(key, parent, start_ns));
         self
     }
 
