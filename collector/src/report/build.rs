@@ -200,6 +200,9 @@ fn rss(max: &MaxRss, floor: &Floor, is_empty: bool) -> Rss {
     }
 }
 
+/// Why private, shared or proportional RAM is null.
+const SHARING_UNKNOWN: &str = "at no sample was known how all of their memory is shared";
+
 fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
     let sets = [
@@ -211,7 +214,7 @@ fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     if sets.iter().any(|(max, floor)| floor.is_missed_by(max)) {
         Some("of RAM that no sample saw, it is not known how it was shared".into())
     } else if sets.iter().any(|(max, _)| is_unread(max)) {
-        Some("at no sample was known how all of their memory is shared".into())
+        Some(SHARING_UNKNOWN.into())
     } else {
         None
     }
@@ -242,7 +245,7 @@ fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportional
         main_bytes: max.main,
         descendants_bytes,
         combined_bytes: max.combined,
-        reason: (!is_known).then(|| "at no sample was known how all of their memory is shared".into()),
+        reason: (!is_known).then(|| SHARING_UNKNOWN.into()),
     }
 }
 

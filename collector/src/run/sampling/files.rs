@@ -173,8 +173,8 @@ impl Segment {
     }
 
     fn uncertain_bytes(&self) -> u64 {
-        let most = if self.is_whole() { self.rss_bytes } else { self.pss_bytes + self.stale_pss_bytes };
-        most.saturating_sub(self.certain_bytes())
+        let most_bytes = if self.is_whole() { 0 } else { self.pss_bytes + self.stale_pss_bytes };
+        most_bytes.saturating_sub(self.certain_bytes())
     }
 }
 

@@ -15,10 +15,21 @@ use crate::run::tree::{Contribution, LiveInterval, Tree};
 
 /// A sum of proportional or private sizes is known if so many bytes of it were not read: smaller ones are never read.
 const NEGLIGIBLE_BYTES: u64 = 1 << 18;
-/// The same of a larger sum of proportional sizes: one part in so many.
+/// Of a larger sum of proportional sizes, one part in so many.
 const PROPORTIONAL_PART: u64 = 100;
 /// The same of private sizes, which are good to 5%.
 const PRIVATE_PART: u64 = 20;
+
+/// Whether a sum is known of which so much was not read, one part in `part` or less.
+fn is_known(unread_bytes: u64, of_bytes: u64, part: u64) -> bool {
+    unread_bytes <= NEGLIGIBLE_BYTES.max(of_bytes / part)
+}
+
+/// Whether the private part of memory of this size is known, if so many more bytes may be private.
+fn is_private_known(unread_bytes: u64, of_bytes: u64) -> bool {
+    is_known(unread_bytes, of_bytes, PRIVATE_PART)
+}
+
 /// Most holders of a peak that are kept.
 const HOLDERS: usize = 10;
 
@@ -31,11 +42,6 @@ pub(crate) struct PeakMoment {
     pub combined: u64,
     /// The processes that held most of it.
     pub holders: Vec<Holder>,
-}
-
-/// Whether the private part of memory of this size is known, if so many more bytes may be private.
-fn is_private_known(unread_bytes: u64, of_bytes: u64) -> bool {
-    unread_bytes <= NEGLIGIBLE_BYTES.max(of_bytes / PRIVATE_PART)
 }
 
 /// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
@@ -84,7 +90,7 @@ impl MaxProportional {
         let main = now.main_proportional.min(now.main);
         let descendants = now.descendants_proportional.min(now.descendants);
         let raise = |max: &mut Option<u64>, bytes: u64, unread: u64, of: u64| {
-            if of > 0 && unread <= NEGLIGIBLE_BYTES.max(of / PROPORTIONAL_PART) {
+            if of > 0 && is_known(unread, of, PROPORTIONAL_PART) {
                 *max = (*max).max(Some(bytes));
             }
         };

@@ -30,7 +30,7 @@ pub(super) struct NvmlPolicy {
     /// A counter that can wrap is read after this part of the time in which the link can fill it: the other part is for a
     /// thread that wakes late.
     pub wrap_part: f64,
-    /// It is read at most so many times as often as asked for: who asks for long intervals wants few calls.
+    /// It is read at most so many times as often as asked for: a long interval is set to save calls.
     pub wrap_factor: f64,
     /// Memory of a device that grows by this much more than its compute list shows, bytes: another list may show it.
     pub unlisted_bytes: u64,
