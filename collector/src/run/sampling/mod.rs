@@ -174,6 +174,7 @@ impl Sampling {
         self.dead_ns = at_ns;
         self.dead_bytes = self.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss_bytes));
         tree.observe_end(id, at_ns, gone_ns);
+        tree.observe_missing(id, self.at_ns);
     }
 
     /// Processes that were read for the first time, and the bottom of their stacks then (0: not known).

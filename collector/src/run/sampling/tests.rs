@@ -55,9 +55,9 @@ impl Made {
         }
     }
 
-    fn state(&self, now_ns: u64) -> ReadingState {
+    fn state(&self, dead_ns: u64) -> ReadingState {
         if self.is_zombie {
-            return ReadingState::Zombie(now_ns, Remains::default());
+            return ReadingState::Zombie(dead_ns, Remains::default());
         }
         let vitals = Vitals { threads: self.threads, minor_faults: self.faults, ..Vitals::default() };
         ReadingState::Alive(vitals, Some(self.size()))
@@ -115,6 +115,8 @@ struct Run {
     is_broke: bool,
     /// The mappings of all processes are read at each sample.
     reads_all: bool,
+    /// So long after the sample's time a process is found dead.
+    dead_after_ns: u64,
 }
 
 impl Run {
@@ -139,6 +141,7 @@ impl Run {
             sampled_ns: S,
             is_broke: false,
             reads_all: false,
+            dead_after_ns: 0,
         };
         run.tree.set_main(MAIN, S, "main");
         run.start(MAIN);
@@ -187,7 +190,8 @@ impl Run {
         let now_ns = self.now_ns;
         let read = |target: SampleTarget| {
             let made = self.made.get(&target.target.pid);
-            let state = made.map_or(ReadingState::Gone(now_ns), |made| made.state(now_ns));
+            let dead_ns = now_ns + self.dead_after_ns;
+            let state = made.map_or(ReadingState::Gone(dead_ns), |made| made.state(dead_ns));
             Reading { id: target.target.id, args: None, state }
         };
         let readings: Vec<Reading> = Sampling::targets(&self.tree).into_iter().map(read).collect();
@@ -315,6 +319,27 @@ fn private_part_that_was_not_read_is_unknown() {
         run.sample(1);
         assert_eq!(run.ram.descendants.private, private, "{faults} faults");
     }
+}
+
+// Requirement: RAM-3
+#[test]
+fn pages_of_a_process_that_a_sample_finds_dead_count_once() {
+    const OTHER: u32 = 103;
+    let mut run = Run::new(Made::with(10));
+    for child in [CHILD, OTHER] {
+        run.fork(child, 200);
+        run.is(child, Made::with(200));
+    }
+    run.broke();
+    assert_eq!(run.sample(1).now.descendants, 200 * MIB, "all of it is shared");
+    // The other one counts for both from that sample on, and the zombie is seen while that is taken.
+    run.dead_after_ns = S / 100;
+    run.is(CHILD, Made { is_zombie: true, ..Made::with(0) });
+    run.read(1);
+    run.finalize();
+    assert_eq!(run.conclude().now.descendants, 200 * MIB);
+    run.sample(1);
+    assert_eq!(run.ram.descendants.total, 200 * MIB);
 }
 
 #[test]

@@ -139,6 +139,13 @@ impl Tree {
         }
     }
 
+    /// A sample of this time, CLOCK_MONOTONIC nanoseconds, found a process dead.
+    pub(crate) fn observe_missing(&mut self, id: ProcessId, at_ns: u64) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.lifetime.missing_ns.get_or_insert(at_ns);
+        }
+    }
+
     /// A process was no longer in /proc at this time, CLOCK_MONOTONIC nanoseconds.
     pub fn observe_absence(&mut self, id: ProcessId, at_ns: u64) {
         let Some(process) = self.processes.get_mut(&id) else { return };

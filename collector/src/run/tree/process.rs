@@ -228,6 +228,8 @@ pub(crate) struct Lifetime {
     pub seen_dead_ns: Option<u64>,
     /// When it was first found to be no longer in /proc.
     pub gone_ns: Option<u64>,
+    /// The time of the sample that found it dead. From then on what it shared counts with others.
+    pub missing_ns: Option<u64>,
 }
 
 /// What the sources reported of a process's end.
@@ -326,7 +328,13 @@ impl Process {
                 recorded: None,
                 had_unread_copy: false,
             },
-            lifetime: Lifetime { start_ns, end_ns: None, seen_dead_ns: None, gone_ns: None },
+            lifetime: Lifetime {
+                start_ns,
+                end_ns: None,
+                seen_dead_ns: None,
+                gone_ns: None,
+                missing_ns: None,
+            },
             end: EndReports::default(),
             cpu: CpuState {
                 reaped_children: Rusage::default(),
