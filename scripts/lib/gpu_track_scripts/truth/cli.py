@@ -65,7 +65,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--run-option", action="append", default=[], help="a further option for gpu-track-run")
     add("--runs", type=int, default=1, help="how often each workload runs; the table shows the worst run")
     add("--profile", default="release", help="the cargo profile of the programs")
-    add("--tracker", type=pathlib.Path, help="a gpu-track-run that is built already")
+    add("--tracker", type=lambda path: pathlib.Path(path).resolve(), help="a gpu-track-run that is built already")
     add("--keep", type=pathlib.Path, help="keep records and reports in this directory")
     return parser.parse_args(arguments)
 
