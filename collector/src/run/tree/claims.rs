@@ -6,7 +6,6 @@
 
 use super::cpu::OwnUsage;
 use super::process::Claim;
-use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 use super::{Parent, Process, ProcessId, Quality, Tree};
 
@@ -24,7 +23,7 @@ impl Tree {
         };
         let claim = Claim {
             used: process.total_usage(&own.usage),
-            is_usage_known: own.quality != Quality::Unknown,
+            quality: process.total_quality(own),
             others: adopter.into_iter().chain(self.unreporting_reapers(process)).collect(),
             init: self.init_of(process),
             end_ns: process.lifetime.end_ns,
@@ -56,7 +55,7 @@ impl Tree {
                     .end_ns
                     .is_none_or(|end_ns| process.lifetime.gone_ns.is_some_and(|gone| gone < end_ns));
         if is_certain {
-            parent.charge(&claim.used);
+            parent.charge(&claim);
         } else if parent.claims.len() < Tolerance::MOST_CLAIMS {
             parent.claims.push(claim);
         } else {
@@ -76,14 +75,14 @@ impl Tree {
         if init.is_some_and(|init| self.was_killed_with_init(init, claim)) {
             self.count_killed_with_init(claim);
         } else if let Some(other) = self.processes.get_mut(&other) {
-            other.charge(&claim.used);
+            other.charge(claim);
         }
         Charged::Another
     }
 
     fn count_killed_with_init(&mut self, claim: &Claim) {
         self.counts.autoreaped += 1;
-        self.counts.killed_with_namespace += u64::from(!claim.is_usage_known);
+        self.counts.killed_with_namespace += u64::from(claim.quality == Quality::Unknown);
     }
 
     /// Whether the kernel killed and reaped a process because `init`, the init of its pid namespace, ended.
@@ -115,11 +114,11 @@ impl Tree {
         let is_its = best_fit(&used_us, process.room_for_children_us());
         for (claim, is_its) in claims.iter().zip(is_its) {
             if is_its {
-                process.charge(&claim.used);
+                process.charge(claim);
             } else if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
                 self.count_killed_with_init(claim);
             } else if matches!(self.charge_another(claim), Charged::Nobody) {
-                process.charge(&claim.used);
+                process.charge(claim);
             }
         }
     }
@@ -132,9 +131,10 @@ enum Charged {
 }
 
 impl Process {
-    fn charge(&mut self, used: &Rusage) {
-        self.cpu.unreaped_children = self.cpu.unreaped_children.plus(used);
+    fn charge(&mut self, child: &Claim) {
+        self.cpu.unreaped_children = self.cpu.unreaped_children.plus(&child.used);
         self.cpu.unreaped_count += 1;
+        self.cpu.has_inexact_children |= child.quality != Quality::Exact;
     }
 }
 

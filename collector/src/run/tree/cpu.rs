@@ -3,7 +3,8 @@
 //! The sources, best first:
 //!
 //! - REAPED holds the process and all descendants that it waited for. What it waited for is subtracted: the children in
-//!   its own EXIT record, else those of its own REAPED records and of children that ended unreaped.
+//!   its own EXIT record, else those of its own REAPED records and of children that ended unreaped. If one of these is not
+//!   exact, neither is the rest.
 //! - EXIT holds the process without the kernel's teardown.
 //! - A sample holds the CPU clock; read from a zombie it is final.
 
@@ -19,40 +20,62 @@ pub(super) struct OwnUsage {
     pub usage: Rusage,
     /// How they are known.
     pub quality: Quality,
+    /// CPU time of children that the process waited for and no figure of a child has, microseconds.
+    pub unattributed_us: u64,
 }
 
 impl Process {
     /// What it used itself.
     pub(super) fn own(&self, tick_us: u64) -> OwnUsage {
-        let exact = |usage| OwnUsage { usage, quality: Quality::Exact };
+        let own = |usage, quality| {
+            let unattributed_us = self
+                .end
+                .exit
+                .map_or(0, |exit| exit.children.cpu_us().saturating_sub(self.known_children().cpu_us()));
+            OwnUsage { usage, quality, unattributed_us }
+        };
         match (&self.end.reaped, &self.end.exit) {
             (Some(reaped), Some(exit)) => {
-                let own = reaped.usage.minus(&self.waited_for(exit));
+                let less = reaped.usage.minus(&self.waited_for(exit));
                 // A REAPED record of another process under the same pid would give less than EXIT does.
-                let is_of_another = own.user_us + own.system_us < exit.own.cpu_us() / 2;
-                exact(if is_of_another { exit.own } else { own })
+                let is_of_another = less.user_us + less.system_us < exit.own.cpu_us() / 2;
+                own(if is_of_another { exit.own } else { less }, Quality::Exact)
             }
-            (Some(reaped), None) => {
-                let own = reaped.usage.minus(&self.cpu.reaped_children);
-                let less = own.minus(&self.cpu.unreaped_children);
-                // Autoreaped children (SIGCHLD ignored) are not in the reaper's sum: then the rest is less than the clock.
-                let clock_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
-                let is_in_sum = less.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US) >= clock_us;
-                let can_be = self.cpu.unreaped_children.cpu_us() <= own.cpu_us();
-                exact(match () {
-                    () if is_in_sum => less,
-                    () if can_be => less.with_cpu_us(clock_us),
-                    () => own,
-                })
-            }
-            (None, Some(exit)) => exact(exit.own),
+            (Some(reaped), None) => self.own_of_sum(&reaped.usage),
+            (None, Some(exit)) => own(exit.own, Quality::Exact),
             (None, None) => match self.observed.cpu_ns {
-                Some(cpu_ns) => OwnUsage {
-                    usage: self.observed_usage(cpu_ns, tick_us),
-                    quality: if self.cpu.is_clock_final { Quality::Exact } else { Quality::Sampled },
-                },
-                None => OwnUsage { usage: Rusage::default(), quality: Quality::Unknown },
+                Some(cpu_ns) => own(self.observed_usage(cpu_ns, tick_us), self.clock_quality()),
+                None => own(Rusage::default(), Quality::Unknown),
             },
+        }
+    }
+
+    /// What it used itself, of the sum of that and what it waited for.
+    fn own_of_sum(&self, sum: &Rusage) -> OwnUsage {
+        let exact = |usage| OwnUsage { usage, quality: Quality::Exact, unattributed_us: 0 };
+        let own = sum.minus(&self.cpu.reaped_children);
+        let less = own.minus(&self.cpu.unreaped_children);
+        // Autoreaped children (SIGCHLD ignored) are not in the reaper's sum: then the rest is less than the clock.
+        let clock_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
+        if less.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US) < clock_us {
+            let can_be = self.cpu.unreaped_children.cpu_us() <= own.cpu_us();
+            return exact(if can_be { less.with_cpu_us(clock_us) } else { own });
+        }
+        if !self.cpu.has_inexact_children {
+            return exact(less);
+        }
+        // The rest has what is missing in the children's figures, too.
+        let usage = less.with_cpu_us(clock_us.min(less.cpu_us()));
+        let unattributed_us = less.cpu_us() - usage.cpu_us();
+        OwnUsage { usage, quality: self.clock_quality(), unattributed_us }
+    }
+
+    /// How its CPU time is known by its clock alone.
+    fn clock_quality(&self) -> Quality {
+        match self.observed.cpu_ns {
+            Some(_) if self.cpu.is_clock_final => Quality::Exact,
+            Some(_) => Quality::Sampled,
+            None => Quality::Unknown,
         }
     }
 
@@ -71,6 +94,14 @@ impl Process {
     /// What its reaper's RUSAGE_CHILDREN grew by, as far as is known: the process and the children that it waited for.
     pub(super) fn total_usage(&self, own: &Rusage) -> Rusage {
         own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children))
+    }
+
+    /// How `total_usage` is known.
+    pub(super) fn total_quality(&self, own: &OwnUsage) -> Quality {
+        match own.quality {
+            Quality::Exact if self.end.exit.is_none() && self.cpu.has_inexact_children => Quality::Sampled,
+            quality => quality,
+        }
     }
 
     /// Whether it may have waited for one more child that used this, by what is known of all its children.
@@ -129,12 +160,6 @@ impl Process {
             output_blocks: output.saturating_sub(self.cpu.reaped_children.output_blocks),
             ..Rusage::default()
         }
-    }
-
-    /// CPU time of its waited-for children beyond that of the known ones, microseconds.
-    pub(super) fn unattributed_us(&self) -> u64 {
-        let Some(exit) = &self.end.exit else { return 0 };
-        exit.children.cpu_us().saturating_sub(self.known_children().cpu_us())
     }
 
     /// Whether the kernel reaped children of it: it ignores SIGCHLD, or its RUSAGE_CHILDREN is less than its children used.

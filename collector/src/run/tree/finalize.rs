@@ -204,7 +204,7 @@ impl Tree {
             peak_quality,
             known_rss: process.known_rss(),
             is_ram_missing: process.is_ram_missing(),
-            unattributed_us: process.unattributed_us(),
+            unattributed_us: own.unattributed_us,
             command: process.name.command,
             args: process.name.args,
             static_executable: process.name.static_executable,

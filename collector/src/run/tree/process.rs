@@ -13,6 +13,7 @@ use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 use crate::model::ids::{FoundBy, Identity, ImageGroup, Key, Parent, ProcessId, Target};
 use crate::model::observation::{ProcessLimits, Program};
+use crate::model::quality::Quality;
 use crate::model::report::Exit;
 
 /// What a process runs, as far as its memory goes.
@@ -254,6 +255,8 @@ pub(crate) struct CpuState {
     pub unreaped_children: Rusage,
     /// Number of those.
     pub unreaped_count: u64,
+    /// What one of those used is not known exactly.
+    pub has_inexact_children: bool,
     /// The clock in `observed` was read after its end.
     pub is_clock_final: bool,
     /// CPU time already counted into windows, nanoseconds.
@@ -267,8 +270,8 @@ pub(crate) struct CpuState {
 pub(crate) struct Claim {
     /// It and what it waited for.
     pub used: Rusage,
-    /// Whether that is known.
-    pub is_usage_known: bool,
+    /// How that is known.
+    pub quality: Quality,
     /// Processes that may have reaped it as an orphan, nearest first.
     pub others: Vec<ProcessId>,
     /// Of these, its pid namespace's init.
@@ -340,6 +343,7 @@ impl Process {
                 reaped_children: Rusage::default(),
                 unreaped_children: Rusage::default(),
                 unreaped_count: 0,
+                has_inexact_children: false,
                 is_clock_final: false,
                 counted_cpu_ns: 0,
                 counted_at_ns: start_ns,

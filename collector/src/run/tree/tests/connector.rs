@@ -32,6 +32,7 @@ fn uninstrumented_tree_is_known_from_the_connector() {
     let mut run = Run::new();
     run.kernel_fork(102, MAIN)
         .execs(102)
+        .sampled(102, 40_000, MIB, MIB)
         .kernel_fork(103, 102)
         .execs(103)
         .kernel_fork(104, 103)
@@ -46,12 +47,9 @@ fn uninstrumented_tree_is_known_from_the_connector() {
         (Some(0), Some(9)),
         "the status of REAPED, else the connector's"
     );
-    assert_eq!((shell.quality, program.quality), (Quality::Exact, Quality::Unknown));
-    assert_eq!(
-        (shell.own.cpu_us(), of(&summaries, 104).own.cpu_us()),
-        (70, 30),
-        "the unknown part counts as its reaper's"
-    );
+    assert_eq!((shell.quality, program.quality), (Quality::Sampled, Quality::Unknown));
+    assert_eq!((shell.own.cpu_us(), of(&summaries, 104).own.cpu_us()), (40, 30));
+    assert_eq!((shell.unattributed_us, total_us(&summaries)), (30, 100), "the unknown part is no process's");
     assert_eq!(
         (program.parent_pid, &*program.command, program.found_by),
         (Some(102), "(unseen)", FoundBy::Connector)

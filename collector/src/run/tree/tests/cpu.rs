@@ -53,6 +53,21 @@ fn child_of_system_is_counted_once() {
     assert_eq!(total_us(&summaries), 620);
 }
 
+// Requirement: SEE-53
+#[test]
+fn what_sampled_children_lack_is_not_their_parents() {
+    // 103 and its child 104 write no records. Of 104 the last sample is known, and its parent's parent reaps 103.
+    let mut run = Run::new();
+    run.kernel_fork(102, MAIN).execs(102).sampled(102, 20_000, MIB, MIB);
+    run.kernel_fork(103, 102).execs(103).sampled(103, 30_000, MIB, MIB);
+    run.kernel_fork(104, 103).execs(104).sampled(104, 40_000, MIB, MIB);
+    run.over(104, 0).ends_with_clock(103, 35_000).over(103, 0).over(102, 0).reaped(MAIN, 102, 200);
+    let summaries = run.later(500).finalize(&[102, 103, 104]).end();
+    let known = |pid| (of(&summaries, pid).own.cpu_us(), of(&summaries, pid).quality);
+    assert_eq!((known(104), known(103)), ((40, Quality::Sampled), (35, Quality::Exact)));
+    assert_eq!((known(102), total_us(&summaries)), ((20, Quality::Sampled), 200));
+}
+
 // Requirement: CPU-51
 #[test]
 fn child_of_system_in_a_killed_process_is_counted_once() {

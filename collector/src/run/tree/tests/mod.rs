@@ -21,7 +21,7 @@ use super::program::fork_share;
 use super::summary::KnownRss;
 use super::tolerance::Tolerance;
 use super::*;
-use crate::model::finding::{KernelEvent, What};
+use crate::model::finding::{KernelEvent, Remains, What};
 
 const HERE: u32 = 10;
 const INSIDE: u32 = 20;
@@ -165,6 +165,13 @@ impl Run {
             ..Observed::default()
         };
         self.later(1)
+    }
+
+    /// Its zombie's clock is read.
+    fn ends_with_clock(&mut self, pid: u32, cpu_ns: u64) -> &mut Self {
+        let id = self.id(pid);
+        self.tree.note_remains(id, &Remains { cpu_ns, ..Remains::default() });
+        self
     }
 
     fn scan(&mut self, pid: u32, parent: u32) -> &mut Self {
