@@ -13,7 +13,7 @@ use crate::sys::segment::Segment;
 /// Checkpoints take at most this part of a core (a divisor).
 const SHARE_OF_CORE: u64 = 200;
 /// Shortest time between two checkpoints.
-const SHORTEST_NS: u64 = 50_000_000;
+const SHORTEST_NS: u64 = 100_000_000;
 /// Journal entries after which a checkpoint is saved early, to release their space.
 const MAX_IN_JOURNAL: u64 = 16_384;
 
