@@ -1,8 +1,6 @@
 //! A sample's passes over the live processes, each as far as it is worth its price.
 
-use crate::model::finding::Remains;
-use crate::model::ids::ProcessId;
-use crate::model::observation::{Observation, Reading, ReadingState};
+use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
 use crate::run::sampling::{Sampling, SharingCredit};
 use crate::sources::sampler::{Budget, Sampler};
@@ -23,21 +21,9 @@ impl Passes {
         Self { sampler, budget: Budget::new(policy, start_ns), peak_cursor: 0 }
     }
 
-    /// Clock, size and state of all. `remains` tells what is known of one that is gone.
-    pub(crate) fn read(
-        &mut self,
-        run: &mut JournaledRun,
-        now_ns: u64,
-        remains: impl Fn(ProcessId) -> Option<Remains>,
-    ) {
-        let mut readings = self.sampler.read(&Sampling::targets(&run.tree), now_ns);
-        for Reading { id, state, .. } in &mut readings {
-            if let ReadingState::Gone(gone_ns) = *state
-                && let Some(remains) = remains(*id)
-            {
-                *state = ReadingState::Zombie(gone_ns, remains);
-            }
-        }
+    /// Clock, size and state of all.
+    pub(crate) fn read(&mut self, run: &mut JournaledRun, now_ns: u64) {
+        let readings = self.sampler.read(&Sampling::targets(&run.tree), now_ns);
         run.apply(now_ns, Observation::Readings(readings));
     }
 

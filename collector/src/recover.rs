@@ -181,7 +181,7 @@ fn finish(run: RunState, host: &HostInfo, root_of_living: Option<&ProcRoot>, end
     if let Some(root) = root_of_living {
         let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
         let mut passes = Passes::new(sampler, BudgetPolicy::default(), run.sampled_ns);
-        passes.read(&mut run, end_ns, |_| None);
+        passes.read(&mut run, end_ns);
         passes.conclude(&mut run, end_ns);
     } else {
         run.apply(end_ns, Observation::Readings(Vec::new()));

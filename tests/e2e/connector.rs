@@ -2,7 +2,7 @@
 
 use crate::support::report::Report;
 use crate::support::run::Run;
-use crate::support::{can_count_cpu_time, is_root, or_skip, program, skip, static_program, tracked};
+use crate::support::{is_root, or_skip, program, skip, static_program, tracked};
 
 /// A run's report, or the reason why connector events are absent or incomplete.
 fn complete_report(run: &Run) -> Result<&Report, String> {
@@ -46,31 +46,26 @@ fn static_children_have_their_known_cpu_time() {
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
     let listed = report.array("coverage.static_executables");
     assert!(listed.contains(&runs.into()) && listed.contains(&burn.into()), "{listed:?}");
-    if can_count_cpu_time() {
-        report.assert_all_exact(4);
-    }
 }
 
 // Requirement: SEE-53
 #[test]
-fn another_users_children_have_exact_cpu_time() {
+fn what_children_of_another_users_shell_lack_is_not_its_own() {
     if !is_root() {
         skip!("needs root (setpriv)");
-    }
-    if !can_count_cpu_time() {
-        skip!("perf_event_open is not permitted");
     }
     let burn = program("burn");
     let inner = format!("{burn} 0.1; {burn} 0.1; {burn} 0.1; {burn} 0.1; exit 0");
     let script = format!("setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '{inner}'; exit 0");
     let run = tracked(["sh", "-c", &script]).with(|command| command.env_remove("XDG_CACHE_HOME")).run();
     let report = or_skip!(complete_report(&run));
-    report.assert_all_exact(6);
+    assert_eq!(report.u64("processes.total"), 6);
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
+    // Each may lack what it used after its last sample.
     for process in report.array("processes.heaviest") {
         let cpu_s = process["cpu_s"].as_f64().unwrap();
-        let range = if process["command"] == "burn" { 0.1..0.12 } else { 0.0..0.03 };
-        assert!(range.contains(&cpu_s), "{process}");
+        let most_s = if process["command"] == "burn" { 0.12 } else { 0.03 };
+        assert!(cpu_s < most_s, "{process}");
     }
 }
 

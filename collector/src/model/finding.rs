@@ -216,13 +216,6 @@ impl Damage {
 pub struct Remains {
     /// CPU time of all its threads, nanoseconds.
     pub cpu_ns: u64,
-    /// What its `stat` had, unless it was reaped before that was read.
-    pub stat: Option<ZombieStat>,
-}
-
-/// Figures in the `stat` of a zombie.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ZombieStat {
     /// User CPU time, clock ticks.
     pub user_ticks: u64,
     /// System CPU time, clock ticks.

@@ -17,7 +17,7 @@ use super::sampling::Sampling;
 use super::tree::RunContext;
 use super::trust::Trust;
 use super::usage::CpuUsage;
-use crate::model::finding::{Remains, ZombieStat};
+use crate::model::finding::Remains;
 use crate::model::ids::Target;
 use crate::model::observation::{
     Observation, PeakReading, Program, ProgramQuestion, ProgramSeen, Reading, ReadingState, Request, Size,
@@ -152,8 +152,7 @@ impl Collector {
 }
 
 fn remains(process: &SimProcess) -> Remains {
-    let stat = ZombieStat { user_ticks: process.own_us / TICK_US, ..ZombieStat::default() };
-    Remains { cpu_ns: process.own_us * 1000, stat: Some(stat) }
+    Remains { cpu_ns: process.own_us * 1000, user_ticks: process.own_us / TICK_US, ..Remains::default() }
 }
 
 fn read_program(machine: &Machine, target: Target, question: ProgramQuestion) -> ProgramSeen {

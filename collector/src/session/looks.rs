@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::work::{Readers, Session};
+use super::work::Session;
 use crate::model::finding::Remains;
 use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramSeen, Request};
@@ -30,19 +30,10 @@ impl Session {
             self.timers.eager_until_ns = now_ns.saturating_add(EAGER_NS);
         }
         self.pump.be_eager(now_ns < self.timers.eager_until_ns);
-        let Readers { exits, counters, .. } = &mut self.readers;
         let tree = &self.run.tree;
-        counters.retain(now_ns, |id| tree.get(id).is_some());
-        if self.config.layers.scan {
-            counters.count(tree.unawaited_young().filter_map(|process| process.target()), now_ns);
+        for observation in self.readers.exits.take(|id| tree.get(id).is_some()) {
+            self.apply(observation);
         }
-        let mut seen = exits.take(|id| tree.get(id).is_some());
-        for observation in &mut seen {
-            if let Observation::Ended { id, remains, .. } = observation {
-                *remains = remains.or_else(|| counters.remains(*id));
-            }
-        }
-        seen.into_iter().for_each(|observation| self.apply(observation));
     }
 
     /// Read what the core asks of programs that began by `by_ns`, and of processes that the kernel says ended.
@@ -67,8 +58,7 @@ impl Session {
         if stat.is_some_and(|stat| !stat.is_over()) {
             return Observation::FirstThreadEnded(target.id);
         }
-        let of_zombie = stat.and_then(|stat| Remains::of(target.pid, &stat));
-        let remains = of_zombie.or_else(|| self.readers.counters.remains(target.id));
+        let remains = stat.and_then(|stat| Remains::of(target.pid, &stat));
         Observation::Ended { id: target.id, at_ns, gone_ns, remains }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpu_track_abi::sample::Sample as LiveSample;
 
-use super::work::{Readers, Session};
+use super::work::Session;
 use crate::model::observation::Observation;
 use crate::run::schedule::{Deferral, Taken};
 use crate::sys::clock;
@@ -27,8 +27,7 @@ impl Session {
         // The sample must know which processes still run in their parent's memory.
         self.answer(u64::MAX, now_ns);
         let mark = self.run.high_water_mark();
-        let Readers { passes, counters, .. } = &mut self.readers;
-        passes.read(&mut self.run, now_ns, |id| counters.remains(id));
+        self.readers.passes.read(&mut self.run, now_ns);
         self.look_at_programs(now_ns);
         if let Some(deferral) = deferral.filter(|one| self.run.sampling().dead_bytes() >= one.bytes) {
             self.schedule.defer_again(deferral, now_ns);

@@ -21,7 +21,6 @@ use crate::recover;
 use crate::run::RunState;
 use crate::run::schedule::Schedule;
 use crate::sources::connector::Members;
-use crate::sources::cpu_counters::CpuCounters;
 use crate::sources::exit_watch::ExitWatch;
 use crate::sources::gpu::monitor::GpuMonitor;
 use crate::sources::membership::Membership;
@@ -68,7 +67,6 @@ pub(super) struct Readers {
     pub(super) membership: Membership,
     pub(super) scanner: Scanner,
     pub(super) exits: ExitWatch,
-    pub(super) counters: CpuCounters,
     pub(super) passes: Passes,
     pub(super) gpu: GpuMonitor,
 }
@@ -152,7 +150,6 @@ impl Session {
             membership,
             scanner: Scanner::new(root.clone(), tick_us),
             exits: ExitWatch::default(),
-            counters: CpuCounters::new(root.clone(), tick_us),
             passes: Passes::new(
                 Sampler::new(root.clone(), host.page_bytes, tick_us),
                 config.policy.budget,

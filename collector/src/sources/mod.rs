@@ -3,7 +3,6 @@
 pub mod cgroup;
 pub mod connector;
 pub(crate) mod connector_queue;
-pub(crate) mod cpu_counters;
 pub(crate) mod disks;
 pub mod exit_watch;
 pub mod gpu;

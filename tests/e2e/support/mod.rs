@@ -62,23 +62,6 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Whether the kernel lets the tests count the CPU time of their own processes.
-pub fn can_count_cpu_time() -> bool {
-    use perf_event_open_sys::bindings::{PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
-    let mut attr = perf_event_attr {
-        size: size_of::<perf_event_attr>() as u32,
-        type_: PERF_TYPE_SOFTWARE,
-        config: PERF_COUNT_SW_TASK_CLOCK.into(),
-        ..perf_event_attr::default()
-    };
-    attr.set_exclude_kernel(1);
-    // SAFETY: `attr` lives through the call. The descriptor that it makes is closed once.
-    unsafe {
-        let fd = perf_event_open_sys::perf_event_open(&raw mut attr, 0, -1, -1, 0);
-        fd >= 0 && libc::close(fd) == 0
-    }
-}
-
 /// The path of a program on PATH. The system's directories come first, because a version manager's wrappers start
 /// children of their own.
 pub fn installed(name: &str) -> Option<std::path::PathBuf> {

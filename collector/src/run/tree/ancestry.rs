@@ -151,25 +151,17 @@ impl Tree {
 
     /// Live processes whose parent will not report their exit.
     pub(crate) fn unawaited(&self) -> impl Iterator<Item = &Process> {
-        let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
-        alive.filter(|process| self.is_unawaited(process))
-    }
-
-    /// Those of them that are young and have not reported.
-    pub(crate) fn unawaited_young(&self) -> impl Iterator<Item = &Process> {
-        let young = self.lists.young.iter().filter_map(|id| self.processes.get(id));
-        young.filter(|process| process.is_alive() && self.is_unawaited(process))
-    }
-
-    fn is_unawaited(&self, process: &Process) -> bool {
         let writes_no_record = |parent: &Process| parent.is_alive() && !parent.is_instrumented();
-        process.ids.is_proven
-            && process.lifetime.seen_dead_ns.is_none()
-            && match process.ancestry.parent {
-                // The launcher writes REAPED for each child, orphans too.
-                Parent::Launcher => false,
-                Parent::Known(id) => self.processes.get(&id).is_some_and(writes_no_record),
-                Parent::Unknown => true,
-            }
+        let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
+        alive.filter(move |process| {
+            process.ids.is_proven
+                && process.lifetime.seen_dead_ns.is_none()
+                && match process.ancestry.parent {
+                    // The launcher writes REAPED for each child, orphans too.
+                    Parent::Launcher => false,
+                    Parent::Known(id) => self.processes.get(&id).is_some_and(writes_no_record),
+                    Parent::Unknown => true,
+                }
+        })
     }
 }

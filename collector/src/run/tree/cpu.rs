@@ -20,7 +20,7 @@ pub(super) struct OwnUsage {
     pub usage: Rusage,
     /// How they are known.
     pub quality: Quality,
-    /// CPU time of children that the process waited for and no figure of a child has, microseconds.
+    /// CPU time that its sums have of its children, beyond what is known of each child, microseconds.
     pub unattributed_us: u64,
 }
 

@@ -161,12 +161,9 @@ impl Tree {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.cpu.is_clock_final = true;
         let observed = &mut process.observed;
-        // A counter lacks a little of what the kernel takes to end it.
-        observed.cpu_ns = observed.cpu_ns.max(Some(remains.cpu_ns));
-        if let Some(stat) = remains.stat {
-            (observed.user_ticks, observed.system_ticks) = (stat.user_ticks, stat.system_ticks);
-            (observed.minor_faults, observed.major_faults) = (stat.minor_faults, stat.major_faults);
-        }
+        observed.cpu_ns = Some(remains.cpu_ns);
+        (observed.user_ticks, observed.system_ticks) = (remains.user_ticks, remains.system_ticks);
+        (observed.minor_faults, observed.major_faults) = (remains.minor_faults, remains.major_faults);
     }
 
     /// The wait status that a pidfd gave.

@@ -255,7 +255,7 @@ pub(crate) struct CpuState {
     pub unreaped_children: Rusage,
     /// Number of those.
     pub unreaped_count: u64,
-    /// What one of those used is not known exactly.
+    /// The usage of at least one of those is not known exactly.
     pub has_inexact_children: bool,
     /// The clock in `observed` was read after its end.
     pub is_clock_final: bool,

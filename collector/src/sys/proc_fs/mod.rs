@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use procfs::{FromRead, Meminfo};
 
-use crate::model::finding::{Remains, ZombieStat};
+use crate::model::finding::Remains;
 use crate::model::observation::{Mappings, Rollup};
 use crate::sys::pidfd;
 use pages::PageMap;
@@ -27,18 +27,13 @@ impl Remains {
     pub(crate) fn of(pid: u32, stat: &Stat) -> Option<Self> {
         // `stat` comes first: a CPU clock that is read before the end is not final.
         let cpu_ns = stat.is_over().then(|| pidfd::cpu_clock_ns(pid))??;
-        Some(Self { cpu_ns, stat: Some(ZombieStat::of(stat)) })
-    }
-}
-
-impl ZombieStat {
-    fn of(stat: &Stat) -> Self {
-        Self {
+        Some(Self {
+            cpu_ns,
             user_ticks: stat.user_ticks,
             system_ticks: stat.system_ticks,
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
-        }
+        })
     }
 }
 
@@ -90,25 +85,16 @@ impl ProcRoot {
         Stat::parse(&self.read(pid, "stat")?)
     }
 
-    /// The final figures of a process that has ended for certain, as its pidfd shows. Its parent may reap it at any moment,
-    /// so the clock comes first: it takes 0.3 us, and `stat` 5 us.
+    /// The final figures of a zombie.
     #[must_use]
     pub(crate) fn remains(&self, pid: u32) -> Option<Remains> {
-        let cpu_ns = pidfd::cpu_clock_ns(pid)?;
-        Some(Remains { cpu_ns, stat: self.stat(pid).filter(Stat::is_over).as_ref().map(ZombieStat::of) })
+        Remains::of(pid, &self.stat(pid)?)
     }
 
     /// /proc/PID/status.
     #[must_use]
     pub fn status(&self, pid: u32) -> Option<Status> {
         Some(Status::parse(&self.read(pid, "status")?))
-    }
-
-    /// How often the process's first thread was switched to (/proc/PID/schedstat).
-    pub fn switches(&self, pid: u32) -> Option<u64> {
-        let text = self.read(pid, "schedstat")?;
-        let count = text.trim_ascii().split(|byte| *byte == b' ').nth(2)?;
-        std::str::from_utf8(count).ok()?.parse().ok()
     }
 
     /// /proc/PID/smaps_rollup. `None` if the process is gone.
