@@ -46,6 +46,18 @@ impl Tree {
         self.lists.found_ahead = waiting;
     }
 
+    /// A process is finalized. A child of [`Self::found_ahead`] that may be this one is not another one.
+    pub(super) fn forget_found_ahead(&mut self, process: &Process) {
+        let is_pid = |child: &ChildSeen| match process.ids.host_pid {
+            Some(host_pid) => host_pid == child.host_pid,
+            None => process.ids.key == child.key,
+        };
+        let identity = process.identity();
+        self.lists
+            .found_ahead
+            .retain(|child| !(is_pid(child) && identity.can_be(child.pidfd_inode, child.start_ns)));
+    }
+
     /// /proc showed the pid that a process of another pid namespace has in the collector's.
     pub(crate) fn set_host_pid(&mut self, id: ProcessId, host_pid: u32) {
         let Some(process) = self.processes.get_mut(&id) else { return };

@@ -169,6 +169,7 @@ impl Tree {
             self.counts.autoreaped += process.cpu.unreaped_count;
         }
         self.drop_from_lists(&process);
+        self.forget_found_ahead(&process);
         if process.ancestry.was_uninstrumented_ancestor {
             let next = process.ancestry.uninstrumented_ancestor;
             self.replace_uninstrumented_ancestors(&BTreeSet::from([id]), next);

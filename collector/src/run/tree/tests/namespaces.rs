@@ -263,3 +263,18 @@ fn child_whose_events_were_lost_is_added_when_all_before_it_is_applied() {
     run.tree.finalize(now_ns, now_ns);
     assert_eq!((run.tree.alive().len(), outside_of(&run, 7)), (3, Some(502)));
 }
+
+// Requirement: SEE-7
+#[test]
+fn child_that_a_scan_saw_before_its_records_were_applied_counts_once() {
+    let mut run = Run::new();
+    let (seen_ns, start_ns) = (run.now_ns, run.now_ns);
+    let (key, parent) = (Key { pid_ns: HERE, pid: 102 }, run.id(MAIN));
+    run.tree.found_ahead(ChildSeen { seen_ns, ..ChildSeen::of_test(key, parent, start_ns) });
+    // All its records are applied by now, but not all records of that time are known to be.
+    run.fork(102, MAIN, 0).exit(102, 5, 0).reaped(MAIN, 102, 6);
+    run.tree.finalize(run.now_ns, seen_ns - 1);
+    assert_eq!(run.tree.take_summaries().len(), 1);
+    run.finalize(&[]);
+    assert_eq!((run.tree.counts().created, run.end().len()), (2, 1), "the first process and its child");
+}
