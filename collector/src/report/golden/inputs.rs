@@ -354,7 +354,7 @@ pub(super) fn unknown() -> Report {
         warnings: vec![
             Warning::new(
                 Topic::Figures,
-                "The CPU time of 1 process could not be separated: it is included in that of the processes that reaped them."
+                "The CPU time of 1 process is unknown: it is unattributed, as far as the sums of the processes that reaped them have it."
                     .into(),
             ),
             Warning::new(

@@ -192,7 +192,7 @@ fn partly_unknown() -> Report {
     report.warnings = vec![
         Warning::new(
             Topic::Figures,
-            "The CPU time of 4 processes is from the last sample: what was used after it is missing.".into(),
+            "The CPU time of 4 processes is from the last sample: what was used after it is missing or unattributed.".into(),
         ),
         Warning::new(
             Topic::Tracking,

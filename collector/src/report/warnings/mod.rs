@@ -241,7 +241,7 @@ fn sampled_cpu(context: &Context) -> Option<String> {
     let count = context.coverage.sampled;
     (count > 0).then(|| {
         format!(
-            "The CPU time of {} is from the last sample: what was used after it is missing.",
+            "The CPU time of {} is from the last sample: what was used after it is missing or unattributed.",
             processes(count)
         )
     })
@@ -264,7 +264,7 @@ fn unknown_cpu(context: &Context) -> Option<String> {
         (unknown - failed_spawns).saturating_sub(context.inputs.run.tree.counts().killed_with_namespace);
     (count > 0).then(|| {
         format!(
-            "The CPU time of {} could not be separated: it is included in that of the processes that reaped them.",
+            "The CPU time of {} is unknown: it is unattributed, as far as the sums of the processes that reaped them have it.",
             processes(count)
         )
     })
