@@ -110,7 +110,8 @@ impl ProcRoot {
         }
     }
 
-    /// /proc/PID/smaps, with the pages of large file mappings by pagemap; `None` if it can't be read or the process has no memory any more.
+    /// /proc/PID/smaps, with the pages of large file mappings by pagemap; `None` if it can't be read or the process has no
+    /// memory any more.
     #[must_use]
     pub(crate) fn mappings(&self, pid: u32) -> Option<Mappings> {
         let bytes = read_whole(&self.open(pid, "smaps").ok()?, u64::MAX).ok()?;
