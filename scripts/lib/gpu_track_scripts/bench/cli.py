@@ -25,7 +25,7 @@ from gpu_track_scripts.tools import Unavailable
 DESCRIPTION = """\
 Measures what tracking costs, compares each figure with a limit from the same run, and prints a Markdown table.
 
-    scripts/bench [--quick] [NAME...]
+    scripts/bench [--quick] [--tracker FILE] [NAME...]
 
 NAME: {names}; without one, all of them.
 The sides of a comparison alternate in many short rounds, so a disturbance of the machine affects all of them alike.
@@ -50,6 +50,12 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="a benchmark to run")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    parser.add_argument(
+        "--tracker",
+        type=lambda path: pathlib.Path(path).resolve(),
+        metavar="FILE",
+        help="a gpu-track-run that is built already, to compare two builds",
+    )
     parser.add_argument("--bin", action="append", default=[], metavar="DIR", help="where peers are, beside PATH")
     options = parser.parse_args(arguments)
     for name in options.names:
@@ -83,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options = parse_arguments(arguments)
     with tempfile.TemporaryDirectory(prefix="gpu-track-bench.") as name:
-        bench = prepare(options.quick, options.bin, pathlib.Path(name))
+        bench = prepare(options.quick, options.bin, options.tracker, pathlib.Path(name))
         print(environment(bench), end="\n\n")
         print(HEADER, flush=True)
         for benchmark in selected(options.names):

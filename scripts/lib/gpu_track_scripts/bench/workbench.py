@@ -62,9 +62,12 @@ def mapped_bytes(header: str) -> int:
     return defined(header, "GPU_TRACK_HEADER_SIZE") + records * 8
 
 
-def prepare(quick: bool, directories: Sequence[str], temporary: pathlib.Path) -> Workbench:
-    """Builds all programs; those in C are built in the temporary directory."""
-    tracker = cargo_build("release", "-p", "gpu-track-run", quiet=True)["gpu-track-run"]
+def prepare(
+    quick: bool, directories: Sequence[str], tracker: pathlib.Path | None, temporary: pathlib.Path
+) -> Workbench:
+    """Builds all programs, gpu-track-run where `tracker` is None; those in C are built in the temporary directory."""
+    if tracker is None:
+        tracker = cargo_build("release", "-p", "gpu-track-run", quiet=True)["gpu-track-run"]
     ring = cargo_build("release", "-p", "gpu-track-abi", "--example", "ring", quiet=True)["ring"]
     size = mapped_bytes((ROOT / "include" / "gpu_track.h").read_text(encoding="utf-8"))
     sources = ROOT / "tests" / "bench"
