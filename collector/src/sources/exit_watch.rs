@@ -5,12 +5,13 @@
 //! first. A pidfd never refers to a later process of the same pid, so it is certain which process ended.
 
 use crate::model::finding::Remains;
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{JoinHandle, Thread};
+
+use rustc_hash::FxHashMap;
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
@@ -22,9 +23,9 @@ use crate::sys::{clock, pidfd, priority};
 /// Ends of processes that are watched.
 #[derive(Debug, Default)]
 pub struct ExitWatch {
-    watched: HashMap<ProcessId, OwnedFd>,
+    watched: FxHashMap<ProcessId, OwnedFd>,
     /// Ended processes whose wait status is not known yet: the kernel gives it after they were reaped.
-    ended: HashMap<ProcessId, OwnedFd>,
+    ended: FxHashMap<ProcessId, OwnedFd>,
     /// Started with the first process to watch.
     watcher: Option<Watcher>,
     has_failed: bool,

@@ -12,6 +12,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::model::observation::FileMapping;
 
 /// How smaps is used: each value with its reason.
@@ -180,7 +182,7 @@ impl Segment {
 
 /// When the pages that processes have of a file last changed: a PSS that was read by then is not right any more.
 #[derive(Debug, Default)]
-pub(crate) struct FileTimes(HashMap<(u64, u64), u64>);
+pub(crate) struct FileTimes(FxHashMap<(u64, u64), u64>);
 
 impl FileTimes {
     /// A process maps these.
@@ -196,9 +198,9 @@ impl FileTimes {
 #[derive(Debug, Default)]
 pub(crate) struct FileFootprint {
     /// By file and where they begin in it; they don't overlap.
-    segments: HashMap<(u64, u64), BTreeMap<u64, Segment>>,
+    segments: FxHashMap<(u64, u64), BTreeMap<u64, Segment>>,
     /// Tables that were assumed of a process, by address, and of how many bytes: the next process of the program adds nothing.
-    assumed: HashMap<usize, u64>,
+    assumed: FxHashMap<usize, u64>,
     /// Sum of the segments, bytes.
     read_bytes: u64,
     /// The most that one process has, bytes.

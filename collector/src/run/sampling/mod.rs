@@ -11,8 +11,9 @@ pub(crate) mod sums;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::tree::process::Observed;
 use super::tree::{Contribution, Image, LiveInterval, Process, ProcessId, Tree};
@@ -77,13 +78,15 @@ const PEAK_INTERVAL_NS: u64 = 1_000_000_000;
 /// The sample that is being taken, and the last readings of live processes. A restarted collector begins without them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sampling {
-    readings: HashMap<ProcessId, LastReading>,
+    readings: FxHashMap<ProcessId, LastReading>,
     programs: KnownPrograms,
-    /// The same processes are alive as at the sample before, and none has run since.
+    /// The same processes are alive as at the sample before, and none has touched memory since.
     is_unchanged: bool,
     /// No reading of how memory is shared would tell anything more.
     is_settled: bool,
     estimates: Estimates,
+    /// Changes of image groups up to the last sample.
+    group_changes: u64,
     shared_of_all_bytes: u64,
     tried: Tried,
     is_any_sharing_read: bool,
@@ -93,7 +96,7 @@ pub(crate) struct Sampling {
     /// Processes that were read for the first time, and the bottom of their stacks.
     first: Vec<(ProcessId, u64)>,
     changed: Vec<ChangedProgram>,
-    args: HashMap<ProcessId, Vec<String>>,
+    args: FxHashMap<ProcessId, Vec<String>>,
     /// When the last one that was found dead was; 0: none was.
     dead_ns: u64,
     /// What the largest of those held when it was last read, bytes.
@@ -120,12 +123,8 @@ impl Sampling {
     /// The first pass.
     pub(crate) fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
         self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
-        let is_rested = |(reading, id): (&Reading, &ProcessId)| {
-            reading.id == *id && reading.state == ReadingState::Rested
-        };
-        self.is_unchanged =
-            readings.len() == self.alive.len() && readings.iter().zip(&self.alive).all(is_rested);
-        self.alive.clear();
+        let before = std::mem::take(&mut self.alive);
+        let mut has_changed = false;
         self.first.clear();
         self.changed.clear();
         (self.at_ns, self.dead_ns, self.dead_bytes, self.sample) = (at_ns, 0, 0, None);
@@ -134,7 +133,7 @@ impl Sampling {
             self.args.extend(args.clone().map(|args| (*id, args)));
             match *state {
                 ReadingState::Rested => self.alive.push(*id),
-                ReadingState::Alive(vitals, size) => self.read_alive(*id, vitals, size),
+                ReadingState::Alive(vitals, size) => has_changed |= self.read_alive(*id, vitals, size),
                 ReadingState::Zombie(dead_ns, remains) => {
                     tree.note_remains(*id, &remains);
                     self.found_dead(tree, *id, dead_ns, None);
@@ -146,13 +145,16 @@ impl Sampling {
                 ReadingState::Gone(gone_ns) => self.found_dead(tree, *id, gone_ns, Some(gone_ns)),
             }
         }
+        let groups_before = std::mem::replace(&mut self.group_changes, tree.group_changes());
+        self.is_unchanged = !has_changed && self.alive == before && self.group_changes == groups_before;
     }
 
-    fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) {
+    /// Returns whether its memory is another than at the reading before.
+    fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) -> bool {
         let is_new = !self.readings.contains_key(&id);
         let reading = self.readings.entry(id).or_default();
-        reading.before =
-            Touched { minor_faults: reading.vitals.minor_faults, anonymous_bytes: reading.anonymous_bytes() };
+        let (size_before, touched_before) = (reading.size, reading.touched());
+        reading.before = touched_before;
         let before = reading.vitals.start_stack;
         let since_ns = std::mem::replace(&mut reading.at_ns, self.at_ns);
         reading.vitals = Vitals { cpu_ns: vitals.cpu_ns.or(reading.vitals.cpu_ns), ..vitals };
@@ -168,6 +170,7 @@ impl Sampling {
             self.first.push((id, reading.vitals.start_stack));
         }
         self.alive.push(id);
+        is_new || reading.size != size_before || reading.touched() != touched_before
     }
 
     fn found_dead(&mut self, tree: &mut Tree, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {

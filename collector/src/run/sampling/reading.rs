@@ -1,7 +1,8 @@
 //! The last reading of a live process's /proc files.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::files::FileTable;
 use crate::model::observation::{ProcessLimits, Rollup, Size, Vitals};
@@ -26,7 +27,7 @@ pub(crate) struct Sharing {
 }
 
 /// How much memory a process has touched.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
     /// Minor faults.
     pub minor_faults: u64,
@@ -93,6 +94,11 @@ impl LastReading {
         rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
     }
 
+    /// What it had touched by then.
+    pub(super) fn touched(&self) -> Touched {
+        Touched { minor_faults: self.vitals.minor_faults, anonymous_bytes: self.anonymous_bytes() }
+    }
+
     /// Resident anonymous pages, bytes.
     pub(super) fn anonymous_bytes(&self) -> u64 {
         self.size.rss_bytes - self.size.shared_bytes
@@ -105,7 +111,10 @@ impl LastReading {
 }
 
 /// The two largest shared memories of several processes, bytes, and the process with the first.
-pub(super) fn largest_shared(readings: &HashMap<ProcessId, LastReading>, of: &[ProcessId]) -> LargestShared {
+pub(super) fn largest_shared(
+    readings: &FxHashMap<ProcessId, LastReading>,
+    of: &[ProcessId],
+) -> LargestShared {
     let mut largest = LargestShared::default();
     for id in of {
         let shared = readings.get(id).map_or(0, |reading| reading.size.shared_bytes);

@@ -300,6 +300,30 @@ fn pages_of_a_file_count_once_whoever_else_maps_them() {
 
 // Requirement: RAM-23
 #[test]
+fn sharing_is_read_again_after_a_fork_child_came_and_went_between_two_samples() {
+    const SHORT: u32 = 103;
+    let mut run = Run::new(Made { pss: 75, private: 50, ..Made::with(100) });
+    run.fork(CHILD, 100);
+    run.is(CHILD, Made { pss: 75, private: 50, ..Made::with(100) });
+    let private_mib = |sample: &Sample| sample.holders[0].contribution.private_bytes / MIB;
+    run.sample(1);
+    assert_eq!(private_mib(&run.sample(1)), 50);
+    // Neither of the two has touched memory, but the kernel's figures are others.
+    for pid in [MAIN, CHILD] {
+        run.is(pid, Made { pss: 65, private: 30, ..Made::with(100) });
+    }
+    assert_eq!(private_mib(&run.sample(1)), 50, "nothing tells that they are");
+    run.fork(SHORT, 100);
+    run.record(
+        SHORT,
+        Event::Exit { status: 0, vm_hwm_kib: 0, own: Usage::default(), children: Usage::default() },
+    );
+    run.finalize();
+    assert_eq!(private_mib(&run.sample(1)), 30);
+}
+
+// Requirement: RAM-23
+#[test]
 fn private_part_that_was_not_read_is_unknown() {
     let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
     run.broke();

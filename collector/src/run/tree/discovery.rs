@@ -98,9 +98,9 @@ impl Tree {
         }
         let group = process.program.group;
         if memory == UnreportedMemory::Own
-            && self.groups.get(&group).is_some_and(|group| group.members.len() > 1)
+            && self.groups.get(group).is_some_and(|group| group.members.len() > 1)
         {
-            let own = self.new_group();
+            let own = self.groups.new_id();
             self.join_group(id, own);
         }
     }
@@ -290,7 +290,7 @@ impl Tree {
         process.program.unreported_exec = None;
         process.name = super::process::Name::unseen();
         process.set_program(exec.program.unwrap_or_default());
-        let group = self.new_group();
+        let group = self.groups.new_id();
         self.join_group(id, group);
     }
 }

@@ -156,7 +156,7 @@ impl Tree {
                 process.ids.is_main = true;
             }
         }
-        let group = self.new_group();
+        let group = self.groups.new_id();
         self.join_group(id, group);
         let Some(process) = self.processes.get_mut(&id) else { return };
         let peak = process.peak_before_start(inherited);

@@ -1,7 +1,9 @@
 //! When no record can change a process's figures any more: its summary, and its removal from the tree.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::cpu::OwnUsage;
 use super::lists::Finalized;
@@ -15,7 +17,7 @@ impl Tree {
     /// `all`, else only those that an ancestor waits for), and live children of processes that ended.
     #[must_use]
     pub fn absence_questions(&self, all: bool) -> Vec<Target> {
-        let mut ended_parents = HashSet::new();
+        let mut ended_parents = FxHashSet::default();
         let mut questions = Vec::new();
         for process in self.lists.ended.iter().filter_map(|id| self.processes.get(id)) {
             if process.ancestry.has_children {
@@ -66,8 +68,8 @@ impl Tree {
     }
 
     /// End the processes that were seen dead, if all their records are applied. Returns the possible reapers of the others.
-    fn end_seen_dead(&mut self, complete_ns: u64) -> HashSet<ProcessId> {
-        let mut awaiting = HashSet::new();
+    fn end_seen_dead(&mut self, complete_ns: u64) -> FxHashSet<ProcessId> {
+        let mut awaiting = FxHashSet::default();
         for id in self.lists.seen_dead.iter().copied().collect::<Vec<_>>() {
             let Some(process) = self.processes.get(&id) else { continue };
             let Some(dead_ns) = process.lifetime.seen_dead_ns else { continue };
@@ -134,7 +136,8 @@ impl Tree {
     /// These in an order in which each comes before its parent, or the process that would reap it as an orphan: its usage is
     /// subtracted from theirs.
     fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
-        let mut depths: HashMap<ProcessId, u32> = HashMap::with_capacity(ids.len());
+        let mut depths: FxHashMap<ProcessId, u32> =
+            FxHashMap::with_capacity_and_hasher(ids.len(), FxBuildHasher);
         for id in &ids {
             let mut path = Vec::new();
             let mut at = Some(*id);

@@ -35,7 +35,7 @@ impl Tree {
         let id = ProcessId(self.next_id);
         self.next_id += 1;
         self.counts.created += 1;
-        let group = self.new_group();
+        let group = self.groups.new_id();
         if let Parent::Known(parent) = parent
             && let Some(parent) = self.processes.get_mut(&parent)
         {
@@ -86,31 +86,14 @@ impl Tree {
             self.finalize_one(oldest, start_ns);
         }
         self.lists.alive.push(id);
-        self.groups.entry(group).or_default().members.push(id);
+        self.groups.add_new(id, group);
         id
-    }
-
-    pub(super) fn new_group(&mut self) -> ImageGroup {
-        self.next_group += 1;
-        ImageGroup(self.next_group)
-    }
-
-    pub(super) fn leave_group(&mut self, id: ProcessId, group: ImageGroup) {
-        if let Some(members) = self.groups.get_mut(&group) {
-            members.members.retain(|member| *member != id);
-            members.epoch += 1;
-            if members.members.is_empty() {
-                self.groups.remove(&group);
-            }
-        }
     }
 
     pub(super) fn join_group(&mut self, id: ProcessId, group: ImageGroup) {
         let Some(old) = self.processes.get(&id).map(|process| process.program.group) else { return };
-        self.leave_group(id, old);
-        let members = self.groups.entry(group).or_default();
-        members.members.push(id);
-        members.epoch += 1;
+        self.groups.remove(id, old);
+        self.groups.add(id, group);
         if let Some(process) = self.processes.get_mut(&id) {
             process.program.group = group;
         }
@@ -138,7 +121,7 @@ impl Tree {
         });
         process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(cpu_ns);
         let group = process.program.group;
-        self.leave_group(id, group);
+        self.groups.remove(id, group);
         self.no_longer_alive(id);
         self.lists.ended.push(id);
     }
@@ -184,7 +167,7 @@ impl Tree {
             self.lists.unparented.remove(&id);
         }
         if process.is_alive() {
-            self.leave_group(id, process.program.group);
+            self.groups.remove(id, process.program.group);
             self.no_longer_alive(id);
         }
         let lists = &mut self.lists;

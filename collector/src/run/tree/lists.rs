@@ -1,27 +1,19 @@
 //! What the tree keeps beside the processes: which of them are in which state, and counts.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::model::ids::{Key, ProcessId};
 use crate::model::observation::ChildSeen;
 
-/// Members of an image group, oldest first.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Group {
-    /// Live processes that share the image.
-    pub members: Vec<ProcessId>,
-    /// Number of changes: a proportional set size is only good for one epoch.
-    pub epoch: u64,
-}
-
 /// Processes by state. Processes that are not finalized only.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Lists {
     /// By pid, oldest first.
-    pub index: HashMap<Key, Vec<ProcessId>>,
+    pub index: FxHashMap<Key, Vec<ProcessId>>,
     /// Oldest first, so in the order of their ids.
     pub alive: Vec<ProcessId>,
     pub ended: Vec<ProcessId>,

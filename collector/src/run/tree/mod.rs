@@ -18,6 +18,7 @@ mod cpu;
 mod discovery;
 mod events;
 mod finalize;
+mod groups;
 mod interval;
 mod kernel;
 mod lifecycle;
@@ -36,21 +37,23 @@ mod tests;
 pub(in crate::run) mod tolerance;
 mod view;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::model::ids::{FoundBy, ImageGroup, Key, Parent, ProcessId};
 pub(crate) use crate::model::observation::{ChildSeen, Program, UnreportedMemory};
 pub(crate) use crate::model::quality::Quality;
 pub use contribution::Contribution;
+pub(crate) use groups::Group;
 pub use interval::LiveInterval;
 pub use lists::Counts;
-pub(crate) use lists::Group;
 pub(crate) use process::{Image, Process};
 pub use rusage::Rusage;
 pub use summary::ProcessSummary;
 
+use groups::Groups;
 use lists::{Finalized, Lists};
 use namespace::{Forks, PidNumber};
 use processes::Processes;
@@ -78,16 +81,15 @@ pub struct Tree {
     context: RunContext,
     processes: Processes,
     lists: Lists,
-    groups: HashMap<ImageGroup, Group>,
+    groups: Groups,
     /// By the inode of another pid namespace.
-    forks: HashMap<u32, Forks>,
+    forks: FxHashMap<u32, Forks>,
     pid_number: Option<PidNumber>,
     intervals: Vec<LiveInterval>,
     summaries: Vec<ProcessSummary>,
     recently_finalized: VecDeque<Finalized>,
     counts: Counts,
     next_id: u64,
-    next_group: u64,
     main: Option<ProcessId>,
     /// Execs that the connector reported before the launcher reported the command.
     early_execs: Vec<(Key, u64)>,
@@ -101,15 +103,14 @@ impl Tree {
             context,
             processes: Processes::default(),
             lists: Lists::default(),
-            groups: HashMap::new(),
-            forks: HashMap::new(),
+            groups: Groups::default(),
+            forks: FxHashMap::default(),
             pid_number: None,
             intervals: Vec::new(),
             summaries: Vec::new(),
             recently_finalized: VecDeque::new(),
             counts: Counts::default(),
             next_id: 0,
-            next_group: 0,
             main: None,
             early_execs: Vec::new(),
         }
@@ -149,7 +150,12 @@ impl Tree {
 
     /// A live image group.
     pub(crate) fn group(&self, group: ImageGroup) -> Option<&Group> {
-        self.groups.get(&group)
+        self.groups.get(group)
+    }
+
+    /// How often a process has joined or left an image group.
+    pub(crate) fn group_changes(&self) -> u64 {
+        self.groups.changes()
     }
 
     /// The latest time at which any process certainly existed, CLOCK_MONOTONIC nanoseconds.

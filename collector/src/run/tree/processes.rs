@@ -1,14 +1,13 @@
 //! The processes that are not finalized, by id.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Process, ProcessId};
 
 /// Each is boxed: a table keeps its capacity after a burst, and a process takes half a kilobyte.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Processes(HashMap<ProcessId, Box<Process>>);
+pub(super) struct Processes(FxHashMap<ProcessId, Box<Process>>);
 
 impl Processes {
     pub(super) fn get(&self, id: &ProcessId) -> Option<&Process> {

@@ -16,8 +16,9 @@ mod handle;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
 
 use super::program;
 use crate::model::ids::{ProcessId, Target};
@@ -35,14 +36,14 @@ pub struct Sampler {
     root: ProcRoot,
     page: u64,
     tick_us: u64,
-    handles: HashMap<ProcessId, (Target, Handle)>,
+    handles: FxHashMap<ProcessId, (Target, Handle)>,
 }
 
 impl Sampler {
     /// A sampler over a /proc; `page` is in bytes, `tick_us` the length of a clock tick.
     #[must_use]
     pub fn new(root: ProcRoot, page: u64, tick_us: u64) -> Self {
-        Self { root, page, tick_us, handles: HashMap::new() }
+        Self { root, page, tick_us, handles: FxHashMap::default() }
     }
 
     /// Clock, stat and statm of these processes, all that live. Those that can't be read are left out.

@@ -12,7 +12,7 @@
 mod anonymous;
 mod wishes;
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::files::{FileFootprint, FileTimes, KnownFiles, KnownPrograms};
 use super::reading::LastReading;
@@ -42,7 +42,7 @@ pub(crate) struct Estimate {
 /// What all processes add.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Estimates {
-    of: HashMap<ProcessId, Estimate>,
+    of: FxHashMap<ProcessId, Estimate>,
     /// By how much the footprint may be larger, bytes.
     uncertain_bytes: u64,
     /// The part of that in files, bytes.
@@ -73,7 +73,7 @@ fn negligible_bytes(of_bytes: u64) -> u64 {
 /// Last readings of the live processes, and of programs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Readings<'a> {
-    pub of: &'a HashMap<ProcessId, LastReading>,
+    pub of: &'a FxHashMap<ProcessId, LastReading>,
     pub programs: &'a KnownPrograms,
     /// The live processes, oldest first.
     pub alive: &'a [ProcessId],
@@ -118,7 +118,7 @@ fn counted<'a>(
 
 fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let page_bytes = tree.context().page;
-    let mut groups: HashMap<ImageGroup, Vec<ProcessId>> = HashMap::new();
+    let mut groups: FxHashMap<ImageGroup, Vec<ProcessId>> = FxHashMap::default();
     let mut of_one = |id: ProcessId| {
         let Some((process, _)) = counted(tree, readings, id) else {
             all.of.insert(id, Estimate::default());
@@ -127,7 +127,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
         groups.entry(process.program.group).or_default().push(id);
     };
     readings.alive.iter().for_each(|id| of_one(*id));
-    let parents: HashSet<ProcessId> =
+    let parents: FxHashSet<ProcessId> =
         readings.alive.iter().filter_map(|id| tree.get(*id)?.known_parent()).collect();
     let member = |id: &ProcessId| {
         let (process, reading) = counted(tree, readings, *id)?;
@@ -273,7 +273,7 @@ fn scale(part: u64, now: u64, then: u64) -> u64 {
 }
 
 /// Whether all processes of an image group of several were read since it last changed.
-fn is_group_read(tree: &Tree, readings: &HashMap<ProcessId, LastReading>, group: ImageGroup) -> bool {
+fn is_group_read(tree: &Tree, readings: &FxHashMap<ProcessId, LastReading>, group: ImageGroup) -> bool {
     tree.group(group).is_some_and(|group| {
         group.members.iter().all(|id| is_borrowed(tree, *id) || is_current(readings.get(id), group.epoch))
     })
@@ -296,10 +296,10 @@ fn is_alone(tree: &Tree, group: ImageGroup) -> bool {
 /// Image groups of several processes that were not all read since they came or went.
 pub(crate) fn unread_groups(
     tree: &Tree,
-    readings: &HashMap<ProcessId, LastReading>,
+    readings: &FxHashMap<ProcessId, LastReading>,
     alive: &[ProcessId],
-) -> HashSet<ImageGroup> {
-    let groups: HashSet<ImageGroup> =
+) -> FxHashSet<ImageGroup> {
+    let groups: FxHashSet<ImageGroup> =
         alive.iter().filter_map(|id| Some(tree.get(*id)?.program.group)).collect();
     let is_unread = |group: &ImageGroup| !is_alone(tree, *group) && !is_group_read(tree, readings, *group);
     groups.into_iter().filter(is_unread).collect()
@@ -320,7 +320,7 @@ pub(crate) fn epoch(tree: &Tree, id: ProcessId) -> u64 {
 
 /// The shared memory of several processes, each in full, bytes.
 pub(crate) fn shared_of_all<'a>(
-    readings: &HashMap<ProcessId, LastReading>,
+    readings: &FxHashMap<ProcessId, LastReading>,
     of: impl IntoIterator<Item = &'a ProcessId>,
 ) -> u64 {
     of.into_iter().filter_map(|id| Some(readings.get(id)?.size.shared_bytes)).sum()

@@ -1,7 +1,9 @@
 //! What to read next of how memory is shared.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Estimate, Estimates, Readings, is_borrowed, is_current, negligible_bytes};
 use crate::model::observation::SharingTarget;
@@ -42,9 +44,9 @@ pub(crate) struct Unit {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tried {
     /// Image groups.
-    pub groups: HashSet<ImageGroup>,
+    pub groups: FxHashSet<ImageGroup>,
     /// Processes, with their mappings.
-    pub files: HashSet<ProcessId>,
+    pub files: FxHashSet<ProcessId>,
 }
 
 impl Estimates {
@@ -115,17 +117,24 @@ impl Estimates {
     }
 
     /// Image groups with uncertain anonymous memory, and their processes.
-    fn uncertain_groups(&self, tree: &Tree) -> HashMap<ImageGroup, (u64, Vec<ProcessId>)> {
-        let mut groups: HashMap<ImageGroup, (u64, Vec<ProcessId>)> = HashMap::new();
-        for (id, estimate) in &self.of {
-            // One that runs in its parent's memory is not read: its files show its parent's.
-            let process = tree.get(*id).filter(|_| !is_borrowed(tree, *id));
-            let Some(group) = process.map(|process| process.program.group) else { continue };
-            let (uncertain_bytes, members) = groups.entry(group).or_default();
-            *uncertain_bytes += estimate.anonymous_uncertain_bytes;
-            members.push(*id);
+    fn uncertain_groups(&self, tree: &Tree) -> FxHashMap<ImageGroup, (u64, Vec<ProcessId>)> {
+        // One that runs in its parent's memory is not read: its files show its parent's.
+        let group_of = |id: ProcessId| {
+            tree.get(id).filter(|_| !is_borrowed(tree, id)).map(|process| process.program.group)
+        };
+        let mut groups: FxHashMap<ImageGroup, (u64, Vec<ProcessId>)> = FxHashMap::default();
+        for (id, estimate) in self.of.iter().filter(|(_, estimate)| estimate.anonymous_uncertain_bytes > 0) {
+            let Some(group) = group_of(*id) else { continue };
+            groups.entry(group).or_default().0 += estimate.anonymous_uncertain_bytes;
         }
-        groups.retain(|_, (uncertain_bytes, _)| *uncertain_bytes > 0);
+        if groups.is_empty() {
+            return groups;
+        }
+        for id in self.of.keys() {
+            if let Some((_, members)) = group_of(*id).and_then(|group| groups.get_mut(&group)) {
+                members.push(*id);
+            }
+        }
         for (_, members) in groups.values_mut() {
             members.sort_unstable();
         }

@@ -1,0 +1,67 @@
+//! Image groups: which live processes may share anonymous pages.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::model::ids::{ImageGroup, ProcessId};
+
+/// Members of an image group, oldest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Group {
+    /// Live processes that share the image.
+    pub members: Vec<ProcessId>,
+    /// Number of changes: a proportional set size is only good for one epoch.
+    pub epoch: u64,
+}
+
+/// All image groups with a live process.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Groups {
+    of: FxHashMap<ImageGroup, Group>,
+    last: u64,
+    changes: u64,
+}
+
+impl Groups {
+    pub(super) fn get(&self, group: ImageGroup) -> Option<&Group> {
+        self.of.get(&group)
+    }
+
+    /// How often a process has come or gone, in any group.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The id of a group that has no process so far.
+    pub(super) fn new_id(&mut self) -> ImageGroup {
+        self.last += 1;
+        ImageGroup(self.last)
+    }
+
+    /// A new process: what was read of the others' sharing stays true, it is not read itself.
+    pub(super) fn add_new(&mut self, id: ProcessId, group: ImageGroup) {
+        self.changes += 1;
+        self.of.entry(group).or_default().members.push(id);
+    }
+
+    /// A process of another group.
+    pub(super) fn add(&mut self, id: ProcessId, group: ImageGroup) {
+        self.add_new(id, group);
+        self.of.entry(group).or_default().epoch += 1;
+    }
+
+    pub(super) fn remove(&mut self, id: ProcessId, group: ImageGroup) {
+        let Some(members) = self.of.get_mut(&group) else { return };
+        self.changes += 1;
+        members.members.retain(|member| *member != id);
+        members.epoch += 1;
+        if members.members.is_empty() {
+            self.of.remove(&group);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+}
