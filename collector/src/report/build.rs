@@ -60,20 +60,8 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
             voluntary: counted(own.voluntary_switches),
             involuntary: counted(own.involuntary_switches),
         },
-        processes: Processes {
-            total: coverage.processes,
-            max_concurrent: inputs.run.ram.max_processes.max(u64::from(coverage.processes > 0)),
-            still_running: inputs.run.totals.still_running,
-            still_running_processes: inputs.run.totals.running.clone(),
-            by_command: gpu::with_gpu_columns(on_gpus, inputs.run.totals.by_command()),
-            heaviest: gpu::heaviest(on_gpus, &inputs.run.totals),
-            max_sm_percent: gpu::max_sm_percent(on_gpus),
-        },
-        peak: inputs.run.ram.peak.as_ref().map(|peak| Peak {
-            at_s: peak.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9,
-            combined_rss_bytes: peak.combined,
-            processes: peak.holders.clone(),
-        }),
+        processes: tracked_processes(inputs, &coverage),
+        peak: peak(inputs.run),
         ram_over_time: ram_over_time(inputs.run, wall_s),
         warnings: warnings::warnings(&Context {
             inputs,
@@ -88,19 +76,39 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         limits,
         coverage,
     };
-    report.hints = hints::hints(
-        &report,
-        &Basis {
-            busy_cores: inputs.run.cpu.busy_cores().quantile(hints::busy_part()),
-            cgroup_peak_bytes: inputs
-                .end
-                .memory_limits
-                .first()
-                .and_then(|limit| limit.peak_bytes.filter(|_| limit.is_peak_of_run)),
-            started_s: inputs.config.started_realtime_ns as f64 / 1e9,
-        },
-    );
+    report.hints = hints::hints(&report, &basis(inputs));
     report
+}
+
+fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
+    let (run, on_gpus) = (inputs.run, &inputs.run.gpu.usage);
+    Processes {
+        total: coverage.processes,
+        max_concurrent: run.ram.max_processes.max(u64::from(coverage.processes > 0)),
+        still_running: run.totals.survivors.count,
+        still_running_processes: run.totals.survivors.listed.clone(),
+        by_command: gpu::with_gpu_columns(on_gpus, run.totals.by_command()),
+        heaviest: gpu::heaviest(on_gpus, &run.totals),
+        max_sm_percent: gpu::max_sm_percent(on_gpus),
+    }
+}
+
+fn peak(run: &RunState) -> Option<Peak> {
+    run.ram.peak.as_ref().map(|peak| Peak {
+        at_s: peak.at_ns.saturating_sub(run.start_ns) as f64 / 1e9,
+        combined_rss_bytes: peak.combined,
+        processes: peak.holders.clone(),
+    })
+}
+
+/// What the hints need besides the report.
+fn basis(inputs: &Inputs) -> Basis {
+    let limit = inputs.end.memory_limits.first();
+    Basis {
+        busy_cores: inputs.run.cpu.busy_cores().quantile(hints::busy_part()),
+        cgroup_peak_bytes: limit.and_then(|limit| limit.peak_bytes.filter(|_| limit.is_peak_of_run)),
+        started_s: inputs.config.started_realtime_ns as f64 / 1e9,
+    }
 }
 
 /// A command that runs on, or whose launcher was killed, has none.
@@ -336,7 +344,7 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
     if tree.counts().created == 0 {
         return Err("no process was tracked".into());
     }
-    let running = inputs.run.totals.still_running;
+    let running = inputs.run.totals.survivors.count;
     if running > 0 {
         return Err(format!("still running: {}", processes(running)));
     }

@@ -313,7 +313,7 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
     truth.sort_by_key(|process| (process.pid, process.start_ns));
     prop_assert!(run.tree.alive().is_empty());
     prop_assert_eq!(run.health.impossible, 0);
-    prop_assert_eq!(run.totals.still_running, 0);
+    prop_assert_eq!(run.totals.survivors.count, 0);
     if rules.has_uninstrumented && !rules.has_connector {
         // Without the connector, processes below uninstrumented ones are not all seen.
         prop_assert!(ours.len() <= truth.len(), "{} of {} processes", ours.len(), truth.len());

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
-use super::work::{LONGEST_INTERIM_NS, Session};
+use super::work::Session;
 use crate::model::cgroup::{MemoryLimit, OomCounter};
 use crate::model::host::RunEnd;
 use crate::model::observation::Observation;
@@ -17,6 +17,9 @@ use crate::report::write::{render, write_atomically};
 use crate::run::RunState;
 use crate::sources::disks;
 use crate::sys::clock;
+
+/// The report-so-far is written each time the run is twice as old, or this much older.
+const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
 
 impl Session {
     /// The report as it would be if the run ended now, for the case that everything is killed at once.

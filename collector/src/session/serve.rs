@@ -68,7 +68,7 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
         let _ = state.named().unlink();
         return Ok(());
     }
-    let mut session = Session::new(config, segment, state, from.connector)?;
+    let mut session = Session::open(config, segment, state, from.connector)?;
     session.work(&mut messages)?;
     session.finish()
 }

@@ -4,47 +4,29 @@
 //! whatever the interval. All that the sources see goes to the core as observations; what the core wants to know is
 //! read and goes back the same way.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::SessionError;
 use super::messages::Messages;
-use super::own_process;
+use super::readers::Readers;
 use crate::model::config::{Config, Message};
 use crate::model::finding::Damage;
 use crate::model::host::{CommandExit, HostInfo};
 use crate::model::observation::Observation;
-use crate::model::style::Output;
-use crate::passes::Passes;
-use crate::recover;
-use crate::run::RunState;
 use crate::run::schedule::Schedule;
-use crate::sources::connector::Members;
-use crate::sources::exit_watch::ExitWatch;
-use crate::sources::gpu::monitor::GpuMonitor;
-use crate::sources::membership::Membership;
-use crate::sources::pump::{Pump, Sources};
-use crate::sources::sampler::Sampler;
-use crate::sources::scan::Scanner;
+use crate::sources::pump::Pump;
 use crate::sources::sender;
 use crate::store::checkpoint::CheckpointWriter;
 use crate::store::journal::JournaledRun;
-use crate::store::state_file::StateFile;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::Segment;
-use crate::sys::{clock, pidfd, priority};
+use crate::sys::{clock, pidfd};
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
 /// After so many findings the core checks whether they can be true.
 const FINDINGS_AT_ONCE: usize = 1024;
-/// The report-so-far is written after this time, then each time the run is twice as old, or this much older.
-const FIRST_INTERIM_NS: u64 = 2_000_000_000;
-pub(super) const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
-/// The first one is early where the file has the report of another run: if this run is killed, that would be taken for
-/// its own.
-const FIRST_INTERIM_OVER_ANOTHER_NS: u64 = 200_000_000;
 
 pub(super) struct Session {
     pub(super) config: Config,
@@ -58,17 +40,8 @@ pub(super) struct Session {
     pub(super) schedule: Schedule,
     pub(super) timers: Timers,
     /// What was wrong with the records that earlier collectors read.
-    earlier_damage: Damage,
+    pub(super) earlier_damage: Damage,
     pub(super) end: End,
-}
-
-/// What reads /proc and the drivers when the loop asks.
-pub(super) struct Readers {
-    pub(super) membership: Membership,
-    pub(super) scanner: Scanner,
-    pub(super) exits: ExitWatch,
-    pub(super) passes: Passes,
-    pub(super) gpu: GpuMonitor,
 }
 
 /// When what is due, CLOCK_MONOTONIC nanoseconds.
@@ -92,98 +65,6 @@ pub(super) struct End {
 }
 
 impl Session {
-    pub(super) fn new(
-        config: Config,
-        segment: Arc<Segment>,
-        state: Arc<StateFile>,
-        connector: Option<OwnedFd>,
-    ) -> Result<Self, SessionError> {
-        let root = ProcRoot::default();
-        let host = HostInfo::of_this_machine(&root);
-        // The command's own are known by now.
-        own_process::raise_limits();
-        // Orphans of a program that a driver starts are reparented to the collector, not to the launcher, which would
-        // count them as the command's.
-        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        recover::note(&state, &config, &host);
-        let start_ns = config.started_monotonic_ns;
-        let new = || RunState::of_run(&config, &host);
-        let now_ns = clock::monotonic_ns();
-        let (checkpoint, run) = CheckpointWriter::resume(state, &segment, config.restarts > 0, now_ns, new);
-        let mut run = JournaledRun::new(run);
-        if let Some(path) = config.journal.as_ref().filter(|_| config.restarts == 0) {
-            // It is for developers. If it can't be created, there is no such file.
-            let _ = run.write_to(path, &config, &host);
-        }
-        if connector.is_none() {
-            let reason = config.connector_absent.clone().unwrap_or("no socket".into());
-            run.apply(now_ns, Observation::ConnectorAbsent(reason));
-        }
-        let own_pid = std::process::id();
-        let pidfd_inode = pidfd::inode(own_pid).unwrap_or(0);
-        run.apply(now_ns, Observation::PidNumber { pid: own_pid, pidfd_inode });
-        // Given up once, it stays so.
-        let connector = connector.filter(|_| run.health.connector.absent.is_none());
-        let membership = Membership::new(root.clone(), segment.named().path(), config.launcher_pid);
-        let sources = Sources {
-            segment: Arc::clone(&segment),
-            journal: checkpoint.state(),
-            begin: run.found,
-            connector,
-            dropped: run.health.connector.dropped,
-            // What waits in the socket may be about the command before the run state knows of it.
-            members: Members::new(
-                run.tree.host_pids().chain([config.launcher_pid]).chain(config.running_pid),
-                own_pid,
-                (config.restarts > 0).then_some(config.launcher_pid),
-            ),
-            pid_ns: config.pid_ns,
-            membership: membership.clone(),
-        };
-        let pump = Pump::start(sources, std::thread::current()).map_err(SessionError::Thread)?;
-        if run.health.forgery.is_some() {
-            pump.distrust();
-        }
-        priority::prefer_short_slices();
-        let tick_us = host.tick_us();
-        let readers = Readers {
-            membership,
-            scanner: Scanner::new(root.clone(), tick_us),
-            exits: ExitWatch::default(),
-            passes: Passes::new(
-                Sampler::new(root.clone(), host.page_bytes, tick_us),
-                config.policy.budget,
-                run.sampled_ns,
-            ),
-            gpu: GpuMonitor::start(&config.gpu, &root),
-        };
-        run.apply(now_ns, Observation::GpuBackends { is_any: readers.gpu.is_active() });
-        let is_replacing = matches!(&config.output, Output::File(path) if path.exists());
-        let first_interim_ns = if is_replacing { FIRST_INTERIM_OVER_ANOTHER_NS } else { FIRST_INTERIM_NS };
-        let timers = Timers {
-            interim_ns: start_ns.saturating_add(first_interim_ns),
-            uninstrumented_programs: run.tree.counts().uninstrumented_programs,
-            ..Timers::default()
-        };
-        let schedule = Schedule::new(config.policy, config.interval_ns, start_ns);
-        let earlier_damage = run.health.damage;
-        let end = End::default();
-        Ok(Self {
-            config,
-            host,
-            segment,
-            root,
-            run,
-            pump,
-            readers,
-            checkpoint,
-            schedule,
-            timers,
-            earlier_damage,
-            end,
-        })
-    }
-
     pub(super) fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
         loop {
             self.listen(messages)?;

@@ -326,9 +326,9 @@ fn no_length(context: &Context) -> Option<String> {
 }
 
 fn still_running(context: &Context) -> Option<String> {
-    let totals = &context.inputs.run.totals;
-    let count = totals.still_running;
-    let named = totals.running.iter().take(MOST_NAMED);
+    let survivors = &context.inputs.run.totals.survivors;
+    let count = survivors.count;
+    let named = survivors.listed.iter().take(MOST_NAMED);
     let mut names: Vec<_> = named.map(|of| format!("pid {} ({})", of.pid, of.command)).collect();
     let left_out = count.saturating_sub(names.len() as u64);
     if left_out > 0 {

@@ -3,6 +3,7 @@
 mod busy;
 mod cpu;
 mod floors;
+mod heaviest;
 mod ram;
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,12 @@
 //! Sums over finalized processes: totals, by command, the heaviest, and where the figures come from.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::Floors;
+use super::heaviest::Heaviest;
 use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
 use crate::run::nodes::RemoteStarts;
 use crate::run::ranks::Ranks;
@@ -17,14 +17,13 @@ const COMMANDS: usize = 10_000;
 /// Name of the rest.
 const OTHER: &str = "(other)";
 /// Most survivors that are listed.
-const RUNNING: usize = 100;
+const SURVIVORS: usize = 100;
 /// Most static executables that are listed.
 const STATIC: usize = 100;
 
 /// What the processes used in all.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Totals {
-    most_heaviest: usize,
     /// Sum over all processes' own.
     pub own: Rusage,
     /// The first process's own, if that is known.
@@ -35,10 +34,8 @@ pub(crate) struct Totals {
     pub unattributed_us: u64,
     /// Processes whose memory is in no sum.
     pub ram_missing: u64,
-    /// Survivors.
-    pub still_running: u64,
-    /// Their pids and commands.
-    pub running: Vec<Running>,
+    /// Processes that still ran at the end.
+    pub survivors: Survivors,
     /// Where the figures come from.
     pub coverage: Coverage,
     /// What was started on other machines.
@@ -49,9 +46,16 @@ pub(crate) struct Totals {
     pub found: [u64; 5],
     static_executables: BTreeSet<String>,
     commands: HashMap<Arc<str>, Command>,
-    by_cpu: Vec<ProcessSummary>,
-    by_peak: Vec<ProcessSummary>,
-    on_gpus: Vec<(u64, ProcessSummary)>,
+    heaviest: Heaviest,
+}
+
+/// Processes that outlived the run.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(crate) struct Survivors {
+    /// How many.
+    pub count: u64,
+    /// Pids and commands of the first [`SURVIVORS`].
+    pub listed: Vec<Running>,
 }
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -66,7 +70,7 @@ struct Command {
 impl Totals {
     /// Empty. It will list this many single processes of each kind (CPU time, peak RSS, GPU memory).
     pub(crate) fn new(most_heaviest: usize) -> Self {
-        Self { most_heaviest, ..Self::default() }
+        Self { heaviest: Heaviest::new(most_heaviest), ..Self::default() }
     }
 
     /// Add a finalized process.
@@ -78,10 +82,7 @@ impl Totals {
         }
         self.floors.add(process);
         if process.is_still_running {
-            self.still_running += 1;
-            if self.running.len() < RUNNING {
-                self.running.push(Running { pid: process.pid, command: process.command.to_string() });
-            }
+            self.survivors.add(process);
         }
         self.ram_missing += u64::from(process.is_ram_missing);
         if let Some(args) = &process.args {
@@ -89,7 +90,7 @@ impl Totals {
         }
         self.add_coverage(process);
         self.add_command(process);
-        self.add_heaviest(process);
+        self.heaviest.add(process);
     }
 
     fn add_coverage(&mut self, process: &ProcessSummary) {
@@ -139,18 +140,9 @@ impl Totals {
         command.wall_ns = command.wall_ns.saturating_add(process.wall_ns);
     }
 
-    fn add_heaviest(&mut self, process: &ProcessSummary) {
-        insert(&mut self.by_peak, process, by_peak, self.most_heaviest);
-        insert(&mut self.by_cpu, process, by_cpu, self.most_heaviest);
-    }
-
     /// Keep a process that used GPUs, by its known GPU memory peak, bytes: it may have used little else.
     pub(crate) fn add_on_gpus(&mut self, process: &ProcessSummary, peak: u64) {
-        let at = self.on_gpus.partition_point(|(other, _)| *other >= peak);
-        if at < self.most_heaviest {
-            self.on_gpus.insert(at, (peak, process.clone()));
-            self.on_gpus.truncate(self.most_heaviest);
-        }
+        self.heaviest.add_on_gpus(process, peak);
     }
 
     /// By command name, most CPU time first.
@@ -177,15 +169,7 @@ impl Totals {
     /// Single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that
     /// are not among them.
     pub(crate) fn heaviest(&self) -> Vec<(ProcessId, ProcessUsage)> {
-        let mut list: Vec<(ProcessId, ProcessUsage)> = Vec::new();
-        let mut listed = HashSet::new();
-        let on_gpus = self.on_gpus.iter().map(|(_, process)| process);
-        for process in self.by_cpu.iter().chain(&self.by_peak).chain(on_gpus) {
-            if listed.insert(process.id) {
-                list.push((process.id, usage_of(process)));
-            }
-        }
-        list
+        self.heaviest.list()
     }
 
     /// Executables without a dynamic loader.
@@ -194,46 +178,11 @@ impl Totals {
     }
 }
 
-fn usage_of(process: &ProcessSummary) -> ProcessUsage {
-    ProcessUsage {
-        pid: process.pid,
-        ppid: process.parent_pid,
-        command: process.command.to_string(),
-        args: process.args.clone(),
-        cpu_s: (process.quality != Quality::Unknown).then(|| by_cpu(process) / 1e6),
-        cpu_quality: process.quality,
-        peak_rss_bytes: process.peak_rss_bytes,
-        peak_quality: process.peak_quality,
-        wall_s: process.wall_ns as f64 / 1e9,
-        exit: process.exit,
-        gpu: None,
+impl Survivors {
+    fn add(&mut self, process: &ProcessSummary) {
+        self.count += 1;
+        if self.listed.len() < SURVIVORS {
+            self.listed.push(Running { pid: process.pid, command: process.command.to_string() });
+        }
     }
-}
-
-fn by_cpu(process: &ProcessSummary) -> f64 {
-    if process.quality == Quality::Unknown { 0.0 } else { process.own.cpu_us() as f64 }
-}
-
-fn by_peak(process: &ProcessSummary) -> f64 {
-    process.peak_rss_bytes.unwrap_or(0) as f64
-}
-
-fn insert(
-    list: &mut Vec<ProcessSummary>,
-    process: &ProcessSummary,
-    key: fn(&ProcessSummary) -> f64,
-    most: usize,
-) {
-    let value = key(process);
-    if list.len() >= most && list.last().is_some_and(|last| value <= key(last)) {
-        return;
-    }
-    let at = list.partition_point(|other| Reverse(ordered(key(other))) <= Reverse(ordered(value)));
-    list.insert(at, process.clone());
-    list.truncate(most);
-}
-
-/// Order for values that are never negative or NaN.
-fn ordered(value: f64) -> u64 {
-    value.to_bits()
 }

@@ -1,0 +1,129 @@
+//! What a collector opens before its loop: the run state (new, or that of a killed collector), the pump and the readers.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::error::SessionError;
+use super::own_process;
+use super::readers::Readers;
+use super::work::{End, Session, Timers};
+use crate::model::config::Config;
+use crate::model::host::HostInfo;
+use crate::model::observation::Observation;
+use crate::model::style::Output;
+use crate::recover;
+use crate::run::RunState;
+use crate::run::schedule::Schedule;
+use crate::sources::connector::Members;
+use crate::sources::membership::Membership;
+use crate::sources::pump::{Pump, Sources};
+use crate::store::checkpoint::CheckpointWriter;
+use crate::store::journal::JournaledRun;
+use crate::store::state_file::StateFile;
+use crate::sys::proc_fs::ProcRoot;
+use crate::sys::segment::Segment;
+use crate::sys::{clock, pidfd, priority};
+
+/// The first report-so-far is written after this time.
+const FIRST_INTERIM_NS: u64 = 2_000_000_000;
+/// It is early where the file has the report of another run: if this run is killed, that would be taken for its own.
+const FIRST_INTERIM_OVER_ANOTHER_NS: u64 = 200_000_000;
+
+impl Session {
+    pub(super) fn open(
+        config: Config,
+        segment: Arc<Segment>,
+        state: Arc<StateFile>,
+        connector: Option<OwnedFd>,
+    ) -> Result<Self, SessionError> {
+        let root = ProcRoot::default();
+        let host = HostInfo::of_this_machine(&root);
+        // The command's own are known by now.
+        own_process::raise_limits();
+        // Orphans of a program that a driver starts are reparented to the collector, not to the launcher, which would
+        // count them as the command's.
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        recover::note(&state, &config, &host);
+        let now_ns = clock::monotonic_ns();
+        let new = || RunState::of_run(&config, &host);
+        let (checkpoint, run) = CheckpointWriter::resume(state, &segment, config.restarts > 0, now_ns, new);
+        let mut run = journaled(run, &config, &host);
+        note_itself(&mut run, &config, connector.is_some(), now_ns);
+        let membership = Membership::new(root.clone(), segment.named().path(), config.launcher_pid);
+        // Given up once, it stays so.
+        let connector = connector.filter(|_| run.health.connector.absent.is_none());
+        let sources = Sources {
+            segment: Arc::clone(&segment),
+            journal: checkpoint.state(),
+            begin: run.found,
+            connector,
+            dropped: run.health.connector.dropped,
+            members: members(&run, &config),
+            pid_ns: config.pid_ns,
+            membership: membership.clone(),
+        };
+        let pump = Pump::start(sources, std::thread::current()).map_err(SessionError::Thread)?;
+        if run.health.forgery.is_some() {
+            pump.distrust();
+        }
+        priority::prefer_short_slices();
+        let readers = Readers::open(&config, &host, &root, membership, run.sampled_ns);
+        run.apply(now_ns, Observation::GpuBackends { is_any: readers.gpu.is_active() });
+        Ok(Self {
+            timers: Timers::begin(&config, &run),
+            schedule: Schedule::new(config.policy, config.interval_ns, config.started_monotonic_ns),
+            earlier_damage: run.health.damage,
+            end: End::default(),
+            config,
+            host,
+            segment,
+            root,
+            run,
+            pump,
+            readers,
+            checkpoint,
+        })
+    }
+}
+
+/// Written down for developers, if they asked for it. If the file can't be created, there is none.
+fn journaled(run: RunState, config: &Config, host: &HostInfo) -> JournaledRun {
+    let mut run = JournaledRun::new(run);
+    if let Some(path) = config.journal.as_ref().filter(|_| config.restarts == 0) {
+        let _ = run.write_to(path, config, host);
+    }
+    run
+}
+
+/// What the core must know of this collector.
+fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now_ns: u64) {
+    if !has_connector {
+        let reason = config.connector_absent.clone().unwrap_or("no socket".into());
+        run.apply(now_ns, Observation::ConnectorAbsent(reason));
+    }
+    let pid = std::process::id();
+    let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
+    run.apply(now_ns, Observation::PidNumber { pid, pidfd_inode });
+}
+
+/// The processes whose events count. What waits in the connector's socket may be about the command before the run state
+/// knows of it.
+fn members(run: &RunState, config: &Config) -> Members {
+    Members::new(
+        run.tree.host_pids().chain([config.launcher_pid]).chain(config.running_pid),
+        std::process::id(),
+        (config.restarts > 0).then_some(config.launcher_pid),
+    )
+}
+
+impl Timers {
+    fn begin(config: &Config, run: &RunState) -> Self {
+        let is_replacing = matches!(&config.output, Output::File(path) if path.exists());
+        let first_interim_ns = if is_replacing { FIRST_INTERIM_OVER_ANOTHER_NS } else { FIRST_INTERIM_NS };
+        Self {
+            interim_ns: config.started_monotonic_ns.saturating_add(first_interim_ns),
+            uninstrumented_programs: run.tree.counts().uninstrumented_programs,
+            ..Self::default()
+        }
+    }
+}
