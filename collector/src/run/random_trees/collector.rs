@@ -1,0 +1,175 @@
+//! The collector of the random trees: it applies what it observes of the simulated machine.
+
+use std::collections::HashMap;
+
+use super::machine::{Exe, LAUNCHER, Life, Machine, PID_NS, START_NS, SimProcess};
+use crate::model::finding::Remains;
+use crate::model::ids::Target;
+use crate::model::observation::{
+    Observation, PeakReading, Program, ProgramQuestion, ProgramSeen, Reading, ReadingState, Request, Size,
+    UnreportedMemory, Vitals,
+};
+use crate::run::RunState;
+use crate::run::sampling::Sampling;
+use crate::run::tree::RunContext;
+use crate::run::trust::Trust;
+use crate::run::usage::CpuUsage;
+
+const MS: u64 = 1_000_000;
+const TICK_US: u64 = 10_000;
+
+/// The collector's side: applies what it observes of the machine.
+pub(super) struct Collector {
+    pub(super) run: RunState,
+    /// The same, restored from its stored form at some time.
+    pub(super) restored: Option<RunState>,
+    knows_command: bool,
+    looks: u32,
+    /// All that was applied, to be printed.
+    pub(super) story: Option<Vec<String>>,
+}
+
+impl Collector {
+    pub(super) fn new(has_story: bool) -> Self {
+        let context = RunContext {
+            launcher_pid: LAUNCHER,
+            pid_ns: PID_NS,
+            session_monotonic_ns: START_NS,
+            session_realtime_ns: START_NS,
+            page: 4096,
+            tick_us: TICK_US,
+        };
+        let cpu = CpuUsage::new(100 * MS, 2, START_NS);
+        let run = RunState::new(context, cpu, Trust::new(START_NS, 2, false), 1000);
+        let story = has_story.then(Vec::new);
+        Self { run, restored: None, knows_command: false, looks: 0, story }
+    }
+
+    pub(super) fn apply(&mut self, machine: &Machine, observation: &Observation) {
+        if let Some(story) = &mut self.story {
+            story.push(format!("{}: {observation:?}", (machine.now_ns - START_NS) / 1000));
+        }
+        self.run.apply(machine.now_ns, observation);
+        if let Some(restored) = &mut self.restored {
+            restored.apply(machine.now_ns, observation);
+        }
+    }
+
+    /// Store the run and read it back, as when the collector was killed and another goes on.
+    pub(super) fn restore(&mut self) {
+        if self.restored.is_none() {
+            let bytes = postcard::to_stdvec(&self.run).expect("it can be stored");
+            self.restored = Some(postcard::from_bytes(&bytes).expect("and read"));
+        }
+    }
+
+    pub(super) fn look(&mut self, machine: &mut Machine) {
+        if !self.knows_command && self.looks > 1 {
+            self.knows_command = true;
+            let command = "prog".to_owned();
+            let started =
+                Observation::CommandStarted { pid: machine.main_pid(), start_ns: START_NS, command };
+            self.apply(machine, &started);
+        }
+        self.looks += 1;
+        let findings = machine.take_findings();
+        self.apply(machine, &Observation::Findings(findings));
+        self.answer(machine, machine.now_ns - 3 * MS);
+        self.apply(machine, &Observation::Tick);
+        let questions = self.run.tree.absence_questions(true);
+        let gone = questions.into_iter().filter(|target| machine.by_pid(target.pid).is_none());
+        let absent: Vec<_> = gone.map(|target| (target.id, machine.now_ns)).collect();
+        self.apply(machine, &Observation::Absent(absent));
+        self.apply(machine, &Observation::Finalize { complete_ns: machine.now_ns });
+    }
+
+    fn answer(&mut self, machine: &Machine, by_ns: u64) {
+        for request in self.run.requests(by_ns, machine.now_ns) {
+            let answer = match request {
+                Request::ReadProgram(target, question) => {
+                    Observation::Program(read_program(machine, target, question))
+                }
+                Request::ReadEnd(target, at_ns) => match machine.by_pid(target.pid) {
+                    Some(process) if process.life == Life::Alive => Observation::FirstThreadEnded(target.id),
+                    found => {
+                        let gone_ns = found.is_none().then_some(machine.now_ns);
+                        let remains = found.map(remains);
+                        Observation::Ended { id: target.id, at_ns, gone_ns, remains }
+                    }
+                },
+            };
+            self.apply(machine, &answer);
+        }
+    }
+
+    pub(super) fn sample(&mut self, machine: &mut Machine) {
+        for target in self.run.membership_requests() {
+            let is_member = machine.by_pid(target.pid).map(|_| true);
+            self.apply(machine, &Observation::Membership { id: target.id, is_member });
+        }
+        self.answer(machine, u64::MAX);
+        let targets = Sampling::targets(&self.run.tree);
+        let readings: Vec<_> = targets.iter().map(|target| read_state(machine, &target.target)).collect();
+        self.apply(machine, &Observation::Readings(readings));
+        let new = self.run.sampling().new_images(&self.run.tree);
+        let pids = targets.iter().map(|target| (target.target.id, target.target.pid));
+        let pids: HashMap<_, _> = pids.collect();
+        let peak = |id| {
+            let process = machine.by_pid(*pids.get(&id)?)?;
+            let vm_hwm_bytes = Some(process.hwm_kib * 1024);
+            Some(PeakReading { id, vm_hwm_bytes, hugetlb_bytes: Some(0), limits: None })
+        };
+        let peaks = Observation::Peaks(new.into_iter().filter_map(peak).collect());
+        self.apply(machine, &peaks);
+        self.apply(machine, &Observation::SampleRead);
+        self.look(machine);
+        self.apply(machine, &Observation::SampleComplete);
+    }
+}
+
+fn remains(process: &SimProcess) -> Remains {
+    Remains { cpu_ns: process.own_us * 1000, user_ticks: process.own_us / TICK_US, ..Remains::default() }
+}
+
+fn read_program(machine: &Machine, target: Target, question: ProgramQuestion) -> ProgramSeen {
+    let process = machine.by_pid(target.pid).filter(|process| process.life == Life::Alive);
+    let program = process.map_or_else(Program::default, |process| Program {
+        command: Some("prog".to_owned()),
+        args: Some(vec!["prog".to_owned()]),
+        static_executable: (process.exe != Exe::Instrumented).then(|| "/bin/prog".to_owned()),
+        peak_rss_bytes: Some(process.hwm_kib * 1024),
+    });
+    let memory = match question {
+        ProgramQuestion::What => None,
+        ProgramQuestion::WhatAndWhose(parent) => {
+            let exe = |pid| machine.by_pid(pid).filter(|p| p.life == Life::Alive).map(|p| p.exe);
+            let is_same = parent.is_some_and(|parent| exe(parent) == exe(target.pid));
+            let memory = if is_same { UnreportedMemory::Copy } else { UnreportedMemory::Own };
+            Some((memory, machine.now_ns))
+        }
+    };
+    ProgramSeen { id: target.id, program, inner: None, memory, is_answer: true }
+}
+
+fn read_state(machine: &Machine, target: &Target) -> Reading {
+    // /proc gives the start in clock ticks.
+    let start_ns = |process: &SimProcess| process.start_ns / (10 * MS) * (10 * MS);
+    let process = machine.by_pid(target.pid);
+    let state = match process.filter(|p| target.identity.is_shown(start_ns(p), || 0)) {
+        None => ReadingState::Gone(machine.now_ns),
+        Some(process) if process.life == Life::Zombie => {
+            ReadingState::Zombie(machine.now_ns, remains(process))
+        }
+        Some(process) => {
+            let vitals = Vitals {
+                cpu_ns: Some(process.own_us * 1000),
+                user_ticks: process.own_us / TICK_US,
+                threads: 1,
+                ..Vitals::default()
+            };
+            let size = Size { rss_bytes: process.rss_kib * 1024, shared_bytes: 0 };
+            ReadingState::Alive(vitals, Some(size))
+        }
+    };
+    Reading { id: target.id, args: None, state }
+}

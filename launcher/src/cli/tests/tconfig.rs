@@ -1,0 +1,145 @@
+//! Files of gpu_tracker's keywords (`--tconfig`), and the name `gpu-tracker`.
+
+use std::fs;
+
+use super::*;
+
+fn with_config(json: &str, more: &[&str]) -> Result<Options, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    fs::write(&path, json).unwrap();
+    let args = [&["--tconfig", path.to_str().unwrap()], more, &["x"]].concat();
+    match parse(&args) {
+        Ok(Request::Run(options)) => Ok(*options),
+        Ok(other) => panic!("{other:?}"),
+        Err(refusal) => Err(refusal.to_string().replace(path.to_str().unwrap(), "FILE")),
+    }
+}
+
+// Requirement: CMD-14
+#[test]
+fn tconfig_keywords_are_overridden_by_options() {
+    let json = r#"{"sleep_time": 0.5, "ram_unit": "megabytes", "gpu_ram_unit": "kilobytes", "time_unit": "minutes",
+        "n_expected_cores": 3, "gpu_uuids": ["GPU-a", "GPU-b"], "gpu_brand": "amd", "disable_logs": true}"#;
+    let mut right = Options {
+        interval: Duration::from_millis(500),
+        style: Style {
+            format: Format::Text,
+            ram_unit: Some(RamUnit::Megabytes),
+            gpu_ram_unit: Some(RamUnit::Kilobytes),
+            time_unit: Some(TimeUnit::Minutes),
+            ..Style::default()
+        },
+        expected_cores: Some(3),
+        gpu: GpuConfig { vendor: Some(Vendor::Amd), ..of_uuids(&["GPU-a", "GPU-b"]) },
+        disable_logs: true,
+        ..run(&["x"])
+    };
+    assert_eq!(with_config(json, &[]).unwrap(), right);
+    right.interval = Duration::from_secs(2);
+    right.style.time_unit = Some(TimeUnit::Days);
+    right.gpu = GpuConfig { vendor: Some(Vendor::Nvidia), ..of_uuids(&["GPU-c"]) };
+    let options = ["--st", "2", "--tu", "days", "--guuids", "GPU-c", "--gb", "nvidia"];
+    assert_eq!(with_config(json, &options).unwrap(), right);
+    let options = with_config(r#"{"gpu_uuids": "GPU-a,GPU-b", "n_expected_cores": null}"#, &[]).unwrap();
+    assert_eq!(options.gpu, of_uuids(&["GPU-a", "GPU-b"]));
+    assert_eq!(options.expected_cores, None);
+}
+
+// Requirement: CMD-14
+#[test]
+fn keywords_and_options_without_effect_are_named_in_one_line() {
+    let json = r#"{"join_timeout": 2, "n_join_attempts": 1, "overwrite": true, "process_id": 7, "resource_usage_file": "x",
+        "tracking_file": "x.csv"}"#;
+    let options = with_config(json, &["--overwrite", "--tf", "y.csv"]).unwrap();
+    let line = "without effect: --tf, --overwrite, join_timeout, n_join_attempts, overwrite, process_id, \
+                resource_usage_file, tracking_file (samples are not written to a file yet)";
+    assert_eq!(options.without_effect.unwrap(), line);
+    let options = with_config(r#"{"join_timeout": 2.5}"#, &[]).unwrap();
+    assert_eq!(options.without_effect.unwrap(), "without effect: join_timeout");
+    let json = r#"{"tracking_file": null, "overwrite": false, "process_id": null}"#;
+    assert_eq!(with_config(json, &[]).unwrap().without_effect, None);
+}
+
+// Requirement: CMD-14
+#[test]
+fn bad_tconfig_gets_one_line() {
+    let keys = "allowed are sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand, \
+                disable_logs";
+    for (json, line) in [
+        ("{sleep_time: 1}", "is not JSON: key must be a string at line 1 column 2".to_owned()),
+        ("", "is not JSON: EOF while parsing a value at line 1 column 0".into()),
+        ("[1]", "is not a JSON object: {\"sleep_time\": 0.1, ...}".into()),
+        (r#"{"sleeptime": 1}"#, format!("has the key \"sleeptime\", which is not supported: {keys}")),
+        (
+            r#"{"gpu_brand": "voodoo"}"#,
+            "has a wrong gpu_brand: \"voodoo\" is not allowed: one of nvidia, amd, intel".into(),
+        ),
+        (
+            r#"{"sleep_time": true}"#,
+            "has a wrong sleep_time: \"true\" is not allowed: a number of seconds from 0.001 to 31536000 (one year)".into(),
+        ),
+        (
+            r#"{"sleep_time": 0.0001}"#,
+            "has a wrong sleep_time: \"0.0001\" is not allowed: a number of seconds from 0.001 to 31536000 (one year)"
+                .into(),
+        ),
+        (
+            r#"{"n_expected_cores": 0}"#,
+            "has a wrong n_expected_cores: \"0\" is not allowed: a whole number of cores, at least 1".into(),
+        ),
+        (
+            r#"{"time_unit": "weeks"}"#,
+            "has a wrong time_unit: \"weeks\" is not allowed: one of seconds, minutes, hours, days".into(),
+        ),
+        (
+            r#"{"ram_unit": 3}"#,
+            "has a wrong ram_unit: \"3\" is not allowed: one of bytes, kilobytes, megabytes, gigabytes, terabytes"
+                .into(),
+        ),
+        (
+            r#"{"gpu_uuids": []}"#,
+            "has a wrong gpu_uuids: \"\" is not allowed: UUIDs separated by commas, none of them empty".into(),
+        ),
+        (r#"{"disable_logs": 1}"#, "has a wrong disable_logs: \"1\" is not allowed: one of true, false".into()),
+    ] {
+        let right = format!("--tconfig: \"FILE\" {line}");
+        assert_eq!(with_config(json, &[]).unwrap_err(), right, "{json}");
+    }
+    assert_eq!(
+        refused(&["--tconfig", "/no/such", "x"]),
+        "--tconfig: \"/no/such\" cannot be read: No such file or directory (os error 2)"
+    );
+}
+
+fn by_the_name_gpu_tracker(args: &[&str]) -> Result<Request, UsageError> {
+    crate::cli::parse(words(&[&["/opt/bin/gpu-tracker"], args].concat()), &patterns())
+}
+
+// Requirement: CMD-16
+#[test]
+fn name_gpu_tracker_has_its_defaults() {
+    let run = |args: &[&str]| match by_the_name_gpu_tracker(args) {
+        Ok(Request::Run(options)) => *options,
+        other => panic!("{other:?}"),
+    };
+    let options = run(&["-e", r"grep it's  a\.b"]);
+    assert_eq!(options.command, words(&["grep", "it's", r"a\.b"]), "str.split of Python");
+    assert_eq!(options.output, Output::Stdout);
+    assert_eq!(options.interval, Duration::from_secs(1));
+    let units = Style {
+        format: Format::Text,
+        ram_unit: Some(RamUnit::Gigabytes),
+        gpu_ram_unit: Some(RamUnit::Gigabytes),
+        time_unit: Some(TimeUnit::Hours),
+        as_gpu_tracker: true,
+        detail: Detail::Full,
+        ..Style::default()
+    };
+    assert_eq!(options.style, units);
+    let options = run(&["-e", "ls", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
+    assert_eq!((options.output, options.interval), (Output::Stderr, Duration::from_millis(500)));
+    assert_eq!(options.style, Style { time_unit: Some(TimeUnit::Days), ..units });
+    let refused = by_the_name_gpu_tracker(&["sub-track", "analyze", "--tf=x"]).unwrap_err().to_string();
+    assert!(refused.starts_with("gpu-tracker sub-track is not there yet"), "{refused}");
+}
