@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failures::Failures;
 use super::gpu::GpuState;
-use super::sampling::sums::Sums;
+use super::sampling::sums::TreeSums;
 use super::sampling::{HighWaterMark, Sampling};
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
@@ -48,7 +48,7 @@ pub struct RunState {
     sampling: Sampling,
     /// The sums of the last sample.
     #[serde(skip)]
-    latest: Sums,
+    latest: TreeSums,
     ticks_per_second: u64,
 }
 
@@ -130,7 +130,7 @@ impl RunState {
             found: ReadUpTo::default(),
             trust,
             sampling: Sampling::default(),
-            latest: Sums::default(),
+            latest: TreeSums::default(),
             ticks_per_second: 1_000_000 / context.tick_us.max(1),
         }
     }
@@ -322,7 +322,7 @@ impl RunState {
     }
 
     /// The sums of the last sample.
-    pub(crate) fn latest(&self) -> &Sums {
+    pub(crate) fn latest(&self) -> &TreeSums {
         &self.latest
     }
 

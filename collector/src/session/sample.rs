@@ -80,12 +80,12 @@ impl Session {
         let now = self.run.latest();
         self.segment.push_sample(LiveSample {
             monotonic_ns: now_ns,
-            main_bytes: now.main,
-            descendants_bytes: now.descendants,
-            combined_bytes: now.combined,
+            main_bytes: now.main.footprint_bytes,
+            descendants_bytes: now.descendants.footprint_bytes,
+            combined_bytes: now.combined_bytes,
             cpu_ns: self.run.cpu_ns(),
             processes: now.processes,
-            threads: now.main_threads + now.descendants_threads,
+            threads: now.main.threads + now.descendants.threads,
         });
     }
 }

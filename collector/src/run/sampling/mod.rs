@@ -25,7 +25,7 @@ use files::{FileTable, KnownPrograms};
 use footprint::{Estimate, Estimates, Readings, Tried, Unit};
 pub(crate) use footprint::{HighWaterMark, SharingCredit};
 use reading::{LastReading, Sharing, Touched};
-use sums::Sums;
+use sums::TreeSums;
 
 /// What is known of the tree at one time, and what happened since the time before.
 #[derive(Debug, Clone, Default)]
@@ -35,11 +35,11 @@ pub(crate) struct Sample {
     /// CLOCK_MONOTONIC of this sample, nanoseconds.
     pub at_ns: u64,
     /// Memory now.
-    pub now: Sums,
+    pub now: TreeSums,
     /// Memory of the processes that lived at both times, each with the smaller of its two contributions.
-    pub steady: Sums,
+    pub steady: TreeSums,
     /// Mean of the two for those, for time-weighted means.
-    pub steady_mean: Sums,
+    pub steady_mean: TreeSums,
     /// Processes and memory that were there in part only.
     pub intervals: Vec<LiveInterval>,
     /// CPU time of the first process since the sample before, nanoseconds (live processes only).
@@ -75,32 +75,39 @@ pub(crate) struct ChangedProgram {
 /// Peaks of a process are read again this long after the last time, if it touched new memory.
 const PEAK_INTERVAL_NS: u64 = 1_000_000_000;
 
+/// What the passes of the sample that is being taken have found so far.
+#[derive(Debug, Clone, Default)]
+struct CurrentSample {
+    at_ns: u64,
+    /// The same processes are alive as at the sample before, and none has touched memory since.
+    is_unchanged: bool,
+    /// Processes that were read for the first time, and the bottom of their stacks.
+    first: Vec<(ProcessId, u64)>,
+    changed: Vec<ChangedProgram>,
+    args: FxHashMap<ProcessId, Vec<String>>,
+    /// When the last one that was found dead was.
+    dead_ns: Option<u64>,
+    /// What the largest of those held when it was last read, bytes.
+    dead_bytes: u64,
+    tried: Tried,
+    is_any_sharing_read: bool,
+}
+
 /// The sample that is being taken, and the last readings of live processes. A restarted collector begins without them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sampling {
     readings: FxHashMap<ProcessId, LastReading>,
     programs: KnownPrograms,
-    /// The same processes are alive as at the sample before, and none has touched memory since.
-    is_unchanged: bool,
-    /// No reading of how memory is shared would tell anything more.
-    is_settled: bool,
-    estimates: Estimates,
-    /// Changes of image groups up to the last sample.
-    group_changes: u64,
-    shared_of_all_bytes: u64,
-    tried: Tried,
-    is_any_sharing_read: bool,
     /// The live processes of this sample, oldest first.
     alive: Vec<ProcessId>,
-    at_ns: u64,
-    /// Processes that were read for the first time, and the bottom of their stacks.
-    first: Vec<(ProcessId, u64)>,
-    changed: Vec<ChangedProgram>,
-    args: FxHashMap<ProcessId, Vec<String>>,
-    /// When the last one that was found dead was; 0: none was.
-    dead_ns: u64,
-    /// What the largest of those held when it was last read, bytes.
-    dead_bytes: u64,
+    /// Changes of image groups up to the last sample.
+    group_changes: u64,
+    /// Of the live processes, each in full.
+    shared_of_all_bytes: u64,
+    estimates: Estimates,
+    /// No reading of how memory is shared would tell anything more.
+    is_settled: bool,
+    current: CurrentSample,
     /// What the passes came to.
     sample: Option<Sample>,
 }
@@ -125,12 +132,10 @@ impl Sampling {
         self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
         let before = std::mem::take(&mut self.alive);
         let mut has_changed = false;
-        self.first.clear();
-        self.changed.clear();
-        (self.at_ns, self.dead_ns, self.dead_bytes, self.sample) = (at_ns, 0, 0, None);
-        self.args.clear();
+        self.sample = None;
+        self.current = CurrentSample { at_ns, ..CurrentSample::default() };
         for Reading { id, args, state } in readings {
-            self.args.extend(args.clone().map(|args| (*id, args)));
+            self.current.args.extend(args.clone().map(|args| (*id, args)));
             match *state {
                 ReadingState::Rested => self.alive.push(*id),
                 ReadingState::Alive(vitals, size) => has_changed |= self.read_alive(*id, vitals, size),
@@ -146,7 +151,8 @@ impl Sampling {
             }
         }
         let groups_before = std::mem::replace(&mut self.group_changes, tree.group_changes());
-        self.is_unchanged = !has_changed && self.alive == before && self.group_changes == groups_before;
+        self.current.is_unchanged =
+            !has_changed && self.alive == before && self.group_changes == groups_before;
     }
 
     /// Returns whether its memory is another than at the reading before.
@@ -156,48 +162,49 @@ impl Sampling {
         let (size_before, touched_before) = (reading.size, reading.touched());
         reading.before = touched_before;
         let before = reading.vitals.start_stack;
-        let since_ns = std::mem::replace(&mut reading.at_ns, self.at_ns);
+        let since_ns = std::mem::replace(&mut reading.at_ns, self.current.at_ns);
         reading.vitals = Vitals { cpu_ns: vitals.cpu_ns.or(reading.vitals.cpu_ns), ..vitals };
         if vitals.start_stack == 0 {
             reading.vitals.start_stack = before;
         } else if before != 0 && before != vitals.start_stack {
-            self.changed.push(ChangedProgram { id, since_ns });
+            self.current.changed.push(ChangedProgram { id, since_ns });
         }
         reading.size = size.unwrap_or(reading.size);
         if is_new {
             // What it has by now may all be inherited.
             reading.before = Touched { minor_faults: 0, anonymous_bytes: reading.anonymous_bytes() };
-            self.first.push((id, reading.vitals.start_stack));
+            self.current.first.push((id, reading.vitals.start_stack));
         }
         self.alive.push(id);
         is_new || reading.size != size_before || reading.touched() != touched_before
     }
 
     fn found_dead(&mut self, tree: &mut Tree, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
-        self.dead_ns = at_ns;
-        self.dead_bytes = self.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss_bytes));
+        self.current.dead_ns = Some(at_ns);
+        self.current.dead_bytes =
+            self.current.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss_bytes));
         tree.observe_end(id, at_ns, gone_ns);
-        tree.observe_missing(id, self.at_ns);
+        tree.observe_missing(id, self.current.at_ns);
     }
 
     /// Processes that were read for the first time, and the bottom of their stacks then (0: not known).
     pub(crate) fn first_read(&self) -> &[(ProcessId, u64)] {
-        &self.first
+        &self.current.first
     }
 
     /// Processes that run another program than at their reading before.
     pub(crate) fn changed_programs(&self) -> &[ChangedProgram] {
-        &self.changed
+        &self.current.changed
     }
 
     /// When the last process that the sample found dead was; `None`: none was.
     pub(crate) fn dead_ns(&self) -> Option<u64> {
-        Some(self.dead_ns).filter(|dead_ns| *dead_ns > 0)
+        self.current.dead_ns
     }
 
     /// What the largest process that the sample found dead held when it was last read, bytes.
     pub(crate) fn dead_bytes(&self) -> u64 {
-        self.dead_bytes
+        self.current.dead_bytes
     }
 
     /// The live processes of this sample, oldest first.
@@ -218,7 +225,7 @@ impl Sampling {
     /// Whether a process's peak should be read again.
     pub(crate) fn is_peak_due(&self, id: ProcessId) -> bool {
         self.readings.get(&id).is_some_and(|reading| {
-            self.at_ns.saturating_sub(reading.peak_at_ns) >= PEAK_INTERVAL_NS
+            self.current.at_ns.saturating_sub(reading.peak_at_ns) >= PEAK_INTERVAL_NS
                 && reading.vitals.minor_faults != reading.faults_at_peak
         })
     }
@@ -233,14 +240,12 @@ impl Sampling {
         }
         for peak in peaks {
             let Some(reading) = self.readings.get_mut(&peak.id) else { continue };
-            (reading.peak_at_ns, reading.faults_at_peak) = (self.at_ns, reading.vitals.minor_faults);
+            (reading.peak_at_ns, reading.faults_at_peak) = (self.current.at_ns, reading.vitals.minor_faults);
             reading.vm_hwm_bytes = peak.vm_hwm_bytes.or(reading.vm_hwm_bytes);
             reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
             reading.limits = peak.limits.unwrap_or(reading.limits);
         }
-        self.is_any_sharing_read = false;
-        self.tried = Tried::default();
-        if self.is_unchanged && peaks.is_empty() {
+        if self.current.is_unchanged && peaks.is_empty() {
             return;
         }
         self.is_settled = false;
@@ -271,7 +276,7 @@ impl Sampling {
         if self.is_settled {
             return None;
         }
-        self.estimates.next_unit(tree, self.last_readings(), &self.tried, mark)
+        self.estimates.next_unit(tree, self.last_readings(), &self.current.tried, mark)
     }
 
     /// Processes whose private and proportional sizes are not known any more.
@@ -286,12 +291,12 @@ impl Sampling {
             may_change_footprint |= self.note_sharing(tree, *id, read);
         }
         for process in unit.members.iter().filter_map(|id| tree.get(*id)) {
-            self.tried.groups.insert(process.program.group);
+            self.current.tried.groups.insert(process.program.group);
             if unit.members.len() == 1 {
-                self.tried.files.insert(process.ids.id);
+                self.current.tried.files.insert(process.ids.id);
             }
         }
-        self.is_any_sharing_read |= !unit.read.is_empty();
+        self.current.is_any_sharing_read |= !unit.read.is_empty();
         self.discard_if_moved(&unit.sizes_after);
         if may_change_footprint {
             self.estimates = footprint::estimate_all(tree, self.last_readings());
@@ -300,7 +305,7 @@ impl Sampling {
 
     /// Returns whether it tells of mapped files.
     fn note_sharing(&mut self, tree: &Tree, id: ProcessId, read: &SharingReading) -> bool {
-        let at_ns = self.at_ns;
+        let at_ns = self.current.at_ns;
         let Some(reading) = self.readings.get_mut(&id) else { return false };
         let others_shared_bytes = self.shared_of_all_bytes.saturating_sub(reading.size.shared_bytes);
         let mut has_files = false;
@@ -368,15 +373,15 @@ impl Sampling {
 
     /// The passes are over: turn what was read into sums, and store it with the processes.
     pub(crate) fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
-        if self.is_any_sharing_read {
+        if self.current.is_any_sharing_read {
             // Other members may have mapped memory while one after another was read.
             self.estimates = footprint::estimate_all(tree, self.last_readings());
         }
         let is_nothing_wanted = || {
             self.estimates.stale(tree).is_empty() && self.next_unit(tree, HighWaterMark::default()).is_none()
         };
-        self.is_settled = !self.is_any_sharing_read && (self.is_settled || is_nothing_wanted());
-        let mut sample = Sample { from_ns, at_ns: self.at_ns, ..Sample::default() };
+        self.is_settled = !self.current.is_any_sharing_read && (self.is_settled || is_nothing_wanted());
+        let mut sample = Sample { from_ns, at_ns: self.current.at_ns, ..Sample::default() };
         let largest_shared = reading::largest_shared(&self.readings, &self.alive);
         for id in &self.alive {
             let (Some(reading), Some(estimate)) = (self.readings.get(id), self.estimates.get(*id)) else {
@@ -388,7 +393,7 @@ impl Sampling {
             let common_growth = reading::common_growth(reading, largest_shared, *id);
             add_process(&mut sample, process, reading, estimate, common_growth);
             if process.name.args.is_none() {
-                process.name.args = self.args.remove(id);
+                process.name.args = self.current.args.remove(id);
             }
         }
         self.sample = Some(sample);
@@ -422,15 +427,16 @@ fn add_process(
     let (contribution, unread) = (estimate.contribution, estimate.unread_private_bytes);
     let at_peak = contribution.plus(Contribution::private(spike));
     let (is_main, threads) = (process.ids.is_main, reading.vitals.threads);
-    sample.now.add(&Sums::of_estimate(is_main, estimate, reading));
+    sample.now.add(&TreeSums::of_estimate(is_main, estimate, reading));
     if before.at_ns == from_ns && before.at_ns != 0 {
         let steady = contribution.min(before.contribution);
         let steady_unread = unread.max(before.unread_bytes);
-        let steady_sums = Sums::of(is_main, &steady, threads.min(before.threads));
-        sample.steady.add(&steady_sums.with_unread_private(is_main, steady_unread));
+        let threads_before = threads.min(before.threads);
+        sample.steady.add(&TreeSums::of(is_main, &steady, steady_unread, threads_before));
         let is_new_image = process.program.image_start_ns >= from_ns;
         if !is_new_image {
-            sample.steady_mean.add(&Sums::of(is_main, &contribution.mean(before.contribution), threads));
+            let mean = contribution.mean(before.contribution);
+            sample.steady_mean.add(&TreeSums::of(is_main, &mean, 0, threads));
         }
         if is_new_image || spike > 0 {
             // What is unread of it is in the steady part.

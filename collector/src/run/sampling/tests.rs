@@ -1,5 +1,6 @@
 //! Samples of made-up readings: how much of each process's memory counts, and what may not be concluded.
 
+mod footprint;
 mod shared_pages;
 
 use std::collections::BTreeMap;
@@ -269,258 +270,12 @@ fn anonymous_memory_needs_no_expensive_reading() {
     run.is(CHILD, Made::with(50));
     run.broke();
     let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.descendants), (100 * MIB, 50 * MIB));
-    assert_eq!((sample.now.main_threads, sample.now.descendants_threads), (5, 1));
+    assert_eq!(
+        (sample.now.main.footprint_bytes, sample.now.descendants.footprint_bytes),
+        (100 * MIB, 50 * MIB)
+    );
+    assert_eq!((sample.now.main.threads, sample.now.descendants.threads), (5, 1));
     assert_eq!(sample.holders.iter().map(|held| held.rss_bytes / MIB).max(), Some(100));
-}
-
-// Requirement: RAM-3
-#[test]
-fn one_process_counts_its_rss_without_any_reading() {
-    let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
-    run.broke();
-    assert_eq!(run.sample(1).now.combined, 100 * MIB);
-    assert_eq!(run.ram.combined.total, 100 * MIB);
-}
-
-// Requirement: RAM-3
-#[test]
-fn pages_of_a_file_count_once_whoever_else_maps_them() {
-    // Strangers have mapped the same pages, so the proportional sizes are small.
-    let shared = |file| Made { shared: 100, pss: 20, private: 0, file, ..Made::with(100) };
-    for (file, combined) in [((1, 0), 100), ((2, 0), 200), ((1, 100), 200), ((1, 50), 150)] {
-        let mut run = Run::new(shared((1, 0)));
-        run.start(CHILD);
-        run.is(CHILD, shared(file));
-        let sample = run.sample(1);
-        assert_eq!((sample.now.main, sample.now.descendants), (100 * MIB, 100 * MIB));
-        assert_eq!(sample.now.combined, combined * MIB, "{file:?}");
-    }
-}
-
-// Requirement: RAM-23
-#[test]
-fn sharing_is_read_again_after_a_fork_child_came_and_went_between_two_samples() {
-    const SHORT: u32 = 103;
-    let mut run = Run::new(Made { pss: 75, private: 50, ..Made::with(100) });
-    run.fork(CHILD, 100);
-    run.is(CHILD, Made { pss: 75, private: 50, ..Made::with(100) });
-    let private_mib = |sample: &Sample| sample.holders[0].contribution.private_bytes / MIB;
-    run.sample(1);
-    assert_eq!(private_mib(&run.sample(1)), 50);
-    // Neither of the two has touched memory, but the kernel's figures are others.
-    for pid in [MAIN, CHILD] {
-        run.is(pid, Made { pss: 65, private: 30, ..Made::with(100) });
-    }
-    assert_eq!(private_mib(&run.sample(1)), 50, "nothing tells that they are");
-    run.fork(SHORT, 100);
-    run.record(
-        SHORT,
-        Event::Exit { status: 0, vm_hwm_kib: 0, own: Usage::default(), children: Usage::default() },
-    );
-    run.finalize();
-    assert_eq!(private_mib(&run.sample(1)), 30);
-}
-
-// Requirement: RAM-23
-#[test]
-fn private_part_that_was_not_read_is_unknown() {
-    let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
-    run.broke();
-    run.sample(1);
-    let unknown = MaxRss { total: 100 * MIB, private: None, shared: None };
-    assert_eq!((run.ram.main, run.ram.combined), (unknown, unknown));
-    run.is_broke = false;
-    run.sample(1);
-    let known = MaxRss { total: 100 * MIB, private: Some(40 * MIB), shared: Some(60 * MIB) };
-    assert_eq!((run.ram.main, run.ram.combined), (known, known));
-    // A fork child's untouched pages are its parent's, too.
-    for (faults, private) in [(256, Some(0)), (20 * 256, None)] {
-        let mut run = Run::new(Made::with(100));
-        run.fork(CHILD, 100);
-        run.is(CHILD, Made { faults, ..Made::with(100) });
-        run.broke();
-        run.sample(1);
-        assert_eq!(run.ram.descendants.private, private, "{faults} faults");
-    }
-}
-
-// Requirement: RAM-3
-#[test]
-fn pages_of_a_process_that_a_sample_finds_dead_count_once() {
-    const OTHER: u32 = 103;
-    let mut run = Run::new(Made::with(10));
-    for child in [CHILD, OTHER] {
-        run.fork(child, 200);
-        run.is(child, Made::with(200));
-    }
-    run.broke();
-    assert_eq!(run.sample(1).now.descendants, 200 * MIB, "all of it is shared");
-    // The other one counts for both from that sample on, and the zombie is seen while that is taken.
-    run.dead_after_ns = S / 100;
-    run.is(CHILD, Made { is_zombie: true, ..Made::with(0) });
-    run.read(1);
-    run.finalize();
-    assert_eq!(run.conclude().now.descendants, 200 * MIB);
-    run.sample(1);
-    assert_eq!(run.ram.descendants.total, 200 * MIB);
-}
-
-#[test]
-fn proportional_size_that_was_not_read_is_unknown() {
-    let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
-    run.broke();
-    run.sample(1);
-    assert_eq!(run.ram.proportional.combined, None);
-    run.is_broke = false;
-    run.sample(1);
-    assert_eq!((run.ram.proportional.main, run.ram.proportional.combined), (Some(55 * MIB), Some(55 * MIB)));
-    assert_eq!(run.ram.proportional.descendants, None, "there are none");
-}
-
-#[test]
-fn pages_that_were_mapped_while_smaps_was_read_are_read_again() {
-    // So many strangers map these files that proportional sizes tell nothing.
-    let mapped = |mib| Made { shared: mib, pss: 0, private: 0, ..Made::with(mib) };
-    let library = mapped(20);
-    let mut run = Run::new(library);
-    run.start(CHILD);
-    run.is(CHILD, mapped(50));
-    run.read(1);
-    // smaps still has the library alone; statm, which is read after it, has a second file.
-    let file = |inode, mib| FileMapping {
-        file: (1, inode),
-        start: 0,
-        end: mib * MIB,
-        rss_bytes: mib * MIB,
-        pss_bytes: 0,
-    };
-    let mappings = |files| Mappings { files, ..Mappings::default() };
-    run.rollups.insert(MAIN, library.rollup());
-    run.mappings.insert(MAIN, mappings(vec![file(1, 20)]));
-    run.is(MAIN, mapped(30));
-    assert_eq!(run.conclude().now.combined, 50 * MIB);
-    run.rollups.clear();
-    run.mappings.insert(MAIN, mappings(vec![file(1, 20), file(2, 10)]));
-    assert_eq!(run.sample(1).now.combined, 60 * MIB);
-}
-
-#[test]
-fn private_memory_of_a_small_first_process_is_read_beside_a_large_one() {
-    let mut run = Run::new(Made { shared: 2, private: 1, pss: 1, ..Made::with(2) });
-    run.start(CHILD);
-    run.is(CHILD, Made::with(1000));
-    run.sample(1);
-    assert_eq!((run.ram.main.private, run.ram.main.shared), (Some(MIB), Some(MIB)));
-}
-
-#[test]
-fn parts_that_several_processes_touched_of_one_mapping_add_up() {
-    // Each has touched other pages of the same mapping, and no stranger has any.
-    let part = Made { shared: 100, pss: 100, private: 100, absent: 100, ..Made::with(100) };
-    let mut run = Run::new(part);
-    run.start(CHILD);
-    run.is(CHILD, part);
-    assert_eq!(run.sample(1).now.combined, 100 * MIB, "the others may have been there before it was read");
-    assert_eq!(run.sample(1).now.combined, 200 * MIB);
-    // Now both have the same pages: what was read before is too much.
-    let same = Made { pss: 75, private: 50, shared: 150, ..Made::with(150) };
-    run.is(MAIN, same);
-    run.is(CHILD, same);
-    run.sample(1);
-    assert_eq!(run.sample(1).now.combined, 150 * MIB);
-}
-
-#[test]
-fn programs_of_one_name_are_read_once() {
-    let program = Made { shared: 10, pss: 10, private: 10, ..Made::with(11) };
-    let mut run = Run::new(Made::with(1));
-    for pid in CHILD..CHILD + 50 {
-        run.start(pid);
-        run.is(pid, program);
-    }
-    let sample = run.sample(1);
-    assert_eq!(sample.now.combined, (1 + 10 + 50) * MIB);
-    assert_eq!(run.sampling.readings.values().filter(|reading| reading.files.is_some()).count(), 1);
-}
-
-#[test]
-fn without_any_reading_files_count_as_those_of_the_largest_process() {
-    let mut run = Run::new(Made { shared: 40, ..Made::with(41) });
-    run.start(CHILD);
-    run.is(CHILD, Made { shared: 60, file: (2, 0), ..Made::with(61) });
-    run.broke();
-    let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.descendants), (41 * MIB, 61 * MIB));
-    assert_eq!(sample.now.combined, 62 * MIB);
-}
-
-#[test]
-fn unread_fork_child_adds_its_growth() {
-    let mut run = Run::new(Made::with(400));
-    run.sample(1);
-    run.fork(CHILD, 400);
-    run.is(CHILD, Made { faults: 256, ..Made::with(400) });
-    run.broke();
-    let sample = run.sample(1);
-    assert_eq!((sample.now.combined, sample.now.descendants), (400 * MIB, 400 * MIB));
-    // Its growth is certain; a page that it touched may still be its parent's.
-    run.is(CHILD, Made { faults: 256, ..Made::with(450) });
-    let sample = run.sample(1);
-    assert_eq!((sample.now.combined, sample.now.descendants), (450 * MIB, 450 * MIB));
-    assert_eq!(sample.now.descendants_private, 50 * MIB);
-}
-
-// Requirement: RAM-3
-#[test]
-fn fork_relatives_count_the_pages_that_any_of_them_has() {
-    let mut run = Run::new(Made { pss: 200, private: 0, ..Made::with(400) });
-    run.fork(CHILD, 400);
-    run.is(CHILD, Made { pss: 230, private: 30, faults: 51_200, ..Made::with(430) });
-    let sample = run.sample(1);
-    assert_eq!(
-        (sample.now.main, sample.now.descendants, sample.now.combined),
-        (400 * MIB, 430 * MIB, 430 * MIB)
-    );
-    assert_eq!(sample.now.descendants_private, 30 * MIB);
-    // Carried forward with statm, without another reading.
-    run.broke();
-    run.is(CHILD, Made { faults: 51_200, ..Made::with(440) });
-    let sample = run.sample(1);
-    assert_eq!((sample.now.descendants, sample.now.combined), (440 * MIB, 440 * MIB));
-    // A new member: what the first child had alone, it has in any case.
-    run.fork(CHILD + 1, 440);
-    run.is(CHILD + 1, Made::with(440));
-    let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.combined), (400 * MIB, 440 * MIB));
-}
-
-#[test]
-fn what_the_first_process_has_alone_is_not_the_descendants() {
-    // Of its 400 MiB, its child has unmapped 100.
-    let mut run = Run::new(Made { pss: 250, private: 100, ..Made::with(400) });
-    run.fork(CHILD, 400);
-    run.is(CHILD, Made { pss: 170, private: 20, faults: 51_200, ..Made::with(320) });
-    let sample = run.sample(1);
-    assert_eq!(
-        (sample.now.main, sample.now.descendants, sample.now.combined),
-        (400 * MIB, 320 * MIB, 420 * MIB)
-    );
-}
-
-// Requirement: RAM-6
-#[test]
-fn vfork_child_counts_nothing() {
-    let mut run = Run::new(Made::with(400));
-    let id = run.found(CHILD);
-    run.tree.set_unreported_image(id, UnreportedMemory::Parents, run.now_ns);
-    run.is(CHILD, Made::with(400));
-    let sample = run.sample(1);
-    assert_eq!((sample.now.combined, sample.now.processes), (400 * MIB, 2));
-    assert_eq!(sample.now.descendants_unread_private, 0, "there is nothing to read");
-    run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
-    run.is(CHILD, Made::with(3));
-    assert_eq!(run.sample(1).now.combined, 403 * MIB);
 }
 
 #[test]
@@ -530,7 +285,7 @@ fn fork_child_sampled_before_its_record_keeps_its_peak() {
     run.is(CHILD, Made { faults: 15 * 256, ..Made::with(25) });
     run.broke();
     // It may all be its parent's, or a part.
-    assert_eq!(run.sample(1).now.combined, 25 * MIB);
+    assert_eq!(run.sample(1).now.combined_bytes, 25 * MIB);
     run.fork(CHILD, 10);
     run.now_ns += S / 2;
     let own = Usage { minor_faults: 50 * 256, max_rss_kib: 60 * 1024, ..Usage::default() };
@@ -594,7 +349,7 @@ fn growth_beyond_what_others_share_is_its_own() {
 fn hugetlb_pages_are_added() {
     let mut run = Run::new(Made { hugetlb: 64, ..Made::with(10) });
     let sample = run.sample(1);
-    assert_eq!((sample.now.main, sample.now.combined), (74 * MIB, 74 * MIB));
+    assert_eq!((sample.now.main.footprint_bytes, sample.now.combined_bytes), (74 * MIB, 74 * MIB));
 }
 
 #[test]
@@ -605,14 +360,12 @@ fn first_sample_counts_from_start_and_later_ones_are_steady() {
         first.intervals.iter().filter(|interval| interval.is_process || !interval.memory.is_zero()).collect();
     assert_eq!((main.len(), main[0].is_process, main[0].start_ns), (2, true, S));
     assert_eq!((main[1].start_ns, main[1].memory.combined_bytes), (S, 100 * MIB));
-    assert_eq!(first.steady, Sums::default());
+    assert_eq!(first.steady, TreeSums::default());
     run.is(MAIN, Made::with(300));
     let second = run.sample(10);
     assert!(second.intervals.is_empty());
-    assert_eq!(
-        (second.steady.main, second.steady_mean.main, second.now.main),
-        (100 * MIB, 200 * MIB, 300 * MIB)
-    );
+    let main = [second.steady, second.steady_mean, second.now].map(|sums| sums.main.footprint_bytes);
+    assert_eq!(main, [100 * MIB, 200 * MIB, 300 * MIB]);
     // 100 MiB for ten seconds, then 200 in the mean.
     let (main, ..) = run.ram.means(20.0).unwrap();
     assert_eq!(main, 150.0 * MIB as f64);
@@ -646,7 +399,7 @@ fn rollup_and_size_of_two_programs_are_discarded() {
     run.is(CHILD, Made { shared: 1, faults: 10, ..Made::with(2) });
     run.rollups.insert(CHILD, Made { pss: 250, private: 0, ..Made::with(500) }.rollup());
     let sample = run.sample(1);
-    assert!(sample.now.combined <= 502 * MIB, "{:?}", sample.now);
+    assert!(sample.now.combined_bytes <= 502 * MIB, "{:?}", sample.now);
     assert!(run.ram.combined.total <= 502 * MIB, "{:?}", run.ram.combined);
 }
 

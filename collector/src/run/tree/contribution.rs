@@ -20,6 +20,11 @@ impl Contribution {
         Self { combined_bytes: bytes, descendants_bytes: bytes, private_bytes: bytes }
     }
 
+    /// To the footprint of the first process alone, or of the descendants.
+    pub(crate) fn footprint_bytes(&self, is_main: bool) -> u64 {
+        if is_main { self.combined_bytes } else { self.descendants_bytes }
+    }
+
     fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             combined_bytes: f(self.combined_bytes, other.combined_bytes),

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::report::Holder;
-use crate::run::sampling::sums::Sums;
+use crate::run::sampling::sums::{Sums, TreeSums};
 use crate::run::sampling::{Held, HighWaterMark, Sample};
 use crate::run::series::Series;
 use crate::run::tree::{Contribution, LiveInterval, Tree};
@@ -56,19 +56,19 @@ pub(crate) struct MaxRss {
 }
 
 impl MaxRss {
-    /// Take in a sample. So many `unread` bytes more may be private.
-    fn raise(&mut self, total: u64, private: u64, unread: u64) {
-        self.raise_between(total, private, unread);
-        if total > 0 && is_private_known(unread, total) {
-            self.shared = self.shared.max(Some(total.saturating_sub(private)));
+    /// Take in a sample.
+    fn raise(&mut self, now: &Sums) {
+        self.raise_between(now);
+        if now.footprint_bytes > 0 && is_private_known(now.unread_private_bytes, now.footprint_bytes) {
+            self.shared = self.shared.max(Some(now.footprint_bytes.saturating_sub(now.private_bytes)));
         }
     }
 
     /// Take in a moment between samples. What a process grew by since its last sample is its own.
-    fn raise_between(&mut self, total: u64, private: u64, unread: u64) {
-        self.total = self.total.max(total);
-        if total > 0 && is_private_known(unread, total) {
-            self.private = self.private.max(Some(private.min(total)));
+    fn raise_between(&mut self, now: &Sums) {
+        self.total = self.total.max(now.footprint_bytes);
+        if now.footprint_bytes > 0 && is_private_known(now.unread_private_bytes, now.footprint_bytes) {
+            self.private = self.private.max(Some(now.private_bytes.min(now.footprint_bytes)));
         }
     }
 }
@@ -85,19 +85,19 @@ pub(crate) struct MaxProportional {
 }
 
 impl MaxProportional {
-    fn add(&mut self, now: &Sums, combined: u64) {
+    fn add(&mut self, now: &TreeSums) {
         // Readings of different times can add up to more than there is.
-        let main = now.main_proportional.min(now.main);
-        let descendants = now.descendants_proportional.min(now.descendants);
-        let raise = |max: &mut Option<u64>, bytes: u64, unread: u64, of: u64| {
-            if of > 0 && is_known(unread, of, PROPORTIONAL_PART) {
-                *max = (*max).max(Some(bytes));
+        let known = |sums: &Sums| sums.proportional_bytes.min(sums.footprint_bytes);
+        let raise = |max: &mut Option<u64>, sums: &Sums, bytes: u64| {
+            let of_bytes = sums.footprint_bytes;
+            if of_bytes > 0 && is_known(sums.unread_proportional_bytes, of_bytes, PROPORTIONAL_PART) {
+                *max = (*max).max(Some(bytes.min(of_bytes)));
             }
         };
-        raise(&mut self.main, main, now.main_unread, now.main);
-        raise(&mut self.descendants, descendants, now.descendants_unread, now.descendants);
-        let unread = now.main_unread + now.descendants_unread;
-        raise(&mut self.combined, (main + descendants).min(combined), unread, combined);
+        let (main, descendants) = (known(&now.main), known(&now.descendants));
+        raise(&mut self.main, &now.main, main);
+        raise(&mut self.descendants, &now.descendants, descendants);
+        raise(&mut self.combined, &now.combined(), main + descendants);
     }
 }
 
@@ -144,68 +144,83 @@ struct ByteSeconds {
 struct Window {
     from_ns: u64,
     until_ns: u64,
-    steady: Sums,
+    steady: TreeSums,
 }
 
-/// Sums at one moment of a window.
+/// Sums over some processes at one moment of a window. A late interval can end before its start was counted.
 #[derive(Debug, Clone, Copy, Default)]
 struct Level {
-    main: i128,
-    main_private: i128,
-    main_unread: i128,
-    descendants: i128,
-    descendants_private: i128,
-    descendants_unread: i128,
-    combined: i128,
-    processes: i64,
-    main_threads: i64,
-    descendants_threads: i64,
+    footprint: i128,
+    private: i128,
+    unread_private: i128,
+    threads: i128,
 }
 
 impl Level {
-    fn of_sums(sums: &Sums) -> Self {
-        let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    fn of(sums: &Sums) -> Self {
         Self {
-            main: sums.main.into(),
-            main_private: sums.main_private.into(),
-            main_unread: sums.main_unread_private.into(),
-            descendants: sums.descendants.into(),
-            descendants_private: sums.descendants_private.into(),
-            descendants_unread: sums.descendants_unread_private.into(),
-            combined: sums.combined.into(),
-            processes: count(sums.processes),
-            main_threads: count(sums.main_threads),
-            descendants_threads: count(sums.descendants_threads),
+            footprint: sums.footprint_bytes.into(),
+            private: sums.private_bytes.into(),
+            unread_private: sums.unread_private_bytes.into(),
+            threads: sums.threads.into(),
+        }
+    }
+
+    fn sums(&self) -> Sums {
+        Sums {
+            footprint_bytes: positive(self.footprint),
+            private_bytes: positive(self.private),
+            unread_private_bytes: positive(self.unread_private),
+            threads: positive(self.threads),
+            ..Sums::default()
+        }
+    }
+}
+
+/// The same of the tree.
+#[derive(Debug, Clone, Copy, Default)]
+struct TreeLevel {
+    main: Level,
+    descendants: Level,
+    combined: i128,
+    processes: i128,
+}
+
+impl TreeLevel {
+    fn of(sums: &TreeSums) -> Self {
+        Self {
+            main: Level::of(&sums.main),
+            descendants: Level::of(&sums.descendants),
+            combined: sums.combined_bytes.into(),
+            processes: sums.processes.into(),
+        }
+    }
+
+    fn sums(&self) -> TreeSums {
+        TreeSums {
+            main: self.main.sums(),
+            descendants: self.descendants.sums(),
+            combined_bytes: positive(self.combined),
+            processes: positive(self.processes),
         }
     }
 
     fn step(&mut self, life: &LiveInterval, sign: i8) {
-        let signed = |bytes: u64| i128::from(bytes) * i128::from(sign);
-        let threads = i64::try_from(life.threads).unwrap_or(0) * i64::from(sign);
+        let signed = |n: u64| i128::from(n) * i128::from(sign);
+        let part = if life.is_main { &mut self.main } else { &mut self.descendants };
         self.combined += signed(life.memory.combined_bytes);
-        let (bytes, private, unread) = match life.is_main {
-            true => (&mut self.main, &mut self.main_private, &mut self.main_unread),
-            false => (&mut self.descendants, &mut self.descendants_private, &mut self.descendants_unread),
-        };
-        *bytes += signed(match life.is_main {
-            true => life.memory.combined_bytes,
-            false => life.memory.descendants_bytes,
-        });
-        *private += signed(life.memory.private_bytes);
-        *unread += signed(life.unread_bytes.unwrap_or(life.memory.combined_bytes));
+        part.footprint += signed(life.memory.footprint_bytes(life.is_main));
+        part.private += signed(life.memory.private_bytes);
+        part.unread_private += signed(life.unread_bytes.unwrap_or(life.memory.combined_bytes));
         if life.is_process {
-            self.processes += i64::from(sign);
-            if life.is_main {
-                self.main_threads += threads;
-            } else {
-                self.descendants_threads += threads;
-            }
+            part.threads += signed(life.threads);
+            self.processes += i128::from(sign);
         }
     }
 }
 
-fn positive(n: impl Into<i128>) -> u64 {
-    n.into().clamp(0, u64::MAX.into()) as u64
+fn positive(n: i128) -> u64 {
+    n.clamp(0, u64::MAX.into()) as u64
 }
 
 impl RamUsage {
@@ -239,21 +254,25 @@ impl RamUsage {
     /// The sample itself.
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
         let now = &sample.now;
-        let combined = largest_of(now.main, now.descendants, now.combined);
-        self.main.raise(now.main, now.main_private, now.main_unread_private);
-        self.descendants.raise(now.descendants, now.descendants_private, now.descendants_unread_private);
-        let unread = now.main_unread_private + now.descendants_unread_private;
-        self.combined.raise(combined, now.combined_private(), unread);
-        self.proportional.add(now, combined);
+        let all = now.combined();
+        self.main.raise(&now.main);
+        self.descendants.raise(&now.descendants);
+        self.combined.raise(&all);
+        self.proportional.add(now);
+        self.raise_counts(now);
+        let combined = all.footprint_bytes;
         self.series.push(sample.from_ns, sample.at_ns, combined);
-        self.max_processes = self.max_processes.max(now.processes);
-        self.main_threads = self.main_threads.max(now.main_threads);
-        self.descendants_threads = self.descendants_threads.max(now.descendants_threads);
-        self.combined_threads = self.combined_threads.max(now.main_threads + now.descendants_threads);
         if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
             let holders = holders_now(tree, sample);
             self.peak = Some(PeakMoment { at_ns: sample.at_ns, combined, holders });
         }
+    }
+
+    fn raise_counts(&mut self, now: &TreeSums) {
+        self.max_processes = self.max_processes.max(now.processes);
+        self.main_threads = self.main_threads.max(now.main.threads);
+        self.descendants_threads = self.descendants_threads.max(now.descendants.threads);
+        self.combined_threads = self.combined_threads.max(now.combined().threads);
     }
 
     /// The time between the samples: steps up and down in order of time, ends before starts. A late interval counts in
@@ -271,11 +290,11 @@ impl RamUsage {
             steps.push((end.max(start + 1), -1, life));
         }
         steps.sort_unstable_by_key(|(at, sign, _)| (*at, *sign));
-        let mut level = Level::of_sums(&window.steady);
+        let mut level = TreeLevel::of(&window.steady);
         for (at, sign, life) in steps {
             level.step(life, sign);
             if sign > 0 {
-                self.take_level(&level, at);
+                self.take_level(&level.sums(), at);
             }
         }
         // The holders are found once: with many starting processes, each may set a new peak.
@@ -284,21 +303,14 @@ impl RamUsage {
         }
     }
 
-    fn take_level(&mut self, level: &Level, at_ns: u64) {
-        let (main, descendants) = (positive(level.main), positive(level.descendants));
-        let combined = largest_of(main, descendants, positive(level.combined));
-        let (main_private, private) = (positive(level.main_private), positive(level.descendants_private));
-        let (main_unread, unread) = (positive(level.main_unread), positive(level.descendants_unread));
-        self.main.raise_between(main, main_private, main_unread);
-        self.descendants.raise_between(descendants, private, unread);
-        let (private, unread) = (main_private.saturating_add(private), main_unread.saturating_add(unread));
-        self.combined.raise_between(combined, private, unread);
+    fn take_level(&mut self, now: &TreeSums, at_ns: u64) {
+        let all = now.combined();
+        self.main.raise_between(&now.main);
+        self.descendants.raise_between(&now.descendants);
+        self.combined.raise_between(&all);
+        self.raise_counts(now);
+        let combined = all.footprint_bytes;
         self.series.raise(at_ns, combined);
-        let threads = positive(level.main_threads) + positive(level.descendants_threads);
-        self.max_processes = self.max_processes.max(positive(level.processes));
-        self.main_threads = self.main_threads.max(positive(level.main_threads));
-        self.descendants_threads = self.descendants_threads.max(positive(level.descendants_threads));
-        self.combined_threads = self.combined_threads.max(threads);
         if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
             self.peak = Some(PeakMoment { at_ns, combined, holders: Vec::new() });
         }
@@ -309,26 +321,18 @@ impl RamUsage {
         let before = self.byte_s.combined;
         let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));
         let steady = &sample.steady_mean;
-        self.byte_s.main += steady.main as f64 * whole;
-        self.byte_s.descendants += steady.descendants as f64 * whole;
-        self.byte_s.combined += steady.combined as f64 * whole;
+        self.byte_s.main += steady.main.footprint_bytes as f64 * whole;
+        self.byte_s.descendants += steady.descendants.footprint_bytes as f64 * whole;
+        self.byte_s.combined += steady.combined_bytes as f64 * whole;
         for life in &sample.intervals {
             // Late intervals, too: no earlier sample has counted that time.
             let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.start_ns));
             self.byte_s.combined += life.memory.combined_bytes as f64 * span_s;
-            if life.is_main {
-                self.byte_s.main += life.memory.combined_bytes as f64 * span_s;
-            } else {
-                self.byte_s.descendants += life.memory.descendants_bytes as f64 * span_s;
-            }
+            let part = if life.is_main { &mut self.byte_s.main } else { &mut self.byte_s.descendants };
+            *part += life.memory.footprint_bytes(life.is_main) as f64 * span_s;
         }
         self.series.add_integral(self.byte_s.combined - before);
     }
-}
-
-/// No set has less than a part of it.
-fn largest_of(main: u64, descendants: u64, combined: u64) -> u64 {
-    combined.max(main).max(descendants)
 }
 
 fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{CpuUsage, RamUsage, Totals};
-use crate::run::sampling::sums::Sums;
+use crate::run::sampling::sums::{Sums, TreeSums};
 use crate::run::sampling::{Held, Sample};
 use crate::run::tree::{ChildSeen, Contribution, Key, LiveInterval, ProcessId, RunContext, Tree};
 
@@ -32,6 +32,16 @@ fn main_id(tree: &Tree) -> ProcessId {
 /// A window of ten seconds.
 fn window() -> Sample {
     Sample { from_ns: 10 * S, at_ns: 20 * S, ..Sample::default() }
+}
+
+fn footprint(megabytes: u64) -> Sums {
+    Sums { footprint_bytes: megabytes * MB, ..Sums::default() }
+}
+
+/// Footprints in megabytes, and how many processes there are.
+fn tree_sums(main: u64, descendants: u64, combined: u64, processes: u64) -> TreeSums {
+    let (main, descendants) = (footprint(main), footprint(descendants));
+    TreeSums { main, descendants, combined_bytes: combined * MB, processes }
 }
 
 fn held(id: ProcessId, bytes: u64) -> Held {
@@ -109,15 +119,10 @@ fn interval_without_length_counts_for_a_moment() {
 #[test]
 fn intervals_add_to_the_steady_processes() {
     let mut sample = lives([child(12, 13, 200)]);
-    sample.steady = Sums {
-        main: 400 * MB,
-        main_private: 300 * MB,
-        combined: 400 * MB,
-        main_threads: 3,
-        processes: 1,
-        ..Sums::default()
-    };
-    sample.now = Sums { main: 450 * MB, main_private: 350 * MB, combined: 450 * MB, ..sample.steady };
+    let main = Sums { private_bytes: 300 * MB, threads: 3, ..footprint(400) };
+    sample.steady = TreeSums { main, ..tree_sums(400, 0, 400, 1) };
+    let main = Sums { private_bytes: 350 * MB, threads: 3, ..footprint(450) };
+    sample.now = TreeSums { main, ..tree_sums(450, 0, 450, 1) };
     let ram = added(&sample);
     assert_eq!((ram.main.total, ram.combined.total, ram.max_processes), (450 * MB, 600 * MB, 2));
     assert_eq!((ram.combined_threads, ram.main_threads), (4, 3));
@@ -139,17 +144,18 @@ fn memory_that_no_sample_saw_has_no_known_private_part() {
     );
     assert_eq!(descendants(lives_with(None)).total, 200 * MB);
     // What was not read of the processes that stay counts, too.
-    let steady = Sums { descendants: 100 * MB, descendants_unread_private: 20 * MB, ..Sums::default() };
+    let descendants_now = Sums { unread_private_bytes: 20 * MB, ..footprint(100) };
+    let steady = TreeSums { descendants: descendants_now, ..TreeSums::default() };
     assert_eq!(descendants(Sample { steady, ..lives_with(Some(0)) }).private, None);
 }
 
 #[test]
 fn late_intervals_count_in_their_own_window() {
     let (tree, mut ram) = (tree(), RamUsage::default());
-    let main = Sums { main: 400 * MB, combined: 400 * MB, processes: 1, ..Sums::default() };
+    let main = tree_sums(400, 0, 400, 1);
     ram.add(&tree, &Sample { steady: main, ..lives([child(12, 20, 150)]) });
     // The child of the window before lives on. The records of two children before it come only now.
-    let steady = Sums { descendants: 150 * MB, combined: 550 * MB, processes: 2, ..main };
+    let steady = tree_sums(400, 150, 550, 2);
     let late = lives([child(10, 11, 200), child(11, 12, 200)]).intervals;
     ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, steady, intervals: late, ..window() });
     assert_eq!((ram.descendants.total, ram.max_processes), (200 * MB, 2));
@@ -190,12 +196,8 @@ fn series_has_every_peak_at_its_time() {
 fn each_figure_is_a_maximum_of_its_own() {
     let mut ram = RamUsage::default();
     let tree = tree();
-    let now = |main, descendants| {
-        let combined = main + descendants;
-        Sums { main, descendants, combined, processes: 2, ..Sums::default() }
-    };
-    for (main, descendants) in [(100 * MB, 700 * MB), (500 * MB, 200 * MB)] {
-        ram.add(&tree, &Sample { now: now(main, descendants), ..window() });
+    for now in [tree_sums(100, 700, 800, 2), tree_sums(500, 200, 700, 2)] {
+        ram.add(&tree, &Sample { now, ..window() });
     }
     assert_eq!((ram.main.total, ram.descendants.total, ram.combined.total), (500 * MB, 700 * MB, 800 * MB));
     assert_eq!((ram.high_water_mark().combined, ram.high_water_mark().descendants), (800 * MB, 700 * MB));
@@ -203,8 +205,7 @@ fn each_figure_is_a_maximum_of_its_own() {
 
 #[test]
 fn memory_that_main_and_descendants_share_counts_once() {
-    let now =
-        Sums { main: 400 * MB, descendants: 420 * MB, combined: 430 * MB, processes: 2, ..Sums::default() };
+    let now = tree_sums(400, 420, 430, 2);
     let mut sample = lives([child(12, 13, 50)]);
     (sample.now, sample.steady) = (now, now);
     let ram = added(&sample);
@@ -214,7 +215,7 @@ fn memory_that_main_and_descendants_share_counts_once() {
 #[test]
 fn means_are_weighted_by_time() {
     let mut sample = lives([child(5, 12, 300), child(15, 40, 100)]);
-    sample.steady_mean = Sums { main: 50 * MB, combined: 50 * MB, ..Sums::default() };
+    sample.steady_mean = tree_sums(50, 0, 50, 0);
     let (main, descendants, combined) = added(&sample).means(10.0).unwrap();
     // 300 MB for seven seconds, five of them before the window and in no sum yet; 100 MB for five.
     assert_eq!((main, descendants), (50e6, (300e6 * 7.0 + 100e6 * 5.0) / 10.0));
@@ -232,7 +233,7 @@ fn peak_names_its_largest_holders_only() {
         let found = ChildSeen::of_test(key, main, S);
         sample.holders.push(held(tree.found_in_proc(&found), u64::from(pid) * MB));
     }
-    sample.now = Sums { main: 100 * MB, descendants: 9000 * MB, combined: 9100 * MB, ..Sums::default() };
+    sample.now = tree_sums(100, 9000, 9100, 0);
     let mut ram = RamUsage::default();
     ram.add(&tree, &sample);
     let pids: Vec<_> = ram.peak.unwrap().holders.iter().map(|holder| holder.pid).collect();
@@ -243,7 +244,7 @@ fn peak_names_its_largest_holders_only() {
 fn spike_of_a_steady_process_adds_to_what_it_had() {
     let tree = tree();
     let mut sample = Sample { holders: vec![held(main_id(&tree), 400 * MB)], ..window() };
-    sample.steady = Sums { main: 400 * MB, combined: 400 * MB, processes: 1, ..Sums::default() };
+    sample.steady = tree_sums(400, 0, 400, 1);
     sample.now = sample.steady;
     let spike = LiveInterval { is_main: true, id: main_id(&tree), pid: MAIN, ..memory(10, 20, 100) };
     sample.intervals = vec![LiveInterval { rss_bytes: 500 * MB, ..spike }];

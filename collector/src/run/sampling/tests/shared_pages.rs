@@ -221,11 +221,17 @@ impl World {
         // What is too little to be read again can be too much, too.
         let assumed = self.assumed() + MIB / 4;
         let [main, descendants, combined] = self.footprints();
-        assert_eq!(now.main, main, "main is its RSS");
-        assert!(now.combined <= combined + assumed, "{now:?}, but {combined} at most");
-        assert!(now.descendants <= descendants + assumed, "{now:?}, but {descendants} at most");
-        assert!(main <= now.combined && now.combined <= main + now.descendants, "{now:?}");
-        assert!(now.main_proportional + now.descendants_proportional <= 2 * combined, "{now:?}");
+        assert_eq!(now.main.footprint_bytes, main, "main is its RSS");
+        assert!(now.combined_bytes <= combined + assumed, "{now:?}, but {combined} at most");
+        assert!(
+            now.descendants.footprint_bytes <= descendants + assumed,
+            "{now:?}, but {descendants} at most"
+        );
+        assert!(
+            main <= now.combined_bytes && now.combined_bytes <= main + now.descendants.footprint_bytes,
+            "{now:?}"
+        );
+        assert!(now.main.proportional_bytes + now.descendants.proportional_bytes <= 2 * combined, "{now:?}");
         for max in [&self.run.ram.main, &self.run.ram.descendants, &self.run.ram.combined] {
             assert!(max.private <= Some(max.total) && max.shared <= Some(max.total), "{max:?}");
         }
@@ -307,7 +313,7 @@ proptest! {
         let now = world.sample().now;
         let [descendants, combined] = world.knowable();
         let rounding = MIB / 16;
-        prop_assert!(now.combined + rounding >= combined, "{:?}, not {}", now, combined);
-        prop_assert!(now.descendants + rounding >= descendants, "{:?}, not {}", now, descendants);
+        prop_assert!(now.combined_bytes + rounding >= combined, "{:?}, not {}", now, combined);
+        prop_assert!(now.descendants.footprint_bytes + rounding >= descendants, "{:?}, not {}", now, descendants);
     }
 }
