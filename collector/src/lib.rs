@@ -16,8 +16,8 @@ mod sources;
 mod store;
 mod sys;
 
-pub use model::cgroup::{NoRunCgroup, RunCgroup};
-pub use model::config::{Config, Layers, Message};
+pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
+pub use model::config::{Config, DiscoveryConfig, Layers, Message, ReportConfig, SessionStart};
 pub use model::gpu::listing::{Driver, Listed, Listing};
 pub use model::gpu::{Device, GpuConfig, Vendor, select};
 pub use model::policy::SamplingPolicy;
@@ -26,7 +26,6 @@ pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::write::{self, render};
 pub use report::{gpu_list, quote};
 pub use session::{Inheritance, SessionError, serve, untracked};
-pub use sources::cgroup::Places;
 pub use sources::connector;
 pub use sources::gpu::list::{Present as PresentGpus, list as list_gpus, present as present_gpus};
 pub use store::output_lock::{InUse, OutputLock};

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-use crate::model::cgroup::{MemoryLimit, OomCounter, RunCgroup};
+use crate::model::cgroup::RunCgroup;
 use crate::model::config::Config;
 use crate::model::finding::Damage;
 use crate::model::finding::Finding;
@@ -128,7 +128,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     }
 
     let known_ns = run.tree.last_seen_ns().max(run.sampled_ns).min(now_ns);
-    let is_here = root.pid_ns(std::process::id()) == Some(config.pid_ns);
+    let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
     let has_living = is_here && note_the_dead(&mut run, &host, root, known_ns, now_ns);
     let end_ns = if has_living { now_ns } else { known_ns };
     let run = finish(run, &host, has_living.then_some(root), end_ns);
@@ -146,22 +146,20 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
                 .as_ref()
                 .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
             is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
-            oom_kills: config.oom.as_ref().and_then(OomCounter::since),
-            memory_limits: config.memory_limits.iter().filter_map(MemoryLimit::used).collect(),
+            cgroups: config.cgroups.used(),
             full_disks: Vec::new(),
-            cgroup: config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
         },
     });
-    let since = Duration::from_nanos(known_ns.saturating_sub(config.started_monotonic_ns));
+    let since = Duration::from_nanos(known_ns.saturating_sub(config.start.monotonic_ns));
     let known = Known {
-        at: SystemTime::UNIX_EPOCH + Duration::from_nanos(config.started_realtime_ns) + since,
+        at: SystemTime::UNIX_EPOCH + Duration::from_nanos(config.start.realtime_ns) + since,
         after_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9,
     };
     let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
     let ours = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
     let ours = ours.into_iter().flatten().map(|text| Warning::new(Topic::Tracking, text));
     report.warnings.splice(0..0, ours);
-    Ok(Recovered { report, cgroup: config.cgroup.and_then(Result::ok), output: config.output })
+    Ok(Recovered { report, cgroup: config.cgroups.own.and_then(Result::ok), output: config.report.output })
 }
 
 /// A copy of the segment, unless a process of the tree has spoilt it.
@@ -202,7 +200,7 @@ fn finish(run: RunState, host: &HostInfo, root_of_living: Option<&ProcRoot>, end
 pub fn replay(path: &Path) -> Result<String, ReplayError> {
     let Replayed { config, host, run, end } = journal::replay(path)?;
     let report = build::report(&Inputs { config: &config, host_info: &host, run: &run, end: &end });
-    Ok(render(&report, &config.style))
+    Ok(render(&report, &config.report.style))
 }
 
 impl NotRecovered {
@@ -319,8 +317,9 @@ mod tests {
     const LAUNCHER: u32 = 4_000_000;
 
     fn config(pid_ns: u32) -> Config {
-        let mut config = Config { launcher_pid: LAUNCHER, pid_ns, ..Config::of_test() };
-        config.layers.connector = false;
+        let mut config = Config::of_test();
+        (config.start.launcher_pid, config.start.pid_ns) = (LAUNCHER, pid_ns);
+        config.discovery.layers.connector = false;
         config
     }
 

@@ -48,7 +48,8 @@ impl Collector {
         let [segment_fd, state_fd] = files.map(|file| Some(file.file().as_raw_fd()));
         let [connector_fd, lock_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
         let fds = [Some(reader.as_raw_fd()), segment_fd, state_fd, connector_fd, lock_fd];
-        let stdout = if matches!(config.output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
+        let stdout =
+            if matches!(config.report.output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
         let mut command = Command::new("/proc/self/exe");
         command.arg0(NAME).args(fds.map(|fd| fd.map_or("-".into(), |fd| fd.to_string())));
         command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);

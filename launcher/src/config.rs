@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use gpu_track_collector::{Config, GpuConfig, Places, ProcRoot, SamplingPolicy, clock};
+use gpu_track_collector::{
+    Cgroups, Config, DiscoveryConfig, GpuConfig, ProcRoot, ReportConfig, SamplingPolicy, SessionStart, clock,
+};
 
 use crate::cli::Options;
 
@@ -14,33 +16,33 @@ const ENV_SAMPLING: &str = "GPU_TRACK_SAMPLING";
 /// The configuration of a run that starts now, without connector and cgroup.
 pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
     let pid = std::process::id();
-    let places = Places::own(root);
+    let cgroups = Cgroups::of_this_process(root);
     let interval_ns = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
     Config {
-        launcher_pid: pid,
-        pid_ns: root.pid_ns(pid).unwrap_or(0),
+        command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+        start: SessionStart {
+            launcher_pid: pid,
+            pid_ns: root.pid_ns(pid).unwrap_or(0),
+            monotonic_ns: clock::monotonic_ns(),
+            realtime_ns: clock::realtime_ns(),
+            forks_before: root.forks(),
+        },
         restarts: 0,
         running_pid: None,
-        started_monotonic_ns: clock::monotonic_ns(),
-        command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
-        started_realtime_ns: clock::realtime_ns(),
-        forks_before: root.forks(),
+        discovery: DiscoveryConfig { layers: options.layers, shim_directory: None, connector_absent: None },
         interval_ns,
-        expected_cores: options.expected_cores,
-        most_heaviest: options.most_heaviest,
-        layers: options.layers,
-        shim_directory: None,
-        connector_absent: None,
-        cgroup: None,
-        oom: places.oom_counter(),
-        memory_limits: places.memory_limits(),
-        output: options.output.clone(),
-        style: options.style,
-        disable_logs: options.disable_logs,
-        gpu: GpuConfig { interval_ns, ..options.gpu.clone() },
         policy: sampling_policy(),
+        cgroups,
+        gpu: GpuConfig { interval_ns, ..options.gpu.clone() },
+        report: ReportConfig {
+            output: options.output.clone(),
+            style: options.style,
+            disable_logs: options.disable_logs,
+            expected_cores: options.expected_cores,
+            most_heaviest: options.most_heaviest,
+            warnings: Vec::new(),
+        },
         journal: std::env::var_os(ENV_JOURNAL).map(PathBuf::from),
-        warnings: Vec::new(),
     }
 }
 

@@ -97,7 +97,7 @@ fn report_untracked(options: &Options, exit_code: Option<u8>, why: String) {
         return;
     }
     let mut config = config::of(options, &ProcRoot::default());
-    config.warnings.push(why);
+    config.report.warnings.push(why);
     let report = untracked(&config, exit_code.map(|code| i32::from(code) << 8));
     if let Err(error) = options.output.write(&render(&report, &options.style)) {
         console::message(format_args!("cannot write the report to {}: {error}", options.output));

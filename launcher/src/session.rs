@@ -63,14 +63,14 @@ impl Session {
         let mut config = config::of(options, &proc_root);
         let random = RandomState::new();
         let preload = options.layers.preload.then(Preload::new).transpose()?;
-        config.shim_directory = preload.as_ref().and_then(Preload::directory);
+        config.discovery.shim_directory = preload.as_ref().and_then(Preload::directory);
         let new = NewSession {
             flags: flags(options, preload.as_ref()),
             session_id: random.hash_one(0),
             launcher_pid: pid,
-            launcher_pid_ns: config.pid_ns,
-            monotonic_ns: config.started_monotonic_ns,
-            realtime_ns: config.started_realtime_ns,
+            launcher_pid_ns: config.start.pid_ns,
+            monotonic_ns: config.start.monotonic_ns,
+            realtime_ns: config.start.realtime_ns,
         };
         let (path, state_path) = stale::new_names(&options.session_dir, uid, pid, random.hash_one(1));
         let segment = Segment::create(&path, &new)?;
@@ -80,11 +80,12 @@ impl Session {
         })?;
         let connector = options.layers.connector.then(connector::subscribe).transpose();
         let connector = connector.unwrap_or_else(|error| {
-            config.connector_absent = Some(error.to_string());
+            config.discovery.connector_absent = Some(error.to_string());
             None
         });
-        config.cgroup = options.cgroup.then(|| RunCgroup::create(&proc_root, pid, random.hash_one(2) as u32));
-        let origin = Origin { pid, pid_ns: config.pid_ns, ..Origin::default() };
+        config.cgroups.own =
+            options.cgroup.then(|| RunCgroup::create(&proc_root, pid, random.hash_one(2) as u32));
+        let origin = Origin { pid, pid_ns: config.start.pid_ns, ..Origin::default() };
         Ok(Self { segment, state, connector, preload, output_lock, origin, config })
     }
 
@@ -92,7 +93,7 @@ impl Session {
     pub(crate) fn environment(&mut self, program: Option<&OsString>) -> Environment {
         let Some(preload) = &self.preload else { return std::env::vars_os().collect() };
         if is_nested_too_deep() {
-            self.config.warnings.push(format!(
+            self.config.report.warnings.push(format!(
                 "More than {MAX_SESSIONS} runs are nested: the processes of this run do not report to it. Those shorter \
                  than the sampling interval can be missing. Nest fewer runs."
             ));
@@ -102,12 +103,12 @@ impl Session {
 
     /// The cgroup.procs through which the command moves into its own cgroup, if it has one.
     pub(crate) fn cgroup_procs(&mut self) -> Option<File> {
-        let Some(Ok(cgroup)) = &self.config.cgroup else { return None };
+        let Some(Ok(cgroup)) = &self.config.cgroups.own else { return None };
         match cgroup.entrance() {
             Ok(procs) => Some(procs),
             Err(error) => {
                 cgroup.remove();
-                self.config.cgroup = Some(Err(NoRunCgroup::NotEntered { error: error.to_string() }));
+                self.config.cgroups.own = Some(Err(NoRunCgroup::NotEntered { error: error.to_string() }));
                 None
             }
         }
@@ -141,7 +142,7 @@ impl Session {
 
     /// Writes the REAPED record of an ended child.
     pub(crate) fn record(&self, ended: &ChildChange, is_main: bool) {
-        if !(self.config.layers.wait || is_main) {
+        if !(self.config.discovery.layers.wait || is_main) {
             return;
         }
         // The record needs an upper limit of the peak that a child inherits by fork. On kernels with per-thread RSS
@@ -168,7 +169,7 @@ impl Session {
             // An error means that the name is gone, or stands for another file.
             let _ = file.unlink();
         }
-        if let Some(Ok(cgroup)) = &self.config.cgroup {
+        if let Some(Ok(cgroup)) = &self.config.cgroups.own {
             cgroup.remove();
         }
     }

@@ -5,9 +5,33 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::report::Cgroup;
+
+/// The cgroups of a run, as they were at its start.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Cgroups {
+    /// `--cgroup`: the command's own cgroup, or why it has none.
+    pub own: Option<Result<RunCgroup, NoRunCgroup>>,
+    /// OOM kills in the cgroup that the launcher was started in.
+    pub(crate) oom: Option<OomCounter>,
+    /// The groups with a memory limit that the launcher is in, innermost first.
+    pub(crate) memory_limits: Vec<MemoryLimit>,
+}
+
+/// What a run did in its cgroups.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CgroupUse {
+    /// The kernel's figures of the command's own cgroup, if one was made.
+    pub own: Option<Cgroup>,
+    /// Out-of-memory kills in the launcher's cgroup since the start; `None` if it has no counter.
+    pub oom_kills: Option<u64>,
+    /// The groups with a memory limit that the launcher is in, innermost first.
+    pub memory_limits: Vec<MemoryLimitUse>,
+}
+
 /// Counts the processes of a cgroup that the kernel's OOM killer killed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OomCounter {
+pub(crate) struct OomCounter {
     pub(crate) file: PathBuf,
     /// The count at the start of the session.
     pub(crate) before: u64,
@@ -15,7 +39,7 @@ pub struct OomCounter {
 
 /// A cgroup with a memory limit that applies to the command, as it was at the start of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryLimit {
+pub(crate) struct MemoryLimit {
     pub(crate) dir: PathBuf,
     /// Name of the group.
     pub(crate) name: String,

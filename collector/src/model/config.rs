@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::policy::SamplingPolicy;
-use crate::model::cgroup::{MemoryLimit, NoRunCgroup, OomCounter, RunCgroup};
+use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
 use crate::model::style::{Output, Style};
 
@@ -30,53 +30,70 @@ pub struct Layers {
 /// The configuration of a collector; the first line of the pipe.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Config {
-    /// Pid of the launcher, in the collector's pid namespace.
-    pub launcher_pid: u32,
-    /// Inode of the pid namespace of launcher and collector.
-    pub pid_ns: u32,
+    /// The command and its arguments, with bytes replaced that are not UTF-8.
+    pub command: Vec<String>,
+    /// The launcher, and when it began.
+    pub start: SessionStart,
     /// Number of collectors of this run that were killed before this one.
     pub restarts: u32,
     /// Pid of the command, for a collector that starts while the command runs.
     pub running_pid: Option<u32>,
-    /// The command and its arguments, with bytes replaced that are not UTF-8.
-    pub command: Vec<String>,
-    /// Start of the session, CLOCK_MONOTONIC, nanoseconds.
-    pub started_monotonic_ns: u64,
-    /// Start of the session, nanoseconds since the epoch.
-    pub started_realtime_ns: u64,
-    /// Processes and threads that the machine had created by then, if the kernel counts them.
-    pub forks_before: Option<u64>,
+    /// How processes are found.
+    pub discovery: DiscoveryConfig,
     /// Sampling interval, nanoseconds.
     pub interval_ns: u64,
-    /// `--n-expected-cores`.
-    pub expected_cores: Option<u32>,
-    /// `--heaviest`: how many processes the report lists at most, by CPU time and by peak RSS each.
-    pub most_heaviest: usize,
+    /// When samples are taken, and what they may cost.
+    pub policy: SamplingPolicy,
+    /// The cgroups that are read.
+    pub cgroups: Cgroups,
+    /// Which GPUs are tracked, and where to look for them.
+    pub gpu: GpuConfig,
+    /// What the report has, and where it goes.
+    pub report: ReportConfig,
+    /// `GPU_TRACK_JOURNAL`: the file that the run is written down to, for developers.
+    pub journal: Option<PathBuf>,
+}
+
+/// The start of a session.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct SessionStart {
+    /// Pid of the launcher, in the collector's pid namespace.
+    pub launcher_pid: u32,
+    /// Inode of the pid namespace of launcher and collector.
+    pub pid_ns: u32,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub monotonic_ns: u64,
+    /// Nanoseconds since the epoch.
+    pub realtime_ns: u64,
+    /// Processes and threads that the machine had created by then, if the kernel counts them.
+    pub forks_before: Option<u64>,
+}
+
+/// How processes are found.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DiscoveryConfig {
     /// Layers in use.
     pub layers: Layers,
     /// The directory of the shim, if it is preloaded.
     pub shim_directory: Option<String>,
     /// Why there is no process connector.
     pub connector_absent: Option<String>,
-    /// `--cgroup`: the command's own cgroup, or why it has none.
-    pub cgroup: Option<Result<RunCgroup, NoRunCgroup>>,
-    /// OOM kills in the cgroup that the launcher was started in.
-    pub oom: Option<OomCounter>,
-    /// The groups with a memory limit that the launcher is in, innermost first.
-    pub memory_limits: Vec<MemoryLimit>,
-    /// Where the report is written.
+}
+
+/// What the report has, and where it goes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ReportConfig {
+    /// Where it is written.
     pub output: Output,
-    /// How the report is written.
+    /// How it is written.
     pub style: Style,
-    /// `--disable-logs`: write nothing to stderr but the report.
+    /// `--disable-logs`: write nothing else to stderr.
     pub disable_logs: bool,
-    /// Which GPUs are tracked, and where to look for them.
-    pub gpu: GpuConfig,
-    /// When samples are taken, and what they may cost.
-    pub policy: SamplingPolicy,
-    /// `GPU_TRACK_JOURNAL`: the file that the run is written down to, for developers.
-    pub journal: Option<PathBuf>,
-    /// Warnings of the launcher for the report.
+    /// `--n-expected-cores`.
+    pub expected_cores: Option<u32>,
+    /// `--heaviest`: how many processes it lists at most, by CPU time and by peak RSS each.
+    pub most_heaviest: usize,
+    /// Warnings of the launcher.
     pub warnings: Vec<String>,
 }
 
@@ -119,30 +136,34 @@ impl Config {
     /// That of a made-up run.
     pub(crate) fn of_test() -> Self {
         Self {
-            launcher_pid: 100,
-            pid_ns: 1,
-            restarts: 0,
-            forks_before: None,
-            running_pid: None,
             command: vec!["prog".into()],
-            started_monotonic_ns: 1,
-            started_realtime_ns: 1_000_000_001,
+            start: SessionStart {
+                launcher_pid: 100,
+                pid_ns: 1,
+                monotonic_ns: 1,
+                realtime_ns: 1_000_000_001,
+                forks_before: None,
+            },
+            restarts: 0,
+            running_pid: None,
+            discovery: DiscoveryConfig {
+                layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: true },
+                shim_directory: None,
+                connector_absent: None,
+            },
             interval_ns: 100_000_000,
-            expected_cores: None,
-            most_heaviest: 10,
-            layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: true },
-            shim_directory: None,
-            connector_absent: None,
-            cgroup: None,
-            oom: None,
-            memory_limits: Vec::new(),
-            output: Output::Stderr,
-            style: Style::default(),
-            disable_logs: false,
-            gpu: GpuConfig { root: PathBuf::from("/nonexistent"), ..GpuConfig::default() },
-            journal: None,
             policy: SamplingPolicy::default(),
-            warnings: Vec::new(),
+            cgroups: Cgroups::default(),
+            gpu: GpuConfig { root: PathBuf::from("/nonexistent"), ..GpuConfig::default() },
+            report: ReportConfig {
+                output: Output::Stderr,
+                style: Style::default(),
+                disable_logs: false,
+                expected_cores: None,
+                most_heaviest: 10,
+                warnings: Vec::new(),
+            },
+            journal: None,
         }
     }
 }

@@ -3,8 +3,8 @@
 use gpu_track_abi::rank::Rank;
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::MemoryLimitUse;
-use super::report::{Cgroup, DiskFull, Host, Limits, Stage};
+use super::cgroup::CgroupUse;
+use super::report::{DiskFull, Host, Limits, Stage};
 
 /// The machine, and the limits that the command starts with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,14 +55,10 @@ pub struct RunEnd {
     pub unreachable_programs: u64,
     /// Whether the segment's file was truncated.
     pub is_truncated: bool,
-    /// Out-of-memory kills in the launcher's cgroup since the start; `None` if it has no counter.
-    pub oom_kills: Option<u64>,
-    /// The cgroups with a memory limit that the launcher is in, innermost first.
-    pub memory_limits: Vec<MemoryLimitUse>,
+    /// What the run did in its cgroups.
+    pub cgroups: CgroupUse,
     /// File systems without space that the command may write to; looked for only if it failed.
     pub full_disks: Vec<DiskFull>,
-    /// The kernel's figures of the command's own cgroup, if one was made.
-    pub cgroup: Option<Cgroup>,
 }
 
 impl RunEnd {
@@ -76,10 +72,8 @@ impl RunEnd {
             dropped_events: 0,
             unreachable_programs: 0,
             is_truncated: false,
-            oom_kills: None,
-            memory_limits: Vec::new(),
+            cgroups: CgroupUse::default(),
             full_disks: Vec::new(),
-            cgroup: None,
         }
     }
 }

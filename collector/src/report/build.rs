@@ -32,12 +32,12 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
     // Samples don't contain these figures: with no exactly known process, they are unknown.
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
     let cgroup = cgroup(inputs);
-    let limits = Limits { oom_kills: inputs.end.oom_kills, ..inputs.host_info.limits.clone() };
+    let limits = Limits { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.limits.clone() };
     let max_ram = max_ram(inputs, &coverage);
     let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
-        started_at: SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.started_realtime_ns),
+        started_at: SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.start.realtime_ns),
         wall_s,
         host: inputs.host_info.host.clone(),
         exit: inputs.end.status.map_or_else(Exit::default, exit_of_wait_status),
@@ -103,11 +103,11 @@ fn peak(run: &RunState) -> Option<Peak> {
 
 /// What the hints need besides the report.
 fn basis(inputs: &Inputs) -> Basis {
-    let limit = inputs.end.memory_limits.first();
+    let limit = inputs.end.cgroups.memory_limits.first();
     Basis {
         busy_cores: inputs.run.cpu.busy_cores().quantile(hints::busy_part()),
         cgroup_peak_bytes: limit.and_then(|limit| limit.peak_bytes.filter(|_| limit.is_peak_of_run)),
-        started_s: inputs.config.started_realtime_ns as f64 / 1e9,
+        started_s: inputs.config.start.realtime_ns as f64 / 1e9,
     }
 }
 
@@ -115,30 +115,30 @@ fn basis(inputs: &Inputs) -> Basis {
 fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     let (run, end) = (inputs.run, inputs.end);
     let own_kills = cgroup.and_then(|cgroup| cgroup.oom_kills);
-    let since_session_ns = end.at_ns.saturating_sub(inputs.config.started_monotonic_ns);
+    let since_session_ns = end.at_ns.saturating_sub(inputs.config.start.monotonic_ns);
     cause::cause(&Facts {
         exit: exit_of_wait_status(end.status?),
         span_ns: (run.start_ns, end.at_ns),
-        ended_s: (inputs.config.started_realtime_ns as f64 + since_session_ns as f64) / 1e9,
+        ended_s: (inputs.config.start.realtime_ns as f64 + since_session_ns as f64) / 1e9,
         failures: &run.failures,
         signals: &run.signals,
-        oom_kills: own_kills.or(end.oom_kills),
+        oom_kills: own_kills.or(end.cgroups.oom_kills),
         is_own_cgroup: own_kills.is_some(),
-        memory_limits: &end.memory_limits,
+        memory_limits: &end.cgroups.memory_limits,
         limits: &inputs.host_info.limits,
         full_disks: &end.full_disks,
     })
 }
 
 fn cgroup(inputs: &Inputs) -> Option<Cgroup> {
-    match inputs.config.cgroup.as_ref()? {
-        Ok(_) => inputs.end.cgroup.clone(),
+    match inputs.config.cgroups.own.as_ref()? {
+        Ok(_) => inputs.end.cgroups.own.clone(),
         Err(reason) => Some(Cgroup { reason: Some(reason.to_string()), ..Cgroup::default() }),
     }
 }
 
 fn coverage(inputs: &Inputs) -> Coverage {
-    let layers = &inputs.config.layers;
+    let layers = &inputs.config.discovery.layers;
     let [preload, wait, subreaper, scan, connector] = inputs.run.totals.found;
     let failed_spawns = inputs.run.tree.counts().failed_spawns;
     let absent = match layers.connector {
@@ -300,7 +300,7 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let ram = &inputs.run.ram;
     Cpu {
         system_core_count: host.cores,
-        expected_cores: inputs.config.expected_cores.unwrap_or(host.cores),
+        expected_cores: inputs.config.report.expected_cores.unwrap_or(host.cores),
         system: Percent { max_sum: max_system, mean_sum: mean_system },
         main: percent(max_main.filter(|_| main_s.is_some()), main_s.and_then(mean)),
         descendants: percent(max_descendants, descendants_s.and_then(mean)),

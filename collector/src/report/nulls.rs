@@ -50,7 +50,8 @@ fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
         own_ranks: Vec::new(),
     };
     let end = RunEnd::of_status(at_ns, Some(0));
-    let config = Config { pid_ns: 10, most_heaviest: 1000, ..Config::of_test() };
+    let mut config = Config::of_test();
+    (config.start.pid_ns, config.report.most_heaviest) = (10, 1000);
     build::report(&Inputs { config: &config, host_info: &host_info, run, end: &end })
 }
 

@@ -97,19 +97,19 @@ fn claimed_cpu_us(event: &Event) -> u64 {
 impl RunState {
     /// A run that has just begun, on this machine.
     pub(crate) fn of_run(config: &Config, host: &HostInfo) -> Self {
-        let start_ns = config.started_monotonic_ns;
+        let start_ns = config.start.monotonic_ns;
         let context = RunContext {
-            launcher_pid: config.launcher_pid,
-            pid_ns: config.pid_ns,
+            launcher_pid: config.start.launcher_pid,
+            pid_ns: config.start.pid_ns,
             session_monotonic_ns: start_ns,
-            session_realtime_ns: config.started_realtime_ns,
+            session_realtime_ns: config.start.realtime_ns,
             page: host.page_bytes,
             tick_us: host.tick_us(),
         };
         let cores = host.host.cores;
         let cpu = CpuUsage::new(config.interval_ns, cores, start_ns);
-        let trust = Trust::new(start_ns, cores, config.forks_before.is_some());
-        Self::new(context, cpu, trust, config.most_heaviest)
+        let trust = Trust::new(start_ns, cores, config.start.forks_before.is_some());
+        Self::new(context, cpu, trust, config.report.most_heaviest)
     }
 
     /// The same from its parts.

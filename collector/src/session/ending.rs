@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
 use super::work::Session;
-use crate::model::cgroup::{MemoryLimit, OomCounter};
 use crate::model::host::RunEnd;
 use crate::model::observation::Observation;
 use crate::model::report::{DiskFull, Report, Stage};
@@ -26,8 +25,8 @@ impl Session {
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age = now_ns.saturating_sub(self.run.start_ns);
         self.timers.interim_ns = now_ns + age.min(LONGEST_INTERIM_NS);
-        let Output::File(path) = &self.config.output else { return };
-        if self.config.style.as_gpu_tracker {
+        let Output::File(path) = &self.config.report.output else { return };
+        if self.config.report.style.as_gpu_tracker {
             // That form cannot say that it is unfinished.
             return;
         }
@@ -35,7 +34,7 @@ impl Session {
         run.apply(now_ns, &Observation::FinalizeAll);
         let report = self.report(&run, &self.run_end(now_ns, Stage::SoFar));
         // A report-so-far that can't be written is no trouble yet; the final one says so.
-        let _ = write_atomically(path, render(&report, &self.config.style).as_bytes());
+        let _ = write_atomically(path, render(&report, &self.config.report.style).as_bytes());
     }
 
     fn report(&self, run: &RunState, end: &RunEnd) -> Report {
@@ -51,10 +50,8 @@ impl Session {
             dropped_events: self.segment.ring().dropped(),
             unreachable_programs: self.segment.header().unreachable.0.load(Ordering::Relaxed),
             is_truncated: self.segment.is_lost(),
-            oom_kills: self.config.oom.as_ref().and_then(OomCounter::since),
-            memory_limits: self.config.memory_limits.iter().filter_map(MemoryLimit::used).collect(),
+            cgroups: self.config.cgroups.used(),
             full_disks: self.full_disks(stage),
-            cgroup: self.config.cgroup.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
         }
     }
 
@@ -62,7 +59,7 @@ impl Session {
     fn full_disks(&self, stage: Stage) -> Vec<DiskFull> {
         let has_failed = |status: i32| libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0;
         let is_over = stage == Stage::Over && self.end.status.is_some_and(has_failed);
-        if is_over { disks::full(&self.config.output) } else { Vec::new() }
+        if is_over { disks::full(&self.config.report.output) } else { Vec::new() }
     }
 
     /// The last sample, the last records, the report, and nothing left behind.
@@ -98,8 +95,8 @@ impl Session {
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end(&end);
         let report = self.report(&self.run, &end);
-        let written = self.write(&render(&report, &self.config.style));
-        if self.config.style.as_gpu_tracker && !self.config.disable_logs {
+        let written = self.write(&render(&report, &self.config.report.style));
+        if self.config.report.style.as_gpu_tracker && !self.config.report.disable_logs {
             // That form has no place for them.
             let lines =
                 report.warnings.iter().map(|of| format!("gpu-tracker: {}\n", quote::escape(&of.text)));
@@ -107,7 +104,7 @@ impl Session {
         }
         self.checkpoint.state().note_reported();
         if self.end.exit.is_none()
-            && let Some(Ok(cgroup)) = &self.config.cgroup
+            && let Some(Ok(cgroup)) = &self.config.cgroups.own
         {
             // The launcher, which made it, is gone.
             cgroup.remove();
@@ -127,7 +124,7 @@ impl Session {
     }
 
     fn write(&self, text: &str) -> Result<(), SessionError> {
-        let output = &self.config.output;
+        let output = &self.config.report.output;
         output.write(text).map_err(|source| {
             // The run may have taken days: stderr may still be seen.
             if !matches!(output, Output::Stderr) {

@@ -64,7 +64,7 @@ impl Session {
 
     /// A pid that only a record names may be that of a process outside of the tree, which must not be measured.
     pub(super) fn check_memberships(&mut self, now_ns: u64) {
-        let launcher_pid = self.config.launcher_pid;
+        let launcher_pid = self.config.start.launcher_pid;
         for target in self.run.membership_requests() {
             let is_known = |pid| pid == launcher_pid || self.run.tree.is_proven(pid);
             let is_member = self.readers.membership.is_member(target.pid, is_known);
@@ -75,7 +75,7 @@ impl Session {
     /// Look for children of known processes in /proc.
     pub(super) fn scan(&mut self, now_ns: u64) {
         // The connector reports every process, so a scan is rarely needed.
-        if !self.config.layers.scan || (self.has_connector() && now_ns < self.timers.scan_ns) {
+        if !self.config.discovery.layers.scan || (self.has_connector() && now_ns < self.timers.scan_ns) {
             return;
         }
         self.timers.scan_ns = now_ns.saturating_add(SCAN_NS);
@@ -101,7 +101,7 @@ impl Session {
     /// Where the kernel does not tell of execs, programs are read that a reading found to be others than before, and, for
     /// a bounded time, those of processes that it read first: no later reading need come before they end.
     pub(super) fn look_at_programs(&mut self, now_ns: u64) {
-        if !self.config.layers.scan || self.has_connector() {
+        if !self.config.discovery.layers.scan || self.has_connector() {
             return;
         }
         let deadline = Deadline::of_interval(self.interval());
@@ -122,7 +122,7 @@ impl Session {
 
     /// Where the kernel does not tell of ends, processes whose parents will not report them are watched.
     pub(super) fn watch_exits(&mut self) {
-        if self.config.layers.scan && !self.has_connector() {
+        if self.config.discovery.layers.scan && !self.has_connector() {
             let unreported = self.run.tree.unawaited().filter_map(|process| process.target());
             self.readers.exits.watch(unreported, &self.root, &std::thread::current());
         }

@@ -49,7 +49,7 @@ impl Session {
         let (checkpoint, run) = CheckpointWriter::resume(state, &segment, config.restarts > 0, now_ns, new);
         let mut run = journaled(run, &config, &host);
         note_itself(&mut run, &config, connector.is_some(), now_ns);
-        let membership = Membership::new(root.clone(), segment.named().path(), config.launcher_pid);
+        let membership = Membership::new(root.clone(), segment.named().path(), config.start.launcher_pid);
         // Given up once, it stays so.
         let connector = connector.filter(|_| run.health.connector.absent.is_none());
         let sources = Sources {
@@ -59,7 +59,7 @@ impl Session {
             connector,
             dropped: run.health.connector.dropped,
             members: members(&run, &config),
-            pid_ns: config.pid_ns,
+            pid_ns: config.start.pid_ns,
             membership: membership.clone(),
         };
         let pump = Pump::start(sources, std::thread::current()).map_err(SessionError::Thread)?;
@@ -71,7 +71,7 @@ impl Session {
         run.apply(now_ns, Observation::GpuBackends { is_any: readers.gpu.is_active() });
         Ok(Self {
             timers: Timers::begin(&config, &run),
-            schedule: Schedule::new(config.policy, config.interval_ns, config.started_monotonic_ns),
+            schedule: Schedule::new(config.policy, config.interval_ns, config.start.monotonic_ns),
             earlier_damage: run.health.damage,
             end: End::default(),
             config,
@@ -98,7 +98,7 @@ fn journaled(run: RunState, config: &Config, host: &HostInfo) -> JournaledRun {
 /// What the core must know of this collector.
 fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now_ns: u64) {
     if !has_connector {
-        let reason = config.connector_absent.clone().unwrap_or("no socket".into());
+        let reason = config.discovery.connector_absent.clone().unwrap_or("no socket".into());
         run.apply(now_ns, Observation::ConnectorAbsent(reason));
     }
     let pid = std::process::id();
@@ -110,18 +110,18 @@ fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now
 /// knows of it.
 fn members(run: &RunState, config: &Config) -> Members {
     Members::new(
-        run.tree.host_pids().chain([config.launcher_pid]).chain(config.running_pid),
+        run.tree.host_pids().chain([config.start.launcher_pid]).chain(config.running_pid),
         std::process::id(),
-        (config.restarts > 0).then_some(config.launcher_pid),
+        (config.restarts > 0).then_some(config.start.launcher_pid),
     )
 }
 
 impl Timers {
     fn begin(config: &Config, run: &RunState) -> Self {
-        let is_replacing = matches!(&config.output, Output::File(path) if path.exists());
+        let is_replacing = matches!(&config.report.output, Output::File(path) if path.exists());
         let first_interim_ns = if is_replacing { FIRST_INTERIM_OVER_ANOTHER_NS } else { FIRST_INTERIM_NS };
         Self {
-            interim_ns: config.started_monotonic_ns.saturating_add(first_interim_ns),
+            interim_ns: config.start.monotonic_ns.saturating_add(first_interim_ns),
             uninstrumented_programs: run.tree.counts().uninstrumented_programs,
             ..Self::default()
         }

@@ -56,7 +56,7 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     };
     let config: Config = serde_json::from_slice(&line)?;
     messages.never_wait()?;
-    let _output_lock = match &config.output {
+    let _output_lock = match &config.report.output {
         Output::File(path) => from.output_lock.and_then(|fd| OutputLock::inherited(path, fd)),
         _ => None,
     };

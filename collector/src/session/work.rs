@@ -146,7 +146,7 @@ impl Session {
                 self.run.apply(now_ns, Observation::Findings(part.to_vec()));
                 if self.run.health.forgery.is_none() && self.run.suspicion(now_ns).is_some() {
                     // Read only now: /proc/stat is long on large machines.
-                    let made = self.root.forks().zip(self.config.forks_before);
+                    let made = self.root.forks().zip(self.config.start.forks_before);
                     let made = made.map(|(forks, before)| forks.saturating_sub(before));
                     self.run.apply(now_ns, Observation::MachineForks(made));
                 }

@@ -5,7 +5,7 @@ mod run;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::cgroup::OomCounter;
+use crate::model::cgroup::{CgroupUse, Cgroups, MemoryLimit, OomCounter};
 use crate::model::report::Limit;
 use crate::sys::proc_fs::ProcRoot;
 use procfs::process::MountInfos;
@@ -28,7 +28,7 @@ pub(crate) struct Place {
 
 /// The groups of this process: per v1 controller whose limits are read, where mounted, and in v2.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Places {
+pub(crate) struct Places {
     v1_memory: Option<Place>,
     v1_cpu: Option<Place>,
     v1_pids: Option<Place>,
@@ -102,8 +102,7 @@ impl Places {
     }
 
     /// The counter of OOM kills in the group.
-    #[must_use]
-    pub fn oom_counter(&self) -> Option<OomCounter> {
+    fn oom_counter(&self) -> Option<OomCounter> {
         let file = match (&self.v1_memory, &self.v2) {
             (Some(place), _) => place.dir.join("memory.oom_control"),
             (None, Some(place)) => place.dir.join(MEMORY_EVENTS),
@@ -115,6 +114,24 @@ impl Places {
 
 /// The v2 file that counts OOM kills. `memory.events.local` would leave out descendant groups.
 const MEMORY_EVENTS: &str = "memory.events";
+
+impl Cgroups {
+    /// Those of this process. The command has none of its own.
+    #[must_use]
+    pub fn of_this_process(root: &ProcRoot) -> Self {
+        let places = Places::own(root);
+        Self { own: None, oom: places.oom_counter(), memory_limits: places.memory_limits() }
+    }
+
+    /// What the run has done in them.
+    pub(crate) fn used(&self) -> CgroupUse {
+        CgroupUse {
+            own: self.own.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
+            oom_kills: self.oom.as_ref().and_then(OomCounter::since),
+            memory_limits: self.memory_limits.iter().filter_map(MemoryLimit::used).collect(),
+        }
+    }
+}
 
 impl OomCounter {
     /// OOM kills since the start of the session; `None` if the group is gone.

@@ -54,7 +54,7 @@ const CAUSES: [(Topic, CauseOf); 23] = [
 /// The launcher's own warnings, those of [`CAUSES`], then those of the GPUs.
 pub(super) fn warnings(context: &Context) -> Vec<Warning> {
     let inputs = context.inputs;
-    let ours = inputs.config.warnings.iter().map(|text| Warning::new(Topic::Tracking, text.clone()));
+    let ours = inputs.config.report.warnings.iter().map(|text| Warning::new(Topic::Tracking, text.clone()));
     let mut warnings: Vec<_> = ours.collect();
     let found = CAUSES.iter().filter_map(|(topic, cause)| Some(Warning::new(*topic, cause(context)?)));
     warnings.extend(found);
@@ -88,7 +88,7 @@ fn launcher_killed(context: &Context) -> Option<String> {
 }
 
 fn preload_off(context: &Context) -> Option<String> {
-    (!context.inputs.config.layers.preload).then(|| {
+    (!context.inputs.config.discovery.layers.preload).then(|| {
         "The preload layer is off (--layers): processes that no sample sees are not counted, and their CPU time is added to \
          the process that reaped them."
             .into()
@@ -111,7 +111,7 @@ fn connector_overruns(context: &Context) -> Option<String> {
 fn uninstrumented(context: &Context) -> Option<String> {
     let count = context.coverage.uninstrumented;
     let reason = context.coverage.connector_absent.as_ref()?;
-    (count > 0 && context.inputs.config.layers.preload).then(|| {
+    (count > 0 && context.inputs.config.discovery.layers.preload).then(|| {
         format!(
             "Ended without a record of their own: {}, of programs that can't carry the shim (static, setuid, another \
              user's, in another root). Their children that no sample saw are not counted, and the CPU time of those is \
@@ -151,7 +151,7 @@ fn unseen_nodes(context: &Context) -> Option<String> {
 /// Where the command's programs do not see what the shim needs.
 fn unreachable_programs(context: &Context) -> Option<String> {
     let count = context.inputs.end.unreachable_programs;
-    let shim = context.inputs.config.shim_directory.as_deref().unwrap_or("the shim's directory");
+    let shim = context.inputs.config.discovery.shim_directory.as_deref().unwrap_or("the shim's directory");
     (count > 0).then(|| {
         format!(
             "{} in a sandbox or container that can't see {shim} or /dev/shm: uninstrumented, like their children. Bind \
@@ -314,7 +314,7 @@ fn no_ram(context: &Context) -> Option<String> {
 
 /// The launcher's warnings say why nothing was tracked.
 fn no_process(context: &Context) -> Option<String> {
-    let is_said = !context.inputs.config.warnings.is_empty();
+    let is_said = !context.inputs.config.report.warnings.is_empty();
     (context.coverage.processes == 0 && !is_said)
         .then(|| "No process of the command was seen, so its RAM and CPU time are unknown.".into())
 }

@@ -8,8 +8,7 @@ use crate::model::report::Limit;
 
 impl Places {
     /// The groups with a memory limit, innermost first.
-    #[must_use]
-    pub fn memory_limits(&self) -> Vec<MemoryLimit> {
+    pub(super) fn memory_limits(&self) -> Vec<MemoryLimit> {
         let Some(place) = self.v1_memory.as_ref().or(self.v2.as_ref()) else { return Vec::new() };
         let groups = place.groups().filter_map(|(dir, name)| {
             let limit = memory_limit(dir)?;
