@@ -40,6 +40,7 @@ mod report_file;
 mod resilience;
 mod signals;
 mod streams;
+mod summary;
 mod support;
 mod terminal;
 mod trees;

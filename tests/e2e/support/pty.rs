@@ -1,12 +1,49 @@
-//! A command on a terminal of its own: the test types text and waits for output.
+//! Terminals for tests. A command can have one of its own, where the test types text and waits for output.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Error, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 
-use super::{leftovers, wait_until};
+use super::{leftovers, pidfd, wait_until};
+
+/// Opens a terminal: the test's end, and the end for processes. Without `columns` its size is unknown.
+///
+/// Both are close-on-exec from the start. A process of another test that inherited one would keep it open.
+pub fn open(columns: Option<u16>) -> (File, OwnedFd) {
+    let master =
+        File::options().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/ptmx").unwrap();
+    let fd = master.as_raw_fd();
+    let size = libc::winsize { ws_row: 24, ws_col: columns.unwrap_or(0), ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the descriptor is open, and `size` lives until the call returns.
+    let slave = unsafe {
+        assert_eq!(libc::unlockpt(fd), 0, "unlockpt: {}", Error::last_os_error());
+        assert_eq!(libc::ioctl(fd, libc::TIOCSWINSZ, &raw const size), 0, "{}", Error::last_os_error());
+        libc::ioctl(fd, libc::TIOCGPTPEER, libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC)
+    };
+    assert!(slave >= 0, "TIOCGPTPEER: {}", Error::last_os_error());
+    // SAFETY: the descriptor was just opened and has no other owner.
+    (master, unsafe { OwnedFd::from_raw_fd(slave) })
+}
+
+/// All that is written to a pipe or a terminal, until no process has it open.
+pub fn read_all(mut from: File) -> String {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        assert!(pidfd::is_readable_within(&from, super::WATCHDOG), "still open after {bytes:?}");
+        match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => bytes.extend_from_slice(&buffer[..n]),
+            // A terminal has no end of file.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
 
 /// A terminal and the leader of its session.
 pub struct Terminal {
@@ -20,18 +57,7 @@ pub struct Terminal {
 impl Terminal {
     /// Starts a command as the leader of a new session with a new terminal.
     pub fn start(mut command: Command) -> Self {
-        let (mut master, mut slave) = (-1, -1);
-        // SAFETY: two ints to write to; name, modes and size may be null.
-        let result = unsafe {
-            libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), std::ptr::null())
-        };
-        assert_eq!(result, 0, "openpty: {}", std::io::Error::last_os_error());
-        // SAFETY: both descriptors were just opened and have no other owner.
-        let (master, slave) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
-        for fd in [&master, &slave] {
-            // SAFETY: the descriptor is open; only its flag changes.
-            unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
-        }
+        let (master, slave) = open(None);
         // SAFETY: the descriptor is open; only its flag changes.
         unsafe { libc::fcntl(master.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         let mark = leftovers::new_mark();
@@ -46,13 +72,13 @@ impl Terminal {
         unsafe {
             command.pre_exec(|| {
                 if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
-                    return Err(std::io::Error::last_os_error());
+                    return Err(Error::last_os_error());
                 }
                 Ok(())
             });
         }
         let child = command.spawn().unwrap();
-        Self { master: master.into(), child, mark, seen: String::new(), reaped: false }
+        Self { master, child, mark, seen: String::new(), reaped: false }
     }
 
     /// Types text. `\x03` is Ctrl-C, `\x1a` is Ctrl-Z, `\x04` is end of file.
