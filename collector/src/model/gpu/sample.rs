@@ -99,6 +99,11 @@ pub struct DeviceSample {
 }
 
 impl DeviceSample {
+    /// Of a device that is lost.
+    pub(crate) fn lost(device: &str) -> Self {
+        Self { device: device.to_owned(), is_lost: true, ..Self::default() }
+    }
+
     /// Together with a later reading of the device: each figure as it was read first.
     pub(crate) fn with_later(mut self, later: Self) -> Self {
         self.values.extend(later.values);

@@ -4,7 +4,7 @@ use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 
 use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t, nvmlValue_t};
 
-use super::policy::POLICY;
+use super::policy::CALLS;
 use crate::model::gpu::{Missing, Reading};
 
 /// NVML's return values that are handled apart (nvml.h, `nvmlReturn_t`).
@@ -199,10 +199,10 @@ pub(super) fn grow<T>(
             Ok(_) => count >= capacity,
             Err(failure) => failure.code == Some(code::INSUFFICIENT_SIZE),
         };
-        if !may_be_truncated || capacity >= POLICY.most_entries {
+        if !may_be_truncated || capacity >= CALLS.most_entries {
             return result.map(|value| (capacity, value));
         }
-        capacity = (capacity * 2).max(count.saturating_add(8)).min(POLICY.most_entries);
+        capacity = (capacity * 2).max(count.saturating_add(8)).min(CALLS.most_entries);
     }
 }
 

@@ -9,7 +9,7 @@ use super::accounting::Accounting;
 use super::api::{Api, Failure, call, check, code};
 use super::figures;
 use super::handle::{Handle, Sensors};
-use super::policy::POLICY;
+use super::policy::CALLS;
 use super::processes::Known;
 use super::utilization::{self, Progress};
 use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
@@ -138,7 +138,7 @@ impl Nvml {
         if !is_divided || call!(self.api, nvmlDeviceGetMaxMigDeviceCount(raw, &mut most)).is_err() {
             return;
         }
-        for number in 0..most.min(POLICY.most_instances) {
+        for number in 0..most.min(CALLS.most_instances) {
             let mut part = std::ptr::null_mut();
             if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
                 self.add_device(part, None, (Some(raw), Some(&parent)), None);

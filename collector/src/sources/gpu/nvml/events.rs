@@ -5,7 +5,7 @@ use std::ffi::c_uint;
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t, nvmlReturn_t};
 
 use super::api::{Api, Failure, call, check, code};
-use super::policy::POLICY;
+use super::policy::CALLS;
 use crate::model::gpu::{Missing, Reading};
 
 /// nvml.h, `nvmlEventTypeXidCriticalError`.
@@ -62,7 +62,7 @@ impl Events {
     /// The errors since the last reading: the device and the error's number.
     pub(super) fn take(&self, api: &Api) -> Vec<(nvmlDevice_t, u64)> {
         let Ok(set) = self.0 else { return Vec::new() };
-        std::iter::from_fn(|| next(api, set)).take(POLICY.most_events).collect()
+        std::iter::from_fn(|| next(api, set)).take(CALLS.most_events).collect()
     }
 }
 
@@ -76,11 +76,11 @@ fn next(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)> {
         computeInstanceId: 0,
     };
     type Wait = unsafe extern "C" fn(nvmlEventSet_t, *mut nvmlEventData_t, c_uint) -> nvmlReturn_t;
-    match call!(api, nvmlEventSetWait_v2(set, &mut data, POLICY.event_wait_ms)) {
+    match call!(api, nvmlEventSetWait_v2(set, &mut data, CALLS.event_wait_ms)) {
         Err(Failure { code: None }) => {
             let function = api.old::<Wait>(b"nvmlEventSetWait\0").ok()?;
             // SAFETY: the older struct is shorter, and equal up to its end.
-            check(unsafe { function(set, &mut data, POLICY.event_wait_ms) }).ok()?;
+            check(unsafe { function(set, &mut data, CALLS.event_wait_ms) }).ok()?;
         }
         result => result.ok()?,
     }

@@ -8,10 +8,12 @@ use nvml_wrapper_sys::bindings::{
     nvmlUtilization_t, nvmlValue_t,
 };
 
+use super::accounting::Accounting;
 use super::api::{Api, Failure, call, check, code, number};
 use super::gpm::Gpm;
 use super::handle::Handle;
-use super::processes::{Lists, Wanted};
+use super::kind::Kind;
+use super::processes::Lists;
 use super::utilization::{busy, process_busy};
 use crate::model::gpu::{DeviceSample, Figure, Missing, Reading};
 use crate::sys::clock;
@@ -110,7 +112,7 @@ pub(super) fn energy(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
 }
 
 /// Power, and the throttle reasons.
-pub(super) fn power(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+fn power(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let instant = || {
         let [power] = fields(api, device, [field_id::NVML_FI_DEV_POWER_INSTANT]);
@@ -123,7 +125,7 @@ pub(super) fn power(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
 }
 
 /// Figures that go up and down.
-pub(super) fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
     put(Figure::MemoryUtilization, rates(api, device).map(|rates| f64::from(rates.memory.min(100))));
@@ -142,7 +144,7 @@ pub(super) fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) 
 }
 
 /// Memory errors.
-pub(super) fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
+fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
     for (figure, kind) in ECC {
         let errors = get(|v| call!(api, nvmlDeviceGetTotalEccErrors(handle.raw, kind, 0, v)));
         sample.values.push((figure, errors.map(|errors: u64| errors as f64)));
@@ -153,7 +155,7 @@ pub(super) fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
 ///
 /// The driver has them in 32 bits, and counts bytes: `NvU32 pexCounters[]` of NV2080_CTRL_CMD_BUS_GET_PEX_UTIL_COUNTERS
 /// (open-gpu-kernel-modules, ctrl2080bus.h); "value can be wrapped" (nvml.h).
-pub(super) fn pcie(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+fn pcie(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let ids = [field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES];
     let [tx, rx] = fields(api, handle.raw, ids);
     sample.counted_ns = clock::monotonic_ns();
@@ -171,7 +173,7 @@ pub(super) fn lists(
     lists: &Lists,
     handle: &mut Handle,
     sample: &mut DeviceSample,
-    (wanted, pids): (Wanted, &[u32]),
+    (kind, pids): (Kind, &[u32]),
 ) -> (u64, bool) {
     let used = memory(api, handle.raw).map(|memory| memory.used);
     let in_use_ns = clock::monotonic_ns();
@@ -184,7 +186,7 @@ pub(super) fn lists(
     let (processes, is_read) = if handle.is_divided {
         (Err(Missing::ReportedByInstances), false)
     } else {
-        lists.read(handle.raw, &mut handle.lists, wanted, in_use, pids)
+        lists.read(handle.raw, &mut handle.lists, kind, in_use, pids)
     };
     sample.processes = Some(processes);
     sample.listed_ns = clock::monotonic_ns();
@@ -192,8 +194,27 @@ pub(super) fn lists(
     (in_use_ns, is_read)
 }
 
+/// Read a kind of figures, other than memory and the lists, and critical errors.
+pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, kind: Kind, pids: &[u32]) {
+    match kind {
+        Kind::Utilization => utilization(api, handle, sample),
+        Kind::ProcessUtilization => process_utilization(api, handle, sample),
+        Kind::Energy => sample.values.push((Figure::Energy, energy(api, handle.raw))),
+        Kind::Power => power(api, handle, sample),
+        Kind::Gauges => gauges(api, handle, sample),
+        Kind::Accounting => {
+            let start = || Accounting::start(api, handle.raw, false);
+            let accounting = handle.accounting.get_or_insert_with(start);
+            sample.accounting = Some(accounting.read(api, handle.raw, pids));
+        }
+        Kind::Pcie => pcie(api, handle, sample),
+        Kind::Ecc => ecc(api, handle, sample),
+        Kind::Memory | Kind::Lists | Kind::AllLists | Kind::Events => {}
+    }
+}
+
 /// Utilization of the device.
-pub(super) fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     if handle.is_divided {
         sample.busy = Some(Err(Missing::ReportedByInstances));
         return;
@@ -210,7 +231,7 @@ pub(super) fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSam
 }
 
 /// Utilization by process.
-pub(super) fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     sample.process_busy = Some(if handle.is_divided {
         Err(Missing::ReportedByInstances)
     } else {

@@ -10,7 +10,7 @@ use nvml_wrapper_sys::bindings::{
 };
 
 use super::api::{Api, call, check};
-use super::policy::POLICY;
+use super::policy::SAMPLES;
 use crate::model::gpu::{Busy, Missing, Reading};
 use crate::sys::clock;
 
@@ -49,7 +49,7 @@ impl Gpm {
     pub(super) fn read(&mut self, api: &Api) -> Reading<Vec<Busy>> {
         let now_ns = clock::monotonic_ns();
         let since_ns = self.at_ns.map(|at_ns| now_ns.saturating_sub(at_ns));
-        if since_ns.is_some_and(|ns| ns < POLICY.gpm_interval_ns) {
+        if since_ns.is_some_and(|ns| ns < SAMPLES.gpm_interval_ns) {
             return Ok(Vec::new());
         }
         let [latest, next] = self.samples;
@@ -73,7 +73,7 @@ impl Gpm {
         call!(api, nvmlGpmMetricsGet(&mut *metrics))?;
         check(metrics.metrics[0].nvmlReturn)?;
         let percent = metrics.metrics[0].value;
-        if !(0.0..=f64::from(POLICY.most_percent)).contains(&percent) {
+        if !(0.0..=f64::from(SAMPLES.most_percent)).contains(&percent) {
             return Err(Missing::NotReported);
         }
         Ok(vec![Busy { us: since_ns / 1000, percent }])

@@ -1,6 +1,6 @@
 //! Watches the collector's memory for growth by the driver's library: some grow with every call.
 
-use super::policy::POLICY;
+use super::policy::CALLS;
 use crate::sys::proc_fs::{ProcRoot, Statm};
 
 /// Watches the collector's memory for growth by the driver's library.
@@ -16,12 +16,12 @@ impl MemoryCheck {
     /// memory of this process.
     pub(super) fn check(&mut self, own_bytes: impl FnOnce() -> Option<u64>) -> Option<u64> {
         self.readings += 1;
-        if self.has_warned || !self.readings.is_multiple_of(POLICY.memory_check_readings) {
+        if self.has_warned || !self.readings.is_multiple_of(CALLS.memory_check_readings) {
             return None;
         }
         let now = own_bytes()?;
         let grown = now.saturating_sub(*self.first_bytes.get_or_insert(now));
-        self.has_warned = grown > POLICY.memory_growth_bytes;
+        self.has_warned = grown > CALLS.memory_growth_bytes;
         self.has_warned.then_some(grown)
     }
 }
@@ -42,13 +42,13 @@ mod tests {
         let mut memory = MemoryCheck::default();
         let mut check =
             |n: u64, bytes: u64| (0..n).filter_map(|_| memory.check(|| Some(bytes))).collect::<Vec<_>>();
-        assert_eq!(check(2 * POLICY.memory_check_readings, 1000), [0; 0]);
-        assert_eq!(check(POLICY.memory_check_readings, 1000 + POLICY.memory_growth_bytes), [0; 0]);
+        assert_eq!(check(2 * CALLS.memory_check_readings, 1000), [0; 0]);
+        assert_eq!(check(CALLS.memory_check_readings, 1000 + CALLS.memory_growth_bytes), [0; 0]);
         assert_eq!(
-            check(POLICY.memory_check_readings, 1001 + POLICY.memory_growth_bytes),
-            [1 + POLICY.memory_growth_bytes]
+            check(CALLS.memory_check_readings, 1001 + CALLS.memory_growth_bytes),
+            [1 + CALLS.memory_growth_bytes]
         );
-        assert_eq!(check(2 * POLICY.memory_check_readings, 3 * POLICY.memory_growth_bytes), [0; 0]);
+        assert_eq!(check(2 * CALLS.memory_check_readings, 3 * CALLS.memory_growth_bytes), [0; 0]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use nvml_wrapper_sys::bindings::nvmlDevice_t;
 
 use super::accounting::Accounting;
 use super::gpm::Gpm;
+use super::kind::Kind;
 use super::processes::Known;
 use super::utilization::Progress;
 use crate::model::gpu::{Device, DeviceSample, Reading};
@@ -37,6 +38,12 @@ pub(super) struct Handle {
 }
 
 impl Handle {
+    /// Whether to ask the device for these kinds: of one that is lost, only the lists show that it is back.
+    pub(super) fn may_answer(&self, kinds: &[Kind]) -> bool {
+        let reads_lists = kinds.iter().any(|kind| kind.is_memory());
+        !self.is_lost && self.is_present && (reads_lists || !self.is_gone)
+    }
+
     pub(super) fn renew(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent: Option<nvmlDevice_t>) {
         (self.raw, self.is_present, self.device.index, self.parent) = (raw, true, index, parent);
     }

@@ -3,7 +3,8 @@
 /// Figures that are read together, in the order in which they are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// Memory in use; the compute list only if that changed.
+    /// Memory in use; the compute list only if that is not what it was when the list was read. Most often it is, to the byte,
+    /// and then no process has come, gone or changed.
     Memory,
     /// Memory in use, the compute list, and the other lists that show processes of the run.
     Lists,

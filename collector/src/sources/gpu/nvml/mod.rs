@@ -21,17 +21,16 @@ mod utilization;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use accounting::Accounting;
 use api::{Api, call};
 use events::Events;
 use growth::{MemoryCheck, own_bytes};
 use handle::Handle;
 use kind::Kind;
 use plan::{Plan, Step};
-use processes::{Lists, Wanted};
+use processes::Lists;
 
 use super::backend::{Ask, Backend, Turn};
-use crate::model::gpu::{Device, DeviceSample, Figure, GpuConfig, Missing, Reading};
+use crate::model::gpu::{Device, DeviceSample, GpuConfig, Missing, Reading};
 use crate::sys::clock;
 
 /// The library's name, as the driver installs it.
@@ -99,7 +98,7 @@ impl Nvml {
         })
     }
 
-    /// Read these kinds of figures of a device.
+    /// Read these kinds of figures of a device. Of one that is lost, no figure is kept.
     fn read(&mut self, id: &str, kinds: &[Kind], pids: &[u32]) -> Option<DeviceSample> {
         if kinds.contains(&Kind::Power)
             && let Some(grown) = self.memory.check(own_bytes)
@@ -109,76 +108,29 @@ impl Nvml {
                 grown / 1_000_000
             ));
         }
-        let began_ns = clock::monotonic_ns();
-        let key = Some(id.to_owned());
+        let (key, began_ns) = (Some(id.to_owned()), clock::monotonic_ns());
         let handle = self.devices.iter_mut().find(|handle| handle.device.id == id);
-        let mut sample = DeviceSample { device: id.to_owned(), ..DeviceSample::default() };
-        let reads_lists = kinds.iter().any(|kind| kind.is_memory());
-        sample.is_lost = handle.as_ref().is_some_and(|handle| {
-            // Only the lists show that it is back.
-            handle.is_lost || !handle.is_present || (handle.is_gone && !reads_lists)
-        });
-        let Some(handle) = handle.filter(|_| !sample.is_lost) else {
+        let is_known = handle.is_some();
+        let Some(handle) = handle.filter(|handle| handle.may_answer(kinds)) else {
             kinds.iter().for_each(|kind| self.plan.put_off(&key, *kind, began_ns));
-            return sample.is_lost.then_some(sample);
+            return is_known.then(|| DeviceSample::lost(id));
         };
+        let mut sample = DeviceSample { device: id.to_owned(), ..DeviceSample::default() };
         for kind in kinds {
             let from_ns = clock::monotonic_ns();
-            match kind {
-                Kind::Memory | Kind::Lists | Kind::AllLists => {
-                    let wanted = match kind {
-                        Kind::AllLists => Wanted::All,
-                        Kind::Lists => Wanted::Needed,
-                        _ => Wanted::Changed,
-                    };
-                    let (in_use_ns, is_read) =
-                        figures::lists(&self.api, &self.lists, handle, &mut sample, (wanted, pids));
-                    let took_ns = is_read.then(|| sample.listed_ns.saturating_sub(from_ns));
-                    let in_use_ns = in_use_ns.saturating_sub(from_ns);
-                    self.plan.done_memory(&key, *kind, began_ns, (in_use_ns, took_ns));
-                }
-                Kind::Utilization => {
-                    figures::utilization(&self.api, handle, &mut sample);
-                    self.plan.set_sample_memory(id, handle.progress.memory_ns());
-                }
-                Kind::ProcessUtilization => {
-                    figures::process_utilization(&self.api, handle, &mut sample);
-                    let running = sample.process_busy.iter().flatten().flatten().map(|busy| busy.pid);
-                    if handle.lists.lacks_any(running.filter(|pid| pids.contains(pid))) {
-                        self.plan.want_all_lists(id);
-                    }
-                }
-                Kind::Energy => {
-                    sample.values.push((Figure::Energy, figures::energy(&self.api, handle.raw)));
-                }
-                Kind::Power => figures::power(&self.api, handle, &mut sample),
-                Kind::Gauges => figures::gauges(&self.api, handle, &mut sample),
-                Kind::Accounting => {
-                    let start = || Accounting::start(&self.api, handle.raw, false);
-                    let accounting = handle.accounting.get_or_insert_with(start);
-                    sample.accounting = Some(accounting.read(&self.api, handle.raw, pids));
-                }
-                Kind::Pcie => {
-                    figures::pcie(&self.api, handle, &mut sample);
-                    if let Some(wrap_ns) = sample.link_bytes_per_s.map(wrap_ns) {
-                        self.plan.set_wrap(id, wrap_ns);
-                    }
-                }
-                Kind::Ecc => figures::ecc(&self.api, handle, &mut sample),
-                Kind::Events => {}
+            if kind.is_memory() {
+                let (in_use_ns, is_read) =
+                    figures::lists(&self.api, &self.lists, handle, &mut sample, (*kind, pids));
+                let took_ns = is_read.then(|| sample.listed_ns.saturating_sub(from_ns));
+                self.plan.done_memory(&key, *kind, began_ns, (in_use_ns.saturating_sub(from_ns), took_ns));
+            } else {
+                figures::read(&self.api, handle, &mut sample, *kind, pids);
+                adapt(&mut self.plan, handle, &sample, *kind, pids);
+                self.plan.done(&key, *kind, began_ns, clock::monotonic_ns().saturating_sub(from_ns));
             }
-            let took_ns = clock::monotonic_ns().saturating_sub(from_ns);
-            if !kind.is_memory() {
-                self.plan.done(&key, *kind, began_ns, took_ns);
-            }
-            sample.is_lost |= sample.is_any_lost();
-            handle.is_gone = sample.is_lost;
-            if sample.is_lost {
-                return Some(DeviceSample {
-                    device: sample.device,
-                    is_lost: true,
-                    ..DeviceSample::default()
-                });
+            handle.is_gone = sample.is_lost || sample.is_any_lost();
+            if handle.is_gone {
+                return Some(DeviceSample::lost(id));
             }
         }
         Some(sample)
@@ -218,9 +170,25 @@ impl Nvml {
     }
 }
 
-/// How long a link takes to carry as many bytes as a counter of 32 bits holds, nanoseconds.
-fn wrap_ns(link_bytes_per_s: u64) -> u64 {
-    ((1_u64 << 32) as f64 / link_bytes_per_s as f64 * 1e9) as u64
+/// What a reading tells of how soon the next is needed.
+fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pids: &[u32]) {
+    let id = &sample.device;
+    match kind {
+        Kind::Utilization => plan.set_sample_memory(id, handle.progress.memory_ns()),
+        Kind::ProcessUtilization => {
+            let running = sample.process_busy.iter().flatten().flatten().map(|busy| busy.pid);
+            if handle.lists.lacks_any(running.filter(|pid| pids.contains(pid))) {
+                plan.want_all_lists(id);
+            }
+        }
+        // How long the link takes to carry as many bytes as a counter of 32 bits holds.
+        Kind::Pcie => {
+            if let Some(bytes_per_s) = sample.link_bytes_per_s {
+                plan.set_wrap(id, ((1_u64 << 32) as f64 / bytes_per_s as f64 * 1e9) as u64);
+            }
+        }
+        _ => {}
+    }
 }
 
 impl Backend for Nvml {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::kind::Kind;
-use super::policy::POLICY;
+use super::policy::PLAN;
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ struct Costs(VecDeque<u64>);
 impl Costs {
     fn add(&mut self, took_ns: u64) {
         self.0.push_back(took_ns);
-        if self.0.len() > POLICY.costs_kept {
+        if self.0.len() > PLAN.costs_kept {
             self.0.pop_front();
         }
     }
@@ -89,12 +89,12 @@ impl Plan {
 
     /// The driver keeps a device's utilization samples for so long.
     pub(super) fn set_sample_memory(&mut self, device: &str, ns: u64) {
-        self.sample_ns.insert(device.to_owned(), (ns / 2).max(POLICY.shortest_sample_memory_ns));
+        self.sample_ns.insert(device.to_owned(), (ns / 2).max(PLAN.shortest_sample_memory_ns));
     }
 
     /// A device's PCIe counters take so long to wrap at least.
     pub(super) fn set_wrap(&mut self, device: &str, ns: u64) {
-        self.wrap_ns.insert(device.to_owned(), (ns as f64 * POLICY.wrap_part) as u64);
+        self.wrap_ns.insert(device.to_owned(), (ns as f64 * PLAN.wrap_part) as u64);
     }
 
     /// All process lists of a device are to be read as soon as its lists are due.
@@ -117,7 +117,7 @@ impl Plan {
             && due(first, Kind::Memory) <= now_ns
         {
             // The first time, and where it keeps the lists of the other devices waiting only shortly.
-            let is_cheap = self.cost_ns(Kind::AllLists) <= POLICY.longest_visit_ns;
+            let is_cheap = self.cost_ns(Kind::AllLists) <= PLAN.longest_visit_ns;
             let is_all =
                 due(first, Kind::AllLists) == 0 || (is_cheap && due(first, Kind::AllLists) <= now_ns);
             // Lists that are due shortly are read now, not at the next visit.
@@ -146,7 +146,7 @@ impl Plan {
             kinds(id.is_some()).iter().copied().filter(|other| *other != kind && due(id, *other) <= now_ns)
         {
             cost_ns += self.cost_ns(other);
-            if cost_ns > POLICY.longest_visit_ns {
+            if cost_ns > PLAN.longest_visit_ns {
                 break;
             }
             read.push(other);
@@ -185,7 +185,7 @@ impl Plan {
         let events = vec![(None, vec![Kind::Events])];
         let mut all: Vec<Kind> = Kind::AT_END.concat();
         let cost_ns: u64 = all.iter().map(|kind| self.cost_ns(*kind)).sum::<u64>() * devices.len() as u64;
-        if cost_ns <= POLICY.longest_visit_ns {
+        if cost_ns <= PLAN.longest_visit_ns {
             all.sort_unstable();
             return [events, visits(&all)].concat().into();
         }
@@ -216,7 +216,7 @@ impl Plan {
         self.set_due(id, read, began_ns);
         if asked == Kind::Memory {
             // Lists that change at each visit are paid by later visits.
-            let paid_ns = self.cost_ns(Kind::Lists) as f64 * self.devices_like(id) / POLICY.memory_share;
+            let paid_ns = self.cost_ns(Kind::Lists) as f64 * self.devices_like(id) / PLAN.memory_share;
             self.put_due(id, Kind::Memory, began_ns, self.interval_ns.max(paid_ns as u64));
         }
     }
@@ -256,9 +256,9 @@ impl Plan {
             return 1.0;
         }
         let hidden = self.hidden.len() as f64;
-        let devices = (self.due.len() - 1) as f64 - hidden + hidden / POLICY.hidden_factor;
+        let devices = (self.due.len() - 1) as f64 - hidden + hidden / PLAN.hidden_factor;
         let is_hidden = id.as_ref().is_some_and(|id| self.hidden.contains(id));
-        if is_hidden { devices * POLICY.hidden_factor } else { devices }
+        if is_hidden { devices * PLAN.hidden_factor } else { devices }
     }
 
     /// Time from one reading to the next that is asked for, nanoseconds.
@@ -266,13 +266,13 @@ impl Plan {
         let of = |times: &BTreeMap<String, u64>| id.as_ref().and_then(|id| times.get(id)).copied();
         match kind {
             Kind::Utilization => {
-                self.interval_ns.min(of(&self.sample_ns).unwrap_or(POLICY.shortest_sample_memory_ns))
+                self.interval_ns.min(of(&self.sample_ns).unwrap_or(PLAN.shortest_sample_memory_ns))
             }
             Kind::Pcie => {
                 // Where that can't be paid for, the figure is not known, however often it is read.
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / share(kind);
-                let before_wrap_ns = of(&self.wrap_ns).filter(|ns| paid_ns * POLICY.wrap_part <= *ns as f64);
-                let shortest_ns = (self.interval_ns as f64 / POLICY.wrap_factor) as u64;
+                let before_wrap_ns = of(&self.wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
+                let shortest_ns = (self.interval_ns as f64 / PLAN.wrap_factor) as u64;
                 self.interval_ns.min(before_wrap_ns.unwrap_or(u64::MAX).max(shortest_ns))
             }
             _ => self.interval_ns,
@@ -287,18 +287,18 @@ impl Plan {
         let (asked_ns, devices) = (self.asked_of(id, kind), self.devices_like(id));
         let cost_ns = self.cost_ns(kind) as f64;
         let paid_ns = match kind {
-            Kind::Memory => cost_ns * devices / POLICY.in_use_share,
+            Kind::Memory => cost_ns * devices / PLAN.in_use_share,
             Kind::Lists => {
                 // What they cost more than memory alone has what that leaves.
                 let in_use_ns = self.cost_ns(Kind::Memory) as f64;
-                let in_use_share = (in_use_ns * devices / asked_ns as f64).min(POLICY.in_use_share);
-                (cost_ns - in_use_ns).max(0.0) * devices / (POLICY.memory_share - in_use_share)
+                let in_use_share = (in_use_ns * devices / asked_ns as f64).min(PLAN.in_use_share);
+                (cost_ns - in_use_ns).max(0.0) * devices / (PLAN.memory_share - in_use_share)
             }
             _ => cost_ns * devices / share(kind),
         };
         // The first call of a kind may have been preempted: a few more tell what it costs.
-        let is_known = self.costs.get(&kind).is_some_and(|costs| costs.0.len() > POLICY.costs_kept / 2);
-        let longest_ns = if is_known { u64::MAX } else { asked_ns.saturating_mul(POLICY.first_intervals) };
+        let is_known = self.costs.get(&kind).is_some_and(|costs| costs.0.len() > PLAN.costs_kept / 2);
+        let longest_ns = if is_known { u64::MAX } else { asked_ns.saturating_mul(PLAN.first_intervals) };
         asked_ns.max((paid_ns as u64).min(longest_ns))
     }
 }
@@ -310,7 +310,7 @@ fn kinds(is_device: bool) -> &'static [Kind] {
 
 /// The share of the thread's time for a kind of figures.
 fn share(kind: Kind) -> f64 {
-    POLICY.shares.iter().find(|(other, _)| *other == kind).map_or(1.0, |(_, share)| *share)
+    PLAN.shares.iter().find(|(other, _)| *other == kind).map_or(1.0, |(_, share)| *share)
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use std::ffi::c_uint;
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlProcessUtilizationSample_t};
 
 use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow};
-use super::policy::POLICY;
+use super::kind::Kind;
+use super::policy::{CALLS, SAMPLES};
 use crate::model::gpu::{Missing, ProcessMemory, Reading};
 
 /// Sizes of a process, by layout: v1; v2 and the final v3; the v3 of 535.43 to 535.86.
@@ -67,18 +68,6 @@ pub(super) struct Known {
     is_silent: bool,
 }
 
-/// Which lists are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// The compute list, if the memory in use is not what it was when that was read. Most often it is, to the byte, and
-    /// then no process has come, gone or changed.
-    Changed,
-    /// The compute list, and those of the others that are needed.
-    Needed,
-    /// All.
-    All,
-}
-
 impl Lists {
     pub(super) fn new(api: &Api) -> Self {
         Self(LISTS.map(|names| {
@@ -92,18 +81,18 @@ impl Lists {
     /// Every process with memory on the device, each once: the lists overlap. Fails if no list could be read, or not the
     /// compute list, which has most processes. Gives also whether a list was read, or none was needed.
     ///
-    /// The other lists are read if all are wanted, if they are needed for processes of the run (`pids`), or if the compute list
+    /// The other lists are read if `kind` is all of them, if they are needed for processes of the run (`pids`), or if the compute list
     /// or the memory in use (`used`) show that they may have changed.
     pub(super) fn read(
         &self,
         device: nvmlDevice_t,
         known: &mut Known,
-        wanted: Wanted,
+        kind: Kind,
         used: Option<u64>,
         pids: &[u32],
     ) -> (Reading<Vec<ProcessMemory>>, bool) {
         let is_same = used.is_some() && known.used.map(|(used, _)| used) == used;
-        if wanted == Wanted::Changed && is_same && known.is_told_by_use() {
+        if kind == Kind::Memory && is_same && known.is_told_by_use() {
             return (known.merged([true, false, false]), false);
         }
         let [compute, others @ ..] = &self.0;
@@ -112,7 +101,7 @@ impl Lists {
         known.is_silent |= is_same && matches!((&before, &now), (Some(Ok(a)), Some(Ok(b))) if a != b);
         let is_lost = matches!(&now, Some(Err(Failure { code: Some(code::GPU_IS_LOST) })));
         known.entries[0] = now;
-        let wants_all = wanted == Wanted::All || known.may_have_changed(before.as_ref(), used);
+        let wants_all = kind == Kind::AllLists || known.may_have_changed(before.as_ref(), used);
         let mut is_fresh = [true, false, false];
         for (number, list) in (1..).zip(others) {
             if !is_lost && (wants_all || known.is_needed[number] || known.entries[number].is_none()) {
@@ -163,7 +152,7 @@ impl Known {
         let bytes = self.listed(0).iter().map(|(_, bytes)| *bytes).filter(|bytes| *bytes != NOT_AVAILABLE);
         let now = used.map(|used| (used, bytes.fold(0, u64::saturating_add)));
         let has_grown = matches!((self.used, now), (Some(before), Some(now))
-            if now.0.saturating_sub(before.0) > now.1.saturating_sub(before.1).saturating_add(POLICY.unlisted_bytes));
+            if now.0.saturating_sub(before.0) > now.1.saturating_sub(before.1).saturating_add(CALLS.unlisted_bytes));
         self.used = now;
         has_left || has_grown
     }
@@ -212,7 +201,7 @@ impl List {
     /// `capacity` is what the list needed last.
     fn read(&self, device: nvmlDevice_t, capacity: &mut usize) -> Result<Entries, Failure> {
         let widest = STRIDES[STRIDES.len() - 1];
-        grow(POLICY.first_processes.max(*capacity), |capacity| {
+        grow(CALLS.first_processes.max(*capacity), |capacity| {
             let mut buffer = vec![u64::from_ne_bytes([PATTERN; 8]); capacity * widest / 8];
             let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
             // SAFETY: the buffer holds `count` entries of the widest layout, aligned for its 64-bit fields.
@@ -275,7 +264,7 @@ pub(super) fn utilization(
         encUtil: 0,
         decUtil: 0,
     };
-    let given = grow(POLICY.first_processes, |capacity| {
+    let given = grow(CALLS.first_processes, |capacity| {
         let mut samples = vec![zero; capacity];
         let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
         let result =
@@ -289,7 +278,7 @@ pub(super) fn utilization(
             let is_new = |s: &&nvmlProcessUtilizationSample_t| {
                 s.pid != 0
                     && (since_us + 1..=latest_us).contains(&s.timeStamp)
-                    && s.smUtil <= POLICY.most_percent
+                    && s.smUtil <= SAMPLES.most_percent
             };
             Ok(samples.iter().filter(is_new).map(|s| (s.pid, s.timeStamp, s.smUtil)).collect())
         }
@@ -300,7 +289,7 @@ pub(super) fn utilization(
 
 /// The pids with accounting entries.
 pub(super) fn accounted_pids(api: &Api, device: nvmlDevice_t) -> Reading<Vec<u32>> {
-    let (_, pids) = grow(POLICY.first_processes, |capacity| {
+    let (_, pids) = grow(CALLS.first_processes, |capacity| {
         let mut pids = vec![0; capacity];
         let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
         let result = call!(api, nvmlDeviceGetAccountingPids(device, &mut count, pids.as_mut_ptr()));

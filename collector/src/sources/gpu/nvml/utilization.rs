@@ -5,7 +5,7 @@ use std::ffi::c_uint;
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlSample_t, nvmlUtilization_t, nvmlValue_t};
 
 use super::api::{Api, Failure, call, code, grow, number};
-use super::policy::POLICY;
+use super::policy::{CALLS, SAMPLES};
 use super::processes;
 use crate::model::gpu::{Busy, ProcessBusy, Reading};
 use crate::sys::clock;
@@ -56,7 +56,7 @@ impl Newest {
     /// any time.
     fn latest_us(&self, now_ns: u64) -> Option<u64> {
         let latest_us =
-            self.newest_us.saturating_add(self.age_us(now_ns)).saturating_add(POLICY.sample_clock_slack_us);
+            self.newest_us.saturating_add(self.age_us(now_ns)).saturating_add(SAMPLES.sample_clock_slack_us);
         self.has_sample.then_some(latest_us)
     }
 
@@ -125,7 +125,7 @@ pub(super) fn busy(
         if last.at_ns == 0 {
             progress.device.at_ns = now_ns;
         }
-        return rate(progress, POLICY.longest_sample_us);
+        return rate(progress, SAMPLES.longest_sample_us);
     }
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
     let is_joined = last.newest_us == 0 || oldest_us.is_some_and(|oldest_us| oldest_us <= last.newest_us);
@@ -140,7 +140,7 @@ pub(super) fn busy(
     }
     if samples.is_empty() {
         // Some drivers have the call, and never a new sample, or none while nothing runs.
-        return if uncovered_us > POLICY.longest_gap_us {
+        return if uncovered_us > SAMPLES.longest_gap_us {
             rate(progress, u64::MAX)
         } else {
             Utilization { busy: Ok(Vec::new()), lost_us: 0 }
@@ -162,7 +162,7 @@ fn stretches(
     let newest_us = samples.last().map_or(0, |(at_us, _)| *at_us);
     let period_us = match samples {
         [(first_us, _), (second_us, _), ..] => second_us - first_us,
-        _ => POLICY.longest_sample_us,
+        _ => SAMPLES.longest_sample_us,
     };
     let (mut before, mut longest_us) = (last, period_us);
     if is_joined {
@@ -171,7 +171,7 @@ fn stretches(
     let (mut busy, mut lost_us) = (Vec::new(), 0);
     for (at_us, percent) in samples.iter().copied() {
         let gap_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(rated_us);
-        let us = gap_us.min(POLICY.longest_sample_us).min(longest_us);
+        let us = gap_us.min(SAMPLES.longest_sample_us).min(longest_us);
         if longest_us == u64::MAX {
             // The driver took no sample in this time: it was idle.
             busy.extend((gap_us > us).then_some(Busy { us: gap_us - us, percent: 0.0 }));
@@ -187,7 +187,7 @@ fn stretches(
 
 fn own_samples(api: &Api, device: nvmlDevice_t, since_us: u64) -> Result<Vec<(u64, f64)>, Failure> {
     let empty = nvmlSample_t { timeStamp: 0, sampleValue: nvmlValue_t { ullVal: 0 } };
-    let (_, (samples, kind)) = grow(POLICY.first_samples, |capacity| {
+    let (_, (samples, kind)) = grow(CALLS.first_samples, |capacity| {
         let mut samples = vec![empty; capacity];
         let (mut count, mut kind) = (c_uint::try_from(capacity).unwrap_or(c_uint::MAX), 0);
         let buffer = samples.as_mut_ptr();
@@ -215,14 +215,14 @@ pub(super) fn process_busy(
     let last = progress.processes;
     // Both kinds are dated by the same clock, and the samples of the device have just been read.
     let latest_us = progress.device.latest_us(now_ns);
-    let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + POLICY.clock_slack_us);
+    let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + SAMPLES.clock_slack_us);
     let samples = processes::utilization(api, device, last.newest_us, latest_us)?;
     if !progress.processes.take(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
         return Ok(Vec::new());
     }
     let newest_us = progress.processes.newest_us;
     let busy = |(pid, at_us, percent): (u32, u64, u32)| {
-        let us = last.gap_us(at_us, newest_us - at_us, now_ns).min(POLICY.longest_sample_us);
+        let us = last.gap_us(at_us, newest_us - at_us, now_ns).min(SAMPLES.longest_sample_us);
         // Some drivers report more than 100 percent.
         let busy = Busy { us, percent: f64::from(percent).min(100.0) };
         ProcessBusy { pid, busy, is_from_start: false }
