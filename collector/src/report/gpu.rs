@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::gpu::NVIDIA;
-use crate::model::gpu::{Figure, Missing, Vendor};
+use crate::model::gpu::{Figure, Missing, NVIDIA, Vendor};
 use crate::model::report::{
     CommandGpu, CommandUsage, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie,
     GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, GroupPercent,
     MaxGpuRam, Percent, ProcessGpu, ProcessUsage,
 };
 use crate::run::gpu::GpuUsage;
-use crate::run::gpu::usage::device::{DeviceUsage, Gap};
-use crate::run::gpu::usage::{ProcessGpu as Used, meters};
+use crate::run::gpu::usage::availability::Gap;
+use crate::run::gpu::usage::device::DeviceUsage;
+use crate::run::gpu::usage::groups::Groups;
+use crate::run::gpu::usage::meters::{Counter, Gauge};
+use crate::run::gpu::usage::processes::ProcessGpu as Used;
 use crate::run::usage::Totals;
 
 /// The devices that enter sums: a part (MIG) is already in its whole device.
@@ -21,9 +23,8 @@ pub(super) fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
 
 /// Whether a figure of a device that supports it could not be read, so that a sum would lack it.
 fn lacks(of: &DeviceUsage, figure: Figure) -> bool {
-    let reason = of.missing.get(&figure);
-    !of.knows(figure)
-        && reason.is_some_and(|reason| *reason != Missing::NotSupported && !reason.is_reported_by_parts())
+    let is_failure = |reason: &Missing| *reason != Missing::NotSupported && !reason.is_reported_by_parts();
+    !of.knows(figure) && of.missing(figure).is_some_and(is_failure)
 }
 
 /// The same for figures by process. The tree's processes are only on devices that are visible to the command.
@@ -39,9 +40,9 @@ pub(super) fn is_any_of(usage: &GpuUsage, backend: &str) -> bool {
 /// Whether there may be devices that the figures lack: a backend failed before it listed any, or a device could not be
 /// read. A lost device can't be in use, so it hides nothing as long as others are known.
 fn may_lack_devices(usage: &GpuUsage) -> bool {
-    usage.failed.iter().any(|(backend, _)| !is_any_of(usage, backend))
-        || !usage.unknown_names.is_empty()
-        || usage.unreadable.iter().any(|why| usage.devices.is_empty() || *why != Missing::Lost)
+    usage.backends.failed.iter().any(|(backend, _)| !is_any_of(usage, backend))
+        || !usage.backends.unknown_names.is_empty()
+        || usage.backends.unreadable.iter().any(|why| usage.devices.is_empty() || *why != Missing::Lost)
 }
 
 /// Without a GPU all figures are 0, as in gpu_tracker; where a driver failed, all are unknown.
@@ -56,42 +57,44 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
             combined_bytes: none,
         };
     }
-    let [main_unknown, descendants_unknown] = usage
-        .has_unreported
-        .map(|is_unknown| is_unknown || lacks_process_figure(usage, Figure::ProcessMemory));
     // An integrated GPU has no memory of its own.
     let has_memory = |of: &&DeviceUsage| {
-        let reason = of.missing.get(&Figure::MemoryUsed);
         of.device.memory_bytes.is_some()
             || of.knows(Figure::MemoryUsed)
-            || of.max.combined > 0
-            || reason.is_some_and(|reason| *reason != Missing::NotSupported)
+            || of.run.max.combined > 0
+            || of.missing(Figure::MemoryUsed).is_some_and(|reason| *reason != Missing::NotSupported)
     };
-    let is_complete =
-        usage.unreadable.is_empty() && whole(usage).filter(has_memory).all(|of| of.knows(Figure::MemoryUsed));
+    let is_complete = usage.backends.unreadable.is_empty()
+        && whole(usage).filter(has_memory).all(|of| of.knows(Figure::MemoryUsed));
     let capacities: Vec<_> = whole(usage).filter(has_memory).map(|of| of.device.memory_bytes).collect();
-    let [main_unseen, descendants_unseen] = may_have_missed(usage);
-    // Nothing was seen, and there was time for more between two readings.
-    let is_seen = |bytes: u64, unseen: bool| (bytes > 0 || !unseen).then_some(bytes);
-    let max = |is_unknown: bool| usage.max.filter(|_| !is_unknown);
+    let unreported = usage.devices.iter().map(|of| of.run.has_unreported);
+    let unknown = unreported.fold(Groups::default(), |all, of| all.with(of, |a, b| a || b));
+    let lacks_any = lacks_process_figure(usage, Figure::ProcessMemory);
+    let of_run = known_memory(usage, usage.max.memory, unknown.map(|is_unknown| is_unknown || lacks_any));
     MaxGpuRam {
-        system_capacity_bytes: (usage.unreadable.is_empty() && !capacities.is_empty())
+        system_capacity_bytes: (usage.backends.unreadable.is_empty() && !capacities.is_empty())
             .then_some(capacities)
             .and_then(|all| all.into_iter().sum()),
-        system_bytes: usage.max_used.filter(|_| is_complete),
-        main_bytes: max(main_unknown).and_then(|max| is_seen(max.main, main_unseen)),
-        descendants_bytes: max(descendants_unknown)
-            .and_then(|max| is_seen(max.descendants, descendants_unseen)),
-        combined_bytes: max(main_unknown || descendants_unknown)
-            .and_then(|max| is_seen(max.combined, main_unseen || descendants_unseen)),
+        system_bytes: usage.max.used_bytes.filter(|_| is_complete),
+        main_bytes: of_run.main,
+        descendants_bytes: of_run.descendants,
+        combined_bytes: of_run.combined,
     }
 }
 
-/// Whether a process of the run (main, a descendant) lived between two readings, and long enough to use a GPU. A driver that
-/// keeps accounts reports it all the same.
-pub(super) fn may_have_missed(usage: &GpuUsage) -> [bool; 2] {
+/// The largest memory of the run's processes, as far as it is known. Where none was seen, and a process can have been missed,
+/// it is not known to be 0.
+fn known_memory(usage: &GpuUsage, max: Option<Groups<u64>>, unknown: Groups<bool>) -> Groups<Option<u64>> {
+    let Some(max) = max else { return Groups::default() };
+    let known = max.with(unknown, |bytes, is_unknown| (!is_unknown).then_some(bytes));
+    known.with(may_have_missed(usage), |bytes, is_missed| bytes.filter(|bytes| *bytes > 0 || !is_missed))
+}
+
+/// Whether a process of the run lived between two readings, and long enough to use a GPU. A driver that keeps accounts reports
+/// it all the same.
+pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
     let has_accounts = whole(usage).all(|of| of.knows(Figure::Accounting));
-    usage.has_unsampled_long.map(|is_long| is_long && !has_accounts)
+    usage.unsampled.is_any_long.map(|is_long| is_long && !has_accounts)
 }
 
 /// Figures that could not be read for a part of the run that is longer than two intervals. A counter misses nothing by that.
@@ -100,7 +103,7 @@ pub(super) fn gaps<'a>(usage: &'a GpuUsage, of: &'a DeviceUsage) -> impl Iterato
     let is_counter = |figure| {
         matches!(figure, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)
     };
-    let gaps = of.gaps.iter().map(|(figure, gap)| (*figure, gap));
+    let gaps = of.figures.gaps.iter().map(|(figure, gap)| (*figure, gap));
     gaps.filter(move |(figure, gap)| {
         of.knows(*figure) && !is_counter(*figure) && of.gap_ns(gap) > usage.interval_ns.saturating_mul(2)
     })
@@ -113,17 +116,17 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
     // The percent of a part is not that of a device.
     let is_divided =
-        |of: &DeviceUsage| of.missing.get(&Figure::Utilization).is_some_and(Missing::is_reported_by_parts);
+        |of: &DeviceUsage| of.missing(Figure::Utilization).is_some_and(Missing::is_reported_by_parts);
     let is_complete = is_known && !whole(usage).any(|of| lacks(of, Figure::Utilization) || is_divided(of));
     let percent = if !is_complete {
         Percent { max_sum: None, mean_sum: None }
     } else if usage.devices.is_empty() {
         Percent { max_sum: Some(0.0), mean_sum: Some(0.0) }
     } else {
-        Percent { max_sum: usage.max_busy, mean_sum: (!means.is_empty()).then(|| means.iter().sum()) }
+        Percent { max_sum: usage.max.busy, mean_sum: (!means.is_empty()).then(|| means.iter().sum()) }
     };
     Gpu {
-        system_gpu_count: count(usage.machine.len()).filter(|_| usage.unreadable.is_empty()),
+        system_gpu_count: count(usage.machine.len()).filter(|_| usage.backends.unreadable.is_empty()),
         expected_gpus: count(whole(usage).count()),
         percent,
     }
@@ -137,12 +140,12 @@ pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<GroupPercent> {
             && of.knows(Figure::ProcessUtilization)
             && of.process_utilization_gap().is_some()
     };
-    let has_samples = usage.devices.iter().any(|of| of.has_samples_of_run);
+    let has_samples = usage.devices.iter().any(|of| of.run.has_samples);
     let is_complete = !may_lack_devices(usage)
         && !lacks_process_figure(usage, Figure::ProcessUtilization)
         && (has_samples || !usage.devices.iter().any(has_gap));
-    let max = usage.max_process_busy.filter(|_| is_complete);
-    max.map(|[main, descendants, combined]| GroupPercent { main, descendants, combined })
+    let max = usage.max.process_busy.filter(|_| is_complete);
+    max.map(|Groups { main, descendants, combined }| GroupPercent { main, descendants, combined })
 }
 
 /// All tracked devices.
@@ -151,79 +154,62 @@ pub(super) fn gpus(usage: &GpuUsage, start_ns: u64) -> Vec<GpuDevice> {
 }
 
 fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
-    let gauge = |figure| of.gauges.get(&figure).copied();
-    let max = |figure| gauge(figure).map(|gauge: meters::Gauge| gauge.max);
-    let mean = |figure| gauge(figure).map(|gauge: meters::Gauge| gauge.mean());
-    let counted = |figure| of.counters.get(&figure).and_then(meters::Counter::total);
-    let whole = |figure| counted(figure).map(|count| count as u64);
-    let is_known = of.knows(Figure::ProcessMemory) || of.has_accounting;
-    let [main_unreported, descendants_unreported] = of.has_unreported;
-    let [main_unseen, descendants_unseen] = may_have_missed(usage);
-    let held = |bytes, is_unreported: bool, is_unseen: bool| {
-        (is_known && !is_unreported && (bytes > 0 || !is_unseen)).then_some(bytes)
-    };
     let device = of.device.clone();
+    let whole = |figure| of.counted(figure).map(|count| count as u64);
+    let missing = |(figure, missing): (Figure, Missing)| GpuMissing {
+        figure: figure.name().into(),
+        reason: missing.to_string(),
+    };
+    let gap = |(figure, gap): (Figure, &Gap)| GpuGap {
+        figure: figure.name().into(),
+        reason: gap.reason.to_string(),
+        time_s: of.gap_ns(gap) as f64 / 1e9,
+    };
     GpuDevice {
         index: device.index,
         pci_address: device.pci_address,
         name: device.name,
-        vendor: device.vendor.map(crate::model::gpu::Vendor::name),
+        vendor: device.vendor.map(Vendor::name),
         parent: device.parent,
         source: device.source,
         driver_version: device.driver_version,
         runtime_version: device.runtime_version,
         visible: of.is_visible,
-        used: of.is_used,
-        lost_at_s: of.lost_at_ns.map(|at| at.saturating_sub(start_ns) as f64 / 1e9),
+        used: of.run.is_used,
+        lost_at_s: of.loss.map(|loss| loss.at_ns.saturating_sub(start_ns) as f64 / 1e9),
         reading: GpuReading {
             count: of.lists.count,
             mean_interval_s: of.lists.mean_ns().map(|ns| ns / 1e9),
             max_interval_s: of.lists.mean_ns().map(|_| of.lists.longest_ns as f64 / 1e9),
         },
-        memory: GpuMemory {
-            total_bytes: device.memory_bytes,
-            max_used_bytes: max(Figure::MemoryUsed).map(|bytes| bytes as u64),
-            max_main_bytes: held(of.max.main, main_unreported, main_unseen),
-            max_descendants_bytes: held(of.max.descendants, descendants_unreported, descendants_unseen),
-            max_combined_bytes: held(
-                of.max.combined,
-                main_unreported || descendants_unreported,
-                main_unseen || descendants_unseen,
-            ),
-        },
+        memory: memory_of(usage, of),
         utilization: GpuUtilization {
             mean_percent: of.busy.mean(),
             max_percent: of.busy.max,
             active_s: of.busy.active_s(),
             measured_s: of.knows(Figure::Utilization).then(|| of.busy.measured_s()),
-            mean_memory_percent: mean(Figure::MemoryUtilization),
-            max_memory_percent: max(Figure::MemoryUtilization),
+            mean_memory_percent: of.mean(Figure::MemoryUtilization),
+            max_memory_percent: of.max(Figure::MemoryUtilization),
         },
         power: GpuPower {
-            mean_w: mean(Figure::Power),
-            max_w: max(Figure::Power),
-            energy_j: counted(Figure::Energy),
+            mean_w: of.mean(Figure::Power),
+            max_w: of.max(Figure::Power),
+            energy_j: of.counted(Figure::Energy),
             energy_span_s: energy_span_s(of),
-            integrated_energy_j: gauge(Figure::Power).and_then(|gauge| gauge.integrated()),
+            integrated_energy_j: of.gauges.get(&Figure::Power).and_then(Gauge::integrated),
         },
-        max_temperature_c: max(Figure::Temperature),
+        max_temperature_c: of.max(Figure::Temperature),
         clocks: GpuClocks {
-            mean_sm_mhz: mean(Figure::SmClock),
-            max_sm_mhz: max(Figure::SmClock),
-            mean_memory_mhz: mean(Figure::MemoryClock),
-            max_memory_mhz: max(Figure::MemoryClock),
+            mean_sm_mhz: of.mean(Figure::SmClock),
+            max_sm_mhz: of.max(Figure::SmClock),
+            mean_memory_mhz: of.mean(Figure::MemoryClock),
+            max_memory_mhz: of.max(Figure::MemoryClock),
         },
         pstate: GpuPstate {
-            fastest: gauge(Figure::Pstate).map(|gauge| gauge.min as u32),
-            slowest: gauge(Figure::Pstate).map(|gauge| gauge.max as u32),
+            fastest: of.gauges.get(&Figure::Pstate).map(|gauge| gauge.min as u32),
+            slowest: of.max(Figure::Pstate).map(|number| number as u32),
         },
-        throttle: (of.knows(Figure::Throttle) && of.has_throttle_times()).then(|| {
-            let time = |(reason, ns): (&String, &u64)| GpuThrottle {
-                reason: reason.clone(),
-                time_s: *ns as f64 / 1e9,
-            };
-            of.throttle_ns.iter().map(time).collect()
-        }),
+        throttle: of.throttle.ns().map(throttle_of),
         pcie: GpuPcie { tx_bytes: whole(Figure::PcieTx), rx_bytes: whole(Figure::PcieRx) },
         errors: GpuErrors {
             ecc_corrected: whole(Figure::EccCorrected),
@@ -233,24 +219,33 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
                 .then(|| of.xids.iter().map(|(xid, count)| GpuXid { xid: *xid, count: *count }).collect()),
         },
         processes: processes_on(usage, &device.id),
-        missing: missing_of(of)
-            .into_iter()
-            .map(|(figure, missing)| GpuMissing { figure: figure.name().into(), reason: missing.to_string() })
-            .collect(),
-        gaps: gaps(usage, of)
-            .map(|(figure, gap)| GpuGap {
-                figure: figure.name().into(),
-                reason: gap.reason.to_string(),
-                time_s: of.gap_ns(gap) as f64 / 1e9,
-            })
-            .collect(),
+        missing: missing_of(of).into_iter().map(missing).collect(),
+        gaps: gaps(usage, of).map(gap).collect(),
         id: device.id,
     }
 }
 
+fn memory_of(usage: &GpuUsage, of: &DeviceUsage) -> GpuMemory {
+    let is_known = of.knows(Figure::ProcessMemory) || of.run.has_accounting;
+    let max = known_memory(usage, is_known.then_some(of.run.max), of.run.has_unreported);
+    GpuMemory {
+        total_bytes: of.device.memory_bytes,
+        max_used_bytes: of.max(Figure::MemoryUsed).map(|bytes| bytes as u64),
+        max_main_bytes: max.main,
+        max_descendants_bytes: max.descendants,
+        max_combined_bytes: max.combined,
+    }
+}
+
+fn throttle_of(ns: &BTreeMap<String, u64>) -> Vec<GpuThrottle> {
+    let time =
+        |(reason, ns): (&String, &u64)| GpuThrottle { reason: reason.clone(), time_s: *ns as f64 / 1e9 };
+    ns.iter().map(time).collect()
+}
+
 /// The time that the energy of a device covers, seconds; `None`: it is not known.
 pub(super) fn energy_span_s(of: &DeviceUsage) -> Option<f64> {
-    of.counters.get(&Figure::Energy).and_then(meters::Counter::span_s)
+    of.counters.get(&Figure::Energy).and_then(Counter::span_s)
 }
 
 /// The processes on a device, largest peak first.
@@ -268,7 +263,7 @@ fn processes_on(usage: &GpuUsage, device: &str) -> Vec<GpuProcess> {
             accounted: on.is_accounted,
         })
     };
-    let mut list: Vec<GpuProcess> = usage.processes.values().filter_map(on).collect();
+    let mut list: Vec<GpuProcess> = usage.processes.by_id.values().filter_map(on).collect();
     list.sort_by(|a, b| b.peak_bytes.cmp(&a.peak_bytes).then(a.pid.cmp(&b.pid)));
     list
 }
@@ -280,7 +275,7 @@ fn max_sm(used: &Used) -> Option<f64> {
 /// Adds the GPU columns to the list of commands.
 pub(super) fn with_gpu_columns(usage: &GpuUsage, mut commands: Vec<CommandUsage>) -> Vec<CommandUsage> {
     let mut by_name: BTreeMap<&str, CommandGpu> = BTreeMap::new();
-    for used in usage.processes.values() {
+    for used in usage.processes.by_id.values() {
         let of = by_name.entry(&used.command).or_default();
         of.count += 1;
         of.peak_ram_bytes = of.peak_ram_bytes.max(used.peak_bytes);
@@ -295,7 +290,7 @@ pub(super) fn with_gpu_columns(usage: &GpuUsage, mut commands: Vec<CommandUsage>
 /// The heaviest processes, with their GPU columns.
 pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals) -> Vec<ProcessUsage> {
     let on_gpus = |id: u64| {
-        let used = usage.processes.get(&id)?;
+        let used = usage.processes.by_id.get(&id)?;
         Some(ProcessGpu { peak_ram_bytes: used.peak_bytes, max_sm_percent: max_sm(used) })
     };
     totals
@@ -314,18 +309,18 @@ pub(super) fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
         Figure::Utilization if of.knows(figure) => of.busy.max.is_none().then_some(Missing::NoSample),
         Figure::ProcessUtilization if of.knows(figure) => of.process_utilization_gap(),
         Figure::ProcessMemory if of.knows(figure) => {
-            of.has_unreported.contains(&true).then_some(Missing::NotReported)
+            of.run.has_unreported.combined.then_some(Missing::NotReported)
         }
-        Figure::Throttle if of.knows(figure) => (!of.has_throttle_times()).then_some(Missing::ReadOnce),
-        _ if of.counters.get(&figure).is_some_and(meters::Counter::may_have_wrapped) => Some(Missing::Wraps),
+        Figure::Throttle if of.knows(figure) => of.throttle.ns().is_none().then_some(Missing::ReadOnce),
+        _ if of.counters.get(&figure).is_some_and(Counter::may_have_wrapped) => Some(Missing::Wraps),
         _ if of.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::ReadOnce),
         _ if of.knows(figure) => None,
-        _ if of.was_read() => Some(of.missing.get(&figure).cloned().unwrap_or(unasked.clone())),
-        _ if of.lost_at_ns.is_some() => Some(Missing::Lost),
+        _ if of.was_read() => Some(of.missing(figure).unwrap_or(&unasked).clone()),
+        _ if of.loss.is_some() => Some(Missing::Lost),
         _ => Some(Missing::NoSample),
     };
     // What was not read often enough is not read any more.
-    let is_lost = of.lost_at_ns.is_some() && !of.is_back;
+    let is_lost = of.loss.is_some_and(|loss| !loss.is_back);
     let is_rare = |reason: &Missing| matches!(reason, Missing::NoSample | Missing::ReadOnce);
     let missing = |figure| {
         let reason = reason(figure)?;
@@ -337,11 +332,13 @@ pub(super) fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::gpu::BackendsAtEnd;
 
     #[test]
     fn only_gpu_lost_before_the_run_makes_figures_unknown() {
         let of = |unreadable| {
-            let usage = GpuUsage { unreadable, ..GpuUsage::default() };
+            let backends = BackendsAtEnd { unreadable, ..BackendsAtEnd::default() };
+            let usage = GpuUsage { backends, ..GpuUsage::default() };
             let (ram, gpu) = (max_gpu_ram(&usage), gpu(&usage));
             (ram.combined_bytes, ram.system_bytes, gpu.system_gpu_count, gpu.percent.max_sum)
         };

@@ -8,8 +8,8 @@ use super::super::inputs::Inputs;
 use crate::model::gpu::{Figure, Missing};
 use crate::model::report::{Stage, Topic, Warning};
 use crate::run::gpu::GpuUsage;
-use crate::run::gpu::usage::device::{DeviceUsage, Gap};
-use crate::run::gpu::usage::meters::Counter;
+use crate::run::gpu::usage::availability::Gap;
+use crate::run::gpu::usage::device::{DeviceUsage, Loss};
 
 /// A share of lost utilization samples that is worth a warning; less changes no figure by more than that.
 const LOST_SHARE: f64 = 0.01;
@@ -25,14 +25,18 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     let (usage, start_ns) = (&inputs.run.gpu.usage, inputs.run.start_ns);
     let seconds = |at_ns: u64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
     let mut warnings = Warnings(Vec::new());
-    warnings.extend(Topic::Figures, usage.failed.iter().map(|(name, missing)| failed(usage, name, missing)));
+    warnings.extend(
+        Topic::Figures,
+        usage.backends.failed.iter().map(|(name, missing)| failed(usage, name, missing)),
+    );
     let unresponsive = |(name, since_ns): &(String, u64)| unresponsive(name, seconds(*since_ns));
     warnings.extend(Topic::Command, usage.unresponsive.iter().map(unresponsive));
-    warnings.extend(Topic::Figures, usage.notes.iter().cloned());
+    warnings.extend(Topic::Figures, usage.backends.notes.iter().cloned());
     warnings.extend(Topic::Figures, no_gpu_of_vendor(inputs));
-    warnings.extend(Topic::Figures, usage.unknown_names.iter().map(|name| unknown_name(usage, name)));
+    warnings
+        .extend(Topic::Figures, usage.backends.unknown_names.iter().map(|name| unknown_name(usage, name)));
     for of in &usage.devices {
-        warnings.extend(Topic::Command, of.lost_at_ns.map(|at_ns| lost(of, seconds(at_ns))));
+        warnings.extend(Topic::Command, of.loss.map(|loss| lost(of, loss, seconds(loss.at_ns))));
         warnings.extend(Topic::Figures, energy_counter(of));
         warnings.extend(Topic::Command, xid_errors(of));
         warnings.extend(Topic::Command, memory_errors(of));
@@ -73,7 +77,8 @@ fn failed(usage: &GpuUsage, backend: &str, missing: &Missing) -> String {
 fn no_gpu_of_vendor(inputs: &Inputs) -> Option<String> {
     let (usage, config) = (&inputs.run.gpu.usage, &inputs.config.gpu);
     // Before the end, the driver may still be starting.
-    let is_none = usage.devices.is_empty() && usage.failed.is_empty() && usage.unreadable.is_empty();
+    let is_none =
+        usage.devices.is_empty() && usage.backends.failed.is_empty() && usage.backends.unreadable.is_empty();
     let vendor = config.vendor.filter(|_| is_none && inputs.end.stage != Stage::SoFar)?.name();
     let which = if config.only_visible { " that the command may see" } else { "" };
     Some(format!(
@@ -95,8 +100,8 @@ fn unresponsive(backend: &str, since_s: f64) -> String {
     )
 }
 
-fn lost(of: &DeviceUsage, at_s: f64) -> String {
-    let then = if of.is_back { "it came back later" } else { "its figures end there" };
+fn lost(of: &DeviceUsage, loss: Loss, at_s: f64) -> String {
+    let then = if loss.is_back { "it came back later" } else { "its figures end there" };
     format!("GPU lost at {at_s:.1} s: {}; {then}.", of.device.id)
 }
 
@@ -135,7 +140,7 @@ fn gaps_of(usage: &GpuUsage, of: &DeviceUsage) -> Vec<String> {
         )
     };
     // One that could not be read to the end has a warning of its own.
-    gaps(usage, of).filter(|(figure, _)| !of.missing.contains_key(figure)).map(line).collect()
+    gaps(usage, of).filter(|(figure, _)| !of.figures.missing.contains_key(figure)).map(line).collect()
 }
 
 /// The driver had overwritten samples before they were read.
@@ -177,7 +182,7 @@ fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
 /// The devices of which too little is known, and for how long the least is. A lost one has a warning of its own.
 fn short(spans: Vec<(&DeviceUsage, f64)>, run_s: f64, least_s: f64) -> Option<(String, f64)> {
     let is_short = |(of, known_s): &(&DeviceUsage, f64)| {
-        of.lost_at_ns.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_SHARE)
+        of.loss.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_SHARE)
     };
     let short: Vec<_> = spans.into_iter().filter(is_short).collect();
     let known_s = short.iter().map(|(_, known_s)| *known_s).reduce(f64::min)?;
@@ -215,8 +220,7 @@ fn xid_errors(of: &DeviceUsage) -> impl Iterator<Item = String> {
 }
 
 fn memory_errors(of: &DeviceUsage) -> Option<String> {
-    let has_any =
-        of.counters.get(&Figure::EccUncorrected).and_then(Counter::total).is_some_and(|total| total > 0.0);
+    let has_any = of.counted(Figure::EccUncorrected).is_some_and(|total| total > 0.0);
     has_any.then(|| format!("{} had uncorrected memory errors (ECC).", of.device.id))
 }
 
@@ -231,13 +235,13 @@ fn ambiguous_indices(usage: &GpuUsage) -> Option<String> {
 /// A driver with accounting switched on reports every process, sampled or not.
 fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
     let has_gap = whole(usage).any(|device| !device.knows(Figure::Accounting));
-    (usage.unsampled > 0 && has_gap).then(|| {
-        let is_null = may_have_missed(usage).contains(&true) && usage.max.is_none_or(|max| max.combined == 0);
+    (usage.unsampled.count > 0 && has_gap).then(|| {
+        let is_null = may_have_missed(usage).combined && usage.max.memory.is_none_or(|max| max.combined == 0);
         let cure = if is_any_slow(usage) { "" } else { ", or a smaller --st" };
         format!(
             "{} lived between two readings of the GPUs: GPU memory and utilization of such processes are missing{}. Use \
              --gpu-accounting{cure}.",
-            processes(usage.unsampled),
+            processes(usage.unsampled.count),
             if is_null { ", so it is not known whether any GPU memory was used" } else { "" }
         )
     })
@@ -277,7 +281,7 @@ fn missing_figures(usage: &GpuUsage) -> Vec<String> {
         };
         if !of.was_read() {
             // A lost device has a warning of its own.
-            unread.extend(of.lost_at_ns.is_none().then_some(id.as_str()));
+            unread.extend(of.loss.is_none().then_some(id.as_str()));
             continue;
         }
         // A loss has a warning of its own.
@@ -285,8 +289,8 @@ fn missing_figures(usage: &GpuUsage) -> Vec<String> {
         for (figure, reason) in missing_of(of).iter().filter(|(_, reason)| !is_told(reason)) {
             note(&mut missing, reason, *figure);
         }
-        let was_known = |(figure, _): &(&Figure, &Missing)| of.knows(**figure) && of.lost_at_ns.is_none();
-        for (figure, reason) in of.missing.iter().filter(was_known) {
+        let was_known = |(figure, _): &(&Figure, &Missing)| of.knows(**figure) && of.loss.is_none();
+        for (figure, reason) in of.figures.missing.iter().filter(was_known) {
             note(&mut ended, reason, *figure);
         }
     }
@@ -310,10 +314,10 @@ fn idle(usage: &GpuUsage) -> impl Iterator<Item = String> {
     let is_idle = move |of: &&DeviceUsage| {
         let parts = || usage.devices.iter().filter(|d| d.device.parent.as_ref() == Some(&of.device.id));
         of.is_visible == Some(true)
-            && !of.is_used
-            && of.lost_at_ns.is_none()
+            && !of.run.is_used
+            && of.loss.is_none()
             && (of.knows(Figure::ProcessMemory) || parts().count() > 0)
-            && !parts().any(|part| part.is_used)
+            && !parts().any(|part| part.run.is_used)
             && !is_part_of_visible(of)
     };
     usage.devices.iter().filter(is_idle).map(|of| {

@@ -12,8 +12,7 @@ pub(crate) use usage::GpuUsage;
 
 use crate::model::gpu::{GpuObservation, GpuPids};
 use crate::run::tree::{ProcessSummary, Tree};
-use pid_table::PidTable;
-use usage::PidResolver;
+use pid_table::{PidResolver, PidTable};
 
 /// The pid table and the usage, which a restarted collector goes on from.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -63,10 +62,7 @@ impl GpuState {
             self.usage.ended(&process);
         }
         if let Some(end) = &observation.end {
-            self.usage.failed.extend(end.failed.iter().cloned());
-            self.usage.unreadable.extend(end.unreadable.iter().cloned());
-            self.usage.unknown_names.clone_from(&end.unknown_names);
-            self.usage.notes.extend(end.notes.iter().cloned());
+            self.usage.backends.clone_from(end);
         }
         self.is_active = observation.is_active;
     }
@@ -77,7 +73,7 @@ impl GpuState {
             return None;
         }
         self.table.finalized(process);
-        self.usage.processes.get(&process.id.0).map(|used| used.peak_bytes.unwrap_or(0))
+        self.usage.processes.by_id.get(&process.id.0).map(|used| used.peak_bytes.unwrap_or(0))
     }
 
     /// The run is over: no more observations come.

@@ -132,7 +132,7 @@ impl PidTable {
     }
 
     /// Whether a process that a driver seems to name is known to have no GPU open.
-    pub(super) fn lacks_gpu(&self, process: &PidEntry) -> bool {
+    fn lacks_gpu(&self, process: &PidEntry) -> bool {
         self.has_gpu_open.get(&process.id) == Some(&false)
     }
 
@@ -204,7 +204,7 @@ impl PidTable {
     /// The process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`. A process that had it
     /// in its own pid namespace is meant where the collector's has no process of this pid that could use a GPU
     /// (`is_taken`).
-    pub(super) fn resolve(
+    fn resolve(
         &self,
         pid: u32,
         [from_ns, to_ns]: [u64; 2],
@@ -237,6 +237,38 @@ impl PidTable {
             let end_us = process.end_ns.map_or(u64::MAX, |end| (end / 1000).saturating_add(slack_us));
             us.saturating_add(slack_us) >= process.start_ns / 1000 && us <= end_us
         })
+    }
+}
+
+/// Maps what a driver lists to processes of the run.
+#[derive(Clone, Copy)]
+pub(super) struct PidResolver<'a> {
+    /// The processes of the run.
+    pub table: &'a PidTable,
+    /// What /proc says of the pids that drivers name.
+    pub facts: &'a BTreeMap<u32, PidFacts>,
+    /// The collector is in a pid namespace of its own.
+    pub has_own_pid_ns: bool,
+}
+
+impl<'a> PidResolver<'a> {
+    fn facts_of(&self, pid: u32) -> PidFacts {
+        self.facts.get(&pid).copied().unwrap_or_default()
+    }
+
+    /// The process of the run that the driver means.
+    pub(super) fn resolve(&self, pid: u32, from_to_ns: [u64; 2]) -> Option<&'a PidEntry> {
+        // A kernel thread and a zombie use no GPU.
+        let is_taken = || self.facts_of(pid).has_memory == Some(true);
+        let process = self.table.resolve(pid, from_to_ns, is_taken)?;
+        (!self.table.lacks_gpu(process)).then_some(process)
+    }
+
+    /// Whether a pid that is no process of the run can be one of another pid namespace, so that it may stand for a process
+    /// of the run: in a container, or in a sandbox that is a single process to the driver (gVisor).
+    pub(super) fn is_foreign(&self, pid: u32) -> bool {
+        let facts = self.facts_of(pid);
+        self.has_own_pid_ns && facts.has_gpu_open.map_or(facts.has_memory.is_none(), |is_open| !is_open)
     }
 }
 

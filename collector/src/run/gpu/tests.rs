@@ -45,11 +45,11 @@ fn observed_thread_id_counts_for_its_process() {
     let mut state = state();
     let facts = PidFacts { thread_group_leader: Some(10), ..PidFacts::default() };
     state.apply(&observation(2, 11, facts));
-    assert_eq!(state.usage.max.unwrap().main, 700);
+    assert_eq!(state.usage.max.memory.unwrap().main, 700);
     assert_eq!(state.pids().threads, BTreeMap::from([(11, 10)]));
     // The thread ended; /proc says nothing more.
     state.apply(&observation(3, 11, PidFacts::default()));
-    assert_eq!(state.usage.processes[&1].peak_bytes, Some(700));
+    assert_eq!(state.usage.processes.by_id[&1].peak_bytes, Some(700));
 }
 
 #[test]
@@ -72,5 +72,5 @@ fn observations_survive_serialization_and_replay_equally() {
     read.iter().for_each(|observation| replayed.apply(observation));
     let text = |state: &GpuState| serde_json::to_string(state).unwrap();
     assert_eq!(text(&replayed), text(&direct));
-    assert_eq!(direct.usage.failed.len(), 1);
+    assert_eq!(direct.usage.backends.failed.len(), 1);
 }

@@ -1,12 +1,17 @@
 //! One device over the run.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
+use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
 
-use super::groups::GroupMemory;
-use super::meters::{BusyMeter, Counter, CounterKind, Gauge, Latest};
-use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading};
+use super::availability::{Availability, Gap};
+use super::groups::Groups;
+use super::lists::ProcessLists;
+use super::meters::{BusyMeter, Counter, CounterKind, Gauge, Latest, ThrottleTimes};
+use super::processes::Processes;
+use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading};
+use crate::run::gpu::pid_table::PidResolver;
 use crate::run::gpu::policy::POLICY;
 
 /// A device at its last reading.
@@ -14,67 +19,42 @@ use crate::run::gpu::policy::POLICY;
 pub(super) struct Now {
     /// The largest utilisation, percent.
     pub busy: Latest<f64>,
-    /// The same of the run's processes (main, descendants, both).
-    pub process_busy: Latest<[f64; 3]>,
+    /// The same of the run's processes.
+    pub process_busy: Latest<Groups<f64>>,
     /// Memory in use by all processes of the machine, bytes.
     pub used_bytes: Option<u64>,
-    /// Memory of the run's processes.
-    pub memory: Option<GroupMemory>,
+    /// Memory of the run's processes, bytes.
+    pub memory: Option<Groups<u64>>,
 }
 
-/// A time during which a figure could not be read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Gap {
-    /// Why, by the latest failure.
-    pub reason: Missing,
-    /// For how long in all, from the first failed reading to the first that succeeded, nanoseconds.
-    pub ns: u64,
-    /// Since when it can't be read now, CLOCK_MONOTONIC nanoseconds.
-    since_ns: Option<u64>,
-    /// Most memory in use on the device meanwhile by all processes of the machine, bytes.
-    pub used_bytes: Option<u64>,
+/// When a device stopped answering.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Loss {
+    /// The first time, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// It answered again later.
+    pub is_back: bool,
 }
 
-/// When the process lists were read.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ListReadings {
-    /// How often.
-    pub count: u64,
-    /// Longest time between two, nanoseconds.
-    pub longest_ns: u64,
-    first_ns: u64,
-    last_ns: u64,
-    /// The latest times, CLOCK_MONOTONIC nanoseconds; ascending.
-    #[serde(skip)]
-    times: VecDeque<u64>,
-}
-
-impl ListReadings {
-    fn add(&mut self, at_ns: u64) {
-        if self.count == 0 {
-            self.first_ns = at_ns;
-        } else {
-            self.longest_ns = self.longest_ns.max(at_ns.saturating_sub(self.last_ns));
-        }
-        (self.count, self.last_ns) = (self.count + 1, at_ns);
-        self.times.push_back(at_ns);
-        let is_old = |at: &u64| at.saturating_add(POLICY.times_kept_ns) < at_ns;
-        while self.times.front().is_some_and(is_old) {
-            self.times.pop_front();
-        }
-    }
-
-    /// Mean time between two, nanoseconds.
-    pub(crate) fn mean_ns(&self) -> Option<f64> {
-        let times = self.count.checked_sub(1).filter(|times| *times > 0)?;
-        Some(self.last_ns.saturating_sub(self.first_ns) as f64 / times as f64)
-    }
-
-    /// Whether there was one in this time, of which the end is not long ago.
-    fn is_any_within(&self, from_ns: u64, to_ns: u64) -> bool {
-        let next = self.times.partition_point(|at| *at < from_ns);
-        self.times.get(next).is_some_and(|at| *at <= to_ns)
-    }
+/// What a driver reported of the run's processes on a device.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct RunOnDevice {
+    /// Their largest memory, bytes.
+    pub max: Groups<u64>,
+    /// Whether any was ever seen on it.
+    pub is_used: bool,
+    /// An accounting entry reported memory of one, whether or not the process list did.
+    pub has_accounting: bool,
+    /// The driver listed one without its memory.
+    pub has_unreported: Groups<bool>,
+    /// When the driver first listed one by a known pid, CLOCK_MONOTONIC nanoseconds.
+    listed_since_ns: Option<u64>,
+    /// The driver listed a pid of another namespace, which may be one of them.
+    has_foreign: bool,
+    /// The driver reported the utilisation of any process of the machine.
+    has_any_samples: bool,
+    /// The driver reported the utilisation of one of them.
+    pub has_samples: bool,
 }
 
 /// What a device did over the run.
@@ -86,53 +66,28 @@ pub(crate) struct DeviceUsage {
     pub is_visible: Option<bool>,
     /// It is part of a device that is tracked itself.
     pub is_part: bool,
-    /// Gauges.
+    /// Which figures are known, and why the others are not.
+    pub figures: Availability,
+    /// Figures that go up and down.
     pub gauges: BTreeMap<Figure, Gauge>,
-    /// Counters.
+    /// Figures that count.
     pub counters: BTreeMap<Figure, Counter>,
     /// Its utilisation.
     pub busy: BusyMeter,
-    /// Nanoseconds in each throttle reason.
-    pub throttle_ns: BTreeMap<String, u64>,
-    /// When those were read first and last, CLOCK_MONOTONIC nanoseconds.
-    throttle_read_ns: Option<(u64, u64)>,
+    /// Time in each throttle reason.
+    pub throttle: ThrottleTimes,
     /// Critical errors by number, and how often.
     pub xids: BTreeMap<u64, u64>,
-    /// Why a figure was not known when it was last read.
-    pub missing: BTreeMap<Figure, Missing>,
-    /// Figures that were known at any time.
-    pub known: Vec<Figure>,
-    /// Times during which figures could not be read.
-    pub gaps: BTreeMap<Figure, Gap>,
-    /// When its process lists were read.
-    pub lists: ListReadings,
-    /// When it was lost first, CLOCK_MONOTONIC nanoseconds.
-    pub lost_at_ns: Option<u64>,
-    /// It was lost, and answered again later.
-    pub is_back: bool,
-    /// Largest memory of the run's processes on it.
-    pub max: GroupMemory,
-    /// Whether any process of the run was ever seen on it.
-    pub is_used: bool,
-    /// An accounting entry reported memory of a process of the run, whether or not the process list did.
-    pub has_accounting: bool,
-    /// The driver listed a process of the run (main, a descendant) without its memory.
-    pub has_unreported: [bool; 2],
-    /// When the driver first listed a process of the run by a known pid, CLOCK_MONOTONIC nanoseconds.
-    used_since_ns: Option<u64>,
-    /// The driver listed a pid of another namespace, which may be a process of the run.
-    pub(super) has_foreign: bool,
-    /// The driver reported the utilisation of any process.
-    pub(super) has_process_samples: bool,
-    /// The driver reported the utilisation of a process of the run.
-    pub has_samples_of_run: bool,
+    /// It was lost.
+    pub loss: Option<Loss>,
+    /// The driver's lists of the processes on it.
+    pub lists: ProcessLists,
+    /// The run's processes on it.
+    pub run: RunOnDevice,
     /// The last reading.
     pub(super) now: Now,
     /// When it was read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     last_ns: u64,
-    /// Since when an entry of the driver's list has been unchanged, and its bytes, by pid.
-    #[serde(skip)]
-    streaks: HashMap<u32, (u64, Option<u64>)>,
 }
 
 impl DeviceUsage {
@@ -142,73 +97,93 @@ impl DeviceUsage {
 
     /// Whether a figure was ever known.
     pub(crate) fn knows(&self, figure: Figure) -> bool {
-        self.known.contains(&figure)
+        self.figures.known.contains(&figure)
     }
 
-    /// Whether the driver ever listed a process of the run by a known pid.
-    pub(super) fn was_ever_resolved(&self) -> bool {
-        self.used_since_ns.is_some()
+    /// Why a figure was not known when it was last read.
+    pub(crate) fn missing(&self, figure: Figure) -> Option<&Missing> {
+        self.figures.missing.get(&figure)
     }
 
-    /// For how long the driver has listed processes of the run, up to the last reading.
-    fn used_ns(&self) -> Option<u64> {
-        self.used_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns))
+    /// The largest reading of a gauge.
+    pub(crate) fn max(&self, figure: Figure) -> Option<f64> {
+        self.gauges.get(&figure).map(|gauge| gauge.max)
     }
 
-    /// A process of the run was seen on it at this time.
-    pub(super) fn note_use(&mut self, at_ns: u64) {
-        self.is_used = true;
-        self.used_since_ns.get_or_insert(at_ns);
+    /// The mean of a gauge over time.
+    pub(crate) fn mean(&self, figure: Figure) -> Option<f64> {
+        self.gauges.get(&figure).map(Gauge::mean)
+    }
+
+    /// What a counter counted.
+    pub(crate) fn counted(&self, figure: Figure) -> Option<f64> {
+        self.counters.get(&figure).and_then(Counter::total)
+    }
+
+    /// Whether any reading had more than its loss.
+    pub(crate) fn was_read(&self) -> bool {
+        self.last_ns != 0
+    }
+
+    /// For how long a figure could not be read, up to the last reading, nanoseconds.
+    pub(crate) fn gap_ns(&self, gap: &Gap) -> u64 {
+        gap.ns(self.last_ns)
+    }
+
+    /// Whether the lists were read while a process lived. `None`: they are never read, or no process of the run is expected
+    /// on this device.
+    pub(super) fn was_listed_within(&self, from_ns: u64, to_ns: u64) -> Option<bool> {
+        let counts = self.lists.count > 0 && self.is_visible != Some(false);
+        counts.then(|| self.lists.is_any_within(from_ns, to_ns))
     }
 
     /// Why the utilisation by the run's processes is not known, although the driver has a call for it.
     pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
         let interval_ns = POLICY.process_sample_interval_ns;
-        let is_foreign = self.missing.get(&Figure::ProcessMemory) == Some(&Missing::ForeignPids);
+        let is_foreign = self.missing(Figure::ProcessMemory) == Some(&Missing::ForeignPids);
         let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
-        match (self.has_process_samples, self.has_samples_of_run) {
+        let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
+        match (self.run.has_any_samples, self.run.has_samples) {
             // Drivers report no samples of a process that is idle. That is known only after an interval, and only if the
             // device was idle too.
-            (false, _) if self.used_ns().is_some_and(|ns| ns < interval_ns || was_busy) => {
-                Some(Missing::NoSample)
-            }
+            (false, _) if listed_ns.is_some_and(|ns| ns < interval_ns || was_busy) => Some(Missing::NoSample),
             (_, false) if is_foreign => Some(Missing::ForeignPids),
             _ => None,
         }
     }
 
-    /// Take in a reading, all but the processes.
-    pub(super) fn add(&mut self, at_ns: u64, sample: &DeviceSample) {
+    /// Take in a reading: of the device, then of the run's processes on it.
+    pub(super) fn add(&mut self, at_ns: u64, sample: &DeviceSample, pids: PidResolver, seen: &mut Processes) {
+        self.add_figures(at_ns, sample);
+        self.add_memory(at_ns, sample, pids, seen);
+        self.add_run_busy(at_ns, sample, pids, seen);
+        self.add_accounting(at_ns, sample, pids, seen);
+        self.figures.note_used(self.now.used_bytes);
+    }
+
+    fn add_figures(&mut self, at_ns: u64, sample: &DeviceSample) {
         // The XID that explains a loss comes before it, or in the same reading.
-        if let Some(xids) = sample.xids.as_ref().and_then(|xids| self.note(at_ns, Figure::Xid, xids)) {
-            for xid in xids {
-                *self.xids.entry(*xid).or_default() += 1;
-            }
+        let xids = self.figures.note(at_ns, Figure::Xid, sample.xids.as_ref());
+        for xid in xids.into_iter().flatten() {
+            *self.xids.entry(*xid).or_default() += 1;
         }
         if sample.is_lost {
-            self.lost_at_ns.get_or_insert(at_ns);
-            self.is_back = false;
+            self.loss.get_or_insert(Loss { at_ns, is_back: false }).is_back = false;
             self.now = Now::default();
             return;
         }
         if !sample.has_figures() {
             return;
         }
-        self.is_back = self.lost_at_ns.is_some();
+        if let Some(loss) = &mut self.loss {
+            loss.is_back = true;
+        }
         for (figure, reading) in &sample.values {
             self.add_value(at_ns, *figure, reading, sample);
         }
         self.add_busy(at_ns, sample);
-        if let Some(reasons) =
-            sample.throttle.as_ref().and_then(|reading| self.note(at_ns, Figure::Throttle, reading))
-        {
-            // A reason is counted from the reading before on.
-            let (first_ns, last_ns) = self.throttle_read_ns.unwrap_or((at_ns, at_ns));
-            for reason in reasons {
-                *self.throttle_ns.entry(reason.clone().into_owned()).or_default() +=
-                    at_ns.saturating_sub(last_ns);
-            }
-            self.throttle_read_ns = Some((first_ns, at_ns));
+        if let Some(reasons) = self.figures.note(at_ns, Figure::Throttle, sample.throttle.as_ref()) {
+            self.throttle.add(at_ns, reasons);
         }
         self.last_ns = at_ns;
     }
@@ -216,12 +191,11 @@ impl DeviceUsage {
     fn add_value(&mut self, at_ns: u64, figure: Figure, reading: &Reading<f64>, sample: &DeviceSample) {
         if figure == Figure::MemoryUsed {
             self.now.used_bytes = reading.as_ref().ok().map(|value| *value as u64);
-            let open = self.gaps.values_mut().filter(|gap| gap.since_ns.is_some());
-            open.for_each(|gap| gap.used_bytes = gap.used_bytes.max(self.now.used_bytes));
+            self.figures.note_used(self.now.used_bytes);
         }
-        let Some(value) = self.note(at_ns, figure, reading).copied() else { return };
+        let Some(value) = self.figures.note(at_ns, figure, Some(reading)).copied() else { return };
         let most_per_s = match figure {
-            Figure::Energy => self.gauges.get(&Figure::Power).map_or(POLICY.most_w, |power| power.max),
+            Figure::Energy => self.max(Figure::Power).unwrap_or(POLICY.most_w),
             Figure::PcieTx | Figure::PcieRx => {
                 sample.link_bytes_per_s.unwrap_or(POLICY.fastest_link_bytes_per_s) as f64
             }
@@ -242,10 +216,8 @@ impl DeviceUsage {
     }
 
     fn add_busy(&mut self, at_ns: u64, sample: &DeviceSample) {
-        let reading = sample.busy.as_ref();
-        let Some(spans) = reading.and_then(|reading| self.note(at_ns, Figure::Utilization, reading)) else {
-            return;
-        };
+        let spans = self.figures.note(at_ns, Figure::Utilization, sample.busy.as_ref());
+        let Some(spans) = spans else { return };
         self.busy.lose(sample.busy_lost_us);
         let mut largest = 0.0_f64;
         for span in spans {
@@ -256,78 +228,94 @@ impl DeviceUsage {
             self.now.busy = Latest::new(at_ns, last.us, largest);
         }
     }
-
-    /// The process lists were read.
-    pub(super) fn note_lists(&mut self, at_ns: u64) {
+    /// Take in the process lists.
+    fn add_memory(&mut self, at_ns: u64, sample: &DeviceSample, pids: PidResolver, seen: &mut Processes) {
+        if sample.processes.is_none() && !sample.is_lost {
+            return;
+        }
+        let at_ns = if sample.listed_ns == 0 { at_ns } else { sample.listed_ns };
+        self.now.memory = None;
+        seen.clear_memory(&self.device.id);
+        let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
+        let Some(list) = list else { return };
         self.lists.add(at_ns);
-    }
-
-    /// Whether the lists were read while a process lived. `None`: they are never read, or no process of the run is expected
-    /// on this device.
-    pub(super) fn was_listed_within(&self, from_ns: u64, to_ns: u64) -> Option<bool> {
-        let counts = self.lists.count > 0 && self.is_visible != Some(false);
-        counts.then(|| self.lists.is_any_within(from_ns, to_ns))
-    }
-
-    /// Whether any reading had more than its loss.
-    pub(crate) fn was_read(&self) -> bool {
-        self.last_ns != 0
-    }
-
-    /// Whether throttle reasons were read more than once, so that times are known.
-    pub(crate) fn has_throttle_times(&self) -> bool {
-        self.throttle_read_ns.is_some_and(|(first_ns, last_ns)| last_ns > first_ns)
-    }
-
-    /// For how long a figure could not be read, up to the last reading, nanoseconds.
-    pub(crate) fn gap_ns(&self, gap: &Gap) -> u64 {
-        gap.ns + gap.since_ns.map_or(0, |since_ns| self.last_ns.saturating_sub(since_ns))
-    }
-
-    /// Note whether a figure is known, and if not, why.
-    pub(super) fn note<'a, T>(
-        &mut self,
-        at_ns: u64,
-        figure: Figure,
-        reading: &'a Reading<T>,
-    ) -> Option<&'a T> {
-        match reading {
-            Ok(value) => {
-                if !self.known.contains(&figure) {
-                    self.known.push(figure);
+        let mut memory = Groups::default();
+        for listed in list {
+            let bytes = listed.bytes.as_ref().ok().copied();
+            let since_ns = self.lists.add_entry(at_ns, listed.pid, bytes);
+            match pids.resolve(listed.pid, [at_ns, at_ns]) {
+                Some(process) if process.started_by(since_ns) => {
+                    self.run.is_used = true;
+                    self.run.listed_since_ns.get_or_insert(at_ns);
+                    self.run.has_unreported.add(process.is_main, bytes.is_none(), |a, b| a || b);
+                    memory.add(process.is_main, bytes.unwrap_or(0), u64::saturating_add);
+                    if let Some(process) = seen.named(process, listed.pid) {
+                        process.add_memory(&self.device.id, bytes);
+                    }
                 }
-                self.missing.remove(&figure);
-                if let Some(gap) = self.gaps.get_mut(&figure)
-                    && let Some(since_ns) = gap.since_ns.take()
-                {
-                    gap.ns += at_ns.saturating_sub(since_ns);
-                }
-                Some(value)
+                Some(_) => {}
+                None => self.run.has_foreign |= pids.is_foreign(listed.pid),
             }
-            Err(missing) => {
-                self.missing.insert(figure, missing.clone());
-                let new = || Gap { reason: missing.clone(), ns: 0, since_ns: None, used_bytes: None };
-                let gap = self.gaps.entry(figure).or_insert_with(new);
-                gap.reason.clone_from(missing);
-                if gap.since_ns.is_none() {
-                    (gap.since_ns, gap.used_bytes) = (Some(at_ns), gap.used_bytes.max(self.now.used_bytes));
-                }
-                None
-            }
+        }
+        self.lists.forget_unlisted(at_ns);
+        if self.run.has_foreign && self.run.listed_since_ns.is_none() {
+            // Any of those may be a process of the run.
+            self.figures.withdraw(Figure::ProcessMemory, Missing::ForeignPids);
+        } else {
+            self.now.memory = Some(memory);
+            self.run.max = self.run.max.with(memory, u64::max);
         }
     }
 
-    /// Since when the driver has listed this pid with this memory; to be called once a reading.
-    pub(super) fn listed_since(&mut self, at_ns: u64, pid: u32, bytes: Option<u64>) -> u64 {
-        let streak = self.streaks.entry(pid).or_insert((at_ns, bytes));
-        if streak.1 != bytes {
-            *streak = (at_ns, bytes);
+    /// Take in the utilisation by process.
+    fn add_run_busy(&mut self, at_ns: u64, sample: &DeviceSample, pids: PidResolver, seen: &mut Processes) {
+        let list = self.figures.note(at_ns, Figure::ProcessUtilization, sample.process_busy.as_ref());
+        let Some(list) = list else { return };
+        // Of several stretches of one process the largest counts for the sum at this time.
+        let mut now: BTreeMap<u64, (bool, f64)> = BTreeMap::new();
+        let mut until_us = list.last().map(|listed| listed.busy.us);
+        for listed in list {
+            let us = if listed.is_from_start { 0 } else { listed.busy.us };
+            let from_ns = at_ns.saturating_sub(us.saturating_mul(1000));
+            let Some(process) = pids.resolve(listed.pid, [from_ns, at_ns]) else { continue };
+            // Nothing is known of a stretch without length.
+            let busy = listed.stretch(process.start_ns, at_ns, POLICY.start_slack_ns);
+            let busy = busy.unwrap_or(Busy { us: 0, percent: 0.0 });
+            let percent = busy.percent.clamp(0.0, 100.0);
+            let (_, largest) = now.entry(process.id).or_insert((process.is_main, 0.0));
+            *largest = largest.max(percent);
+            until_us = Some(busy.us);
+            self.run.has_samples = true;
+            self.run.is_used |= percent > 0.0;
+            if let Some(process) = seen.named(process, listed.pid) {
+                process.on(&self.device.id).busy.add(busy);
+            }
         }
-        streak.0
+        self.run.has_any_samples |= !list.is_empty();
+        if let Some(until_us) = until_us {
+            let mut sums = Groups::default();
+            now.into_values().for_each(|(is_main, percent)| sums.add(is_main, percent, f64::add));
+            self.now.process_busy = Latest::new(at_ns, until_us, sums);
+        }
     }
 
-    /// Forget the pids that the driver no longer lists.
-    pub(super) fn keep_listed(&mut self, is_listed: impl Fn(u32) -> bool) {
-        self.streaks.retain(|pid, _| is_listed(*pid));
+    /// Take in accounting entries, which hold the peak of processes that no sample saw.
+    fn add_accounting(&mut self, at_ns: u64, sample: &DeviceSample, pids: PidResolver, seen: &mut Processes) {
+        let list = self.figures.note(at_ns, Figure::Accounting, sample.accounting.as_ref());
+        // The entry of a running process is not final; it is read again.
+        for entry in list.into_iter().flatten().filter(|entry| !entry.is_running) {
+            let process = pids.table.resolve_accounting(entry.pid, entry.started_us);
+            let (Some(process), Some(bytes)) = (process, entry.peak_bytes) else { continue };
+            // The entry does not say which processes used the device at the same time. The process alone is a lower bound
+            // of their sum.
+            let mut alone = Groups::default();
+            alone.add(process.is_main, bytes, u64::saturating_add);
+            self.run.is_used = true;
+            self.run.has_accounting = true;
+            self.run.max = self.run.max.with(alone, u64::max);
+            if let Some(process) = seen.named(process, entry.pid) {
+                process.add_accounting(&self.device.id, bytes, entry.utilization_percent);
+            }
+        }
     }
 }

@@ -1,38 +1,37 @@
-//! GPU memory by group: main, descendants, and both.
+//! Figures by group: main, descendants, and both.
 
 use serde::{Deserialize, Serialize};
 
-/// GPU memory of main and descendants, bytes.
+/// A figure of each group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct GroupMemory {
+pub(crate) struct Groups<T> {
     /// The command's first process.
-    pub main: u64,
+    pub main: T,
     /// All others.
-    pub descendants: u64,
-    /// Both; over time not their sum, since the two peak at different times.
-    pub combined: u64,
+    pub descendants: T,
+    /// Both; a maximum over time is not the sum of theirs, since the two peak at different times.
+    pub combined: T,
 }
 
-impl GroupMemory {
-    pub(super) fn add(&mut self, is_main: bool, bytes: u64) {
-        let part = if is_main { &mut self.main } else { &mut self.descendants };
-        *part = part.saturating_add(bytes);
-        self.combined = self.combined.saturating_add(bytes);
+impl<T: Copy> Groups<T> {
+    /// Add a process's figure to its group, and to both.
+    pub(super) fn add(&mut self, is_main: bool, figure: T, plus: impl Fn(T, T) -> T) {
+        let group = if is_main { &mut self.main } else { &mut self.descendants };
+        *group = plus(*group, figure);
+        self.combined = plus(self.combined, figure);
     }
 
-    pub(super) fn plus(&self, other: &Self) -> Self {
-        Self {
-            main: self.main.saturating_add(other.main),
-            descendants: self.descendants.saturating_add(other.descendants),
-            combined: self.combined.saturating_add(other.combined),
+    /// A figure of two, group by group.
+    pub(crate) fn with<U, V>(self, other: Groups<U>, of: impl Fn(T, U) -> V) -> Groups<V> {
+        Groups {
+            main: of(self.main, other.main),
+            descendants: of(self.descendants, other.descendants),
+            combined: of(self.combined, other.combined),
         }
     }
 
-    pub(super) fn max(&self, other: &Self) -> Self {
-        Self {
-            main: self.main.max(other.main),
-            descendants: self.descendants.max(other.descendants),
-            combined: self.combined.max(other.combined),
-        }
+    /// A figure of one, group by group.
+    pub(crate) fn map<V>(self, of: impl Fn(T) -> V) -> Groups<V> {
+        self.with(self, |figure, _| of(figure))
     }
 }

@@ -1,4 +1,7 @@
-//! Single figures over time: gauges, counters that can wrap or restart, and busy time.
+//! Single figures over time: gauges, counters that can wrap or restart, busy and throttled time.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -194,6 +197,30 @@ impl BusyMeter {
     /// Time busy, seconds; `None` if all stretches have no length.
     pub(crate) fn active_s(&self) -> Option<f64> {
         (self.covered_us > 0.0).then_some(self.busy.min(self.covered_us * 100.0) / 1e8)
+    }
+}
+
+/// Time in each of a device's throttle reasons.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ThrottleTimes {
+    ns: BTreeMap<String, u64>,
+    /// When the reasons were read first and last, CLOCK_MONOTONIC nanoseconds.
+    read_ns: Option<(u64, u64)>,
+}
+
+impl ThrottleTimes {
+    /// The reasons at this time. Each is counted from the reading before on.
+    pub(crate) fn add(&mut self, at_ns: u64, reasons: &[Cow<'_, str>]) {
+        let (first_ns, last_ns) = self.read_ns.unwrap_or((at_ns, at_ns));
+        for reason in reasons {
+            *self.ns.entry(reason.to_string()).or_default() += at_ns.saturating_sub(last_ns);
+        }
+        self.read_ns = Some((first_ns, at_ns));
+    }
+
+    /// Nanoseconds by reason; `None` unless they were read more than once.
+    pub(crate) fn ns(&self) -> Option<&BTreeMap<String, u64>> {
+        self.read_ns.is_some_and(|(first_ns, last_ns)| last_ns > first_ns).then_some(&self.ns)
     }
 }
 

@@ -1,7 +1,14 @@
 //! Usage from made-up readings.
 
+use std::collections::BTreeMap;
+
+use super::device::Loss;
 use super::*;
-use crate::model::gpu::{Busy, Device, DeviceList, Reading, Vendor};
+use crate::model::gpu::{
+    AccountingEntry, Busy, Device, DeviceList, DeviceSample, Missing, PidFacts, ProcessBusy, ProcessMemory,
+    Reading, Vendor,
+};
+use crate::run::gpu::pid_table::PidTable;
 use crate::run::gpu::pid_table::tests::process;
 
 const S: u64 = 1_000_000_000;
@@ -20,6 +27,10 @@ fn gpu(id: &str) -> Device {
 
 fn listed(pid: u32, bytes: u64) -> ProcessMemory {
     ProcessMemory { pid, bytes: Ok(bytes) }
+}
+
+fn groups<T>(main: T, descendants: T, combined: T) -> Groups<T> {
+    Groups { main, descendants, combined }
 }
 
 fn sample(device: &str) -> DeviceSample {
@@ -74,7 +85,7 @@ impl Bench {
     }
 
     fn max(&self) -> (u64, u64, u64) {
-        let max = self.usage.max.unwrap();
+        let max = self.usage.max.memory.unwrap();
         (max.main, max.descendants, max.combined)
     }
 }
@@ -86,10 +97,10 @@ fn combined_peak_is_largest_sum_over_devices_at_one_time() {
     bench.at(2, vec![memory("a", vec![listed(10, 500), listed(20, 100)]), memory("b", vec![listed(10, 50)])]);
     bench.at(3, vec![memory("a", vec![listed(10, 100), listed(20, 400)]), memory("b", vec![])]);
     assert_eq!(bench.max(), (550, 400, 650));
-    assert_eq!(bench.usage.processes[&1].peak_bytes, Some(550));
-    assert_eq!(bench.usage.processes[&2].peak_bytes, Some(400));
-    assert_eq!(bench.usage.devices[0].max.combined, 600);
-    assert_eq!(bench.usage.processes[&1].devices["b"].peak_bytes, Some(50));
+    assert_eq!(bench.usage.processes.by_id[&1].peak_bytes, Some(550));
+    assert_eq!(bench.usage.processes.by_id[&2].peak_bytes, Some(400));
+    assert_eq!(bench.usage.devices[0].run.max.combined, 600);
+    assert_eq!(bench.usage.processes.by_id[&1].devices["b"].peak_bytes, Some(50));
 }
 
 #[test]
@@ -105,7 +116,7 @@ fn processes_outside_the_run_do_not_count() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![memory("a", vec![listed(10, 5), listed(77, 1000)])]);
     assert_eq!(bench.max(), (5, 0, 5));
-    assert_eq!(bench.usage.processes.len(), 1);
+    assert_eq!(bench.usage.processes.by_id.len(), 1);
 }
 
 #[test]
@@ -116,7 +127,7 @@ fn stale_list_entry_is_not_the_new_process_of_that_pid() {
     bench.table.put(process(3, 30, 3 * S, None));
     bench.at(4, vec![memory("a", vec![listed(30, 700)])]);
     assert_eq!(bench.max(), (0, 0, 0));
-    assert!(!bench.usage.devices[0].is_used);
+    assert!(!bench.usage.devices[0].run.is_used);
     // The new process allocates.
     bench.at(5, vec![memory("a", vec![listed(30, 300)])]);
     assert_eq!(bench.max(), (0, 300, 300));
@@ -126,10 +137,10 @@ fn stale_list_entry_is_not_the_new_process_of_that_pid() {
 fn unreported_memory_is_unknown_and_not_zero() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![memory("a", vec![ProcessMemory { pid: 20, bytes: Err(Missing::NotReported) }])]);
-    assert_eq!(bench.usage.has_unreported, [false, true]);
-    assert_eq!(bench.usage.processes[&2].peak_bytes, None);
+    assert_eq!(bench.usage.devices[0].run.has_unreported, groups(false, true, true));
+    assert_eq!(bench.usage.processes.by_id[&2].peak_bytes, None);
     bench.at(3, vec![memory("a", vec![])]);
-    assert_eq!(bench.usage.devices[0].has_unreported, [false, true], "also after it is gone");
+    assert_eq!(bench.usage.devices[0].run.has_unreported, groups(false, true, true), "also after it is gone");
 }
 
 #[test]
@@ -138,8 +149,8 @@ fn foreign_pid_makes_memory_by_process_unknown() {
     // No process of the collector's pid namespace has that pid.
     bench.has_own_pid_ns = true;
     bench.at(2, vec![memory("a", vec![listed(90_000, 1000)])]);
-    assert_eq!(bench.usage.max, None);
-    assert_eq!(bench.usage.devices[0].missing[&Figure::ProcessMemory], Missing::ForeignPids);
+    assert_eq!(bench.usage.max.memory, None);
+    assert_eq!(bench.usage.devices[0].figures.missing[&Figure::ProcessMemory], Missing::ForeignPids);
 }
 
 #[test]
@@ -149,8 +160,8 @@ fn lost_device_keeps_its_figures_and_others_go_on() {
     bench.at(3, vec![DeviceSample { is_lost: true, ..sample("a") }, memory("b", vec![listed(10, 700)])]);
     bench.at(4, vec![DeviceSample { is_lost: true, ..sample("a") }, memory("b", vec![listed(10, 700)])]);
     assert_eq!(bench.max(), (700, 0, 700));
-    assert_eq!(bench.usage.devices[0].lost_at_ns, Some(3 * S));
-    assert_eq!(bench.usage.devices[0].max.main, 500);
+    assert_eq!(bench.usage.devices[0].loss, Some(Loss { at_ns: 3 * S, is_back: false }));
+    assert_eq!(bench.usage.devices[0].run.max.main, 500);
 }
 
 #[test]
@@ -158,7 +169,7 @@ fn memory_of_parts_counts_in_the_whole_device() {
     let part = Device { parent: Some("a".into()), ..gpu("m") };
     let mut bench = Bench::new(&[gpu("a"), part]);
     bench.at(2, vec![value("a", Figure::MemoryUsed, Ok(900.0)), value("m", Figure::MemoryUsed, Ok(300.0))]);
-    assert_eq!(bench.usage.max_used, Some(900));
+    assert_eq!(bench.usage.max.used_bytes, Some(900));
     assert_eq!(bench.usage.machine.len(), 1);
     assert!(bench.usage.devices[1].is_part);
 }
@@ -168,21 +179,21 @@ fn lost_device_can_come_back() {
     let mut bench = Bench::new(&[gpu("A")]);
     let lost = || DeviceSample { is_lost: true, ..sample("A") };
     bench.at(2, vec![lost()]);
-    assert!(!bench.usage.devices[0].is_back);
+    let loss = |bench: &Bench| bench.usage.devices[0].loss;
+    assert_eq!(loss(&bench), Some(Loss { at_ns: 2 * S, is_back: false }));
     bench.at(3, vec![memory("A", vec![listed(10, 100)])]);
-    assert!(bench.usage.devices[0].is_back);
-    assert_eq!(bench.usage.devices[0].lost_at_ns, Some(2 * S));
+    assert_eq!(loss(&bench), Some(Loss { at_ns: 2 * S, is_back: true }));
     bench.at(4, vec![lost()]);
-    assert!(!bench.usage.devices[0].is_back);
+    assert_eq!(loss(&bench), Some(Loss { at_ns: 2 * S, is_back: false }));
 }
 
 #[test]
 fn reason_is_dropped_once_the_value_is_known() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![value("a", Figure::Power, Err(Missing::NoPermission))]);
-    assert_eq!(bench.usage.devices[0].missing[&Figure::Power], Missing::NoPermission);
+    assert_eq!(bench.usage.devices[0].figures.missing[&Figure::Power], Missing::NoPermission);
     bench.at(3, vec![value("a", Figure::Power, Ok(100.0))]);
-    assert!(bench.usage.devices[0].missing.is_empty() && bench.usage.devices[0].knows(Figure::Power));
+    assert!(bench.usage.devices[0].figures.missing.is_empty() && bench.usage.devices[0].knows(Figure::Power));
 }
 
 #[test]
@@ -195,7 +206,8 @@ fn throttle_reason_counts_from_the_reading_before() {
     bench.at(2, vec![throttle(&["idle"])]);
     bench.at(4, vec![throttle(&["software power cap"])]);
     bench.at(7, vec![throttle(&["software power cap", "hardware slowdown"])]);
-    let times: Vec<_> = bench.usage.devices[0].throttle_ns.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+    let times = bench.usage.devices[0].throttle.ns().unwrap();
+    let times: Vec<_> = times.iter().map(|(k, v)| (k.as_str(), *v)).collect();
     assert_eq!(times, [("hardware slowdown", 3 * S), ("idle", 0), ("software power cap", 5 * S)]);
 }
 
@@ -219,9 +231,9 @@ fn utilisation_sums_over_devices_and_processes() {
         vec![busy("a", 80.0, vec![(10, 60.0), (20, 20.0), (99, 50.0)]), busy("b", 130.0, vec![(10, 120.0)])],
     );
     bench.at(3, vec![busy("a", 10.0, vec![(20, 90.0)]), busy("b", 0.0, vec![])]);
-    assert_eq!(bench.usage.max_busy, Some(180.0));
-    assert_eq!(bench.usage.max_process_busy, Some([160.0, 90.0, 180.0]));
-    assert_eq!(bench.usage.processes[&2].devices["a"].busy.mean(), Some(55.0));
+    assert_eq!(bench.usage.max.busy, Some(180.0));
+    assert_eq!(bench.usage.max.process_busy, Some(groups(160.0, 90.0, 180.0)));
+    assert_eq!(bench.usage.processes.by_id[&2].devices["a"].busy.mean(), Some(55.0));
 }
 
 #[test]
@@ -230,7 +242,7 @@ fn utilisation_without_a_length_holds_for_an_instant() {
     let busy =
         |device: &str| DeviceSample { busy: Some(Ok(vec![Busy { us: 0, percent: 35.0 }])), ..sample(device) };
     bench.at(2, vec![busy("a"), busy("b")]);
-    assert_eq!(bench.usage.max_busy, Some(70.0));
+    assert_eq!(bench.usage.max.busy, Some(70.0));
 }
 
 #[test]
@@ -243,15 +255,18 @@ fn utilisation_holds_for_the_length_it_was_reported_for() {
         DeviceSample { busy: Some(Ok(spans.collect())), process_busy: Some(Ok(by_process)), ..sample(device) }
     };
     bench.at(2, vec![busy("a", &[80.0]), busy("b", &[])]);
-    assert_eq!((bench.usage.max_busy, bench.usage.max_process_busy), (Some(80.0), Some([0.0, 80.0, 80.0])));
+    assert_eq!(
+        (bench.usage.max.busy, bench.usage.max.process_busy),
+        (Some(80.0), Some(groups(0.0, 80.0, 80.0)))
+    );
     bench.at(3, vec![busy("a", &[]), busy("b", &[50.0])]);
     assert_eq!(
-        (bench.usage.max_busy, bench.usage.max_process_busy),
-        (Some(130.0), Some([0.0, 130.0, 130.0]))
+        (bench.usage.max.busy, bench.usage.max.process_busy),
+        (Some(130.0), Some(groups(0.0, 130.0, 130.0)))
     );
     // The first stretch is over.
     bench.at(4, vec![busy("a", &[]), busy("b", &[90.0])]);
-    assert_eq!(bench.usage.max_busy, Some(130.0));
+    assert_eq!(bench.usage.max.busy, Some(130.0));
 }
 
 #[test]
@@ -282,8 +297,8 @@ fn process_without_gpu_open_is_not_the_listed_one() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.opens(20, false);
     bench.at(2, vec![memory("a", vec![listed(20, 500)])]);
-    assert_eq!(bench.usage.devices[0].missing[&Figure::ProcessMemory], Missing::ForeignPids);
-    assert!(bench.usage.processes.is_empty());
+    assert_eq!(bench.usage.devices[0].figures.missing[&Figure::ProcessMemory], Missing::ForeignPids);
+    assert!(bench.usage.processes.by_id.is_empty());
     // It opens one, and closes it.
     bench.opens(20, true);
     bench.at(3, vec![memory("a", vec![listed(20, 500)])]);
@@ -298,7 +313,7 @@ fn stranger_with_gpu_open_does_not_hide_the_run() {
     bench.opens(77, true);
     bench.at(2, vec![memory("a", vec![listed(77, 500)])]);
     assert_eq!(bench.max(), (0, 0, 0));
-    assert!(bench.usage.devices[0].missing.is_empty());
+    assert!(bench.usage.devices[0].figures.missing.is_empty());
 }
 
 #[test]
@@ -317,7 +332,7 @@ fn accounting_entry_counts_process_that_no_sample_saw() {
     assert_eq!(bench.max(), (0, 0, 0), "the entry of a running process is no figure yet");
     bench.at(7, vec![reading(entry(false, 640))]);
     assert_eq!(bench.max(), (0, 640, 640));
-    let on = &bench.usage.processes[&3].devices["a"];
+    let on = &bench.usage.processes.by_id[&3].devices["a"];
     assert_eq!((on.peak_bytes, on.is_accounted, on.accounted_percent), (Some(640), true, Some(12.0)));
     // The same pid, long before the run.
     bench.at(8, vec![reading(AccountingEntry { started_us: 1, ..entry(false, 9999) })]);
@@ -335,15 +350,14 @@ fn process_between_two_readings_of_a_device_counts_as_unsampled() {
     bench.at(6, vec![memory("b", vec![])]);
     let mut unsampled = |process| {
         bench.usage.ended(&process);
-        (std::mem::take(&mut bench.usage.unsampled), std::mem::take(&mut bench.usage.has_unsampled_long))
+        let Unsampled { count, is_any_long } = std::mem::take(&mut bench.usage.unsampled);
+        (count, is_any_long)
     };
-    assert_eq!(unsampled(process(5, 50, S, Some(3 * S))), (0, [false; 2]));
-    assert_eq!(unsampled(process(6, 60, 2 * S + 1, Some(3 * S))), (1, [false; 2]));
-    assert_eq!(
-        unsampled(process(7, 70, 5 * S, Some(8 * S))),
-        (1, [false, true]),
-        "one was read, the other was not"
-    );
+    let (none, descendant) = (groups(false, false, false), groups(false, true, true));
+    assert_eq!(unsampled(process(5, 50, S, Some(3 * S))), (0, none));
+    assert_eq!(unsampled(process(6, 60, 2 * S + 1, Some(3 * S))), (1, none));
+    let half_read = process(7, 70, 5 * S, Some(8 * S));
+    assert_eq!(unsampled(half_read), (1, descendant), "one was read, the other was not");
 }
 
 // Requirement: GPU-22
@@ -357,12 +371,12 @@ fn figure_that_could_not_be_read_for_a_while_has_a_gap() {
     bench.at(5, vec![failed()]);
     bench.at(6, vec![memory("a", vec![listed(10, 100)])]);
     let of = &bench.usage.devices[0];
-    let gap = &of.gaps[&Figure::ProcessMemory];
+    let gap = &of.figures.gaps[&Figure::ProcessMemory];
     assert_eq!(
         (of.gap_ns(gap), &gap.reason, gap.used_bytes),
         (3 * S, &Missing::Failed("why".into()), Some(900))
     );
-    assert!(of.missing.is_empty());
+    assert!(of.figures.missing.is_empty());
 }
 
 // Requirement: GPU-21
