@@ -79,8 +79,6 @@ const PEAK_INTERVAL_NS: u64 = 1_000_000_000;
 #[derive(Debug, Clone, Default)]
 struct CurrentSample {
     at_ns: u64,
-    /// The same processes are alive as at the sample before, and none has touched memory since.
-    is_unchanged: bool,
     /// Processes that were read for the first time, and the bottom of their stacks.
     first: Vec<(ProcessId, u64)>,
     changed: Vec<ChangedProgram>,
@@ -105,6 +103,8 @@ pub(crate) struct Sampling {
     /// Of the live processes, each in full.
     shared_of_all_bytes: u64,
     estimates: Estimates,
+    /// Processes have come, gone or touched memory since the estimates were made.
+    is_estimate_due: bool,
     /// No reading of how memory is shared would tell anything more.
     is_settled: bool,
     current: CurrentSample,
@@ -151,8 +151,7 @@ impl Sampling {
             }
         }
         let groups_before = std::mem::replace(&mut self.group_changes, tree.group_changes());
-        self.current.is_unchanged =
-            !has_changed && self.alive == before && self.group_changes == groups_before;
+        self.is_estimate_due |= has_changed || self.alive != before || self.group_changes != groups_before;
     }
 
     /// Returns whether its memory is another than at the reading before.
@@ -245,10 +244,10 @@ impl Sampling {
             reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
             reading.limits = peak.limits.unwrap_or(reading.limits);
         }
-        if self.current.is_unchanged && peaks.is_empty() {
+        if !self.is_estimate_due && peaks.is_empty() {
             return;
         }
-        self.is_settled = false;
+        (self.is_estimate_due, self.is_settled) = (false, false);
         let unread_groups = footprint::unread_groups(tree, &self.readings, &self.alive);
         for id in &self.alive {
             let Some(reading) = self.readings.get_mut(id) else { continue };

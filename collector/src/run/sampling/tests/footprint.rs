@@ -53,6 +53,17 @@ fn sharing_is_read_again_after_a_fork_child_came_and_went_between_two_samples() 
     assert_eq!(private_mib(&run.sample(1)), 30);
 }
 
+// Requirement: RAM-3
+#[test]
+fn growth_seen_by_a_sample_that_was_put_off_counts_in_the_next_one() {
+    let mut run = Run::new(Made::with(100));
+    run.sample(1);
+    run.is(MAIN, Made { faults: 200 * 256, ..Made::with(300) });
+    // So soon after the last time, no peak is read.
+    run.read(0);
+    assert_eq!(run.sample(0).now.combined_bytes, 300 * MIB);
+}
+
 // Requirement: RAM-23
 #[test]
 fn private_part_that_was_not_read_is_unknown() {
