@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define GPU_TRACK_ENV_SESSION "GPU_TRACK_SESSION" /* colon-separated segment paths, outermost session first */
-#define GPU_TRACK_SHIM_PREFIX "libgpu_track_shim.v2."
+#define GPU_TRACK_SHIM_PREFIX "libgpu_track_shim.v3."
 
 #define GPU_TRACK_MAGIC 0x6b63617274757067ull /* "gputrack", little-endian */
 #define GPU_TRACK_ABI_VERSION 3u

@@ -64,6 +64,7 @@ mod tests {
         assert_eq!(define("GPU_TRACK_SHIM_PREFIX"), preload::SHIM_PREFIX);
         assert_eq!(number("GPU_TRACK_MAGIC"), layout::MAGIC);
         assert_eq!(number("GPU_TRACK_ABI_VERSION"), u64::from(layout::ABI_VERSION));
+        assert_eq!(preload::SHIM_PREFIX, std::format!("libgpu_track_shim.v{}.", layout::ABI_VERSION));
         assert_eq!(number("GPU_TRACK_HEADER_SIZE"), layout::HEADER_SIZE as u64);
         assert_eq!(number("GPU_TRACK_RECORD_WORDS"), record::RECORD_WORDS as u64);
         assert_eq!(number("GPU_TRACK_RING_CAPACITY"), layout::RING_CAPACITY as u64);

@@ -2,7 +2,7 @@
 
 /// The start of a shim's file name; the rest is its content hash. An LD_PRELOAD entry whose base name starts with
 /// this is a shim of this ABI, so no second one is added.
-pub const SHIM_PREFIX: &str = "libgpu_track_shim.v2.";
+pub const SHIM_PREFIX: &str = "libgpu_track_shim.v3.";
 
 /// The directory of the shim in the LD_PRELOAD of a 32-bit program, in a session with [`crate::layout::FLAG_ELF32`].
 ///

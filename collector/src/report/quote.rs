@@ -78,6 +78,20 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     format!("{} ... ({} more)", shown[..kept].join(" "), shown.len() - kept)
 }
 
+/// A process's command in about `max_width` columns, without the directory of its program; its name where the arguments are not
+/// known.
+#[must_use]
+pub(crate) fn process(args: Option<&[String]>, name: &str, max_width: usize) -> String {
+    let Some([first, rest @ ..]) = args else { return cut(&escape(name), max_width) };
+    let mut words: Vec<&str> = vec![first];
+    // A process can write any text there.
+    if !first.contains(char::is_whitespace) {
+        words[0] = first.rsplit('/').next().unwrap_or(first);
+    }
+    words.extend(rest.iter().map(String::as_str));
+    command(&words, max_width)
+}
+
 /// Columns that `text` takes on a terminal.
 #[must_use]
 pub(crate) fn width(text: &str) -> usize {

@@ -38,13 +38,13 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
             format!("{} ended {}{used}{}", how(&of.process), process(&of.process), limit.unwrap_or_default())
         }
         Cause::TimeLimit(of) => {
-            let whom = of.process.as_ref().map_or_else(|| "the command".to_owned(), process);
+            let ended = of.process.as_ref().map_or_else(|| "the command".to_owned(), process);
             let whose = match of.set_by {
                 TimeLimitSource::Slurm => "the time limit of the Slurm job",
                 TimeLimitSource::Timeout => "the time limit of timeout",
             };
             let limit = of.limit_s.map(|s| format!(", {}", units.seconds(s))).unwrap_or_default();
-            format!("{} ended {whom} at {whose}{limit}", of.signal_name)
+            format!("{} ended {ended} at {whose}{limit}", of.signal_name)
         }
         Cause::Signal(of) => {
             let sender = of.sender.as_ref().map(|from| format!("; {} sent it", sender(from)));
@@ -93,11 +93,8 @@ fn processes(count: u64) -> String {
 
 /// `pid 4242 (python3 train.py)`
 fn process(process: &DeadProcess) -> String {
-    let command = match &process.args {
-        Some(args) if !args.is_empty() => quote::command(args, COMMAND),
-        _ => process.command.clone(),
-    };
-    format!("pid {} ({})", process.pid, quote::cut(&quote::escape(&command), COMMAND))
+    let command = quote::process(process.args.as_deref(), &process.command, COMMAND);
+    format!("pid {} ({})", process.pid, quote::cut(&command, COMMAND))
 }
 
 /// `SIGKILL`, or `exit 1`.

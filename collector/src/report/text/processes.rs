@@ -55,8 +55,5 @@ fn still_running(page: &mut Page, processes: &Processes) {
 }
 
 fn command(process: &ProcessUsage) -> String {
-    match &process.args {
-        Some(args) if !args.is_empty() => quote::command(args, WIDTH),
-        _ => quote::escape(&process.command),
-    }
+    quote::process(process.args.as_deref(), &process.command, WIDTH)
 }
