@@ -89,6 +89,12 @@ struct CurrentSample {
     dead_bytes: u64,
     tried: Tried,
     is_any_sharing_read: bool,
+    /// Sharing was read of a process that shares anonymous pages with others.
+    is_any_relative_read: bool,
+    /// All its passes are over: it was not put off.
+    is_concluded: bool,
+    /// The sample before was put off.
+    is_put_off_before: bool,
 }
 
 /// The sample that is being taken, and the last readings of live processes. A restarted collector begins without them.
@@ -133,7 +139,8 @@ impl Sampling {
         let before = std::mem::take(&mut self.alive);
         let mut has_changed = false;
         self.sample = None;
-        self.current = CurrentSample { at_ns, ..CurrentSample::default() };
+        let is_put_off_before = !self.current.is_concluded;
+        self.current = CurrentSample { at_ns, is_put_off_before, ..CurrentSample::default() };
         for Reading { id, args, state } in readings {
             self.current.args.extend(args.clone().map(|args| (*id, args)));
             match *state {
@@ -159,7 +166,9 @@ impl Sampling {
         let is_new = !self.readings.contains_key(&id);
         let reading = self.readings.entry(id).or_default();
         let (size_before, touched_before) = (reading.size, reading.touched());
-        reading.before = touched_before;
+        if !self.current.is_put_off_before {
+            reading.before = touched_before;
+        }
         let before = reading.vitals.start_stack;
         let since_ns = std::mem::replace(&mut reading.at_ns, self.current.at_ns);
         reading.vitals = Vitals { cpu_ns: vitals.cpu_ns.or(reading.vitals.cpu_ns), ..vitals };
@@ -235,6 +244,7 @@ impl Sampling {
             if let Some(reading) = self.readings.get_mut(&id) {
                 (reading.sharing, reading.files, reading.vm_hwm_bytes, reading.hugetlb_bytes) =
                     (None, None, None, 0);
+                reading.is_sharing_denied = false;
             }
         }
         for peak in peaks {
@@ -291,6 +301,7 @@ impl Sampling {
         }
         for process in unit.members.iter().filter_map(|id| tree.get(*id)) {
             self.current.tried.groups.insert(process.program.group);
+            self.current.is_any_relative_read |= !footprint::is_alone(tree, process.program.group);
             if unit.members.len() == 1 {
                 self.current.tried.files.insert(process.ids.id);
             }
@@ -376,6 +387,9 @@ impl Sampling {
             // Other members may have mapped memory while one after another was read.
             self.estimates = footprint::estimate_all(tree, self.last_readings());
         }
+        // What fork children had copied before it was read is known now.
+        self.is_estimate_due |= self.current.is_any_relative_read;
+        self.current.is_concluded = true;
         let is_nothing_wanted = || {
             self.estimates.stale(tree).is_empty() && self.next_unit(tree, HighWaterMark::default()).is_none()
         };

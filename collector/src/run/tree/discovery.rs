@@ -95,6 +95,7 @@ impl Tree {
             process.name.args = None;
         } else {
             process.program.image = image;
+            self.groups.note_image();
         }
         let group = process.program.group;
         if memory == UnreportedMemory::Own

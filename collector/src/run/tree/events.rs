@@ -225,6 +225,7 @@ impl Tree {
             seen.contribution = Contribution::private(fork_share(seen.rss_bytes, rss_at_fork, faulted));
         }
         process.program.image = Image::Forked { rss_at_fork };
+        self.groups.note_image();
         process.program.recorded = Some(process.program.image);
         process.program.had_unread_copy = false;
         process.note_inode(writer.pidfd_inode);

@@ -27,7 +27,7 @@ impl Groups {
         self.of.get(&group)
     }
 
-    /// How often a process has come or gone, in any group.
+    /// How often a process of any group has come, gone, or got another kind of image.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
@@ -58,6 +58,11 @@ impl Groups {
         if members.members.is_empty() {
             self.of.remove(&group);
         }
+    }
+
+    /// A process stays in its group, but it is known better how it got its image.
+    pub(super) fn note_image(&mut self) {
+        self.changes += 1;
     }
 
     #[cfg(test)]

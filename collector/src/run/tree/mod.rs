@@ -153,7 +153,7 @@ impl Tree {
         self.groups.get(group)
     }
 
-    /// How often a process has joined or left an image group.
+    /// How often a process has joined or left an image group, or got another kind of image.
     pub(crate) fn group_changes(&self) -> u64 {
         self.groups.changes()
     }

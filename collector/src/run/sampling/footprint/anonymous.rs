@@ -119,7 +119,10 @@ pub(super) fn of_group(members: &[Member], are_read: bool, page_bytes: u64) -> V
         return vec![match (member.image, &member.reading.sharing) {
             (Image::Unknown, None) => Anonymous { certain_bytes: 0, uncertain_bytes: bytes },
             (Image::Unknown, Some(_)) => {
-                Anonymous { certain_bytes: proportional_bytes(member, false), uncertain_bytes: 0 }
+                let certain_bytes = proportional_bytes(member, false);
+                // What it shared with relatives that have ended since is its own now.
+                let uncertain_bytes = if member.is_current { 0 } else { bytes - certain_bytes };
+                Anonymous { certain_bytes, uncertain_bytes }
             }
             _ => Anonymous { certain_bytes: bytes, uncertain_bytes: 0 },
         }];

@@ -288,7 +288,7 @@ fn is_current(reading: Option<&LastReading>, epoch: u64) -> bool {
 }
 
 /// Whether at most one process has memory of this image.
-fn is_alone(tree: &Tree, group: ImageGroup) -> bool {
+pub(super) fn is_alone(tree: &Tree, group: ImageGroup) -> bool {
     let has_memory = |id: &&ProcessId| !is_borrowed(tree, **id);
     tree.group(group).is_none_or(|group| group.members.iter().filter(has_memory).nth(1).is_none())
 }

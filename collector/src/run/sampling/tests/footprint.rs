@@ -64,6 +64,61 @@ fn growth_seen_by_a_sample_that_was_put_off_counts_in_the_next_one() {
     assert_eq!(run.sample(0).now.combined_bytes, 300 * MIB);
 }
 
+// Requirement: RAM-3
+#[test]
+fn copies_made_before_a_sample_that_was_put_off_are_uncertain() {
+    let mut run = Run::new(Made::with(400));
+    run.broke();
+    run.sample(1);
+    run.fork(CHILD, 400);
+    run.is(CHILD, Made::with(400));
+    run.is(MAIN, Made { faults: 100 * 256, ..Made::with(400) });
+    run.read(0);
+    run.sample(0);
+    assert!(run.sampling.next_unit(&run.tree, HighWaterMark::default()).is_some());
+}
+
+// Requirement: RAM-3
+#[test]
+fn vfork_child_that_has_its_own_memory_counts_though_nothing_else_changed() {
+    let mut run = Run::new(Made::with(400));
+    let id = run.found(CHILD);
+    run.tree.set_unreported_image(id, UnreportedMemory::Parents, run.now_ns);
+    run.is(CHILD, Made::with(50));
+    assert_eq!(run.sample(1).now.combined_bytes, 400 * MIB);
+    run.tree.set_unreported_image(id, UnreportedMemory::Copy, run.now_ns);
+    assert_eq!(run.sample(1).now.combined_bytes, 450 * MIB);
+}
+
+// Requirement: RAM-3
+#[test]
+fn copies_made_before_sharing_was_read_do_not_count_again() {
+    let mut run = Run::new(Made::with(400));
+    let main = run.tree.alive()[0];
+    run.sample(1);
+    run.fork(CHILD, 400);
+    run.is(CHILD, Made::with(400));
+    run.is(MAIN, Made { faults: 100 * 256, ..Made::with(400) });
+    run.sample(1);
+    run.sample(1);
+    assert!(run.sampling.readings[&main].before_relatives.is_none());
+}
+
+// Requirement: RAM-3
+#[test]
+fn last_process_of_an_uninstrumented_family_has_all_of_its_memory() {
+    let shared = Made { pss: 200, private: 0, ..Made::with(400) };
+    let mut run = Run::new(shared);
+    run.found(CHILD);
+    run.is(CHILD, shared);
+    run.sample(1);
+    run.is(MAIN, Made { is_zombie: true, ..shared });
+    run.is(CHILD, Made::with(400));
+    run.sample(1);
+    run.finalize();
+    assert_eq!(run.sample(1).now.descendants.footprint_bytes, 400 * MIB);
+}
+
 // Requirement: RAM-23
 #[test]
 fn private_part_that_was_not_read_is_unknown() {
