@@ -11,7 +11,7 @@ pub(crate) struct ChildChange {
     pub(crate) pid: u32,
     /// As wait4(2) gives it.
     pub(crate) status: i32,
-    /// Of the child and of all children that it waited for.
+    /// Usage of the child and of all children that it waited for.
     pub(crate) usage: Usage,
 }
 

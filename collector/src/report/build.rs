@@ -163,7 +163,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
             slurm: &inputs.host_info.limits.slurm,
             joined: seen.joined,
         }),
-        // Before the end some may not have started.
+        // An interim report leaves this out: ranks may not have started.
         ranks: inputs
             .run
             .totals

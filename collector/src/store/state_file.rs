@@ -251,7 +251,7 @@ impl StateFile {
 
     fn read_part(&self, at: u64) -> Option<(u64, Vec<u8>)> {
         let (sequence, length, sum) = self.head(at)?;
-        // Limited by the space in use: the length in a damaged head can exceed the memory.
+        // A damaged head can claim any length: more than the file's blocks is refused.
         let written = self.file.metadata().ok()?.blocks().saturating_mul(512);
         let mut body = vec![0; usize::try_from(length).ok().filter(|_| length <= written)?];
         self.file.read_exact_at(&mut body, at + HEAD as u64).ok()?;

@@ -67,7 +67,7 @@ impl Visibility {
             let named = lists.iter().flatten().fold(counted(&of_vendor), |left, list| named(list, &left));
             for device in &of_vendor {
                 let is_named = |id: &String| named.iter().any(|named| &named.id == id);
-                // Of a device that is named as a whole CUDA takes one part, and does not say which.
+                // CUDA takes one part of a device that is named as a whole, and does not say which.
                 let is_visible = is_named(&device.id) || device.parent.as_ref().is_some_and(is_named);
                 visibility.by_id.insert(device.id.clone(), is_visible);
             }

@@ -133,8 +133,8 @@ impl Run {
 
     /// The cause in one line.
     fn said(&self) -> String {
-        let who = |process: &DeadProcess| format!("{} {}", process.command, process.pid);
-        let opt = |process: &Option<DeadProcess>| process.as_ref().map_or("nobody".into(), who);
+        let name = |process: &DeadProcess| format!("{} {}", process.command, process.pid);
+        let opt = |process: &Option<DeadProcess>| process.as_ref().map_or("none".into(), name);
         match self.cause() {
             None => "nothing".into(),
             Some(Cause::OutOfMemory(of)) => {
@@ -143,16 +143,16 @@ impl Run {
                 let group = of.cgroup.unwrap_or_default();
                 format!("oom: {certain} {}, {} kills, {limit} of {group}", opt(&of.process), of.oom_kills)
             }
-            Some(Cause::CpuTimeLimit(of)) => format!("cpu: {}, {:?}", who(&of.process), of.limit_s),
+            Some(Cause::CpuTimeLimit(of)) => format!("cpu: {}, {:?}", name(&of.process), of.limit_s),
             Some(Cause::TimeLimit(of)) => {
                 format!("time: {:?} {:?}, {} to {}", of.set_by, of.limit_s, of.signal_name, opt(&of.process))
             }
             Some(Cause::AddressSpaceLimit(of)) => {
-                format!("address space: {}, {} of {}", who(&of.process), of.peak_bytes, of.limit_bytes)
+                format!("address space: {}, {} of {}", name(&of.process), of.peak_bytes, of.limit_bytes)
             }
             Some(Cause::Signal(of)) => {
                 let sender = of.sender.and_then(|sender| sender.command).unwrap_or("-".into());
-                format!("signal: {} to {}, from {sender}", of.signal_name, who(&of.process))
+                format!("signal: {} to {}, from {sender}", of.signal_name, name(&of.process))
             }
             Some(Cause::DiskFull(of)) => format!("disk: {}", of.path),
         }

@@ -151,7 +151,7 @@ pub(crate) struct Added {
     pub unread_bytes: u64,
 }
 
-/// A part of a file, and its pages in the processes so far.
+/// A range of a file, and how much of it the processes that were counted so far have resident.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     start: u64,

@@ -26,7 +26,7 @@ impl Tree {
 
     fn kernel_fork(&mut self, key: Key, parent: Key, at_ns: u64) {
         let known = self.open_instance(key);
-        // Another source may have reported it first.
+        // A record or a scan may have added this process before the fork event.
         let is_same = known.and_then(|id| self.processes.get(&id)).is_some_and(|process| {
             process.end.kernel_exit.is_none()
                 && !process.ancestry.is_watched

@@ -19,7 +19,7 @@ pub(super) struct Lists {
     pub ended: Vec<ProcessId>,
     /// Found dead; EXIT or REAPED may still come.
     pub seen_dead: BTreeSet<ProcessId>,
-    /// The parent that they named is unknown.
+    /// Their record names a parent that is not known yet.
     pub unparented: BTreeSet<ProcessId>,
     /// In other pid namespaces, by namespace.
     pub inner: BTreeSet<(u32, ProcessId)>,

@@ -251,7 +251,7 @@ pub(crate) struct EndReports {
 pub(crate) struct CpuState {
     /// Sum of the children that its REAPED records name.
     pub reaped_children: Rusage,
-    /// Sum of its children that ended without a REAPED record.
+    /// Summed usage of its children that ended without a REAPED record.
     pub unreaped_children: Rusage,
     /// Number of those.
     pub unreaped_count: u64,
@@ -359,7 +359,7 @@ impl Process {
         self.lifetime.end_ns.is_none()
     }
 
-    /// A sample saw this much address space, and these are its limits.
+    /// Keeps the largest address space, and the resource limits, that a sample read.
     pub(crate) fn note_bounds(&mut self, virtual_bytes: u64, limits: ProcessLimits) {
         let program_start_ns = self.program_start_ns();
         let is_same = self.bounds.program_start_ns == program_start_ns;
@@ -381,7 +381,7 @@ impl Process {
             pidfd_inode: self.ids.pidfd_inode,
             latest_start_ns: last_ns.saturating_add(Tolerance::START_ROUNDING_NS),
             is_start_rough: self.ids.clock_skew_ns != 0,
-            // Of the first process only a time before its start is known, and the launcher keeps its pid for it.
+            // Only a time before the start of the first process is known, and the launcher keeps its pid for it.
             is_pid_held: self.ids.is_main && self.ancestry.parent == Parent::Launcher,
         }
     }

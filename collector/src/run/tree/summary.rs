@@ -13,13 +13,13 @@ use crate::model::report::Exit;
 /// RSS of single processes, bytes: lower bounds of what all held at that time. 0: nothing is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownRss {
-    /// Of the process itself.
+    /// The process's own.
     pub own: u64,
-    /// Of that, what it may share with its parent, as a fork child.
+    /// The part of it that a fork child may share with its parent.
     pub copied: u64,
-    /// Of a process below it.
+    /// A descendant's.
     pub below: u64,
-    /// Of one of these; it is not known which.
+    /// Either of the two: it is not known which.
     pub either: u64,
 }
 

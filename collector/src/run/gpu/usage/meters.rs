@@ -165,8 +165,7 @@ pub(crate) struct BusyMeter {
 }
 
 impl BusyMeter {
-    /// Take in a stretch. One of more than 100 percent is of a counter that catches up with the stretches before: only the
-    /// maximum is bounded.
+    /// Adds an interval of busy time. A counter that catches up late can exceed 100%: only the maximum is capped.
     pub(crate) fn add(&mut self, busy: Busy) {
         let percent = busy.percent.clamp(0.0, 100.0);
         self.max = Some(self.max.map_or(percent, |max| max.max(percent)));

@@ -12,9 +12,9 @@ use crate::run::tree::{ImageGroup, Process, ProcessId, Tree};
 /// The largest RAM so far: a sample beyond it must be certain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HighWaterMark {
-    /// Of the descendants, bytes.
+    /// The descendants', bytes.
     pub descendants: u64,
-    /// Of the tree, bytes.
+    /// The tree's, bytes.
     pub combined: u64,
 }
 
