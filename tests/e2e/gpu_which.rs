@@ -100,17 +100,19 @@ fn gpu_indices_with_mixed_models_are_warned_about() {
     let gpus = FakeGpus::new(3, "0.name T4");
     let unsure = "The indices in CUDA_VISIBLE_DEVICES were read in PCI bus order, but CUDA's default order has the \
                   fastest GPU first: they may mean other GPUs. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPUs by UUID.";
-    for (variables, warning) in [
-        (&[("CUDA_VISIBLE_DEVICES", "0")][..], unsure),
-        (&[("CUDA_VISIBLE_DEVICES", "0"), ("CUDA_DEVICE_ORDER", "FASTEST_FIRST")], unsure),
-        (&[("CUDA_VISIBLE_DEVICES", "0"), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")], ""),
-        (&[("CUDA_VISIBLE_DEVICES", "0,1,2")], ""),
-        (&[("CUDA_VISIBLE_DEVICES", "GPU-fake-0")], ""),
+    // A busy machine has warnings of its own.
+    let is_unsure = |gpus: &FakeGpus, variables| run(gpus, &[], variables).warnings().contains(unsure);
+    for (variables, wanted) in [
+        (&[("CUDA_VISIBLE_DEVICES", "0")][..], true),
+        (&[("CUDA_VISIBLE_DEVICES", "0"), ("CUDA_DEVICE_ORDER", "FASTEST_FIRST")], true),
+        (&[("CUDA_VISIBLE_DEVICES", "0"), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")], false),
+        (&[("CUDA_VISIBLE_DEVICES", "0,1,2")], false),
+        (&[("CUDA_VISIBLE_DEVICES", "GPU-fake-0")], false),
     ] {
-        assert_eq!(run(&gpus, &[], variables).warnings(), warning, "{variables:?}");
+        assert_eq!(is_unsure(&gpus, variables), wanted, "{variables:?}");
     }
     let alike = FakeGpus::new(3, "");
-    assert_eq!(run(&alike, &[], &[("CUDA_VISIBLE_DEVICES", "0")]).warnings(), "");
+    assert!(!is_unsure(&alike, &[("CUDA_VISIBLE_DEVICES", "0")]));
 }
 
 // Requirement: GPU-9

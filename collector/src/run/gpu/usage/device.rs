@@ -228,6 +228,7 @@ impl DeviceUsage {
             self.now.busy = Latest::new(at_ns, last.us, largest);
         }
     }
+
     /// Take in the process lists.
     fn add_memory(&mut self, at_ns: u64, sample: &DeviceSample, pids: PidResolver, seen: &mut Processes) {
         if sample.processes.is_none() && !sample.is_lost {
