@@ -189,7 +189,7 @@ fn out_of_memory_needs_a_sigkill_and_a_count() {
     }
     assert_eq!(oom(Some(1), Run::of(exited(1)).with_limit("/job", 64, Some(1))), "nothing");
     let own = Run { is_own_cgroup: true, ..Run::of(exited(1)).with_limit("/job", 64, Some(1)) };
-    assert_eq!(oom(Some(1), own), "oom: perhaps nobody, 1 kills, 64 MiB of /job");
+    assert_eq!(oom(Some(1), own), "oom: perhaps none, 1 kills, 64 MiB of /job");
 }
 
 // Requirement: WHY-2
@@ -260,7 +260,7 @@ fn timeout_inside_is_known_by_its_status_and_its_time() {
         let timeout = ProcessSummary { exit: killed(9), ..timeout(Some(args), 0) };
         Run::of(exited(1)).and(timeout).said()
     };
-    assert_eq!(killed("timeout -s KILL 60 x"), "time: Timeout Some(60.0), SIGKILL to nobody");
+    assert_eq!(killed("timeout -s KILL 60 x"), "time: Timeout Some(60.0), SIGKILL to none");
     for args in ["timeout -s KILL 61 x", "timeout 60 x"] {
         assert_eq!(killed(args), "signal: SIGKILL to timeout 11, from -", "by another process");
     }
