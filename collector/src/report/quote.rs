@@ -130,6 +130,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn process_is_shown_without_the_directory_of_its_program() {
+        let shown = |args: &[&str]| {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            process(Some(&args), "name", 40)
+        };
+        assert_eq!(shown(&["/usr/bin/python3", "/work/train.py"]), "python3 /work/train.py");
+        assert_eq!(shown(&["-bash"]), "-bash");
+        assert_eq!(
+            shown(&["nginx: master process /usr/sbin/nginx"]),
+            "'nginx: master process /usr/sbin/nginx'"
+        );
+        assert_eq!(shown(&[]), "name");
+        assert_eq!(process(None, "na\x07me", 40), r"na\x07me");
+    }
+
+    #[test]
     fn words_are_quoted_for_a_shell() {
         assert_eq!(word("--mode=fast"), "--mode=fast");
         assert_eq!(word("Ünïcode.txt"), "Ünïcode.txt");

@@ -121,6 +121,25 @@ fn last_process_of_an_uninstrumented_family_has_all_of_its_memory() {
 
 // Requirement: RAM-23
 #[test]
+fn sharing_that_could_not_be_read_is_read_of_the_next_program() {
+    let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
+    let main = run.tree.alive()[0];
+    run.read(1);
+    let denied = SharingReadings {
+        members: vec![main],
+        read: vec![(main, SharingReading::Denied)],
+        sizes_after: Vec::new(),
+    };
+    run.sampling.sharing(&run.tree, &denied);
+    run.conclude();
+    run.now_ns += S;
+    run.start(MAIN);
+    run.sample(1);
+    assert_eq!(run.ram.main.private, Some(40 * MIB));
+}
+
+// Requirement: RAM-23
+#[test]
 fn private_part_that_was_not_read_is_unknown() {
     let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
     run.broke();
