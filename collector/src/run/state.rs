@@ -148,7 +148,7 @@ impl RunState {
                 self.tree.set_main(*pid, *start_ns, command);
             }
             Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),
-            Observation::Child(child) if self.health.connector.absent.is_none() => {
+            Observation::Child(child) if self.has_connector() => {
                 self.tree.found_ahead(child.clone());
             }
             Observation::Child(child) => drop(self.tree.found_in_proc(child)),
@@ -319,6 +319,11 @@ impl RunState {
     /// Whether the records seem forged, judged by the kernel's count of processes.
     pub(crate) fn suspicion(&self, now_ns: u64) -> Option<Forgery> {
         self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))
+    }
+
+    /// Whether the process connector reports every fork, exec and exit.
+    pub(crate) fn has_connector(&self) -> bool {
+        self.health.connector.absent.is_none()
     }
 
     /// The sums of the last sample.

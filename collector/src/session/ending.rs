@@ -24,7 +24,7 @@ impl Session {
     /// The report as it would be if the run ended now, for the case that everything is killed at once.
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age = now_ns.saturating_sub(self.run.start_ns);
-        self.timers.interim_ns = now_ns + age.min(LONGEST_INTERIM_NS);
+        self.interim_ns = now_ns + age.min(LONGEST_INTERIM_NS);
         let Output::File(path) = &self.config.report.output else { return };
         if self.config.report.style.as_gpu_tracker {
             // That form cannot say that it is unfinished.
@@ -73,24 +73,21 @@ impl Session {
         let now_ns = clock::monotonic_ns();
         self.sample(now_ns, None);
         let end_ns = self.end.exit.map_or(now_ns, |exit| exit.at_ns);
-        self.apply(Observation::WindowsEnd { end_ns });
-        self.note_survivors();
+        self.run.apply_now(Observation::WindowsEnd { end_ns });
+        self.readers.note_survivors(&mut self.run);
         self.segment.close();
         // The name is of no use any more, and nothing may be left behind.
         let _ = self.segment.named().unlink();
         // The last records of processes that the sample found dead.
         if !self.pump.await_last(clock::monotonic_ns()) {
-            self.apply(Observation::Unread(self.pump.unread()));
+            self.run.apply_now(Observation::Unread(self.pump.unread()));
         }
         let complete_ns = self.drain();
-        self.finalize_now(complete_ns, true);
+        self.finalize(complete_ns, true);
         if self.run.tree.intervals_waiting() > 0 {
             self.sample(clock::monotonic_ns(), None);
         }
-        self.apply(Observation::GpuTick);
-        let last = self.readers.gpu.finish(&self.run.gpu.pids());
-        self.apply(Observation::Gpu(Box::new(last)));
-        self.apply(Observation::GpuEnd);
+        self.readers.finish(&mut self.run);
         self.run.apply(now_ns, Observation::FinalizeAll);
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end(&end);
@@ -112,15 +109,6 @@ impl Session {
         let _ = self.checkpoint.state().named().unlink();
         self.readers.gpu.restore_settings();
         written
-    }
-
-    /// Block I/O of processes that live on; it can't be learnt later.
-    fn note_survivors(&mut self) {
-        let alive = self.run.tree.alive().iter().filter_map(|id| self.run.tree.get(*id)?.target());
-        for target in alive.collect::<Vec<_>>() {
-            let blocks = self.root.io_bytes(target.pid).map(|(read, written)| (read / 512, written / 512));
-            self.apply(Observation::Survivor { id: target.id, blocks });
-        }
     }
 
     fn write(&self, text: &str) -> Result<(), SessionError> {

@@ -3,7 +3,6 @@
 
 mod ending;
 mod error;
-mod looks;
 mod messages;
 mod open;
 mod own_process;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::error::SessionError;
 use super::own_process;
 use super::readers::Readers;
-use super::work::{End, Session, Timers};
+use super::work::{End, Session};
 use crate::model::config::Config;
 use crate::model::host::HostInfo;
 use crate::model::observation::Observation;
@@ -51,13 +51,14 @@ impl Session {
         note_itself(&mut run, &config, connector.is_some(), now_ns);
         let membership = Membership::new(root.clone(), segment.named().path(), config.start.launcher_pid);
         // Given up once, it stays so.
-        let connector = connector.filter(|_| run.health.connector.absent.is_none());
+        let connector = connector.filter(|_| run.has_connector());
         let sources = Sources {
             segment: Arc::clone(&segment),
             journal: checkpoint.state(),
             begin: run.found,
             connector,
             dropped: run.health.connector.dropped,
+            uninstrumented: run.tree.counts().uninstrumented_programs,
             members: members(&run, &config),
             pid_ns: config.start.pid_ns,
             membership: membership.clone(),
@@ -67,17 +68,16 @@ impl Session {
             pump.distrust();
         }
         priority::prefer_short_slices();
-        let readers = Readers::open(&config, &host, &root, membership, run.sampled_ns);
+        let readers = Readers::open(&config, &host, root, membership, &segment, run.sampled_ns);
         run.apply(now_ns, Observation::GpuBackends { is_any: readers.gpu.is_active() });
         Ok(Self {
-            timers: Timers::begin(&config, &run),
+            interim_ns: first_interim_ns(&config),
             schedule: Schedule::new(config.policy, config.interval_ns, config.start.monotonic_ns),
             earlier_damage: run.health.damage,
             end: End::default(),
             config,
             host,
             segment,
-            root,
             run,
             pump,
             readers,
@@ -116,14 +116,9 @@ fn members(run: &RunState, config: &Config) -> Members {
     )
 }
 
-impl Timers {
-    fn begin(config: &Config, run: &RunState) -> Self {
-        let is_replacing = matches!(&config.report.output, Output::File(path) if path.exists());
-        let first_interim_ns = if is_replacing { FIRST_INTERIM_OVER_ANOTHER_NS } else { FIRST_INTERIM_NS };
-        Self {
-            interim_ns: config.start.monotonic_ns.saturating_add(first_interim_ns),
-            uninstrumented_programs: run.tree.counts().uninstrumented_programs,
-            ..Self::default()
-        }
-    }
+/// When the first report-so-far is written.
+fn first_interim_ns(config: &Config) -> u64 {
+    let is_replacing = matches!(&config.report.output, Output::File(path) if path.exists());
+    let age_ns = if is_replacing { FIRST_INTERIM_OVER_ANOTHER_NS } else { FIRST_INTERIM_NS };
+    config.start.monotonic_ns.saturating_add(age_ns)
 }

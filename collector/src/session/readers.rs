@@ -1,39 +1,199 @@
-//! What reads /proc and the drivers when the loop asks.
+//! The sources that the loop asks, and when it asks which.
+//!
+//! | when | what is read |
+//! |---|---|
+//! | at each wake | programs and zombies that the core asks about; ends that pidfds showed; which of the dead left /proc |
+//! | before a sample | memberships, children in /proc, programs that have not reported |
+//! | a sample | the live processes; programs that they run by now |
+//! | after a sample | GPUs, and what has a period of its own |
+//! | at the end | the living, GPUs |
+
+use std::sync::Arc;
+use std::time::Instant;
 
 use crate::model::config::Config;
+use crate::model::finding::Remains;
 use crate::model::host::HostInfo;
+use crate::model::ids::Target;
+use crate::model::observation::{Observation, ProgramSeen, Request};
 use crate::passes::Passes;
+use crate::run::RunState;
 use crate::sources::exit_watch::ExitWatch;
 use crate::sources::gpu::monitor::GpuMonitor;
+use crate::sources::machine::Machine;
 use crate::sources::membership::Membership;
+use crate::sources::program;
 use crate::sources::sampler::Sampler;
 use crate::sources::scan::Scanner;
+use crate::sources::segment_name::SegmentName;
+use crate::store::journal::JournaledRun;
+use crate::sys::clock::{self, Timer};
+use crate::sys::pidfd;
 use crate::sys::proc_fs::ProcRoot;
+use crate::sys::segment::Segment;
+
+/// Which processes that ended have left /proc is asked of all of them this often; else only where an ancestor waits.
+const ABSENCE_NS: u64 = 50_000_000;
 
 pub(super) struct Readers {
-    pub(super) membership: Membership,
+    pub(super) root: ProcRoot,
+    /// The scan layer is on.
+    scans: bool,
+    launcher_pid: u32,
+    membership: Membership,
     pub(super) scanner: Scanner,
-    pub(super) exits: ExitWatch,
+    exits: ExitWatch,
+    absence: Timer,
     pub(super) passes: Passes,
     pub(super) gpu: GpuMonitor,
+    machine: Machine,
+    segment_name: SegmentName,
 }
 
 impl Readers {
     pub(super) fn open(
         config: &Config,
         host: &HostInfo,
-        root: &ProcRoot,
+        root: ProcRoot,
         membership: Membership,
+        segment: &Arc<Segment>,
         sampled_ns: u64,
     ) -> Self {
         let tick_us = host.tick_us();
         let sampler = Sampler::new(root.clone(), host.page_bytes, tick_us);
         Self {
+            scans: config.discovery.layers.scan,
+            launcher_pid: config.start.launcher_pid,
             membership,
-            scanner: Scanner::new(root.clone(), tick_us),
+            scanner: Scanner::new(root.clone(), tick_us, config.interval_ns),
             exits: ExitWatch::default(),
+            absence: Timer::default(),
             passes: Passes::new(sampler, config.policy.budget, sampled_ns),
-            gpu: GpuMonitor::start(&config.gpu, root),
+            gpu: GpuMonitor::start(&config.gpu, &root),
+            machine: Machine::new(root.clone()),
+            segment_name: SegmentName::new(Arc::clone(segment)),
+            root,
         }
+    }
+
+    /// What the core asks of programs that began by `by_ns`, and of processes that the kernel says ended.
+    pub(super) fn answer(&self, run: &mut JournaledRun, by_ns: u64, now_ns: u64) {
+        for request in run.requests(by_ns, now_ns) {
+            let answer = match request {
+                Request::ReadProgram(target, question) => {
+                    let seen = program::read(&self.root, &target, question, clock::monotonic_ns());
+                    Observation::Program(ProgramSeen { is_answer: true, ..seen })
+                }
+                Request::ReadEnd(target, at_ns) => self.read_end(&target, at_ns),
+            };
+            run.apply_now(answer);
+        }
+    }
+
+    fn read_end(&self, target: &Target, at_ns: u64) -> Observation {
+        let stat = self.root.stat(target.pid);
+        // Later than its end: its reaper may write more about it.
+        let gone_ns = stat.is_none().then(clock::monotonic_ns);
+        // The first thread may end before others.
+        if stat.is_some_and(|stat| !stat.is_over()) {
+            return Observation::FirstThreadEnded(target.id);
+        }
+        let remains = stat.and_then(|stat| Remains::of(target.pid, &stat));
+        Observation::Ended { id: target.id, at_ns, gone_ns, remains }
+    }
+
+    /// Ends that pidfds showed.
+    pub(super) fn take_exits(&mut self, run: &mut JournaledRun) {
+        let seen = self.exits.take(|id| run.tree.get(id).is_some());
+        seen.into_iter().for_each(|observation| run.apply_now(observation));
+    }
+
+    /// Which processes that ended have left /proc. `asks_all`: not only where it is due.
+    pub(super) fn find_absent(&mut self, run: &mut JournaledRun, asks_all: bool) {
+        let is_due = self.absence.is_due(clock::monotonic_ns(), ABSENCE_NS);
+        let questions = run.tree.absence_questions(is_due || asks_all);
+        let gone = questions.into_iter().filter(|target| pidfd::is_gone(target.pid));
+        let absent: Vec<_> = gone.map(|target| (target.id, clock::monotonic_ns())).collect();
+        if !absent.is_empty() {
+            run.apply_now(Observation::Absent(absent));
+        }
+    }
+
+    /// A pid that only a record names may be that of a process outside of the tree, which must not be measured.
+    pub(super) fn check_memberships(&self, run: &mut JournaledRun, now_ns: u64) {
+        for target in run.membership_requests() {
+            let is_known = |pid| pid == self.launcher_pid || run.tree.is_proven(pid);
+            let is_member = self.membership.is_member(target.pid, is_known);
+            run.apply(now_ns, Observation::Membership { id: target.id, is_member });
+        }
+    }
+
+    /// Until when to scan /proc for children now, if it is time to.
+    pub(super) fn begin_scan(&mut self, run: &RunState, now_ns: u64) -> Option<Instant> {
+        if !self.scans || !self.scanner.is_due(now_ns, run.has_connector()) {
+            return None;
+        }
+        self.scanner.begin(&run.tree);
+        Some(self.scanner.deadline())
+    }
+
+    /// What the processes run and hold, before a sample sees it.
+    pub(super) fn before_sample(&mut self, run: &mut JournaledRun, now_ns: u64) {
+        if self.scans && !run.has_connector() {
+            // The kernel does not tell of ends: processes whose parents will not report theirs are watched.
+            let unreported = run.tree.unawaited().filter_map(|process| process.target());
+            self.exits.watch(unreported, &self.root, &std::thread::current());
+        }
+        // The sample must know which processes still run in their parent's memory.
+        self.answer(run, u64::MAX, now_ns);
+    }
+
+    /// Where the kernel does not tell of execs, programs are read that a reading found to be others than before, and, for
+    /// a bounded time, those of processes that it read first: no later reading need come before they end.
+    pub(super) fn look_at_programs(&self, run: &mut JournaledRun, now_ns: u64) {
+        if !self.scans || run.has_connector() {
+            return;
+        }
+        let deadline = self.scanner.deadline();
+        for program in run.sampling().changed_programs().to_vec() {
+            let found = self.scanner.look_at_changed(&run.tree, program.id, program.since_ns, now_ns);
+            found.into_iter().for_each(|observation| run.apply_now(observation));
+        }
+        for (id, start_stack) in run.sampling().first_read().to_vec() {
+            if Instant::now() > deadline {
+                break;
+            }
+            let found = self.scanner.look_at_newcomer(&run.tree, id, start_stack, now_ns);
+            found.into_iter().for_each(|observation| run.apply_now(observation));
+        }
+    }
+
+    /// GPUs, and what has a period of its own. `is_last`: the command has ended.
+    pub(super) fn after_sample(&mut self, run: &mut JournaledRun, now_ns: u64, is_last: bool) {
+        run.apply(now_ns, Observation::GpuTick);
+        let gpus = self.gpu.exchange(&run.gpu.pids(), now_ns);
+        let seen = [
+            gpus.map(|seen| Observation::Gpu(Box::new(seen))),
+            self.machine.read(now_ns, is_last),
+            self.segment_name.read(now_ns, is_last),
+        ];
+        seen.into_iter().flatten().for_each(|observation| run.apply(now_ns, observation));
+    }
+
+    /// Block I/O of processes that live on; it can't be learnt later.
+    pub(super) fn note_survivors(&self, run: &mut JournaledRun) {
+        let alive = run.tree.alive().iter().filter_map(|id| run.tree.get(*id)?.target());
+        for target in alive.collect::<Vec<_>>() {
+            let blocks = self.root.io_bytes(target.pid).map(|(read, written)| (read / 512, written / 512));
+            run.apply_now(Observation::Survivor { id: target.id, blocks });
+        }
+    }
+
+    /// The last that the drivers say.
+    pub(super) fn finish(&mut self, run: &mut JournaledRun) {
+        run.apply_now(Observation::GpuTick);
+        let last = self.gpu.finish(&run.gpu.pids());
+        run.apply_now(Observation::Gpu(Box::new(last)));
+        run.apply_now(Observation::GpuEnd);
     }
 }

@@ -19,9 +19,8 @@ use crate::sources::pump::Pump;
 use crate::sources::sender;
 use crate::store::checkpoint::CheckpointWriter;
 use crate::store::journal::JournaledRun;
-use crate::sys::proc_fs::ProcRoot;
+use crate::sys::clock;
 use crate::sys::segment::Segment;
-use crate::sys::{clock, pidfd};
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
@@ -32,28 +31,16 @@ pub(super) struct Session {
     pub(super) config: Config,
     pub(super) host: HostInfo,
     pub(super) segment: Arc<Segment>,
-    pub(super) root: ProcRoot,
     pub(super) run: JournaledRun,
     pub(super) pump: Pump,
     pub(super) readers: Readers,
     pub(super) checkpoint: CheckpointWriter,
     pub(super) schedule: Schedule,
-    pub(super) timers: Timers,
+    /// When the next report-so-far is written, CLOCK_MONOTONIC nanoseconds.
+    pub(super) interim_ns: u64,
     /// What was wrong with the records that earlier collectors read.
     pub(super) earlier_damage: Damage,
     pub(super) end: End,
-}
-
-/// When what is due, CLOCK_MONOTONIC nanoseconds.
-#[derive(Debug, Default)]
-pub(super) struct Timers {
-    pub(super) scan_ns: u64,
-    pub(super) finalize_ns: u64,
-    pub(super) system_ns: u64,
-    pub(super) interim_ns: u64,
-    pub(super) eager_until_ns: u64,
-    /// Uninstrumented programs that were known when that was last set.
-    pub(super) uninstrumented_programs: u64,
 }
 
 /// How the run ends.
@@ -74,7 +61,7 @@ impl Session {
                 self.pump.freshen();
             }
             let complete_ns = self.drain();
-            self.finalize(complete_ns);
+            self.finalize(complete_ns, false);
             let now_ns = clock::monotonic_ns();
             // A program for which it was due may have reported meanwhile.
             let is_due = now_ns >= self.schedule.due_ns();
@@ -97,7 +84,7 @@ impl Session {
             {
                 return Ok(());
             }
-            if now_ns >= self.timers.interim_ns {
+            if now_ns >= self.interim_ns {
                 self.write_interim(now_ns);
             }
             let next = self.schedule.due_ns().min(now_ns + LOOK_NS);
@@ -114,11 +101,12 @@ impl Session {
                 Message::Started { pid, monotonic_ns: start_ns } => {
                     let program = self.config.command.first().map_or("", String::as_str);
                     let command = program.rsplit('/').next().unwrap_or(program).to_owned();
-                    self.apply(Observation::CommandStarted { pid, start_ns, command });
+                    self.run.apply_now(Observation::CommandStarted { pid, start_ns, command });
                 }
                 Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } => {
-                    let received = sender::received(&self.root, signal, monotonic_ns, sender_pid, sender_uid);
-                    self.apply(Observation::SignalReceived(received));
+                    let received =
+                        sender::received(&self.readers.root, signal, monotonic_ns, sender_pid, sender_uid);
+                    self.run.apply_now(Observation::SignalReceived(received));
                 }
                 Message::Cancelled => self.end.is_cancelled = true,
                 Message::Ended { status, monotonic_ns, children_cpu_us } => {
@@ -128,10 +116,6 @@ impl Session {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn apply(&mut self, observation: Observation) {
-        self.run.apply(clock::monotonic_ns(), observation);
     }
 
     /// Takes in what the pump has read. Returns a time up to which every record was read.
@@ -146,7 +130,7 @@ impl Session {
                 self.run.apply(now_ns, Observation::Findings(part.to_vec()));
                 if self.run.health.forgery.is_none() && self.run.suspicion(now_ns).is_some() {
                     // Read only now: /proc/stat is long on large machines.
-                    let made = self.root.forks().zip(self.config.start.forks_before);
+                    let made = self.readers.root.forks().zip(self.config.start.forks_before);
                     let made = made.map(|(forks, before)| forks.saturating_sub(before));
                     self.run.apply(now_ns, Observation::MachineForks(made));
                 }
@@ -157,33 +141,29 @@ impl Session {
         }
         let damage = self.earlier_damage.plus(self.pump.damage());
         if damage != self.run.health.damage {
-            self.apply(Observation::RecordsDamaged(damage));
+            self.run.apply_now(Observation::RecordsDamaged(damage));
         }
         if self.run.health.connector != connector {
-            self.timers.scan_ns = 0;
             self.readers.scanner.look_again();
         }
         self.look();
         complete_ns
     }
 
-    /// Compute the figures of processes that are over. Which of the others have left /proc is not asked at every wake.
-    pub(super) fn finalize(&mut self, complete_ns: u64) {
+    /// Answer what the core asks, and tell it which processes ended.
+    fn look(&mut self) {
         let now_ns = clock::monotonic_ns();
-        let is_due = now_ns >= self.timers.finalize_ns;
-        if is_due {
-            self.timers.finalize_ns = now_ns.saturating_add(LOOK_NS);
-        }
-        self.finalize_now(complete_ns, is_due);
+        let by_ns = now_ns.saturating_sub(self.pump.grace_ns(now_ns));
+        self.readers.answer(&mut self.run, by_ns, now_ns);
+        self.run.apply(now_ns, Observation::Tick);
+        self.schedule.expect(self.run.tree.youngest_unreported_ns(by_ns));
+        self.pump.note_uninstrumented(self.run.tree.counts().uninstrumented_programs, now_ns);
+        self.readers.take_exits(&mut self.run);
     }
 
-    pub(super) fn finalize_now(&mut self, complete_ns: u64, asks_all: bool) {
-        let questions = self.run.tree.absence_questions(asks_all);
-        let gone = questions.into_iter().filter(|target| pidfd::is_gone(target.pid));
-        let absent: Vec<_> = gone.map(|target| (target.id, clock::monotonic_ns())).collect();
-        if !absent.is_empty() {
-            self.apply(Observation::Absent(absent));
-        }
-        self.apply(Observation::Finalize { complete_ns });
+    /// Compute the figures of processes that are over.
+    pub(super) fn finalize(&mut self, complete_ns: u64, asks_all: bool) {
+        self.readers.find_absent(&mut self.run, asks_all);
+        self.run.apply_now(Observation::Finalize { complete_ns });
     }
 }

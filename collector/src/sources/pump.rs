@@ -33,6 +33,9 @@ const SHORT_NAP: Duration = Duration::from_millis(1);
 const FRESHEN_WAIT: Duration = Duration::from_millis(2);
 /// Findings that may wait in memory (14 MB). Beyond that, records stay in the ring, which counts what it drops.
 const MAX_WAITING: usize = 1 << 16;
+/// After an uninstrumented program was seen, findings are read every millisecond for so long: such programs must be read
+/// from /proc before they are gone.
+const EAGER_NS: u64 = 200_000_000;
 /// Waiting findings that are worth waking the collector for (0.4 MB).
 const WAKE_AT: usize = 1 << 11;
 
@@ -70,6 +73,9 @@ pub(crate) struct Pump {
     thread: Option<JoinHandle<()>>,
     /// The process connector's socket, to poll for events only.
     socket: Option<OwnedFd>,
+    /// Uninstrumented programs that were seen.
+    uninstrumented: u64,
+    eager_until_ns: u64,
 }
 
 /// Where findings come from.
@@ -85,6 +91,8 @@ pub(crate) struct Sources {
     pub(crate) connector: Option<OwnedFd>,
     /// Number of lost connector events that an earlier collector has reported.
     pub(crate) dropped: u32,
+    /// Number of uninstrumented programs that it had seen.
+    pub(crate) uninstrumented: u64,
     /// The launcher, and the processes that an earlier collector knew.
     pub(crate) members: Members,
     /// Inode of the collector's pid namespace.
@@ -279,7 +287,8 @@ impl Pump {
     /// # Errors
     /// If no thread can be started.
     pub(crate) fn start(sources: Sources, main: Thread) -> std::io::Result<Self> {
-        let Sources { segment, journal, begin, connector, dropped, members, pid_ns, membership } = sources;
+        let Sources { segment, journal, begin, connector, dropped, members, pid_ns, membership, .. } =
+            sources;
         let (sender, batches) = std::sync::mpsc::channel();
         let (newcomers, received) = std::sync::mpsc::channel();
         let socket = connector.as_ref().and_then(|socket| socket.try_clone().ok());
@@ -310,7 +319,16 @@ impl Pump {
             // It needs little, and keeps the collector small.
             .stack_size(64 * 1024)
             .spawn(move || of_thread.run(queue, &sender, &main))?;
-        Ok(Self { shared, batches, newcomers, thread: Some(thread), socket })
+        let uninstrumented = sources.uninstrumented;
+        Ok(Self {
+            shared,
+            batches,
+            newcomers,
+            thread: Some(thread),
+            socket,
+            uninstrumented,
+            eager_until_ns: 0,
+        })
     }
 
     /// New findings in order, and the time (CLOCK_MONOTONIC, nanoseconds) up to which all findings have come.
@@ -334,8 +352,18 @@ impl Pump {
         self.shared.is_distrusted.store(true, Ordering::Relaxed);
     }
 
-    /// Read every millisecond, or stop that: processes must be read from /proc before they are gone.
-    pub(crate) fn be_eager(&self, is_eager: bool) {
+    /// How old a program must be that has not reported, to be read from /proc, nanoseconds.
+    pub(crate) fn grace_ns(&self, now_ns: u64) -> u64 {
+        if now_ns < self.eager_until_ns { 0 } else { START_GRACE_NS }
+    }
+
+    /// Read every millisecond for a while if this number of uninstrumented programs has changed, or stop that.
+    pub(crate) fn note_uninstrumented(&mut self, count: u64, now_ns: u64) {
+        if count != self.uninstrumented {
+            self.uninstrumented = count;
+            self.eager_until_ns = now_ns.saturating_add(EAGER_NS);
+        }
+        let is_eager = now_ns < self.eager_until_ns;
         if self.shared.is_eager.swap(is_eager, Ordering::Relaxed) != is_eager && is_eager {
             self.shared.segment.ring_doorbell();
         }

@@ -11,11 +11,14 @@ use super::program::{self, is_static, runs_other_than};
 use crate::model::ids::{Key, ProcessId, Target};
 use crate::model::observation::{ChildSeen, Observation, ProgramQuestion};
 use crate::model::process_table::{KnownProgram, ProcessTable, ProgramOrigin};
+use crate::sys::clock::Timer;
 use crate::sys::proc_fs::{ProcRoot, Stat, read_held};
 use crate::sys::{clock, pidfd};
 
 /// Part of the sampling interval that a scan may take, as a divisor.
 const SHARE_OF_INTERVAL: u32 = 50;
+/// With the process connector, a scan is only a check, and comes this often.
+const CHECK_NS: u64 = 1_000_000_000;
 
 /// What is still to be looked at.
 #[derive(Debug, Clone, Copy)]
@@ -28,45 +31,27 @@ enum Look {
     Found(Key),
 }
 
-/// A bounded time for looking around.
-#[derive(Debug, Clone, Copy)]
-pub struct Deadline {
-    start: Instant,
-    limit: Duration,
-}
-
-impl Deadline {
-    /// Begins now, for a part of the sampling interval.
-    #[must_use]
-    pub fn of_interval(interval: Duration) -> Self {
-        let limit =
-            (interval / SHARE_OF_INTERVAL).clamp(Duration::from_micros(20), Duration::from_millis(20));
-        Self { start: Instant::now(), limit }
-    }
-
-    /// Whether the time is over.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.start.elapsed() > self.limit
-    }
-}
-
 /// Looks for children and programs.
 #[derive(Debug)]
 pub struct Scanner {
     root: ProcRoot,
     tick_us: u64,
+    /// The time for looking around at a sample.
+    limit: Duration,
+    checks: Timer,
     loadavg: Option<File>,
     last_pid: Option<u64>,
     queue: Vec<Look>,
 }
 
 impl Scanner {
-    /// A scanner over a /proc whose clock ticks take so long.
+    /// A scanner over a /proc whose clock ticks take so long, for a part of the sampling interval at each sample.
     #[must_use]
-    pub fn new(root: ProcRoot, tick_us: u64) -> Self {
+    pub fn new(root: ProcRoot, tick_us: u64, interval_ns: u64) -> Self {
+        let limit = Duration::from_nanos(interval_ns) / SHARE_OF_INTERVAL;
+        let limit = limit.clamp(Duration::from_micros(20), Duration::from_millis(20));
         let loadavg = File::open(root.file("loadavg")).ok();
-        Self { root, tick_us, loadavg, last_pid: None, queue: Vec::new() }
+        Self { root, tick_us, limit, checks: Timer::default(), loadavg, last_pid: None, queue: Vec::new() }
     }
 
     /// Whether a process was created since this was last asked (true where that can't be told).
@@ -82,6 +67,17 @@ impl Scanner {
         is_any_new
     }
 
+    /// Until when to look around, from now on.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.limit
+    }
+
+    /// Whether to scan now.
+    pub fn is_due(&mut self, now_ns: u64, is_check: bool) -> bool {
+        !is_check || self.checks.is_due(now_ns, CHECK_NS)
+    }
+
     /// Begin to look for children of the live processes, unless the last round is not over or nothing is new.
     pub fn begin(&mut self, table: &impl ProcessTable) {
         if self.queue.is_empty() && self.is_any_new() {
@@ -90,8 +86,8 @@ impl Scanner {
     }
 
     /// The next step: what it found, to be applied before the step after it. `None`: nothing is left, or no time.
-    pub fn step(&mut self, table: &impl ProcessTable, deadline: Deadline) -> Option<Vec<Observation>> {
-        while !deadline.is_over() {
+    pub fn step(&mut self, table: &impl ProcessTable, deadline: Instant) -> Option<Vec<Observation>> {
+        while Instant::now() <= deadline {
             let found = match self.queue.pop()? {
                 Look::Process(id) => self.look_at(table, id),
                 Look::Child(parent, pid) => self.look_at_child(table, parent, pid),
@@ -109,9 +105,10 @@ impl Scanner {
         None
     }
 
-    /// Look at all processes again, whether or not any is new.
+    /// Look at all processes again at the next sample, whether or not any is new.
     pub fn look_again(&mut self) {
         self.last_pid = None;
+        self.checks = Timer::default();
     }
 
     fn is_shown(&self, target: &Target, stat: &Stat) -> bool {

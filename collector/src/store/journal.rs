@@ -17,6 +17,7 @@ use crate::model::config::Config;
 use crate::model::host::{HostInfo, RunEnd};
 use crate::model::observation::Observation;
 use crate::run::RunState;
+use crate::sys::clock;
 
 /// The format of a journal is that of this version.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -110,6 +111,11 @@ impl JournaledRun {
     pub fn apply(&mut self, now_ns: u64, observation: Observation) {
         self.run.apply(now_ns, &observation);
         self.note(&Part::Seen(now_ns, observation));
+    }
+
+    /// The same for what was seen just now.
+    pub fn apply_now(&mut self, observation: Observation) {
+        self.apply(clock::monotonic_ns(), observation);
     }
 
     /// The run, when nothing more will be seen.

@@ -24,6 +24,23 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     now_ns(ClockId::ThreadCPUTime)
 }
 
+/// Comes due at its first use, and from then on when a period is over.
+#[derive(Debug, Default)]
+pub(crate) struct Timer {
+    due_ns: u64,
+}
+
+impl Timer {
+    /// Whether it is due at `now_ns`. If so, the next period begins.
+    pub(crate) fn is_due(&mut self, now_ns: u64, period_ns: u64) -> bool {
+        let is_due = now_ns >= self.due_ns;
+        if is_due {
+            self.due_ns = now_ns.saturating_add(period_ns);
+        }
+        is_due
+    }
+}
+
 /// CLOCK_BOOTTIME - CLOCK_MONOTONIC, nanoseconds: how long the machine has been suspended since boot.
 pub(crate) fn boot_offset_ns() -> i128 {
     i128::from(now_ns(ClockId::Boottime)) - i128::from(monotonic_ns())

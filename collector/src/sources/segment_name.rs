@@ -1,0 +1,35 @@
+//! Whether the segment still has its name: systemd removes the files in /dev/shm of a user who logs out (RemoveIPC).
+
+use std::sync::Arc;
+
+use crate::model::observation::Observation;
+use crate::sys::clock::Timer;
+use crate::sys::segment::Segment;
+
+/// It is looked at this often at most.
+const PERIOD_NS: u64 = 100_000_000;
+
+/// Watches the name.
+#[derive(Debug)]
+pub(crate) struct SegmentName {
+    segment: Arc<Segment>,
+    timer: Timer,
+    is_gone: bool,
+}
+
+impl SegmentName {
+    /// That of this segment.
+    pub(crate) fn new(segment: Arc<Segment>) -> Self {
+        Self { segment, timer: Timer::default(), is_gone: false }
+    }
+
+    /// Whether it was removed since this was last asked, if it is time to look.
+    pub(crate) fn read(&mut self, now_ns: u64, is_last: bool) -> Option<Observation> {
+        if self.is_gone || !(self.timer.is_due(now_ns, PERIOD_NS) || is_last) {
+            return None;
+        }
+        // A collector that had begun to finish took the name away itself.
+        self.is_gone = self.segment.is_open() && !self.segment.named().is_linked();
+        self.is_gone.then_some(Observation::SegmentUnlinked)
+    }
+}
