@@ -97,15 +97,11 @@ pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
     usage.unsampled.is_any_long.map(|is_long| is_long && !has_accounts)
 }
 
-/// Figures that could not be read for a part of the run that is longer than two intervals. A counter misses nothing by that.
+/// Figures that could not be read for a part of the run that is longer than two intervals. A cumulative figure misses nothing by that.
 pub(super) fn gaps<'a>(usage: &'a GpuUsage, of: &'a DeviceUsage) -> impl Iterator<Item = (Figure, &'a Gap)> {
-    use Figure::{Accounting, EccCorrected, EccUncorrected, Energy, PcieRx, PcieTx, Xid};
-    let is_counter = |figure| {
-        matches!(figure, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)
-    };
     let gaps = of.figures.gaps.iter().map(|(figure, gap)| (*figure, gap));
     gaps.filter(move |(figure, gap)| {
-        of.knows(*figure) && !is_counter(*figure) && of.gap_ns(gap) > usage.interval_ns.saturating_mul(2)
+        of.knows(*figure) && !figure.is_cumulative() && of.gap_ns(gap) > usage.interval_ns.saturating_mul(2)
     })
 }
 

@@ -140,6 +140,12 @@ impl Figure {
         Self::Accounting,
     ];
 
+    /// The driver adds it up, so a reading includes what happened while it could not be read.
+    pub(crate) fn is_cumulative(self) -> bool {
+        use Figure::{Accounting, EccCorrected, EccUncorrected, Energy, PcieRx, PcieTx, Xid};
+        matches!(self, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)
+    }
+
     /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -194,17 +194,17 @@ impl DeviceUsage {
             self.figures.note_used(self.now.used_bytes);
         }
         let Some(value) = self.figures.note(at_ns, figure, Some(reading)).copied() else { return };
+        if !figure.is_cumulative() {
+            let gauge = self.gauges.entry(figure);
+            gauge.and_modify(|gauge| gauge.add(at_ns, value)).or_insert_with(|| Gauge::new(at_ns, value));
+            return;
+        }
         let most_per_s = match figure {
             Figure::Energy => self.max(Figure::Power).unwrap_or(POLICY.most_w),
             Figure::PcieTx | Figure::PcieRx => {
                 sample.link_bytes_per_s.unwrap_or(POLICY.fastest_link_bytes_per_s) as f64
             }
-            Figure::EccCorrected | Figure::EccUncorrected => f64::MAX,
-            _ => {
-                let gauge = self.gauges.entry(figure);
-                gauge.and_modify(|g| g.add(at_ns, value)).or_insert_with(|| Gauge::new(at_ns, value));
-                return;
-            }
+            _ => f64::MAX,
         };
         let may_wrap = matches!(figure, Figure::PcieTx | Figure::PcieRx);
         let until_ns = if may_wrap { sample.counted_ns.max(at_ns) } else { at_ns };
