@@ -17,14 +17,17 @@ mod store;
 mod sys;
 
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
-pub use model::config::{Config, DiscoveryConfig, Layers, Message, ReportConfig, SessionStart};
+pub use model::config::{
+    Config, DiscoveryConfig, Layer, Message, ReportConfig, SessionStart, TrackingConfig,
+};
 pub use model::gpu::listing::{Driver, Listed, Listing};
 pub use model::gpu::{Device, GpuConfig, Vendor, select};
 pub use model::policy::SamplingPolicy;
-pub use model::style::{Console, Detail, Format, Output, RamUnit, Style, TimeUnit};
+pub use model::style::{Console, Output, RamUnit, Style, TimeUnit};
+pub use model::values;
 pub use recover::{NotRecovered, Recovered, recover, replay};
-pub use report::write::{self, render};
-pub use report::{gpu_list, quote};
+pub use report::format::{self, render};
+pub use report::{quote, write};
 pub use session::{Inheritance, SessionError, serve, untracked};
 pub use sources::connector;
 pub use sources::gpu::list::{Present as PresentGpus, list as list_gpus, present as present_gpus};

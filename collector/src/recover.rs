@@ -26,8 +26,8 @@ use crate::model::report::{Report, Stage, Topic, Warning};
 use crate::model::style::Output;
 use crate::passes::Passes;
 use crate::report::build;
+use crate::report::format::render;
 use crate::report::inputs::Inputs;
-use crate::report::write::render;
 use crate::run::RunState;
 use crate::sources::overflow::Overflow;
 use crate::sources::records::RecordReader;
@@ -200,7 +200,7 @@ fn finish(run: RunState, host: &HostInfo, root_of_living: Option<&ProcRoot>, end
 pub fn replay(path: &Path) -> Result<String, ReplayError> {
     let Replayed { config, host, run, end } = journal::replay(path)?;
     let report = build::report(&Inputs { config: &config, host_info: &host, run: &run, end: &end });
-    Ok(render(&report, &config.report.style))
+    Ok(render(&report, &config.report))
 }
 
 impl NotRecovered {
@@ -311,6 +311,7 @@ mod tests {
     use gpu_track_abi::record::{Event, NAME_BYTES, Origin};
 
     use super::*;
+    use crate::model::config::Layer;
     use crate::store::stale;
     use crate::sys::segment::NewSession;
 
@@ -319,7 +320,7 @@ mod tests {
     fn config(pid_ns: u32) -> Config {
         let mut config = Config::of_test();
         (config.start.launcher_pid, config.start.pid_ns) = (LAUNCHER, pid_ns);
-        config.discovery.layers.connector = false;
+        config.discovery.layers.retain(|layer| *layer != Layer::Connector);
         config
     }
 

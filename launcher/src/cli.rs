@@ -8,19 +8,16 @@ mod tconfig;
 #[cfg(test)]
 mod tests;
 mod usage_error;
-mod values;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use clap::{CommandFactory, Parser};
-use gpu_track_collector::{Console, Detail, Format, GpuConfig, InUse, Layers, Output, OutputLock, Style};
+use gpu_track_collector::{InUse, Output, OutputLock, TrackingConfig};
 
-use args::{Args, ReportArgs, TrackingArgs};
+pub(crate) use args::Options;
 pub(crate) use output::PatternValues;
 pub(crate) use usage_error::UsageError;
-use values::{DEFAULT_INTERVAL, Layer};
 
 /// What the user asks for.
 #[derive(Debug)]
@@ -29,127 +26,57 @@ pub(crate) enum Request {
     Run(Box<Options>),
     /// Print this to stdout and exit with 0.
     Print(String),
-    /// Print the GPUs in this format.
-    Gpus(Box<GpuConfig>, Format),
+    /// Print the GPUs.
+    Gpus(Box<Options>),
     /// Write reports of runs that were killed.
-    Recover(Recovery),
+    Recover(Box<Options>),
 }
 
-/// Where and how to write reports of killed runs.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Recovery {
-    /// `-o` as it was given: its patterns have other values for each run.
-    pub(crate) output: Option<PathBuf>,
-    pub(crate) style: Style,
-    /// The directory of the sessions' files.
-    pub(crate) session_dir: PathBuf,
-}
-
-/// How to run the command, and what to report.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Options {
-    /// The command and its arguments, at least one word.
-    pub(crate) command: Vec<OsString>,
-    /// Where the report goes.
-    pub(crate) output: Output,
-    pub(crate) style: Style,
-    /// Time between two samples.
-    pub(crate) interval: Duration,
-    /// Cores that the command is expected to use; `None`: all.
-    pub(crate) expected_cores: Option<u32>,
-    /// Which GPUs to track, and where to look for them.
-    pub(crate) gpu: GpuConfig,
-    /// No warnings on stderr.
-    pub(crate) disable_logs: bool,
-    /// End with the last process of the tree.
-    pub(crate) wait_all: bool,
-    /// Create a cgroup for the command.
-    pub(crate) cgroup: bool,
-    /// Maximum number of single processes in each list of the report.
-    pub(crate) most_heaviest: usize,
-    /// Put the shim back into environments that lack it.
-    pub(crate) env_repair: bool,
-    /// Discovery layers to use.
-    pub(crate) layers: Layers,
-    /// The directory of the session's files.
-    pub(crate) session_dir: PathBuf,
-    /// What was given and has no effect, in a line for the user.
-    pub(crate) without_effect: Option<String>,
-}
-
-/// Parses a command line, whose first word is the name of this program.
+/// Parses a command line, whose first word is the name of this program. The options in the result have what a file adds
+/// to them, and follow from each other.
 pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Request, UsageError> {
     let as_gpu_tracker = gpu_tracker::is_called(&args);
-    let args = match Args::try_parse_from(args) {
-        Ok(args) => args,
+    let mut options = match Options::try_parse_from(args) {
+        Ok(options) => Box::new(options),
         // clap returns --help and --version as errors.
         Err(error) if !error.use_stderr() => return Ok(Request::Print(error.to_string())),
         Err(error) => return Err(error.into()),
     };
-    if args.information.short_help {
-        return Ok(Request::Print(docs::short_help(Args::command())));
+    if options.information.short_help {
+        return Ok(Request::Print(docs::short_help(Options::command())));
     }
-    if let Some(shell) = args.information.completions {
-        return Ok(Request::Print(docs::completions(&Args::command(), shell)));
+    if let Some(shell) = options.information.completions {
+        return Ok(Request::Print(docs::completions(&Options::command(), shell)));
     }
-    if args.information.man {
-        return Ok(Request::Print(docs::man(Args::command())));
+    if options.information.man {
+        return Ok(Request::Print(docs::man(Options::command())));
     }
-    let config = match &args.tracking.config {
-        Some(path) => tconfig::read(path).map_err(|error| UsageError::of_file("--tconfig", path, error))?,
-        None => tconfig::Config::default(),
+    let keywords = match options.tracking.config.clone() {
+        Some(path) => tconfig::read(&path, &mut options)
+            .map_err(|error| UsageError::of_file("--tconfig", &path, error))?,
+        None => Vec::new(),
     };
-    let output = output(args.report.output.as_deref(), patterns)?;
-    let style = Style {
-        format: args.report.format.unwrap_or_default(),
-        ram_unit: args.report.ram_unit.or(config.ram_unit),
-        gpu_ram_unit: args.report.gpu_ram_unit.or(config.gpu_ram_unit),
-        time_unit: args.report.time_unit.or(config.time_unit),
-        as_gpu_tracker: false,
-        detail: detail(&args.report, &output),
-        shows_hints: args.report.hints,
-        console: Console::default(),
-    };
-    let session_dir = args.diagnosis.session_dir;
-    if args.information.recover {
-        return Ok(Request::Recover(Recovery { output: args.report.output, style, session_dir }));
+    options.without_effect =
+        without_effect(&options.tracking, keywords).filter(|_| !options.report.style.quiet);
+    options.report.output = output(options.output.as_deref(), patterns)?;
+    options.report.format.clone_from(&options.format);
+    if options.report.output != Output::Stderr {
+        // A summary is for the terminal. What is written to a file is read later, when nothing can be asked again.
+        (options.report.style.full, options.report.style.quiet) = (true, false);
     }
-    let gpu = GpuConfig {
-        uuids: args.gpu.gpu_uuids.or(config.gpu_uuids),
-        only_visible: args.gpu.visible,
-        vendor: args.gpu.gpu_brand.or(config.gpu_brand),
-        nvml_lib: args.gpu.nvml_lib,
-        accounting: args.gpu.gpu_accounting,
-        root: args.gpu.gpu_root,
-        ..GpuConfig::default()
-    };
-    if args.information.gpus {
-        return Ok(Request::Gpus(Box::new(gpu), style.format));
+    if options.information.recover {
+        return Ok(Request::Recover(options));
     }
-    let (style, output, interval, split): (_, _, _, Split) = match as_gpu_tracker {
-        false => (style, output, DEFAULT_INTERVAL, split),
-        true => {
-            gpu_tracker::check(&args.command.command)?;
-            let output = if args.report.output.is_none() { Output::Stdout } else { output };
-            (gpu_tracker::style(&style), output, gpu_tracker::INTERVAL, gpu_tracker::split)
-        }
-    };
-    Ok(Request::Run(Box::new(Options {
-        command: command(args.command.command, args.command.execute, split)?,
-        output,
-        style,
-        interval: args.tracking.sleep_time.or(config.sleep_time).unwrap_or(interval),
-        expected_cores: args.tracking.expected_cores.or(config.expected_cores),
-        gpu,
-        disable_logs: args.tracking.disable_logs || config.disable_logs,
-        wait_all: args.command.wait_all,
-        cgroup: args.tracking.cgroup,
-        most_heaviest: args.report.heaviest,
-        env_repair: !args.diagnosis.no_env_repair,
-        layers: Layer::set(&args.diagnosis.layers),
-        session_dir,
-        without_effect: without_effect(&args.tracking, config.without_effect).filter(|_| !args.report.quiet),
-    })))
+    if options.information.gpus {
+        return Ok(Request::Gpus(options));
+    }
+    if as_gpu_tracker {
+        gpu_tracker::apply_to(&mut options)?;
+    }
+    let split = if as_gpu_tracker { gpu_tracker::split } else { split };
+    options.command.words =
+        command(std::mem::take(&mut options.command.words), options.command.execute.as_deref(), split)?;
+    Ok(Request::Run(options))
 }
 
 /// Takes the lock of the report file.
@@ -165,17 +92,8 @@ pub(crate) fn lock(output: &Output) -> Result<Option<OutputLock>, UsageError> {
     })
 }
 
-/// A summary is for the terminal. What is written to a file is read later, when nothing can be asked again.
-fn detail(asked: &ReportArgs, output: &Output) -> Detail {
-    match output {
-        Output::Stderr if asked.quiet => Detail::Quiet,
-        Output::Stderr if !asked.full => Detail::Summary,
-        _ => Detail::Full,
-    }
-}
-
 /// One line about what was given and has no effect.
-fn without_effect(tracking: &TrackingArgs, keywords: Vec<String>) -> Option<String> {
+fn without_effect(tracking: &TrackingConfig, keywords: Vec<String>) -> Option<String> {
     let options = [("--tf", tracking.tracking_file.is_some()), ("--overwrite", tracking.overwrite)];
     let options = options.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name.to_owned());
     let given: Vec<_> = options.chain(keywords).collect();
@@ -200,12 +118,12 @@ fn split(line: &str) -> Option<Vec<String>> {
 }
 
 /// The command's words, from either form. clap refuses both together.
-fn command(words: Vec<OsString>, execute: Option<String>, split: Split) -> Result<Vec<OsString>, UsageError> {
+fn command(words: Vec<OsString>, execute: Option<&str>, split: Split) -> Result<Vec<OsString>, UsageError> {
     let Some(line) = execute else {
         let missing = UsageError::new("COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...");
         return if words.is_empty() { Err(missing) } else { Ok(words) };
     };
-    let problem = match split(&line) {
+    let problem = match split(line) {
         Some(words) if words.is_empty() => "contains no command: give COMMAND [ARG]...",
         Some(words) => return Ok(words.into_iter().map(Into::into).collect()),
         None => "has a quote that is not closed: close it, or escape it with a backslash",

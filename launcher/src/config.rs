@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use gpu_track_collector::{
-    Cgroups, Config, DiscoveryConfig, GpuConfig, ProcRoot, ReportConfig, SamplingPolicy, SessionStart, clock,
-};
+use gpu_track_collector::{Cgroups, Config, GpuConfig, ProcRoot, SamplingPolicy, SessionStart, clock};
 
 use crate::cli::Options;
 
@@ -17,9 +15,8 @@ const ENV_SAMPLING: &str = "GPU_TRACK_SAMPLING";
 pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
     let pid = std::process::id();
     let cgroups = Cgroups::of_this_process(root);
-    let interval_ns = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
     Config {
-        command: options.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+        command: options.command.words.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
         start: SessionStart {
             launcher_pid: pid,
             pid_ns: root.pid_ns(pid).unwrap_or(0),
@@ -29,19 +26,12 @@ pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
         },
         restarts: 0,
         running_pid: None,
-        discovery: DiscoveryConfig { layers: options.layers, shim_directory: None, connector_absent: None },
-        interval_ns,
+        discovery: options.discovery.clone(),
+        tracking: options.tracking.clone(),
         policy: sampling_policy(),
         cgroups,
-        gpu: GpuConfig { interval_ns, ..options.gpu.clone() },
-        report: ReportConfig {
-            output: options.output.clone(),
-            style: options.style,
-            disable_logs: options.disable_logs,
-            expected_cores: options.expected_cores,
-            most_heaviest: options.most_heaviest,
-            warnings: Vec::new(),
-        },
+        gpu: GpuConfig { interval_ns: options.tracking.interval_ns(), ..options.gpu.clone() },
+        report: options.report.clone(),
         journal: std::env::var_os(ENV_JOURNAL).map(PathBuf::from),
     }
 }

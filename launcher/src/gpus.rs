@@ -11,7 +11,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use gpu_track_collector::{Format, GpuConfig, Listing, PresentGpus, gpu_list, list_gpus, present_gpus};
+use gpu_track_collector::{GpuConfig, Listing, PresentGpus, format, list_gpus, present_gpus};
 
 use crate::cli::UsageError;
 use crate::{console, exit, signals};
@@ -22,7 +22,7 @@ const LISTER_NAME: &str = "gpu-track-gpus";
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `--gpus`: prints the GPUs and the figures that each supports.
-pub(crate) fn print(config: &GpuConfig, format: Format) -> ExitCode {
+pub(crate) fn print(config: &GpuConfig, format: &str) -> ExitCode {
     let listing = match ask(config) {
         Ok(listing) => listing,
         Err(error) => {
@@ -30,10 +30,7 @@ pub(crate) fn print(config: &GpuConfig, format: Format) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    console::print(&match format {
-        Format::Text => gpu_list::text(&listing),
-        Format::Json => gpu_list::json(&listing),
-    })
+    console::print(&format::render_gpus(&listing, format))
 }
 
 /// Checks that the GPUs of `--guuids` exist, as far as the kernel's files tell: a driver's library can take seconds to

@@ -42,25 +42,25 @@ fn main() -> ExitCode {
 fn serve(request: Request) -> Result<ExitCode, UsageError> {
     match request {
         Request::Print(text) => Ok(console::print(&text)),
-        Request::Gpus(config, format) => {
-            Ok(gpus::print(&config.with_environment(|name| std::env::var_os(name)), format))
+        Request::Gpus(options) => {
+            Ok(gpus::print(&options.gpu.with_environment(|name| std::env::var_os(name)), &options.format))
         }
-        Request::Recover(mut recovery) => {
-            if recovery.output.is_none() {
-                recovery.style.console = console::of_stderr();
+        Request::Recover(mut options) => {
+            if options.output.is_none() {
+                options.report.style.console = console::of_stderr();
             }
-            recover::recover(&recovery)
+            recover::recover(&options)
         }
         Request::Run(mut options) => {
             options.gpu = options.gpu.with_environment(|name| std::env::var_os(name));
-            if matches!(options.output, Output::Stderr) {
-                options.style.console = console::of_stderr();
+            if options.report.output == Output::Stderr {
+                options.report.style.console = console::of_stderr();
             }
             let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
-            if !options.disable_logs {
+            if !options.tracking.disable_logs {
                 notes.iter().flatten().for_each(console::message);
             }
-            Ok(run::run(&options, cli::lock(&options.output)?))
+            Ok(run::run(&options, cli::lock(&options.report.output)?))
         }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use gpu_track_collector::stale::Stale;
-use gpu_track_collector::{NotRecovered, Output, ProcRoot, Recovered, Style, render};
+use gpu_track_collector::{NotRecovered, Output, ProcRoot, Recovered, ReportConfig, render};
 
-use crate::cli::{self, PatternValues, Recovery, UsageError};
+use crate::cli::{self, Options, PatternValues, UsageError};
 use crate::console::message;
 
 /// Writes a report for each killed run of this user, and removes the data of each run that has its report. Fails if a
@@ -14,11 +14,11 @@ use crate::console::message;
 ///
 /// # Errors
 /// If a report cannot be written to its place. Nothing was removed then.
-pub(crate) fn recover(asked: &Recovery) -> Result<ExitCode, UsageError> {
+pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
     let uid = rustix::process::getuid().as_raw();
-    let killed = Stale::all(&asked.session_dir, uid);
+    let killed = Stale::all(&options.diagnosis.session_dir, uid);
     if killed.is_empty() {
-        let dir = asked.session_dir.display();
+        let dir = options.diagnosis.session_dir.display();
         message(format_args!("nothing to recover: there is no killed run of yours in {dir}"));
         return Ok(ExitCode::FAILURE);
     }
@@ -28,7 +28,7 @@ pub(crate) fn recover(asked: &Recovery) -> Result<ExitCode, UsageError> {
     for run in &killed {
         let result = match gpu_track_collector::recover(run, &root) {
             Ok(recovered) => {
-                let output = output_of(asked, run, &recovered)?;
+                let output = output_of(options, run, &recovered)?;
                 if let Output::File(path) = &output
                     && !files.insert(path.clone())
                 {
@@ -45,7 +45,7 @@ pub(crate) fn recover(asked: &Recovery) -> Result<ExitCode, UsageError> {
     let mut status = ExitCode::SUCCESS;
     for (run, result) in &results {
         match result {
-            Ok((output, recovered)) if report(run, output, recovered, &asked.style) => continue,
+            Ok((output, recovered)) if report(run, output, recovered, &options.report) => continue,
             Ok(_) => {}
             Err(reason) => give_up(run, reason),
         }
@@ -55,8 +55,8 @@ pub(crate) fn recover(asked: &Recovery) -> Result<ExitCode, UsageError> {
 }
 
 /// Writes the report and removes the data of the run. Returns whether that succeeded.
-fn report(run: &Stale, output: &Output, recovered: &Recovered, style: &Style) -> bool {
-    if let Err(error) = output.write(&render(&recovered.report, style)) {
+fn report(run: &Stale, output: &Output, recovered: &Recovered, config: &ReportConfig) -> bool {
+    if let Err(error) = output.write(&render(&recovered.report, config)) {
         message(format_args!(
             "cannot write the report to {output}: {error}; the run is kept, so --recover can be tried again"
         ));
@@ -76,9 +76,9 @@ fn give_up(run: &Stale, reason: &NotRecovered) {
     message(format_args!("cannot recover {}: {reason}; {result}", run.path.display()));
 }
 
-fn output_of(asked: &Recovery, run: &Stale, recovered: &Recovered) -> Result<Output, UsageError> {
+fn output_of(options: &Options, run: &Stale, recovered: &Recovered) -> Result<Output, UsageError> {
     let here = PatternValues::here();
     let pid = run.launcher_pid().unwrap_or(here.pid);
     let values = PatternValues { pid, time: recovered.report.started_at, number: None, ..here };
-    cli::output(asked.output.as_deref(), &values)
+    cli::output(options.output.as_deref(), &values)
 }

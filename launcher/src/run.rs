@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use gpu_track_collector::{Message, Output, OutputLock, ProcRoot, clock, render, untracked};
+use gpu_track_collector::{Layer, Message, Output, OutputLock, ProcRoot, clock, render, untracked};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::Options;
@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCod
         Err(error) => return run_untracked(options, &inherited, error),
     };
     match Supervisor::new(started, options, signals, &children_before).run() {
-        Ok(status) if options.style.as_gpu_tracker => exit::as_gpu_tracker(status),
+        Ok(status) if options.report.style.as_gpu_tracker => exit::as_gpu_tracker(status),
         Ok(status) => exit::as_command(status),
         Err(error) => {
             console::message(format_args!(
@@ -42,16 +42,16 @@ fn start(
     inherited: &InheritedState,
 ) -> Result<Started, SessionError> {
     let mut session = Session::new(options, output_lock)?;
-    let env = session.environment(options.command.first());
+    let env = session.environment(options.command.words.first());
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     let was_subreaper = child_subreaper().ok().flatten().is_some();
-    if options.layers.subreaper {
+    if options.discovery.uses(Layer::Subreaper) {
         // If it fails, the other layers still find orphans.
         set_child_subreaper(Some(getpid())).ok();
     }
     let started_ns = clock::monotonic_ns();
-    match spawn::spawn(&options.command, env, inherited, cgroup_procs.as_ref()) {
+    match spawn::spawn(&options.command.words, env, inherited, cgroup_procs.as_ref()) {
         Ok(main_pid) => Ok(Started { session, collector, main_pid, started_ns }),
         Err(error) => {
             // If this fails, the collector has ended already.
@@ -78,28 +78,29 @@ fn run_untracked(options: &Options, inherited: &InheritedState, error: impl Disp
     );
     // A signal that the attempt raised (SIGXFSZ under a file size limit) must not reach the command.
     signals::discard_pending(&signals::all_but_faults());
-    not_executed(options, &spawn::become_command(&options.command, inherited))
+    not_executed(options, &spawn::become_command(&options.command.words, inherited))
 }
 
 /// The exit status is that of a shell: 127 for a command that is not found, 126 for one that cannot be executed.
 fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
-    let program = options.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+    let program = options.command.words.first().map(|program| program.to_string_lossy()).unwrap_or_default();
     console::message(format_args!("cannot run '{program}': {error}"));
     let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     report_untracked(options, Some(status), format!("The command could not be run: {error}."));
-    if options.style.as_gpu_tracker { ExitCode::FAILURE } else { ExitCode::from(status) }
+    if options.report.style.as_gpu_tracker { ExitCode::FAILURE } else { ExitCode::from(status) }
 }
 
 /// Writes a report without figures to the report's file. The report of an earlier run in it would be taken for this run's.
 fn report_untracked(options: &Options, exit_code: Option<u8>, why: String) {
     // gpu_tracker leaves the file alone, and its form has no place for the reason.
-    if !matches!(options.output, Output::File(_)) || options.style.as_gpu_tracker {
+    if !matches!(options.report.output, Output::File(_)) || options.report.style.as_gpu_tracker {
         return;
     }
     let mut config = config::of(options, &ProcRoot::default());
     config.report.warnings.push(why);
     let report = untracked(&config, exit_code.map(|code| i32::from(code) << 8));
-    if let Err(error) = options.output.write(&render(&report, &options.style)) {
-        console::message(format_args!("cannot write the report to {}: {error}", options.output));
+    let output = &config.report.output;
+    if let Err(error) = output.write(&render(&report, &config.report)) {
+        console::message(format_args!("cannot write the report to {output}: {error}"));
     }
 }

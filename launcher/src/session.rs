@@ -14,7 +14,7 @@ use gpu_track_abi::layout::{
 use gpu_track_abi::record::{Event, Origin};
 use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
-    Config, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, OutputLock, ProcRoot, RunCgroup, Segment,
+    Config, Layer, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, OutputLock, ProcRoot, RunCgroup, Segment,
     SegmentError, StateFile, clock, connector, has_split_rss, stale,
 };
 use thiserror::Error;
@@ -58,11 +58,11 @@ impl Session {
     pub(crate) fn new(options: &Options, output_lock: Option<OutputLock>) -> Result<Self, SessionError> {
         let uid = rustix::process::getuid().as_raw();
         let pid = std::process::id();
-        stale::remove_all(&options.session_dir, uid);
+        stale::remove_all(&options.diagnosis.session_dir, uid);
         let proc_root = ProcRoot::default();
         let mut config = config::of(options, &proc_root);
         let random = RandomState::new();
-        let preload = options.layers.preload.then(Preload::new).transpose()?;
+        let preload = options.discovery.uses(Layer::Preload).then(Preload::new).transpose()?;
         config.discovery.shim_directory = preload.as_ref().and_then(Preload::directory);
         let new = NewSession {
             flags: flags(options, preload.as_ref()),
@@ -72,19 +72,20 @@ impl Session {
             monotonic_ns: config.start.monotonic_ns,
             realtime_ns: config.start.realtime_ns,
         };
-        let (path, state_path) = stale::new_names(&options.session_dir, uid, pid, random.hash_one(1));
+        let (path, state_path) =
+            stale::new_names(&options.diagnosis.session_dir, uid, pid, random.hash_one(1));
         let segment = Segment::create(&path, &new)?;
         let state = StateFile::create(&state_path).map_err(|source| {
             let _ = segment.named().unlink();
             SessionError::State { path: state_path, source }
         })?;
-        let connector = options.layers.connector.then(connector::subscribe).transpose();
+        let connector = options.discovery.uses(Layer::Connector).then(connector::subscribe).transpose();
         let connector = connector.unwrap_or_else(|error| {
             config.discovery.connector_absent = Some(error.to_string());
             None
         });
         config.cgroups.own =
-            options.cgroup.then(|| RunCgroup::create(&proc_root, pid, random.hash_one(2) as u32));
+            options.tracking.cgroup.then(|| RunCgroup::create(&proc_root, pid, random.hash_one(2) as u32));
         let origin = Origin { pid, pid_ns: config.start.pid_ns, ..Origin::default() };
         Ok(Self { segment, state, connector, preload, output_lock, origin, config })
     }
@@ -142,7 +143,7 @@ impl Session {
 
     /// Writes the REAPED record of an ended child.
     pub(crate) fn record(&self, ended: &ChildChange, is_main: bool) {
-        if !(self.config.discovery.layers.wait || is_main) {
+        if !(self.config.discovery.uses(Layer::Wait) || is_main) {
             return;
         }
         // The record needs an upper limit of the peak that a child inherits by fork. On kernels with per-thread RSS
@@ -180,8 +181,8 @@ fn flags(options: &Options, preload: Option<&Preload>) -> u32 {
     [
         (FLAG_PIDFS, has_pidfs()),
         (FLAG_SPLIT_RSS, has_split_rss()),
-        (FLAG_NO_ENV_REPAIR, !options.env_repair),
-        (FLAG_NO_WAIT_RECORDS, !options.layers.wait),
+        (FLAG_NO_ENV_REPAIR, options.diagnosis.no_env_repair),
+        (FLAG_NO_WAIT_RECORDS, !options.discovery.uses(Layer::Wait)),
         (FLAG_ELF32, preload.is_some_and(|preload| preload.has_elf32)),
     ]
     .into_iter()

@@ -85,11 +85,11 @@ impl Supervisor {
             main_pid,
             exit: None,
             messages: Vec::new(),
-            wait_all: options.wait_all,
+            wait_all: options.command.wait_all,
             signals,
             foreign_cpu_us: cpu_us(children_before),
-            is_quiet: options.disable_logs,
-            as_gpu_tracker: options.style.as_gpu_tracker,
+            is_quiet: options.tracking.disable_logs,
+            as_gpu_tracker: options.report.style.as_gpu_tracker,
         };
         supervisor.send(Message::Started { pid: main_pid, monotonic_ns: started_ns });
         supervisor

@@ -1,30 +1,35 @@
-//! What the launcher sends to the collector: first the configuration, then the start and end of the command.
+//! What the launcher sends to the collector: first the configuration, then the start and end of the command. The groups of
+//! options that the collector obeys are parts of the configuration, with what the launcher adds to them.
 //!
 //! One pipe carries it, one JSON object per line. End of file without [`Message::Ended`] means that the launcher is
 //! gone.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 
 use super::policy::SamplingPolicy;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
 use crate::model::style::{Output, Style};
+use crate::model::values::{cores, seconds};
 
-/// Discovery layers in use (`--layers`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layers {
-    /// The shim in every process.
-    pub preload: bool,
-    /// The shim's records of reaped children.
-    pub wait: bool,
-    /// The launcher as subreaper of orphans.
-    pub subreaper: bool,
-    /// The search in /proc for children of known processes.
-    pub scan: bool,
-    /// The kernel's process connector.
-    pub connector: bool,
+/// A discovery layer, by the name that the report uses too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "clap would add them to the completions")]
+pub enum Layer {
+    // The shim in every process.
+    Preload,
+    // The shim's records of reaped children.
+    Wait,
+    // The launcher as subreaper of orphans.
+    Subreaper,
+    // The search in /proc for children of known processes.
+    Scan,
+    // The kernel's process connector.
+    Connector,
 }
 
 /// The configuration of a collector; the first line of the pipe.
@@ -40,8 +45,8 @@ pub struct Config {
     pub running_pid: Option<u32>,
     /// How processes are found.
     pub discovery: DiscoveryConfig,
-    /// Sampling interval, nanoseconds.
-    pub interval_ns: u64,
+    /// How the run is tracked.
+    pub tracking: TrackingConfig,
     /// When samples are taken, and what they may cost.
     pub policy: SamplingPolicy,
     /// The cgroups that are read.
@@ -70,30 +75,107 @@ pub struct SessionStart {
 }
 
 /// How processes are found.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Diagnosis")]
 pub struct DiscoveryConfig {
-    /// Layers in use.
-    pub layers: Layers,
+    /// Discovery layers to use
+    #[arg(long, value_name = "LIST", hide_possible_values = true, value_delimiter = ',',
+          action = ArgAction::Append, default_value = "preload,wait,subreaper,scan,connector", value_enum)]
+    pub layers: Vec<Layer>,
+
     /// The directory of the shim, if it is preloaded.
+    #[arg(skip)]
     pub shim_directory: Option<String>,
+
     /// Why there is no process connector.
+    #[arg(skip)]
     pub connector_absent: Option<String>,
 }
 
-/// What the report has, and where it goes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ReportConfig {
-    /// Where it is written.
-    pub output: Output,
-    /// How it is written.
-    pub style: Style,
-    /// `--disable-logs`: write nothing else to stderr.
-    pub disable_logs: bool,
-    /// `--n-expected-cores`.
+impl DiscoveryConfig {
+    /// Whether a layer is in use.
+    #[must_use]
+    pub fn uses(&self, layer: Layer) -> bool {
+        self.layers.contains(&layer)
+    }
+}
+
+/// How the run is tracked. What only the launcher obeys is not sent.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Tracking")]
+pub struct TrackingConfig {
+    /// Time between two samples, at least 0.001 [default: 0.1]
+    #[arg(long = "st", visible_alias = "sleep-time", value_name = "SECONDS", allow_negative_numbers = true,
+          value_parser = seconds)]
+    pub sleep_time: Option<Duration>,
+
+    /// Number of cores that COMMAND should use, for the hardware percentages [default: all of the machine]
+    #[arg(long = "nec", visible_alias = "n-expected-cores", value_name = "N", allow_negative_numbers = true,
+          value_parser = cores)]
     pub expected_cores: Option<u32>,
-    /// `--heaviest`: how many processes it lists at most, by CPU time and by peak RSS each.
+
+    /// Read options from a JSON file with gpu_tracker's keywords (sleep_time, ram_unit, ...); options on the command
+    /// line override them. Keywords without a meaning here are named on stderr
+    #[arg(long = "tconfig", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+
+    /// gpu_tracker's file of samples
+    #[arg(long = "tf", value_name = "FILE", hide = true, value_hint = ValueHint::FilePath)]
+    #[serde(skip)]
+    pub tracking_file: Option<PathBuf>,
+
+    /// Whether an existing file of samples is replaced
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    pub overwrite: bool,
+
+    /// Write no warnings to stderr while COMMAND runs
+    #[arg(long)]
+    pub disable_logs: bool,
+
+    /// Run COMMAND in a cgroup (v2) of its own, and add the kernel's figures for that cgroup to the report
+    #[arg(long)]
+    #[serde(skip)]
+    pub cgroup: bool,
+}
+
+impl TrackingConfig {
+    /// Time between two samples; if the user gives none, a tenth of gpu_tracker's, since a sample takes only microseconds.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        self.sleep_time.unwrap_or(Duration::from_millis(100))
+    }
+
+    /// The same in nanoseconds.
+    #[must_use]
+    pub fn interval_ns(&self) -> u64 {
+        u64::try_from(self.interval().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What the report has, and where it goes.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Report")]
+pub struct ReportConfig {
+    /// How it is written.
+    #[command(flatten)]
+    pub style: Style,
+
+    /// List the N processes with the most CPU time and the N with the largest peak RSS
+    #[arg(long = "heaviest", value_name = "N", default_value_t = 10)]
     pub most_heaviest: usize,
+
+    /// Name of its form.
+    #[arg(skip)]
+    pub format: String,
+
+    /// Where it is written.
+    #[arg(skip)]
+    pub output: Output,
+
     /// Warnings of the launcher.
+    #[arg(skip)]
     pub warnings: Vec<String>,
 }
 
@@ -147,22 +229,15 @@ impl Config {
             restarts: 0,
             running_pid: None,
             discovery: DiscoveryConfig {
-                layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: true },
+                layers: Layer::value_variants().to_vec(),
                 shim_directory: None,
                 connector_absent: None,
             },
-            interval_ns: 100_000_000,
+            tracking: TrackingConfig::default(),
             policy: SamplingPolicy::default(),
             cgroups: Cgroups::default(),
             gpu: GpuConfig { root: PathBuf::from("/nonexistent"), ..GpuConfig::default() },
-            report: ReportConfig {
-                output: Output::Stderr,
-                style: Style::default(),
-                disable_logs: false,
-                expected_cores: None,
-                most_heaviest: 10,
-                warnings: Vec::new(),
-            },
+            report: ReportConfig { most_heaviest: 10, ..ReportConfig::default() },
             journal: None,
         }
     }

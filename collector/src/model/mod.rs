@@ -16,3 +16,4 @@ pub mod quality;
 pub(crate) mod report;
 pub mod signal;
 pub mod style;
+pub mod values;

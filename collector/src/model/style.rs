@@ -1,22 +1,14 @@
-//! How the user wants the report: form, units and place.
+//! How the user wants the report: how much of it, units and place.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Form of a report.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
-}
+use super::values::one_of;
 
 /// Unit of RAM and of GPU RAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,19 +40,6 @@ pub enum TimeUnit {
     Days,
 }
 
-/// How much of a report the text has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Detail {
-    /// Only what went wrong with tracking; mostly nothing.
-    Quiet,
-    /// What fits on a screen.
-    #[default]
-    Summary,
-    /// Every section.
-    Full,
-}
-
 /// What the reader's terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Console {
@@ -80,38 +59,43 @@ impl Default for Console {
 }
 
 /// How the user wants a report written. The writer chooses a unit that was not given.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Report")]
 pub struct Style {
-    /// Text or JSON.
-    pub format: Format,
-    /// Unit of RAM.
+    /// Write every section as text, not a summary; "-o FILE" does so, too
+    #[arg(long)]
+    pub full: bool,
+
+    /// Write nothing to stderr unless tracking went wrong
+    #[arg(short, long, conflicts_with = "full")]
+    pub quiet: bool,
+
+    /// Say what to ask a batch system for next time, also where this run says little about it
+    #[arg(long)]
+    pub hints: bool,
+
+    /// Unit of RAM and I/O [default: gigabytes in JSON, a readable unit in text]
+    #[arg(long = "ru", visible_alias = "ram-unit", value_name = "UNIT",
+          value_parser = one_of(&RamUnit::ALL, RamUnit::name))]
     pub ram_unit: Option<RamUnit>,
-    /// Unit of GPU RAM.
+
+    /// Unit of GPU RAM: the same units and default as --ru
+    #[arg(long = "gru", visible_alias = "gpu-ram-unit", value_name = "UNIT", hide_possible_values = true,
+          value_parser = one_of(&RamUnit::ALL, RamUnit::name))]
     pub gpu_ram_unit: Option<RamUnit>,
-    /// Unit of time.
+
+    /// Unit of time [default: hours in JSON, a readable unit in text]
+    #[arg(long = "tu", visible_alias = "time-unit", value_name = "UNIT",
+          value_parser = one_of(&TimeUnit::ALL, TimeUnit::name))]
     pub time_unit: Option<TimeUnit>,
+
     /// Exactly what gpu_tracker 5 writes, in its form, and nothing more.
+    #[arg(skip)]
     pub as_gpu_tracker: bool,
-    /// How much of it the text has.
-    pub detail: Detail,
-    /// The summary has the hints for the next job where they say little, too.
-    pub shows_hints: bool,
+
     /// Where the text is shown.
+    #[arg(skip)]
     pub console: Console,
-}
-
-impl Format {
-    /// All forms.
-    pub const ALL: [Self; 2] = [Self::Text, Self::Json];
-
-    /// Its name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
 }
 
 impl RamUnit {
@@ -217,9 +201,10 @@ impl TimeUnit {
 }
 
 /// Where the report goes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// The default: the command's stdout stays clean for pipes.
+    /// The command's stdout stays clean for pipes.
+    #[default]
     Stderr,
     /// `-o -`.
     Stdout,
@@ -273,18 +258,17 @@ mod tests {
     #[test]
     fn style_is_unchanged_by_serialization() {
         let style = Style {
-            format: Format::Json,
             ram_unit: Some(RamUnit::Megabytes),
             gpu_ram_unit: None,
             time_unit: Some(TimeUnit::Days),
             as_gpu_tracker: true,
-            detail: Detail::Full,
+            full: true,
             ..Style::default()
         };
         let sent = serde_json::to_string(&style).unwrap();
         assert_eq!(
             sent,
-            r#"{"format":"json","ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days","as_gpu_tracker":true,"detail":"full","shows_hints":false,"console":{"columns":100,"is_unicode":true,"has_colour":false}}"#
+            r#"{"full":true,"quiet":false,"hints":false,"ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days","as_gpu_tracker":true,"console":{"columns":100,"is_unicode":true,"has_colour":false}}"#
         );
         assert_eq!(serde_json::from_str::<Style>(&sent).unwrap(), style);
     }

@@ -8,6 +8,7 @@ use super::hints::{self, Basis};
 use super::inputs::Inputs;
 use super::usable::usable;
 use super::warnings::{self, Context};
+use crate::model::config::Layer;
 use crate::model::report::{
     Cause, Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits,
     MaxProportionalRam, MaxRam, MeanRam, Peak, Percent, Processes, RamSpan, Report, Rss, Stage,
@@ -138,10 +139,10 @@ fn cgroup(inputs: &Inputs) -> Option<Cgroup> {
 }
 
 fn coverage(inputs: &Inputs) -> Coverage {
-    let layers = &inputs.config.discovery.layers;
+    let uses = |layer| inputs.config.discovery.uses(layer);
     let [preload, wait, subreaper, scan, connector] = inputs.run.totals.found;
     let failed_spawns = inputs.run.tree.counts().failed_spawns;
-    let absent = match layers.connector {
+    let absent = match uses(Layer::Connector) {
         true => inputs.run.health.connector.absent.clone(),
         false => Some("switched off".into()),
     };
@@ -151,11 +152,11 @@ fn coverage(inputs: &Inputs) -> Coverage {
         unknown: seen.unknown + failed_spawns,
         failed_spawns,
         layers: Layers {
-            preload: layers.preload.then_some(preload),
-            wait: layers.wait.then_some(wait),
-            subreaper: layers.subreaper.then_some(subreaper),
+            preload: uses(Layer::Preload).then_some(preload),
+            wait: uses(Layer::Wait).then_some(wait),
+            subreaper: uses(Layer::Subreaper).then_some(subreaper),
             // Without the subreaper layer the launcher still reports the command itself, which counts as scanned then.
-            scan: layers.scan.then_some(if layers.subreaper { scan } else { scan + subreaper }),
+            scan: uses(Layer::Scan).then_some(if uses(Layer::Subreaper) { scan } else { scan + subreaper }),
             connector: (absent.is_none() || connector > 0).then_some(connector),
         },
         nodes: inputs.run.totals.remote.unseen(&Here {
@@ -300,7 +301,7 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let ram = &inputs.run.ram;
     Cpu {
         system_core_count: host.cores,
-        expected_cores: inputs.config.report.expected_cores.unwrap_or(host.cores),
+        expected_cores: inputs.config.tracking.expected_cores.unwrap_or(host.cores),
         system: Percent { max_sum: max_system, mean_sum: mean_system },
         main: percent(max_main.filter(|_| main_s.is_some()), main_s.and_then(mean)),
         descendants: percent(max_descendants, descendants_s.and_then(mean)),

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::timestamp::rfc3339;
+use crate::model::gpu::listing::Listing;
 use crate::model::report::{
     Cause, Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Hints, Host, Io, Limits,
     MaxProportionalRam, MeanRam, Peak, Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage, Usable,
@@ -24,6 +25,12 @@ pub(super) fn json(report: &Report, style: &Style) -> String {
     written.expect("numbers, strings and lists serialize");
     bytes.push(b'\n');
     String::from_utf8(bytes).expect("JSON is UTF-8")
+}
+
+/// The output of `--gpus` as JSON, with a newline at its end.
+pub(super) fn gpu_list(listing: &Listing) -> String {
+    // Plain data always serializes.
+    serde_json::to_string_pretty(listing).unwrap_or_default() + "\n"
 }
 
 /// The objects of gpu_tracker 5.

@@ -2,8 +2,8 @@
 
 pub(crate) mod build;
 mod counts;
+pub mod format;
 mod gpu;
-pub mod gpu_list;
 mod hints;
 pub(crate) mod inputs;
 mod json;

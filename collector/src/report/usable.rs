@@ -13,7 +13,7 @@ const SLURM_MEGABYTE: u64 = 1 << 20;
 pub(super) fn usable(inputs: &Inputs, gpus: Option<&[GpuDevice]>) -> Usable {
     let (host, limits) = (&inputs.host_info.host, &inputs.host_info.limits);
     Usable {
-        cores: cores(host, limits, inputs.config.report.expected_cores),
+        cores: cores(host, limits, inputs.config.tracking.expected_cores),
         memory: memory(host, limits),
         gpus: gpus.map_or_else(UsableGpus::default, usable_gpus),
     }

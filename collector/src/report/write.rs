@@ -1,4 +1,4 @@
-//! The sink: renders a report and writes it to its output. A reader of the file finds the old report or the new one, never
+//! The sink: writes a report to its output. A reader of the file finds the old report or the new one, never
 //! a part.
 
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -12,8 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::model::report::Report;
-use crate::model::style::{Detail, Format, Output, Style};
+use crate::model::style::Output;
 
 impl Output {
     /// Writes a report there.
@@ -27,16 +26,6 @@ impl Output {
             Self::File(path) => write_atomically(path, text.as_bytes()),
             Self::Stream(path) => OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes()),
         }
-    }
-}
-
-/// The report in the form that `style` asks for, with a newline at its end; of one that nobody wants to see, what went wrong
-/// with tracking.
-#[must_use]
-pub fn render(report: &Report, style: &Style) -> String {
-    match (style.format, style.detail) {
-        (Format::Json, Detail::Summary | Detail::Full) => super::json::json(report, style),
-        (Format::Text, _) | (_, Detail::Quiet) => super::text::text(report, style),
     }
 }
 

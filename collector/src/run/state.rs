@@ -107,7 +107,7 @@ impl RunState {
             tick_us: host.tick_us(),
         };
         let cores = host.host.cores;
-        let cpu = CpuUsage::new(config.interval_ns, cores, start_ns);
+        let cpu = CpuUsage::new(config.tracking.interval_ns(), cores, start_ns);
         let trust = Trust::new(start_ns, cores, config.start.forks_before.is_some());
         Self::new(context, cpu, trust, config.report.most_heaviest)
     }

@@ -10,9 +10,10 @@ use crate::model::observation::Observation;
 use crate::model::report::{DiskFull, Report, Stage};
 use crate::model::style::Output;
 use crate::report::build;
+use crate::report::format::render;
 use crate::report::inputs::Inputs;
 use crate::report::quote;
-use crate::report::write::{render, write_atomically};
+use crate::report::write::write_atomically;
 use crate::run::RunState;
 use crate::sources::disks;
 use crate::sys::clock;
@@ -34,7 +35,7 @@ impl Session {
         run.apply(now_ns, &Observation::FinalizeAll);
         let report = self.report(&run, &self.run_end(now_ns, Stage::SoFar));
         // A report-so-far that can't be written is no trouble yet; the final one says so.
-        let _ = write_atomically(path, render(&report, &self.config.report.style).as_bytes());
+        let _ = write_atomically(path, render(&report, &self.config.report).as_bytes());
     }
 
     fn report(&self, run: &RunState, end: &RunEnd) -> Report {
@@ -92,8 +93,8 @@ impl Session {
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end(&end);
         let report = self.report(&self.run, &end);
-        let written = self.write(&render(&report, &self.config.report.style));
-        if self.config.report.style.as_gpu_tracker && !self.config.report.disable_logs {
+        let written = self.write(&render(&report, &self.config.report));
+        if self.config.report.style.as_gpu_tracker && !self.config.tracking.disable_logs {
             // That form has no place for them.
             let lines =
                 report.warnings.iter().map(|of| format!("gpu-tracker: {}\n", quote::escape(&of.text)));

@@ -72,7 +72,7 @@ impl Session {
         run.apply(now_ns, Observation::GpuBackends { is_any: readers.gpu.is_active() });
         Ok(Self {
             interim_ns: first_interim_ns(&config),
-            schedule: Schedule::new(config.policy, config.interval_ns, config.start.monotonic_ns),
+            schedule: Schedule::new(config.policy, config.tracking.interval_ns(), config.start.monotonic_ns),
             earlier_damage: run.health.damage,
             end: End::default(),
             config,

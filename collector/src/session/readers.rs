@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::model::config::Config;
+use crate::model::config::{Config, Layer};
 use crate::model::finding::Remains;
 use crate::model::host::HostInfo;
 use crate::model::ids::Target;
@@ -62,10 +62,10 @@ impl Readers {
         let tick_us = host.tick_us();
         let sampler = Sampler::new(root.clone(), host.page_bytes, tick_us);
         Self {
-            scans: config.discovery.layers.scan,
+            scans: config.discovery.uses(Layer::Scan),
             launcher_pid: config.start.launcher_pid,
             membership,
-            scanner: Scanner::new(root.clone(), tick_us, config.interval_ns),
+            scanner: Scanner::new(root.clone(), tick_us, config.tracking.interval_ns()),
             exits: ExitWatch::default(),
             absence: Timer::default(),
             passes: Passes::new(sampler, config.policy.budget, sampled_ns),

@@ -4,14 +4,15 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use gpu_track_collector::{Detail, RamUnit, Style, TimeUnit};
+use gpu_track_collector::{Output, RamUnit, Style, TimeUnit};
 
+use super::args::Options;
 use super::usage_error::UsageError;
 
 /// The program's name in that case.
 const NAME: &str = "gpu-tracker";
 /// Time between two samples if the user gives none (`Tracker.__init__`).
-pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether this command line is one of gpu_tracker's.
 pub(super) fn is_called(args: &[OsString]) -> bool {
@@ -24,24 +25,29 @@ pub(super) fn split(line: &str) -> Option<Vec<String>> {
     Some(line.split_whitespace().map(str::to_owned).collect())
 }
 
-/// The style with gpu_tracker's units where none is given.
-pub(super) fn style(given: &Style) -> Style {
-    Style {
+/// Gives the options gpu_tracker's defaults and form.
+///
+/// # Errors
+/// If they ask for what gpu_tracker can do beside running a command.
+pub(super) fn apply_to(options: &mut Options) -> Result<(), UsageError> {
+    if options.command.words.first().is_some_and(|word| word == "sub-track") {
+        return Err(UsageError::new(
+            "gpu-tracker sub-track is not there yet: only tracking is (gpu-tracker -e \"COMMAND ARG...\")",
+        ));
+    }
+    if options.output.is_none() {
+        options.report.output = Output::Stdout;
+    }
+    options.tracking.sleep_time.get_or_insert(INTERVAL);
+    let given = options.report.style;
+    options.report.style = Style {
         ram_unit: given.ram_unit.or(Some(RamUnit::Gigabytes)),
         gpu_ram_unit: given.gpu_ram_unit.or(Some(RamUnit::Gigabytes)),
         time_unit: given.time_unit.or(Some(TimeUnit::Hours)),
         as_gpu_tracker: true,
-        detail: Detail::Full,
-        ..*given
-    }
-}
-
-/// Refuses what gpu_tracker can do beside running a command.
-pub(super) fn check(command: &[OsString]) -> Result<(), UsageError> {
-    match command.first() {
-        Some(word) if word == "sub-track" => Err(UsageError::new(
-            "gpu-tracker sub-track is not there yet: only tracking is (gpu-tracker -e \"COMMAND ARG...\")",
-        )),
-        _ => Ok(()),
-    }
+        full: true,
+        quiet: false,
+        ..given
+    };
+    Ok(())
 }

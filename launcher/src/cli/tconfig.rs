@@ -1,14 +1,14 @@
 //! `--tconfig FILE`: gpu_tracker's JSON file of keywords.
 
 use std::path::Path;
-use std::time::Duration;
 use std::{fs, io};
 
+use gpu_track_collector::values::{ValueError, cores, named, seconds, uuids};
 use gpu_track_collector::{RamUnit, TimeUnit, Vendor};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::values::{ValueError, cores, named, seconds, uuids};
+use super::args::Options;
 
 /// The keywords of gpu_tracker's `Tracker` that have a counterpart here.
 const SUPPORTED: &str =
@@ -32,60 +32,52 @@ pub(super) enum ConfigError {
     Value(String, ValueError),
 }
 
-/// The file's options. A null is the same as a missing keyword.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Config {
-    pub(super) sleep_time: Option<Duration>,
-    pub(super) ram_unit: Option<RamUnit>,
-    pub(super) gpu_ram_unit: Option<RamUnit>,
-    pub(super) time_unit: Option<TimeUnit>,
-    pub(super) expected_cores: Option<u32>,
-    pub(super) gpu_uuids: Option<Vec<String>>,
-    pub(super) gpu_brand: Option<Vendor>,
-    pub(super) disable_logs: bool,
-    /// Keywords that have no effect.
-    pub(super) without_effect: Vec<String>,
-}
-
-/// Reads the file.
-pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
+/// Reads the file into the options that the command line does not give. A null is the same as a missing keyword. Returns the
+/// keywords that have no effect.
+pub(super) fn read(path: &Path, options: &mut Options) -> Result<Vec<String>, ConfigError> {
     let Value::Object(keywords) = serde_json::from_slice(&fs::read(path)?)? else {
         return Err(ConfigError::NotObject);
     };
-    let mut config = Config::default();
+    let mut without_effect = Vec::new();
     for (key, value) in keywords {
         if WITHOUT_EFFECT.contains(&key.as_str()) {
             if !matches!(value, Value::Null | Value::Bool(false)) {
-                config.without_effect.push(key);
+                without_effect.push(key);
             }
             continue;
         }
         if !SUPPORTED.split(", ").any(|supported| supported == key) {
             return Err(ConfigError::Key(key));
         }
-        set(&mut config, &key, &value).map_err(|error| ConfigError::Value(key, error))?;
+        set(options, &key, &value).map_err(|error| ConfigError::Value(key, error))?;
     }
-    Ok(config)
+    Ok(without_effect)
 }
 
 /// Sets the option of a supported keyword.
-fn set(config: &mut Config, key: &str, value: &Value) -> Result<(), ValueError> {
+fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError> {
     let given = as_on_command_line(value);
+    let Options { report, tracking, gpu, .. } = options;
+    let style = &mut report.style;
     match key {
         _ if value.is_null() => {}
-        "sleep_time" => config.sleep_time = Some(seconds(&given)?),
-        "ram_unit" => config.ram_unit = Some(named(&given, &RamUnit::ALL, RamUnit::name)?),
-        "gpu_ram_unit" => config.gpu_ram_unit = Some(named(&given, &RamUnit::ALL, RamUnit::name)?),
-        "time_unit" => config.time_unit = Some(named(&given, &TimeUnit::ALL, TimeUnit::name)?),
-        "n_expected_cores" => config.expected_cores = Some(cores(&given)?),
-        "gpu_brand" => config.gpu_brand = Some(named(&given, &Vendor::ALL, Vendor::name)?),
-        "gpu_uuids" => config.gpu_uuids = Some(uuids(&joined(value))?),
+        "sleep_time" => add(&mut tracking.sleep_time, seconds(&given)?),
+        "ram_unit" => add(&mut style.ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?),
+        "gpu_ram_unit" => add(&mut style.gpu_ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?),
+        "time_unit" => add(&mut style.time_unit, named(&given, &TimeUnit::ALL, TimeUnit::name)?),
+        "n_expected_cores" => add(&mut tracking.expected_cores, cores(&given)?),
+        "gpu_brand" => add(&mut gpu.vendor, named(&given, &Vendor::ALL, Vendor::name)?),
+        "gpu_uuids" => add(&mut gpu.uuids, uuids(&joined(value))?),
         _ => {
             let not_bool = || ValueError::NotOneOf { value: given, allowed: vec!["true", "false"] };
-            config.disable_logs = value.as_bool().ok_or_else(not_bool)?;
+            tracking.disable_logs |= value.as_bool().ok_or_else(not_bool)?;
         }
     }
     Ok(())
+}
+
+fn add<T>(option: &mut Option<T>, value: T) {
+    option.get_or_insert(value);
 }
 
 fn as_on_command_line(value: &Value) -> String {

@@ -6,9 +6,12 @@ mod tconfig;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use gpu_track_collector::{Detail, Format, GpuConfig, Layers, Output, RamUnit, Style, TimeUnit, Vendor};
+use gpu_track_collector::{
+    DiscoveryConfig, GpuConfig, Layer, Output, RamUnit, ReportConfig, Style, TimeUnit, TrackingConfig, Vendor,
+};
 
 use super::{Options, PatternValues, Request, UsageError};
 
@@ -59,51 +62,45 @@ fn words(words: &[&str]) -> Vec<OsString> {
 
 #[test]
 fn bare_command_has_the_defaults() {
-    let right = Options {
-        command: words(&["make", "-j4", "--output", "x", "--", "-h"]),
-        output: Output::Stderr,
-        style: Style::default(),
-        interval: Duration::from_millis(100),
-        expected_cores: None,
-        gpu: GpuConfig::default(),
-        disable_logs: false,
-        wait_all: false,
-        cgroup: false,
-        most_heaviest: 10,
-        env_repair: true,
-        layers: Layers { preload: true, wait: true, subreaper: true, scan: true, connector: true },
-        session_dir: "/dev/shm".into(),
-        without_effect: None,
-    };
-    assert_eq!(run(&["make", "-j4", "--output", "x", "--", "-h"]), right);
-    assert_eq!(run(&["--", "make", "-j4", "--output", "x", "--", "-h"]), right);
+    let options = run(&["make", "-j4", "--output", "x", "--", "-h"]);
+    assert_eq!(options, run(&["--", "make", "-j4", "--output", "x", "--", "-h"]));
+    assert_eq!(options.command.words, words(&["make", "-j4", "--output", "x", "--", "-h"]));
+    assert!(!options.command.wait_all);
+    let report = ReportConfig { format: "text".into(), most_heaviest: 10, ..ReportConfig::default() };
+    assert_eq!(options.report, report);
+    assert_eq!(report.output, Output::Stderr);
+    assert_eq!(options.tracking, TrackingConfig::default());
+    assert_eq!(options.tracking.interval(), Duration::from_millis(100));
+    assert_eq!(options.gpu, GpuConfig::default());
+    let layers = vec![Layer::Preload, Layer::Wait, Layer::Subreaper, Layer::Scan, Layer::Connector];
+    assert_eq!(options.discovery, DiscoveryConfig { layers, shim_directory: None, connector_absent: None });
+    assert!(!options.diagnosis.no_env_repair);
+    assert_eq!(options.diagnosis.session_dir, Path::new("/dev/shm"));
+    assert_eq!(options.without_effect, None);
 }
 
 // Requirement: CMD-9
 #[test]
 fn options_before_the_command_are_parsed() {
-    let right = Options {
-        command: words(&["./app", "-f", "text"]),
-        output: Output::Stdout,
+    let report = ReportConfig {
         style: Style {
-            format: Format::Json,
+            full: true,
             ram_unit: Some(RamUnit::Megabytes),
             gpu_ram_unit: Some(RamUnit::Bytes),
             time_unit: Some(TimeUnit::Days),
-            detail: Detail::Full,
             ..Style::default()
         },
-        interval: Duration::from_millis(1),
-        expected_cores: Some(4),
-        gpu: of_uuids(&["GPU-a", "GPU-b"]),
-        disable_logs: true,
-        wait_all: true,
-        cgroup: true,
+        format: "json".into(),
+        output: Output::Stdout,
         most_heaviest: 3,
-        env_repair: false,
-        layers: Layers { preload: false, wait: false, subreaper: true, scan: true, connector: false },
-        session_dir: "/dev/shm".into(),
-        without_effect: None,
+        warnings: Vec::new(),
+    };
+    let tracking = TrackingConfig {
+        sleep_time: Some(Duration::from_millis(1)),
+        expected_cores: Some(4),
+        disable_logs: true,
+        cgroup: true,
+        ..TrackingConfig::default()
     };
     let flags = [
         "--disable-logs",
@@ -134,7 +131,12 @@ fn options_before_the_command_are_parsed() {
         "--guuids",
         "GPU-a,GPU-b,GPU-a",
     ];
-    assert_eq!(run(&[&short[..], &flags, &command].concat()), right);
+    let options = run(&[&short[..], &flags, &command].concat());
+    assert_eq!(options.command.words, words(&command));
+    assert!(options.command.wait_all && options.diagnosis.no_env_repair);
+    assert_eq!((&options.report, &options.tracking), (&report, &tracking));
+    assert_eq!(options.gpu, of_uuids(&["GPU-a", "GPU-b"]));
+    assert_eq!(options.discovery.layers, [Layer::Scan, Layer::Subreaper]);
     let long = [
         "--output=-",
         "--format=json",
@@ -145,31 +147,31 @@ fn options_before_the_command_are_parsed() {
         "--n-expected-cores=4",
         "--guuids=GPU-a,GPU-b",
     ];
-    assert_eq!(run(&[&long[..], &flags, &command].concat()), right);
+    assert_eq!(run(&[&long[..], &flags, &command].concat()), options);
 }
 
 #[test]
 fn last_value_of_a_repeated_option_is_used() {
     let options =
         run(&["--st", "1", "-f", "json", "--wait-all", "--wait-all", "--st", "2", "-f", "text", "x"]);
-    assert_eq!(options.interval, Duration::from_secs(2));
-    assert_eq!(options.style.format, Format::Text);
+    assert_eq!(options.tracking.interval(), Duration::from_secs(2));
+    assert_eq!(options.report.format, "text");
 }
 
 // Requirement: CMD-14
 #[test]
 fn execute_is_split_like_a_shell_does() {
     let right = words(&["python", "-c", "print('a b')", "", r"c\d", "$HOME", "*"]);
-    assert_eq!(run(&["-e", r#"python -c "print('a b')" '' 'c\d' $HOME *"#]).command, right);
-    assert_eq!(run(&["--execute=ls -l", "-f", "json"]).command, words(&["ls", "-l"]));
+    assert_eq!(run(&["-e", r#"python -c "print('a b')" '' 'c\d' $HOME *"#]).command.words, right);
+    assert_eq!(run(&["--execute=ls -l", "-f", "json"]).command.words, words(&["ls", "-l"]));
 }
 
 // Requirement: CMD-9
 #[test]
 fn arguments_that_are_not_utf8_pass_through() {
     let odd = OsStr::from_bytes(b"\xff\xfe");
-    assert_eq!(run(&[OsStr::new("cat"), odd]).command, [OsStr::new("cat"), odd]);
-    assert_eq!(run(&[odd]).command, [odd]);
+    assert_eq!(run(&[OsStr::new("cat"), odd]).command.words, [OsStr::new("cat"), odd]);
+    assert_eq!(run(&[odd]).command.words, [odd]);
 }
 
 // Requirement: CMD-12
@@ -248,5 +250,7 @@ fn gpu_options_select_gpus() {
         refused(&["--gb", "voodoo", "x"]),
         "--gb: \"voodoo\" is not allowed: one of nvidia, amd, intel"
     );
-    assert!(matches!(parse(&["--gpus", "-f", "json"]), Ok(Request::Gpus(_, Format::Json))));
+    assert!(
+        matches!(parse(&["--gpus", "-f", "json"]), Ok(Request::Gpus(options)) if options.format == "json")
+    );
 }

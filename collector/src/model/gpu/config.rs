@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
+
+use crate::model::values::{Uuids, one_of, uuids};
 
 /// Names the library to load in place of `libnvidia-ml.so.1`.
 const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
@@ -67,27 +70,50 @@ impl Visible {
 }
 
 /// The configuration of the GPU monitor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "GPUs")]
 pub struct GpuConfig {
-    /// `--guuids`: whole UUIDs or beginnings of them; `None`: all.
-    pub uuids: Option<Vec<String>>,
-    /// `--visible`: only those that the command may see.
+    /// GPUs to track: UUIDs of GPUs or MIG instances, prefixes of UUIDs, or PCI addresses [default: all of the machine]
+    #[arg(long = "guuids", value_name = "UUID,UUID", value_parser = uuids)]
+    pub uuids: Option<Uuids>,
+
+    /// Track only the GPUs that COMMAND may use (CUDA_VISIBLE_DEVICES, SLURM_STEP_GPUS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
+    #[arg(long = "visible")]
     pub only_visible: bool,
-    /// The variables that say what the command may see.
-    pub visible: Visible,
-    /// `--gb`: only GPUs of this maker.
+
+    /// Track only the GPUs of one vendor
+    #[arg(long = "gb", visible_alias = "gpu-brand", value_name = "VENDOR",
+          value_parser = one_of(&Vendor::ALL, Vendor::name))]
     pub vendor: Option<Vendor>,
-    /// `--nvml-lib`.
+
+    /// Path of NVIDIA's management library [default: GPU_TRACK_NVML_LIB, or libnvidia-ml.so.1]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub nvml_lib: Option<PathBuf>,
-    /// `--gpu-accounting`.
+
+    /// Enable the driver's accounting mode for the run, to count GPU processes that end between two samples (NVIDIA;
+    /// needs root)
+    #[arg(long = "gpu-accounting")]
     pub accounting: bool,
-    /// With NVIDIA's library loaded the collector was killed by this signal repeatedly, so it is not loaded again.
-    pub crashed_by: Option<i32>,
-    /// Below which /proc, /sys and /dev are.
+
+    /// Read the /proc, /sys and /dev files of GPUs below DIR
+    #[arg(long = "gpu-root", value_name = "DIR", hide = true, default_value = "/")]
     pub root: PathBuf,
+
+    /// The variables that say what the command may see.
+    #[arg(skip)]
+    pub visible: Visible,
+
+    /// With NVIDIA's library loaded the collector was killed by this signal repeatedly, so it is not loaded again.
+    #[arg(skip)]
+    pub crashed_by: Option<i32>,
+
     /// Shortest time between two samples, nanoseconds.
+    #[arg(skip = DEFAULT_INTERVAL_NS)]
     pub interval_ns: u64,
 }
+
+/// As it is where nothing else says so.
+const DEFAULT_INTERVAL_NS: u64 = 100_000_000;
 
 impl Default for GpuConfig {
     fn default() -> Self {
@@ -100,7 +126,7 @@ impl Default for GpuConfig {
             accounting: false,
             crashed_by: None,
             root: PathBuf::from("/"),
-            interval_ns: 100_000_000,
+            interval_ns: DEFAULT_INTERVAL_NS,
         }
     }
 }

@@ -6,12 +6,13 @@ mod summaries;
 
 use inputs::{causes, full, hostile, killed, unknown};
 
-use super::write::render;
+use super::json::json;
+use super::text::text;
 use crate::model::report::Report;
-use crate::model::style::{Detail, Format, RamUnit, Style, TimeUnit};
+use crate::model::style::{RamUnit, Style, TimeUnit};
 
 fn full_style() -> Style {
-    Style { detail: Detail::Full, ..Style::default() }
+    Style { full: true, ..Style::default() }
 }
 
 /// Reports whose figures are as a run gives them.
@@ -22,10 +23,6 @@ pub(super) fn golden_reports() -> [(&'static str, Report); 4] {
 /// One with all figures.
 pub(super) fn full_report() -> Report {
     full()
-}
-
-fn check(report: &Report, style: &Style, name: &str, golden: &str) {
-    compare(&render(report, style), name, golden);
 }
 
 fn compare(actual: &str, name: &str, golden: &str) {
@@ -43,11 +40,10 @@ fn compare(actual: &str, name: &str, golden: &str) {
 macro_rules! golden {
     ($report:expr, $name:literal, $style:expr) => {{
         let (report, style): (Report, Style) = ($report, $style);
-        let text = concat!($name, ".txt");
-        check(&report, &style, text, include_str!(concat!("../../../../tests/golden/", $name, ".txt")));
-        let style = Style { format: Format::Json, ..style };
-        let json = concat!($name, ".json");
-        check(&report, &style, json, include_str!(concat!("../../../../tests/golden/", $name, ".json")));
+        let golden = include_str!(concat!("../../../../tests/golden/", $name, ".txt"));
+        compare(&text(&report, &style), concat!($name, ".txt"), golden);
+        let golden = include_str!(concat!("../../../../tests/golden/", $name, ".json"));
+        compare(&json(&report, &style), concat!($name, ".json"), golden);
     }};
 }
 
@@ -61,7 +57,6 @@ fn golden_full() {
 #[test]
 fn golden_requested_units() {
     let style = Style {
-        format: Format::Text,
         ram_unit: Some(RamUnit::Kilobytes),
         gpu_ram_unit: Some(RamUnit::Bytes),
         time_unit: Some(TimeUnit::Minutes),
@@ -94,7 +89,7 @@ fn golden_causes() {
             for ((name, golden), cause) in goldens.into_iter().zip(causes) {
                 let mut report = full();
                 (report.exit, report.cause) = (cause.0, Some(cause.1));
-                let whole = render(&report, &Style { format: Format::Json, ..Style::default() });
+                let whole = json(&report, &Style::default());
                 let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
                 let exit = serde_json::json!({ "exit": whole["exit"] });
                 compare(&(serde_json::to_string_pretty(&exit).unwrap() + "\n"), &format!("{name}.json"), golden);
@@ -113,7 +108,7 @@ fn golden_hostile() {
 // Requirement: OUT-9
 #[test]
 fn hostile_names_are_escaped_and_fit_the_page() {
-    let text = render(&hostile(), &full_style());
+    let text = text(&hostile(), &full_style());
     for line in text.lines() {
         assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
     }
@@ -144,7 +139,7 @@ fn json_begins_with_gpu_tracker_keys_in_their_order() {
     let theirs = keys(GPU_TRACKER);
     assert_eq!(theirs.len(), 60);
     for report in [full(), unknown()] {
-        let ours = keys(&render(&report, &Style { format: Format::Json, ..Style::default() }));
+        let ours = keys(&json(&report, &Style::default()));
         assert_eq!(ours[..theirs.len()], theirs);
     }
 }
@@ -164,7 +159,7 @@ fn json_values_have_gpu_tracker_types() {
         }
     }
     let theirs = serde_json::from_str(GPU_TRACKER).unwrap();
-    let ours = render(&full(), &Style { format: Format::Json, ..Style::default() });
+    let ours = json(&full(), &Style::default());
     same(&theirs, &serde_json::from_str(&ours).unwrap(), "");
 }
 
@@ -178,6 +173,6 @@ fn text_has_gpu_tracker_labels_in_their_order() {
     assert_eq!(theirs.len(), 60);
     for report in [full(), unknown()] {
         let style = Style { as_gpu_tracker: true, ..Style::default() };
-        assert_eq!(labels(&render(&report, &style)), theirs);
+        assert_eq!(labels(&text(&report, &style)), theirs);
     }
 }

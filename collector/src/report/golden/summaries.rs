@@ -2,26 +2,20 @@
 
 use proptest::prelude::*;
 
-use super::check;
+use super::compare;
 use super::inputs::{causes, full, hostile, killed, over_time, unknown};
 use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::style::{Console, RamUnit, Style, TimeUnit};
-use crate::report::quote;
-use crate::report::write::render;
+use crate::report::{quote, text};
 
 const MB: u64 = 1_000_000;
 
 /// `golden!(report, style, "name")` checks the summary of a report.
 macro_rules! golden {
     ($report:expr, $style:expr, $name:literal) => {{
-        let name = concat!("summary_", $name, ".txt");
-        check(
-            &$report,
-            &$style,
-            name,
-            include_str!(concat!("../../../../tests/golden/summary_", $name, ".txt")),
-        );
+        let golden = include_str!(concat!("../../../../tests/golden/summary_", $name, ".txt"));
+        compare(&text::text(&$report, &$style), concat!("summary_", $name, ".txt"), golden);
     }};
 }
 
@@ -286,10 +280,10 @@ proptest! {
             console: Console { columns: columns_given, is_unicode, has_colour },
             ram_unit: unit.map(|unit| RamUnit::ALL[unit]),
             time_unit: unit.map(|unit| TimeUnit::ALL[unit]),
-            shows_hints: many % 2 == 0,
+            hints: many % 2 == 0,
             ..Style::default()
         };
-        let summary = render(&report, &style);
+        let summary = text::text(&report, &style);
         prop_assert!(summary.lines().count() <= 30, "{summary}");
         for line in summary.lines() {
             let most = usize::from(columns_given).clamp(60, 100);

@@ -5,6 +5,7 @@ mod cause;
 mod coverage;
 mod environment;
 mod format;
+pub(super) mod gpu_list;
 mod gpu_tracker;
 mod gpus;
 mod headline;
@@ -20,7 +21,7 @@ use units::Units;
 
 use super::quote;
 use crate::model::report::{Report, Topic, Warning};
-use crate::model::style::{Detail, Style};
+use crate::model::style::Style;
 
 /// The report as text, with a newline at its end.
 pub(super) fn text(report: &Report, style: &Style) -> String {
@@ -29,10 +30,10 @@ pub(super) fn text(report: &Report, style: &Style) -> String {
         gpu_tracker::sections(&mut page, report, Units::choose(report, style));
         return page.into_text();
     }
-    match style.detail {
-        Detail::Quiet => damage(report),
-        Detail::Summary => summary::summary(report, style),
-        Detail::Full => full(report, style),
+    match style {
+        Style { quiet: true, .. } => damage(report),
+        Style { full: true, .. } => full(report, style),
+        _ => summary::summary(report, style),
     }
 }
 

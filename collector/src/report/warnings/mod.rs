@@ -5,6 +5,7 @@ mod gpu;
 
 use super::counts::{processes, records, times};
 use super::inputs::Inputs;
+use crate::model::config::Layer;
 use crate::model::report::{Cgroup, Coverage, Limits, MaxRam, Stage, Topic, Warning};
 
 /// Most processes that one warning names.
@@ -88,7 +89,7 @@ fn launcher_killed(context: &Context) -> Option<String> {
 }
 
 fn preload_off(context: &Context) -> Option<String> {
-    (!context.inputs.config.discovery.layers.preload).then(|| {
+    (!context.inputs.config.discovery.uses(Layer::Preload)).then(|| {
         "The preload layer is off (--layers): processes that no sample sees are not counted, and their CPU time is added to \
          the process that reaped them."
             .into()
@@ -111,7 +112,7 @@ fn connector_overruns(context: &Context) -> Option<String> {
 fn uninstrumented(context: &Context) -> Option<String> {
     let count = context.coverage.uninstrumented;
     let reason = context.coverage.connector_absent.as_ref()?;
-    (count > 0 && context.inputs.config.discovery.layers.preload).then(|| {
+    (count > 0 && context.inputs.config.discovery.uses(Layer::Preload)).then(|| {
         format!(
             "Ended without a record of their own: {}, of programs that can't carry the shim (static, setuid, another \
              user's, in another root). Their children that no sample saw are not counted, and the CPU time of those is \

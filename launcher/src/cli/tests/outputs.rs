@@ -1,17 +1,17 @@
 //! Where the report goes, and how much of it is text.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::*;
-use crate::cli::Recovery;
 
 // Requirement: OUT-7
 #[test]
 fn output_patterns_are_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let given = directory.path().join("r.%j.%r.%h.%p.%t.%%");
-    let Output::File(path) = run(&[OsStr::new("-o"), given.as_os_str(), OsStr::new("x")]).output else {
+    let Output::File(path) = run(&[OsStr::new("-o"), given.as_os_str(), OsStr::new("x")]).report.output
+    else {
         panic!("no file");
     };
     assert_eq!(path, directory.path().join("r.17_4..._7.node3.4242.20251009T085320.%"));
@@ -29,32 +29,28 @@ fn output_patterns_are_replaced() {
 // Requirement: OUT-18, OUT-19
 #[test]
 fn summary_is_for_stderr_and_a_file_is_full() {
-    let detail = |args: &[&str]| run(args).style.detail;
-    assert_eq!(detail(&["x"]), Detail::Summary);
-    assert_eq!(detail(&["-o", "/dev/stderr", "x"]), Detail::Summary);
-    assert_eq!([detail(&["-q", "x"]), detail(&["--quiet", "x"])], [Detail::Quiet; 2]);
-    for full in [&["--full", "x"][..], &["-o", "-", "x"], &["-o", "/dev/null", "x"], &["-q", "-o", "-", "x"]]
+    let style = |args: &[&str]| run(args).report.style;
+    let [quiet, full] = [Style { quiet: true, ..Style::default() }, Style { full: true, ..Style::default() }];
+    assert_eq!(style(&["x"]), Style::default());
+    assert_eq!(style(&["-o", "/dev/stderr", "x"]), Style::default());
+    assert_eq!([style(&["-q", "x"]), style(&["--quiet", "x"])], [quiet; 2]);
+    for args in [&["--full", "x"][..], &["-o", "-", "x"], &["-o", "/dev/null", "x"], &["-q", "-o", "-", "x"]]
     {
-        assert_eq!(detail(full), Detail::Full, "{full:?}");
+        assert_eq!(style(args), full, "{args:?}");
     }
-    assert!(run(&["--hints", "x"]).style.shows_hints);
+    assert!(run(&["--hints", "x"]).report.style.hints);
     assert!(refused(&["-q", "--full", "x"]).contains("cannot be used with"));
 }
 
 #[test]
 fn recover_takes_output_and_style() {
-    let Ok(Request::Recover(recovery)) = parse(&["--recover", "-f", "json", "--ru", "bytes", "-o", "r.%p"])
+    let Ok(Request::Recover(options)) = parse(&["--recover", "-f", "json", "--ru", "bytes", "-o", "r.%p"])
     else {
         panic!("not recovered");
     };
-    let style = Style {
-        format: Format::Json,
-        ram_unit: Some(RamUnit::Bytes),
-        detail: Detail::Full,
-        ..Style::default()
-    };
-    let right = Recovery { output: Some("r.%p".into()), style, session_dir: "/dev/shm".into() };
-    assert_eq!(recovery, right);
+    let style = Style { ram_unit: Some(RamUnit::Bytes), full: true, ..Style::default() };
+    assert_eq!(options.output, Some("r.%p".into()));
+    assert_eq!((options.report.format.as_str(), options.report.style), ("json", style));
     assert_eq!(
         refused(&["--recover", "-o", "/no/such"]),
         "--output: \"/no/such\" needs the directory \"/no\", which does not exist: create it first"
@@ -64,10 +60,10 @@ fn recover_takes_output_and_style() {
 #[test]
 fn relative_output_becomes_absolute() {
     let here = std::env::current_dir().unwrap();
-    assert_eq!(run(&["-o", "report.json", "x"]).output, Output::File(here.join("report.json")));
-    assert_eq!(run(&["-o", "/dev/stderr", "x"]).output, Output::Stderr);
-    assert_eq!(run(&["-o", "/dev/stdout", "x"]).output, Output::Stdout);
-    assert_eq!(run(&["-o", "/dev/null", "x"]).output, Output::Stream(PathBuf::from("/dev/null")));
+    assert_eq!(run(&["-o", "report.json", "x"]).report.output, Output::File(here.join("report.json")));
+    assert_eq!(run(&["-o", "/dev/stderr", "x"]).report.output, Output::Stderr);
+    assert_eq!(run(&["-o", "/dev/stdout", "x"]).report.output, Output::Stdout);
+    assert_eq!(run(&["-o", "/dev/null", "x"]).report.output, Output::Stream(PathBuf::from("/dev/null")));
 }
 
 // Requirement: CMD-13

@@ -21,29 +21,27 @@ fn with_config(json: &str, more: &[&str]) -> Result<Options, String> {
 fn tconfig_keywords_are_overridden_by_options() {
     let json = r#"{"sleep_time": 0.5, "ram_unit": "megabytes", "gpu_ram_unit": "kilobytes", "time_unit": "minutes",
         "n_expected_cores": 3, "gpu_uuids": ["GPU-a", "GPU-b"], "gpu_brand": "amd", "disable_logs": true}"#;
-    let mut right = Options {
-        interval: Duration::from_millis(500),
-        style: Style {
-            format: Format::Text,
-            ram_unit: Some(RamUnit::Megabytes),
-            gpu_ram_unit: Some(RamUnit::Kilobytes),
-            time_unit: Some(TimeUnit::Minutes),
-            ..Style::default()
-        },
-        expected_cores: Some(3),
-        gpu: GpuConfig { vendor: Some(Vendor::Amd), ..of_uuids(&["GPU-a", "GPU-b"]) },
-        disable_logs: true,
-        ..run(&["x"])
+    let style = Style {
+        ram_unit: Some(RamUnit::Megabytes),
+        gpu_ram_unit: Some(RamUnit::Kilobytes),
+        time_unit: Some(TimeUnit::Minutes),
+        ..Style::default()
     };
-    assert_eq!(with_config(json, &[]).unwrap(), right);
-    right.interval = Duration::from_secs(2);
-    right.style.time_unit = Some(TimeUnit::Days);
-    right.gpu = GpuConfig { vendor: Some(Vendor::Nvidia), ..of_uuids(&["GPU-c"]) };
+    let given = |options: Options| {
+        let TrackingConfig { sleep_time, expected_cores, disable_logs, .. } = options.tracking;
+        (options.report.style, sleep_time, expected_cores, disable_logs, options.gpu)
+    };
+    let gpu = GpuConfig { vendor: Some(Vendor::Amd), ..of_uuids(&["GPU-a", "GPU-b"]) };
+    let right = (style, Some(Duration::from_millis(500)), Some(3), true, gpu);
+    assert_eq!(given(with_config(json, &[]).unwrap()), right);
+    let style = Style { time_unit: Some(TimeUnit::Days), ..style };
+    let gpu = GpuConfig { vendor: Some(Vendor::Nvidia), ..of_uuids(&["GPU-c"]) };
+    let right = (style, Some(Duration::from_secs(2)), Some(3), true, gpu);
     let options = ["--st", "2", "--tu", "days", "--guuids", "GPU-c", "--gb", "nvidia"];
-    assert_eq!(with_config(json, &options).unwrap(), right);
+    assert_eq!(given(with_config(json, &options).unwrap()), right);
     let options = with_config(r#"{"gpu_uuids": "GPU-a,GPU-b", "n_expected_cores": null}"#, &[]).unwrap();
     assert_eq!(options.gpu, of_uuids(&["GPU-a", "GPU-b"]));
-    assert_eq!(options.expected_cores, None);
+    assert_eq!(options.tracking.expected_cores, None);
 }
 
 // Requirement: CMD-14
@@ -124,22 +122,22 @@ fn name_gpu_tracker_has_its_defaults() {
         other => panic!("{other:?}"),
     };
     let options = run(&["-e", r"grep it's  a\.b"]);
-    assert_eq!(options.command, words(&["grep", "it's", r"a\.b"]), "str.split of Python");
-    assert_eq!(options.output, Output::Stdout);
-    assert_eq!(options.interval, Duration::from_secs(1));
+    assert_eq!(options.command.words, words(&["grep", "it's", r"a\.b"]), "str.split of Python");
+    assert_eq!(options.report.output, Output::Stdout);
+    assert_eq!(options.tracking.interval(), Duration::from_secs(1));
     let units = Style {
-        format: Format::Text,
         ram_unit: Some(RamUnit::Gigabytes),
         gpu_ram_unit: Some(RamUnit::Gigabytes),
         time_unit: Some(TimeUnit::Hours),
         as_gpu_tracker: true,
-        detail: Detail::Full,
+        full: true,
         ..Style::default()
     };
-    assert_eq!(options.style, units);
+    assert_eq!(options.report.style, units);
     let options = run(&["-e", "ls", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
-    assert_eq!((options.output, options.interval), (Output::Stderr, Duration::from_millis(500)));
-    assert_eq!(options.style, Style { time_unit: Some(TimeUnit::Days), ..units });
+    assert_eq!(options.report.output, Output::Stderr);
+    assert_eq!(options.tracking.interval(), Duration::from_millis(500));
+    assert_eq!(options.report.style, Style { time_unit: Some(TimeUnit::Days), ..units });
     let refused = by_the_name_gpu_tracker(&["sub-track", "analyze", "--tf=x"]).unwrap_err().to_string();
     assert!(refused.starts_with("gpu-tracker sub-track is not there yet"), "{refused}");
 }

@@ -23,7 +23,7 @@ const MOST_LINES: usize = 30;
 /// The summary, with a newline at its end. It begins with an empty line: the command's output may lack its last newline.
 pub(super) fn summary(report: &Report, style: &Style) -> String {
     let units = Units::choose(report, style);
-    let context = Context { report, units, look: Look::new(style.console), shows_hints: style.shows_hints };
+    let context = Context { report, units, look: Look::new(style.console), shows_hints: style.hints };
     let mut lines = vec![String::new()];
     lines.extend(headline::headline(&context));
     lines.extend(usage::usage(&context));

@@ -1,20 +1,12 @@
-//! The output of `--gpus`: text and JSON, pure functions of the listing.
+//! The output of `--gpus` as text.
 
 use std::fmt::Write as _;
 
-use super::quote;
+use super::super::quote;
 use crate::model::gpu::listing::Listing;
 
-/// As JSON, with a newline at its end.
-#[must_use]
-pub fn json(listing: &Listing) -> String {
-    // Plain data always serializes.
-    serde_json::to_string_pretty(listing).unwrap_or_default() + "\n"
-}
-
-/// As text, with a newline at its end.
-#[must_use]
-pub fn text(listing: &Listing) -> String {
+/// The GPUs and their figures, with a newline at the end.
+pub(in crate::report) fn gpu_list(listing: &Listing) -> String {
     let mut text = String::new();
     let mut line = |level: usize, label: &str, value: &str| {
         let line = format!("{:indent$}{label}: {}", "", quote::escape(value), indent = level * 3);
