@@ -155,7 +155,7 @@ impl TrackingConfig {
 }
 
 /// What the report has, and where it goes.
-#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Report")]
 pub struct ReportConfig {
     /// How it is written.
@@ -213,6 +213,13 @@ pub enum Message {
     },
 }
 
+/// A group of options of which none is given.
+#[cfg(test)]
+pub(crate) fn without_options<T: Args>() -> T {
+    let matches = T::augment_args(clap::Command::new("")).get_matches_from([""]);
+    T::from_arg_matches(&matches).unwrap()
+}
+
 #[cfg(test)]
 impl Config {
     /// That of a made-up run.
@@ -228,16 +235,12 @@ impl Config {
             },
             restarts: 0,
             running_pid: None,
-            discovery: DiscoveryConfig {
-                layers: Layer::value_variants().to_vec(),
-                shim_directory: None,
-                connector_absent: None,
-            },
-            tracking: TrackingConfig::default(),
+            discovery: without_options(),
+            tracking: without_options(),
             policy: SamplingPolicy::default(),
             cgroups: Cgroups::default(),
             gpu: GpuConfig { root: PathBuf::from("/nonexistent"), ..GpuConfig::default() },
-            report: ReportConfig { most_heaviest: 10, ..ReportConfig::default() },
+            report: without_options(),
             journal: None,
         }
     }

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::report::Sender;
-
 /// A signal that another process sent to the launcher alone, which passed it on to the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalReceived {
@@ -15,6 +13,17 @@ pub struct SignalReceived {
     pub sender: Sender,
     /// Its arguments; `None` if it was gone before they could be read.
     pub sender_args: Option<Vec<String>>,
+}
+
+/// A process that sent a signal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sender {
+    /// Its pid; 0 if it is in another pid namespace.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Its name (/proc/PID/comm); `None` if it was gone.
+    pub command: Option<String>,
 }
 
 /// The name as in signal(7), with the numbers of x86-64, AArch64 and most other architectures.

@@ -10,11 +10,12 @@ use super::usable::usable;
 use super::warnings::{self, Context};
 use crate::model::config::Layer;
 use crate::model::report::{
-    Cause, Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits,
-    MaxProportionalRam, MaxRam, MeanRam, Peak, Percent, Processes, RamSpan, Report, Rss, Stage,
+    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits,
+    MaxProportionalRam, MaxRam, MeanRam, Peak, Percent, Processes, RamSpan, Rss, Stage,
 };
+use crate::report::Report;
 use crate::run::RunState;
-use crate::run::cause::{self, Facts};
+use crate::run::cause::{self, Cause, Facts};
 use crate::run::nodes::Here;
 use crate::run::series::Point;
 use crate::run::tree::process::exit_of_wait_status;

@@ -3,8 +3,8 @@
 use super::{json, text};
 use crate::model::config::ReportConfig;
 use crate::model::gpu::listing::Listing;
-use crate::model::report::Report;
 use crate::model::style::Style;
+use crate::report::Report;
 
 /// A form. Its functions are pure; what they return ends with a newline.
 struct Format {

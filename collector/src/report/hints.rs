@@ -4,9 +4,11 @@
 //! those of Princeton's jobstats; torc's correction of requirements has the same factor.
 
 use crate::model::report::{
-    Cause, CoresSource, CpusHint, Exit, GpuDevice, GpusHint, Hints, Limits, MemoryBasis, MemoryHint,
-    MemorySource, Report, Stage, TimeBasis, TimeHint, TimeLimitSource,
+    CoresSource, CpusHint, Exit, GpuDevice, GpusHint, Hints, Limits, MemoryBasis, MemoryHint, MemorySource,
+    Stage, TimeBasis, TimeHint,
 };
+use crate::report::Report;
+use crate::run::cause::{Cause, TimeLimitSource};
 
 use super::usable::usable_devices;
 
@@ -234,8 +236,9 @@ fn fits(used: f64, given: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::report::{OutOfMemory, TimeLimit, UsableCores, UsableGpus, UsableMemory};
+    use crate::model::report::{UsableCores, UsableGpus, UsableMemory};
     use crate::report::golden::inputs::full;
+    use crate::run::cause::{OutOfMemory, TimeLimit};
 
     const MB: u64 = 1_000_000;
 

@@ -7,11 +7,17 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use super::timestamp::rfc3339;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::{
-    Cause, Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Hints, Host, Io, Limits,
-    MaxProportionalRam, MeanRam, Peak, Percent, Processes, Report, Rss, SCHEMA_VERSION, Stage, Usable,
-    Warning,
+    Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Hints, Host, Io, Limits,
+    MaxProportionalRam, MeanRam, Peak, Percent, Processes, Rss, Stage, Usable, Warning,
 };
 use crate::model::style::{RamUnit, Style, TimeUnit};
+use crate::report::Report;
+use crate::run::cause::Cause;
+
+/// Version of the JSON form. It goes up when a key changes its name or meaning, or is removed.
+///
+/// 2: `coverage.silent` became `coverage.uninstrumented`.
+const SCHEMA_VERSION: u32 = 2;
 
 /// The report as JSON, indented as in gpu_tracker, with a newline at its end.
 pub(super) fn json(report: &Report, style: &Style) -> String {

@@ -5,7 +5,8 @@ use super::golden::golden_reports;
 use super::inputs::Inputs;
 use crate::model::config::Config;
 use crate::model::host::{HostInfo, RunEnd};
-use crate::model::report::{Limits, Report, Rss};
+use crate::model::report::{Limits, Rss};
+use crate::report::Report;
 use crate::run::random_trees::random_runs;
 
 /// Null figures of which no warning speaks.

@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
 use super::work::Session;
+use crate::model::host::DiskFull;
 use crate::model::host::RunEnd;
 use crate::model::observation::Observation;
-use crate::model::report::{DiskFull, Report, Stage};
+use crate::model::report::Stage;
 use crate::model::style::Output;
+use crate::report::Report;
 use crate::report::build;
 use crate::report::format::render;
 use crate::report::inputs::Inputs;

@@ -2,7 +2,7 @@
 
 use crate::model::config::Config;
 use crate::model::host::{HostInfo, RunEnd};
-use crate::model::report::Report;
+use crate::report::Report;
 use crate::report::build;
 use crate::report::inputs::Inputs;
 use crate::run::RunState;

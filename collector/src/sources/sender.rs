@@ -1,7 +1,7 @@
 //! The process that sent the launcher a signal.
 
 use super::program;
-use crate::model::report::Sender;
+use crate::model::signal::Sender;
 use crate::model::signal::SignalReceived;
 use crate::sys::proc_fs::ProcRoot;
 

@@ -53,7 +53,7 @@ fn refused<S: AsRef<OsStr>>(args: &[S]) -> String {
 }
 
 fn of_uuids(uuids: &[&str]) -> GpuConfig {
-    GpuConfig { uuids: Some(uuids.iter().map(|uuid| (*uuid).to_owned()).collect()), ..GpuConfig::default() }
+    GpuConfig { uuids: Some(uuids.iter().map(|uuid| (*uuid).to_owned()).collect()), ..run(&["x"]).gpu }
 }
 
 fn words(words: &[&str]) -> Vec<OsString> {
@@ -66,12 +66,19 @@ fn bare_command_has_the_defaults() {
     assert_eq!(options, run(&["--", "make", "-j4", "--output", "x", "--", "-h"]));
     assert_eq!(options.command.words, words(&["make", "-j4", "--output", "x", "--", "-h"]));
     assert!(!options.command.wait_all);
-    let report = ReportConfig { format: "text".into(), most_heaviest: 10, ..ReportConfig::default() };
+    let report = ReportConfig {
+        style: Style::default(),
+        format: "text".into(),
+        output: Output::Stderr,
+        most_heaviest: 10,
+        warnings: Vec::new(),
+    };
     assert_eq!(options.report, report);
-    assert_eq!(report.output, Output::Stderr);
     assert_eq!(options.tracking, TrackingConfig::default());
     assert_eq!(options.tracking.interval(), Duration::from_millis(100));
-    assert_eq!(options.gpu, GpuConfig::default());
+    let GpuConfig { uuids, only_visible, vendor, nvml_lib, accounting, root, .. } = options.gpu;
+    assert_eq!((uuids, vendor, nvml_lib), (None, None, None));
+    assert_eq!((only_visible, accounting, root), (false, false, "/".into()));
     let layers = vec![Layer::Preload, Layer::Wait, Layer::Subreaper, Layer::Scan, Layer::Connector];
     assert_eq!(options.discovery, DiscoveryConfig { layers, shim_directory: None, connector_absent: None });
     assert!(!options.diagnosis.no_env_repair);
@@ -243,7 +250,7 @@ fn gpu_options_select_gpus() {
         only_visible: true,
         nvml_lib: Some("/x.so".into()),
         accounting: true,
-        ..GpuConfig::default()
+        ..run(&["x"]).gpu
     };
     assert_eq!(gpu, right);
     assert_eq!(

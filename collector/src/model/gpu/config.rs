@@ -108,26 +108,15 @@ pub struct GpuConfig {
     pub crashed_by: Option<i32>,
 
     /// Shortest time between two samples, nanoseconds.
-    #[arg(skip = DEFAULT_INTERVAL_NS)]
+    #[arg(skip = 100_000_000_u64)]
     pub interval_ns: u64,
 }
 
-/// As it is where nothing else says so.
-const DEFAULT_INTERVAL_NS: u64 = 100_000_000;
-
+/// Of a command line without options.
+#[cfg(test)]
 impl Default for GpuConfig {
     fn default() -> Self {
-        Self {
-            uuids: None,
-            only_visible: false,
-            visible: Visible::default(),
-            vendor: None,
-            nvml_lib: None,
-            accounting: false,
-            crashed_by: None,
-            root: PathBuf::from("/"),
-            interval_ns: DEFAULT_INTERVAL_NS,
-        }
+        crate::model::config::without_options()
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crate::model::quality::Quality;
 use crate::model::report::*;
+use crate::report::Report;
 pub(super) use hostile::hostile;
 pub(super) use killed::{causes, killed};
 pub(super) use unknown::unknown;

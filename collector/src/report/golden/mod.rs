@@ -8,8 +8,8 @@ use inputs::{causes, full, hostile, killed, unknown};
 
 use super::json::json;
 use super::text::text;
-use crate::model::report::Report;
 use crate::model::style::{RamUnit, Style, TimeUnit};
+use crate::report::Report;
 
 fn full_style() -> Style {
     Style { full: true, ..Style::default() }

@@ -7,7 +7,9 @@ use super::inputs::{causes, full, hostile, killed, over_time, unknown};
 use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::style::{Console, RamUnit, Style, TimeUnit};
+use crate::report::Report;
 use crate::report::{quote, text};
+use crate::run::cause::{Cause, DeadProcess, OutOfMemory};
 
 const MB: u64 = 1_000_000;
 

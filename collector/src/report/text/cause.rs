@@ -3,7 +3,9 @@
 use super::super::quote;
 use super::format::{bytes, exit};
 use super::units::Units;
-use crate::model::report::{Cause, DeadProcess, DiskRole, OutOfMemory, Sender, TimeLimitSource};
+use crate::model::host::DiskRole;
+use crate::model::signal::Sender;
+use crate::run::cause::{Cause, DeadProcess, OutOfMemory, TimeLimitSource};
 
 /// Columns of a command in the evidence.
 const COMMAND: usize = 40;

@@ -4,7 +4,8 @@ use super::super::quote;
 use super::super::timestamp::rfc3339;
 use super::page::Page;
 use super::units::Units;
-use crate::model::report::{Cgroup, Limit, Limits, Report, Usable};
+use crate::model::report::{Cgroup, Limit, Limits, Usable};
+use crate::report::Report;
 
 /// ulimits that are shown: those that can end a job.
 const SHOWN: [&str; 6] =

@@ -2,8 +2,9 @@
 
 use super::page::Page;
 use super::units::Units;
-use crate::model::report::{Percent, Report, Rss};
+use crate::model::report::{Percent, Rss};
 use crate::model::style::{RamUnit, TimeUnit};
+use crate::report::Report;
 
 pub(super) fn sections(page: &mut Page, report: &Report, units: Units) {
     max_ram(page, report, units.ram);

@@ -4,7 +4,8 @@ use super::super::quote;
 use super::cause;
 use super::format::{duration, signal_name};
 use super::page::WIDTH;
-use crate::model::report::{Exit, Report, Stage};
+use crate::model::report::{Exit, Stage};
+use crate::report::Report;
 
 pub(super) fn headline(report: &Report) -> String {
     let end = match report.exit {

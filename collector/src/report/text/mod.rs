@@ -20,8 +20,9 @@ use page::Page;
 use units::Units;
 
 use super::quote;
-use crate::model::report::{Report, Topic, Warning};
+use crate::model::report::{Topic, Warning};
 use crate::model::style::Style;
+use crate::report::Report;
 
 /// The report as text, with a newline at its end.
 pub(super) fn text(report: &Report, style: &Style) -> String {

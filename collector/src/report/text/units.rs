@@ -1,8 +1,8 @@
 //! The units of a text report.
 
 use super::format::{bytes, short};
-use crate::model::report::Report;
 use crate::model::style::{RamUnit, Style, TimeUnit};
+use crate::report::Report;
 
 /// The units that the user asked for, else those in which the figures of this report read well. One report has one unit of
 /// RAM, one of GPU RAM and one of time.

@@ -4,7 +4,8 @@ use super::super::quote;
 use super::format::{UNKNOWN, number};
 use super::page::Page;
 use super::units::Units;
-use crate::model::report::{CpuTime, Io, MaxProportionalRam, MeanRam, Peak, Report};
+use crate::model::report::{CpuTime, Io, MaxProportionalRam, MeanRam, Peak};
+use crate::report::Report;
 
 pub(super) fn cpu_time(page: &mut Page, time: &CpuTime, units: Units) {
     let unit = units.time;

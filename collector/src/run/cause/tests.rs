@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::model::host::DiskRole;
 use crate::model::ids::{FoundBy, ProcessId};
 use crate::model::observation::ProcessLimits;
-use crate::model::report::{DiskRole, Sender};
+use crate::model::signal::Sender;
 use crate::run::tree::Rusage;
 
 const S: u64 = 1_000_000_000;

@@ -2,6 +2,9 @@
 
 use super::full;
 use crate::model::report::*;
+use crate::model::signal::Sender;
+use crate::report::Report;
+use crate::run::cause::{Cause, DeadProcess, FatalSignal};
 
 /// Names that contain control characters, or are too long for a table.
 pub(in crate::report) fn hostile() -> Report {

@@ -1,7 +1,12 @@
 //! Reports of commands that something ended, one of them with GPUs.
 
 use super::{full, hints, percent, rss};
+use crate::model::host::{DiskFull, DiskRole};
 use crate::model::report::*;
+use crate::report::Report;
+use crate::run::cause::{
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, OutOfMemory, TimeLimit, TimeLimitSource,
+};
 
 fn cgroup() -> Cgroup {
     Cgroup {

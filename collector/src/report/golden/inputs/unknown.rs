@@ -3,6 +3,7 @@
 use super::full;
 use crate::model::quality::Quality;
 use crate::model::report::*;
+use crate::report::Report;
 
 /// An interim report in which no figure could be read.
 pub(in crate::report) fn unknown() -> Report {

@@ -3,7 +3,7 @@
 use super::super::super::quote;
 use super::super::units::Units;
 use super::look::{Look, Tone, left};
-use crate::model::report::Report;
+use crate::report::Report;
 
 /// Columns before the figures.
 pub(super) const LABEL: usize = 15;

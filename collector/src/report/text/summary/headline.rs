@@ -5,7 +5,8 @@ use super::super::cause;
 use super::super::format::{readable, short, signal_name};
 use super::context::Context;
 use super::look::Tone;
-use crate::model::report::{Exit, Report, Stage};
+use crate::model::report::{Exit, Stage};
+use crate::report::Report;
 
 /// The end of the line, where the terminal is wide enough. Longer commands reach further.
 const USUAL_WIDTH: usize = 80;

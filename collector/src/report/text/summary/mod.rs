@@ -14,8 +14,8 @@ use context::Context;
 use look::Look;
 
 use super::units::Units;
-use crate::model::report::Report;
 use crate::model::style::Style;
+use crate::report::Report;
 
 /// Most lines.
 const MOST_LINES: usize = 30;

@@ -3,7 +3,8 @@
 use super::super::super::quote;
 use super::context::Context;
 use super::look::Tone;
-use crate::model::report::{Cause, Topic, Warning};
+use crate::model::report::{Topic, Warning};
+use crate::run::cause::Cause;
 
 /// Most warnings that are shown.
 const MOST: usize = 2;
