@@ -2,12 +2,11 @@
 //! can switch it on.
 
 use std::collections::HashSet;
-use std::ffi::c_uint;
 
 use nvml_wrapper_sys::bindings::{nvmlAccountingStats_t, nvmlDevice_t};
 
-use super::api::{Api, NOT_AVAILABLE, call};
-use super::processes::accounted_pids;
+use super::api::{Api, NOT_AVAILABLE, Plain, call, get, list};
+use super::policy::CALLS;
 use crate::model::gpu::{AccountingEntry, Missing, Reading};
 
 /// Accounting of one device.
@@ -24,10 +23,10 @@ pub(super) struct Accounting {
 impl Accounting {
     /// Ask whether it is on, and try to switch it on if that is wanted.
     pub(super) fn start(api: &Api, device: nvmlDevice_t, is_wanted: bool) -> Self {
-        let mut mode: c_uint = 0;
-        let asked = call!(api, nvmlDeviceGetAccountingMode(device, &mut mode)).map_err(Missing::from);
+        let mode = get(|mode| call!(api, nvmlDeviceGetAccountingMode(device, mode)));
+        let off = Missing::Failed("accounting mode is off".into());
         let mut this = Self {
-            state: asked.and_then(|()| if mode == 1 { Ok(()) } else { Err(off()) }),
+            state: mode.and_then(|mode| if mode == 1 { Ok(()) } else { Err(off) }),
             must_restore: false,
             refused: None,
             closed: HashSet::new(),
@@ -80,20 +79,16 @@ impl Accounting {
     }
 }
 
-fn off() -> Missing {
-    Missing::Failed("accounting mode is off".into())
+/// The pids with accounting entries.
+fn accounted_pids(api: &Api, device: nvmlDevice_t) -> Reading<Vec<u32>> {
+    let pids = list(CALLS.first_processes, |count, pids| {
+        call!(api, nvmlDeviceGetAccountingPids(device, count, pids))
+    })?;
+    Ok(pids.into_iter().filter(|pid| *pid != 0).collect())
 }
 
 fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> {
-    let mut stats = nvmlAccountingStats_t {
-        gpuUtilization: 0,
-        memoryUtilization: 0,
-        maxMemoryUsage: 0,
-        time: 0,
-        startTime: 0,
-        isRunning: 0,
-        reserved: [0; 5],
-    };
+    let mut stats = nvmlAccountingStats_t::zeroed();
     call!(api, nvmlDeviceGetAccountingStats(device, pid, &mut stats))?;
     Ok(AccountingEntry {
         pid,

@@ -2,7 +2,10 @@
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 
-use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t, nvmlValue_t};
+use nvml_wrapper_sys::bindings::{
+    NvmlLib, nvmlAccountingStats_t, nvmlDevice_t, nvmlEventData_t, nvmlFieldValue_t, nvmlGpmMetricsGet_t,
+    nvmlPciInfo_t, nvmlProcessUtilizationSample_t, nvmlReturn_t, nvmlSample_t, nvmlValue_t,
+};
 
 use super::policy::CALLS;
 use crate::model::gpu::{Missing, Reading};
@@ -28,24 +31,22 @@ pub(super) mod code {
 /// "Not available" as a 64-bit value (nvml.h, `NVML_VALUE_NOT_AVAILABLE`).
 pub(super) const NOT_AVAILABLE: u64 = u64::MAX;
 
-/// A call that did not succeed. For some calls certain return values are answers, not errors.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
-    /// NVML's return value; `None`: the library has no such call.
-    pub code: Option<nvmlReturn_t>,
-}
+/// A call that did not succeed, by NVML's return value; `FUNCTION_NOT_FOUND` also if the library has no such call. For some
+/// calls certain return values are answers, not errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Failure(pub nvmlReturn_t);
 
 impl From<Failure> for Missing {
     fn from(failure: Failure) -> Self {
-        match failure.code {
-            None | Some(code::FUNCTION_NOT_FOUND) => Missing::NoCall,
-            Some(code::NOT_SUPPORTED) => Missing::NotSupported,
-            Some(code::NO_PERMISSION) => Missing::NoPermission,
-            Some(code::GPU_IS_LOST) => Missing::Lost,
-            Some(code::LIB_RM_VERSION_MISMATCH) => Missing::VersionMismatch,
-            Some(code::DRIVER_NOT_LOADED) => Missing::NoDriver,
-            Some(code::LIBRARY_NOT_FOUND) => Missing::NoLibrary("NVML misses a library of its own".into()),
-            Some(other) => Missing::Failed(match name(other) {
+        match failure.0 {
+            code::FUNCTION_NOT_FOUND => Missing::NoCall,
+            code::NOT_SUPPORTED => Missing::NotSupported,
+            code::NO_PERMISSION => Missing::NoPermission,
+            code::GPU_IS_LOST => Missing::Lost,
+            code::LIB_RM_VERSION_MISMATCH => Missing::VersionMismatch,
+            code::DRIVER_NOT_LOADED => Missing::NoDriver,
+            code::LIBRARY_NOT_FOUND => Missing::NoLibrary("NVML misses a library of its own".into()),
+            other => Missing::Failed(match name(other) {
                 "" => format!("NVML error {other}"),
                 name => format!("NVML error {other}: {name}"),
             }),
@@ -81,7 +82,7 @@ fn name(code: nvmlReturn_t) -> &'static str {
 
 /// `Ok` for SUCCESS.
 pub(super) fn check(code: nvmlReturn_t) -> Result<(), Failure> {
-    if code == code::SUCCESS { Ok(()) } else { Err(Failure { code: Some(code) }) }
+    if code == code::SUCCESS { Ok(()) } else { Err(Failure(code)) }
 }
 
 /// The loaded and initialised library. Never unloaded: a thread may still be in it.
@@ -90,18 +91,49 @@ pub(super) struct Api {
     pub lib: &'static NvmlLib,
 }
 
-/// `call!(api, nvmlName(arguments))`: the call's result, where the library has it.
+/// `call!(api, nvmlName(arguments))`: the call's result, where the library has it. `call!(api, nvmlName or nvmlOlder(arguments))`:
+/// that of an older function, where it has only that one.
 macro_rules! call {
-    ($api:expr, $name:ident ( $($argument:expr),* )) => {
-        match &$api.lib.$name {
-            // SAFETY: the prototype is that of nvml.h; pointers are to live values of the types that it asks for, with
-            // the counts that belong to them.
+    ($api:expr, $name:ident $(or $older:ident)? ( $($argument:expr),* )) => {
+        match $api.function(&$api.lib.$name, &[$(concat!(stringify!($older), "\0"))?]) {
+            // SAFETY: the prototype is that of nvml.h, of an older function, too; pointers are to live values of the types that
+            // it asks for, with the counts that belong to them. An older struct is shorter, and equal up to its end.
             Ok(function) => $crate::sources::gpu::nvml::api::check(unsafe { function($($argument),*) }),
-            Err(_) => Err($crate::sources::gpu::nvml::api::Failure { code: None }),
+            Err(failure) => Err(failure),
         }
     };
 }
 pub(super) use call;
+
+/// A struct of NVML that is valid if all its bytes are 0.
+///
+/// # Safety
+///
+/// It has only numbers, pointers that may be null, and arrays and unions of those.
+pub(super) unsafe trait Plain: Copy {
+    /// All its bytes 0.
+    fn zeroed() -> Self {
+        // SAFETY: what implements this trait is valid so.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
+macro_rules! plain {
+    ($($name:ty),*) => {
+        // SAFETY: nvml.h has them so.
+        $(unsafe impl Plain for $name {})*
+    };
+}
+plain!(
+    c_uint,
+    nvmlAccountingStats_t,
+    nvmlEventData_t,
+    nvmlFieldValue_t,
+    nvmlGpmMetricsGet_t,
+    nvmlPciInfo_t,
+    nvmlProcessUtilizationSample_t,
+    nvmlSample_t
+);
 
 /// A function that takes a device, the capacity of a buffer and the buffer, and returns how much it needed.
 pub(super) type ListCall = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut c_void) -> nvmlReturn_t;
@@ -112,50 +144,32 @@ impl Api {
         // SAFETY: loading runs the library's initialisers: it is the driver's own, or one that the user named.
         let lib = unsafe { NvmlLib::new(path) }.map_err(|error| Missing::NoLibrary(error.to_string()))?;
         let api = Self { lib: Box::leak(Box::new(lib)) };
-        type Init = unsafe extern "C" fn() -> nvmlReturn_t;
-        let result = match &api.lib.nvmlInit_v2 {
-            // SAFETY: nvmlInit has no preconditions.
-            Ok(init) => check(unsafe { init() }),
-            // SAFETY: the same call by its first name.
-            Err(_) => api.old::<Init>(b"nvmlInit\0").and_then(|init| check(unsafe { init() })),
-        };
-        result?;
+        call!(api, nvmlInit_v2 or nvmlInit())?;
         Ok(api)
     }
 
+    /// A function, or the first of its older names that the library has.
+    pub(super) fn function<T: Copy, E>(&self, newest: &Result<T, E>, older: &[&str]) -> Result<T, Failure> {
+        let newest = newest.as_ref().ok().copied();
+        let older = || older.iter().find_map(|name| self.old(name.as_bytes()));
+        newest.or_else(older).ok_or(Failure(code::FUNCTION_NOT_FOUND))
+    }
+
     /// A function by name: one whose prototype the bindings lack, or an older name of one.
-    pub(super) fn old<T: Copy>(&self, name: &[u8]) -> Result<T, Failure> {
+    pub(super) fn old<T: Copy>(&self, name: &[u8]) -> Option<T> {
         // SAFETY: callers give the type of that function as nvml.h has it.
-        unsafe { self.lib.__library.get::<T>(name) }.map(|symbol| *symbol).map_err(|_| Failure { code: None })
+        unsafe { self.lib.__library.get::<T>(name) }.ok().map(|symbol| *symbol)
     }
 
     /// The number of devices.
-    pub(super) fn device_count(&self) -> Result<u32, Failure> {
-        type Count = unsafe extern "C" fn(*mut c_uint) -> nvmlReturn_t;
-        let mut count = 0;
-        match call!(self, nvmlDeviceGetCount_v2(&mut count)) {
-            Err(Failure { code: None }) => {
-                let function = self.old::<Count>(b"nvmlDeviceGetCount\0")?;
-                // SAFETY: one live counter.
-                check(unsafe { function(&mut count) })?;
-            }
-            result => result?,
-        }
-        Ok(count)
+    pub(super) fn device_count(&self) -> Reading<c_uint> {
+        get(|count| call!(self, nvmlDeviceGetCount_v2 or nvmlDeviceGetCount(count)))
     }
 
     /// The device of this index.
-    pub(super) fn device(&self, index: u32) -> Result<nvmlDevice_t, Failure> {
-        type ByIndex = unsafe extern "C" fn(c_uint, *mut nvmlDevice_t) -> nvmlReturn_t;
+    pub(super) fn device(&self, index: u32) -> Reading<nvmlDevice_t> {
         let mut device = std::ptr::null_mut();
-        match call!(self, nvmlDeviceGetHandleByIndex_v2(index, &mut device)) {
-            Err(Failure { code: None }) => {
-                let function = self.old::<ByIndex>(b"nvmlDeviceGetHandleByIndex\0")?;
-                // SAFETY: one live handle.
-                check(unsafe { function(index, &mut device) })?;
-            }
-            result => result?,
-        }
+        call!(self, nvmlDeviceGetHandleByIndex_v2 or nvmlDeviceGetHandleByIndex(index, &mut device))?;
         Ok(device)
     }
 
@@ -170,18 +184,19 @@ impl Api {
 
     /// The CUDA version that the driver supports, such as "12.4".
     pub(super) fn cuda_version(&self) -> Option<String> {
-        let mut version: c_int = 0;
-        type Version = unsafe extern "C" fn(*mut c_int) -> nvmlReturn_t;
-        match call!(self, nvmlSystemGetCudaDriverVersion_v2(&mut version)) {
-            Err(Failure { code: None }) => {
-                let function = self.old::<Version>(b"nvmlSystemGetCudaDriverVersion\0").ok()?;
-                // SAFETY: one live number.
-                check(unsafe { function(&mut version) }).ok()?;
-            }
-            result => result.ok()?,
-        }
-        (version > 0).then(|| format!("{}.{}", version / 1000, version % 1000 / 10))
+        let asked = get(
+            |version| call!(self, nvmlSystemGetCudaDriverVersion_v2 or nvmlSystemGetCudaDriverVersion(version)),
+        );
+        let version: c_int = asked.ok().filter(|version| *version > 0)?;
+        Some(format!("{}.{}", version / 1000, version % 1000 / 10))
     }
+}
+
+/// A call that writes one number.
+pub(super) fn get<T: Default>(ask: impl FnOnce(*mut T) -> Result<(), Failure>) -> Reading<T> {
+    let mut value = T::default();
+    ask(&mut value)?;
+    Ok(value)
 }
 
 /// Read a list into larger and larger buffers until it fits. `ask` is given the capacity, and returns the call's result and
@@ -197,13 +212,28 @@ pub(super) fn grow<T>(
         let (result, count) = ask(capacity);
         let may_be_truncated = match &result {
             Ok(_) => count >= capacity,
-            Err(failure) => failure.code == Some(code::INSUFFICIENT_SIZE),
+            Err(failure) => failure.0 == code::INSUFFICIENT_SIZE,
         };
         if !may_be_truncated || capacity >= CALLS.most_entries {
             return result.map(|value| (capacity, value));
         }
         capacity = (capacity * 2).max(count.saturating_add(8)).min(CALLS.most_entries);
     }
+}
+
+/// A list that a call writes into a buffer. `ask` is given the capacity, in which the call returns its count, and the buffer.
+pub(super) fn list<T: Plain>(
+    first_capacity: usize,
+    mut ask: impl FnMut(*mut c_uint, *mut T) -> Result<(), Failure>,
+) -> Result<Vec<T>, Failure> {
+    let grown = grow(first_capacity, |capacity| {
+        let mut entries = vec![T::zeroed(); capacity];
+        let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
+        let result = ask(&mut count, entries.as_mut_ptr());
+        entries.truncate(count as usize);
+        (result.map(|()| entries), count as usize)
+    });
+    grown.map(|(_, entries)| entries)
 }
 
 /// A number of any of NVML's types.
@@ -228,7 +258,7 @@ mod tests {
     use super::*;
 
     fn too_small<T>(needed: usize) -> (Result<T, Failure>, usize) {
-        (Err(Failure { code: Some(code::INSUFFICIENT_SIZE) }), needed)
+        (Err(Failure(code::INSUFFICIENT_SIZE)), needed)
     }
 
     #[test]
@@ -241,7 +271,7 @@ mod tests {
         assert_eq!(enough, Ok((344, ())));
         assert_eq!(asked, [64, 172, 344]);
         let never = grow::<()>(64, |_| too_small(0));
-        assert_eq!(never, Err(Failure { code: Some(code::INSUFFICIENT_SIZE) }));
+        assert_eq!(never, Err(Failure(code::INSUFFICIENT_SIZE)));
     }
 
     #[test]

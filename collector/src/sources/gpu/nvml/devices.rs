@@ -1,12 +1,10 @@
 //! Which devices the driver has, MIG instances among them.
 
-use std::ffi::c_uint;
-
-use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlPciInfo_t, nvmlReturn_t};
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlPciInfo_t};
 
 use super::Nvml;
 use super::accounting::Accounting;
-use super::api::{Api, Failure, call, check, code};
+use super::api::{Api, Plain, call, get};
 use super::figures;
 use super::handle::{Handle, Sensors};
 use super::policy::CALLS;
@@ -55,16 +53,7 @@ impl Nvml {
         beginning: Option<&Beginning>,
     ) {
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
-        let known = self.devices.iter_mut().find(|handle| Some(&handle.device.id) == uuid.as_ref());
-        if let Some(known) = known {
-            known.renew(raw, index, parent_raw);
-            if let Some(index) = index {
-                self.unreadable.remove(&index);
-            }
-            return;
-        }
-        let pci_address = self.pci_address(raw).or_else(|| parent.and_then(|p| p.pci_address.clone()));
-        let id = uuid.clone().or_else(|| pci_address.clone().filter(|_| parent.is_none()));
+        let id = uuid.clone().or_else(|| self.pci_address(raw).filter(|_| parent.is_none()));
         let Some(id) = id else {
             let why = figures::memory(&self.api, raw).err();
             self.note_unreadable(index, why.unwrap_or(Missing::Failed("it has no UUID".into())));
@@ -83,7 +72,7 @@ impl Nvml {
             uuid,
             index,
             minor: figures::minor(&self.api, raw),
-            pci_address,
+            pci_address: self.pci_address(raw).or_else(|| parent?.pci_address.clone()),
             name: Api::text(|text, length| call!(self.api, nvmlDeviceGetName(raw, text, length))),
             vendor: Some(Vendor::Nvidia),
             parent: parent.map(|parent| parent.id.clone()),
@@ -128,17 +117,16 @@ impl Nvml {
 
     /// Add the MIG instances of a device.
     fn add_instances(&mut self, raw: nvmlDevice_t, id: &str) {
-        let (mut current, mut pending): (c_uint, c_uint) = (0, 0);
-        let mode = call!(self.api, nvmlDeviceGetMigMode(raw, &mut current, &mut pending));
-        let is_divided = mode.is_ok() && current == 1;
+        let mut pending = 0;
+        let is_divided = get(|mode| call!(self.api, nvmlDeviceGetMigMode(raw, mode, &mut pending))) == Ok(1);
         let Some(parent) = self.devices.iter_mut().find(|handle| handle.device.id == id) else { return };
         parent.is_divided = is_divided;
         let parent = parent.device.clone();
-        let mut most: c_uint = 0;
-        if !is_divided || call!(self.api, nvmlDeviceGetMaxMigDeviceCount(raw, &mut most)).is_err() {
+        if !is_divided {
             return;
         }
-        for number in 0..most.min(CALLS.most_instances) {
+        let most = get(|count| call!(self.api, nvmlDeviceGetMaxMigDeviceCount(raw, count)));
+        for number in 0..most.unwrap_or(0).min(CALLS.most_instances) {
             let mut part = std::ptr::null_mut();
             if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
                 self.add_device(part, None, (Some(raw), Some(&parent)), None);
@@ -168,15 +156,15 @@ impl Nvml {
                     }
                 }
                 // The index identifies a known device. Unless it is lost, its figures may still be readable.
-                Err(failure) => {
-                    let is_lost = failure.code == Some(code::GPU_IS_LOST);
+                Err(missing) => {
+                    let is_lost = missing == Missing::Lost;
                     let mut is_known = false;
                     for known in self.devices.iter_mut().filter(|handle| handle.device.index == Some(index)) {
                         (known.is_present, known.is_lost) = (true, is_lost);
                         is_known = true;
                     }
                     if !is_known {
-                        self.note_unreadable(Some(index), failure.into());
+                        self.note_unreadable(Some(index), missing);
                     }
                 }
             }
@@ -194,24 +182,8 @@ impl Nvml {
     }
 
     fn pci_address(&self, raw: nvmlDevice_t) -> Option<String> {
-        let mut pci = nvmlPciInfo_t {
-            busIdLegacy: [0; 16],
-            domain: 0,
-            bus: 0,
-            device: 0,
-            pciDeviceId: 0,
-            pciSubSystemId: 0,
-            busId: [0; 32],
-        };
-        type Info = unsafe extern "C" fn(nvmlDevice_t, *mut nvmlPciInfo_t) -> nvmlReturn_t;
-        match call!(self.api, nvmlDeviceGetPciInfo_v3(raw, &mut pci)) {
-            Err(Failure { code: None }) => {
-                let function = self.api.old::<Info>(b"nvmlDeviceGetPciInfo_v2\0").ok()?;
-                // SAFETY: the older struct is shorter, and equal up to the device number.
-                check(unsafe { function(raw, &mut pci) }).ok()?;
-            }
-            result => result.ok()?,
-        }
+        let mut pci = nvmlPciInfo_t::zeroed();
+        call!(self.api, nvmlDeviceGetPciInfo_v3 or nvmlDeviceGetPciInfo_v2(raw, &mut pci)).ok()?;
         // In the kernel's form; the driver's own text has a domain of eight digits.
         Some(format!("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device))
     }

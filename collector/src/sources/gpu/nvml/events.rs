@@ -1,10 +1,8 @@
 //! Critical errors (XIDs), which NVML queues in an event set.
 
-use std::ffi::c_uint;
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t};
 
-use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t, nvmlReturn_t};
-
-use super::api::{Api, Failure, call, check, code};
+use super::api::{Api, Failure, Plain, call, code};
 use super::policy::CALLS;
 use crate::model::gpu::{Missing, Reading};
 
@@ -28,13 +26,13 @@ impl Events {
         registered: &[nvmlDevice_t],
     ) -> Reading<()> {
         let failure = match self.ask(api, device) {
-            Err(failure) if failure.code == Some(code::UNKNOWN) => failure,
+            Err(failure @ Failure(code::UNKNOWN)) => failure,
             result => return Ok(result?),
         };
         // nvml.h: the set is undefined after this error and has to be freed. The other devices get a new one.
         self.free(api);
         *self = Self::new(api);
-        if registered.iter().any(|other| self.ask(api, *other) == Err(failure.clone())) {
+        if registered.iter().any(|other| self.ask(api, *other) == Err(failure)) {
             self.free(api);
         }
         Err(failure.into())
@@ -48,12 +46,12 @@ impl Events {
     fn ask(&self, api: &Api, device: nvmlDevice_t) -> Result<(), Failure> {
         match self.0 {
             Ok(set) => call!(api, nvmlDeviceRegisterEvents(device, XID_EVENT, set)),
-            Err(_) => Err(Failure { code: None }),
+            Err(_) => Err(Failure(code::FUNCTION_NOT_FOUND)),
         }
     }
 
     fn free(&mut self, api: &Api) {
-        let none = Err(Missing::from(Failure { code: Some(code::UNKNOWN) }));
+        let none = Err(Missing::from(Failure(code::UNKNOWN)));
         if let Ok(set) = std::mem::replace(&mut self.0, none) {
             let _ = call!(api, nvmlEventSetFree(set));
         }
@@ -68,21 +66,7 @@ impl Events {
 
 /// The next critical error that NVML has not handed over yet.
 fn next(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)> {
-    let mut data = nvmlEventData_t {
-        device: std::ptr::null_mut(),
-        eventType: 0,
-        eventData: 0,
-        gpuInstanceId: 0,
-        computeInstanceId: 0,
-    };
-    type Wait = unsafe extern "C" fn(nvmlEventSet_t, *mut nvmlEventData_t, c_uint) -> nvmlReturn_t;
-    match call!(api, nvmlEventSetWait_v2(set, &mut data, CALLS.event_wait_ms)) {
-        Err(Failure { code: None }) => {
-            let function = api.old::<Wait>(b"nvmlEventSetWait\0").ok()?;
-            // SAFETY: the older struct is shorter, and equal up to its end.
-            check(unsafe { function(set, &mut data, CALLS.event_wait_ms) }).ok()?;
-        }
-        result => result.ok()?,
-    }
+    let mut data = nvmlEventData_t::zeroed();
+    call!(api, nvmlEventSetWait_v2 or nvmlEventSetWait(set, &mut data, CALLS.event_wait_ms)).ok()?;
     (data.eventType == XID_EVENT).then_some((data.device, data.eventData))
 }

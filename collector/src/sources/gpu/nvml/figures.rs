@@ -5,11 +5,11 @@ use std::ffi::{c_int, c_uint};
 
 use nvml_wrapper_sys::bindings::{
     field_id, nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlTemperature_t,
-    nvmlUtilization_t, nvmlValue_t,
+    nvmlUtilization_t,
 };
 
 use super::accounting::Accounting;
-use super::api::{Api, Failure, call, check, code, number};
+use super::api::{Api, Failure, Plain, call, check, code, get, number};
 use super::gpm::Gpm;
 use super::handle::Handle;
 use super::kind::Kind;
@@ -51,17 +51,13 @@ pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     let mut memory = nvmlMemory_v2_t { version, total: 0, reserved: 0, free: 0, used: 0 };
     match call!(api, nvmlDeviceGetMemoryInfo_v2(device, &mut memory)) {
         Ok(()) => return Ok(Memory { total: memory.total, used: memory.used }),
-        Err(Failure {
-            code:
-                None
-                | Some(
-                    code::INVALID_ARGUMENT
-                    | code::NOT_SUPPORTED
-                    | code::FUNCTION_NOT_FOUND
-                    | code::ARGUMENT_VERSION_MISMATCH
-                    | code::DEPRECATED,
-                ),
-        }) => {}
+        Err(Failure(
+            code::INVALID_ARGUMENT
+            | code::NOT_SUPPORTED
+            | code::FUNCTION_NOT_FOUND
+            | code::ARGUMENT_VERSION_MISMATCH
+            | code::DEPRECATED,
+        )) => {}
         Err(failure) => return Err(failure.into()),
     }
     let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
@@ -108,7 +104,7 @@ fn either<T>(
 
 /// The energy counter, joules.
 pub(super) fn energy(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
-    get(|v| call!(api, nvmlDeviceGetTotalEnergyConsumption(device, v))).map(joules)
+    get(|v| call!(api, nvmlDeviceGetTotalEnergyConsumption(device, v))).map(|mj: u64| mj as f64 / 1e3)
 }
 
 /// Power, and the throttle reasons.
@@ -118,7 +114,7 @@ fn power(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
         let [power] = fields(api, device, [field_id::NVML_FI_DEV_POWER_INSTANT]);
         power
     };
-    let mean = || get(|v| call!(api, nvmlDeviceGetPowerUsage(device, v))).map(|mw: c_uint| f64::from(mw));
+    let mean = || gauge(|v| call!(api, nvmlDeviceGetPowerUsage(device, v)));
     let mw = either(&mut handle.sensors.instant_power, instant, mean);
     sample.values.push((Figure::Power, mw.map(|mw| mw / 1e3)));
     sample.throttle = Some(throttle(api, device));
@@ -129,16 +125,11 @@ fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
     put(Figure::MemoryUtilization, rates(api, device).map(|rates| f64::from(rates.memory.min(100))));
-    let plain = || get(|v| call!(api, nvmlDeviceGetTemperature(device, 0, v))).map(|c: c_uint| f64::from(c));
-    put(
-        Figure::Temperature,
-        either(&mut handle.sensors.versioned_temperature, || temperature(api, device), plain),
-    );
+    let plain = || gauge(|v| call!(api, nvmlDeviceGetTemperature(device, 0, v)));
+    let has_versioned = &mut handle.sensors.versioned_temperature;
+    put(Figure::Temperature, either(has_versioned, || temperature(api, device), plain));
     for (figure, clock) in CLOCKS {
-        put(
-            figure,
-            get(|v| call!(api, nvmlDeviceGetClockInfo(device, clock, v))).map(|mhz: c_uint| f64::from(mhz)),
-        );
+        put(figure, gauge(|v| call!(api, nvmlDeviceGetClockInfo(device, clock, v))));
     }
     put(Figure::Pstate, pstate(api, device));
 }
@@ -239,15 +230,9 @@ fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample
     });
 }
 
-/// A call that writes one number.
-fn get<T: Default>(ask: impl FnOnce(*mut T) -> Result<(), Failure>) -> Reading<T> {
-    let mut value = T::default();
-    ask(&mut value)?;
-    Ok(value)
-}
-
-fn joules(mj: u64) -> f64 {
-    mj as f64 / 1e3
+/// A gauge that a call writes as a whole number.
+fn gauge(ask: impl FnOnce(*mut c_uint) -> Result<(), Failure>) -> Reading<f64> {
+    get(ask).map(f64::from)
 }
 
 fn rates(api: &Api, device: nvmlDevice_t) -> Reading<nvmlUtilization_t> {
@@ -258,10 +243,8 @@ fn rates(api: &Api, device: nvmlDevice_t) -> Reading<nvmlUtilization_t> {
 
 /// P0 to P15; 32 is "unknown".
 fn pstate(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
-    match get::<c_uint>(|v| call!(api, nvmlDeviceGetPerformanceState(device, v)))? {
-        state @ 0..=15 => Ok(f64::from(state)),
-        _ => Err(Missing::NotReported),
-    }
+    let state = gauge(|v| call!(api, nvmlDeviceGetPerformanceState(device, v)))?;
+    if state <= 15.0 { Ok(state) } else { Err(Missing::NotReported) }
 }
 
 /// By the call's new name, or its old one.
@@ -276,15 +259,8 @@ fn throttle(api: &Api, device: nvmlDevice_t) -> Reading<Vec<Cow<'static, str>>> 
 
 /// Fields, each with a result of its own.
 fn fields<const N: usize>(api: &Api, device: nvmlDevice_t, ids: [u32; N]) -> [Reading<f64>; N] {
-    let field = |id| nvmlFieldValue_t {
-        fieldId: id,
-        scopeId: 0,
-        timestamp: 0,
-        latencyUsec: 0,
-        valueType: 0,
-        nvmlReturn: code::NOT_SUPPORTED,
-        value: nvmlValue_t { ullVal: 0 },
-    };
+    let field =
+        |id| nvmlFieldValue_t { fieldId: id, nvmlReturn: code::NOT_SUPPORTED, ..nvmlFieldValue_t::zeroed() };
     let mut fields = ids.map(field);
     let count = c_int::try_from(N).unwrap_or(0);
     let asked =
@@ -293,7 +269,7 @@ fn fields<const N: usize>(api: &Api, device: nvmlDevice_t, ids: [u32; N]) -> [Re
         asked.clone()?;
         match check(field.nvmlReturn) {
             // The driver is older than the field.
-            Err(Failure { code: Some(code::INVALID_ARGUMENT) }) => return Err(Missing::NoCall),
+            Err(Failure(code::INVALID_ARGUMENT)) => return Err(Missing::NoCall),
             result => result?,
         }
         number(field.valueType, field.value).ok_or(Missing::NotReported)
@@ -306,9 +282,7 @@ fn temperature(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     match call!(api, nvmlDeviceGetTemperatureV(device, &mut temperature)) {
         Ok(()) => Ok(f64::from(temperature.temperature)),
         // The library knows other versions of the struct only.
-        Err(Failure { code: Some(code::INVALID_ARGUMENT | code::ARGUMENT_VERSION_MISMATCH) }) => {
-            Err(Missing::NoCall)
-        }
+        Err(Failure(code::INVALID_ARGUMENT | code::ARGUMENT_VERSION_MISMATCH)) => Err(Missing::NoCall),
         Err(failure) => Err(failure.into()),
     }
 }

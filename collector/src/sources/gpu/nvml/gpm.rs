@@ -2,14 +2,14 @@
 //!
 //! A sample holds the hardware's counters; the metrics are computed from two samples.
 
-use std::ffi::{c_char, c_uint};
+use std::ffi::c_uint;
 
 use nvml_wrapper_sys::bindings::{
-    NVML_GPM_METRICS_GET_VERSION, NVML_GPM_SUPPORT_VERSION, nvmlDevice_t, nvmlGpmMetric_t,
-    nvmlGpmMetric_t__bindgen_ty_1, nvmlGpmMetricsGet_t, nvmlGpmSample_t, nvmlGpmSupport_t,
+    NVML_GPM_METRICS_GET_VERSION, NVML_GPM_SUPPORT_VERSION, nvmlDevice_t, nvmlGpmMetricsGet_t,
+    nvmlGpmSample_t, nvmlGpmSupport_t,
 };
 
-use super::api::{Api, call, check};
+use super::api::{Api, Plain, call, check, get};
 use super::policy::SAMPLES;
 use crate::model::gpu::{Busy, Missing, Reading};
 use crate::sys::clock;
@@ -36,8 +36,7 @@ impl Gpm {
         if support.isSupportedDevice == 0 {
             return None;
         }
-        let mut instance: c_uint = 0;
-        call!(api, nvmlDeviceGetGpuInstanceId(part, &mut instance)).ok()?;
+        let instance = get(|id| call!(api, nvmlDeviceGetGpuInstanceId(part, id))).ok()?;
         let mut samples = [std::ptr::null_mut(); 2];
         for sample in &mut samples {
             call!(api, nvmlGpmSampleAlloc(sample)).ok()?;
@@ -56,20 +55,14 @@ impl Gpm {
         call!(api, nvmlGpmMigSampleGet(self.parent, self.instance, next))?;
         (self.samples, self.at_ns) = ([next, latest], Some(now_ns));
         let Some(since_ns) = since_ns else { return Ok(Vec::new()) };
-        let none = || std::ptr::null_mut::<c_char>();
-        let metric = || nvmlGpmMetric_t {
-            metricId: GRAPHICS_UTIL,
-            nvmlReturn: 0,
-            value: 0.0,
-            metricInfo: nvmlGpmMetric_t__bindgen_ty_1 { shortName: none(), longName: none(), unit: none() },
-        };
         let mut metrics = Box::new(nvmlGpmMetricsGet_t {
             version: NVML_GPM_METRICS_GET_VERSION,
             numMetrics: 1,
             sample1: latest,
             sample2: next,
-            metrics: std::array::from_fn(|_| metric()),
+            ..nvmlGpmMetricsGet_t::zeroed()
         });
+        metrics.metrics[0].metricId = GRAPHICS_UTIL;
         call!(api, nvmlGpmMetricsGet(&mut *metrics))?;
         check(metrics.metrics[0].nvmlReturn)?;
         let percent = metrics.metrics[0].value;

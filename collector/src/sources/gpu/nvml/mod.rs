@@ -112,7 +112,7 @@ impl Nvml {
         let handle = self.devices.iter_mut().find(|handle| handle.device.id == id);
         let is_known = handle.is_some();
         let Some(handle) = handle.filter(|handle| handle.may_answer(kinds)) else {
-            kinds.iter().for_each(|kind| self.plan.put_off(&key, *kind, began_ns));
+            kinds.iter().for_each(|kind| self.plan.set_due(&key, *kind, began_ns));
             return is_known.then(|| DeviceSample::lost(id));
         };
         let mut sample = DeviceSample { device: id.to_owned(), ..DeviceSample::default() };
@@ -145,9 +145,9 @@ impl Nvml {
                 sample.busy = None;
             }
             let id = Some(handle.device.id.clone());
-            self.plan.put_off(&id, Kind::Energy, sample.at_ns);
+            self.plan.set_due(&id, Kind::Energy, sample.at_ns);
             if sample.busy.is_some() {
-                self.plan.put_off(&id, Kind::Utilization, sample.at_ns);
+                self.plan.set_due(&id, Kind::Utilization, sample.at_ns);
             }
             samples.push(sample);
         }

@@ -221,12 +221,8 @@ impl Plan {
         }
     }
 
-    /// A kind of figures was read at this time outside the plan, or can't be read, since the device is gone.
-    pub(super) fn put_off(&mut self, id: &Option<String>, kind: Kind, now_ns: u64) {
-        self.set_due(id, kind, now_ns);
-    }
-
-    fn set_due(&mut self, id: &Option<String>, kind: Kind, began_ns: u64) {
+    /// A kind of figures was read at this time, perhaps outside the plan; or it can't be read, since the device is gone.
+    pub(super) fn set_due(&mut self, id: &Option<String>, kind: Kind, began_ns: u64) {
         self.put_due(id, kind, began_ns, self.interval_of(id, kind));
         match kind {
             Kind::AllLists => self.set_due(id, Kind::Lists, began_ns),

@@ -11,7 +11,7 @@ use std::ffi::c_uint;
 
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlProcessUtilizationSample_t};
 
-use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow};
+use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow, list};
 use super::kind::Kind;
 use super::policy::{CALLS, SAMPLES};
 use crate::model::gpu::{Missing, ProcessMemory, Reading};
@@ -21,24 +21,10 @@ const STRIDES: [usize; 3] = [16, 24, 32];
 /// A byte that no driver writes throughout.
 const PATTERN: u8 = 0xA5;
 
-/// The three lists, each by its names from new to old, with the entry size that the name stands for.
-const LISTS: [[(&[u8], usize); 3]; 3] = [
-    [
-        (b"nvmlDeviceGetComputeRunningProcesses_v3\0", 24),
-        (b"nvmlDeviceGetComputeRunningProcesses_v2\0", 24),
-        (b"nvmlDeviceGetComputeRunningProcesses\0", 16),
-    ],
-    [
-        (b"nvmlDeviceGetGraphicsRunningProcesses_v3\0", 24),
-        (b"nvmlDeviceGetGraphicsRunningProcesses_v2\0", 24),
-        (b"nvmlDeviceGetGraphicsRunningProcesses\0", 16),
-    ],
-    [
-        (b"nvmlDeviceGetMPSComputeRunningProcesses_v3\0", 24),
-        (b"nvmlDeviceGetMPSComputeRunningProcesses_v2\0", 24),
-        (b"nvmlDeviceGetMPSComputeRunningProcesses\0", 16),
-    ],
-];
+/// The three lists, as their functions name them.
+const LISTS: [&str; 3] = ["Compute", "Graphics", "MPSCompute"];
+/// The versions of those functions from new to old, with the entry size that the version stands for.
+const VERSIONS: [(&str, usize); 3] = [("_v3", 24), ("_v2", 24), ("", 16)];
 
 /// One list's function, and the entry size that its name stands for.
 #[derive(Clone, Copy)]
@@ -70,10 +56,10 @@ pub(super) struct Known {
 
 impl Lists {
     pub(super) fn new(api: &Api) -> Self {
-        Self(LISTS.map(|names| {
-            names.iter().find_map(|(name, stride)| {
-                let function = api.old::<ListCall>(name).ok()?;
-                Some(List { function, stride: *stride })
+        Self(LISTS.map(|list| {
+            VERSIONS.into_iter().find_map(|(version, stride)| {
+                let name = format!("nvmlDeviceGet{list}RunningProcesses{version}\0");
+                Some(List { function: api.old::<ListCall>(name.as_bytes())?, stride })
             })
         }))
     }
@@ -99,7 +85,7 @@ impl Lists {
         let before = known.entries[0].take();
         let now = compute.as_ref().map(|list| list.read(device, &mut known.capacities[0]));
         known.is_silent |= is_same && matches!((&before, &now), (Some(Ok(a)), Some(Ok(b))) if a != b);
-        let is_lost = matches!(&now, Some(Err(Failure { code: Some(code::GPU_IS_LOST) })));
+        let is_lost = matches!(&now, Some(Err(Failure(code::GPU_IS_LOST))));
         known.entries[0] = now;
         let wants_all = kind == Kind::AllLists || known.may_have_changed(before.as_ref(), used);
         let mut is_fresh = [true, false, false];
@@ -179,7 +165,7 @@ impl Known {
                         };
                     }
                 }
-                Some(Err(error)) => match Missing::from(error.clone()) {
+                Some(Err(error)) => match Missing::from(*error) {
                     missing @ (Missing::NotSupported | Missing::NoCall) => {
                         failure = failure.or(Some(missing))
                     }
@@ -256,24 +242,11 @@ pub(super) fn utilization(
     since_us: u64,
     latest_us: u64,
 ) -> Reading<Vec<(u32, u64, u32)>> {
-    let zero = nvmlProcessUtilizationSample_t {
-        pid: 0,
-        timeStamp: 0,
-        smUtil: 0,
-        memUtil: 0,
-        encUtil: 0,
-        decUtil: 0,
-    };
-    let given = grow(CALLS.first_processes, |capacity| {
-        let mut samples = vec![zero; capacity];
-        let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
-        let result =
-            call!(api, nvmlDeviceGetProcessUtilization(device, samples.as_mut_ptr(), &mut count, since_us));
-        samples.truncate(count as usize);
-        (result.map(|()| samples), count as usize)
+    let given = list(CALLS.first_processes, |count, samples| {
+        call!(api, nvmlDeviceGetProcessUtilization(device, samples, count, since_us))
     });
     match given {
-        Ok((_, samples)) => {
+        Ok(samples) => {
             // An entry that was not written has no time; one that is not newer was read before.
             let is_new = |s: &&nvmlProcessUtilizationSample_t| {
                 s.pid != 0
@@ -282,21 +255,9 @@ pub(super) fn utilization(
             };
             Ok(samples.iter().filter(is_new).map(|s| (s.pid, s.timeStamp, s.smUtil)).collect())
         }
-        Err(Failure { code: Some(code::NOT_FOUND) }) => Ok(Vec::new()),
+        Err(Failure(code::NOT_FOUND)) => Ok(Vec::new()),
         Err(failure) => Err(failure.into()),
     }
-}
-
-/// The pids with accounting entries.
-pub(super) fn accounted_pids(api: &Api, device: nvmlDevice_t) -> Reading<Vec<u32>> {
-    let (_, pids) = grow(CALLS.first_processes, |capacity| {
-        let mut pids = vec![0; capacity];
-        let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
-        let result = call!(api, nvmlDeviceGetAccountingPids(device, &mut count, pids.as_mut_ptr()));
-        pids.truncate(count as usize);
-        (result.map(|()| pids), count as usize)
-    })?;
-    Ok(pids.into_iter().filter(|pid| *pid != 0).collect())
 }
 
 #[cfg(test)]
@@ -329,7 +290,7 @@ mod tests {
         let lists = known([&[(10, 500)], &[], &[]]);
         assert!(lists.is_told_by_use());
         let [mut failed, mut silent, mut needed] = [(); 3].map(|()| known([&[(10, 500)], &[], &[]]));
-        failed.entries[0] = Some(Err(Failure { code: Some(code::UNKNOWN) }));
+        failed.entries[0] = Some(Err(Failure(code::UNKNOWN)));
         silent.is_silent = true;
         needed.is_needed[1] = true;
         assert!([failed, silent, needed].iter().all(|lists| !lists.is_told_by_use()));

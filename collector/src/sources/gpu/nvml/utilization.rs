@@ -1,10 +1,8 @@
 //! Utilisation of a device and by process, from the driver's own samples.
 
-use std::ffi::c_uint;
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlSample_t, nvmlUtilization_t};
 
-use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlSample_t, nvmlUtilization_t, nvmlValue_t};
-
-use super::api::{Api, Failure, call, code, grow, number};
+use super::api::{Api, Failure, call, code, list, number};
 use super::policy::{CALLS, SAMPLES};
 use super::processes;
 use crate::model::gpu::{Busy, ProcessBusy, Reading};
@@ -84,7 +82,7 @@ impl Newest {
 pub(super) fn begin(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> bool {
     let newest_us = match own_samples(api, device, 0) {
         Ok(samples) => samples.last().map(|(at_us, _)| *at_us),
-        Err(Failure { code: Some(code::NOT_FOUND) }) => None,
+        Err(Failure(code::NOT_FOUND)) => None,
         Err(_) => return false,
     };
     progress.device.take(newest_us, clock::monotonic_ns());
@@ -112,7 +110,7 @@ pub(super) fn busy(
     // The newest sample is asked for again: if the driver no longer has it, it has overwritten others, too.
     let (mut samples, has_calls) = match own_samples(api, device, last.newest_us.saturating_sub(1)) {
         Ok(samples) => (samples, true),
-        Err(Failure { code: Some(code::NOT_FOUND) }) => (Vec::new(), true),
+        Err(Failure(code::NOT_FOUND)) => (Vec::new(), true),
         Err(_) => (Vec::new(), false),
     };
     let rate = |progress: &mut Progress, longest_us: u64| {
@@ -186,17 +184,9 @@ fn stretches(
 }
 
 fn own_samples(api: &Api, device: nvmlDevice_t, since_us: u64) -> Result<Vec<(u64, f64)>, Failure> {
-    let empty = nvmlSample_t { timeStamp: 0, sampleValue: nvmlValue_t { ullVal: 0 } };
-    let (_, (samples, kind)) = grow(CALLS.first_samples, |capacity| {
-        let mut samples = vec![empty; capacity];
-        let (mut count, mut kind) = (c_uint::try_from(capacity).unwrap_or(c_uint::MAX), 0);
-        let buffer = samples.as_mut_ptr();
-        let result = call!(
-            api,
-            nvmlDeviceGetSamples(device, GPU_UTILIZATION_SAMPLES, since_us, &mut kind, &mut count, buffer)
-        );
-        samples.truncate(count as usize);
-        (result.map(|()| (samples, kind)), count as usize)
+    let mut kind = 0;
+    let samples: Vec<nvmlSample_t> = list(CALLS.first_samples, |count, samples| {
+        call!(api, nvmlDeviceGetSamples(device, GPU_UTILIZATION_SAMPLES, since_us, &mut kind, count, samples))
     })?;
     let mut read: Vec<(u64, f64)> = samples
         .into_iter()
