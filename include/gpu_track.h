@@ -1,5 +1,5 @@
 /* gpu-track: the contract between the processes of a session, for C. The Rust crate beside this file has the same
- * constants and layout, with explanations; a test and assertions of that crate compare them. */
+ * constants and layout, with explanations; its tests compare them, and write the constants (CONTRIBUTING.md). */
 #ifndef GPU_TRACK_H
 #define GPU_TRACK_H
 

@@ -11,17 +11,13 @@
 //! A tracked process maps only header and event ring, less than 1 MiB: with more, an unprivileged `mlockall` in it
 //! could fail. An all-zero ring is a valid empty one.
 
-use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::record::RECORD_WORDS;
+use crate::record::{ABI_VERSION, RECORD_WORDS};
 use crate::sample::{SAMPLE_CAPACITY, SampleSlot};
 
 /// First eight bytes of a segment: "gputrack" as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"gputrack");
-
-/// Version of this layout and of the records. A process that finds another version goes inert.
-pub const ABI_VERSION: u32 = 3;
 
 /// Bytes of the header page (the smallest page size of a supported machine).
 pub const HEADER_SIZE: usize = 4096;
@@ -115,14 +111,6 @@ const _: () = {
     assert!(TRACKED_SIZE <= 1 << 20);
     assert!(SLOT_SIZE.is_multiple_of(64));
     assert!(TRACKED_SIZE.is_multiple_of(64));
-    // As in gpu_track.h.
-    assert!(offset_of!(Header, state) == 56);
-    assert!(offset_of!(Header, doorbell) == 60);
-    assert!(offset_of!(Header, head) == 64);
-    assert!(offset_of!(Header, tail) == 128);
-    assert!(offset_of!(Header, dropped) == 192);
-    assert!(offset_of!(Header, samples) == 256);
-    assert!(offset_of!(Header, unreachable) == 320);
 };
 
 impl Header {

@@ -41,41 +41,80 @@ pub const MAX_PATH: usize = 127;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
+    use core::mem::offset_of;
 
-    /// The number or string of `#define NAME` in the C header.
-    fn define(name: &str) -> String {
-        let header = include_str!("../gpu_track.h");
-        let line = header.lines().find(|l| l.split_whitespace().nth(1) == Some(name)).unwrap();
-        line.split_whitespace().nth(2).unwrap().trim_matches('"').to_owned()
+    use super::*;
+    use layout::Header;
+
+    /// The C header with the values of this crate.
+    fn c_header() -> String {
+        let mut header = include_str!("../gpu_track.h").to_owned();
+        let text = |value: &str| format!("\"{value}\"");
+        let number = |value: usize| format!("{value}u");
+        let flag = |value: u32| format!("{value}u");
+        let values = [
+            ("ENV_SESSION", text(ENV_SESSION)),
+            ("SHIM_PREFIX", text(preload::SHIM_PREFIX)),
+            ("MAGIC", format!("{:#x}ull", layout::MAGIC)),
+            ("ABI_VERSION", flag(record::ABI_VERSION)),
+            ("HEADER_SIZE", number(layout::HEADER_SIZE)),
+            ("RECORD_WORDS", number(record::RECORD_WORDS)),
+            ("RING_CAPACITY", number(layout::RING_CAPACITY)),
+            ("FILE_SIZE", number(layout::FILE_SIZE)),
+            ("OVERFLOW_SLOT", number(overflow::SLOT)),
+            ("FLAG_PIDFS", flag(layout::FLAG_PIDFS)),
+            ("FLAG_NO_ENV_REPAIR", flag(layout::FLAG_NO_ENV_REPAIR)),
+            ("FLAG_NO_WAIT_RECORDS", flag(layout::FLAG_NO_WAIT_RECORDS)),
+            ("FLAG_SPLIT_RSS", flag(layout::FLAG_SPLIT_RSS)),
+            ("FLAG_ELF32", flag(layout::FLAG_ELF32)),
+            ("STATE_OPEN", flag(layout::STATE_OPEN)),
+            ("STATE_CLOSED", flag(layout::STATE_CLOSED)),
+        ];
+        assert_eq!(header.matches("#define GPU_TRACK_").count(), values.len() + 1, "and GPU_TRACK_H");
+        for (name, value) in values {
+            let define = format!("#define GPU_TRACK_{name} ");
+            let start = header.find(&define).unwrap() + define.len();
+            let length = header[start..].find(char::is_whitespace).unwrap();
+            header.replace_range(start..start + length, &value);
+        }
+        header
+    }
+
+    /// `BLESS=1 cargo test -p gpu-track-abi` writes the values of this crate into the C header.
+    // Requirement: HOST-2
+    #[test]
+    fn c_header_has_the_same_constants() {
+        let header = c_header();
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/gpu_track.h"), &header).unwrap();
+            return;
+        }
+        assert_eq!(header, include_str!("../gpu_track.h"));
     }
 
     // Requirement: HOST-2
     #[test]
-    fn c_header_has_the_same_constants() {
-        let number = |name: &str| {
-            let text = define(name);
-            let digits = text.trim_end_matches(['u', 'l']);
-            digits
-                .strip_prefix("0x")
-                .map_or_else(|| digits.parse().unwrap(), |h| u64::from_str_radix(h, 16).unwrap())
-        };
-        assert_eq!(define("GPU_TRACK_ENV_SESSION"), ENV_SESSION);
-        assert_eq!(define("GPU_TRACK_SHIM_PREFIX"), preload::SHIM_PREFIX);
-        assert_eq!(number("GPU_TRACK_MAGIC"), layout::MAGIC);
-        assert_eq!(number("GPU_TRACK_ABI_VERSION"), u64::from(layout::ABI_VERSION));
-        assert_eq!(preload::SHIM_PREFIX, std::format!("libgpu_track_shim.v{}.", layout::ABI_VERSION));
-        assert_eq!(number("GPU_TRACK_HEADER_SIZE"), layout::HEADER_SIZE as u64);
-        assert_eq!(number("GPU_TRACK_RECORD_WORDS"), record::RECORD_WORDS as u64);
-        assert_eq!(number("GPU_TRACK_RING_CAPACITY"), layout::RING_CAPACITY as u64);
-        assert_eq!(number("GPU_TRACK_FILE_SIZE"), layout::FILE_SIZE as u64);
-        assert_eq!(number("GPU_TRACK_OVERFLOW_SLOT"), overflow::SLOT as u64);
-        assert_eq!(number("GPU_TRACK_FLAG_PIDFS"), u64::from(layout::FLAG_PIDFS));
-        assert_eq!(number("GPU_TRACK_FLAG_NO_ENV_REPAIR"), u64::from(layout::FLAG_NO_ENV_REPAIR));
-        assert_eq!(number("GPU_TRACK_FLAG_NO_WAIT_RECORDS"), u64::from(layout::FLAG_NO_WAIT_RECORDS));
-        assert_eq!(number("GPU_TRACK_FLAG_SPLIT_RSS"), u64::from(layout::FLAG_SPLIT_RSS));
-        assert_eq!(number("GPU_TRACK_FLAG_ELF32"), u64::from(layout::FLAG_ELF32));
-        assert_eq!(number("GPU_TRACK_STATE_OPEN"), u64::from(layout::STATE_OPEN));
-        assert_eq!(number("GPU_TRACK_STATE_CLOSED"), u64::from(layout::STATE_CLOSED));
+    fn c_header_has_the_same_struct() {
+        let c = include_str!("../gpu_track.h").split_once("struct gpu_track_header {").unwrap().1;
+        let mut offset = 0;
+        let mut offsets = Vec::new();
+        for declaration in c.split_once('}').unwrap().0.split_terminator(';') {
+            let Some((kind, names)) = declaration.trim().split_once(' ') else { continue };
+            let size = if kind == "uint64_t" { 8 } else { 4 };
+            for name in names.split(", ") {
+                let (name, count) = name.split_once('[').unwrap_or((name, "1]"));
+                offsets.push((name, offset));
+                offset += size * count.trim_end_matches(']').parse::<usize>().unwrap();
+            }
+        }
+        offsets.retain(|(name, _)| !name.starts_with("pad_"));
+        macro_rules! offsets {
+            ($($field:ident)*) => { vec![$((stringify!($field), offset_of!(Header, $field))),*] };
+        }
+        let rust = offsets!(
+            magic abi_version record_words ring_capacity flags session_id launcher_pid launcher_pid_ns
+            created_monotonic_ns created_realtime_ns state doorbell head tail dropped samples unreachable
+        );
+        assert_eq!((offsets, offset), (rust, size_of::<Header>()));
     }
 }

@@ -1,8 +1,10 @@
 //! The shim's entry in an LD_PRELOAD (ld.so(8): paths, separated by colons or spaces).
 
+use crate::record::abi_version;
+
 /// The start of a shim's file name; the rest is its content hash. An LD_PRELOAD entry whose base name starts with
 /// this is a shim of this ABI, so no second one is added.
-pub const SHIM_PREFIX: &str = "libgpu_track_shim.v3.";
+pub const SHIM_PREFIX: &str = concat!("libgpu_track_shim.v", abi_version!(), ".");
 
 /// The directory of the shim in the LD_PRELOAD of a 32-bit program, in a session with [`crate::layout::FLAG_ELF32`].
 ///

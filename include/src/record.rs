@@ -13,6 +13,17 @@
 
 use crate::rank::Rank;
 
+/// The number of [`ABI_VERSION`], for text.
+macro_rules! abi_version {
+    () => {
+        3
+    };
+}
+pub(crate) use abi_version;
+
+/// Version of the records and of the segment's layout. A process that finds another version goes inert.
+pub const ABI_VERSION: u32 = abi_version!();
+
 /// 32-bit words of a record.
 pub const RECORD_WORDS: usize = 48;
 
@@ -70,11 +81,43 @@ pub struct Origin {
     pub flags: u8,
 }
 
-/// An event of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+/// Declares the events. A record has the words of [`Origin`], then those of each field in this order.
+macro_rules! events {
+    ($($(#[$about:meta])* $name:ident = $kind:literal { $($(#[$doc:meta])* $field:ident: $type:ty,)* })*) => {
+        /// An event of a process.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Event {
+            $($(#[$about])* $name { $($(#[$doc])* $field: $type,)* },)*
+        }
+
+        $(const _: () = assert!(ORIGIN_BYTES $(+ size_of::<$type>())* <= RECORD_WORDS * size_of::<u32>());)*
+
+        impl Event {
+            fn kind(&self) -> u8 {
+                match self {
+                    $(Self::$name { .. } => $kind,)*
+                }
+            }
+
+            fn put(&self, words: &mut Words<'_>) {
+                match self {
+                    $(Self::$name { $($field),* } => { $($field.put(words);)* })*
+                }
+            }
+
+            fn take(kind: u8, words: &mut Reader<'_>) -> Option<Self> {
+                match kind {
+                    $($kind => Some(Self::$name { $($field: Field::take(words)),* }),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+events! {
     /// A new image was loaded.
-    Start {
+    Start = 1 {
         /// CLOCK_REALTIME, nanoseconds since the epoch.
         realtime_ns: u64,
         /// Inode of a pidfd of the process; 0 in the launcher's pid namespace, and where the kernel has no pidfs.
@@ -85,9 +128,9 @@ pub enum Event {
         names: [u8; NAME_BYTES],
         /// Its rank in a job; a `count` of 0: none.
         rank: Rank,
-    },
+    }
     /// A fork child runs in a copy of its parent's memory.
-    Fork {
+    Fork = 2 {
         /// CLOCK_REALTIME, nanoseconds since the epoch.
         realtime_ns: u64,
         /// Inode of a pidfd of the process; 0 in the launcher's pid namespace, and where the kernel has no pidfs.
@@ -96,14 +139,14 @@ pub enum Event {
         max_rss_kib: u64,
         /// Inode of the parent's pid namespace.
         parent_pid_ns: u32,
-    },
+    }
     /// An image is about to be replaced.
-    Exec {
+    Exec = 3 {
         /// VmHWM of the image in KiB.
         vm_hwm_kib: u64,
-    },
+    }
     /// The process is about to end.
-    Exit {
+    Exit = 4 {
         /// The argument of exit; meaningless with [`FLAG_NO_STATUS`].
         status: i32,
         /// VmHWM of the image in KiB; 0 if ru_maxrss is the image's own peak.
@@ -112,9 +155,9 @@ pub enum Event {
         own: Usage,
         /// RUSAGE_CHILDREN.
         children: Usage,
-    },
+    }
     /// A child was reaped by the writer.
-    Reaped {
+    Reaped = 5 {
         /// The child's pid in the reaper's pid namespace.
         child: u32,
         /// Its wait status, as wait4 gives it.
@@ -123,80 +166,102 @@ pub enum Event {
         reaper_max_rss_kib: u64,
         /// Usage of the child and of all descendants that it waited for.
         usage: Usage,
-    },
+    }
     /// posix_spawn's child could not exec.
-    SpawnFailed {
+    SpawnFailed = 6 {
         /// The error that posix_spawn returned.
         error: i32,
-    },
+    }
 }
 
-const KIND_START: u8 = 1;
-const KIND_FORK: u8 = 2;
-const KIND_EXEC: u8 = 3;
-const KIND_EXIT: u8 = 4;
-const KIND_REAPED: u8 = 5;
-const KIND_SPAWN_FAILED: u8 = 6;
+/// Where words are written, in order. Words that do not fit are skipped, not a panic; [`events`] asserts that all fit.
+type Words<'a> = core::slice::IterMut<'a, u32>;
+/// Where they are read, in order; behind the end there are zeros.
+type Reader<'a> = core::slice::Iter<'a, u32>;
 
-/// Writes words in order. Words that do not fit are skipped, not a panic; an assertion below shows that all fit.
-struct Words<'a> {
-    out: core::slice::IterMut<'a, u32>,
+/// What a record consists of.
+trait Field: Sized {
+    fn put(&self, words: &mut Words<'_>);
+    fn take(words: &mut Reader<'_>) -> Self;
 }
 
-impl Words<'_> {
-    fn u32(&mut self, value: u32) {
-        if let Some(word) = self.out.next() {
-            *word = value;
+impl Field for u32 {
+    fn put(&self, words: &mut Words<'_>) {
+        if let Some(word) = words.next() {
+            *word = *self;
         }
     }
-    fn u64(&mut self, value: u64) {
-        self.u32(value as u32);
-        self.u32((value >> 32) as u32);
-    }
-    fn usage(&mut self, usage: &Usage) {
-        for value in [
-            usage.user_us,
-            usage.system_us,
-            usage.max_rss_kib,
-            usage.minor_faults,
-            usage.major_faults,
-            usage.voluntary_switches,
-            usage.involuntary_switches,
-            usage.input_blocks,
-            usage.output_blocks,
-        ] {
-            self.u64(value);
-        }
+    fn take(words: &mut Reader<'_>) -> Self {
+        words.next().copied().unwrap_or(0)
     }
 }
 
-/// Reads words in order; behind the end there are zeros.
-struct Reader<'a> {
-    words: core::slice::Iter<'a, u32>,
+impl Field for i32 {
+    fn put(&self, words: &mut Words<'_>) {
+        self.cast_unsigned().put(words);
+    }
+    fn take(words: &mut Reader<'_>) -> Self {
+        u32::take(words).cast_signed()
+    }
 }
 
-impl Reader<'_> {
-    fn u32(&mut self) -> u32 {
-        self.words.next().copied().unwrap_or(0)
+impl Field for u64 {
+    fn put(&self, words: &mut Words<'_>) {
+        (*self as u32).put(words);
+        ((self >> 32) as u32).put(words);
     }
-    fn u64(&mut self) -> u64 {
-        let low = u64::from(self.u32());
-        low | u64::from(self.u32()) << 32
-    }
-    fn usage(&mut self) -> Usage {
-        Usage {
-            user_us: self.u64(),
-            system_us: self.u64(),
-            max_rss_kib: self.u64(),
-            minor_faults: self.u64(),
-            major_faults: self.u64(),
-            voluntary_switches: self.u64(),
-            involuntary_switches: self.u64(),
-            input_blocks: self.u64(),
-            output_blocks: self.u64(),
-        }
+    fn take(words: &mut Reader<'_>) -> Self {
+        let low = u64::from(u32::take(words));
+        low | u64::from(u32::take(words)) << 32
     }
 }
+
+impl Field for [u8; NAME_BYTES] {
+    fn put(&self, words: &mut Words<'_>) {
+        let (chunks, _) = self.as_chunks::<4>();
+        for chunk in chunks {
+            u32::from_le_bytes(*chunk).put(words);
+        }
+    }
+    fn take(words: &mut Reader<'_>) -> Self {
+        let mut names = [0; NAME_BYTES];
+        let (chunks, _) = names.as_chunks_mut::<4>();
+        for chunk in chunks {
+            *chunk = u32::take(words).to_le_bytes();
+        }
+        names
+    }
+}
+
+/// The same for a struct: its fields in this order.
+macro_rules! struct_of_fields {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        impl Field for $name {
+            fn put(&self, words: &mut Words<'_>) {
+                $(self.$field.put(words);)*
+            }
+            fn take(words: &mut Reader<'_>) -> Self {
+                Self { $($field: Field::take(words)),* }
+            }
+        }
+    };
+}
+
+struct_of_fields!(Rank { job, rank, count });
+struct_of_fields!(Usage {
+    user_us,
+    system_us,
+    max_rss_kib,
+    minor_faults,
+    major_faults,
+    voluntary_switches,
+    involuntary_switches,
+    input_blocks,
+    output_blocks,
+});
+
+/// Bytes of [`Origin`] in a record. The kind is in the word of the flags.
+const ORIGIN_BYTES: usize = 6 * size_of::<u32>();
 
 impl Event {
     /// The record of this event.
@@ -209,107 +274,30 @@ impl Event {
 
     /// Writes the record of this event into one of zeros.
     pub fn encode_into(&self, origin: &Origin, record: &mut [u32; RECORD_WORDS]) {
-        let kind = match self {
-            Event::Start { .. } => KIND_START,
-            Event::Fork { .. } => KIND_FORK,
-            Event::Exec { .. } => KIND_EXEC,
-            Event::Exit { .. } => KIND_EXIT,
-            Event::Reaped { .. } => KIND_REAPED,
-            Event::SpawnFailed { .. } => KIND_SPAWN_FAILED,
-        };
-        let mut words = Words { out: record.iter_mut() };
-        words.u32(u32::from(kind) | u32::from(origin.flags) << 8);
-        words.u32(origin.pid);
-        words.u32(origin.pid_ns);
-        words.u32(origin.parent);
-        words.u64(origin.monotonic_ns);
-        match self {
-            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank } => {
-                words.u64(*realtime_ns);
-                words.u64(*pidfd_inode);
-                words.u64(*max_rss_kib);
-                let (chunks, _) = names.as_chunks::<4>();
-                for chunk in chunks {
-                    words.u32(u32::from_le_bytes(*chunk));
-                }
-                words.u32(rank.job);
-                words.u32(rank.rank);
-                words.u32(rank.count);
-            }
-            Event::Fork { realtime_ns, pidfd_inode, max_rss_kib, parent_pid_ns } => {
-                words.u64(*realtime_ns);
-                words.u64(*pidfd_inode);
-                words.u64(*max_rss_kib);
-                words.u32(*parent_pid_ns);
-            }
-            Event::Exec { vm_hwm_kib } => words.u64(*vm_hwm_kib),
-            Event::Exit { status, vm_hwm_kib, own, children } => {
-                words.u32(status.cast_unsigned());
-                words.u64(*vm_hwm_kib);
-                words.usage(own);
-                words.usage(children);
-            }
-            Event::Reaped { child, status, reaper_max_rss_kib, usage } => {
-                words.u32(*child);
-                words.u32(status.cast_unsigned());
-                words.u64(*reaper_max_rss_kib);
-                words.usage(usage);
-            }
-            Event::SpawnFailed { error } => words.u32(error.cast_unsigned()),
-        }
+        let words = &mut record.iter_mut();
+        (u32::from(self.kind()) | u32::from(origin.flags) << 8).put(words);
+        origin.pid.put(words);
+        origin.pid_ns.put(words);
+        origin.parent.put(words);
+        origin.monotonic_ns.put(words);
+        self.put(words);
     }
 
     /// The event of a record; `None` if its kind is unknown.
     #[must_use]
     pub fn decode(record: &[u32; RECORD_WORDS]) -> Option<(Origin, Event)> {
-        let mut words = Reader { words: record.iter() };
-        let head = words.u32();
+        let words = &mut record.iter();
+        let head = u32::take(words);
         let origin = Origin {
             flags: (head >> 8) as u8,
-            pid: words.u32(),
-            pid_ns: words.u32(),
-            parent: words.u32(),
-            monotonic_ns: words.u64(),
+            pid: Field::take(words),
+            pid_ns: Field::take(words),
+            parent: Field::take(words),
+            monotonic_ns: Field::take(words),
         };
-        let event = match head as u8 {
-            KIND_START => {
-                let (realtime_ns, pidfd_inode, max_rss_kib) = (words.u64(), words.u64(), words.u64());
-                let mut names = [0; NAME_BYTES];
-                let (chunks, _) = names.as_chunks_mut::<4>();
-                for chunk in chunks {
-                    *chunk = words.u32().to_le_bytes();
-                }
-                let rank = Rank { job: words.u32(), rank: words.u32(), count: words.u32() };
-                Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank }
-            }
-            KIND_FORK => Event::Fork {
-                realtime_ns: words.u64(),
-                pidfd_inode: words.u64(),
-                max_rss_kib: words.u64(),
-                parent_pid_ns: words.u32(),
-            },
-            KIND_EXEC => Event::Exec { vm_hwm_kib: words.u64() },
-            KIND_EXIT => Event::Exit {
-                status: words.u32().cast_signed(),
-                vm_hwm_kib: words.u64(),
-                own: words.usage(),
-                children: words.usage(),
-            },
-            KIND_REAPED => Event::Reaped {
-                child: words.u32(),
-                status: words.u32().cast_signed(),
-                reaper_max_rss_kib: words.u64(),
-                usage: words.usage(),
-            },
-            KIND_SPAWN_FAILED => Event::SpawnFailed { error: words.u32().cast_signed() },
-            _ => return None,
-        };
-        Some((origin, event))
+        Some((origin, Self::take(head as u8, words)?))
     }
 }
-
-// The longest record is EXIT: 6 words of origin, 3 of status and VmHWM, 18 for each of two usages.
-const _: () = assert!(6 + 3 + 2 * 18 <= RECORD_WORDS);
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -336,6 +324,7 @@ mod tests {
         let mut names = [0; NAME_BYTES];
         names[..14].copy_from_slice(b"python3\0run.py");
         names[NAME_BYTES - 1] = 0xFF;
+        let mut form = 0;
         for event in [
             Event::Start {
                 realtime_ns: 1 << 60,
@@ -350,8 +339,14 @@ mod tests {
             Event::Reaped { child: 8, status: 9, reaper_max_rss_kib: 4, usage: usage(1) },
             Event::SpawnFailed { error: 2 },
         ] {
-            assert_eq!(Event::decode(&event.encode(&origin)), Some((origin, event)));
+            let record = event.encode(&origin);
+            assert_eq!(Event::decode(&record), Some((origin, event)));
+            // FNV-1a.
+            let hash = |hash: u32, word: &u32| (hash ^ word).wrapping_mul(0x0100_0193);
+            form = record.iter().fold(form, hash);
         }
+        let of_version = (ABI_VERSION, form);
+        assert_eq!(of_version, (3, 1_582_539_611), "where records have another form, ABI_VERSION must go up");
     }
 
     #[test]

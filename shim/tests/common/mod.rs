@@ -12,12 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use gpu_track_abi::layout::{
-    ABI_VERSION, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, STATE_OPEN, TRACKED_SIZE,
-};
+use gpu_track_abi::layout::{HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, STATE_OPEN, TRACKED_SIZE};
 use gpu_track_abi::overflow;
 use gpu_track_abi::preload::SHIM_PREFIX;
-use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS};
+use gpu_track_abi::record::{ABI_VERSION, Event, NAME_BYTES, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Pop, Ring};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 use tempfile::TempDir;

@@ -10,11 +10,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpu_track_abi::layout::{
-    ABI_VERSION, FILE_SIZE, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, SLOT_SIZE, STATE_CLOSED,
-    STATE_OPEN, TRACKED_SIZE,
+    FILE_SIZE, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, SLOT_SIZE, STATE_CLOSED, STATE_OPEN,
+    TRACKED_SIZE,
 };
 use gpu_track_abi::overflow;
-use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
+use gpu_track_abi::record::{ABI_VERSION, Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample, SampleSlot};
 use rustix::fs::FallocateFlags;
