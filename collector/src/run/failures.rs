@@ -41,7 +41,7 @@ impl Failures {
         if exit.signal.is_none() && exit.code.is_none_or(|code| code == 0) {
             return;
         }
-        if process.is_main {
+        if process.ids.is_main {
             self.main = Some(process.clone());
         }
         if let Some(signal) = exit.signal {
@@ -69,7 +69,11 @@ impl Killed {
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
         push(&mut self.last, process);
-        if self.largest.as_ref().is_none_or(|other| other.peak_rss_bytes < process.peak_rss_bytes) {
+        if self
+            .largest
+            .as_ref()
+            .is_none_or(|other| other.memory.peak_rss_bytes < process.memory.peak_rss_bytes)
+        {
             self.largest = Some(process.clone());
         }
     }
@@ -79,7 +83,7 @@ impl Killed {
 /// send SIGKILL. `timeout -s KILL` sends that to itself, too.
 fn is_timed_out(process: &ProcessSummary) -> bool {
     let Exit { code, signal } = process.exit;
-    &*process.command == "timeout" && (matches!(code, Some(124 | 137)) || signal == Some(libc::SIGKILL))
+    &*process.name.command == "timeout" && (matches!(code, Some(124 | 137)) || signal == Some(libc::SIGKILL))
 }
 
 fn push(list: &mut VecDeque<ProcessSummary>, process: &ProcessSummary) {

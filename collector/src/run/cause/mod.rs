@@ -312,7 +312,7 @@ impl Facts<'_> {
     /// A `timeout` in the tree exited as it does at its limit, and not before.
     fn limit_inside(&self) -> Option<TimeLimit> {
         let (timeout, limit_s, asked) = self.failures.timed_out.iter().rev().find_map(|timeout| {
-            let args = timeout.args.as_deref();
+            let args = timeout.name.args.as_deref();
             let limit_s = args.and_then(timeout::limit_s);
             let asked = args.and_then(timeout::signal).unwrap_or(libc::SIGTERM);
             // Another process may have killed it.
@@ -323,7 +323,7 @@ impl Facts<'_> {
         })?;
         let ended = |signal| {
             let of_signal = self.failures.of_signal(signal)?;
-            of_signal.last.iter().rev().find(|process| process.parent_pid == Some(timeout.pid))
+            of_signal.last.iter().rev().find(|process| process.parent_pid == Some(timeout.pid()))
         };
         let process = ended(asked).or_else(|| ended(libc::SIGKILL));
         let signal = process.and_then(|process| process.exit.signal).unwrap_or(asked);
@@ -390,14 +390,14 @@ impl Facts<'_> {
 
     fn dead(&self, process: &ProcessSummary) -> DeadProcess {
         DeadProcess {
-            pid: process.pid,
-            command: process.command.to_string(),
-            args: process.args.clone(),
-            is_main: process.is_main,
+            pid: process.pid(),
+            command: process.name.command.to_string(),
+            args: process.name.args.clone(),
+            is_main: process.ids.is_main,
             exit: process.exit,
             at_s: process.end_ns().saturating_sub(self.span_ns.0) as f64 / 1e9,
-            peak_rss_bytes: process.peak_rss_bytes,
-            cpu_s: (process.quality != Quality::Unknown).then(|| process.own.cpu_us() as f64 / 1e6),
+            peak_rss_bytes: process.memory.peak_rss_bytes,
+            cpu_s: (process.own.quality != Quality::Unknown).then(|| process.own.cpu_us() as f64 / 1e6),
         }
     }
 }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::host::DiskRole;
-use crate::model::ids::{FoundBy, ProcessId};
+use crate::model::ids::{FoundBy, Key, ProcessId};
 use crate::model::observation::ProcessLimits;
 use crate::model::signal::Sender;
 use crate::run::tree::Rusage;
+use crate::run::tree::cpu::OwnUsage;
+use crate::run::tree::process::{Bounds, Ids, Name};
+use crate::run::tree::summary::{KnownRss, MemorySummary, Provenance};
 
 const S: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
@@ -25,32 +28,39 @@ fn killed(signal: i32) -> Exit {
 
 /// A process with this pid that ended so, at the end of the run.
 fn process(pid: u32, command: &str, exit: Exit) -> ProcessSummary {
-    ProcessSummary {
+    let ids = Ids {
         id: ProcessId(u64::from(pid)),
-        start_ns: START,
+        key: Key { pid_ns: 1, pid },
         host_pid: Some(pid),
-        own_pid: pid,
-        pid,
-        parent_pid: Some(1),
+        fork_number: None,
+        pidfd_inode: 0,
+        clock_skew_ns: 0,
         is_main: pid == 10,
-        is_still_running: false,
-        command: Arc::from(command),
-        args: None,
-        own: Rusage { user_us: 2_000_000, ..Rusage::default() },
-        quality: Quality::Exact,
-        peak_rss_bytes: Some(u64::from(pid) * MIB),
-        peak_quality: Quality::Exact,
-        known_rss: Default::default(),
-        is_ram_missing: false,
+        is_proven: true,
+    };
+    let usage = Rusage { user_us: 2_000_000, ..Rusage::default() };
+    ProcessSummary {
+        ids,
+        parent_pid: Some(1),
+        name: Name { command: Arc::from(command), args: None, static_executable: None },
+        start_ns: START,
         wall_ns: END - START,
+        is_still_running: false,
         exit,
-        bounds: crate::run::tree::process::Bounds::default(),
-        has_record: true,
-        ended_without_exit_record: false,
-        found_by: FoundBy::Preload,
-        joined: false,
-        static_executable: None,
-        unattributed_us: 0,
+        own: OwnUsage { usage, quality: Quality::Exact, unattributed_us: 0 },
+        memory: MemorySummary {
+            peak_rss_bytes: Some(u64::from(pid) * MIB),
+            peak_quality: Quality::Exact,
+            known_rss: KnownRss::default(),
+            is_missing: false,
+        },
+        bounds: Bounds::default(),
+        provenance: Provenance {
+            found_by: FoundBy::Preload,
+            has_record: true,
+            ended_without_exit_record: false,
+            joined: false,
+        },
     }
 }
 
@@ -217,7 +227,7 @@ fn cpu_time_limit_is_known_by_sigxcpu_or_by_the_hard_limit() {
     let limited = |exit, limit_s, cpu_s: f64| {
         let mut process = process(11, "solve", exit);
         process.bounds.limits = ProcessLimits { cpu_s: limit_s, hard_cpu_s: limit_s, ..Default::default() };
-        process.own = Rusage { user_us: (cpu_s * 1e6) as u64, ..Rusage::default() };
+        process.own.usage = Rusage { user_us: (cpu_s * 1e6) as u64, ..Rusage::default() };
         Run::of(exited(1)).and(process).said()
     };
     let xcpu = killed(libc::SIGXCPU);
@@ -246,7 +256,7 @@ fn timeout_outside_is_known_by_its_signal() {
 fn timeout_inside_is_known_by_its_status_and_its_time() {
     let timeout = |args: Option<&str>, code| {
         let mut timeout = process(11, "timeout", exited(code));
-        timeout.args = args.map(|args| args.split(' ').map(str::to_owned).collect());
+        timeout.name.args = args.map(|args| args.split(' ').map(str::to_owned).collect());
         timeout
     };
     let mut child = process(12, "sleep", killed(libc::SIGTERM));
@@ -266,7 +276,7 @@ fn timeout_inside_is_known_by_its_status_and_its_time() {
         assert_eq!(killed(args), "signal: SIGKILL to timeout 11, from -", "by another process");
     }
     let mut other = timeout(Some("timeout -s KILL 5 x"), 137);
-    other.command = Arc::from("sh");
+    other.name.command = Arc::from("sh");
     assert_eq!(Run::of(exited(1)).and(other).said(), "nothing");
 }
 
@@ -346,5 +356,5 @@ fn failed_processes_take_no_more_memory_than_a_few() {
     }
     let killed = failures.of_signal(9).unwrap();
     assert_eq!((killed.count, killed.last.len(), failures.timed_out.len()), (9990, 4, 4));
-    assert_eq!(killed.largest.as_ref().unwrap().pid, 9999);
+    assert_eq!(killed.largest.as_ref().unwrap().pid(), 9999);
 }

@@ -73,7 +73,7 @@ impl GpuState {
             return None;
         }
         self.table.finalized(process);
-        self.usage.processes.by_id.get(&process.id.0).map(|used| used.peak_bytes.unwrap_or(0))
+        self.usage.processes.by_id.get(&process.ids.id.0).map(|used| used.peak_bytes.unwrap_or(0))
     }
 
     /// The run is over: no more observations come.

@@ -82,15 +82,15 @@ impl PidTable {
 
     /// Take over a process that ended.
     pub(super) fn finalized(&mut self, process: &ProcessSummary) {
-        let id = process.id.0;
+        let id = process.ids.id.0;
         self.put(PidEntry {
             id,
-            pid: process.host_pid,
-            own_pid: process.own_pid,
+            pid: process.ids.host_pid,
+            own_pid: process.ids.key.pid,
             start_ns: process.start_ns,
-            end_ns: Some(process.start_ns.saturating_add(process.wall_ns)),
-            is_main: process.is_main,
-            command: process.command.clone(),
+            end_ns: Some(process.end_ns()),
+            is_main: process.ids.is_main,
+            command: process.name.command.clone(),
         });
         self.ended.push_back(id);
     }

@@ -8,20 +8,30 @@
 //! - EXIT holds the process without the kernel's teardown.
 //! - A sample holds the CPU clock; read from a zombie it is final.
 
-use super::process::{ExitRecord, Process};
+use serde::{Deserialize, Serialize};
+
+use super::process::Process;
+use super::records::ExitRecord;
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 use crate::model::quality::Quality;
 
 /// CPU time and the other sums of one process without its children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct OwnUsage {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OwnUsage {
     /// The figures; `max_rss_bytes` has no meaning here.
     pub usage: Rusage,
     /// How they are known.
     pub quality: Quality,
     /// CPU time that its sums have of its children, beyond what is known of each child, microseconds.
     pub unattributed_us: u64,
+}
+
+impl OwnUsage {
+    /// CPU time, microseconds.
+    pub(crate) fn cpu_us(&self) -> u64 {
+        self.usage.cpu_us()
+    }
 }
 
 impl Process {

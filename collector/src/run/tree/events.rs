@@ -6,16 +6,11 @@ use gpu_track_abi::record::{Event, Origin};
 
 use super::contribution::Contribution;
 use super::namespaces::{Evidence, MatchQuery};
-use super::process::{ExitRecord, Image, Process, ReapRecord};
+use super::process::{Image, Process};
 use super::program::fork_share;
-use super::rusage::Rusage;
+use super::records::{ExitRecord, ReapRecord, bytes};
 use super::{FoundBy, Key, Parent, ProcessId, Tree};
 use crate::model::command::command_of_record;
-
-/// Records hold KiB, as getrusage(2) and /proc do.
-fn bytes(kib: u64) -> u64 {
-    kib.saturating_mul(1024)
-}
 
 /// The writer of a START or FORK record, and its time by the collector's clock.
 struct Writer {
@@ -60,22 +55,15 @@ impl Tree {
                         Some(program.exec_peak_bytes.map_or(peak, |earlier| earlier.max(peak)));
                 }
             }
-            Event::Exit { status, vm_hwm_kib, ref own, ref children } => {
-                let record = ExitRecord {
-                    status,
-                    vm_hwm_bytes: (vm_hwm_kib > 0).then_some(bytes(vm_hwm_kib)),
-                    own: Rusage::from(own),
-                    children: Rusage::from(children),
-                    parent_pid: origin.parent,
-                    flags: origin.flags,
-                };
-                self.exit(key, origin, record, now_ns);
+            Event::Exit { .. } => {
+                if let Some(record) = ExitRecord::of(origin, event) {
+                    self.exit(key, origin, record, now_ns);
+                }
             }
-            Event::Reaped { child, status, reaper_max_rss_kib, ref usage } => {
-                let usage = Rusage::from(usage);
-                let reaper_peak_rss_bytes = bytes(reaper_max_rss_kib);
-                let record = ReapRecord { status, usage, reaper_peak_rss_bytes };
-                self.reaped(key, origin, child, record, now_ns);
+            Event::Reaped { child, .. } => {
+                if let Some(record) = ReapRecord::of(event) {
+                    self.reaped(key, origin, child, record, now_ns);
+                }
             }
             Event::SpawnFailed { .. } => {
                 if let Some(parent) = self.open_instance(key) {

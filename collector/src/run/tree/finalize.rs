@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::cpu::OwnUsage;
 use super::lists::Finalized;
 use super::summary::ProcessSummary;
 use super::tolerance::Tolerance;
@@ -177,42 +176,9 @@ impl Tree {
             let next = process.ancestry.uninstrumented_ancestor;
             self.replace_uninstrumented_ancestors(&BTreeSet::from([id]), next);
         }
-        let summary = self.summary(process, &own, now_ns);
-        self.summaries.push(summary);
-    }
-
-    fn summary(&mut self, process: Process, own: &OwnUsage, now_ns: u64) -> ProcessSummary {
-        let (peak_rss_bytes, peak_quality) = process.peak();
-        let joined = process.ancestry.parent == Parent::Unknown && !process.ids.is_main;
-        self.counts.joined_unreaped += u64::from(joined && process.end.reaped.is_none());
-        let (ids, lifetime) = (&process.ids, &process.lifetime);
-        ProcessSummary {
-            id: ids.id,
-            start_ns: lifetime.start_ns,
-            host_pid: ids.host_pid,
-            own_pid: ids.key.pid,
-            pid: ids.host_pid.unwrap_or(ids.key.pid),
-            parent_pid: self.parent_pid(&process),
-            is_main: ids.is_main,
-            is_still_running: process.is_alive(),
-            wall_ns: lifetime.end_ns.unwrap_or(now_ns).saturating_sub(lifetime.start_ns),
-            exit: process.exit_status(),
-            bounds: process.bounds,
-            has_record: process.program.has_record,
-            ended_without_exit_record: process.ended_without_exit_record(),
-            found_by: process.ancestry.found_by,
-            joined,
-            own: own.usage,
-            quality: own.quality,
-            peak_rss_bytes,
-            peak_quality,
-            known_rss: process.known_rss(),
-            is_ram_missing: process.is_ram_missing(),
-            unattributed_us: own.unattributed_us,
-            command: process.name.command,
-            args: process.name.args,
-            static_executable: process.name.static_executable,
-        }
+        self.counts.joined_unreaped += u64::from(process.has_joined() && process.end.reaped.is_none());
+        let parent_pid = self.parent_pid(&process);
+        self.summaries.push(ProcessSummary::of(process, own, parent_pid, now_ns));
     }
 
     /// Its children may still name it, and a REAPED record may still come.

@@ -14,7 +14,7 @@
 mod ancestry;
 mod claims;
 mod contribution;
-mod cpu;
+pub(in crate::run) mod cpu;
 mod discovery;
 mod events;
 mod finalize;
@@ -30,8 +30,9 @@ pub(crate) mod process;
 mod processes;
 pub(in crate::run) mod program;
 mod reaped;
+mod records;
 mod rusage;
-mod summary;
+pub(in crate::run) mod summary;
 #[cfg(test)]
 mod tests;
 pub(in crate::run) mod tolerance;

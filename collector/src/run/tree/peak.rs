@@ -5,7 +5,8 @@
 
 use gpu_track_abi::record::FLAG_IMAGE;
 
-use super::process::{ExitRecord, Image, Process, ReapRecord};
+use super::process::{Image, Process};
+use super::records::{ExitRecord, ReapRecord};
 use super::summary::KnownRss;
 use super::tolerance::Tolerance;
 use crate::model::quality::Quality;

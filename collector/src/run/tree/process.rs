@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_NO_STATUS};
+use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_NO_STATUS};
 use serde::{Deserialize, Serialize};
 
 use super::contribution::Contribution;
 use super::namespace::ForkNumber;
+use super::records::{ExitRecord, ReapRecord};
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 use crate::model::ids::{FoundBy, Identity, ImageGroup, Key, Parent, ProcessId, Target};
@@ -35,41 +36,6 @@ pub(crate) enum Image {
     Unknown,
     /// Its parent's memory itself (vfork).
     Borrowed,
-}
-
-/// An EXIT record.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct ExitRecord {
-    /// Argument of exit.
-    pub status: i32,
-    /// VmHWM, bytes, if it was read.
-    pub vm_hwm_bytes: Option<u64>,
-    /// RUSAGE_SELF.
-    pub own: Rusage,
-    /// RUSAGE_CHILDREN.
-    pub children: Rusage,
-    /// Its parent's pid then, in its own pid namespace: the pid of the process that adopted it, if it was an orphan.
-    pub parent_pid: u32,
-    /// `FLAG_*`.
-    pub flags: u8,
-}
-
-impl ExitRecord {
-    /// It ran in its parent's memory (vfork), or was made by a raw clone, which looks the same to the shim.
-    pub(super) fn has_borrowed_memory(&self) -> bool {
-        self.flags & FLAG_BORROWED_MEMORY != 0
-    }
-}
-
-/// A REAPED record, from the child's point of view.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct ReapRecord {
-    /// Wait status.
-    pub status: i32,
-    /// The child and what it waited for.
-    pub usage: Rusage,
-    /// The reaper's ru_maxrss, bytes.
-    pub reaper_peak_rss_bytes: u64,
 }
 
 /// The end of a process as the process connector reported it.
@@ -352,6 +318,11 @@ impl Process {
             bounds: Bounds::default(),
             claims: Vec::new(),
         }
+    }
+
+    /// Whether it carries the session and is no descendant.
+    pub(super) fn has_joined(&self) -> bool {
+        self.ancestry.parent == Parent::Unknown && !self.ids.is_main
     }
 
     /// Whether no source has reported its end.

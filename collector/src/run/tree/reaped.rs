@@ -3,7 +3,7 @@
 use gpu_track_abi::record::{FLAG_TRACER, Origin};
 
 use super::namespaces::{Evidence, MatchQuery};
-use super::process::ReapRecord;
+use super::records::ReapRecord;
 use super::tolerance::Tolerance;
 use super::{FoundBy, Key, LiveInterval, Parent, Process, ProcessId, Tree};
 

@@ -1,12 +1,10 @@
 //! The final figures of a process.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
-use super::process::Bounds;
-use super::rusage::Rusage;
-use crate::model::ids::{FoundBy, ProcessId};
+use super::cpu::OwnUsage;
+use super::process::{Bounds, Ids, Name, Process};
+use crate::model::ids::FoundBy;
 use crate::model::quality::Quality;
 use crate::model::report::Exit;
 
@@ -23,33 +21,9 @@ pub struct KnownRss {
     pub either: u64,
 }
 
-/// What the run keeps of a process whose figures are final.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ProcessSummary {
-    /// Its id in this run.
-    pub id: ProcessId,
-    /// Its start, CLOCK_MONOTONIC nanoseconds.
-    pub start_ns: u64,
-    /// Its pid in the launcher's namespace, where that is known.
-    pub host_pid: Option<u32>,
-    /// Its pid in its own namespace.
-    pub own_pid: u32,
-    /// The first of these two that is known.
-    pub pid: u32,
-    /// Its parent's pid.
-    pub parent_pid: Option<u32>,
-    /// It is the command's first process.
-    pub is_main: bool,
-    /// It was alive at the end of the run.
-    pub is_still_running: bool,
-    /// Command name.
-    pub command: Arc<str>,
-    /// Arguments, where known.
-    pub args: Option<Vec<String>>,
-    /// What it used itself.
-    pub own: Rusage,
-    /// How that is known.
-    pub quality: Quality,
+/// What is known of a process's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySummary {
     /// Its peak RSS, bytes.
     pub peak_rss_bytes: Option<u64>,
     /// How that is known.
@@ -57,28 +31,84 @@ pub struct ProcessSummary {
     /// RSS that it, or a process below it, is known to have had.
     pub known_rss: KnownRss,
     /// The tree's RAM lacks its memory.
-    pub is_ram_missing: bool,
-    /// From start to end, nanoseconds.
-    pub wall_ns: u64,
-    /// How it ended.
-    pub exit: Exit,
-    /// How close it came to its resource limits.
-    pub(crate) bounds: Bounds,
+    pub is_missing: bool,
+}
+
+/// Which sources reported a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The layer that found it first.
+    pub found_by: FoundBy,
     /// It wrote a record itself.
     pub has_record: bool,
     /// Its last program ended without an EXIT record.
     pub ended_without_exit_record: bool,
-    /// The layer that found it first.
-    pub found_by: FoundBy,
     /// It carries the session and is no descendant.
     pub joined: bool,
-    /// Its executable, if that has no dynamic loader.
-    pub static_executable: Option<String>,
-    /// CPU time of waited-for children that no source knows, microseconds.
-    pub unattributed_us: u64,
+}
+
+/// What the run keeps of a process whose figures are final.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProcessSummary {
+    /// Ids and pids.
+    pub(crate) ids: Ids,
+    /// Its parent's pid.
+    pub parent_pid: Option<u32>,
+    /// What it is called.
+    pub(crate) name: Name,
+    /// Its start, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// From start to end, nanoseconds.
+    pub wall_ns: u64,
+    /// It was alive at the end of the run.
+    pub is_still_running: bool,
+    /// How it ended.
+    pub exit: Exit,
+    /// What it used itself.
+    pub(crate) own: OwnUsage,
+    /// Its memory.
+    pub memory: MemorySummary,
+    /// How close it came to its resource limits.
+    pub(crate) bounds: Bounds,
+    /// Which sources reported it.
+    pub provenance: Provenance,
 }
 
 impl ProcessSummary {
+    /// The final figures of a process that was taken out of the tree.
+    pub(super) fn of(process: Process, own: OwnUsage, parent_pid: Option<u32>, now_ns: u64) -> Self {
+        let (peak_rss_bytes, peak_quality) = process.peak();
+        let lifetime = process.lifetime;
+        Self {
+            ids: process.ids,
+            parent_pid,
+            start_ns: lifetime.start_ns,
+            wall_ns: lifetime.end_ns.unwrap_or(now_ns).saturating_sub(lifetime.start_ns),
+            is_still_running: process.is_alive(),
+            exit: process.exit_status(),
+            own,
+            memory: MemorySummary {
+                peak_rss_bytes,
+                peak_quality,
+                known_rss: process.known_rss(),
+                is_missing: process.is_ram_missing(),
+            },
+            bounds: process.bounds,
+            provenance: Provenance {
+                found_by: process.ancestry.found_by,
+                has_record: process.program.has_record,
+                ended_without_exit_record: process.ended_without_exit_record(),
+                joined: process.has_joined(),
+            },
+            name: process.name,
+        }
+    }
+
+    /// Its pid in the launcher's namespace, or, where that is not known, in its own.
+    pub(crate) fn pid(&self) -> u32 {
+        self.ids.host_pid.unwrap_or(self.ids.key.pid)
+    }
+
     /// Its end, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.wall_ns)

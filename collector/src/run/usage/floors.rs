@@ -46,10 +46,10 @@ impl Floor {
 impl Floors {
     /// Take in a finalized process.
     pub(super) fn add(&mut self, process: &ProcessSummary) {
-        let known = &process.known_rss;
+        let known = &process.memory.known_rss;
         let own = known.own.saturating_sub(known.copied);
         self.combined.raise(known.own.max(known.either), own.max(known.either));
-        if process.is_main {
+        if process.ids.is_main {
             self.main.raise(known.own, own);
         } else {
             self.descendants.raise(known.own.max(known.either), own.max(known.either));

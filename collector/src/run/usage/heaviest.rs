@@ -42,8 +42,8 @@ impl Heaviest {
         let mut listed = HashSet::new();
         let on_gpus = self.on_gpus.iter().map(|(_, process)| process);
         for process in self.by_cpu.iter().chain(&self.by_peak).chain(on_gpus) {
-            if listed.insert(process.id) {
-                list.push((process.id, usage_of(process)));
+            if listed.insert(process.ids.id) {
+                list.push((process.ids.id, usage_of(process)));
             }
         }
         list
@@ -52,14 +52,14 @@ impl Heaviest {
 
 fn usage_of(process: &ProcessSummary) -> ProcessUsage {
     ProcessUsage {
-        pid: process.pid,
+        pid: process.pid(),
         ppid: process.parent_pid,
-        command: process.command.to_string(),
-        args: process.args.clone(),
-        cpu_s: (process.quality != Quality::Unknown).then(|| by_cpu(process) / 1e6),
-        cpu_quality: process.quality,
-        peak_rss_bytes: process.peak_rss_bytes,
-        peak_quality: process.peak_quality,
+        command: process.name.command.to_string(),
+        args: process.name.args.clone(),
+        cpu_s: (process.own.quality != Quality::Unknown).then(|| by_cpu(process) / 1e6),
+        cpu_quality: process.own.quality,
+        peak_rss_bytes: process.memory.peak_rss_bytes,
+        peak_quality: process.memory.peak_quality,
         wall_s: process.wall_ns as f64 / 1e9,
         exit: process.exit,
         gpu: None,
@@ -67,11 +67,11 @@ fn usage_of(process: &ProcessSummary) -> ProcessUsage {
 }
 
 fn by_cpu(process: &ProcessSummary) -> f64 {
-    if process.quality == Quality::Unknown { 0.0 } else { process.own.cpu_us() as f64 }
+    if process.own.quality == Quality::Unknown { 0.0 } else { process.own.cpu_us() as f64 }
 }
 
 fn by_peak(process: &ProcessSummary) -> f64 {
-    process.peak_rss_bytes.unwrap_or(0) as f64
+    process.memory.peak_rss_bytes.unwrap_or(0) as f64
 }
 
 fn insert(

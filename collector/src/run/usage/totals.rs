@@ -75,17 +75,17 @@ impl Totals {
 
     /// Add a finalized process.
     pub(crate) fn add(&mut self, process: &ProcessSummary) {
-        self.own = self.own.plus(&process.own);
-        self.unattributed_us = self.unattributed_us.saturating_add(process.unattributed_us);
-        if process.is_main {
-            self.main = (process.quality != Quality::Unknown).then_some(process.own);
+        self.own = self.own.plus(&process.own.usage);
+        self.unattributed_us = self.unattributed_us.saturating_add(process.own.unattributed_us);
+        if process.ids.is_main {
+            self.main = (process.own.quality != Quality::Unknown).then_some(process.own.usage);
         }
         self.floors.add(process);
         if process.is_still_running {
             self.survivors.add(process);
         }
-        self.ram_missing += u64::from(process.is_ram_missing);
-        if let Some(args) = &process.args {
+        self.ram_missing += u64::from(process.memory.is_missing);
+        if let Some(args) = &process.name.args {
             self.remote.add(args);
         }
         self.add_coverage(process);
@@ -96,22 +96,22 @@ impl Totals {
     fn add_coverage(&mut self, process: &ProcessSummary) {
         let coverage = &mut self.coverage;
         coverage.processes += 1;
-        match process.quality {
+        match process.own.quality {
             Quality::Exact => coverage.exact += 1,
             Quality::Sampled => coverage.sampled += 1,
             Quality::Bound | Quality::Unknown => coverage.unknown += 1,
         }
         let Peaks { exact, sampled, bound, unknown } = &mut coverage.peaks;
-        match process.peak_quality {
+        match process.memory.peak_quality {
             Quality::Exact => *exact += 1,
             Quality::Sampled => *sampled += 1,
             Quality::Bound => *bound += 1,
             Quality::Unknown => *unknown += 1,
         }
-        coverage.uninstrumented += u64::from(process.ended_without_exit_record);
-        coverage.joined += u64::from(process.joined);
-        let layer = match process.found_by {
-            _ if process.has_record => 0,
+        coverage.uninstrumented += u64::from(process.provenance.ended_without_exit_record);
+        coverage.joined += u64::from(process.provenance.joined);
+        let layer = match process.provenance.found_by {
+            _ if process.provenance.has_record => 0,
             FoundBy::Preload => 0,
             FoundBy::Wait => 1,
             FoundBy::Subreaper => 2,
@@ -121,7 +121,7 @@ impl Totals {
         if let Some(found) = self.found.get_mut(layer) {
             *found += 1;
         }
-        if let Some(path) = &process.static_executable
+        if let Some(path) = &process.name.static_executable
             && self.static_executables.len() < STATIC
         {
             self.static_executables.insert(path.clone());
@@ -129,14 +129,17 @@ impl Totals {
     }
 
     fn add_command(&mut self, process: &ProcessSummary) {
-        let is_new = !self.commands.contains_key(&process.command);
-        let name =
-            if is_new && self.commands.len() >= COMMANDS { OTHER.into() } else { process.command.clone() };
+        let is_new = !self.commands.contains_key(&process.name.command);
+        let name = if is_new && self.commands.len() >= COMMANDS {
+            OTHER.into()
+        } else {
+            process.name.command.clone()
+        };
         let command = self.commands.entry(name).or_default();
         command.count += 1;
         command.cpu_us = command.cpu_us.saturating_add(process.own.cpu_us());
-        command.is_cpu_known |= process.quality != Quality::Unknown;
-        command.peak = command.peak.max(process.peak_rss_bytes);
+        command.is_cpu_known |= process.own.quality != Quality::Unknown;
+        command.peak = command.peak.max(process.memory.peak_rss_bytes);
         command.wall_ns = command.wall_ns.saturating_add(process.wall_ns);
     }
 
@@ -182,7 +185,7 @@ impl Survivors {
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
         if self.listed.len() < SURVIVORS {
-            self.listed.push(Running { pid: process.pid, command: process.command.to_string() });
+            self.listed.push(Running { pid: process.pid(), command: process.name.command.to_string() });
         }
     }
 }

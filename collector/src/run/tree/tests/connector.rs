@@ -16,13 +16,13 @@ fn records_and_connector_events_are_of_one_process() {
     run.kernel_fork(102, MAIN).execs(102).start(102, MAIN).exit(102, 7, 0).over(102, 0);
     assert_eq!((run.tree.counts().created, run.tree.alive().len()), (4, 1));
     let summaries = run.end();
-    let wall_ms: Vec<_> = summaries.iter().filter(|p| p.pid == 102).map(|p| p.wall_ns / MS).collect();
+    let wall_ms: Vec<_> = summaries.iter().filter(|p| p.pid() == 102).map(|p| p.wall_ns / MS).collect();
     assert_eq!(wall_ms.len(), 2);
     assert!(
         wall_ms.contains(&4) && wall_ms.contains(&3),
         "from the fork, not from the first record: {wall_ms:?}"
     );
-    assert!(summaries.iter().all(|process| process.has_record));
+    assert!(summaries.iter().all(|process| process.provenance.has_record));
 }
 
 // Requirement: SEE-53
@@ -47,14 +47,18 @@ fn uninstrumented_tree_is_known_from_the_connector() {
         (Some(0), Some(9)),
         "the status of REAPED, else the connector's"
     );
-    assert_eq!((shell.quality, program.quality), (Quality::Sampled, Quality::Unknown));
+    assert_eq!((shell.own.quality, program.own.quality), (Quality::Sampled, Quality::Unknown));
     assert_eq!((shell.own.cpu_us(), of(&summaries, 104).own.cpu_us()), (40, 30));
-    assert_eq!((shell.unattributed_us, total_us(&summaries)), (30, 100), "the unknown part is no process's");
     assert_eq!(
-        (program.parent_pid, &*program.command, program.found_by),
+        (shell.own.unattributed_us, total_us(&summaries)),
+        (30, 100),
+        "the unknown part is no process's"
+    );
+    assert_eq!(
+        (program.parent_pid, &*program.name.command, program.provenance.found_by),
         (Some(102), "(unseen)", FoundBy::Connector)
     );
-    assert!(summaries.iter().all(|process| !process.joined));
+    assert!(summaries.iter().all(|process| !process.provenance.joined));
 }
 
 #[test]

@@ -13,7 +13,11 @@ fn own_cpu_is_reaped_usage_less_waited_children() {
     assert_eq!(of(&summaries, 102).own.cpu_us(), 1100);
     assert_eq!(of(&summaries, MAIN).own.cpu_us(), 50);
     assert_eq!(total_us(&summaries), 1700, "all of it is what the launcher reaped");
-    assert!(summaries.iter().all(|p| p.quality == Quality::Exact && p.unattributed_us == 0 && !p.joined));
+    assert!(
+        summaries
+            .iter()
+            .all(|p| p.own.quality == Quality::Exact && p.own.unattributed_us == 0 && !p.provenance.joined)
+    );
 }
 
 #[test]
@@ -23,7 +27,7 @@ fn reaped_without_exit_subtracts_waited_children() {
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1650, 0));
     let summaries = run.end();
     let killed = of(&summaries, 102);
-    assert_eq!((killed.own.cpu_us(), killed.quality), (1100, Quality::Exact));
+    assert_eq!((killed.own.cpu_us(), killed.own.quality), (1100, Quality::Exact));
     assert_eq!((killed.exit.code, killed.exit.signal), (None, Some(libc::SIGKILL)));
 }
 
@@ -35,8 +39,8 @@ fn without_reaped_record_the_exit_record_counts() {
     run.later(200).finalize(&[102]);
     let summaries = run.tree.take_summaries();
     let process = of(&summaries, 102);
-    assert_eq!((process.own.cpu_us(), process.quality), (900, Quality::Exact));
-    assert_eq!((process.exit.code, process.unattributed_us), (Some(3), 5));
+    assert_eq!((process.own.cpu_us(), process.own.quality), (900, Quality::Exact));
+    assert_eq!((process.exit.code, process.own.unattributed_us), (Some(3), 5));
 }
 
 // Requirement: CPU-2
@@ -49,7 +53,7 @@ fn child_of_system_is_counted_once() {
     let summaries = run.tree.take_summaries();
     assert_eq!(of(&summaries, 103).own.cpu_us(), 500);
     assert_eq!(of(&summaries, 102).own.cpu_us(), 100);
-    assert_eq!(of(&summaries, 102).unattributed_us, 20, "the child's teardown");
+    assert_eq!(of(&summaries, 102).own.unattributed_us, 20, "the child's teardown");
     assert_eq!(total_us(&summaries), 620);
 }
 
@@ -63,7 +67,7 @@ fn what_sampled_children_lack_is_not_their_parents() {
     run.kernel_fork(104, 103).execs(104).sampled(104, 40_000, MIB, MIB);
     run.over(104, 0).ends_with_clock(103, 35_000).over(103, 0).over(102, 0).reaped(MAIN, 102, 200);
     let summaries = run.later(500).finalize(&[102, 103, 104]).end();
-    let known = |pid| (of(&summaries, pid).own.cpu_us(), of(&summaries, pid).quality);
+    let known = |pid| (of(&summaries, pid).own.cpu_us(), of(&summaries, pid).own.quality);
     assert_eq!((known(104), known(103)), ((40, Quality::Sampled), (35, Quality::Exact)));
     assert_eq!((known(102), total_us(&summaries)), ((20, Quality::Sampled), 200));
 }
@@ -125,7 +129,7 @@ fn children_without_records_are_unattributed() {
     let mut run = Run::new();
     run.exit(MAIN, 10, 700).reaped(LAUNCHER, MAIN, 720);
     let summaries = run.end();
-    assert_eq!((of(&summaries, MAIN).own.cpu_us(), of(&summaries, MAIN).unattributed_us), (20, 700));
+    assert_eq!((of(&summaries, MAIN).own.cpu_us(), of(&summaries, MAIN).own.unattributed_us), (20, 700));
 }
 
 // Requirement: CPU-7, CPU-54
@@ -139,8 +143,11 @@ fn own_cpu_from_samples_is_marked_and_without_any_unknown() {
     }
     let summaries = run.finalize(&[]).end();
     let (seen, unseen) = (of(&summaries, 102), of(&summaries, 103));
-    assert_eq!((seen.quality, seen.own.user_us, seen.own.system_us), (Quality::Sampled, 6000, 2000));
-    assert_eq!((unseen.quality, unseen.exit.code), (Quality::Unknown, None));
+    assert_eq!(
+        (seen.own.quality, seen.own.usage.user_us, seen.own.usage.system_us),
+        (Quality::Sampled, 6000, 2000)
+    );
+    assert_eq!((unseen.own.quality, unseen.exit.code), (Quality::Unknown, None));
     assert!(!seen.is_still_running && !unseen.is_still_running && of(&summaries, MAIN).is_still_running);
 }
 
@@ -183,7 +190,7 @@ fn adopted_child_is_finalized_before_its_younger_parent() {
     run.start(301, 300).exit(301, 4, 0);
     run.reaped(MAIN, 300, 10).exit(MAIN, 1, 10).reaped(LAUNCHER, MAIN, 11);
     let summaries = run.end();
-    let own = |pid: u32| summaries.iter().find(|process| process.pid == pid).unwrap().own.cpu_us();
+    let own = |pid: u32| summaries.iter().find(|process| process.pid() == pid).unwrap().own.cpu_us();
     assert_eq!((own(301), own(300), own(MAIN)), (4, 6, 1));
 }
 

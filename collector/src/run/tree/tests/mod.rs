@@ -240,12 +240,12 @@ fn unread(tree: &Tree, by_ns: u64) -> Vec<ProcessId> {
 }
 
 fn of(summaries: &[ProcessSummary], pid: u32) -> &ProcessSummary {
-    let mut all = summaries.iter().filter(|process| process.pid == pid);
+    let mut all = summaries.iter().filter(|process| process.pid() == pid);
     let one = all.next().unwrap();
     assert!(all.next().is_none(), "pid {pid} was finalized twice");
     one
 }
 
 fn total_us(summaries: &[ProcessSummary]) -> u64 {
-    summaries.iter().map(|process| process.own.cpu_us() + process.unattributed_us).sum()
+    summaries.iter().map(|process| process.own.cpu_us() + process.own.unattributed_us).sum()
 }

@@ -24,7 +24,7 @@ fn scan_shows_the_host_pid_of_a_process_inside() {
         run.tree.set_host_pid(id, 103);
     });
     assert!(run.tree.knows(Key { pid_ns: HERE, pid: 103 }, 0, run.now_ns));
-    assert_eq!(run.reaped(102, 103, 98).end().iter().filter(|process| process.pid == 103).count(), 1);
+    assert_eq!(run.reaped(102, 103, 98).end().iter().filter(|process| process.pid() == 103).count(), 1);
 }
 
 #[test]
@@ -77,7 +77,11 @@ fn child_of_an_uninstrumented_init_matches_its_connector_fork() {
     run.over(501, 0).over(500, 0);
     let summaries = run.end();
     assert_eq!(
-        (summaries.len(), of(&summaries, 501).has_record, of(&summaries, 500).has_record),
+        (
+            summaries.len(),
+            of(&summaries, 501).provenance.has_record,
+            of(&summaries, 500).provenance.has_record
+        ),
         (3, true, false)
     );
 }
@@ -202,7 +206,7 @@ fn process_killed_with_its_namespace_init_is_in_no_sum() {
     run.finalize(&[501, 502]).later(300).finalize(&[501, 502]);
     assert_eq!((run.tree.counts().killed_with_namespace, run.tree.counts().autoreaped), (1, 1));
     let summaries = run.end();
-    assert_eq!((of(&summaries, 502).quality, total_us(&summaries)), (Quality::Unknown, 13_500));
+    assert_eq!((of(&summaries, 502).own.quality, total_us(&summaries)), (Quality::Unknown, 13_500));
     assert_eq!(of(&summaries, 500).own.cpu_us(), 10_500);
 }
 

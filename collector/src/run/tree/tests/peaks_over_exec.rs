@@ -7,7 +7,10 @@ use super::*;
 fn sample_before_an_exec_is_no_peak_of_the_new_program() {
     let peak_of = |run: &mut Run| {
         let summaries = run.over(102, 0).later(500).finalize(&[102]).end();
-        (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
+        (
+            of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            of(&summaries, 102).memory.peak_quality,
+        )
     };
     // A spawned child, which shared its parent's memory until then.
     let mut run = Run::new();
@@ -34,7 +37,7 @@ fn sample_before_an_exec_is_no_peak_of_the_new_program() {
     run.start(102, MAIN).later(2).exit(102, 10, 0).reaped(MAIN, 102, 10);
     let summaries = run.later(500).finalize(&[102]).end();
     assert_eq!(
-        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality),
+        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality),
         (Some(3 * MIB), Quality::Exact)
     );
 }
@@ -53,7 +56,10 @@ fn replaced_static_program_leaves_its_sampled_peak() {
             Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 50 * MIB_KIB), children: used(0, 0) };
         run.record(102, MAIN, FLAG_IMAGE, event);
         let summaries = run.end();
-        (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
+        (
+            of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            of(&summaries, 102).memory.peak_quality,
+        )
     };
     // It had up to 50 MiB: more than any sample saw.
     assert_eq!(peak_of(50 * MIB_KIB), (Some(30), Quality::Sampled));
@@ -67,7 +73,10 @@ fn growth_before_a_late_start_counts() {
     // The program `slow` has 9 MiB, and the process had up to 50.
     let peak_of = |run: &mut Run| {
         let summaries = run.later(1).sampled(102, 1, 5 * MIB, MIB).reports_late(102).end();
-        (of(&summaries, 102).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 102).peak_quality)
+        (
+            of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            of(&summaries, 102).memory.peak_quality,
+        )
     };
     let taken_for_uninstrumented = |mut run: Run| {
         let id = run.execs(102).id(102);
@@ -113,8 +122,11 @@ fn fork_child_that_execs_an_uninstrumented_program_has_an_upper_bound() {
         let certain = run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.combined_bytes).sum();
         let summaries = run.end();
         let child = of(&summaries, 102);
-        assert_eq!((child.peak_rss_bytes, child.peak_quality), (Some(300 * MIB), Quality::Bound));
-        assert_eq!((certain, child.known_rss.either), (200 * MIB, 300 * MIB));
+        assert_eq!(
+            (child.memory.peak_rss_bytes, child.memory.peak_quality),
+            (Some(300 * MIB), Quality::Bound)
+        );
+        assert_eq!((certain, child.memory.known_rss.either), (200 * MIB, 300 * MIB));
     }
 }
 
@@ -128,7 +140,10 @@ fn copy_of_an_uninstrumented_program_may_have_been_larger() {
         let vm_hwm_kib = 9 * MIB_KIB;
         run.record(103, parent, FLAG_IMAGE, Event::Exit { status: 0, vm_hwm_kib, own, children });
         let summaries = run.end();
-        (of(&summaries, 103).peak_rss_bytes.map(|peak| peak / MIB), of(&summaries, 103).peak_quality)
+        (
+            of(&summaries, 103).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            of(&summaries, 103).memory.peak_quality,
+        )
     };
     let below_static = || {
         let mut run = Run::new();
@@ -158,7 +173,7 @@ fn killed_fork_child_may_have_execd_before() {
             Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage },
         );
         let summaries = run.end();
-        (of(&summaries, 102).peak_rss_bytes, of(&summaries, 102).peak_quality)
+        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality)
     };
     // No source would have reported an exec.
     assert_eq!(peak_of(Run::new().fork(102, MAIN, 100 * MIB_KIB)), (Some(108 * MIB), Quality::Bound));

@@ -15,7 +15,7 @@ fn tracer_makes_no_process_and_ends_only_its_children() {
     assert_eq!((run.tree.counts().created, run.tree.alive().len()), (4, 3));
     run.exit(102, 1, 8).reaped(MAIN, 102, 9);
     let summaries = run.end();
-    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 102).unattributed_us), (8, 0));
+    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 102).own.unattributed_us), (8, 0));
 }
 
 // Requirement: SEE-6
@@ -25,8 +25,14 @@ fn orphan_is_reaped_and_found_by_the_launcher() {
     run.start(102, MAIN).start(103, 102).exit(102, 1, 0).reaped(MAIN, 102, 1).finalize(&[]);
     run.exit(103, 40, 0).reaped(LAUNCHER, 103, 44).reaped(LAUNCHER, 105, 3);
     let summaries = run.end();
-    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 103).found_by), (44, FoundBy::Preload));
-    assert_eq!((of(&summaries, 105).found_by, of(&summaries, 105).joined), (FoundBy::Subreaper, false));
+    assert_eq!(
+        (of(&summaries, 103).own.cpu_us(), of(&summaries, 103).provenance.found_by),
+        (44, FoundBy::Preload)
+    );
+    assert_eq!(
+        (of(&summaries, 105).provenance.found_by, of(&summaries, 105).provenance.joined),
+        (FoundBy::Subreaper, false)
+    );
 }
 
 #[test]

@@ -1,0 +1,68 @@
+//! What is kept of the records about a process's end.
+
+use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, Origin};
+use serde::{Deserialize, Serialize};
+
+use super::rusage::Rusage;
+
+/// Records hold KiB, as getrusage(2) and /proc do.
+pub(super) fn bytes(kib: u64) -> u64 {
+    kib.saturating_mul(1024)
+}
+
+/// An EXIT record.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct ExitRecord {
+    /// Argument of exit.
+    pub status: i32,
+    /// VmHWM, bytes, if it was read.
+    pub vm_hwm_bytes: Option<u64>,
+    /// RUSAGE_SELF.
+    pub own: Rusage,
+    /// RUSAGE_CHILDREN.
+    pub children: Rusage,
+    /// Its parent's pid then, in its own pid namespace: the pid of the process that adopted it, if it was an orphan.
+    pub parent_pid: u32,
+    /// `FLAG_*`.
+    pub flags: u8,
+}
+
+impl ExitRecord {
+    /// The record of this event, if it is an EXIT.
+    pub(super) fn of(origin: &Origin, event: &Event) -> Option<Self> {
+        let Event::Exit { status, vm_hwm_kib, ref own, ref children } = *event else { return None };
+        Some(Self {
+            status,
+            vm_hwm_bytes: (vm_hwm_kib > 0).then_some(bytes(vm_hwm_kib)),
+            own: Rusage::from(own),
+            children: Rusage::from(children),
+            parent_pid: origin.parent,
+            flags: origin.flags,
+        })
+    }
+
+    /// It ran in its parent's memory (vfork), or was made by a raw clone, which looks the same to the shim.
+    pub(super) fn has_borrowed_memory(&self) -> bool {
+        self.flags & FLAG_BORROWED_MEMORY != 0
+    }
+}
+
+/// A REAPED record, from the child's point of view.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct ReapRecord {
+    /// Wait status.
+    pub status: i32,
+    /// The child and what it waited for.
+    pub usage: Rusage,
+    /// The reaper's ru_maxrss, bytes.
+    pub reaper_peak_rss_bytes: u64,
+}
+
+impl ReapRecord {
+    /// The record of this event, if it is a REAPED.
+    pub(super) fn of(event: &Event) -> Option<Self> {
+        let Event::Reaped { status, reaper_max_rss_kib, ref usage, .. } = *event else { return None };
+        let reaper_peak_rss_bytes = bytes(reaper_max_rss_kib);
+        Some(Self { status, usage: Rusage::from(usage), reaper_peak_rss_bytes })
+    }
+}
