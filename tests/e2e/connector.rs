@@ -68,6 +68,63 @@ fn what_children_of_another_users_shell_lack_is_not_its_own() {
     assert!(unattributed_s + 0.002 >= lacking_s, "{unattributed_s} s unattributed, {lacking_s} s lacking");
 }
 
+/// Of the children of the static program `runs`, the CPU time (seconds) and the peak RSS (bytes) of those that have it exact.
+/// On a busy machine the collector can be late for some, and it begins to read accounts when it has seen `runs`.
+fn exact_children(report: &Report) -> (Vec<f64>, Vec<f64>) {
+    let processes = report.array("processes.heaviest");
+    let main = processes.iter().find(|process| process["command"] == "runs").expect("it is listed");
+    let children = || processes.iter().filter(|process| process["ppid"] == main["pid"]);
+    let exact = |figure, quality| {
+        let of_those = children().filter(|child| child[quality] == "exact");
+        of_those.map(|child| child[figure].as_f64().expect("a number")).collect()
+    };
+    (exact("cpu_s", "cpu_quality"), exact("peak_rss_bytes", "peak_quality"))
+}
+
+// Requirement: SEE-22, SEE-97
+#[test]
+fn kernel_accounts_for_static_children_of_a_static_parent() {
+    if !is_root() {
+        skip!("needs root (taskstats)");
+    }
+    let list_all = ["--heaviest", "100"];
+    // Two threads with 20 ms each.
+    let (runs, burn, touch) = (static_program("runs"), static_program("burn"), static_program("touch"));
+    let run = tracked([runs.as_str(), "20", &burn, "0.02", "threads", "2"]).options(&list_all).run();
+    let report = or_skip!(complete_report(&run));
+    let (cpu_s, _) = exact_children(report);
+    assert!(cpu_s.len() >= 10, "{cpu_s:?}");
+    assert!(cpu_s.iter().all(|cpu_s| (0.04..0.06).contains(cpu_s)), "{cpu_s:?}");
+    report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
+    let run = tracked([runs.as_str(), "20", &touch, "hold", "30000000", "0"]).options(&list_all).run();
+    let report = or_skip!(complete_report(&run));
+    let (cpu_s, peak_bytes) = exact_children(report);
+    assert!(cpu_s.len() >= 10 && peak_bytes.len() >= 10, "{cpu_s:?}, {peak_bytes:?}");
+    assert!(peak_bytes.iter().all(|peak| (29.7e6..32e6).contains(peak)), "{peak_bytes:?}");
+}
+
+// Requirement: SEE-22, SEE-53, SEE-97, SEE-98
+#[test]
+fn kernel_accounts_for_children_of_another_users_shell() {
+    if !is_root() {
+        skip!("needs root (setpriv)");
+    }
+    let burn = program("burn");
+    let inner = format!("for i in 1 2 3 4 5 6 7 8; do {burn} 0.02; done; exit 0");
+    let script = format!("setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '{inner}'; exit 0");
+    let run = tracked(["sh", "-c", &script]).with(|command| command.env_remove("XDG_CACHE_HOME")).run();
+    let report = or_skip!(complete_report(&run));
+    assert_eq!(report.u64("processes.total"), 10);
+    assert_eq!(report.u64("coverage.unknown"), 0);
+    // Besides the command's shell: on a busy machine the collector can be late for some.
+    assert!(
+        report.u64("coverage.exact") >= 6 && report.u64("coverage.peaks.exact") >= 6,
+        "{}",
+        report.warnings()
+    );
+    report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
+}
+
 // Requirement: RAM-20, RAM-21
 #[test]
 fn peak_of_a_static_fork_child_between_samples_is_known() {

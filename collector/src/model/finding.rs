@@ -211,6 +211,19 @@ impl Damage {
     }
 }
 
+/// The kernel's account of a process that exited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitAccount {
+    /// CPU time of all its threads, nanoseconds.
+    pub cpu_ns: u64,
+    /// It lacks the kernel's teardown of the process only. Else it is as of a clock tick before the exit.
+    pub is_cpu_whole: bool,
+    /// Peak RSS of the address space that it had last, bytes.
+    pub peak_rss_bytes: u64,
+    /// Minor faults of all its images, in bytes: it wrote no more memory, but for huge pages. `None` if it had several threads.
+    pub faulted_bytes: Option<u64>,
+}
+
 /// Final figures of a process, read from its zombie.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remains {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::finding::{Damage, Finding, Remains};
+use super::finding::{Damage, ExitAccount, Finding, Remains};
 use super::gpu::GpuObservation;
 use super::ids::{Key, ProcessId, Target};
 use super::signal::SignalReceived;
@@ -66,6 +66,13 @@ pub enum Observation {
         gone_ns: Option<u64>,
         /// Figures of its zombie.
         remains: Option<Remains>,
+    },
+    /// The kernel's account of a process that exited.
+    Accounted {
+        /// The process.
+        id: ProcessId,
+        /// The account.
+        account: ExitAccount,
     },
     /// The kernel reported the end of a process's first thread, and other threads live on.
     FirstThreadEnded(ProcessId),

@@ -167,6 +167,9 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
     if ours.len() != truth.len() {
         return Ok(());
     }
+    if rules.has_accounts {
+        prop_assert!(ours.iter().all(|process| process.cpu_quality == Quality::Exact), "{ours:?}");
+    }
     let are_all_known = ours.iter().all(|process| process.cpu_quality == Quality::Exact);
     for (ours, truth) in ours.iter().zip(truth) {
         prop_assert_eq!(ours.pid, truth.pid);
@@ -252,6 +255,7 @@ pub(crate) fn random_runs(count: u64) -> impl Iterator<Item = (RunState, u64)> {
             has_connector: number % 2 == 0,
             has_uninstrumented: number % 3 > 0,
             has_raw_waits: number % 5 > 2,
+            has_accounts: number % 4 == 0,
             is_below_subreaper: number % 7 == 6,
         };
         let mut machine = Machine::new(rules, 30_000);
@@ -278,66 +282,50 @@ pub(crate) fn random_runs(count: u64) -> impl Iterator<Item = (RunState, u64)> {
 
 #[test]
 fn fully_reported_trees_are_exact() {
-    let rules = Rules {
-        has_connector: false,
-        has_uninstrumented: false,
-        has_raw_waits: false,
-        is_below_subreaper: false,
-    };
+    let rules = Rules::default();
     check_random_trees(rules, 400);
 }
 
 #[test]
 fn fully_reported_trees_with_kernel_events_are_exact() {
-    let rules = Rules {
-        has_connector: true,
-        has_uninstrumented: false,
-        has_raw_waits: false,
-        is_below_subreaper: false,
-    };
+    let rules = Rules { has_connector: true, ..Rules::default() };
     check_random_trees(rules, 400);
 }
 
 #[test]
 fn trees_below_an_uninstrumented_subreaper_are_complete() {
-    let rules = Rules {
-        has_connector: true,
-        has_uninstrumented: false,
-        has_raw_waits: false,
-        is_below_subreaper: true,
-    };
+    let rules = Rules { has_connector: true, is_below_subreaper: true, ..Rules::default() };
     check_random_trees(rules, 400);
 }
 
 #[test]
 fn trees_with_untold_waits_below_an_uninstrumented_subreaper_are_complete() {
-    let rules = Rules {
-        has_connector: true,
-        has_uninstrumented: false,
-        has_raw_waits: true,
-        is_below_subreaper: true,
-    };
+    let rules =
+        Rules { has_connector: true, has_raw_waits: true, is_below_subreaper: true, ..Rules::default() };
     check_random_trees(rules, 400);
 }
 
 #[test]
 fn partly_instrumented_trees_are_complete() {
-    let rules = Rules {
-        has_connector: true,
-        has_uninstrumented: true,
-        has_raw_waits: true,
-        is_below_subreaper: false,
-    };
+    let rules =
+        Rules { has_connector: true, has_uninstrumented: true, has_raw_waits: true, ..Rules::default() };
     check_random_trees(rules, 400);
 }
 
 #[test]
 fn partly_instrumented_trees_without_kernel_events_lose_no_cpu_time() {
+    let rules = Rules { has_uninstrumented: true, has_raw_waits: true, ..Rules::default() };
+    check_random_trees(rules, 400);
+}
+
+#[test]
+fn trees_whose_exits_the_kernel_accounts_for_are_exact() {
     let rules = Rules {
-        has_connector: false,
+        has_connector: true,
         has_uninstrumented: true,
         has_raw_waits: true,
-        is_below_subreaper: false,
+        has_accounts: true,
+        ..Rules::default()
     };
     check_random_trees(rules, 400);
 }

@@ -169,6 +169,7 @@ impl RunState {
                 }
                 self.tree.observe_end(*id, *at_ns, *gone_ns);
             }
+            Observation::Accounted { id, account } => self.tree.note_account(*id, *account),
             Observation::FirstThreadEnded(id) => self.tree.first_thread_ended(*id),
             Observation::Absent(absent) => {
                 absent.iter().for_each(|(id, at_ns)| self.tree.observe_absence(*id, *at_ns));

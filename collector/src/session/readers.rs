@@ -2,7 +2,7 @@
 //!
 //! | when | what is read |
 //! |---|---|
-//! | at each wake | programs and zombies that the core asks about; ends that pidfds showed; which of the dead left /proc |
+//! | at each wake | programs and zombies that the core asks about; ends that pidfds showed, and the kernel's accounts of them; which of the dead left /proc |
 //! | before a sample | memberships, children in /proc, programs that have not reported |
 //! | a sample | the live processes; programs that they run by now |
 //! | after a sample | GPUs, and what has a period of its own |
@@ -18,6 +18,7 @@ use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramSeen, Request};
 use crate::passes::Passes;
 use crate::run::RunState;
+use crate::sources::exit_accounts::ExitAccounts;
 use crate::sources::exit_watch::ExitWatch;
 use crate::sources::gpu::monitor::GpuMonitor;
 use crate::sources::machine::Machine;
@@ -43,6 +44,7 @@ pub(super) struct Readers {
     membership: Membership,
     pub(super) scanner: Scanner,
     exits: ExitWatch,
+    accounts: ExitAccounts,
     absence: Timer,
     pub(super) passes: Passes,
     pub(super) gpu: GpuMonitor,
@@ -67,6 +69,7 @@ impl Readers {
             membership,
             scanner: Scanner::new(root.clone(), tick_us, config.tracking.interval_ns()),
             exits: ExitWatch::default(),
+            accounts: ExitAccounts::default(),
             absence: Timer::default(),
             passes: Passes::new(sampler, config.policy.budget, sampled_ns),
             gpu: GpuMonitor::start(&config.gpu, &root),
@@ -102,9 +105,13 @@ impl Readers {
         Observation::Ended { id: target.id, at_ns, gone_ns, remains }
     }
 
-    /// Ends that pidfds showed.
+    /// Ends that pidfds showed, and accounts of exits, which are read once there are uninstrumented programs.
     pub(super) fn take_exits(&mut self, run: &mut JournaledRun) {
-        let seen = self.exits.take(|id| run.tree.get(id).is_some());
+        if run.has_connector() && run.tree.counts().uninstrumented_programs > 0 {
+            self.accounts.begin();
+        }
+        let mut seen = self.accounts.take(|pid, start_ns| run.tree.accounted(pid, start_ns));
+        seen.extend(self.exits.take(|id| run.tree.get(id).is_some()));
         seen.into_iter().for_each(|observation| run.apply_now(observation));
     }
 

@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use thiserror::Error;
 
 use crate::model::finding::{KernelEvent, What};
-use crate::sys::{kernel, pidfd};
+use crate::sys::{kernel, netlink, pidfd};
 
 const CN_IDX_PROC: u32 = 1;
 const CN_VAL_PROC: u32 = 1;
@@ -42,7 +42,7 @@ impl KernelEvent {
     }
 }
 
-/// Requested size of the receive buffer. Only root gets more than net.core.rmem_max.
+/// Requested size of the receive buffer.
 const BUFFER_BYTES: libc::c_int = 8 << 20;
 
 /// Why the kernel refuses a subscription (drivers/connector).
@@ -76,33 +76,9 @@ pub fn subscribe() -> Result<OwnedFd, SubscribeError> {
 }
 
 fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: a plain system call; the descriptor is new and owned by nothing else.
-    let socket = unsafe {
-        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let fd = libc::socket(libc::PF_NETLINK, kind, libc::NETLINK_CONNECTOR);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
+    let socket = netlink::open(libc::NETLINK_CONNECTOR, BUFFER_BYTES)?;
     filter(&socket)?;
-    let fd = socket.as_raw_fd();
-    // SAFETY: the pointers are to memory that lives through the calls; zeroed is a valid address.
-    unsafe {
-        let bytes = BUFFER_BYTES;
-        let (size, length) = ((&raw const bytes).cast(), size_of_val(&bytes) as libc::socklen_t);
-        if libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size, length) != 0 {
-            // Not root: as much as net.core.rmem_max allows.
-            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, size, length);
-        }
-        let mut address: libc::sockaddr_nl = std::mem::zeroed();
-        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
-        address.nl_groups = CN_IDX_PROC;
-        let length = size_of_val(&address) as libc::socklen_t;
-        if libc::bind(fd, (&raw const address).cast(), length) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
+    netlink::join(&socket, CN_IDX_PROC)?;
     request(&socket, &[PROC_CN_MCAST_LISTEN])?;
     // Since Linux 6.6 a listener can select events; older kernels ignore a message of this size.
     request(&socket, &[PROC_CN_MCAST_LISTEN, PROC_EVENT_FORK | PROC_EVENT_EXEC | PROC_EVENT_EXIT])?;
@@ -156,20 +132,13 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
 
 /// Send a request to the connector.
 fn request(socket: &OwnedFd, words: &[u32]) -> io::Result<()> {
-    let data: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let mut message = Vec::with_capacity(EVENT + data.len());
-    let length = (EVENT + data.len()) as u32;
-    message.extend(length.to_ne_bytes());
-    message.extend((libc::NLMSG_DONE as u16).to_ne_bytes());
-    message.extend(0u16.to_ne_bytes());
-    message.extend([0u32, 0].iter().flat_map(|word| word.to_ne_bytes()));
-    message.extend([CN_IDX_PROC, CN_VAL_PROC, 0, 0].iter().flat_map(|word| word.to_ne_bytes()));
-    message.extend((data.len() as u16).to_ne_bytes());
-    message.extend(0u16.to_ne_bytes());
-    message.extend(data);
-    // SAFETY: the message lives through the call.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let data = words.iter().flat_map(|word| word.to_ne_bytes());
+    let mut payload: Vec<u8> =
+        [CN_IDX_PROC, CN_VAL_PROC, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    payload.extend((size_of_val(words) as u16).to_ne_bytes());
+    payload.extend(0u16.to_ne_bytes());
+    payload.extend(data);
+    netlink::send(socket, &netlink::message(libc::NLMSG_DONE as u16, 0, &payload))
 }
 
 /// A subscription to read from.

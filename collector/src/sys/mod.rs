@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod kernel;
+pub(crate) mod netlink;
 pub mod pidfd;
 pub mod priority;
 pub mod proc_fs;

@@ -75,6 +75,12 @@ impl Collector {
         let findings = machine.take_findings();
         self.apply(machine, &Observation::Findings(findings));
         self.answer(machine, machine.now_ns - 3 * MS);
+        for (pid, start_ns, account) in std::mem::take(&mut machine.accounts) {
+            match self.run.tree.accounted(pid, start_ns) {
+                Some(id) => self.apply(machine, &Observation::Accounted { id, account }),
+                None => machine.accounts.push((pid, start_ns, account)),
+            }
+        }
         self.apply(machine, &Observation::Tick);
         let questions = self.run.tree.absence_questions(true);
         let gone = questions.into_iter().filter(|target| machine.by_pid(target.pid).is_none());

@@ -4,7 +4,7 @@
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
 
-use crate::model::finding::{Finding, KernelEvent, StoredRecord, What};
+use crate::model::finding::{ExitAccount, Finding, KernelEvent, StoredRecord, What};
 
 pub(super) const LAUNCHER: u32 = 100;
 pub(super) const PID_NS: u32 = 10;
@@ -27,7 +27,7 @@ const LATEST_RECORD_NS: u64 = 10_000_000;
 const SLOW_LOAD_NS: u64 = 80_000_000;
 
 /// How the trees of a test are made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rules {
     /// The process connector reports forks, execs and ends.
     pub(super) has_connector: bool,
@@ -35,6 +35,8 @@ pub(super) struct Rules {
     pub(super) has_uninstrumented: bool,
     /// Instrumented programs wait by raw system calls now and then, which no record tells of.
     pub(super) has_raw_waits: bool,
+    /// The kernel's accounts of exits are read.
+    pub(super) has_accounts: bool,
     /// The command is an uninstrumented subreaper.
     pub(super) is_below_subreaper: bool,
 }
@@ -84,6 +86,8 @@ pub(super) struct SimProcess {
     pub(super) was_uninstrumented: bool,
     pub(super) rss_kib: u64,
     pub(super) hwm_kib: u64,
+    /// What all its images wrote to.
+    faulted_kib: u64,
     /// RSS at the fork, while it runs a copy of its parent.
     at_fork_kib: Option<u64>,
     /// ru_maxrss of the images before.
@@ -145,6 +149,8 @@ pub(super) struct Machine {
     pub(super) processes: Vec<SimProcess>,
     records: Vec<StoredRecord>,
     events: Vec<KernelEvent>,
+    /// Pid and start of processes that exited, with the kernel's accounts of them.
+    pub(super) accounts: Vec<(u32, u64, ExitAccount)>,
     written: u64,
     next_pid: u32,
     pids: u32,
@@ -163,6 +169,7 @@ impl Machine {
             processes: Vec::new(),
             records: Vec::new(),
             events: Vec::new(),
+            accounts: Vec::new(),
             written: 0,
             next_pid: 0,
             pids,
@@ -259,6 +266,7 @@ impl Machine {
             was_uninstrumented: exe != Exe::Instrumented && parent.is_some(),
             rss_kib,
             hwm_kib: rss_kib,
+            faulted_kib: 0,
             at_fork_kib: Some(rss_kib),
             earlier_max_rss_kib: 0,
             max_rss_at_start_kib: rss_kib,
@@ -319,6 +327,7 @@ impl Machine {
     pub(super) fn grow(&mut self, at: usize, mib: u64) {
         let process = &mut self.processes[at];
         process.rss_kib += mib * MIB_KIB;
+        process.faulted_kib += mib * MIB_KIB;
         process.hwm_kib = process.hwm_kib.max(process.rss_kib);
         self.pass(20);
     }
@@ -352,6 +361,7 @@ impl Machine {
         process.note_peak(true);
         process.earlier_max_rss_kib = process.max_rss_kib();
         (process.rss_kib, process.hwm_kib) = (PROGRAM_KIB, PROGRAM_KIB);
+        process.faulted_kib += PROGRAM_KIB;
         process.at_fork_kib = None;
         process.has_written_start = false;
         process.exe = exe;
@@ -389,6 +399,15 @@ impl Machine {
     pub(super) fn end(&mut self, at: usize, status: i32) {
         self.tell(What::Exit { status }, self.processes[at].pid);
         let process = &mut self.processes[at];
+        if self.rules.has_accounts {
+            let account = ExitAccount {
+                cpu_ns: process.own_us * US,
+                is_cpu_whole: true,
+                peak_rss_bytes: process.hwm_kib * 1024,
+                faulted_bytes: Some(process.faulted_kib * 1024),
+            };
+            self.accounts.push((process.pid, process.start_ns, account));
+        }
         process.note_peak(false);
         if process.due == Due::Start {
             // Nor does it here.

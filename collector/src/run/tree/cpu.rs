@@ -6,6 +6,7 @@
 //!   its own EXIT record, else those of its own REAPED records and of children that ended unreaped. If one of these is not
 //!   exact, neither is the rest.
 //! - EXIT holds the process without the kernel's teardown.
+//! - The kernel's account of the exit holds it without the teardown, too, or as of a clock tick before.
 //! - A sample holds the CPU clock; read from a zombie it is final.
 
 use serde::{Deserialize, Serialize};
@@ -53,7 +54,7 @@ impl Process {
             }
             (Some(reaped), None) => self.own_of_sum(&reaped.usage),
             (None, Some(exit)) => own(exit.own, Quality::Exact),
-            (None, None) => match self.observed.cpu_ns {
+            (None, None) => match self.clock_ns() {
                 Some(cpu_ns) => own(self.observed_usage(cpu_ns, tick_us), self.clock_quality()),
                 None => own(Rusage::default(), Quality::Unknown),
             },
@@ -66,7 +67,7 @@ impl Process {
         let own = sum.minus(&self.cpu.reaped_children);
         let less = own.minus(&self.cpu.unreaped_children);
         // Autoreaped children (SIGCHLD ignored) are not in the reaper's sum: then the rest is less than the clock.
-        let clock_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
+        let clock_us = self.clock_ns().unwrap_or(0) / 1000;
         if less.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US) < clock_us {
             let can_be = self.cpu.unreaped_children.cpu_us() <= own.cpu_us();
             return exact(if can_be { less.with_cpu_us(clock_us) } else { own });
@@ -80,10 +81,16 @@ impl Process {
         OwnUsage { usage, quality: self.clock_quality(), unattributed_us }
     }
 
+    /// Its clock, nanoseconds, when it was last read.
+    fn clock_ns(&self) -> Option<u64> {
+        self.observed.cpu_ns.max(self.end.account.map(|account| account.cpu_ns))
+    }
+
     /// How its CPU time is known by its clock alone.
     fn clock_quality(&self) -> Quality {
-        match self.observed.cpu_ns {
-            Some(_) if self.cpu.is_clock_final => Quality::Exact,
+        let is_accounted = self.end.account.is_some_and(|account| account.is_cpu_whole);
+        match self.clock_ns() {
+            Some(_) if self.cpu.is_clock_final || is_accounted => Quality::Exact,
             Some(_) => Quality::Sampled,
             None => Quality::Unknown,
         }
@@ -140,7 +147,7 @@ impl Process {
             // Without EXIT the reaper's sum covers the process and its children. The last clock reading is its own part. Without a
             // final clock, an instrumented process that wrote one REAPED record is assumed to have written one for each child.
             (None, Some(reaped)) => {
-                let own_us = self.observed.cpu_ns.unwrap_or(0) / 1000;
+                let own_us = self.clock_ns().unwrap_or(0) / 1000;
                 let reports_all = self.is_instrumented()
                     && !self.cpu.is_clock_final
                     && self.cpu.reaped_children != Rusage::default();

@@ -3,7 +3,7 @@
 use super::process::{Image, UnreportedExec};
 use super::tolerance::Tolerance;
 use super::{ChildSeen, FoundBy, Key, Parent, Process, ProcessId, Program, Tree, UnreportedMemory};
-use crate::model::finding::Remains;
+use crate::model::finding::{ExitAccount, Remains};
 use crate::model::ids::Target;
 
 impl Tree {
@@ -177,6 +177,28 @@ impl Tree {
         observed.cpu_ns = Some(remains.cpu_ns);
         (observed.user_ticks, observed.system_ticks) = (remains.user_ticks, remains.system_ticks);
         (observed.minor_faults, observed.major_faults) = (remains.minor_faults, remains.major_faults);
+    }
+
+    /// The kernel's account of its exit.
+    pub(crate) fn note_account(&mut self, id: ProcessId, account: ExitAccount) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.end.account = Some(account);
+        }
+    }
+
+    /// The process that exited with this pid of the collector's namespace, by its account. `start_ns`, CLOCK_MONOTONIC, is
+    /// when its last thread started, or somewhat later.
+    #[must_use]
+    pub fn accounted(&self, pid: u32, start_ns: u64) -> Option<ProcessId> {
+        let of_pid = self.lists.index.get(&Key { pid_ns: self.context.pid_ns, pid })?;
+        let id = of_pid.iter().rev().copied().find(|id| {
+            let lifetime = self.processes.get(id).map(|process| process.lifetime);
+            lifetime
+                .is_some_and(|life| life.start_ns <= start_ns.saturating_add(Tolerance::START_ROUNDING_NS))
+        })?;
+        let lifetime = self.processes.get(&id)?.lifetime;
+        let end_ns = lifetime.end_ns.or(lifetime.seen_dead_ns).unwrap_or(u64::MAX);
+        (start_ns <= end_ns.saturating_add(Tolerance::ACCOUNT_READ_LATE_NS)).then_some(id)
     }
 
     /// The wait status that a pidfd gave.

@@ -67,9 +67,27 @@ impl Process {
             (Some(exit), _) if exit.has_borrowed_memory() => (None, Quality::Unknown),
             _ if self.program.image == Image::Borrowed => (None, Quality::Exact),
             (Some(exit), _) => self.peak_of_exit(exit),
-            (None, Some(reaped)) => self.peak_of_reaped(reaped),
-            (None, None) => self.sampled_peak_quality(),
+            (None, reaped) => match (self.peak_without_records(), reaped) {
+                (accounted @ (_, Quality::Exact), _) => accounted,
+                (_, Some(reaped)) => self.peak_of_reaped(reaped),
+                (sampled, None) => sampled,
+            },
         }
+    }
+
+    /// The peak of its last image in the kernel's account of its exit, bytes, and whether no earlier image can have had more.
+    fn accounted_peak(&self) -> Option<(u64, bool)> {
+        let account = self.end.account?;
+        let program = &self.program;
+        let peak = account.peak_rss_bytes;
+        let had_program =
+            program.had_uninstrumented_image || matches!(program.recorded, Some(Image::Loaded { .. }));
+        // A copy of its parent's memory is not its own, as long as it did not write to it.
+        let wrote_little = account.faulted_bytes.is_some_and(|bytes| bytes <= peak + Tolerance::rss(peak));
+        let is_all = wrote_little && !had_program;
+        // What it runs in may be its parent's memory.
+        let is_own = !matches!(program.image, Image::Unknown | Image::Borrowed);
+        is_own.then_some((peak, is_all))
     }
 
     fn peak_of_exit(&self, exit: &ExitRecord) -> (Option<u64>, Quality) {
@@ -81,11 +99,11 @@ impl Process {
             Image::Loaded { inherited } if exit.flags & FLAG_IMAGE != 0 && max <= inherited => {
                 match exit.vm_hwm_bytes {
                     Some(vm_hwm_bytes) => (Some(vm_hwm_bytes.max(seen)), Quality::Exact),
-                    None => self.sampled_peak_quality(),
+                    None => self.peak_without_records(),
                 }
             }
             Image::Loaded { .. } | Image::Forked { .. } => (Some(max.max(seen)), Quality::Exact),
-            Image::Uninstrumented | Image::Unknown | Image::Borrowed => self.sampled_peak_quality(),
+            Image::Uninstrumented | Image::Unknown | Image::Borrowed => self.peak_without_records(),
         }
     }
 
@@ -134,9 +152,16 @@ impl Process {
         }
     }
 
-    fn sampled_peak_quality(&self) -> (Option<u64>, Quality) {
-        let peak = self.least_peak();
-        (peak, if peak.is_some() { Quality::Sampled } else { Quality::Unknown })
+    /// The peak without records: the kernel's account of its exit, or the last sample.
+    fn peak_without_records(&self) -> (Option<u64>, Quality) {
+        let accounted = self.accounted_peak();
+        let peak = self.least_peak().max(accounted.map(|(peak, _)| peak));
+        let quality = match accounted {
+            Some((_, true)) => Quality::Exact,
+            _ if peak.is_some() => Quality::Sampled,
+            _ => Quality::Unknown,
+        };
+        (peak, quality)
     }
 
     /// What it had at least: the largest sample, or the RSS at its fork if the connector has reported no exec since.

@@ -12,6 +12,7 @@ use super::namespace::ForkNumber;
 use super::records::{ExitRecord, ReapRecord};
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
+use crate::model::finding::ExitAccount;
 use crate::model::ids::{FoundBy, Identity, ImageGroup, Key, Parent, ProcessId, Target};
 use crate::model::observation::{ProcessLimits, Program};
 use crate::model::quality::Quality;
@@ -206,6 +207,8 @@ pub(crate) struct EndReports {
     pub exit: Option<ExitRecord>,
     /// Its reaper's REAPED record.
     pub reaped: Option<ReapRecord>,
+    /// The kernel's account of its exit.
+    pub account: Option<ExitAccount>,
     /// The process connector's event.
     pub kernel_exit: Option<KernelExit>,
     /// The wait status that the kernel kept for a pidfd. Records of the process may still follow.

@@ -38,6 +38,9 @@ impl Tolerance {
     /// A reaper writes REAPED after the kernel has released the pid, so a record may follow a process that left /proc.
     pub(crate) const REAPED_AFTER_GONE_NS: u64 = 200_000_000;
 
+    /// The kernel's account of an exit may wait so long for the thread that reads it. A pid is used again much later.
+    pub(crate) const ACCOUNT_READ_LATE_NS: u64 = 200_000_000;
+
     /// A process of another pid namespace whose pid here is unknown can't be looked up in /proc; its reaper has this long.
     pub(crate) const REAPED_AFTER_UNSEEN_END_NS: u64 = 2_000_000_000;
 

@@ -1,5 +1,6 @@
 //! The rules of the process tree as examples: which processes are counted, what each used, and what may not be concluded.
 
+mod accounts;
 mod connector;
 mod cpu;
 mod exec;
@@ -21,7 +22,7 @@ use super::program::fork_share;
 use super::summary::KnownRss;
 use super::tolerance::Tolerance;
 use super::*;
-use crate::model::finding::{KernelEvent, Remains, What};
+use crate::model::finding::{ExitAccount, KernelEvent, Remains, What};
 
 const HERE: u32 = 10;
 const INSIDE: u32 = 20;
@@ -171,6 +172,13 @@ impl Run {
     fn ends_with_clock(&mut self, pid: u32, cpu_ns: u64) -> &mut Self {
         let id = self.id(pid);
         self.tree.note_remains(id, &Remains { cpu_ns, ..Remains::default() });
+        self
+    }
+
+    /// The kernel's account of its exit is read.
+    fn accounted(&mut self, pid: u32, account: ExitAccount) -> &mut Self {
+        let id = self.id(pid);
+        self.tree.note_account(id, account);
         self
     }
 

@@ -1,0 +1,76 @@
+//! The kernel's accounts of exits: what they make exact, and what not.
+
+use super::*;
+
+fn account(cpu_us: u64, peak_mib: u64, faulted_mib: u64) -> ExitAccount {
+    ExitAccount {
+        cpu_ns: cpu_us * 1000,
+        is_cpu_whole: true,
+        peak_rss_bytes: peak_mib * MIB,
+        faulted_bytes: Some(faulted_mib * MIB),
+    }
+}
+
+/// A child of an uninstrumented child of the command.
+fn of_grandchild(account: ExitAccount) -> ProcessSummary {
+    let mut run = Run::new();
+    run.kernel_fork(102, MAIN).execs(102).later(60).kernel_fork(103, 102).execs(103);
+    run.accounted(103, account).over(103, 0);
+    of(&run.end(), 103).clone()
+}
+
+// Requirement: SEE-22, SEE-97
+#[test]
+fn account_has_the_figures_of_a_process_that_no_sample_saw() {
+    let child = of_grandchild(account(700, 5, 3));
+    assert_eq!((child.own.cpu_us(), child.quality), (700, Quality::Exact));
+    assert_eq!((child.peak_rss_bytes, child.peak_quality), (Some(5 * MIB), Quality::Exact));
+    let of_tick = ExitAccount { is_cpu_whole: false, ..account(700, 5, 3) };
+    assert_eq!(of_grandchild(of_tick).quality, Quality::Sampled);
+}
+
+// Requirement: SEE-22, SEE-99
+#[test]
+fn accounted_peak_is_not_exact_if_an_earlier_image_may_have_had_more() {
+    let peak = |child: &ProcessSummary| (child.peak_rss_bytes, child.peak_quality);
+    // Before its exec it may have written to its copy of its parent's memory.
+    let sampled = (Some(5 * MIB), Quality::Sampled);
+    assert_eq!(peak(&of_grandchild(account(700, 5, 8))), sampled);
+    let has_threads = ExitAccount { faulted_bytes: None, ..account(700, 5, 3) };
+    assert_eq!(peak(&of_grandchild(has_threads)), sampled);
+    // It ran another program, whose peak is in no record.
+    let mut run = Run::new();
+    run.start(102, MAIN).execs(102).later(60).accounted(102, account(700, 5, 3)).over(102, 0);
+    assert_eq!(of(&run.end(), 102).peak_quality, Quality::Sampled);
+    // It runs in memory that may be its parent's.
+    let mut run = Run::new();
+    run.kernel_fork(102, MAIN).execs(102).later(60).kernel_fork(103, 102);
+    run.accounted(103, account(700, 5, 3)).over(103, 0);
+    assert_eq!(peak(of(&run.end(), 103)), (None, Quality::Unknown));
+}
+
+// Requirement: SEE-22
+#[test]
+fn account_belongs_to_the_process_that_had_the_pid_then() {
+    let mut run = Run::new();
+    let at = |run: &Run| run.now_ns;
+    let begun_ns = at(&run);
+    run.kernel_fork(102, MAIN).execs(102).later(100);
+    let first = run.id(102);
+    assert_eq!(run.tree.accounted(102, begun_ns), Some(first));
+    // Its last thread may have started later than it.
+    assert_eq!(run.tree.accounted(102, at(&run)), Some(first));
+    assert_eq!(
+        (run.tree.accounted(102, begun_ns - 100 * MS), run.tree.accounted(103, begun_ns)),
+        (None, None)
+    );
+    run.kernel(102, What::Exit { status: 0 });
+    let ended_ns = at(&run);
+    run.tree.observe_end(first, ended_ns, None);
+    // The account of a later process, of which nothing is known yet.
+    assert_eq!(run.tree.accounted(102, ended_ns + 1000 * MS), None);
+    run.later(500).kernel_fork(102, MAIN);
+    let second = run.id(102);
+    assert_eq!(run.tree.accounted(102, begun_ns), Some(first));
+    assert_eq!(run.tree.accounted(102, at(&run)), Some(second));
+}

@@ -1,0 +1,141 @@
+//! Netlink sockets, messages and attributes (linux/netlink.h).
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
+
+/// Length of nlmsghdr.
+const HEADER: usize = 16;
+/// Length of nlattr.
+const ATTRIBUTE_HEADER: usize = 4;
+
+/// A socket of this netlink protocol that does not block. Only root gets a receive buffer of more than net.core.rmem_max.
+pub(crate) fn open(protocol: libc::c_int, buffer_bytes: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: a plain system call; the descriptor is new and owned by nothing else. The option lives through the calls.
+    unsafe {
+        let fd = libc::socket(libc::PF_NETLINK, kind, protocol);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let socket = OwnedFd::from_raw_fd(fd);
+        let (size, length) =
+            ((&raw const buffer_bytes).cast(), size_of_val(&buffer_bytes) as libc::socklen_t);
+        if libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size, length) != 0 {
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, size, length);
+        }
+        Ok(socket)
+    }
+}
+
+/// Join multicast groups, given as a mask.
+pub(crate) fn join(socket: &OwnedFd, groups: u32) -> io::Result<()> {
+    // SAFETY: zeroed is a valid address, and it lives through the call.
+    let result = unsafe {
+        let mut address: libc::sockaddr_nl = std::mem::zeroed();
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        address.nl_groups = groups;
+        let length = size_of_val(&address) as libc::socklen_t;
+        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Receive a datagram; `None`: there is none now.
+pub(crate) fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
+    match rustix::io::read(socket, &mut *buffer) {
+        Ok(length) => Ok(buffer.get(..length)),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Send a message to the kernel.
+pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
+    // A datagram is sent whole.
+    Ok(rustix::io::write(socket, message).map(drop)?)
+}
+
+/// A message with its header.
+pub(crate) fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER + payload.len());
+    bytes.extend(((HEADER + payload.len()) as u32).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend(payload);
+    bytes
+}
+
+/// Type and payload of the first message of a datagram.
+pub(crate) fn first_message(datagram: &[u8]) -> Option<(u16, &[u8])> {
+    let length = u32_at(datagram, 0)? as usize;
+    Some((u16_at(datagram, 4)?, datagram.get(HEADER..length)?))
+}
+
+/// An attribute with its header, padded.
+pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(aligned(ATTRIBUTE_HEADER + value.len()));
+    bytes.extend(((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(aligned(bytes.len()), 0);
+    bytes
+}
+
+/// The value of the first attribute of this type.
+pub(crate) fn find_attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
+    // Without NLA_F_NESTED and NLA_F_NET_BYTEORDER.
+    const TYPE: u16 = 0x3fff;
+    loop {
+        let length = usize::from(u16_at(rest, 0)?);
+        let value = rest.get(ATTRIBUTE_HEADER..length)?;
+        if u16_at(rest, 2)? & TYPE == wanted {
+            return Some(value);
+        }
+        rest = rest.get(aligned(length)..)?;
+    }
+}
+
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+const fn aligned(length: usize) -> usize {
+    length.next_multiple_of(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_of_a_message_are_found() {
+        let payload = [attribute(3, b"name\0"), attribute(0x8000 | 9, &7u32.to_ne_bytes())].concat();
+        let datagram = message(20, 1, &payload);
+        let (kind, payload) = first_message(&datagram).unwrap();
+        assert_eq!((kind, find_attribute(payload, 3)), (20, Some(b"name\0".as_slice())));
+        assert_eq!(find_attribute(payload, 9).and_then(|value| u32_at(value, 0)), Some(7));
+        assert_eq!(find_attribute(payload, 4), None);
+    }
+
+    #[test]
+    fn wrong_lengths_end_the_search() {
+        let mut datagram = message(20, 0, b"1234");
+        datagram[0] += 1;
+        assert_eq!(first_message(&datagram), None);
+        // Shorter than its own header.
+        assert_eq!(find_attribute(&[2, 0, 1, 0, 5, 0], 1), None);
+        assert_eq!(find_attribute(&[0; 3], 0), None);
+        assert_eq!(find_attribute(&attribute(1, b""), 2), None);
+    }
+}
