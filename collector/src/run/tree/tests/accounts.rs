@@ -23,16 +23,16 @@ fn of_grandchild(account: ExitAccount) -> ProcessSummary {
 #[test]
 fn account_has_the_figures_of_a_process_that_no_sample_saw() {
     let child = of_grandchild(account(700, 5, 3));
-    assert_eq!((child.own.cpu_us(), child.quality), (700, Quality::Exact));
-    assert_eq!((child.peak_rss_bytes, child.peak_quality), (Some(5 * MIB), Quality::Exact));
+    assert_eq!((child.own.usage.cpu_us(), child.own.quality), (700, Quality::Exact));
+    assert_eq!((child.memory.peak_rss_bytes, child.memory.peak_quality), (Some(5 * MIB), Quality::Exact));
     let of_tick = ExitAccount { is_cpu_whole: false, ..account(700, 5, 3) };
-    assert_eq!(of_grandchild(of_tick).quality, Quality::Sampled);
+    assert_eq!(of_grandchild(of_tick).own.quality, Quality::Sampled);
 }
 
 // Requirement: SEE-22, SEE-99
 #[test]
 fn accounted_peak_is_not_exact_if_an_earlier_image_may_have_had_more() {
-    let peak = |child: &ProcessSummary| (child.peak_rss_bytes, child.peak_quality);
+    let peak = |child: &ProcessSummary| (child.memory.peak_rss_bytes, child.memory.peak_quality);
     // Before its exec it may have written to its copy of its parent's memory.
     let sampled = (Some(5 * MIB), Quality::Sampled);
     assert_eq!(peak(&of_grandchild(account(700, 5, 8))), sampled);
@@ -41,7 +41,7 @@ fn accounted_peak_is_not_exact_if_an_earlier_image_may_have_had_more() {
     // It ran another program, whose peak is in no record.
     let mut run = Run::new();
     run.start(102, MAIN).execs(102).later(60).accounted(102, account(700, 5, 3)).over(102, 0);
-    assert_eq!(of(&run.end(), 102).peak_quality, Quality::Sampled);
+    assert_eq!(of(&run.end(), 102).memory.peak_quality, Quality::Sampled);
     // It runs in memory that may be its parent's.
     let mut run = Run::new();
     run.kernel_fork(102, MAIN).execs(102).later(60).kernel_fork(103, 102);
