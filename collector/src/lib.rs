@@ -20,15 +20,15 @@ pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
     Config, DiscoveryConfig, Layer, Message, ReportConfig, SessionStart, TrackingConfig,
 };
-pub use model::gpu::listing::{Driver, Listed, Listing};
-pub use model::gpu::{Device, GpuConfig, Vendor, select};
+pub use model::gpu::listing::Listing;
+pub use model::gpu::{Device, GpuConfig, Vendor};
 pub use model::policy::SamplingPolicy;
 pub use model::style::{Console, Output, RamUnit, Style, TimeUnit};
 pub use model::values;
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::format::{self, render};
 pub use report::{quote, write};
-pub use session::{Inheritance, SessionError, serve, untracked};
+pub use session::{Inheritance, serve, untracked};
 pub use sources::connector;
 pub use sources::gpu::list::{Present as PresentGpus, list as list_gpus, present as present_gpus};
 pub use store::output_lock::{InUse, OutputLock};

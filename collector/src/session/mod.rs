@@ -12,6 +12,5 @@ mod serve;
 mod untracked;
 mod work;
 
-pub use error::SessionError;
 pub use serve::{Inheritance, serve};
 pub use untracked::untracked;

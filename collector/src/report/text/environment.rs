@@ -4,6 +4,7 @@ use super::super::quote;
 use super::super::timestamp::rfc3339;
 use super::page::Page;
 use super::units::Units;
+use super::usage;
 use crate::model::report::{Cgroup, Limit, Limits, Usable};
 use crate::report::Report;
 
@@ -58,18 +59,11 @@ pub(super) fn limits(page: &mut Page, limits: &Limits, usable: &Usable, units: U
 /// Nothing without `--cgroup`.
 pub(super) fn cgroup(page: &mut Page, cgroup: Option<&Cgroup>, units: Units) {
     let Some(cgroup) = cgroup else { return };
-    let bytes = |page: &mut Page, label, bytes: Option<u64>| {
-        page.number(1, label, bytes.map(|b| units.ram.convert(b as f64)), units.ram.symbol());
-    };
     page.heading(0, "Cgroup");
-    bytes(page, "Memory peak", cgroup.memory_peak_bytes);
+    page.bytes(1, "Memory peak", cgroup.memory_peak_bytes, units.ram);
     page.count(1, "OOM kills", cgroup.oom_kills);
-    page.number(1, "CPU time", cgroup.cpu_usage_s.map(|s| units.time.convert(s)), units.time.symbol());
-    for (label, bytes) in [("Read", cgroup.io_read_bytes), ("Written", cgroup.io_write_bytes)] {
-        if let Some(bytes) = bytes.filter(|bytes| *bytes > 0) {
-            page.field(1, label, units.io(bytes));
-        }
-    }
+    page.seconds(1, "CPU time", cgroup.cpu_usage_s, units.time);
+    usage::traffic(page, [cgroup.io_read_bytes, cgroup.io_write_bytes], units);
     if let Some(reason) = &cgroup.reason {
         page.field(1, "Not known", quote::escape(reason));
     }

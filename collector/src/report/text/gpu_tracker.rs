@@ -15,20 +15,17 @@ pub(super) fn sections(page: &mut Page, report: &Report, units: Units) {
 }
 
 fn max_ram(page: &mut Page, report: &Report, unit: RamUnit) {
-    let bytes = |page: &mut Page, level, label: &str, bytes: Option<u64>| {
-        page.number(level, label, bytes.map(|b| unit.convert(b as f64)), unit.symbol());
-    };
     let rss = |page: &mut Page, label: &str, rss: &Rss| {
         page.heading(1, label);
-        bytes(page, 2, "Total RSS", rss.total_bytes);
-        bytes(page, 2, "Private RSS", rss.private_bytes);
-        bytes(page, 2, "Shared RSS", rss.shared_bytes);
+        page.bytes(2, "Total RSS", rss.total_bytes, unit);
+        page.bytes(2, "Private RSS", rss.private_bytes, unit);
+        page.bytes(2, "Shared RSS", rss.shared_bytes, unit);
     };
     let ram = &report.max_ram;
     page.heading(0, "Max RAM");
     page.unit(unit.name());
-    bytes(page, 1, "System capacity", ram.system_capacity_bytes);
-    bytes(page, 1, "System", ram.system_bytes);
+    page.bytes(1, "System capacity", ram.system_capacity_bytes, unit);
+    page.bytes(1, "System", ram.system_bytes, unit);
     rss(page, "Main", &ram.main);
     rss(page, "Descendants", &ram.descendants);
     rss(page, "Combined", &ram.combined);
@@ -38,15 +35,11 @@ fn max_gpu_ram(page: &mut Page, report: &Report, unit: RamUnit) {
     let ram = &report.max_gpu_ram;
     page.heading(0, "Max GPU RAM");
     page.unit(unit.name());
-    for (label, bytes) in [
-        ("System capacity", ram.system_capacity_bytes),
-        ("System", ram.system_bytes),
-        ("Main", ram.main_bytes),
-        ("Descendants", ram.descendants_bytes),
-        ("Combined", ram.combined_bytes),
-    ] {
-        page.number(1, label, bytes.map(|b| unit.convert(b as f64)), unit.symbol());
-    }
+    page.bytes(1, "System capacity", ram.system_capacity_bytes, unit);
+    page.bytes(1, "System", ram.system_bytes, unit);
+    page.bytes(1, "Main", ram.main_bytes, unit);
+    page.bytes(1, "Descendants", ram.descendants_bytes, unit);
+    page.bytes(1, "Combined", ram.combined_bytes, unit);
 }
 
 fn cpu_utilization(page: &mut Page, report: &Report) {
@@ -73,7 +66,7 @@ fn gpu_utilization(page: &mut Page, report: &Report) {
 fn compute_time(page: &mut Page, report: &Report, unit: TimeUnit) {
     page.heading(0, "Compute time");
     page.unit(unit.name());
-    page.number(1, "Time", Some(unit.convert(report.wall_s)), unit.symbol());
+    page.seconds(1, "Time", Some(report.wall_s), unit);
 }
 
 fn percentages(page: &mut Page, of: &str, percent: Percent, units: u32) {

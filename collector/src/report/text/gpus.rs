@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::super::quote;
-use super::format::number;
+use super::format::{number, number_of_bytes};
 use super::page::Page;
 use crate::model::report::{CommandUsage, GpuDevice, ProcessUsage};
 use crate::model::style::{RamUnit, TimeUnit};
@@ -43,22 +43,17 @@ fn identity(page: &mut Page, gpu: &GpuDevice, time: TimeUnit) {
 
 fn usage(page: &mut Page, gpu: &GpuDevice, ram: RamUnit, time: TimeUnit) {
     page.heading(2, "Memory");
-    for (label, bytes) in [
-        ("Total", gpu.memory.total_bytes),
-        ("Max used by anybody", gpu.memory.max_used_bytes),
-        ("Max main", gpu.memory.max_main_bytes),
-        ("Max descendants", gpu.memory.max_descendants_bytes),
-        ("Max combined", gpu.memory.max_combined_bytes),
-    ] {
-        page.number(3, label, bytes.map(|b| ram.convert(b as f64)), ram.symbol());
-    }
+    page.bytes(3, "Total", gpu.memory.total_bytes, ram);
+    page.bytes(3, "Max used by anybody", gpu.memory.max_used_bytes, ram);
+    page.bytes(3, "Max main", gpu.memory.max_main_bytes, ram);
+    page.bytes(3, "Max descendants", gpu.memory.max_descendants_bytes, ram);
+    page.bytes(3, "Max combined", gpu.memory.max_combined_bytes, ram);
     page.heading(2, "Utilization");
     page.number(3, "Max", gpu.utilization.max_percent, "%");
     page.number(3, "Mean", gpu.utilization.mean_percent, "%");
     page.number(3, "Max of the memory controller", gpu.utilization.max_memory_percent, "%");
     page.number(3, "Mean of the memory controller", gpu.utilization.mean_memory_percent, "%");
-    let active = gpu.utilization.active_s.map(|s| time.convert(s));
-    page.number(2, "Active", active, time.symbol());
+    page.seconds(2, "Active", gpu.utilization.active_s, time);
     page.heading(2, "Power");
     page.number(3, "Max", gpu.power.max_w, "W");
     page.number(3, "Mean", gpu.power.mean_w, "W");
@@ -72,14 +67,13 @@ fn usage(page: &mut Page, gpu: &GpuDevice, ram: RamUnit, time: TimeUnit) {
     }
     page.heading(2, "Throttled");
     for throttle in gpu.throttle.iter().flatten() {
-        page.number(3, &quote::escape(&throttle.reason), Some(time.convert(throttle.time_s)), time.symbol());
+        page.seconds(3, &quote::escape(&throttle.reason), Some(throttle.time_s), time);
     }
 }
 
 fn errors_and_traffic(page: &mut Page, gpu: &GpuDevice, ram: RamUnit) {
-    for (label, bytes) in [("PCIe sent", gpu.pcie.tx_bytes), ("PCIe received", gpu.pcie.rx_bytes)] {
-        page.number(2, label, bytes.map(|b| ram.convert(b as f64)), ram.symbol());
-    }
+    page.bytes(2, "PCIe sent", gpu.pcie.tx_bytes, ram);
+    page.bytes(2, "PCIe received", gpu.pcie.rx_bytes, ram);
     page.count(2, "ECC errors corrected", gpu.errors.ecc_corrected);
     page.count(2, "ECC errors uncorrected", gpu.errors.ecc_uncorrected);
     page.count(2, "XID errors", gpu.errors.xid.as_ref().map(|xids| xids.iter().map(|xid| xid.count).sum()));
@@ -94,7 +88,7 @@ fn processes(page: &mut Page, gpu: &GpuDevice, ram: RamUnit) {
     page.table(3, head, &gpu.processes, |process| {
         [
             process.pid.to_string(),
-            bytes(process.peak_bytes, ram),
+            number_of_bytes(process.peak_bytes, ram),
             number(process.max_sm_percent),
             number(process.mean_sm_percent),
             quote::escape(&process.command),
@@ -138,10 +132,6 @@ fn table(page: &mut Page, title: &str, first: &str, ram: RamUnit, mut rows: Vec<
     let head = [first, &format!("Peak GPU RAM [{}]", ram.symbol()), "Max SM [%]", "Command"];
     rows.sort_by_key(|(peak, ..)| Reverse(*peak));
     page.table(2, head, &rows, |(peak, first, sm, command)| {
-        [first.clone(), bytes(*peak, ram), number(*sm), quote::escape(command)]
+        [first.clone(), number_of_bytes(*peak, ram), number(*sm), quote::escape(command)]
     });
-}
-
-fn bytes(bytes: Option<u64>, ram: RamUnit) -> String {
-    number(bytes.map(|b| ram.convert(b as f64)))
 }

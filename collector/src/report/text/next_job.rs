@@ -11,12 +11,12 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 /// Slurm's binary units: `1G`, `1280M`.
-pub(super) fn slurm_memory(bytes: u64) -> String {
+fn slurm_memory(bytes: u64) -> String {
     if bytes.is_multiple_of(GIB) { format!("{}G", bytes / GIB) } else { format!("{}M", bytes.div_ceil(MIB)) }
 }
 
 /// Slurm's form: `00:10:00`, `1-06:00:00`.
-pub(super) fn slurm_time(seconds: u64) -> String {
+fn slurm_time(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     let of_day = format!("{hours:02}:{minutes:02}:{:02}", seconds % 60);
     if days > 0 { format!("{days}-{of_day}") } else { of_day }
@@ -87,14 +87,27 @@ fn join(parts: [Option<String>; 4], between: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(between)
 }
 
-fn slurm(hints: &Hints) -> String {
+/// Slurm's options, without those for what fits unless all are wanted.
+pub(super) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
+    let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
+    let (cpus, gpus) = (hints.cpus, hints.gpus.as_ref());
     let parts = [
-        hints.cpus.map(|of| format!("--cpus-per-task={}", of.count)),
-        hints.gpus.as_ref().map(|of| format!("--gpus={}", of.count)),
-        hints.memory.map(|of| format!("--mem={}", slurm_memory(of.bytes))),
-        hints.time.map(|of| format!("--time={}", slurm_time(of.time_s))),
+        cpus.filter(|of| is_wanted(of.is_fitting)).map(|of| format!("--cpus-per-task={}", of.count)),
+        gpus.filter(|of| is_wanted(of.is_fitting)).map(|of| format!("--gpus={}", of.count)),
+        hints
+            .memory
+            .filter(|of| is_wanted(of.is_fitting))
+            .map(|of| format!("--mem={}", slurm_memory(of.bytes))),
+        hints
+            .time
+            .filter(|of| is_wanted(of.is_fitting))
+            .map(|of| format!("--time={}", slurm_time(of.time_s))),
     ];
-    let options = join(parts, " ");
+    join(parts, " ")
+}
+
+fn slurm(hints: &Hints) -> String {
+    let options = slurm_options(hints, true);
     if options.is_empty() { options } else { format!("#SBATCH {options}") }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use super::super::quote;
 use super::format::{count, number};
+use crate::model::style::{RamUnit, TimeUnit};
 
 /// Columns of the page.
 pub(super) const WIDTH: usize = 100;
@@ -74,6 +75,16 @@ impl Page {
         } else if value.is_some() && shown != number(Some(0.0)) {
             self.field(level, label, format!("{shown} {unit}").trim_end());
         }
+    }
+
+    /// The same of bytes, in `unit`.
+    pub(super) fn bytes(&mut self, level: usize, label: &str, bytes: Option<u64>, unit: RamUnit) {
+        self.number(level, label, bytes.map(|b| unit.convert(b as f64)), unit.symbol());
+    }
+
+    /// The same of a time, in `unit`.
+    pub(super) fn seconds(&mut self, level: usize, label: &str, seconds: Option<f64>, unit: TimeUnit) {
+        self.number(level, label, seconds.map(|s| unit.convert(s)), unit.symbol());
     }
 
     /// `Label: 1234`; nothing for a value that is unknown or zero.

@@ -1,7 +1,7 @@
 //! The processes: counts, by command, and the heaviest.
 
 use super::super::quote;
-use super::format::{count, exit, number};
+use super::format::{count, exit, number, number_of_bytes};
 use super::gpus;
 use super::page::{Page, WIDTH};
 use super::units::Units;
@@ -10,7 +10,7 @@ use crate::model::report::{ProcessUsage, Processes};
 pub(super) fn processes(page: &mut Page, processes: &Processes, units: Units) {
     let time = units.time;
     let seconds = |s: Option<f64>| number(s.map(|s| time.convert(s)));
-    let bytes = |b: Option<u64>| number(b.map(|b| units.ram.convert(b as f64)));
+    let bytes = |bytes: Option<u64>| number_of_bytes(bytes, units.ram);
     let (cpu, rss) = (format!("CPU [{}]", time.symbol()), format!("Peak RSS [{}]", units.ram.symbol()));
     let wall = format!("Wall [{}]", time.symbol());
     page.heading(0, "Processes");

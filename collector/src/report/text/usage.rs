@@ -1,7 +1,7 @@
 //! What the tree used, beyond gpu_tracker's sections: CPU time, mean RAM, the RAM peak, I/O, faults and switches.
 
 use super::super::quote;
-use super::format::{UNKNOWN, number};
+use super::format::{UNKNOWN, number_of_bytes};
 use super::page::Page;
 use super::units::Units;
 use crate::model::report::{CpuTime, Io, MaxProportionalRam, MeanRam, Peak};
@@ -9,19 +9,18 @@ use crate::report::Report;
 
 pub(super) fn cpu_time(page: &mut Page, time: &CpuTime, units: Units) {
     let unit = units.time;
-    let convert = |seconds: Option<f64>| seconds.map(|s| unit.convert(s));
     page.heading(0, "CPU time");
-    page.number(1, "User", convert(time.user_s), unit.symbol());
-    page.number(1, "System", convert(time.system_s), unit.symbol());
-    page.number(1, "Total", convert(time.total_s), unit.symbol());
+    page.seconds(1, "User", time.user_s, unit);
+    page.seconds(1, "System", time.system_s, unit);
+    page.seconds(1, "Total", time.total_s, unit);
     page.number(1, "Of the usable cores", time.usable_percent, "%");
     match &time.kernel_s_reason {
         Some(reason) => {
             page.field(1, "By the kernel's sum", format_args!("{UNKNOWN} ({})", quote::escape(reason)))
         }
-        None => page.number(1, "By the kernel's sum", convert(time.kernel_s), unit.symbol()),
+        None => page.seconds(1, "By the kernel's sum", time.kernel_s, unit),
     }
-    page.number(1, "Unattributed", convert(time.unattributed_s), unit.symbol());
+    page.seconds(1, "Unattributed", time.unattributed_s, unit);
 }
 
 pub(super) fn mean_ram(page: &mut Page, mean: &MeanRam, units: Units) {
@@ -40,18 +39,16 @@ pub(super) fn max_ram_proportional(page: &mut Page, max: &MaxProportionalRam, un
         return;
     }
     page.heading(0, "Maximum proportional RAM (PSS)");
-    for (label, bytes) in
-        [("Main", max.main_bytes), ("Descendants", max.descendants_bytes), ("Combined", max.combined_bytes)]
-    {
-        page.number(1, label, bytes.map(|b| units.ram.convert(b as f64)), units.ram.symbol());
-    }
+    page.bytes(1, "Main", max.main_bytes, units.ram);
+    page.bytes(1, "Descendants", max.descendants_bytes, units.ram);
+    page.bytes(1, "Combined", max.combined_bytes, units.ram);
 }
 
 pub(super) fn peak(page: &mut Page, peak: Option<&Peak>, units: Units) {
     let Some(peak) = peak else { return };
     let (ram, time) = (units.ram, units.time);
     page.heading(0, "RAM peak");
-    page.number(1, "Combined RSS", Some(ram.convert(peak.combined_rss_bytes as f64)), ram.symbol());
+    page.bytes(1, "Combined RSS", Some(peak.combined_rss_bytes), ram);
     let at = format!("{:.3} {} after the start", time.convert(peak.at_s), time.symbol());
     page.field(1, "Time", at);
     if peak.processes.is_empty() {
@@ -60,15 +57,19 @@ pub(super) fn peak(page: &mut Page, peak: Option<&Peak>, units: Units) {
     page.heading(1, "Held by");
     let (rss, private) = (format!("RSS [{}]", ram.symbol()), format!("private [{}]", ram.symbol()));
     page.table(2, ["PID", &rss, &private, "Command"], &peak.processes, |holder| {
-        let bytes = |bytes: Option<u64>| number(bytes.map(|bytes| ram.convert(bytes as f64)));
-        let (rss, private) = (bytes(Some(holder.rss_bytes)), bytes(holder.private_bytes));
+        let [rss, private] = [Some(holder.rss_bytes), holder.private_bytes].map(|b| number_of_bytes(b, ram));
         [holder.pid.to_string(), rss, private, quote::escape(&holder.command)]
     });
 }
 
 pub(super) fn io(page: &mut Page, io: &Io, units: Units) {
     page.heading(0, "I/O");
-    for (label, bytes) in [("Read", io.read_bytes), ("Written", io.write_bytes)] {
+    traffic(page, [io.read_bytes, io.write_bytes], units);
+}
+
+/// Bytes read and written, as far as there are any.
+pub(super) fn traffic(page: &mut Page, bytes: [Option<u64>; 2], units: Units) {
+    for (label, bytes) in ["Read", "Written"].into_iter().zip(bytes) {
         if let Some(bytes) = bytes.filter(|bytes| *bytes > 0) {
             page.field(1, label, units.io(bytes));
         }

@@ -1,8 +1,7 @@
 //! What to ask a batch system for next time, as options of Slurm.
 
-use super::super::next_job::{slurm_memory, slurm_time};
+use super::super::next_job::slurm_options;
 use super::context::Context;
-use crate::model::report::Hints;
 
 /// Most lines.
 const MOST_LINES: usize = 3;
@@ -13,29 +12,14 @@ pub(super) fn next_job(context: &Context) -> Vec<String> {
     if hints.withheld.is_some() && !context.shows_hints {
         return Vec::new();
     }
-    let options = options(hints, context.shows_hints);
+    let options = slurm_options(hints, context.shows_hints);
     if options.is_empty() {
         return Vec::new();
     }
-    let options = options.join(" ");
     let remarks = remarks(context).join("; ");
     let text = if remarks.is_empty() { options } else { format!("{options} ({remarks})") };
     let lines = context.look.wrap(&text, context.room()).into_iter().take(MOST_LINES).enumerate();
     lines.map(|(i, line)| context.row(if i == 0 { "Next job" } else { "" }, &line)).collect()
-}
-
-/// The options, without those for what fits unless all are wanted.
-fn options(hints: &Hints, wants_all: bool) -> Vec<String> {
-    let wanted = |is_fitting: bool| wants_all || !is_fitting;
-    let cpus =
-        hints.cpus.filter(|of| wanted(of.is_fitting)).map(|of| format!("--cpus-per-task={}", of.count));
-    let memory =
-        hints.memory.filter(|of| wanted(of.is_fitting)).map(|of| format!("--mem={}", slurm_memory(of.bytes)));
-    let time =
-        hints.time.filter(|of| wanted(of.is_fitting)).map(|of| format!("--time={}", slurm_time(of.time_s)));
-    let gpus =
-        hints.gpus.as_ref().filter(|of| wanted(of.is_fitting)).map(|of| format!("--gpus={}", of.count));
-    [cpus, gpus, memory, time].into_iter().flatten().collect()
 }
 
 /// What the options can't say.
