@@ -3,14 +3,13 @@
 //! docs/GUIDE.md has the rules for users. The factor of memory, the test for a serial run and the advice on unused GPUs are
 //! those of Princeton's jobstats; torc's correction of requirements has the same factor.
 
+use super::usable::usable_devices;
 use crate::model::report::{
     CoresSource, CpusHint, Exit, GpuDevice, GpusHint, Hints, Limits, MemoryBasis, MemoryHint, MemorySource,
     Stage, TimeBasis, TimeHint,
 };
 use crate::report::Report;
 use crate::run::cause::{Cause, TimeLimitSource};
-
-use super::usable::usable_devices;
 
 /// Values of the rules.
 struct Policy {

@@ -2,7 +2,7 @@
 
 use super::inputs::Inputs;
 use crate::model::report::{
-    CoresSource, GpuDevice, GpusSource, Host, Limit, Limits, MemorySource, Usable, UsableCores, UsableGpus,
+    CoresSource, GpuDevice, GpusSource, Host, Limits, MemorySource, Usable, UsableCores, UsableGpus,
     UsableMemory,
 };
 
@@ -23,10 +23,7 @@ fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
     if let Some(expected) = expected {
         return UsableCores { count: f64::from(expected), source: CoresSource::NExpectedCores };
     }
-    let quota = match limits.cpu_millicores {
-        Limit::Known(millicores) if millicores > 0 => Some(millicores as f64 / 1000.0),
-        _ => None,
-    };
+    let quota = limits.cpu_millicores.known().map(|millicores| millicores as f64 / 1000.0);
     let limits = [
         (limits.cpus.as_ref().map(|cpus| cpus.len() as f64), CoresSource::Affinity),
         (slurm_cpus(limits).map(|cpus| cpus as f64), CoresSource::Slurm),
@@ -40,15 +37,14 @@ fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
 }
 
 fn memory(host: &Host, limits: &Limits) -> UsableMemory {
-    let cgroup = known(limits.memory_bytes);
     let all = [
-        (cgroup, MemorySource::Cgroup),
+        (limits.memory_bytes.known(), MemorySource::Cgroup),
         (slurm_memory(limits), MemorySource::Slurm),
         (host.ram_bytes, MemorySource::Machine),
     ];
     // The first of equal ones: a limit rather than the machine.
     let least = all.into_iter().filter_map(|(bytes, source)| Some((bytes?, source))).min_by_key(|(b, _)| *b);
-    let address_space = limits.ulimits.get("address_space_bytes").and_then(|limit| known(limit.soft));
+    let address_space = limits.ulimits.get("address_space_bytes").and_then(|limit| limit.soft.known());
     UsableMemory {
         bytes: least.map(|(bytes, _)| bytes),
         source: least.map(|(_, source)| source),
@@ -70,13 +66,6 @@ pub(super) fn usable_devices(gpus: &[GpuDevice]) -> impl Iterator<Item = &GpuDev
     gpus.iter().filter(move |gpu| gpu.visible != Some(false) && !is_part(gpu))
 }
 
-fn known(limit: Limit) -> Option<u64> {
-    match limit {
-        Limit::Known(value) => Some(value),
-        Limit::Unlimited | Limit::Unknown => None,
-    }
-}
-
 /// CPUs of the allocation on this node.
 fn slurm_cpus(limits: &Limits) -> Option<u64> {
     limits.slurm_number("SLURM_CPUS_ON_NODE")
@@ -95,7 +84,7 @@ fn slurm_memory(limits: &Limits) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::report::SoftHard;
+    use crate::model::report::{Limit, SoftHard};
 
     fn host() -> Host {
         Host { hostname: None, kernel: None, cores: 8, ram_bytes: Some(64 << 30) }

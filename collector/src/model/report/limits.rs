@@ -17,6 +17,14 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// Its value, if it is set and known.
+    pub(crate) fn known(self) -> Option<u64> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unlimited | Self::Unknown => None,
+        }
+    }
+
     /// From a kernel file: "max" or a number. Numbers from `none` on mean "no limit", too.
     #[must_use]
     pub fn parse(text: &str, none: u64) -> Option<Self> {

@@ -5,7 +5,7 @@ use super::super::timestamp::rfc3339;
 use super::page::Page;
 use super::units::Units;
 use super::usage;
-use crate::model::report::{Cgroup, Limit, Limits, Usable};
+use crate::model::report::{Cgroup, Limits, Usable};
 use crate::report::Report;
 
 /// ulimits that are shown: those that can end a job.
@@ -24,25 +24,21 @@ pub(super) fn host(page: &mut Page, report: &Report) {
 
 /// A limit that is not set, or not known, has no line.
 pub(super) fn limits(page: &mut Page, limits: &Limits, usable: &Usable, units: Units) {
-    let known = |limit: Limit| match limit {
-        Limit::Known(n) => Some(n),
-        Limit::Unlimited | Limit::Unknown => None,
-    };
     let bytes = |n: u64| {
         let unit = units.ram;
         format!("{:.3} {}", unit.convert(n as f64), unit.symbol())
     };
     page.heading(0, "Limits");
-    if let Some(n) = known(limits.memory_bytes) {
+    if let Some(n) = limits.memory_bytes.known() {
         page.field(1, "Memory", bytes(n));
     }
-    if let Some(n) = known(limits.cpu_millicores) {
+    if let Some(n) = limits.cpu_millicores.known() {
         page.field(1, "CPU quota", format_args!("{:.3} cores", n as f64 / 1000.0));
     }
-    page.count(1, "Processes and threads", known(limits.tasks));
+    page.count(1, "Processes and threads", limits.tasks.known());
     page.field(1, "Usable cores", usable.cores.count);
     for (name, of) in &limits.ulimits {
-        if let Limit::Known(n) = of.soft
+        if let Some(n) = of.soft.known()
             && SHOWN.contains(&name.as_str())
         {
             let (name, unit) =
