@@ -32,7 +32,8 @@ pub fn for_elf32(preload: &[u8]) -> Option<[&[u8]; 3]> {
 }
 
 /// The part after the last slash.
-fn file_name(path: &[u8]) -> &[u8] {
+#[must_use]
+pub fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }
 

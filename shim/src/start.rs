@@ -5,6 +5,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
 
+use gpu_track_abi::preload::file_name;
 use gpu_track_abi::record::{Event, NAME_BYTES};
 
 use crate::hooks::{exit, fork};
@@ -116,7 +117,7 @@ impl Names {
     fn add(&mut self, argument: &[u8]) -> bool {
         match self.state {
             Argument::Program => {
-                self.put(base_name(argument), MAX_PROGRAM_BYTES);
+                self.put(file_name(argument), MAX_PROGRAM_BYTES);
                 self.used += 1;
                 self.state = Argument::Script;
                 false
@@ -137,7 +138,7 @@ impl Names {
                     self.options > MAX_OPTIONS
                 }
                 _ => {
-                    self.put(base_name(argument), NAME_BYTES);
+                    self.put(file_name(argument), NAME_BYTES);
                     true
                 }
             },
@@ -151,9 +152,4 @@ impl Names {
             self.used += 1;
         }
     }
-}
-
-/// The part after the last slash.
-fn base_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }

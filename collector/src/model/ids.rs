@@ -30,6 +30,13 @@ pub enum Parent {
     Unknown,
 }
 
+impl Parent {
+    /// The process of the tree that it is.
+    pub(crate) fn known(self) -> Option<ProcessId> {
+        if let Self::Known(id) = self { Some(id) } else { None }
+    }
+}
+
 /// The layer that found a process first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FoundBy {

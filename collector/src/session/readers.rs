@@ -137,11 +137,7 @@ impl Readers {
 
     /// Until when to scan /proc for children now, if it is time to.
     pub(super) fn begin_scan(&mut self, run: &RunState, now_ns: u64) -> Option<Instant> {
-        if !self.scans || !self.scanner.is_due(now_ns, run.has_connector()) {
-            return None;
-        }
-        self.scanner.begin(&run.tree);
-        Some(self.scanner.deadline())
+        if self.scans { self.scanner.begin(&run.tree, now_ns, run.has_connector()) } else { None }
     }
 
     /// What the processes run and hold, before a sample sees it.

@@ -49,19 +49,17 @@ impl Session {
     /// Look for children of known processes in /proc.
     fn scan(&mut self, now_ns: u64) {
         let Some(deadline) = self.readers.begin_scan(&self.run, now_ns) else { return };
-        while let Some(found) = self.readers.scanner.step(&self.run.tree, deadline) {
-            for observation in found {
-                match &observation {
-                    Observation::Child(child) => self.pump.add_member(child.host_pid),
-                    Observation::HostPid { pid, .. } => self.pump.add_member(*pid),
-                    _ => {}
-                }
-                let is_ahead = self.run.has_connector() && matches!(observation, Observation::Child(_));
-                self.run.apply_now(observation);
-                if is_ahead {
-                    // The core takes it when everything up to now is applied.
-                    self.take_all_before(clock::monotonic_ns());
-                }
+        while let Some(found) = self.readers.scanner.next(&self.run.tree, deadline) {
+            match &found {
+                Observation::Child(child) => self.pump.add_member(child.host_pid),
+                Observation::HostPid { pid, .. } => self.pump.add_member(*pid),
+                _ => {}
+            }
+            let is_ahead = self.run.has_connector() && matches!(found, Observation::Child(_));
+            self.run.apply_now(found);
+            if is_ahead {
+                // The core takes it when everything up to now is applied.
+                self.take_all_before(clock::monotonic_ns());
             }
         }
     }

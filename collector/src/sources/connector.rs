@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use thiserror::Error;
 
@@ -116,18 +116,7 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
         op(RETURN, 0, 0, 0),
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    let length = size_of_val(&program) as libc::socklen_t;
-    // SAFETY: the kernel copies the program, which lives through the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const program).cast(),
-            length,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    netlink::set(socket, libc::SO_ATTACH_FILTER, &program)
 }
 
 /// Send a request to the connector.
@@ -172,7 +161,7 @@ impl Connector {
         let mut has_lost = false;
         let mut bytes = [[0u8; MESSAGE]; BATCH];
         loop {
-            match receive(self.socket.as_fd().as_raw_fd(), &mut bytes) {
+            match receive(self.socket.as_raw_fd(), &mut bytes) {
                 Ok((count, lengths)) => {
                     let messages = bytes.iter().zip(lengths).take(count);
                     events.extend(

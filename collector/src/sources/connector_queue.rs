@@ -9,7 +9,7 @@ use gpu_track_abi::record::Event;
 use super::connector::{Connector, Members};
 use super::membership::Membership;
 use crate::model::finding::{AbsenceReason, KernelEvent, StoredRecord, What};
-use crate::sys::clock;
+use crate::sys::clock::{self, Timer};
 
 /// How long a START or FORK record may take after the kernel's event before the program is read from /proc.
 ///
@@ -44,7 +44,7 @@ pub(crate) struct ConnectorQueue {
     cost: Cost,
     /// Members that had ended before the last read, so that the next read has their last events.
     ended: Vec<(u32, u64)>,
-    ended_at_ns: u64,
+    ended_timer: Timer,
 }
 
 /// CPU time of reading events that are not about the tree.
@@ -149,7 +149,7 @@ impl ConnectorQueue {
             may_have_dropped_more: true,
             cost: Cost::default(),
             ended: Vec::new(),
-            ended_at_ns: 0,
+            ended_timer: Timer::default(),
         }
     }
 
@@ -208,9 +208,7 @@ impl ConnectorQueue {
     fn remove_ended(&mut self) {
         self.members.forget(&self.ended);
         self.ended.clear();
-        let now_ns = clock::monotonic_ns();
-        if now_ns.saturating_sub(self.ended_at_ns) >= REMOVE_ENDED_NS {
-            self.ended_at_ns = now_ns;
+        if self.ended_timer.is_due(clock::monotonic_ns(), REMOVE_ENDED_NS) {
             self.ended = self.members.gone();
         }
     }

@@ -73,20 +73,20 @@ impl Scanner {
         Instant::now() + self.limit
     }
 
-    /// Whether to scan now.
-    pub fn is_due(&mut self, now_ns: u64, is_check: bool) -> bool {
-        !is_check || self.checks.is_due(now_ns, CHECK_NS)
-    }
-
-    /// Begin to look for children of the live processes, unless the last round is not over or nothing is new.
-    pub fn begin(&mut self, table: &impl ProcessTable) {
+    /// Begin to look for children of the live processes, unless the last round is not over or nothing is new. Until when to
+    /// look; `None`: not now.
+    pub fn begin(&mut self, table: &impl ProcessTable, now_ns: u64, is_check: bool) -> Option<Instant> {
+        if is_check && !self.checks.is_due(now_ns, CHECK_NS) {
+            return None;
+        }
         if self.queue.is_empty() && self.is_any_new() {
             self.queue = table.live().into_iter().map(Look::Process).collect();
         }
+        Some(self.deadline())
     }
 
-    /// The next step: what it found, to be applied before the step after it. `None`: nothing is left, or no time.
-    pub fn step(&mut self, table: &impl ProcessTable, deadline: Instant) -> Option<Vec<Observation>> {
+    /// What is found next, to be applied before this is asked again. `None`: nothing is left, or no time.
+    pub fn next(&mut self, table: &impl ProcessTable, deadline: Instant) -> Option<Observation> {
         while Instant::now() <= deadline {
             let found = match self.queue.pop()? {
                 Look::Process(id) => self.look_at(table, id),
@@ -98,8 +98,8 @@ impl Scanner {
                     continue;
                 }
             };
-            if !found.is_empty() {
-                return Some(found);
+            if found.is_some() {
+                return found;
             }
         }
         None
@@ -116,12 +116,10 @@ impl Scanner {
         target.identity.is_shown(stat.start_ns(self.tick_us), inode)
     }
 
-    fn look_at(&mut self, table: &impl ProcessTable, id: ProcessId) -> Vec<Observation> {
-        let Some((target, known)) = table.target(id).zip(table.program(id)) else { return Vec::new() };
+    fn look_at(&mut self, table: &impl ProcessTable, id: ProcessId) -> Option<Observation> {
+        let (target, known) = table.target(id).zip(table.program(id))?;
         // Its pid may be another process's by now.
-        let Some(stat) = self.root.stat(target.pid).filter(|stat| self.is_shown(&target, stat)) else {
-            return Vec::new();
-        };
+        let stat = self.root.stat(target.pid).filter(|stat| self.is_shown(&target, stat))?;
         let is_other_by_now = || {
             known.origin == ProgramOrigin::ForkCopy
                 && runs_other_than(&self.root, target.pid, known.live_parent_pid)
@@ -130,17 +128,22 @@ impl Scanner {
         let found = is_unreported.then(|| self.read_program(&target, &known, clock::monotonic_ns()));
         let children = self.root.children(target.pid, stat.threads);
         self.queue.extend(children.into_iter().map(|child| Look::Child(id, child)));
-        found.into_iter().collect()
+        found
     }
 
-    fn look_at_child(&mut self, table: &impl ProcessTable, parent: ProcessId, pid: u32) -> Vec<Observation> {
+    fn look_at_child(
+        &mut self,
+        table: &impl ProcessTable,
+        parent: ProcessId,
+        pid: u32,
+    ) -> Option<Observation> {
         let found = self.child(table, parent, pid);
         match &found {
             Some(Observation::Child(child)) => self.queue.push(Look::Found(child.key)),
             Some(Observation::HostPid { id, .. }) => self.queue.push(Look::Process(*id)),
             _ => {}
         }
-        found.into_iter().collect()
+        found
     }
 
     fn child(&self, table: &impl ProcessTable, parent: ProcessId, pid: u32) -> Option<Observation> {

@@ -13,20 +13,26 @@ const ATTRIBUTE_HEADER: usize = 4;
 /// A socket of this netlink protocol that does not block. Only root gets a receive buffer of more than net.core.rmem_max.
 pub(crate) fn open(protocol: libc::c_int, buffer_bytes: libc::c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: a plain system call; the descriptor is new and owned by nothing else. The option lives through the calls.
-    unsafe {
+    // SAFETY: a plain system call; the descriptor is new and owned by nothing else.
+    let socket = unsafe {
         let fd = libc::socket(libc::PF_NETLINK, kind, protocol);
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        let socket = OwnedFd::from_raw_fd(fd);
-        let (size, length) =
-            ((&raw const buffer_bytes).cast(), size_of_val(&buffer_bytes) as libc::socklen_t);
-        if libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size, length) != 0 {
-            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, size, length);
-        }
-        Ok(socket)
+        OwnedFd::from_raw_fd(fd)
+    };
+    if set(&socket, libc::SO_RCVBUFFORCE, &buffer_bytes).is_err() {
+        let _ = set(&socket, libc::SO_RCVBUF, &buffer_bytes);
     }
+    Ok(socket)
+}
+
+/// Set an option of the socket.
+pub(crate) fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    let (place, length) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the kernel copies the value, and what that points to, which live through the call.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, place, length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Join multicast groups, given as a mask.

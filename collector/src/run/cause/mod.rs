@@ -323,7 +323,7 @@ impl Facts<'_> {
         })?;
         let ended = |signal| {
             let of_signal = self.failures.of_signal(signal)?;
-            of_signal.last.iter().rev().find(|process| process.parent_pid == Some(timeout.pid()))
+            of_signal.last.iter().rev().find(|process| process.parent_pid == Some(timeout.ids.pid()))
         };
         let process = ended(asked).or_else(|| ended(libc::SIGKILL));
         let signal = process.and_then(|process| process.exit.signal).unwrap_or(asked);
@@ -390,7 +390,7 @@ impl Facts<'_> {
 
     fn dead(&self, process: &ProcessSummary) -> DeadProcess {
         DeadProcess {
-            pid: process.pid(),
+            pid: process.ids.pid(),
             command: process.name.command.to_string(),
             args: process.name.args.clone(),
             is_main: process.ids.is_main,

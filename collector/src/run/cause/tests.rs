@@ -356,5 +356,5 @@ fn failed_processes_take_no_more_memory_than_a_few() {
     }
     let killed = failures.of_signal(9).unwrap();
     assert_eq!((killed.count, killed.last.len(), failures.timed_out.len()), (9990, 4, 4));
-    assert_eq!(killed.largest.as_ref().unwrap().pid(), 9999);
+    assert_eq!(killed.largest.as_ref().unwrap().ids.pid(), 9999);
 }

@@ -27,7 +27,7 @@ impl Tree {
     /// The nearest ancestor, this parent included, that runs an uninstrumented program. An ancestor whose own parent is
     /// unknown takes that place until the parent is known.
     pub(super) fn uninstrumented_ancestor(&mut self, parent: Parent) -> Option<ProcessId> {
-        let Parent::Known(id) = parent else { return None };
+        let id = parent.known()?;
         let process = self.processes.get_mut(&id)?;
         let is_it = !process.is_instrumented() || process.ancestry.parent == Parent::Unknown;
         process.ancestry.was_uninstrumented_ancestor |= is_it;
@@ -58,7 +58,7 @@ impl Tree {
 
     /// The command that a child of this parent runs until it execs.
     pub(super) fn command_of_parent(&self, parent: Parent) -> Option<Arc<str>> {
-        let Parent::Known(id) = parent else { return None };
+        let id = parent.known()?;
         if let Some(process) = self.processes.get(&id) {
             return Some(process.name.command.clone());
         }
@@ -102,20 +102,17 @@ impl Tree {
     /// subtracted from theirs, so they are finalized after it.
     pub(super) fn possible_reapers(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
         let process = self.processes.get(&id).filter(|process| process.end.reaped.is_none());
-        let parent = process.and_then(|process| match process.ancestry.parent {
-            Parent::Known(parent) if !self.has_outlived(process, parent) => Some(parent),
-            _ => None,
+        let parent = process.and_then(|process| {
+            process.ancestry.parent.known().filter(|parent| !self.has_outlived(process, *parent))
         });
         let others = process.map(|process| self.unreporting_reapers(process)).unwrap_or_default();
-        parent.into_iter().chain(others).chain(process.and_then(|process| match self.adopted_by(process) {
-            Some(Parent::Known(adopter)) => Some(adopter),
-            _ => None,
-        }))
+        let adopter = process.and_then(|process| self.adopted_by(process)?.known());
+        parent.into_iter().chain(others).chain(adopter)
     }
 
     /// The parent that a process had at its EXIT record, if another one had made it.
     pub(super) fn adopted_by(&self, process: &Process) -> Option<Parent> {
-        let Parent::Known(maker) = process.ancestry.parent else { return None };
+        let maker = process.ancestry.parent.known()?;
         let (maker, own) = (self.processes.get(&maker)?.ids.key, process.ids.key);
         let last = Key { pid_ns: own.pid_ns, pid: process.end.exit?.parent_pid };
         (maker.pid_ns == own.pid_ns && last.pid != 0 && last != maker).then(|| self.parent_of(last))
@@ -145,8 +142,7 @@ impl Tree {
     }
 
     pub(super) fn end_of(&self, parent: Parent) -> Option<u64> {
-        let Parent::Known(parent) = parent else { return None };
-        self.processes.get(&parent)?.lifetime.end_ns
+        self.processes.get(&parent.known()?)?.lifetime.end_ns
     }
 
     /// Live processes whose parent will not report their exit.

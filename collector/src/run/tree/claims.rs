@@ -17,10 +17,7 @@ impl Tree {
             return;
         }
         let adopted_by = self.adopted_by(process);
-        let adopter = match adopted_by {
-            Some(Parent::Known(adopter)) => Some(adopter),
-            _ => None,
-        };
+        let adopter = adopted_by.and_then(Parent::known);
         let claim = Claim {
             used: process.total_usage(&own.usage),
             quality: process.total_quality(own),
@@ -29,15 +26,9 @@ impl Tree {
             end_ns: process.lifetime.end_ns,
             was_killed: process.was_killed(),
         };
-        let parent = match process.ancestry.parent {
-            Parent::Known(id) if claim.others.is_empty() => Some(id),
-            Parent::Known(id) => {
-                Some(id).filter(|id| adopted_by.is_none() && !self.has_outlived(process, *id))
-            }
-            Parent::Launcher | Parent::Unknown => None,
-        };
-        let has_outlived =
-            matches!(process.ancestry.parent, Parent::Known(id) if self.has_outlived(process, id));
+        let known = process.ancestry.parent.known();
+        let has_outlived = known.is_some_and(|id| self.has_outlived(process, id));
+        let parent = known.filter(|_| claim.others.is_empty() || (adopted_by.is_none() && !has_outlived));
         // Only the launcher can have reaped it, and has written no record of that.
         if claim.others.is_empty() && (has_outlived || adopted_by == Some(Parent::Launcher)) {
             self.counts.unreaped_orphans += 1;
@@ -104,7 +95,7 @@ impl Tree {
         let mut claims = std::mem::take(&mut process.claims);
         // Without sums of its own, those of its parent tell.
         if !process.has_sums()
-            && let Parent::Known(parent) = process.ancestry.parent
+            && let Some(parent) = process.ancestry.parent.known()
             && let Some(parent) = self.processes.get_mut(&parent)
         {
             let room = Tolerance::MOST_CLAIMS.saturating_sub(parent.claims.len());

@@ -31,11 +31,9 @@ impl Tree {
         }
         if !ended_parents.is_empty() {
             let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
-            let is_orphan = |process: &&Process| match process.ancestry.parent {
-                Parent::Known(parent) => {
-                    process.lifetime.gone_ns.is_none() && ended_parents.contains(&parent)
-                }
-                Parent::Launcher | Parent::Unknown => false,
+            let is_orphan = |process: &&Process| {
+                let parent = process.ancestry.parent.known();
+                process.lifetime.gone_ns.is_none() && parent.is_some_and(|id| ended_parents.contains(&id))
             };
             questions.extend(alive.filter(is_orphan).filter_map(Process::target));
         }
@@ -109,8 +107,8 @@ impl Tree {
     fn ended_before_a_reaped_ancestor(&self, process: &Process) -> bool {
         let mut child = process;
         for _ in 0..Tolerance::MOST_ANCESTORS {
-            let Parent::Known(parent) = child.ancestry.parent else { return false };
-            let Some(parent) = self.processes.get(&parent) else { return false };
+            let parent = child.ancestry.parent.known().and_then(|id| self.processes.get(&id));
+            let Some(parent) = parent else { return false };
             if parent.is_alive() || child.lifetime.end_ns > parent.lifetime.end_ns {
                 return false;
             }
@@ -144,9 +142,9 @@ impl Tree {
             while let Some(id) = at.filter(|id| !depths.contains_key(id)) {
                 depths.insert(id, 0);
                 path.push(id);
-                at = self.processes.get(&id).and_then(|process| match process.ancestry.parent {
-                    Parent::Known(parent) if self.processes.contains_key(&parent) => Some(parent),
-                    _ => self.unreporting_reapers(process).first().copied(),
+                at = self.processes.get(&id).and_then(|process| {
+                    let parent = process.ancestry.parent.known().filter(|id| self.processes.contains_key(id));
+                    parent.or_else(|| self.unreporting_reapers(process).first().copied())
                 });
             }
             let mut depth = at.and_then(|id| depths.get(&id).copied()).unwrap_or(0);

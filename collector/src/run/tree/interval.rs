@@ -70,7 +70,7 @@ impl Process {
             is_process: true,
             is_main: self.ids.is_main,
             id: self.ids.id,
-            pid: self.ids.host_pid.unwrap_or(self.ids.key.pid),
+            pid: self.ids.pid(),
             command: self.name.command.clone(),
             // The record of a later event can carry an earlier time.
             start_ns: self.lifetime.start_ns.max(self.observed.at_ns).min(end_ns),

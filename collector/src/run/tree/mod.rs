@@ -208,8 +208,7 @@ impl Tree {
 
     /// The parent's pid in the collector's namespace, where it is known and the parent is not finalized.
     pub(crate) fn parent_host_pid(&self, process: &Process) -> Option<u32> {
-        let Parent::Known(parent) = process.ancestry.parent else { return None };
-        self.processes.get(&parent)?.ids.host_pid
+        self.processes.get(&process.ancestry.parent.known()?)?.ids.host_pid
     }
 
     /// A live process with this pid, the youngest if there are several claims.

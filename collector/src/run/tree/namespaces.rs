@@ -75,10 +75,7 @@ impl Tree {
         if query.key.pid_ns == self.context.pid_ns {
             return None;
         }
-        let parent = match self.parent_of(Key { pid: query.parent_pid, ..query.key }) {
-            Parent::Known(id) => Some(id),
-            Parent::Launcher | Parent::Unknown => None,
-        };
+        let parent = self.parent_of(Key { pid: query.parent_pid, ..query.key }).known();
         let candidates = self.lists.known_by_kernel_alone.iter().filter_map(|id| self.processes.get(id));
         let scored = candidates.filter_map(|p| Some((self.score(p, query, parent)?, p.ids.id)));
         let (_, id) = scored.max()?;

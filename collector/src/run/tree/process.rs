@@ -122,6 +122,13 @@ pub(crate) struct Ids {
     pub is_proven: bool,
 }
 
+impl Ids {
+    /// Its pid in the collector's namespace, or, where that is not known, in its own.
+    pub(crate) fn pid(&self) -> u32 {
+        self.host_pid.unwrap_or(self.key.pid)
+    }
+}
+
 /// How a process is related to others.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Ancestry {
@@ -186,7 +193,7 @@ pub(crate) struct ProgramState {
 }
 
 /// When a process lived, CLOCK_MONOTONIC nanoseconds.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Lifetime {
     /// Its start.
     pub start_ns: u64,
@@ -216,7 +223,7 @@ pub(crate) struct EndReports {
 }
 
 /// CPU time: of the children, and what was counted so far.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct CpuState {
     /// Sum of the children that its REAPED records name.
     pub reaped_children: Rusage,
@@ -277,11 +284,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Its parent, if that is a process of the tree.
-    pub(in crate::run) fn known_parent(&self) -> Option<ProcessId> {
-        if let Parent::Known(parent) = self.ancestry.parent { Some(parent) } else { None }
-    }
-
     /// A process that nothing else is known of.
     pub(super) fn new(ids: Ids, ancestry: Ancestry, group: ImageGroup, start_ns: u64) -> Self {
         Self {
@@ -300,23 +302,9 @@ impl Process {
                 recorded: None,
                 had_unread_copy: false,
             },
-            lifetime: Lifetime {
-                start_ns,
-                end_ns: None,
-                seen_dead_ns: None,
-                gone_ns: None,
-                missing_ns: None,
-            },
+            lifetime: Lifetime { start_ns, ..Lifetime::default() },
             end: EndReports::default(),
-            cpu: CpuState {
-                reaped_children: Rusage::default(),
-                unreaped_children: Rusage::default(),
-                unreaped_count: 0,
-                has_inexact_children: false,
-                is_clock_final: false,
-                counted_cpu_ns: 0,
-                counted_at_ns: start_ns,
-            },
+            cpu: CpuState { counted_at_ns: start_ns, ..CpuState::default() },
             observed: Observed::default(),
             bounds: Bounds::default(),
             claims: Vec::new(),

@@ -104,11 +104,6 @@ impl ProcessSummary {
         }
     }
 
-    /// Its pid in the launcher's namespace, or, where that is not known, in its own.
-    pub(crate) fn pid(&self) -> u32 {
-        self.ids.host_pid.unwrap_or(self.ids.key.pid)
-    }
-
     /// Its end, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.wall_ns)

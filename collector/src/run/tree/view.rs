@@ -1,7 +1,7 @@
 //! The tree as sources see it.
 
-use super::{Image, Process, ProcessId, Tree};
-use crate::model::ids::{Key, Parent, Target};
+use super::{Image, ProcessId, Tree};
+use crate::model::ids::{Key, Target};
 use crate::model::process_table::{KnownProgram, ProcessTable, ProgramOrigin};
 
 impl ProcessTable for Tree {
@@ -23,10 +23,7 @@ impl ProcessTable for Tree {
 
     fn program(&self, id: ProcessId) -> Option<KnownProgram> {
         let process = self.get(id).filter(|process| process.is_alive())?;
-        let parent = match process.ancestry.parent {
-            Parent::Known(parent) => self.get(parent).filter(|parent| parent.is_alive()),
-            Parent::Launcher | Parent::Unknown => None,
-        };
+        let parent = process.ancestry.parent.known().and_then(|id| self.get(id));
         Some(KnownProgram {
             origin: match process.program.image {
                 Image::Loaded { .. } => ProgramOrigin::Reported,
@@ -37,7 +34,7 @@ impl ProcessTable for Tree {
             has_record: process.program.has_record,
             has_unreported_exec: process.program.unreported_exec.is_some(),
             start_ns: process.program_start_ns(),
-            live_parent_pid: parent.and_then(|parent: &Process| parent.ids.host_pid),
+            live_parent_pid: parent.filter(|parent| parent.is_alive()).and_then(|parent| parent.ids.host_pid),
             parent_pid: self.parent_host_pid(process),
         })
     }

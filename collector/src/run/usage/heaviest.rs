@@ -52,7 +52,7 @@ impl Heaviest {
 
 fn usage_of(process: &ProcessSummary) -> ProcessUsage {
     ProcessUsage {
-        pid: process.pid(),
+        pid: process.ids.pid(),
         ppid: process.parent_pid,
         command: process.name.command.to_string(),
         args: process.name.args.clone(),

@@ -353,7 +353,7 @@ fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
     }
     let named = there.into_iter().filter_map(|held| {
         let process = tree.get(held.id)?;
-        let pid = process.ids.host_pid.unwrap_or(process.ids.key.pid);
+        let pid = process.ids.pid();
         let command = process.name.command.to_string();
         let Contribution { combined_bytes, private_bytes, .. } = held.contribution;
         let rss_bytes = held.rss_bytes;

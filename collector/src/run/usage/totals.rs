@@ -185,7 +185,7 @@ impl Survivors {
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
         if self.listed.len() < SURVIVORS {
-            self.listed.push(Running { pid: process.pid(), command: process.name.command.to_string() });
+            self.listed.push(Running { pid: process.ids.pid(), command: process.name.command.to_string() });
         }
     }
 }

@@ -230,12 +230,6 @@ impl Segment {
         written.store(number.wrapping_add(1), Ordering::Release);
     }
 
-    /// The latest sample, if any.
-    pub fn latest_sample(&self) -> Option<Sample> {
-        let number = self.header().samples.0.load(Ordering::Acquire).checked_sub(1)?;
-        self.samples().get(number as usize % SAMPLE_CAPACITY)?.read()
-    }
-
     /// Write an event as the shim does. The launcher writes REAPED records of the children that it waits for.
     pub fn push_event(&self, origin: &Origin, event: &Event) {
         let record = event.encode(origin);
@@ -332,9 +326,13 @@ mod tests {
         mine.push_event(&Origin { pid: 5, ..Origin::default() }, &event);
         let gpu_track_abi::ring::Pop::Record(record) = other.ring().peek(0) else { panic!("no record") };
         assert_eq!(Event::decode(&record).unwrap().1, event);
-        assert_eq!(other.latest_sample(), None);
+        let latest = |segment: &Segment| {
+            let number = segment.header().samples.0.load(Ordering::Acquire).checked_sub(1)?;
+            segment.samples().get(number as usize % SAMPLE_CAPACITY)?.read()
+        };
+        assert_eq!(latest(&other), None);
         other.push_sample(Sample { combined_bytes: 99, ..Sample::default() });
-        assert_eq!(mine.latest_sample().unwrap().combined_bytes, 99);
+        assert_eq!(latest(&mine).unwrap().combined_bytes, 99);
         mine.named().unlink().unwrap();
         assert!(!path.exists());
     }

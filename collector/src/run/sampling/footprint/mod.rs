@@ -128,7 +128,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     };
     readings.alive.iter().for_each(|id| of_one(*id));
     let parents: FxHashSet<ProcessId> =
-        readings.alive.iter().filter_map(|id| tree.get(*id)?.known_parent()).collect();
+        readings.alive.iter().filter_map(|id| tree.get(*id)?.ancestry.parent.known()).collect();
     let member = |id: &ProcessId| {
         let (process, reading) = counted(tree, readings, *id)?;
         Some(Member {

@@ -16,7 +16,7 @@ fn records_and_connector_events_are_of_one_process() {
     run.kernel_fork(102, MAIN).execs(102).start(102, MAIN).exit(102, 7, 0).over(102, 0);
     assert_eq!((run.tree.counts().created, run.tree.alive().len()), (4, 1));
     let summaries = run.end();
-    let wall_ms: Vec<_> = summaries.iter().filter(|p| p.pid() == 102).map(|p| p.wall_ns / MS).collect();
+    let wall_ms: Vec<_> = summaries.iter().filter(|p| p.ids.pid() == 102).map(|p| p.wall_ns / MS).collect();
     assert_eq!(wall_ms.len(), 2);
     assert!(
         wall_ms.contains(&4) && wall_ms.contains(&3),

@@ -190,7 +190,7 @@ fn adopted_child_is_finalized_before_its_younger_parent() {
     run.start(301, 300).exit(301, 4, 0);
     run.reaped(MAIN, 300, 10).exit(MAIN, 1, 10).reaped(LAUNCHER, MAIN, 11);
     let summaries = run.end();
-    let own = |pid: u32| summaries.iter().find(|process| process.pid() == pid).unwrap().own.cpu_us();
+    let own = |pid: u32| summaries.iter().find(|process| process.ids.pid() == pid).unwrap().own.cpu_us();
     assert_eq!((own(301), own(300), own(MAIN)), (4, 6, 1));
 }
 

@@ -30,7 +30,7 @@ fn without_pidfs_fork_and_second_reaping_show_new_processes() {
     assert_eq!((run.tree.counts().created, run.tree.alive().len()), (3, 2));
     // Two STARTs of one pid look like an exec; the second REAPED shows that there were two.
     run.start(103, MAIN).start(103, MAIN).reaped(MAIN, 103, 5).reaped(MAIN, 103, 6);
-    assert_eq!(run.end().iter().filter(|process| process.pid() == 103).count(), 2);
+    assert_eq!(run.end().iter().filter(|process| process.ids.pid() == 103).count(), 2);
 }
 
 // Requirement: SEE-52

@@ -248,7 +248,7 @@ fn unread(tree: &Tree, by_ns: u64) -> Vec<ProcessId> {
 }
 
 fn of(summaries: &[ProcessSummary], pid: u32) -> &ProcessSummary {
-    let mut all = summaries.iter().filter(|process| process.pid() == pid);
+    let mut all = summaries.iter().filter(|process| process.ids.pid() == pid);
     let one = all.next().unwrap();
     assert!(all.next().is_none(), "pid {pid} was finalized twice");
     one

@@ -24,7 +24,7 @@ fn scan_shows_the_host_pid_of_a_process_inside() {
         run.tree.set_host_pid(id, 103);
     });
     assert!(run.tree.knows(Key { pid_ns: HERE, pid: 103 }, 0, run.now_ns));
-    assert_eq!(run.reaped(102, 103, 98).end().iter().filter(|process| process.pid() == 103).count(), 1);
+    assert_eq!(run.reaped(102, 103, 98).end().iter().filter(|process| process.ids.pid() == 103).count(), 1);
 }
 
 #[test]
