@@ -19,3 +19,4 @@ pub mod sampler;
 pub mod scan;
 pub(crate) mod segment_name;
 pub(crate) mod sender;
+mod taskstats;
