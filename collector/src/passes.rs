@@ -38,7 +38,7 @@ impl Passes {
 
     /// Peaks so far: of each new image, of the others in turn while there is budget.
     fn read_peaks(&mut self, run: &mut JournaledRun, now_ns: u64) {
-        let sampling = run.sampling();
+        let sampling = &run.sampling;
         let credit_ns = self.budget.policy().credit_ns;
         let new_images = sampling.new_images(&run.tree);
         let mut peaks = Vec::new();
@@ -50,7 +50,7 @@ impl Passes {
             }
             peaks.extend(self.budget.spend(|| self.sampler.peak(*id)));
         }
-        let alive = sampling.alive();
+        let alive = &sampling.alive;
         let start = if alive.is_empty() { 0 } else { self.peak_cursor % alive.len() };
         for id in alive.iter().cycle().skip(start).take(alive.len()) {
             if !is_paid || !self.budget.is_left() {
@@ -67,9 +67,9 @@ impl Passes {
     /// How memory is shared, most uncertain first: within the budget, and on credit where the sample would otherwise set
     /// a new peak that is not certain. With what is left, figures that are no part of the footprint are brought up to date.
     fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
-        let mark = run.high_water_mark();
+        let mark = run.ram.high_water_mark();
         let policy = self.budget.policy();
-        while let Some(unit) = run.sampling().next_unit(&run.tree, mark) {
+        while let Some(unit) = run.sampling.next_unit(&run.tree, mark) {
             let credit_ns = match unit.credit {
                 SharingCredit::None => 0,
                 SharingCredit::GrowingPeak => policy.growing_credit_ns,
@@ -81,7 +81,7 @@ impl Passes {
             let sharing = self.sampler.read_sharing(&unit.members, &unit.order, &mut self.budget, credit_ns);
             run.apply(now_ns, Observation::Sharing(sharing));
         }
-        for target in run.sampling().stale(&run.tree) {
+        for target in run.sampling.stale(&run.tree) {
             if !self.budget.has_credit(-policy.reserved_ns) {
                 break;
             }

@@ -120,10 +120,7 @@ pub enum Observation {
     /// Records that were there at the end and were not read in time.
     Unread(u64),
     /// Whether there are GPU backends.
-    GpuBackends {
-        /// See above.
-        is_any: bool,
-    },
+    GpuBackends(bool),
     /// GPU backends are about to be asked about the processes of now.
     GpuTick,
     /// What GPU backends read.

@@ -107,7 +107,7 @@ fn peak(run: &RunState) -> Option<Peak> {
 fn basis(inputs: &Inputs) -> Basis {
     let limit = inputs.end.cgroups.memory_limits.first();
     Basis {
-        busy_cores: inputs.run.cpu.busy_cores().quantile(hints::busy_part()),
+        busy_cores: inputs.run.cpu.busy.quantile(hints::busy_part()),
         cgroup_peak_bytes: limit.and_then(|limit| limit.peak_bytes.filter(|_| limit.is_peak_of_run)),
         started_s: inputs.config.start.realtime_ns as f64 / 1e9,
     }
@@ -175,7 +175,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
         connector_absent: absent,
         connector_overruns: inputs.run.health.connector.overruns,
         ram_floor_bytes: Some(&inputs.run.totals.floors.combined)
-            .filter(|floor| floor.is_missed_by(&inputs.run.ram.combined))
+            .filter(|floor| floor.is_missed_by(&inputs.run.ram.max.combined))
             .map(|floor| floor.rss),
         private_ram_reason: private_ram_reason(inputs),
         static_executables: inputs.run.totals.static_executables(),
@@ -215,11 +215,7 @@ const SHARING_UNKNOWN: &str = "at no sample was known how all of their memory is
 
 fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
-    let sets = [
-        (&ram.main, &floors.main),
-        (&ram.descendants, &floors.descendants),
-        (&ram.combined, &floors.combined),
-    ];
+    let sets = ram.max.with(*floors, |max, floor| (max, floor)).values();
     let is_unread = |max: &MaxRss| max.total > 0 && (max.private.is_none() || max.shared.is_none());
     if sets.iter().any(|(max, floor)| floor.is_missed_by(max)) {
         Some("of RAM that no sample saw, it is not known how it was shared".into())
@@ -241,9 +237,9 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     MaxRam {
         system_capacity_bytes: inputs.host_info.host.ram_bytes,
         system_bytes: inputs.run.ram.system,
-        main: rss(&ram.main, &floors.main, false),
-        descendants: rss(&ram.descendants, &floors.descendants, had_none(coverage)),
-        combined: rss(&ram.combined, &floors.combined, false),
+        main: rss(&ram.max.main, &floors.main, false),
+        descendants: rss(&ram.max.descendants, &floors.descendants, had_none(coverage)),
+        combined: rss(&ram.max.combined, &floors.combined, false),
     }
 }
 
@@ -266,12 +262,11 @@ fn mean_ram(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> MeanRam {
     let known = |mean: f64, max: &MaxRss, is_empty: bool| {
         (max.total > 0 || is_empty).then(|| mean.min(max.total as f64))
     };
-    let has_no_descendants = had_none(coverage);
     MeanRam {
-        main_bytes: means.and_then(|(main, ..)| known(main, &ram.main, false)),
+        main_bytes: means.and_then(|means| known(means.main, &ram.max.main, false)),
         descendants_bytes: means
-            .and_then(|(_, descendants, _)| known(descendants, &ram.descendants, has_no_descendants)),
-        combined_bytes: means.and_then(|(.., combined)| known(combined, &ram.combined, false)),
+            .and_then(|means| known(means.descendants, &ram.max.descendants, had_none(coverage))),
+        combined_bytes: means.and_then(|means| known(means.combined, &ram.max.combined, false)),
     }
 }
 
@@ -295,7 +290,7 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let main_s = inputs.run.totals.main.as_ref().map(|main| main.cpu_us() as f64 / 1e6);
     let main_s = cpu_time.total_s.and(main_s);
     let descendants_s = Option::zip(cpu_time.total_s, main_s).map(|(total, main)| total - main);
-    let [max_main, max_descendants, max_combined] = inputs.run.cpu.max_percent();
+    let max = inputs.run.cpu.max_percent;
     // The mean is exact. One above every window's value shows that the windows missed some CPU time.
     let percent = |max, mean| Percent { max_sum: larger(max, mean), mean_sum: mean };
     let (max_system, mean_system) = inputs.run.cpu.system_percent(inputs.host_info.ticks_per_second);
@@ -304,12 +299,12 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
         system_core_count: host.cores,
         expected_cores: inputs.config.tracking.expected_cores.unwrap_or(host.cores),
         system: Percent { max_sum: max_system, mean_sum: mean_system },
-        main: percent(max_main.filter(|_| main_s.is_some()), main_s.and_then(mean)),
-        descendants: percent(max_descendants, descendants_s.and_then(mean)),
-        combined: percent(max_combined, cpu_time.total_s.and_then(mean)),
-        main_threads: Some(ram.main_threads).filter(|n| *n > 0),
-        descendants_threads: Some(ram.descendants_threads),
-        combined_threads: Some(ram.combined_threads).filter(|n| *n > 0),
+        main: percent(max.main.filter(|_| main_s.is_some()), main_s.and_then(mean)),
+        descendants: percent(max.descendants, descendants_s.and_then(mean)),
+        combined: percent(max.combined, cpu_time.total_s.and_then(mean)),
+        main_threads: Some(ram.threads.main).filter(|n| *n > 0),
+        descendants_threads: Some(ram.threads.descendants),
+        combined_threads: Some(ram.threads.combined).filter(|n| *n > 0),
     }
 }
 

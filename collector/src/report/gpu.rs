@@ -11,9 +11,9 @@ use crate::model::report::{
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
 use crate::run::gpu::usage::device::DeviceUsage;
-use crate::run::gpu::usage::groups::Groups;
 use crate::run::gpu::usage::meters::{Counter, Gauge};
 use crate::run::gpu::usage::processes::ProcessGpu as Used;
+use crate::run::groups::Groups;
 use crate::run::usage::Totals;
 
 /// The devices that enter sums: a part (MIG) is already in its whole device.

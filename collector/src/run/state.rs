@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::failures::Failures;
 use super::gpu::GpuState;
+use super::sampling::Sampling;
 use super::sampling::sums::TreeSums;
-use super::sampling::{HighWaterMark, Sampling};
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
 use super::usage::{CpuUsage, RamUsage, Totals};
@@ -44,11 +44,12 @@ pub struct RunState {
     /// The findings that are applied.
     pub(crate) found: ReadUpTo,
     trust: Trust,
+    /// The sample that is being taken.
     #[serde(skip)]
-    sampling: Sampling,
+    pub(crate) sampling: Sampling,
     /// The sums of the last sample.
     #[serde(skip)]
-    latest: TreeSums,
+    pub(crate) latest: TreeSums,
     ticks_per_second: u64,
 }
 
@@ -140,7 +141,7 @@ impl RunState {
         match observation {
             Observation::Findings(findings) => self.apply_findings(findings, now_ns),
             Observation::MachineForks(made) => {
-                self.trust.set_made(*made);
+                self.trust.made = *made;
                 self.health.forgery = self.suspicion(now_ns);
             }
             Observation::CommandStarted { pid, start_ns, command } => {
@@ -196,7 +197,7 @@ impl RunState {
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
             Observation::Unread(unread) => self.health.unread = *unread,
-            Observation::GpuBackends { is_any } => self.gpu.set_active(*is_any),
+            Observation::GpuBackends(is_any) => self.gpu.is_active = *is_any,
             Observation::GpuTick => self.gpu.update(&self.tree),
             Observation::Gpu(observation) => self.gpu.apply(observation),
             Observation::GpuEnd => self.gpu.finish(&self.tree),
@@ -325,21 +326,6 @@ impl RunState {
     /// Whether the process connector reports every fork, exec and exit.
     pub(crate) fn has_connector(&self) -> bool {
         self.health.connector.absent.is_none()
-    }
-
-    /// The sums of the last sample.
-    pub(crate) fn latest(&self) -> &TreeSums {
-        &self.latest
-    }
-
-    /// The sample that is being taken.
-    pub(crate) fn sampling(&self) -> &Sampling {
-        &self.sampling
-    }
-
-    /// What a new RAM peak must exceed.
-    pub(crate) fn high_water_mark(&self) -> HighWaterMark {
-        self.ram.high_water_mark()
     }
 
     /// CPU time of all processes that was counted so far, nanoseconds.

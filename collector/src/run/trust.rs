@@ -65,7 +65,7 @@ pub struct Trust {
     cores: u64,
     /// The processes and threads that the machine has made since the session's start; `None`: the kernel does not
     /// count them.
-    made: Option<u64>,
+    pub(crate) made: Option<u64>,
 }
 
 impl Trust {
@@ -85,11 +85,6 @@ impl Trust {
             return Some(Forgery::Unseen { count: count as u64 });
         }
         self.too_much(tree.counts().created, findings, now_ns)
-    }
-
-    /// The kernel's present count.
-    pub(crate) fn set_made(&mut self, made: Option<u64>) {
-        self.made = made;
     }
 
     fn too_much(&self, reported: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
@@ -137,7 +132,7 @@ mod tests {
         /// Like the session: the kernel's count is read only on suspicion.
         fn forgery(&mut self, now_ns: u64) -> Option<Forgery> {
             self.trust.forgery(&self.tree, self.findings, now_ns)?;
-            self.trust.set_made(Some(self.made));
+            self.trust.made = Some(self.made);
             self.trust.forgery(&self.tree, self.findings, now_ns)
         }
 

@@ -69,7 +69,7 @@ impl Session {
         }
         priority::prefer_short_slices();
         let readers = Readers::open(&config, &host, root, membership, &segment, run.sampled_ns);
-        run.apply(now_ns, Observation::GpuBackends { is_any: readers.gpu.is_active() });
+        run.apply(now_ns, Observation::GpuBackends(readers.gpu.is_active()));
         Ok(Self {
             interim_ns: first_interim_ns(&config),
             schedule: Schedule::new(config.policy, config.tracking.interval_ns(), config.start.monotonic_ns),

@@ -22,15 +22,15 @@ impl Session {
         // The scan may have taken in processes that started since.
         let now_ns = clock::monotonic_ns();
         self.readers.before_sample(&mut self.run, now_ns);
-        let mark = self.run.high_water_mark();
+        let mark = self.run.ram.high_water_mark();
         self.readers.passes.read(&mut self.run, now_ns);
         self.readers.look_at_programs(&mut self.run, now_ns);
-        if let Some(deferral) = deferral.filter(|one| self.run.sampling().dead_bytes() >= one.bytes) {
+        if let Some(deferral) = deferral.filter(|one| self.run.sampling.current.dead_bytes >= one.bytes) {
             self.schedule.defer_again(deferral, now_ns);
             return;
         }
         self.readers.passes.conclude(&mut self.run, now_ns);
-        if let Some(dead_ns) = self.run.sampling().dead_ns() {
+        if let Some(dead_ns) = self.run.sampling.current.dead_ns {
             self.take_all_before(dead_ns);
         }
         self.run.apply(now_ns, Observation::SampleComplete);
@@ -40,7 +40,7 @@ impl Session {
             start_ns: self.run.start_ns,
             cost_ns: clock::thread_cpu_ns().saturating_sub(begun_ns),
             largest_before: mark.combined,
-            largest: self.run.high_water_mark().combined,
+            largest: self.run.ram.high_water_mark().combined,
         });
         self.readers.after_sample(&mut self.run, now_ns, self.end.exit.is_some());
         self.show(now_ns);
@@ -73,7 +73,7 @@ impl Session {
 
     /// Writes the live sample, for programs that watch the run.
     fn show(&self, now_ns: u64) {
-        let now = self.run.latest();
+        let now = &self.run.latest;
         self.segment.push_sample(LiveSample {
             monotonic_ns: now_ns,
             main_bytes: now.main.footprint_bytes,

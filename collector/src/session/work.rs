@@ -65,7 +65,7 @@ impl Session {
             let now_ns = clock::monotonic_ns();
             // A program for which it was due may have reported meanwhile.
             let is_due = now_ns >= self.schedule.due_ns();
-            let largest = self.run.high_water_mark().combined;
+            let largest = self.run.ram.high_water_mark().combined;
             let deferral = self.schedule.deferral(now_ns, self.run.sampled_ns, largest);
             let is_deferred =
                 is_due && self.schedule.defer(deferral, now_ns, |bytes| self.run.tree.last_end_of(bytes));

@@ -285,9 +285,9 @@ fn unknown_ram(context: &Context) -> Option<String> {
 fn ram_floor(context: &Context) -> Option<String> {
     let (ram, floors) = (&context.inputs.run.ram, &context.inputs.run.totals.floors);
     let sets = [
-        ("combined", &floors.combined, &ram.combined),
-        ("descendants", &floors.descendants, &ram.descendants),
-        ("main", &floors.main, &ram.main),
+        ("combined", &floors.combined, &ram.max.combined),
+        ("descendants", &floors.descendants, &ram.max.descendants),
+        ("main", &floors.main, &ram.max.main),
     ];
     let (set, floor, _) = sets.into_iter().find(|(_, floor, seen)| floor.is_missed_by(seen))?;
     Some(format!(

@@ -18,18 +18,13 @@ use pid_table::{PidResolver, PidTable};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct GpuState {
     /// There are backends: without one, no process needs to be remembered.
-    is_active: bool,
+    pub is_active: bool,
     table: PidTable,
     /// The figures.
     pub usage: GpuUsage,
 }
 
 impl GpuState {
-    /// Whether there are backends.
-    pub(crate) fn set_active(&mut self, is_active: bool) {
-        self.is_active = is_active;
-    }
-
     /// Take over the processes of the tree; to be called before [`Self::pids`].
     pub(crate) fn update(&mut self, tree: &Tree) {
         if self.is_active {
@@ -44,7 +39,7 @@ impl GpuState {
 
     /// Take in what the backends read.
     pub(crate) fn apply(&mut self, observation: &GpuObservation) {
-        self.table.set_epoch(observation.epoch_us);
+        self.table.epoch_us = observation.epoch_us;
         self.usage.interval_ns = observation.interval_ns;
         for (pid, facts) in &observation.pids {
             self.table.add_facts(*pid, facts);

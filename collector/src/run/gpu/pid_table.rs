@@ -54,14 +54,10 @@ pub(crate) struct PidTable {
     /// Whether a process that a driver seems to name has a GPU open, by id.
     has_gpu_open: HashMap<u64, bool>,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC, microseconds.
-    epoch_us: u64,
+    pub(super) epoch_us: u64,
 }
 
 impl PidTable {
-    pub(super) fn set_epoch(&mut self, epoch_us: u64) {
-        self.epoch_us = epoch_us;
-    }
-
     /// Take over the running processes, and the ends of those that are not finalized yet.
     pub(super) fn update(&mut self, tree: &Tree) {
         for process in self.entries.values_mut().filter(|process| process.end_ns.is_none()) {
@@ -331,7 +327,7 @@ pub(crate) mod tests {
     #[test]
     fn accounting_entry_belongs_to_process_at_its_start() {
         let mut table = PidTable::default();
-        table.set_epoch(1_000_000_000);
+        table.epoch_us = 1_000_000_000;
         table.put(process(1, 50, 10 * S, Some(11 * S)));
         table.put(process(2, 50, 60 * S, Some(61 * S)));
         let find = |s: u64| table.resolve_accounting(50, 1_000_000_000 + s * 1_000_000).map(|p| p.id);

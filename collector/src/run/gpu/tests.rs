@@ -35,7 +35,7 @@ fn observation(at_s: u64, pid: u32, facts: PidFacts) -> GpuObservation {
 
 fn state() -> GpuState {
     let mut state = GpuState::default();
-    state.set_active(true);
+    state.is_active = true;
     state.table.put(process(1, 10, S, None));
     state
 }

@@ -117,7 +117,7 @@ impl Collector {
         let targets = Sampling::targets(&self.run.tree);
         let readings: Vec<_> = targets.iter().map(|target| read_state(machine, &target.target)).collect();
         self.apply(machine, &Observation::Readings(readings));
-        let new = self.run.sampling().new_images(&self.run.tree);
+        let new = self.run.sampling.new_images(&self.run.tree);
         let pids = targets.iter().map(|target| (target.target.id, target.target.pid));
         let pids: HashMap<_, _> = pids.collect();
         let peak = |id| {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::groups::Groups;
 use super::tree::process::Observed;
 use super::tree::{Contribution, Image, LiveInterval, Process, ProcessId, Tree};
 use crate::model::observation::{
@@ -22,8 +23,8 @@ use crate::model::observation::{
     Vitals,
 };
 use files::{FileTable, KnownPrograms};
+pub(crate) use footprint::SharingCredit;
 use footprint::{Estimate, Estimates, Readings, Tried, Unit};
-pub(crate) use footprint::{HighWaterMark, SharingCredit};
 use reading::{LastReading, Sharing, Touched};
 use sums::TreeSums;
 
@@ -42,10 +43,8 @@ pub(crate) struct Sample {
     pub steady_mean: TreeSums,
     /// Processes and memory that were there in part only.
     pub intervals: Vec<LiveInterval>,
-    /// CPU time of the first process since the sample before, nanoseconds (live processes only).
-    pub main_cpu_ns: u64,
-    /// CPU time of the others since the sample before, nanoseconds (live processes only).
-    pub descendants_cpu_ns: u64,
+    /// CPU time since the sample before, nanoseconds (live processes only).
+    pub cpu_ns: Groups<u64>,
     /// What each process holds now.
     pub holders: Vec<Held>,
 }
@@ -77,16 +76,17 @@ const PEAK_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// What the passes of the sample that is being taken have found so far.
 #[derive(Debug, Clone, Default)]
-struct CurrentSample {
+pub(crate) struct CurrentSample {
     at_ns: u64,
-    /// Processes that were read for the first time, and the bottom of their stacks.
-    first: Vec<(ProcessId, u64)>,
-    changed: Vec<ChangedProgram>,
+    /// Processes that were read for the first time, and the bottom of their stacks then (0: not known).
+    pub first: Vec<(ProcessId, u64)>,
+    /// Processes that run another program than at their reading before.
+    pub changed: Vec<ChangedProgram>,
     args: FxHashMap<ProcessId, Vec<String>>,
-    /// When the last one that was found dead was.
-    dead_ns: Option<u64>,
+    /// When the last process that was found dead was; `None`: none was.
+    pub dead_ns: Option<u64>,
     /// What the largest of those held when it was last read, bytes.
-    dead_bytes: u64,
+    pub dead_bytes: u64,
     tried: Tried,
     is_any_sharing_read: bool,
     /// Sharing was read of a process that shares anonymous pages with others.
@@ -103,7 +103,7 @@ pub(crate) struct Sampling {
     readings: FxHashMap<ProcessId, LastReading>,
     programs: KnownPrograms,
     /// The live processes of this sample, oldest first.
-    alive: Vec<ProcessId>,
+    pub alive: Vec<ProcessId>,
     /// Changes of image groups up to the last sample.
     group_changes: u64,
     /// Of the live processes, each in full.
@@ -113,7 +113,8 @@ pub(crate) struct Sampling {
     is_estimate_due: bool,
     /// No reading of how memory is shared would tell anything more.
     is_settled: bool,
-    current: CurrentSample,
+    /// The sample that is being taken.
+    pub current: CurrentSample,
     /// What the passes came to.
     sample: Option<Sample>,
 }
@@ -195,31 +196,6 @@ impl Sampling {
         tree.observe_missing(id, self.current.at_ns);
     }
 
-    /// Processes that were read for the first time, and the bottom of their stacks then (0: not known).
-    pub(crate) fn first_read(&self) -> &[(ProcessId, u64)] {
-        &self.current.first
-    }
-
-    /// Processes that run another program than at their reading before.
-    pub(crate) fn changed_programs(&self) -> &[ChangedProgram] {
-        &self.current.changed
-    }
-
-    /// When the last process that the sample found dead was; `None`: none was.
-    pub(crate) fn dead_ns(&self) -> Option<u64> {
-        self.current.dead_ns
-    }
-
-    /// What the largest process that the sample found dead held when it was last read, bytes.
-    pub(crate) fn dead_bytes(&self) -> u64 {
-        self.current.dead_bytes
-    }
-
-    /// The live processes of this sample, oldest first.
-    pub(crate) fn alive(&self) -> &[ProcessId] {
-        &self.alive
-    }
-
     /// Processes whose image is newer than what is known of its peak.
     pub(crate) fn new_images(&self, tree: &Tree) -> Vec<ProcessId> {
         self.alive.iter().copied().filter(|id| self.is_new_image(tree, *id)).collect()
@@ -281,7 +257,7 @@ impl Sampling {
     }
 
     /// The reading of how memory is shared that makes most of the footprint certain, if that is worth it.
-    pub(crate) fn next_unit(&self, tree: &Tree, mark: HighWaterMark) -> Option<Unit> {
+    pub(crate) fn next_unit(&self, tree: &Tree, mark: Groups<u64>) -> Option<Unit> {
         if self.is_settled {
             return None;
         }
@@ -390,9 +366,8 @@ impl Sampling {
         // What fork children had copied before it was read is known now.
         self.is_estimate_due |= self.current.is_any_relative_read;
         self.current.is_concluded = true;
-        let is_nothing_wanted = || {
-            self.estimates.stale(tree).is_empty() && self.next_unit(tree, HighWaterMark::default()).is_none()
-        };
+        let is_nothing_wanted =
+            || self.estimates.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
         self.is_settled = !self.current.is_any_sharing_read && (self.is_settled || is_nothing_wanted());
         let mut sample = Sample { from_ns, at_ns: self.current.at_ns, ..Sample::default() };
         let largest_shared = reading::largest_shared(&self.readings, &self.alive);
@@ -480,11 +455,7 @@ fn add_process(
     let spent = counted.saturating_sub(process.cpu.counted_cpu_ns);
     process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(counted);
     process.cpu.counted_at_ns = now_ns;
-    if process.ids.is_main {
-        sample.main_cpu_ns += spent;
-    } else {
-        sample.descendants_cpu_ns += spent;
-    }
+    sample.cpu_ns.add(is_main, spent, u64::saturating_add);
 }
 
 /// The last reading of a process's CPU clock counts if no record has more.

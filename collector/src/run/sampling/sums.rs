@@ -4,49 +4,67 @@ use serde::{Deserialize, Serialize};
 
 use super::footprint::Estimate;
 use super::reading::LastReading;
+use crate::run::groups::Groups;
 use crate::run::tree::Contribution;
 
 /// Sums over some processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sums {
+pub(crate) struct Sums<N = u64> {
     /// Footprint, bytes.
-    pub footprint_bytes: u64,
+    pub footprint_bytes: N,
     /// Pages that one of them alone maps, bytes.
-    pub private_bytes: u64,
+    pub private_bytes: N,
     /// How much more may be private, as it was never read, bytes.
-    pub unread_private_bytes: u64,
+    pub unread_private_bytes: N,
     /// Sum of their proportional sizes, bytes.
-    pub proportional_bytes: u64,
+    pub proportional_bytes: N,
     /// Pages of which the proportional size was never read, bytes.
-    pub unread_proportional_bytes: u64,
+    pub unread_proportional_bytes: N,
     /// Threads.
-    pub threads: u64,
+    pub threads: N,
 }
 
-impl Sums {
-    fn add(&mut self, other: &Self) {
-        // A record may claim any size.
-        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
-        add(&mut self.footprint_bytes, other.footprint_bytes);
-        add(&mut self.private_bytes, other.private_bytes);
-        add(&mut self.unread_private_bytes, other.unread_private_bytes);
-        add(&mut self.proportional_bytes, other.proportional_bytes);
-        add(&mut self.unread_proportional_bytes, other.unread_proportional_bytes);
-        add(&mut self.threads, other.threads);
+impl<N: Copy> Sums<N> {
+    fn with<M>(self, other: Self, of: impl Fn(N, N) -> M) -> Sums<M> {
+        Sums {
+            footprint_bytes: of(self.footprint_bytes, other.footprint_bytes),
+            private_bytes: of(self.private_bytes, other.private_bytes),
+            unread_private_bytes: of(self.unread_private_bytes, other.unread_private_bytes),
+            proportional_bytes: of(self.proportional_bytes, other.proportional_bytes),
+            unread_proportional_bytes: of(self.unread_proportional_bytes, other.unread_proportional_bytes),
+            threads: of(self.threads, other.threads),
+        }
     }
 }
 
 /// Sums over the tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TreeSums {
+pub(crate) struct TreeSums<N = u64> {
     /// The first process.
-    pub main: Sums,
+    pub main: Sums<N>,
     /// The others.
-    pub descendants: Sums,
+    pub descendants: Sums<N>,
     /// Footprint of all, bytes.
-    pub combined_bytes: u64,
+    pub combined_bytes: N,
     /// Processes.
-    pub processes: u64,
+    pub processes: N,
+}
+
+impl<N: Copy> TreeSums<N> {
+    /// A figure of two, sum by sum.
+    pub(crate) fn with<M>(self, other: Self, of: impl Fn(N, N) -> M) -> TreeSums<M> {
+        TreeSums {
+            main: self.main.with(other.main, &of),
+            descendants: self.descendants.with(other.descendants, &of),
+            combined_bytes: of(self.combined_bytes, other.combined_bytes),
+            processes: of(self.processes, other.processes),
+        }
+    }
+
+    /// A figure of one, sum by sum.
+    pub(crate) fn map<M>(self, of: impl Fn(N) -> M) -> TreeSums<M> {
+        self.with(self, |sum, _| of(sum))
+    }
 }
 
 impl TreeSums {
@@ -77,20 +95,17 @@ impl TreeSums {
         if is_main { &mut self.main } else { &mut self.descendants }
     }
 
-    /// Add another's.
+    /// Add another's. A record may claim any size.
     pub(crate) fn add(&mut self, other: &Self) {
-        self.main.add(&other.main);
-        self.descendants.add(&other.descendants);
-        self.combined_bytes = self.combined_bytes.saturating_add(other.combined_bytes);
-        self.processes += other.processes;
+        *self = self.with(*other, u64::saturating_add);
     }
 
-    /// All processes. No set of processes has a smaller footprint than a part of it.
-    pub(crate) fn combined(&self) -> Sums {
-        let (main, descendants) = (&self.main, &self.descendants);
-        let mut sums = *main;
-        sums.add(descendants);
+    /// Main, descendants and both. No set of processes has a smaller footprint than a part of it.
+    pub(crate) fn groups(&self) -> Groups<Sums> {
+        let (main, descendants) = (self.main, self.descendants);
         let of_parts = main.footprint_bytes.max(descendants.footprint_bytes);
-        Sums { footprint_bytes: self.combined_bytes.max(of_parts), ..sums }
+        let footprint_bytes = self.combined_bytes.max(of_parts);
+        let combined = Sums { footprint_bytes, ..main.with(descendants, u64::saturating_add) };
+        Groups { main, descendants, combined }
     }
 }

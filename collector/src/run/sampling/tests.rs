@@ -217,7 +217,7 @@ impl Run {
             Some(PeakReading { id, vm_hwm_bytes, hugetlb_bytes, limits: None })
         };
         let mut wanted = self.sampling.new_images(&self.tree);
-        wanted.extend(self.sampling.alive().iter().filter(|id| self.sampling.is_peak_due(**id)));
+        wanted.extend(self.sampling.alive.iter().filter(|id| self.sampling.is_peak_due(**id)));
         let peaks: Vec<_> = wanted.into_iter().filter_map(peak).filter(|_| !self.is_broke).collect();
         self.sampling.peaks(&self.tree, &peaks);
         let read = |run: &Self, target: &SharingTarget| {
@@ -239,7 +239,7 @@ impl Run {
         let mut targets = self.sampling.stale(&self.tree);
         if self.reads_all {
             let target = |id: &ProcessId| SharingTarget { id: *id, wants_mappings: true };
-            targets = self.sampling.alive().iter().map(target).collect();
+            targets = self.sampling.alive.iter().map(target).collect();
         }
         for target in targets.into_iter().filter(|_| !self.is_broke) {
             let (members, read) = (vec![target.id], read(self, &target).into_iter().collect());
@@ -291,7 +291,7 @@ fn fork_child_sampled_before_its_record_keeps_its_peak() {
     let own = Usage { minor_faults: 50 * 256, max_rss_kib: 60 * 1024, ..Usage::default() };
     run.record(CHILD, Event::Exit { status: 0, vm_hwm_kib: 60 * 1024, own, children: Usage::default() });
     run.sample(1);
-    assert_eq!(run.ram.descendants.total, 50 * MIB);
+    assert_eq!(run.ram.max.descendants.total, 50 * MIB);
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn process_sampled_after_its_exit_record_counts_once() {
     run.record(CHILD, Event::Exit { status: 0, vm_hwm_kib: 200 * 1024, own, children: Usage::default() });
     run.finalize();
     run.sample(1);
-    assert_eq!((run.ram.descendants.total, run.ram.max_processes), (200 * MIB, 2));
+    assert_eq!((run.ram.max.descendants.total, run.ram.max_processes), (200 * MIB, 2));
 }
 
 // Requirement: RAM-60
@@ -326,7 +326,7 @@ fn growth_in_shared_memory_is_not_counted_twice() {
     }
     run.finalize();
     run.sample(1);
-    assert_eq!((run.ram.descendants.total, run.ram.combined.total), (300 * MIB, 400 * MIB));
+    assert_eq!((run.ram.max.descendants.total, run.ram.max.combined.total), (300 * MIB, 400 * MIB));
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn growth_beyond_what_others_share_is_its_own() {
     run.finalize();
     run.sample(1);
     // 30 of the 1,000 that it grew by may be the child's.
-    assert_eq!(run.ram.main.total, 1071 * MIB);
+    assert_eq!(run.ram.max.main.total, 1071 * MIB);
 }
 
 // Requirement: RAM-7
@@ -367,7 +367,7 @@ fn first_sample_counts_from_start_and_later_ones_are_steady() {
     let main = [second.steady, second.steady_mean, second.now].map(|sums| sums.main.footprint_bytes);
     assert_eq!(main, [100 * MIB, 200 * MIB, 300 * MIB]);
     // 100 MiB for ten seconds, then 200 in the mean.
-    let (main, ..) = run.ram.means(20.0).unwrap();
+    let main = run.ram.means(20.0).unwrap().main;
     assert_eq!(main, 150.0 * MIB as f64);
 }
 
@@ -377,7 +377,7 @@ fn vm_hwm_shows_a_peak_between_two_samples() {
     run.sample(10);
     run.is(MAIN, Made { hwm: 900, faults: 9, ..Made::with(100) });
     run.sample(10);
-    assert_eq!(run.ram.combined.total, 900 * MIB);
+    assert_eq!(run.ram.max.combined.total, 900 * MIB);
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn exec_counts_once_in_the_mean() {
     run.now_ns += S;
     run.start(MAIN);
     run.sample(9);
-    let (main, ..) = run.ram.means(20.0).unwrap();
+    let main = run.ram.means(20.0).unwrap().main;
     assert_eq!(main, 100.0 * MIB as f64);
 }
 
@@ -400,7 +400,7 @@ fn rollup_and_size_of_two_programs_are_discarded() {
     run.rollups.insert(CHILD, Made { pss: 250, private: 0, ..Made::with(500) }.rollup());
     let sample = run.sample(1);
     assert!(sample.now.combined_bytes <= 502 * MIB, "{:?}", sample.now);
-    assert!(run.ram.combined.total <= 502 * MIB, "{:?}", run.ram.combined);
+    assert!(run.ram.max.combined.total <= 502 * MIB, "{:?}", run.ram.max.combined);
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn sample_without_budget_counts_only_what_is_certain() {
     run.broke();
     run.sample(1);
     // 100 MiB may be copies that it made.
-    assert_eq!((run.ram.combined.total, run.ram.descendants.total), (400 * MIB, 400 * MIB));
+    assert_eq!((run.ram.max.combined.total, run.ram.max.descendants.total), (400 * MIB, 400 * MIB));
 }
 
 #[test]
@@ -436,10 +436,10 @@ fn largest_process_found_dead_is_known_before_the_sample_counts() {
     run.start(CHILD);
     run.is(CHILD, Made::with(10));
     run.sample(1);
-    assert_eq!((run.sampling.dead_ns(), run.sampling.dead_bytes()), (None, 0));
+    assert_eq!((run.sampling.current.dead_ns, run.sampling.current.dead_bytes), (None, 0));
     run.is(CHILD, Made { is_zombie: true, ..Made::with(0) });
     run.read(1);
-    assert_eq!((run.sampling.dead_ns(), run.sampling.dead_bytes()), (Some(3 * S), 10 * MIB));
+    assert_eq!((run.sampling.current.dead_ns, run.sampling.current.dead_bytes), (Some(3 * S), 10 * MIB));
 }
 
 #[test]
@@ -453,7 +453,7 @@ fn cpu_clock_counts_by_its_growth() {
         run.sampling.read(&mut run.tree, run.now_ns, &[Reading { id, args: None, state }]);
         run.sampling.peaks(&run.tree, &[]);
         run.sampling.conclude(&mut run.tree, run.sampled_ns);
-        (run.sampling.take().unwrap().main_cpu_ns, run.tree.counted_cpu_ns())
+        (run.sampling.take().unwrap().cpu_ns.main, run.tree.counted_cpu_ns())
     };
     assert_eq!(main_cpu_ns(7), (7, 7));
     assert_eq!(main_cpu_ns(12), (5, 12));
@@ -467,7 +467,7 @@ fn another_stack_bottom_shows_an_exec_since_the_last_reading() {
         run.now_ns += S;
         let state = ReadingState::Alive(Vitals { start_stack, ..Vitals::default() }, None);
         run.sampling.read(&mut run.tree, run.now_ns, &[Reading { id, args: None, state }]);
-        (run.sampling.first_read().to_vec(), run.sampling.changed_programs().to_vec())
+        (run.sampling.current.first.to_vec(), run.sampling.current.changed.to_vec())
     };
     assert_eq!(read(0x7000), (vec![(id, 0x7000)], vec![]));
     assert_eq!(read(0), (vec![], vec![]), "unknown");

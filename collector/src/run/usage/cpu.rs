@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::busy::BusyCores;
+use crate::run::groups::Groups;
 use crate::run::sampling::Sample;
 
 /// Shortest window of a maximum: in a shorter one, the resolution of clock ticks dominates.
@@ -14,9 +15,12 @@ pub struct CpuUsage {
     window_ns: u64,
     cores: u32,
     open_since_ns: u64,
-    open: [f64; 2],
-    max_percent: [Option<f64>; 3],
-    busy: BusyCores,
+    /// CPU time of the open window, nanoseconds.
+    open: Groups<f64>,
+    /// Largest utilisation by the tree.
+    pub(crate) max_percent: Groups<Option<f64>>,
+    /// How many cores the tree kept busy, and for how long.
+    pub(crate) busy: BusyCores,
     system: Option<SystemSpan>,
     max_system_percent: Option<f64>,
 }
@@ -27,10 +31,6 @@ struct SystemSpan {
     last: (u64, u64),
 }
 
-/// Main, descendants, combined.
-const MAIN: usize = 0;
-const DESCENDANTS: usize = 1;
-
 impl CpuUsage {
     /// Windows of at least the sampling interval, from `start_ns` on; `cores` bounds what is possible.
     #[must_use]
@@ -39,8 +39,8 @@ impl CpuUsage {
             window_ns: interval_ns.max(SHORTEST_WINDOW_NS),
             cores,
             open_since_ns: start_ns,
-            open: [0.0; 2],
-            max_percent: [None; 3],
+            open: Groups::default(),
+            max_percent: Groups::default(),
             busy: BusyCores::default(),
             system: None,
             max_system_percent: None,
@@ -49,20 +49,13 @@ impl CpuUsage {
 
     /// Take in a sample.
     pub(crate) fn add(&mut self, sample: &Sample) {
-        if let Some(of_main) = self.open.get_mut(MAIN) {
-            *of_main += sample.main_cpu_ns as f64;
-        }
-        if let Some(of_others) = self.open.get_mut(DESCENDANTS) {
-            *of_others += sample.descendants_cpu_ns as f64;
-        }
+        self.open = self.open.with(sample.cpu_ns, |open, ns| open + ns as f64);
         for life in &sample.intervals {
             // Time that was spent before this window opened is not this window's.
             let span = life.end_ns.saturating_sub(life.counted_at_ns);
             let inside = life.end_ns.saturating_sub(life.counted_at_ns.max(self.open_since_ns));
             let part = if span == 0 { 1.0 } else { inside as f64 / span as f64 };
-            if let Some(open) = self.open.get_mut(if life.is_main { MAIN } else { DESCENDANTS }) {
-                *open += life.cpu_ns as f64 * part;
-            }
+            *self.open.of(life.is_main) += life.cpu_ns as f64 * part;
         }
         // A tick that comes a little early still closes its window.
         if sample.at_ns.saturating_sub(self.open_since_ns) + self.window_ns / 20 >= self.window_ns {
@@ -80,7 +73,7 @@ impl CpuUsage {
 
     /// The end of the run. The last, incomplete window counts only if there was no complete one.
     pub(crate) fn finish(&mut self, end_ns: u64) {
-        if self.max_percent.iter().all(Option::is_none) {
+        if self.max_percent.combined.is_none() {
             self.close(end_ns);
         }
     }
@@ -90,15 +83,14 @@ impl CpuUsage {
         if length == 0 {
             return;
         }
-        let [main, descendants] = self.open;
         let possible = self.possible();
-        for (max, ns) in self.max_percent.iter_mut().zip([main, descendants, main + descendants]) {
-            // The clocks of a sample are read one after another, which can give a little more than is possible.
-            let percent = (ns / length as f64 * 100.0).min(possible);
-            *max = Some(max.map_or(percent, |max| max.max(percent)));
-        }
-        self.busy.add(((main + descendants) / length as f64).min(possible / 100.0), length);
-        self.open = [0.0; 2];
+        let open = Groups { combined: self.open.main + self.open.descendants, ..self.open };
+        // The clocks of a sample are read one after another, which can give a little more than is possible.
+        let percent = open.map(|ns| (ns / length as f64 * 100.0).min(possible));
+        let larger = |max: Option<f64>, percent| Some(max.map_or(percent, |max| max.max(percent)));
+        self.max_percent = self.max_percent.with(percent, larger);
+        self.busy.add((open.combined / length as f64).min(possible / 100.0), length);
+        self.open = Groups::default();
         self.open_since_ns = at_ns;
     }
 
@@ -128,16 +120,6 @@ impl CpuUsage {
         let mean = self.system.and_then(|span| percent_between(span.first, span.last, ticks_per_second));
         (self.max_system_percent, mean.map(|mean| mean.min(self.possible())))
     }
-
-    /// How many cores the tree kept busy, and for how long.
-    pub(crate) fn busy_cores(&self) -> &BusyCores {
-        &self.busy
-    }
-
-    /// Largest utilisation by the first process, the others, and all.
-    pub(crate) fn max_percent(&self) -> [Option<f64>; 3] {
-        self.max_percent
-    }
 }
 
 /// `None` if the time is too short for the resolution of clock ticks.
@@ -154,7 +136,12 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn sample(from_ns: u64, at_ns: u64, main: u64, descendants: u64) -> Sample {
-        Sample { from_ns, at_ns, main_cpu_ns: main, descendants_cpu_ns: descendants, ..Sample::default() }
+        Sample {
+            from_ns,
+            at_ns,
+            cpu_ns: Groups { main, descendants, combined: main + descendants },
+            ..Sample::default()
+        }
     }
 
     // Requirement: CPU-6
@@ -165,7 +152,7 @@ mod tests {
             let busy = if tick <= 50 { SECOND / 1000 } else { 0 };
             cpu.add(&sample((tick - 1) * SECOND / 1000, tick * SECOND / 1000, busy, 0));
         }
-        let [main, _, combined] = cpu.max_percent();
+        let Groups { main, combined, .. } = cpu.max_percent;
         // 50 ms busy: 50% of the first window, or a little more, since windows close up to 5% early.
         assert!((49.0..=53.0).contains(&main.unwrap()), "{main:?}");
         assert_eq!(main, combined);
@@ -176,7 +163,7 @@ mod tests {
         let mut cpu = CpuUsage::new(60 * SECOND, 4, 0);
         cpu.add(&sample(0, SECOND / 50, SECOND / 100, SECOND / 50));
         cpu.finish(SECOND / 50);
-        let [main, descendants, combined] = cpu.max_percent();
+        let Groups { main, descendants, combined } = cpu.max_percent;
         assert_eq!((main, descendants, combined), (Some(50.0), Some(100.0), Some(150.0)));
     }
 

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::MaxRss;
+use crate::run::groups::Groups;
 use crate::run::tree::ProcessSummary;
 
 /// Lower bound of the largest RAM of some processes, bytes.
@@ -15,17 +16,6 @@ pub(crate) struct Floor {
     pub rss: u64,
     /// The same without what fork children may share with their parents.
     own: u64,
-}
-
-/// Of the first process, the others, and all.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Floors {
-    /// The first process's.
-    pub main: Floor,
-    /// The others'.
-    pub descendants: Floor,
-    /// That of all.
-    pub combined: Floor,
 }
 
 impl Floor {
@@ -43,9 +33,9 @@ impl Floor {
     }
 }
 
-impl Floors {
+impl Groups<Floor> {
     /// Take in a finalized process.
-    pub(super) fn add(&mut self, process: &ProcessSummary) {
+    pub(super) fn raise(&mut self, process: &ProcessSummary) {
         let known = &process.memory.known_rss;
         let own = known.own.saturating_sub(known.copied);
         self.combined.raise(known.own.max(known.either), own.max(known.either));

@@ -1,6 +1,5 @@
 //! The heaviest single processes: by CPU time, by peak RSS and by GPU memory.
 
-use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
@@ -12,8 +11,10 @@ use crate::run::tree::{ProcessId, ProcessSummary, Quality};
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Heaviest {
     most: usize,
-    by_cpu: Vec<ProcessSummary>,
-    by_peak: Vec<ProcessSummary>,
+    /// With the CPU time, microseconds.
+    by_cpu: Vec<(u64, ProcessSummary)>,
+    /// With the peak RSS, bytes.
+    by_peak: Vec<(u64, ProcessSummary)>,
     /// With the known GPU memory peak, bytes.
     on_gpus: Vec<(u64, ProcessSummary)>,
 }
@@ -24,24 +25,19 @@ impl Heaviest {
     }
 
     pub(super) fn add(&mut self, process: &ProcessSummary) {
-        insert(&mut self.by_peak, process, by_peak, self.most);
-        insert(&mut self.by_cpu, process, by_cpu, self.most);
+        insert(&mut self.by_peak, process.memory.peak_rss_bytes.unwrap_or(0), process, self.most);
+        insert(&mut self.by_cpu, known_cpu_us(process).unwrap_or(0), process, self.most);
     }
 
     pub(super) fn add_on_gpus(&mut self, process: &ProcessSummary, peak: u64) {
-        let at = self.on_gpus.partition_point(|(other, _)| *other >= peak);
-        if at < self.most {
-            self.on_gpus.insert(at, (peak, process.clone()));
-            self.on_gpus.truncate(self.most);
-        }
+        insert(&mut self.on_gpus, peak, process, self.most);
     }
 
     /// Each process once.
     pub(super) fn list(&self) -> Vec<(ProcessId, ProcessUsage)> {
         let mut list: Vec<(ProcessId, ProcessUsage)> = Vec::new();
         let mut listed = HashSet::new();
-        let on_gpus = self.on_gpus.iter().map(|(_, process)| process);
-        for process in self.by_cpu.iter().chain(&self.by_peak).chain(on_gpus) {
+        for (_, process) in self.by_cpu.iter().chain(&self.by_peak).chain(&self.on_gpus) {
             if listed.insert(process.ids.id) {
                 list.push((process.ids.id, usage_of(process)));
             }
@@ -56,7 +52,7 @@ fn usage_of(process: &ProcessSummary) -> ProcessUsage {
         ppid: process.parent_pid,
         command: process.name.command.to_string(),
         args: process.name.args.clone(),
-        cpu_s: (process.own.quality != Quality::Unknown).then(|| by_cpu(process) / 1e6),
+        cpu_s: known_cpu_us(process).map(|us| us as f64 / 1e6),
         cpu_quality: process.own.quality,
         peak_rss_bytes: process.memory.peak_rss_bytes,
         peak_quality: process.memory.peak_quality,
@@ -66,30 +62,15 @@ fn usage_of(process: &ProcessSummary) -> ProcessUsage {
     }
 }
 
-fn by_cpu(process: &ProcessSummary) -> f64 {
-    if process.own.quality == Quality::Unknown { 0.0 } else { process.own.cpu_us() as f64 }
+fn known_cpu_us(process: &ProcessSummary) -> Option<u64> {
+    (process.own.quality != Quality::Unknown).then(|| process.own.cpu_us())
 }
 
-fn by_peak(process: &ProcessSummary) -> f64 {
-    process.memory.peak_rss_bytes.unwrap_or(0) as f64
-}
-
-fn insert(
-    list: &mut Vec<ProcessSummary>,
-    process: &ProcessSummary,
-    key: fn(&ProcessSummary) -> f64,
-    most: usize,
-) {
-    let value = key(process);
-    if list.len() >= most && list.last().is_some_and(|last| value <= key(last)) {
-        return;
+/// Keeps the list in order, largest first; of equal ones the earlier comes first.
+fn insert(list: &mut Vec<(u64, ProcessSummary)>, size: u64, process: &ProcessSummary, most: usize) {
+    let at = list.partition_point(|(other, _)| *other >= size);
+    if at < most {
+        list.insert(at, (size, process.clone()));
+        list.truncate(most);
     }
-    let at = list.partition_point(|other| Reverse(ordered(key(other))) <= Reverse(ordered(value)));
-    list.insert(at, process.clone());
-    list.truncate(most);
-}
-
-/// Order for values that are never negative or NaN.
-fn ordered(value: f64) -> u64 {
-    value.to_bits()
 }

@@ -10,6 +10,6 @@ mod tests;
 mod totals;
 
 pub use cpu::CpuUsage;
-pub(crate) use floors::{Floor, Floors};
+pub(crate) use floors::Floor;
 pub(crate) use ram::{MaxRss, RamUsage};
 pub(crate) use totals::Totals;

@@ -8,8 +8,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::report::Holder;
+use crate::run::groups::Groups;
 use crate::run::sampling::sums::{Sums, TreeSums};
-use crate::run::sampling::{Held, HighWaterMark, Sample};
+use crate::run::sampling::{Held, Sample};
 use crate::run::series::Series;
 use crate::run::tree::{Contribution, LiveInterval, Tree};
 
@@ -56,87 +57,60 @@ pub(crate) struct MaxRss {
 }
 
 impl MaxRss {
-    /// Take in a sample.
-    fn raise(&mut self, now: &Sums) {
-        self.raise_between(now);
-        if now.footprint_bytes > 0 && is_private_known(now.unread_private_bytes, now.footprint_bytes) {
-            self.shared = self.shared.max(Some(now.footprint_bytes.saturating_sub(now.private_bytes)));
-        }
+    /// With a sample.
+    fn with(self, now: Sums) -> Self {
+        let max = self.with_moment(now);
+        let shared = now.known_private().map(|private| now.footprint_bytes.saturating_sub(private));
+        Self { shared: max.shared.max(shared), ..max }
     }
 
-    /// Take in a moment between samples. What a process grew by since its last sample is its own.
-    fn raise_between(&mut self, now: &Sums) {
-        self.total = self.total.max(now.footprint_bytes);
-        if now.footprint_bytes > 0 && is_private_known(now.unread_private_bytes, now.footprint_bytes) {
-            self.private = self.private.max(Some(now.private_bytes.min(now.footprint_bytes)));
-        }
+    /// With a moment between samples. What a process grew by since its last sample is its own.
+    fn with_moment(self, now: Sums) -> Self {
+        let private = now.known_private().map(|private| private.min(now.footprint_bytes));
+        let total = self.total.max(now.footprint_bytes);
+        Self { total, private: self.private.max(private), ..self }
     }
 }
 
-/// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct MaxProportional {
-    /// The first process.
-    pub main: Option<u64>,
-    /// The others.
-    pub descendants: Option<u64>,
-    /// All.
-    pub combined: Option<u64>,
-}
+impl Sums {
+    /// The private part, if it is known.
+    fn known_private(&self) -> Option<u64> {
+        let is_known = is_private_known(self.unread_private_bytes, self.footprint_bytes);
+        (self.footprint_bytes > 0 && is_known).then_some(self.private_bytes)
+    }
 
-impl MaxProportional {
-    fn add(&mut self, now: &TreeSums) {
-        // Readings of different times can add up to more than there is.
-        let known = |sums: &Sums| sums.proportional_bytes.min(sums.footprint_bytes);
-        let raise = |max: &mut Option<u64>, sums: &Sums, bytes: u64| {
-            let of_bytes = sums.footprint_bytes;
-            if of_bytes > 0 && is_known(sums.unread_proportional_bytes, of_bytes, PROPORTIONAL_PART) {
-                *max = (*max).max(Some(bytes.min(of_bytes)));
-            }
-        };
-        let (main, descendants) = (known(&now.main), known(&now.descendants));
-        raise(&mut self.main, &now.main, main);
-        raise(&mut self.descendants, &now.descendants, descendants);
-        raise(&mut self.combined, &now.combined(), main + descendants);
+    /// The proportional size, if it is known. Readings of different times can add up to more than there is.
+    fn known_proportional(&self) -> Option<u64> {
+        let is_known = is_known(self.unread_proportional_bytes, self.footprint_bytes, PROPORTIONAL_PART);
+        (self.footprint_bytes > 0 && is_known).then_some(self.capped_proportional())
+    }
+
+    fn capped_proportional(&self) -> u64 {
+        self.proportional_bytes.min(self.footprint_bytes)
     }
 }
 
 /// RAM, processes and threads over time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct RamUsage {
-    /// The first process.
-    pub main: MaxRss,
-    /// The others.
-    pub descendants: MaxRss,
-    /// All.
-    pub combined: MaxRss,
-    /// Proportional sizes.
-    pub proportional: MaxProportional,
-    byte_s: ByteSeconds,
+    /// The largest RAM.
+    pub max: Groups<MaxRss>,
+    /// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
+    pub proportional: Groups<Option<u64>>,
+    /// Footprints over time, byte-seconds.
+    byte_s: Groups<f64>,
     /// The moment of the largest RAM.
     pub peak: Option<PeakMoment>,
     /// The RAM of all over time.
     pub series: Series,
     /// Most processes at once.
     pub max_processes: u64,
-    /// Most threads of the first process.
-    pub main_threads: u64,
-    /// Most threads of the others at once.
-    pub descendants_threads: u64,
-    /// Most threads of all at once.
-    pub combined_threads: u64,
+    /// Most threads at once.
+    pub threads: Groups<u64>,
     /// Largest memory in use on the machine, bytes.
     pub system: Option<u64>,
     /// The last window.
     last: Window,
-}
-
-/// Footprints over time, byte-seconds.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct ByteSeconds {
-    main: f64,
-    descendants: f64,
-    combined: f64,
 }
 
 /// The time between two samples, and the memory that was held during all of it.
@@ -147,76 +121,12 @@ struct Window {
     steady: TreeSums,
 }
 
-/// Sums over some processes at one moment of a window. A late interval can end before its start was counted.
-#[derive(Debug, Clone, Copy, Default)]
-struct Level {
-    footprint: i128,
-    private: i128,
-    unread_private: i128,
-    threads: i128,
-}
-
-impl Level {
-    fn of(sums: &Sums) -> Self {
-        Self {
-            footprint: sums.footprint_bytes.into(),
-            private: sums.private_bytes.into(),
-            unread_private: sums.unread_private_bytes.into(),
-            threads: sums.threads.into(),
-        }
-    }
-
-    fn sums(&self) -> Sums {
-        Sums {
-            footprint_bytes: positive(self.footprint),
-            private_bytes: positive(self.private),
-            unread_private_bytes: positive(self.unread_private),
-            threads: positive(self.threads),
-            ..Sums::default()
-        }
-    }
-}
-
-/// The same of the tree.
-#[derive(Debug, Clone, Copy, Default)]
-struct TreeLevel {
-    main: Level,
-    descendants: Level,
-    combined: i128,
-    processes: i128,
-}
-
-impl TreeLevel {
-    fn of(sums: &TreeSums) -> Self {
-        Self {
-            main: Level::of(&sums.main),
-            descendants: Level::of(&sums.descendants),
-            combined: sums.combined_bytes.into(),
-            processes: sums.processes.into(),
-        }
-    }
-
-    fn sums(&self) -> TreeSums {
-        TreeSums {
-            main: self.main.sums(),
-            descendants: self.descendants.sums(),
-            combined_bytes: positive(self.combined),
-            processes: positive(self.processes),
-        }
-    }
-
-    fn step(&mut self, life: &LiveInterval, sign: i8) {
-        let signed = |n: u64| i128::from(n) * i128::from(sign);
-        let part = if life.is_main { &mut self.main } else { &mut self.descendants };
-        self.combined += signed(life.memory.combined_bytes);
-        part.footprint += signed(life.memory.footprint_bytes(life.is_main));
-        part.private += signed(life.memory.private_bytes);
-        part.unread_private += signed(life.unread_bytes.unwrap_or(life.memory.combined_bytes));
-        if life.is_process {
-            part.threads += signed(life.threads);
-            self.processes += i128::from(sign);
-        }
-    }
+/// What a process or memory adds while it is there.
+fn sums_of(life: &LiveInterval) -> TreeSums {
+    let unread_bytes = life.unread_bytes.unwrap_or(life.memory.combined_bytes);
+    let threads = if life.is_process { life.threads } else { 0 };
+    let sums = TreeSums::of(life.is_main, &life.memory, unread_bytes, threads);
+    TreeSums { processes: life.is_process.into(), ..sums }
 }
 
 fn positive(n: i128) -> u64 {
@@ -224,18 +134,14 @@ fn positive(n: i128) -> u64 {
 }
 
 impl RamUsage {
-    /// What a new peak must exceed.
-    pub(crate) fn high_water_mark(&self) -> HighWaterMark {
-        HighWaterMark { descendants: self.descendants.total, combined: self.combined.total }
+    /// The largest footprints so far, bytes, which a new peak must exceed.
+    pub(crate) fn high_water_mark(&self) -> Groups<u64> {
+        self.max.map(|max| max.total)
     }
 
-    /// Mean footprint of the first process, the others and all, bytes, over a run of that length.
-    pub(crate) fn means(&self, wall_s: f64) -> Option<(f64, f64, f64)> {
-        if wall_s <= 0.0 {
-            return None;
-        }
-        let ByteSeconds { main, descendants, combined } = self.byte_s;
-        Some((main / wall_s, descendants / wall_s, combined / wall_s))
+    /// Mean footprints over a run of that length, bytes.
+    pub(crate) fn means(&self, wall_s: f64) -> Option<Groups<f64>> {
+        (wall_s > 0.0).then(|| self.byte_s.map(|byte_s| byte_s / wall_s))
     }
 
     /// Take in a window with the sample at its end.
@@ -253,26 +159,31 @@ impl RamUsage {
 
     /// The sample itself.
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
-        let now = &sample.now;
-        let all = now.combined();
-        self.main.raise(&now.main);
-        self.descendants.raise(&now.descendants);
-        self.combined.raise(&all);
-        self.proportional.add(now);
-        self.raise_counts(now);
-        let combined = all.footprint_bytes;
-        self.series.push(sample.from_ns, sample.at_ns, combined);
-        if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
-            let holders = holders_now(tree, sample);
-            self.peak = Some(PeakMoment { at_ns: sample.at_ns, combined, holders });
-        }
+        let all = sample.now.groups();
+        self.series.push(sample.from_ns, sample.at_ns, all.combined.footprint_bytes);
+        let parts = all.main.capped_proportional() + all.descendants.capped_proportional();
+        let combined = Sums { proportional_bytes: parts, ..all.combined };
+        let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
+        self.proportional = self.proportional.with(proportional, Ord::max);
+        let holders = || largest(live_holders(tree, sample, sample.at_ns));
+        self.raise(&sample.now, sample.at_ns, MaxRss::with, holders);
     }
 
-    fn raise_counts(&mut self, now: &TreeSums) {
+    fn raise(
+        &mut self,
+        now: &TreeSums,
+        at_ns: u64,
+        raised: fn(MaxRss, Sums) -> MaxRss,
+        holders: impl FnOnce() -> Vec<Holder>,
+    ) {
+        let all = now.groups();
+        self.max = self.max.with(all, raised);
+        self.threads = self.threads.with(all, |most, sums| most.max(sums.threads));
         self.max_processes = self.max_processes.max(now.processes);
-        self.main_threads = self.main_threads.max(now.main.threads);
-        self.descendants_threads = self.descendants_threads.max(now.descendants.threads);
-        self.combined_threads = self.combined_threads.max(now.combined().threads);
+        let combined = all.combined.footprint_bytes;
+        if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
+            self.peak = Some(PeakMoment { at_ns, combined, holders: holders() });
+        }
     }
 
     /// The time between the samples: steps up and down in order of time, ends before starts. A late interval counts in
@@ -290,29 +201,20 @@ impl RamUsage {
             steps.push((end.max(start + 1), -1, life));
         }
         steps.sort_unstable_by_key(|(at, sign, _)| (*at, *sign));
-        let mut level = TreeLevel::of(&window.steady);
+        // A late interval can end before its start was counted.
+        let mut level = window.steady.map(i128::from);
         for (at, sign, life) in steps {
-            level.step(life, sign);
+            level =
+                level.with(sums_of(life).map(i128::from), |sum, of_life| sum + of_life * i128::from(sign));
             if sign > 0 {
-                self.take_level(&level.sums(), at);
+                let now = level.map(positive);
+                self.series.raise(at, now.groups().combined.footprint_bytes);
+                self.raise(&now, at, MaxRss::with_moment, Vec::new);
             }
         }
         // The holders are found once: with many starting processes, each may set a new peak.
         if let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) {
             peak.holders = holders_at(tree, sample, peak.at_ns);
-        }
-    }
-
-    fn take_level(&mut self, now: &TreeSums, at_ns: u64) {
-        let all = now.combined();
-        self.main.raise_between(&now.main);
-        self.descendants.raise_between(&now.descendants);
-        self.combined.raise_between(&all);
-        self.raise_counts(now);
-        let combined = all.footprint_bytes;
-        self.series.raise(at_ns, combined);
-        if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
-            self.peak = Some(PeakMoment { at_ns, combined, holders: Vec::new() });
         }
     }
 
@@ -328,8 +230,7 @@ impl RamUsage {
             // Late intervals, too: no earlier sample has counted that time.
             let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.start_ns));
             self.byte_s.combined += life.memory.combined_bytes as f64 * span_s;
-            let part = if life.is_main { &mut self.byte_s.main } else { &mut self.byte_s.descendants };
-            *part += life.memory.footprint_bytes(life.is_main) as f64 * span_s;
+            *self.byte_s.of(life.is_main) += life.memory.footprint_bytes(life.is_main) as f64 * span_s;
         }
         self.series.add_integral(self.byte_s.combined - before);
     }
@@ -361,10 +262,6 @@ fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
         Some(Holder { pid, command, rss_bytes, private_bytes, added_bytes: combined_bytes })
     });
     named.collect()
-}
-
-fn holders_now(tree: &Tree, sample: &Sample) -> Vec<Holder> {
-    largest(live_holders(tree, sample, sample.at_ns))
 }
 
 /// The holders at a time: live processes, and those that lived for a part of the window.

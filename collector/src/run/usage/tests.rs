@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{CpuUsage, RamUsage, Totals};
+use crate::run::groups::Groups;
 use crate::run::sampling::sums::{Sums, TreeSums};
 use crate::run::sampling::{Held, Sample};
 use crate::run::tree::{ChildSeen, Contribution, Key, LiveInterval, ProcessId, RunContext, Tree};
@@ -87,7 +88,11 @@ fn lives<const N: usize>(of: [[LiveInterval; 2]; N]) -> Sample {
 #[test]
 fn children_one_after_another_never_add_up() {
     let ram = added(&lives([child(11, 13, 200), child(13, 15, 200), child(16, 17, 200)]));
-    assert_eq!((ram.descendants.total, ram.max_processes), (200 * MB, 1), "an end at a start comes first");
+    assert_eq!(
+        (ram.max.descendants.total, ram.max_processes),
+        (200 * MB, 1),
+        "an end at a start comes first"
+    );
     assert_eq!(ram.peak.unwrap().at_ns, 11 * S);
 }
 
@@ -95,7 +100,7 @@ fn children_one_after_another_never_add_up() {
 #[test]
 fn overlapping_children_add_up() {
     let ram = added(&lives([child(11, 15, 200), child(12, 13, 300), child(14, 16, 50)]));
-    assert_eq!((ram.descendants.total, ram.max_processes, ram.descendants_threads), (500 * MB, 2, 2));
+    assert_eq!((ram.max.descendants.total, ram.max_processes, ram.threads.descendants), (500 * MB, 2, 2));
     let peak = ram.peak.unwrap();
     assert_eq!((peak.at_ns, peak.combined, peak.holders.len()), (12 * S, 500 * MB, 2));
     assert_eq!(peak.holders[0].rss_bytes, 300 * MB);
@@ -105,15 +110,15 @@ fn overlapping_children_add_up() {
 fn ended_process_does_not_overlap_a_later_one() {
     // One lived long before the window, one still lives.
     let ram = added(&lives([child(1, 12, 200), child(13, 20, 300)]));
-    assert_eq!((ram.descendants.total, ram.max_processes), (300 * MB, 1));
+    assert_eq!((ram.max.descendants.total, ram.max_processes), (300 * MB, 1));
     let ram = added(&lives([child(1, 14, 200), child(13, 20, 300)]));
-    assert_eq!((ram.descendants.total, ram.max_processes), (500 * MB, 2));
+    assert_eq!((ram.max.descendants.total, ram.max_processes), (500 * MB, 2));
 }
 
 #[test]
 fn interval_without_length_counts_for_a_moment() {
     let ram = added(&lives([child(15, 15, 70)]));
-    assert_eq!((ram.descendants.total, ram.max_processes), (70 * MB, 1));
+    assert_eq!((ram.max.descendants.total, ram.max_processes), (70 * MB, 1));
 }
 
 #[test]
@@ -124,9 +129,9 @@ fn intervals_add_to_the_steady_processes() {
     let main = Sums { private_bytes: 350 * MB, threads: 3, ..footprint(450) };
     sample.now = TreeSums { main, ..tree_sums(450, 0, 450, 1) };
     let ram = added(&sample);
-    assert_eq!((ram.main.total, ram.combined.total, ram.max_processes), (450 * MB, 600 * MB, 2));
-    assert_eq!((ram.combined_threads, ram.main_threads), (4, 3));
-    assert_eq!(ram.combined.shared, Some(100 * MB));
+    assert_eq!((ram.max.main.total, ram.max.combined.total, ram.max_processes), (450 * MB, 600 * MB, 2));
+    assert_eq!((ram.threads.combined, ram.threads.main), (4, 3));
+    assert_eq!(ram.max.combined.shared, Some(100 * MB));
 }
 
 // Requirement: RAM-23
@@ -136,7 +141,7 @@ fn memory_that_no_sample_saw_has_no_known_private_part() {
         let life = LiveInterval { unread_bytes, ..memory(11, 13, 200) };
         Sample { intervals: vec![life], ..window() }
     };
-    let descendants = |sample| added(&sample).descendants;
+    let descendants = |sample| added(&sample).max.descendants;
     let private_of = |unread_bytes| descendants(lives_with(unread_bytes)).private.map(|bytes| bytes / MB);
     assert_eq!(
         [Some(0), Some(10 * MB), Some(11 * MB), None].map(private_of),
@@ -158,19 +163,22 @@ fn late_intervals_count_in_their_own_window() {
     let steady = tree_sums(400, 150, 550, 2);
     let late = lives([child(10, 11, 200), child(11, 12, 200)]).intervals;
     ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, steady, intervals: late, ..window() });
-    assert_eq!((ram.descendants.total, ram.max_processes), (200 * MB, 2));
-    assert_eq!((ram.combined.total, ram.peak.as_ref().unwrap().at_ns), (600 * MB, 10 * S));
+    assert_eq!((ram.max.descendants.total, ram.max_processes), (200 * MB, 2));
+    assert_eq!((ram.max.combined.total, ram.peak.as_ref().unwrap().at_ns), (600 * MB, 10 * S));
     // One lived in both windows: it adds to the steady part of the first, and not to a process that came later.
     let both = lives([child(15, 21, 250), child(22, 23, 100)]).intervals;
     let mut ram_of_both = RamUsage::default();
     ram_of_both.add(&tree, &Sample { steady: main, ..window() });
     ram_of_both.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: both, ..window() });
-    assert_eq!((ram_of_both.combined.total, ram_of_both.max_processes), (650 * MB, 2));
+    assert_eq!((ram_of_both.max.combined.total, ram_of_both.max_processes), (650 * MB, 2));
     // So late that the steady part of its time is no longer known.
     let late = lives([child(5, 6, 300)]).intervals;
     ram.add(&tree, &Sample { from_ns: 30 * S, at_ns: 40 * S, steady: main, intervals: late, ..window() });
-    assert_eq!((ram.descendants.total, ram.combined.total, ram.max_processes), (300 * MB, 600 * MB, 2));
-    let (_, of_others, _) = ram.means(1.0).unwrap();
+    assert_eq!(
+        (ram.max.descendants.total, ram.max.combined.total, ram.max_processes),
+        (300 * MB, 600 * MB, 2)
+    );
+    let of_others = ram.means(1.0).unwrap().descendants;
     assert_eq!(of_others, (8 * 150 + 2 * 200 + 300) as f64 * MB as f64, "of the lives of all four");
 }
 
@@ -186,9 +194,9 @@ fn series_has_every_peak_at_its_time() {
     ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: late, ..window() });
     let points = ram.series.points();
     assert_eq!(points.iter().map(|point| point.max).collect::<Vec<_>>(), [0, 500 * MB, 0]);
-    assert_eq!(points.iter().map(|point| point.max).max(), Some(ram.combined.total));
+    assert_eq!(points.iter().map(|point| point.max).max(), Some(ram.max.combined.total));
     let integral: f64 = points.iter().map(|point| point.integral).sum();
-    assert_eq!(Some(integral / 30.0), ram.means(30.0).map(|(.., combined)| combined));
+    assert_eq!(Some(integral / 30.0), ram.means(30.0).map(|means| means.combined));
 }
 
 // Requirement: RAM-1
@@ -199,7 +207,10 @@ fn each_figure_is_a_maximum_of_its_own() {
     for now in [tree_sums(100, 700, 800, 2), tree_sums(500, 200, 700, 2)] {
         ram.add(&tree, &Sample { now, ..window() });
     }
-    assert_eq!((ram.main.total, ram.descendants.total, ram.combined.total), (500 * MB, 700 * MB, 800 * MB));
+    assert_eq!(
+        (ram.max.main.total, ram.max.descendants.total, ram.max.combined.total),
+        (500 * MB, 700 * MB, 800 * MB)
+    );
     assert_eq!((ram.high_water_mark().combined, ram.high_water_mark().descendants), (800 * MB, 700 * MB));
 }
 
@@ -209,14 +220,17 @@ fn memory_that_main_and_descendants_share_counts_once() {
     let mut sample = lives([child(12, 13, 50)]);
     (sample.now, sample.steady) = (now, now);
     let ram = added(&sample);
-    assert_eq!((ram.main.total, ram.descendants.total, ram.combined.total), (400 * MB, 470 * MB, 480 * MB));
+    assert_eq!(
+        (ram.max.main.total, ram.max.descendants.total, ram.max.combined.total),
+        (400 * MB, 470 * MB, 480 * MB)
+    );
 }
 
 #[test]
 fn means_are_weighted_by_time() {
     let mut sample = lives([child(5, 12, 300), child(15, 40, 100)]);
     sample.steady_mean = tree_sums(50, 0, 50, 0);
-    let (main, descendants, combined) = added(&sample).means(10.0).unwrap();
+    let Groups { main, descendants, combined } = added(&sample).means(10.0).unwrap();
     // 300 MB for seven seconds, five of them before the window and in no sum yet; 100 MB for five.
     assert_eq!((main, descendants), (50e6, (300e6 * 7.0 + 100e6 * 5.0) / 10.0));
     assert_eq!(combined, main + descendants);
@@ -263,7 +277,7 @@ fn claimed_sizes_saturate() {
     };
     let sample = Sample { intervals: vec![huge(MAIN), huge(200), huge(201)], ..window() };
     let ram = added(&sample);
-    assert_eq!((ram.descendants.total, ram.combined.total), (u64::MAX, u64::MAX));
+    assert_eq!((ram.max.descendants.total, ram.max.combined.total), (u64::MAX, u64::MAX));
 }
 
 #[test]
@@ -277,8 +291,12 @@ fn cpu_time_of_ended_processes_counts_in_its_window() {
     };
     let mut cpu = CpuUsage::new(S, 8, 10 * S);
     // Two of its twelve seconds are in this window of ten.
-    cpu.add(&Sample { intervals: vec![life], main_cpu_ns: 5 * S, ..window() });
-    let [main, descendants, combined] = cpu.max_percent().map(Option::unwrap);
+    cpu.add(&Sample {
+        intervals: vec![life],
+        cpu_ns: Groups { main: 5 * S, ..Groups::default() },
+        ..window()
+    });
+    let Groups { main, descendants, combined } = cpu.max_percent.map(Option::unwrap);
     assert_eq!(main, 50.0);
     assert!((descendants - 8.0 * 2.0 / 12.0 * 10.0).abs() < 1e-9, "{descendants}");
     assert!((combined - main - descendants).abs() < 1e-9);
@@ -287,8 +305,8 @@ fn cpu_time_of_ended_processes_counts_in_its_window() {
 #[test]
 fn no_window_has_more_than_all_cores() {
     let mut cpu = CpuUsage::new(S, 2, 10 * S);
-    cpu.add(&Sample { main_cpu_ns: 50 * S, descendants_cpu_ns: S, ..window() });
-    assert_eq!(cpu.max_percent(), [Some(200.0), Some(10.0), Some(200.0)]);
+    cpu.add(&Sample { cpu_ns: Groups { main: 50 * S, descendants: S, combined: 51 * S }, ..window() });
+    assert_eq!(cpu.max_percent.values(), [Some(200.0), Some(10.0), Some(200.0)]);
 }
 
 #[test]

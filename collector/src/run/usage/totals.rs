@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Floors;
+use super::Floor;
 use super::heaviest::Heaviest;
 use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
+use crate::run::groups::Groups;
 use crate::run::nodes::RemoteStarts;
 use crate::run::ranks::Ranks;
 use crate::run::tree::{FoundBy, ProcessId, ProcessSummary, Quality, Rusage};
@@ -29,7 +30,7 @@ pub(crate) struct Totals {
     /// The first process's own, if that is known.
     pub main: Option<Rusage>,
     /// Lower bounds of the largest RAM.
-    pub floors: Floors,
+    pub floors: Groups<Floor>,
     /// CPU time that could not be attributed to a process, microseconds.
     pub unattributed_us: u64,
     /// Processes whose memory is in no sum.
@@ -42,7 +43,7 @@ pub(crate) struct Totals {
     pub remote: RemoteStarts,
     /// Ranks of which a process was seen.
     pub ranks: Ranks,
-    /// By layer: preload, wait, subreaper, scan, connector.
+    /// By layer, in the order of [`FoundBy`].
     pub found: [u64; 5],
     static_executables: BTreeSet<String>,
     commands: HashMap<Arc<str>, Command>,
@@ -80,7 +81,7 @@ impl Totals {
         if process.ids.is_main {
             self.main = (process.own.quality != Quality::Unknown).then_some(process.own.usage);
         }
-        self.floors.add(process);
+        self.floors.raise(process);
         if process.is_still_running {
             self.survivors.add(process);
         }
@@ -110,15 +111,9 @@ impl Totals {
         }
         coverage.uninstrumented += u64::from(process.provenance.ended_without_exit_record);
         coverage.joined += u64::from(process.provenance.joined);
-        let layer = match process.provenance.found_by {
-            _ if process.provenance.has_record => 0,
-            FoundBy::Preload => 0,
-            FoundBy::Wait => 1,
-            FoundBy::Subreaper => 2,
-            FoundBy::Scan => 3,
-            FoundBy::Connector => 4,
-        };
-        if let Some(found) = self.found.get_mut(layer) {
+        let layer =
+            if process.provenance.has_record { FoundBy::Preload } else { process.provenance.found_by };
+        if let Some(found) = self.found.get_mut(layer as usize) {
             *found += 1;
         }
         if let Some(path) = &process.name.static_executable

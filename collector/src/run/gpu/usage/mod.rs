@@ -3,7 +3,6 @@
 
 pub(crate) mod availability;
 pub(crate) mod device;
-pub(crate) mod groups;
 mod lists;
 pub(crate) mod meters;
 pub(crate) mod processes;
@@ -17,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::pid_table::{PidEntry, PidResolver};
 use super::policy::POLICY;
 use crate::model::gpu::{BackendsAtEnd, Batch, Figure, TrackedDevice};
+use crate::run::groups::Groups;
 use device::DeviceUsage;
-use groups::Groups;
 use processes::Processes;
 
 /// The usage of all devices and processes.

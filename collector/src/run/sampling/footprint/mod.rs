@@ -18,7 +18,7 @@ use super::files::{FileFootprint, FileTimes, KnownFiles, KnownPrograms};
 use super::reading::LastReading;
 use crate::run::tree::{Contribution, Image, ImageGroup, Process, ProcessId, Tree};
 use anonymous::{Anonymous, Member};
-pub(crate) use wishes::{HighWaterMark, SharingCredit, Tried, Unit};
+pub(crate) use wishes::{SharingCredit, Tried, Unit};
 
 /// What one process adds to the tree's RAM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,16 +7,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Estimate, Estimates, Readings, is_borrowed, is_current, negligible_bytes};
 use crate::model::observation::SharingTarget;
+use crate::run::groups::Groups;
 use crate::run::tree::{ImageGroup, Process, ProcessId, Tree};
-
-/// The largest RAM so far: a sample beyond it must be certain.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct HighWaterMark {
-    /// The descendants', bytes.
-    pub descendants: u64,
-    /// The tree's, bytes.
-    pub combined: u64,
-}
 
 /// What the sample must still be allowed to cost for sharing to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +42,14 @@ pub(crate) struct Tried {
 }
 
 impl Estimates {
-    /// The reading that makes most of the footprint certain, if that is worth it.
+    /// The reading that makes most of the footprint certain, if that is worth it. `mark` is the largest RAM so far, bytes: a
+    /// sample beyond it must be certain.
     pub(crate) fn next_unit(
         &self,
         tree: &Tree,
         readings: Readings,
         tried: &Tried,
-        mark: HighWaterMark,
+        mark: Groups<u64>,
     ) -> Option<Unit> {
         let groups =
             self.uncertain_groups(tree).into_iter().filter(|(group, _)| !tried.groups.contains(group));
@@ -101,7 +94,7 @@ impl Estimates {
         &self,
         tree: &Tree,
         readings: Readings,
-        mark: HighWaterMark,
+        mark: Groups<u64>,
         members: &[ProcessId],
     ) -> SharingCredit {
         let may_be = |certain_bytes: u64| certain_bytes + self.uncertain_bytes;

@@ -8,7 +8,7 @@ fn one_process_counts_its_rss_without_any_reading() {
     let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
     run.broke();
     assert_eq!(run.sample(1).now.combined_bytes, 100 * MIB);
-    assert_eq!(run.ram.combined.total, 100 * MIB);
+    assert_eq!(run.ram.max.combined.total, 100 * MIB);
 }
 
 // Requirement: RAM-3
@@ -75,7 +75,7 @@ fn copies_made_before_a_sample_that_was_put_off_are_uncertain() {
     run.is(MAIN, Made { faults: 100 * 256, ..Made::with(400) });
     run.read(0);
     run.sample(0);
-    assert!(run.sampling.next_unit(&run.tree, HighWaterMark::default()).is_some());
+    assert!(run.sampling.next_unit(&run.tree, Groups::default()).is_some());
 }
 
 // Requirement: RAM-3
@@ -135,7 +135,7 @@ fn sharing_that_could_not_be_read_is_read_of_the_next_program() {
     run.now_ns += S;
     run.start(MAIN);
     run.sample(1);
-    assert_eq!(run.ram.main.private, Some(40 * MIB));
+    assert_eq!(run.ram.max.main.private, Some(40 * MIB));
 }
 
 // Requirement: RAM-23
@@ -145,11 +145,11 @@ fn private_part_that_was_not_read_is_unknown() {
     run.broke();
     run.sample(1);
     let unknown = MaxRss { total: 100 * MIB, private: None, shared: None };
-    assert_eq!((run.ram.main, run.ram.combined), (unknown, unknown));
+    assert_eq!((run.ram.max.main, run.ram.max.combined), (unknown, unknown));
     run.is_broke = false;
     run.sample(1);
     let known = MaxRss { total: 100 * MIB, private: Some(40 * MIB), shared: Some(60 * MIB) };
-    assert_eq!((run.ram.main, run.ram.combined), (known, known));
+    assert_eq!((run.ram.max.main, run.ram.max.combined), (known, known));
     // A fork child's untouched pages are its parent's, too.
     for (faults, private) in [(256, Some(0)), (20 * 256, None)] {
         let mut run = Run::new(Made::with(100));
@@ -157,7 +157,7 @@ fn private_part_that_was_not_read_is_unknown() {
         run.is(CHILD, Made { faults, ..Made::with(100) });
         run.broke();
         run.sample(1);
-        assert_eq!(run.ram.descendants.private, private, "{faults} faults");
+        assert_eq!(run.ram.max.descendants.private, private, "{faults} faults");
     }
 }
 
@@ -179,7 +179,7 @@ fn pages_of_a_process_that_a_sample_finds_dead_count_once() {
     run.finalize();
     assert_eq!(run.conclude().now.descendants.footprint_bytes, 200 * MIB);
     run.sample(1);
-    assert_eq!(run.ram.descendants.total, 200 * MIB);
+    assert_eq!(run.ram.max.descendants.total, 200 * MIB);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn private_memory_of_a_small_first_process_is_read_beside_a_large_one() {
     run.start(CHILD);
     run.is(CHILD, Made::with(1000));
     run.sample(1);
-    assert_eq!((run.ram.main.private, run.ram.main.shared), (Some(MIB), Some(MIB)));
+    assert_eq!((run.ram.max.main.private, run.ram.max.main.shared), (Some(MIB), Some(MIB)));
 }
 
 #[test]

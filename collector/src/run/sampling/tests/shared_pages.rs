@@ -232,7 +232,7 @@ impl World {
             "{now:?}"
         );
         assert!(now.main.proportional_bytes + now.descendants.proportional_bytes <= 2 * combined, "{now:?}");
-        for max in [&self.run.ram.main, &self.run.ram.descendants, &self.run.ram.combined] {
+        for max in [&self.run.ram.max.main, &self.run.ram.max.descendants, &self.run.ram.max.combined] {
             assert!(max.private <= Some(max.total) && max.shared <= Some(max.total), "{max:?}");
         }
         sample

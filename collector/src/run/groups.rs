@@ -14,9 +14,19 @@ pub(crate) struct Groups<T> {
 }
 
 impl<T: Copy> Groups<T> {
+    /// That of the first process, or of all others.
+    pub(crate) fn of(&mut self, is_main: bool) -> &mut T {
+        if is_main { &mut self.main } else { &mut self.descendants }
+    }
+
+    /// All three.
+    pub(crate) fn values(self) -> [T; 3] {
+        [self.main, self.descendants, self.combined]
+    }
+
     /// Add a process's figure to its group, and to both.
-    pub(super) fn add(&mut self, is_main: bool, figure: T, plus: impl Fn(T, T) -> T) {
-        let group = if is_main { &mut self.main } else { &mut self.descendants };
+    pub(crate) fn add(&mut self, is_main: bool, figure: T, plus: impl Fn(T, T) -> T) {
+        let group = self.of(is_main);
         *group = plus(*group, figure);
         self.combined = plus(self.combined, figure);
     }
