@@ -26,14 +26,22 @@ pub struct Sender {
     pub command: Option<String>,
 }
 
-/// The name as in signal(7), with the numbers of x86-64, AArch64 and most other architectures.
+/// The names as in signal(7), in the order of the numbers of x86-64, AArch64 and most other architectures, from 1 on.
+const NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+/// The number of a signal, by its name in capitals without `SIG`.
+pub(crate) fn signal_number(name: &str) -> Option<i32> {
+    let at = NAMES.iter().position(|known| *known == name)?;
+    i32::try_from(at + 1).ok()
+}
+
+/// The name of a signal.
 #[must_use]
 pub fn signal_name(signal: i32) -> String {
-    const NAMES: [&str; 31] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
-        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
-        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-    ];
     let name = usize::try_from(signal).ok().and_then(|n| NAMES.get(n.checked_sub(1)?));
     name.map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
 }

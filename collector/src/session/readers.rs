@@ -158,11 +158,11 @@ impl Readers {
             return;
         }
         let deadline = self.scanner.deadline();
-        for program in run.sampling.current.changed.to_vec() {
+        for program in run.sampling.current.changed.clone() {
             let found = self.scanner.look_at_changed(&run.tree, program.id, program.since_ns, now_ns);
             found.into_iter().for_each(|observation| run.apply_now(observation));
         }
-        for (id, start_stack) in run.sampling.current.first.to_vec() {
+        for (id, start_stack) in run.sampling.current.first.clone() {
             if Instant::now() > deadline {
                 break;
             }

@@ -75,98 +75,82 @@ impl Missing {
 /// A value, or why there is none.
 pub type Reading<T> = Result<T, Missing>;
 
-/// What a device can report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Figure {
+/// Of two readings of a figure, what is known: of both, what `of` makes of them.
+pub(crate) fn either<T>(a: Reading<T>, b: Reading<T>, of: impl FnOnce(T, T) -> T) -> Reading<T> {
+    match (a, b) {
+        (Ok(a), Ok(b)) => Ok(of(a, b)),
+        (Ok(known), Err(_)) | (Err(_), Ok(known)) => Ok(known),
+        (Err(_), later) => later,
+    }
+}
+
+/// The figures, each with its name in reports.
+macro_rules! figures {
+    ($($(#[$doc:meta])* $figure:ident = $name:literal,)*) => {
+        /// What a device can report.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Figure {
+            $($(#[$doc])* $figure,)*
+        }
+
+        impl Figure {
+            /// All of them.
+            pub(crate) const ALL: [Self; [$(Self::$figure),*].len()] = [$(Self::$figure),*];
+
+            /// Its name in reports.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$figure => $name,)*
+                }
+            }
+        }
+    };
+}
+
+figures! {
     /// Memory in use by all processes of the machine, bytes.
-    MemoryUsed,
+    MemoryUsed = "memory",
     /// Time in which anything ran on it, percent.
-    Utilization,
+    Utilization = "utilization",
     /// Time in which its memory was read or written, percent.
-    MemoryUtilization,
+    MemoryUtilization = "memory utilization",
     /// Power, watts.
-    Power,
+    Power = "power",
     /// The energy counter, joules.
-    Energy,
+    Energy = "energy counter",
     /// Temperature, degrees Celsius.
-    Temperature,
+    Temperature = "temperature",
     /// Clock of the processors, MHz.
-    SmClock,
+    SmClock = "SM clock",
     /// Clock of the memory, MHz.
-    MemoryClock,
+    MemoryClock = "memory clock",
     /// Performance state, 0 the fastest.
-    Pstate,
+    Pstate = "performance state",
     /// Why the clocks are below their maximum.
-    Throttle,
+    Throttle = "throttle reasons",
     /// Bytes sent over PCIe, a counter.
-    PcieTx,
+    PcieTx = "PCIe bytes sent",
     /// Bytes received over PCIe, a counter.
-    PcieRx,
+    PcieRx = "PCIe bytes received",
     /// Memory errors that were corrected, a counter.
-    EccCorrected,
+    EccCorrected = "ECC errors corrected",
     /// Memory errors that were not corrected, a counter.
-    EccUncorrected,
+    EccUncorrected = "ECC errors uncorrected",
     /// Critical errors that the driver reports by number.
-    Xid,
+    Xid = "XID errors",
     /// GPU memory of each process, bytes.
-    ProcessMemory,
+    ProcessMemory = "memory by process",
     /// Time in which each process ran on it, percent.
-    ProcessUtilization,
+    ProcessUtilization = "utilization by process",
     /// The driver's accounting entries, which outlive their processes.
-    Accounting,
+    Accounting = "accounting",
 }
 
 impl Figure {
-    /// All of them.
-    pub(crate) const ALL: [Self; 18] = [
-        Self::MemoryUsed,
-        Self::Utilization,
-        Self::MemoryUtilization,
-        Self::Power,
-        Self::Energy,
-        Self::Temperature,
-        Self::SmClock,
-        Self::MemoryClock,
-        Self::Pstate,
-        Self::Throttle,
-        Self::PcieTx,
-        Self::PcieRx,
-        Self::EccCorrected,
-        Self::EccUncorrected,
-        Self::Xid,
-        Self::ProcessMemory,
-        Self::ProcessUtilization,
-        Self::Accounting,
-    ];
-
     /// The driver adds it up, so a reading includes what happened while it could not be read.
     pub(crate) fn is_cumulative(self) -> bool {
         use Figure::{Accounting, EccCorrected, EccUncorrected, Energy, PcieRx, PcieTx, Xid};
         matches!(self, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)
-    }
-
-    /// Its name in reports.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::MemoryUsed => "memory",
-            Self::Utilization => "utilization",
-            Self::MemoryUtilization => "memory utilization",
-            Self::Power => "power",
-            Self::Energy => "energy counter",
-            Self::Temperature => "temperature",
-            Self::SmClock => "SM clock",
-            Self::MemoryClock => "memory clock",
-            Self::Pstate => "performance state",
-            Self::Throttle => "throttle reasons",
-            Self::PcieTx => "PCIe bytes sent",
-            Self::PcieRx => "PCIe bytes received",
-            Self::EccCorrected => "ECC errors corrected",
-            Self::EccUncorrected => "ECC errors uncorrected",
-            Self::Xid => "XID errors",
-            Self::ProcessMemory => "memory by process",
-            Self::ProcessUtilization => "utilization by process",
-            Self::Accounting => "accounting",
-        }
     }
 }

@@ -10,7 +10,7 @@ pub mod select;
 
 pub use config::{GpuConfig, Vendor};
 pub use device::Device;
-pub(crate) use figure::{Figure, Missing, Reading};
+pub(crate) use figure::{Figure, Missing, Reading, either};
 pub(crate) use observation::{
     BackendsAtEnd, Batch, DeviceList, GpuObservation, GpuPids, PidFacts, TrackedDevice,
 };

@@ -99,9 +99,14 @@ pub struct DeviceSample {
 }
 
 impl DeviceSample {
+    /// Of a device of which nothing was read.
+    pub(crate) fn of(device: &str) -> Self {
+        Self { device: device.to_owned(), ..Self::default() }
+    }
+
     /// Of a device that is lost.
     pub(crate) fn lost(device: &str) -> Self {
-        Self { device: device.to_owned(), is_lost: true, ..Self::default() }
+        Self { is_lost: true, ..Self::of(device) }
     }
 
     /// Together with a later reading of the device: each figure as it was read first.

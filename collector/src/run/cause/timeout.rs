@@ -1,5 +1,7 @@
 //! The arguments of coreutils' `timeout`: `timeout [OPTION]... DURATION COMMAND [ARG]...`.
 
+use crate::model::signal::signal_number;
+
 /// Its limit, seconds; `None`: the arguments are none of it, or name no limit.
 pub(super) fn limit_s(args: &[String]) -> Option<f64> {
     seconds(parse(args).duration?).filter(|limit_s| *limit_s > 0.0)
@@ -12,18 +14,7 @@ pub(super) fn signal(args: &[String]) -> Option<i32> {
         return Some(number);
     }
     let name = name.to_ascii_uppercase();
-    match name.strip_prefix("SIG").unwrap_or(&name) {
-        "TERM" => Some(libc::SIGTERM),
-        "KILL" => Some(libc::SIGKILL),
-        "INT" => Some(libc::SIGINT),
-        "HUP" => Some(libc::SIGHUP),
-        "QUIT" => Some(libc::SIGQUIT),
-        "USR1" => Some(libc::SIGUSR1),
-        "USR2" => Some(libc::SIGUSR2),
-        "ABRT" => Some(libc::SIGABRT),
-        "ALRM" => Some(libc::SIGALRM),
-        _ => None,
-    }
+    signal_number(name.strip_prefix("SIG").unwrap_or(&name))
 }
 
 #[derive(Default)]

@@ -326,8 +326,7 @@ pub(crate) mod tests {
 
     #[test]
     fn accounting_entry_belongs_to_process_at_its_start() {
-        let mut table = PidTable::default();
-        table.epoch_us = 1_000_000_000;
+        let mut table = PidTable { epoch_us: 1_000_000_000, ..PidTable::default() };
         table.put(process(1, 50, 10 * S, Some(11 * S)));
         table.put(process(2, 50, 60 * S, Some(61 * S)));
         let find = |s: u64| table.resolve_accounting(50, 1_000_000_000 + s * 1_000_000).map(|p| p.id);

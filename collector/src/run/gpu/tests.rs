@@ -34,8 +34,7 @@ fn observation(at_s: u64, pid: u32, facts: PidFacts) -> GpuObservation {
 }
 
 fn state() -> GpuState {
-    let mut state = GpuState::default();
-    state.is_active = true;
+    let mut state = GpuState { is_active: true, ..GpuState::default() };
     state.table.put(process(1, 10, S, None));
     state
 }

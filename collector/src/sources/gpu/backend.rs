@@ -28,13 +28,6 @@ pub(crate) struct Turn {
     pub is_complete: bool,
 }
 
-impl Turn {
-    /// All figures of all devices, in one turn.
-    pub(crate) fn whole(samples: Vec<DeviceSample>) -> Self {
-        Self { samples, again_ns: None, is_complete: true }
-    }
-}
-
 /// An interface to a driver. It has a thread of its own, so its calls may take as long as they need.
 pub(crate) trait Backend: Send {
     /// The devices that are present now.

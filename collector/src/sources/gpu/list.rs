@@ -7,7 +7,7 @@ use super::backend::Backend;
 use super::worker::Phase;
 use super::{backends, drm, nvml};
 use crate::model::gpu::listing::{Capability, Driver, Listed, Listing};
-use crate::model::gpu::{Batch, Device, DeviceSample, GpuConfig, Missing, Vendor, select};
+use crate::model::gpu::{Batch, Device, DeviceSample, GpuConfig, Missing, TrackedDevice, Vendor, select};
 
 /// What is known of the GPUs without a driver's library, which can take seconds to initialise.
 #[derive(Debug, Clone, Default)]
@@ -82,19 +82,18 @@ fn gpus(config: &GpuConfig, batches: &[Batch]) -> Vec<Listed> {
     let listed = batches.iter().rev().find_map(|batch| batch.devices.as_ref());
     let listed = listed.map(|list| list.tracked.clone()).unwrap_or_default();
     let devices: Vec<Device> = listed.iter().map(|listed| listed.device.clone()).collect();
+    let tracked = select::wanted(config, &devices);
     let reading_of = |id: &str| {
         let samples = batches.iter().flat_map(|batch| &batch.samples).filter(|sample| sample.device == id);
         samples.cloned().reduce(DeviceSample::with_later)
     };
-    let tracked: Vec<&str> =
-        select::wanted(config, &devices).into_iter().map(|device| device.id.as_str()).collect();
-    let gpu = |(device, visible): (&Device, Option<bool>)| Listed {
-        tracked: tracked.contains(&device.id.as_str()),
-        visible,
+    let gpu = |TrackedDevice { device, is_visible }: TrackedDevice| Listed {
+        tracked: tracked.iter().any(|tracked| tracked.id == device.id),
+        visible: is_visible,
         figures: reading_of(&device.id).map(|sample| capabilities(&sample)).unwrap_or_default(),
-        device: device.clone(),
+        device,
     };
-    devices.iter().zip(listed.iter().map(|listed| listed.is_visible)).map(gpu).collect()
+    listed.into_iter().map(gpu).collect()
 }
 
 fn capabilities(sample: &DeviceSample) -> Vec<Capability> {

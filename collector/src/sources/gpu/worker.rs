@@ -15,9 +15,10 @@ use crate::sys::clock;
 pub(super) type Start = Box<dyn FnOnce() -> Reading<Box<dyn Backend>> + Send>;
 
 /// What the thread does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It loads and initialises the driver's library.
+    #[default]
     Starting,
     /// The driver is initialised, and the first reading is under way.
     Reading,
@@ -29,7 +30,7 @@ pub(super) enum Phase {
     Done,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     phase: Phase,
     /// Since when the thread has been in the driver, CLOCK_MONOTONIC nanoseconds; `None`: it pauses.
@@ -72,18 +73,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Start the thread. Where there can be no thread, its phase is [`Phase::Failed`].
     pub(super) fn start(name: &'static str, config: &GpuConfig, start: Start) -> Self {
-        let state = State {
-            phase: Phase::Starting,
-            in_driver_since_ns: Some(clock::monotonic_ns()),
-            has_read_all: false,
-            last_until: None,
-            pids: Vec::new(),
-            batches: VecDeque::new(),
-            read_ns: 0,
-            unreadable: Vec::new(),
-            unknown_names: Vec::new(),
-            warnings: Vec::new(),
-        };
+        let state = State { in_driver_since_ns: Some(clock::monotonic_ns()), ..State::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let (shared_with, config) = (Arc::clone(&shared), config.clone());
         let thread = std::thread::Builder::new().name(format!("gpu-{name}"));
@@ -308,8 +298,8 @@ mod tests {
         }
 
         fn turn(&mut self, ask: &Ask<'_>) -> Turn {
-            let sample = |id: &String| DeviceSample { device: id.clone(), ..DeviceSample::default() };
-            Turn::whole(ask.wanted.iter().map(sample).collect())
+            let sample = |id: &String| DeviceSample::of(id);
+            Turn { samples: ask.wanted.iter().map(sample).collect(), again_ns: None, is_complete: true }
         }
     }
 

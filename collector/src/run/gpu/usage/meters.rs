@@ -60,7 +60,7 @@ pub(crate) struct CounterKind {
 }
 
 /// A counter that goes up, until it wraps or the driver restarts it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counter {
     /// The count since the first reading, without `low`.
     total: f64,
@@ -91,18 +91,8 @@ const RATE_SLACK: f64 = 2.0;
 impl Counter {
     /// A first reading.
     pub(crate) fn new(at_ns: u64, value: f64) -> Self {
-        Self {
-            total: 0.0,
-            restarts: 0,
-            steps_back: 0,
-            has_counted: false,
-            is_unsure: false,
-            is_wide: value >= WRAP,
-            last: value,
-            last_ns: at_ns,
-            read_ns: (at_ns, at_ns),
-            low: None,
-        }
+        let is_wide = value >= WRAP;
+        Self { is_wide, last: value, last_ns: at_ns, read_ns: (at_ns, at_ns), ..Self::default() }
     }
 
     /// The count since the first reading; `None`: it was read once, or it could have wrapped unseen.

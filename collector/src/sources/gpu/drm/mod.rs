@@ -19,7 +19,9 @@ use sysfs::Card;
 use usage::{ClientUsage, Clients, OnDevice};
 
 use super::backend::{Ask, Backend, Turn};
-use crate::model::gpu::{Busy, Device, DeviceSample, GpuConfig, Missing, ProcessMemory, Reading, Vendor};
+use crate::model::gpu::{
+    Busy, Device, DeviceSample, GpuConfig, Missing, ProcessMemory, Reading, Vendor, either,
+};
 use crate::sys::clock;
 
 /// The backend.
@@ -73,7 +75,7 @@ impl Drm {
         for pid in pids {
             if let Some(bytes) = kfd.memory(*pid, node.gpu_id) {
                 let held = on.bytes.entry(*pid).or_insert(Ok(0));
-                *held = Ok(held.as_ref().map_or(bytes, |drm| bytes.max(*drm)));
+                *held = either(held.clone(), Ok(bytes), u64::max);
             }
         }
     }
@@ -118,7 +120,8 @@ impl Backend for Drm {
     }
 
     fn turn(&mut self, ask: &Ask<'_>) -> Turn {
-        Turn::whole(self.sample(ask.at_ns, ask.wanted, ask.pids))
+        let samples = self.sample(ask.at_ns, ask.wanted, ask.pids);
+        Turn { samples, again_ns: None, is_complete: true }
     }
 }
 
@@ -129,7 +132,7 @@ impl Drm {
         let listed_ns = clock::monotonic_ns();
         let mut samples = Vec::new();
         for id in wanted {
-            let mut sample = DeviceSample { device: id.clone(), listed_ns, ..DeviceSample::default() };
+            let mut sample = DeviceSample { listed_ns, ..DeviceSample::of(id) };
             let card = self.cards.iter().find(|card| &card.device.id == id);
             let node = self.nodes.iter().find(|node| &node.device.id == id);
             let is_drm = card.is_some() || node.is_some_and(|node| node.device.parent.is_some());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::fdinfo::{Client, Engine};
-use crate::model::gpu::{Busy, Missing, ProcessBusy, Reading};
+use crate::model::gpu::{Busy, Missing, ProcessBusy, Reading, either};
 
 /// A client: the device's PCI address and its number there.
 pub(super) type ClientKey = (String, u64);
@@ -142,10 +142,6 @@ const MOST_IN_A_STRETCH: f64 = 1.5;
 impl OnDevice {
     fn add_bytes(&mut self, pid: u32, bytes: Reading<u64>) {
         let held = self.bytes.entry(pid).or_insert_with(|| bytes.clone().map(|_| 0));
-        *held = match (held.clone(), bytes) {
-            (Ok(a), Ok(b)) => Ok(a.saturating_add(b)),
-            (Ok(a), Err(_)) => Ok(a),
-            (Err(_), other) => other,
-        };
+        *held = either(held.clone(), bytes, u64::saturating_add);
     }
 }

@@ -34,11 +34,10 @@ impl Beginning {
 
     fn sample(&self, device: &str) -> DeviceSample {
         DeviceSample {
-            device: device.to_owned(),
             at_ns: self.at_ns,
             values: vec![(Figure::Energy, self.energy.clone())],
             busy: self.has_samples.then(|| Ok(Vec::<Busy>::new())),
-            ..DeviceSample::default()
+            ..DeviceSample::of(device)
         }
     }
 }

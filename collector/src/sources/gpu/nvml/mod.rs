@@ -115,7 +115,7 @@ impl Nvml {
             kinds.iter().for_each(|kind| self.plan.set_due(&key, *kind, began_ns));
             return is_known.then(|| DeviceSample::lost(id));
         };
-        let mut sample = DeviceSample { device: id.to_owned(), ..DeviceSample::default() };
+        let mut sample = DeviceSample::of(id);
         for kind in kinds {
             let from_ns = clock::monotonic_ns();
             if kind.is_memory() {
@@ -164,7 +164,7 @@ impl Nvml {
             let xids = events.iter().filter(|(raw, _)| *raw == handle.raw).map(|(_, xid)| *xid).collect();
             let registered = handle.events.clone().and_then(|()| missing.clone().map_or(Ok(()), Err));
             let xids = Some(registered.map(|()| xids));
-            DeviceSample { device: handle.device.id.clone(), xids, ..DeviceSample::default() }
+            DeviceSample { xids, ..DeviceSample::of(&handle.device.id) }
         };
         self.devices.iter().filter(|handle| wanted.contains(&handle.device.id)).map(of_device).collect()
     }

@@ -44,7 +44,7 @@ impl Costs {
 type Due = BTreeMap<Kind, u64>;
 
 /// The plan.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Plan {
     interval_ns: u64,
     costs: BTreeMap<Kind, Costs>,
@@ -63,16 +63,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(interval_ns: u64) -> Self {
-        Self {
-            interval_ns,
-            costs: BTreeMap::new(),
-            due: BTreeMap::new(),
-            since_ns: BTreeMap::new(),
-            hidden: BTreeSet::new(),
-            sample_ns: BTreeMap::new(),
-            wrap_ns: BTreeMap::new(),
-            last: None,
-        }
+        Self { interval_ns, ..Self::default() }
     }
 
     /// The devices to read from now on, and those among them that the command does not see.
@@ -163,15 +154,9 @@ impl Plan {
 
     /// What to read next at the end of the run.
     pub(super) fn next_at_end(&mut self) -> Step {
-        let next = match &mut self.last {
-            Some(last) => last.pop_front(),
-            None => {
-                let mut last = self.all_at_end();
-                let next = last.pop_front();
-                self.last = Some(last);
-                next
-            }
-        };
+        let mut last = self.last.take().unwrap_or_else(|| self.all_at_end());
+        let next = last.pop_front();
+        self.last = Some(last);
         next.map_or(Step::Over, |(id, kinds)| Step::Read(id, kinds))
     }
 

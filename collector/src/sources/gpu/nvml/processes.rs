@@ -14,7 +14,7 @@ use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlProcessUtilizationSample_t};
 use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow, list};
 use super::kind::Kind;
 use super::policy::{CALLS, SAMPLES};
-use crate::model::gpu::{Missing, ProcessMemory, Reading};
+use crate::model::gpu::{Missing, ProcessMemory, Reading, either};
 
 /// Sizes of a process, by layout: v1; v2 and the final v3; the v3 of 535.43 to 535.86.
 const STRIDES: [usize; 3] = [16, 24, 32];
@@ -158,11 +158,7 @@ impl Known {
                         let [earlier, now] = &mut processes;
                         let processes = if is_fresh { now } else { earlier };
                         let known = processes.entry(*pid).or_insert(Err(Missing::NotReported));
-                        *known = match (known.clone(), bytes) {
-                            (Ok(a), Ok(b)) => Ok(a.max(b)),
-                            (Ok(a), Err(_)) => Ok(a),
-                            (Err(_), other) => other,
-                        };
+                        *known = either(known.clone(), bytes, u64::max);
                     }
                 }
                 Some(Err(error)) => match Missing::from(*error) {
