@@ -28,7 +28,6 @@ fn short_static_children_are_all_counted() {
     // A scan may find a process before its connector event is read.
     let found = ["connector", "scan"].map(|layer| report.u64(&format!("coverage.layers.{layer}")));
     assert_eq!(found.iter().sum::<u64>(), 100, "{found:?}");
-    assert!(report.u64("coverage.exact") >= 1, "the launcher reaped the command");
     // If a zombie's CPU clock was read, its value is subtracted from the command's, so the sum stays right.
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
     assert_eq!(report.at("processes.heaviest.0.exit.code"), 0);
