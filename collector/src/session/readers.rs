@@ -105,12 +105,13 @@ impl Readers {
         Observation::Ended { id: target.id, at_ns, gone_ns, remains }
     }
 
-    /// Ends that pidfds showed, and accounts of exits, which are read once there are uninstrumented programs.
-    pub(super) fn take_exits(&mut self, run: &mut JournaledRun) {
-        if run.has_connector() && run.tree.counts().uninstrumented_programs > 0 {
-            self.accounts.begin();
+    /// Ends that pidfds showed, and accounts of exits, which are read while there are programs that began by `by_ns` and have
+    /// not reported: they may be uninstrumented.
+    pub(super) fn take_exits(&mut self, run: &mut JournaledRun, by_ns: u64, now_ns: u64) {
+        if run.has_connector() && run.tree.youngest_unreported_ns(by_ns).is_some() {
+            self.accounts.read_at(now_ns);
         }
-        let mut seen = self.accounts.take(|pid, start_ns| run.tree.accounted(pid, start_ns));
+        let mut seen = self.accounts.take(now_ns, |pid, start_ns| run.tree.accounted(pid, start_ns));
         seen.extend(self.exits.take(|id| run.tree.get(id).is_some()));
         seen.into_iter().for_each(|observation| run.apply_now(observation));
     }

@@ -32,11 +32,16 @@ const WINDOW_NS: u64 = 1_000_000_000;
 /// On machines with more CPUs, a thread waits on several, and an exiting process may run beside it. 64 threads take some 1 MB.
 const MOST_THREADS: usize = 64;
 
-/// Accounts of exited processes. Nothing is read until [`Self::begin`].
+/// Accounts are read for so long after they were last asked for. To read them costs each process that exits some 10 us.
+const IDLE_NS: u64 = 10_000_000_000;
+
+/// Accounts of exited processes.
 #[derive(Debug, Default)]
 pub(crate) struct ExitAccounts {
     readers: Option<Readers>,
-    was_tried: bool,
+    /// The kernel refuses.
+    is_refused: bool,
+    asked_ns: u64,
     /// Accounts of processes that the core does not know yet.
     waiting: Vec<Account>,
 }
@@ -52,18 +57,26 @@ struct Account {
 }
 
 impl ExitAccounts {
-    /// Read accounts from now on. Where the kernel refuses, there are none.
-    pub(crate) fn begin(&mut self) {
-        if !std::mem::replace(&mut self.was_tried, true) {
+    /// Read accounts from now on (CLOCK_MONOTONIC, nanoseconds), for some time. Where the kernel refuses, there are none.
+    pub(crate) fn read_at(&mut self, now_ns: u64) {
+        self.asked_ns = now_ns;
+        if self.readers.is_none() && !self.is_refused {
             self.readers = Readers::start().ok();
+            self.is_refused = self.readers.is_none();
         }
     }
 
     /// The accounts of processes that `find` knows by pid and start (CLOCK_MONOTONIC, nanoseconds).
-    pub(crate) fn take(&mut self, find: impl Fn(u32, u64) -> Option<ProcessId>) -> Vec<Observation> {
+    pub(crate) fn take(
+        &mut self,
+        now_ns: u64,
+        find: impl Fn(u32, u64) -> Option<ProcessId>,
+    ) -> Vec<Observation> {
         let Some(readers) = &self.readers else { return Vec::new() };
         self.waiting.extend(readers.accounts.try_iter());
-        let now_ns = clock::monotonic_ns();
+        if now_ns.saturating_sub(self.asked_ns) > IDLE_NS {
+            self.readers = None;
+        }
         let mut found = Vec::new();
         self.waiting.retain(|account| match find(account.pid, account.start_ns) {
             Some(id) => {
@@ -268,13 +281,14 @@ mod tests {
         let (sender, received) = std::sync::mpsc::channel();
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
         let readers = Some(Readers { accounts: received, stop, threads: Vec::new() });
-        let mut accounts = ExitAccounts { readers, was_tried: true, waiting: Vec::new() };
         let account = Account::with_clock(&OF_NO_PROCESS, 4096);
+        let mut accounts = ExitAccounts { readers, asked_ns: account.read_ns, ..ExitAccounts::default() };
         sender.send(account.clone()).unwrap();
         sender.send(Account { read_ns: account.read_ns - KEPT_NS, ..account.clone() }).unwrap();
-        assert!(accounts.take(|_, _| None).is_empty());
+        let now_ns = account.read_ns + 1;
+        assert!(accounts.take(now_ns, |_, _| None).is_empty());
         assert_eq!(accounts.waiting, std::slice::from_ref(&account));
-        let found = accounts.take(|pid, start_ns| {
+        let found = accounts.take(now_ns, |pid, start_ns| {
             assert_eq!((pid, start_ns), (account.pid, account.start_ns));
             Some(ProcessId(3))
         });
@@ -282,6 +296,7 @@ mod tests {
             matches!(found.as_slice(), [Observation::Accounted { id: ProcessId(3), account: figures }] if *figures == account.figures)
         );
         assert!(accounts.waiting.is_empty());
+        assert!(accounts.take(now_ns + IDLE_NS, |_, _| None).is_empty() && accounts.readers.is_none());
     }
 
     /// The kernel's own wait gives the truth.

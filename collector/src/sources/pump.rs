@@ -27,6 +27,9 @@ use crate::sys::{clock, priority};
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 /// The same with the process connector: the socket's buffer of an ordinary user holds some 500 events.
 const CONNECTOR_NAP: Duration = Duration::from_millis(10);
+/// For so long after the start, the connector is looked at more often: no record tells that the command's first uninstrumented
+/// program began, and much of what it starts may be over in 10 ms.
+const YOUNG_NS: u64 = 500_000_000;
 /// The same while a slot of the ring is incomplete, or while processes must be read from /proc before they are gone.
 const SHORT_NAP: Duration = Duration::from_millis(1);
 /// How long the collector waits for this thread at a time.
@@ -58,6 +61,8 @@ struct Shared {
     has_connector: AtomicBool,
     is_eager: AtomicBool,
     must_end: AtomicBool,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    begun_ns: u64,
     /// Rounds of the thread's loop.
     turns: AtomicU64,
     /// The thread may have findings that it has not sent.
@@ -140,7 +145,7 @@ impl Shared {
             self.is_reading.store(false, Ordering::SeqCst);
             // Events in the queue would be lost with this collector, so their turn must come soon.
             let is_all = is_drained && merge.queue.len() == 0;
-            self.segment.wait_doorbell(doorbell, self.nap(is_all));
+            self.segment.wait_doorbell(doorbell, self.nap(is_all, now_ns));
             self.is_reading.store(true, Ordering::SeqCst);
             rang = self.segment.doorbell() != doorbell;
         }
@@ -192,11 +197,12 @@ impl Shared {
         is_drained
     }
 
-    fn nap(&self, is_all: bool) -> Duration {
+    fn nap(&self, is_all: bool, now_ns: u64) -> Duration {
         if !is_all || self.is_eager.load(Ordering::Relaxed) {
             SHORT_NAP
         } else if self.has_connector.load(Ordering::Relaxed) {
-            CONNECTOR_NAP
+            let is_young = now_ns.saturating_sub(self.begun_ns) < YOUNG_NS;
+            if is_young { SHORT_NAP } else { CONNECTOR_NAP }
         } else {
             LONGEST_NAP
         }
@@ -310,6 +316,7 @@ impl Pump {
             has_connector: AtomicBool::new(false),
             is_eager: AtomicBool::new(false),
             must_end: AtomicBool::new(false),
+            begun_ns: clock::monotonic_ns(),
             turns: AtomicU64::new(0),
             is_reading: AtomicBool::new(true),
         });
