@@ -208,13 +208,16 @@ struct Budget {
 impl Budget {
     /// How long to pause, as it is used up.
     fn pause(&self, now_ns: u64) -> Option<Timespec> {
-        let left_ns = WINDOW_NS.saturating_sub(now_ns.saturating_sub(self.since_ns.load(Ordering::Relaxed)));
+        let left_ns = WINDOW_NS.saturating_sub(now_ns.saturating_sub(self.since_ns.load(Ordering::Acquire)));
         if left_ns == 0 {
-            self.since_ns.store(now_ns, Ordering::Relaxed);
+            // In this order: a thread that sees the new window must not see what was used in the one before.
             self.used_ns.store(0, Ordering::Relaxed);
+            self.since_ns.store(now_ns, Ordering::Release);
         }
         let is_spent = self.used_ns.load(Ordering::Relaxed) >= MOST_NS;
-        is_spent.then_some(Timespec { tv_sec: 0, tv_nsec: left_ns as i64 })
+        // Another thread's window may begin later than `now_ns`: then a whole second is left.
+        let (left_s, rest_ns) = (left_ns / WINDOW_NS, left_ns % WINDOW_NS);
+        is_spent.then_some(Timespec { tv_sec: left_s as i64, tv_nsec: rest_ns as i64 })
     }
 }
 
@@ -259,6 +262,8 @@ mod tests {
         budget.used_ns.fetch_add(1, Ordering::Relaxed);
         let left = Timespec { tv_sec: 0, tv_nsec: 7 };
         assert_eq!(budget.pause(now_ns + WINDOW_NS - 7), Some(left));
+        let whole = Timespec { tv_sec: 1, tv_nsec: 0 };
+        assert_eq!(budget.pause(now_ns - 1), Some(whole), "another thread began the window later");
         assert_eq!(budget.pause(now_ns + WINDOW_NS), None, "a new window");
     }
 
