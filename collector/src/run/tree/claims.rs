@@ -21,6 +21,7 @@ impl Tree {
         let claim = Claim {
             used: process.total_usage(&own.usage),
             quality: process.total_quality(own),
+            lacks_teardown: process.lacks_teardown(),
             others: adopter.into_iter().chain(self.unreporting_reapers(process)).collect(),
             init: self.init_of(process),
             end_ns: process.lifetime.end_ns,
@@ -126,6 +127,7 @@ impl Process {
         self.cpu.unreaped_children = self.cpu.unreaped_children.plus(&child.used);
         self.cpu.unreaped_count += 1;
         self.cpu.has_inexact_children |= child.quality != Quality::Exact;
+        self.cpu.children_lack_teardown |= child.lacks_teardown;
     }
 }
 

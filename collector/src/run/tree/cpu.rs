@@ -4,7 +4,7 @@
 //!
 //! - REAPED holds the process and all descendants that it waited for. What it waited for is subtracted: the children in
 //!   its own EXIT record, else those of its own REAPED records and of children that ended unreaped. If one of these is not
-//!   exact, neither is the rest.
+//!   exact, neither is the rest. If one of these lacks the kernel's teardown, the process's own exact clock is closer.
 //! - EXIT holds the process without the kernel's teardown.
 //! - The kernel's account of the exit holds it without the teardown, too, or as of a clock tick before.
 //! - A sample holds the CPU clock; read from a zombie it is final.
@@ -72,10 +72,12 @@ impl Process {
             let can_be = self.cpu.unreaped_children.cpu_us() <= own.cpu_us();
             return exact(if can_be { less.with_cpu_us(clock_us) } else { own });
         }
-        if !self.cpu.has_inexact_children {
+        let is_clock_closer = self.cpu.children_lack_teardown && self.clock_quality() == Quality::Exact;
+        if !self.cpu.has_inexact_children && !is_clock_closer {
             return exact(less);
         }
-        // The rest has what is missing in the children's figures, too.
+        // The rest has what is missing in the children's figures, too: the teardown of a child can take longer than all that
+        // a shell does itself.
         let usage = less.with_cpu_us(clock_us.min(less.cpu_us()));
         let unattributed_us = less.cpu_us() - usage.cpu_us();
         OwnUsage { usage, quality: self.clock_quality(), unattributed_us }
@@ -83,7 +85,9 @@ impl Process {
 
     /// Its clock, nanoseconds, when it was last read.
     fn clock_ns(&self) -> Option<u64> {
-        self.observed.cpu_ns.max(self.end.account.map(|account| account.cpu_ns))
+        // Without CONFIG_TASK_DELAY_ACCT an account has none.
+        let account = self.end.account.filter(|account| account.is_cpu_whole || account.cpu_ns > 0);
+        self.observed.cpu_ns.max(account.map(|account| account.cpu_ns))
     }
 
     /// How its CPU time is known by its clock alone.
@@ -119,6 +123,11 @@ impl Process {
             Quality::Exact if self.end.exit.is_none() && self.cpu.has_inexact_children => Quality::Sampled,
             quality => quality,
         }
+    }
+
+    /// Whether `total_usage` lacks the kernel's teardown of a process: only REAPED and the clock of a zombie have that.
+    pub(super) fn lacks_teardown(&self) -> bool {
+        self.end.exit.is_some() || !self.cpu.is_clock_final || self.cpu.children_lack_teardown
     }
 
     /// Whether it may have waited for one more child that used this, by what is known of all its children.

@@ -79,12 +79,14 @@ impl Process {
     fn accounted_peak(&self) -> Option<(u64, bool)> {
         let account = self.end.account?;
         let program = &self.program;
-        let peak = account.peak_rss_bytes;
+        // Zero without CONFIG_TASK_XACCT, and where each CPU still holds back the few pages of a small process.
+        let peak = Some(account.peak_rss_bytes).filter(|peak| *peak > 0)?;
         let had_program =
             program.had_uninstrumented_image || matches!(program.recorded, Some(Image::Loaded { .. }));
         // A copy of its parent's memory is not its own, as long as it did not write to it.
         let wrote_little = account.faulted_bytes.is_some_and(|bytes| bytes <= peak + Tolerance::rss(peak));
-        let is_all = wrote_little && !had_program;
+        // A huge page is one fault: only the connector tells for certain that there was no other program.
+        let is_all = wrote_little && !had_program && self.ancestry.is_watched;
         // What it runs in may be its parent's memory.
         let is_own = !matches!(program.image, Image::Unknown | Image::Borrowed);
         is_own.then_some((peak, is_all))
@@ -124,7 +126,7 @@ impl Process {
         // an EXIT record did run another program.
         let was_killed_as_copy =
             matches!(image, Image::Forked { .. }) && libc::WIFSIGNALED(reaped.status) && max > of_children;
-        match self.least_peak() {
+        match self.peak_without_records().0 {
             _ if is_own && self.are_all_waits_known(reaped.status) => {
                 (Some(max), if may_have_execd || may_be_copy { Quality::Bound } else { Quality::Exact })
             }

@@ -233,6 +233,8 @@ pub(crate) struct CpuState {
     pub unreaped_count: u64,
     /// The usage of at least one of those is not known exactly.
     pub has_inexact_children: bool,
+    /// That of at least one of those lacks the kernel's teardown of it.
+    pub children_lack_teardown: bool,
     /// The clock in `observed` was read after its end.
     pub is_clock_final: bool,
     /// CPU time already counted into windows, nanoseconds.
@@ -248,6 +250,8 @@ pub(crate) struct Claim {
     pub used: Rusage,
     /// How that is known.
     pub quality: Quality,
+    /// It lacks the kernel's teardown, which its reaper's sums have.
+    pub lacks_teardown: bool,
     /// Processes that may have reaped it as an orphan, nearest first.
     pub others: Vec<ProcessId>,
     /// Of these, its pid namespace's init.
