@@ -97,8 +97,8 @@ fn kernel_accounts_for_static_children_of_a_static_parent() {
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
     let run = tracked([runs.as_str(), "20", &touch, "hold", "30000000", "0"]).options(&list_all).run();
     let report = or_skip!(complete_report(&run));
-    let (cpu_s, peak_bytes) = exact_children(report);
-    assert!(cpu_s.len() >= 10 && peak_bytes.len() >= 10, "{cpu_s:?}, {peak_bytes:?}");
+    let (_, peak_bytes) = exact_children(report);
+    assert!(peak_bytes.len() >= 10, "{peak_bytes:?}");
     assert!(peak_bytes.iter().all(|peak| (29.7e6..32e6).contains(peak)), "{peak_bytes:?}");
 }
 

@@ -216,10 +216,14 @@ impl Damage {
 pub struct ExitAccount {
     /// CPU time of all its threads, nanoseconds.
     pub cpu_ns: u64,
-    /// It lacks the kernel's teardown of the process only. Else it is as of a clock tick before the exit.
+    /// It lacks only what the kernel takes to tear the process down. Else it is as of a clock tick before the exit.
     pub is_cpu_whole: bool,
     /// Peak RSS of the address space that it had last, bytes.
     pub peak_rss_bytes: u64,
+    /// User part of it, microseconds, by clock ticks, with `system_us`. Both are 0 if it had several threads.
+    pub user_us: u64,
+    /// System part of it.
+    pub system_us: u64,
     /// Minor faults of all its images, in bytes: it wrote no more memory, but for huge pages. `None` if it had several threads.
     pub faulted_bytes: Option<u64>,
 }

@@ -36,6 +36,9 @@ use crate::sys::segment::Segment;
 /// Which processes that ended have left /proc is asked of all of them this often; else only where an ancestor waits.
 const ABSENCE_NS: u64 = 50_000_000;
 
+/// How often it is asked whether an uninstrumented program still runs.
+const PRESENCE_NS: u64 = 1_000_000_000;
+
 pub(super) struct Readers {
     pub(super) root: ProcRoot,
     /// The scan layer is on.
@@ -45,6 +48,9 @@ pub(super) struct Readers {
     pub(super) scanner: Scanner,
     exits: ExitWatch,
     accounts: ExitAccounts,
+    /// Number of uninstrumented programs that were known when accounts were last asked for.
+    uninstrumented_programs: u64,
+    presence: Timer,
     absence: Timer,
     pub(super) passes: Passes,
     pub(super) gpu: GpuMonitor,
@@ -70,6 +76,8 @@ impl Readers {
             scanner: Scanner::new(root.clone(), tick_us, config.tracking.interval_ns()),
             exits: ExitWatch::default(),
             accounts: ExitAccounts::default(),
+            uninstrumented_programs: 0,
+            presence: Timer::default(),
             absence: Timer::default(),
             passes: Passes::new(sampler, config.policy.budget, sampled_ns),
             gpu: GpuMonitor::start(&config.gpu, &root),
@@ -80,11 +88,16 @@ impl Readers {
     }
 
     /// What the core asks of programs that began by `by_ns`, and of processes that the kernel says ended.
-    pub(super) fn answer(&self, run: &mut JournaledRun, by_ns: u64, now_ns: u64) {
+    pub(super) fn answer(&mut self, run: &mut JournaledRun, by_ns: u64, now_ns: u64) {
         for request in run.requests(by_ns, now_ns) {
             let answer = match request {
                 Request::ReadProgram(target, question) => {
                     let seen = program::read(&self.root, &target, question, clock::monotonic_ns());
+                    if run.has_connector()
+                        && program::is_uninstrumented(&self.root, target.pid, &seen.program)
+                    {
+                        self.accounts.read_at(now_ns);
+                    }
                     Observation::Program(ProgramSeen { is_answer: true, ..seen })
                 }
                 Request::ReadEnd(target, at_ns) => self.read_end(&target, at_ns),
@@ -105,10 +118,12 @@ impl Readers {
         Observation::Ended { id: target.id, at_ns, gone_ns, remains }
     }
 
-    /// Ends that pidfds showed, and accounts of exits, which are read while there are programs that began by `by_ns` and have
-    /// not reported: they may be uninstrumented.
-    pub(super) fn take_exits(&mut self, run: &mut JournaledRun, by_ns: u64, now_ns: u64) {
-        if run.has_connector() && run.tree.youngest_unreported_ns(by_ns).is_some() {
+    /// Ends that pidfds showed, and accounts of exits, which are read while there are uninstrumented programs.
+    pub(super) fn take_exits(&mut self, run: &mut JournaledRun, now_ns: u64) {
+        let programs = run.tree.counts().uninstrumented_programs;
+        let is_new = std::mem::replace(&mut self.uninstrumented_programs, programs) != programs;
+        let is_there = || run.tree.has_uninstrumented();
+        if run.has_connector() && (is_new || (self.presence.is_due(now_ns, PRESENCE_NS) && is_there())) {
             self.accounts.read_at(now_ns);
         }
         let mut seen = self.accounts.take(now_ns, |pid, start_ns| run.tree.accounted(pid, start_ns));

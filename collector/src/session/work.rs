@@ -158,7 +158,7 @@ impl Session {
         self.run.apply(now_ns, Observation::Tick);
         self.schedule.expect(self.run.tree.youngest_unreported_ns(by_ns));
         self.pump.note_uninstrumented(self.run.tree.counts().uninstrumented_programs, now_ns);
-        self.readers.take_exits(&mut self.run, by_ns, now_ns);
+        self.readers.take_exits(&mut self.run, now_ns);
     }
 
     /// Compute the figures of processes that are over.

@@ -20,7 +20,9 @@ use super::taskstats;
 use crate::model::finding::ExitAccount;
 use crate::model::ids::ProcessId;
 use crate::model::observation::Observation;
-use crate::sys::{clock, netlink, pidfd, priority};
+use crate::sys::clock::{self, Timer};
+use crate::sys::proc_fs::ProcRoot;
+use crate::sys::{netlink, pidfd, priority};
 
 /// A process that the core does not know after this time is none of the tree.
 const KEPT_NS: u64 = 1_000_000_000;
@@ -31,7 +33,11 @@ const MOST_NS: u64 = WINDOW_NS / 20;
 const WINDOW_NS: u64 = 1_000_000_000;
 /// On machines with more CPUs, a thread waits on several, and an exiting process may run beside it. 64 threads take some 1 MB.
 const MOST_THREADS: usize = 64;
-
+/// Requested size of all receive buffers, some 4,000 accounts, and the least of each.
+const BUFFER_BYTES: usize = 8 << 20;
+const LEAST_BUFFER_BYTES: usize = 128 << 10;
+/// Accounts of processes that the core does not know are tried again this often. Most are of other processes of the machine.
+const AGAIN_NS: u64 = 10_000_000;
 /// Accounts are read for so long after they were last asked for. To read them costs each process that exits some 10 us.
 const IDLE_NS: u64 = 10_000_000_000;
 
@@ -44,6 +50,7 @@ pub(crate) struct ExitAccounts {
     asked_ns: u64,
     /// Accounts of processes that the core does not know yet.
     waiting: Vec<Account>,
+    again: Timer,
 }
 
 /// The account of a process.
@@ -73,19 +80,21 @@ impl ExitAccounts {
         find: impl Fn(u32, u64) -> Option<ProcessId>,
     ) -> Vec<Observation> {
         let Some(readers) = &self.readers else { return Vec::new() };
-        self.waiting.extend(readers.accounts.try_iter());
+        let mut known = Vec::new();
+        let mut try_one = |account: &Account| {
+            let id = find(account.pid, account.start_ns);
+            known.extend(id.map(|id| Observation::Accounted { id, account: account.figures }));
+            id.is_some()
+        };
+        if self.again.is_due(now_ns, AGAIN_NS) {
+            let is_new = |account: &Account| now_ns.saturating_sub(account.read_ns) < KEPT_NS;
+            self.waiting.retain(|account| !try_one(account) && is_new(account));
+        }
+        self.waiting.extend(readers.accounts.try_iter().filter(|account| !try_one(account)));
         if now_ns.saturating_sub(self.asked_ns) > IDLE_NS {
             self.readers = None;
         }
-        let mut found = Vec::new();
-        self.waiting.retain(|account| match find(account.pid, account.start_ns) {
-            Some(id) => {
-                found.push(Observation::Accounted { id, account: account.figures });
-                false
-            }
-            None => now_ns.saturating_sub(account.read_ns) < KEPT_NS,
-        });
-        found
+        known
     }
 }
 
@@ -103,9 +112,11 @@ impl Readers {
         let (sender, accounts) = std::sync::mpsc::channel();
         let budget = Arc::new(Budget::default());
         let mut readers = Self { accounts, stop, threads: Vec::new() };
-        for cpus in groups_of_cpus()? {
+        let groups = groups_of_cpus()?;
+        let buffer_bytes = (BUFFER_BYTES / groups.len().max(1)).max(LEAST_BUFFER_BYTES);
+        for cpus in groups {
             let (stop, budget, sender) = (Arc::clone(&readers.stop), Arc::clone(&budget), sender.clone());
-            let socket = taskstats::subscribe(&list(&cpus))?;
+            let socket = taskstats::subscribe(&list(&cpus), buffer_bytes as libc::c_int)?;
             let thread = std::thread::Builder::new().name("gpu-track-exits".into()).stack_size(64 * 1024);
             readers.threads.push(thread.spawn(move || {
                 // Else it is the scheduler's choice where it runs.
@@ -183,6 +194,9 @@ impl Account {
     /// With the process's clock, unless it was reaped by now.
     fn with_clock(account: &taskstats::Account, page_bytes: u64) -> Self {
         let clock_ns = pidfd::cpu_clock_ns(account.pid).filter(|clock_ns| *clock_ns > account.cpu_ns);
+        // Other threads may still exit on other CPUs, where the clock has not their last tick.
+        let is_last = || ProcRoot::default().stat(account.pid).is_some_and(|stat| stat.threads == 1);
+        let is_cpu_whole = clock_ns.is_some() && (account.single.is_some() || is_last());
         let read_ns = clock::monotonic_ns();
         Self {
             pid: account.pid,
@@ -190,9 +204,11 @@ impl Account {
             read_ns,
             figures: ExitAccount {
                 cpu_ns: clock_ns.unwrap_or(account.cpu_ns),
-                is_cpu_whole: clock_ns.is_some(),
+                is_cpu_whole,
                 peak_rss_bytes: account.peak_rss_bytes,
-                faulted_bytes: account.minor_faults.map(|faults| faults.saturating_mul(page_bytes)),
+                user_us: account.single.map_or(0, |thread| thread.user_us),
+                system_us: account.single.map_or(0, |thread| thread.system_us),
+                faulted_bytes: account.single.map(|thread| thread.minor_faults.saturating_mul(page_bytes)),
             },
         }
     }
@@ -234,7 +250,7 @@ mod tests {
         elapsed_us: 7_000,
         cpu_ns: 5_000_000,
         peak_rss_bytes: 2_048_000,
-        minor_faults: Some(80),
+        single: Some(taskstats::OfThread { minor_faults: 80, user_us: 1_000, system_us: 3_000 }),
     };
 
     #[test]
@@ -244,12 +260,17 @@ mod tests {
             cpu_ns: 5_000_000,
             is_cpu_whole: false,
             peak_rss_bytes: 2_048_000,
+            user_us: 1_000,
+            system_us: 3_000,
             faulted_bytes: Some(80 * 4096),
         };
         assert_eq!((account.figures, account.read_ns - account.start_ns), (figures, 7_000_000));
         let of_this = taskstats::Account { pid: std::process::id(), cpu_ns: 1, ..OF_NO_PROCESS };
         let figures = Account::with_clock(&of_this, 4096).figures;
         assert!(figures.is_cpu_whole && figures.cpu_ns > 1, "{figures:?}");
+        // The test program has other threads.
+        let figures = Account::with_clock(&taskstats::Account { single: None, ..of_this }, 4096).figures;
+        assert!(!figures.is_cpu_whole && figures.faulted_bytes.is_none(), "{figures:?}");
     }
 
     #[test]
@@ -292,13 +313,19 @@ mod tests {
         sender.send(Account { read_ns: account.read_ns - KEPT_NS, ..account.clone() }).unwrap();
         let now_ns = account.read_ns + 1;
         assert!(accounts.take(now_ns, |_, _| None).is_empty());
+        assert_eq!(accounts.waiting.len(), 2);
+        assert!(
+            accounts.take(now_ns + 1, |_, _| Some(ProcessId(3))).is_empty(),
+            "they are tried again later"
+        );
+        assert!(accounts.take(now_ns + AGAIN_NS, |_, _| None).is_empty());
         assert_eq!(accounts.waiting, std::slice::from_ref(&account));
-        let found = accounts.take(now_ns, |pid, start_ns| {
+        let known = accounts.take(now_ns + 2 * AGAIN_NS, |pid, start_ns| {
             assert_eq!((pid, start_ns), (account.pid, account.start_ns));
             Some(ProcessId(3))
         });
         assert!(
-            matches!(found.as_slice(), [Observation::Accounted { id: ProcessId(3), account: figures }] if *figures == account.figures)
+            matches!(known.as_slice(), [Observation::Accounted { id: ProcessId(3), account: figures }] if *figures == account.figures)
         );
         assert!(accounts.waiting.is_empty());
         assert!(accounts.take(now_ns + IDLE_NS, |_, _| None).is_empty() && accounts.readers.is_none());

@@ -1,7 +1,10 @@
 //! What a process runs, from /proc: its name and arguments, whether it has a dynamic loader, and whose memory it has.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use rustix::process::geteuid;
 
 use crate::model::command::command_of_args;
 use crate::model::ids::{Key, Target};
@@ -61,6 +64,13 @@ fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
     };
     let peak_rss_bytes = status.and_then(|status| status.hwm);
     (Program { command, args, static_executable, peak_rss_bytes }, inner)
+}
+
+/// Whether a program is one that can't report: a static one, or that of another user, who may not open the segment.
+#[must_use]
+pub fn is_uninstrumented(root: &ProcRoot, pid: u32, program: &Program) -> bool {
+    let user = || root.path(pid, "").metadata().ok().map(|directory| directory.uid());
+    program.static_executable.is_some() || user().is_some_and(|user| user != geteuid().as_raw())
 }
 
 /// Whether an ELF file has no program interpreter, so no dynamic loader ever reads LD_PRELOAD for it. `None` if that

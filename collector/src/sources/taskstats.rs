@@ -5,9 +5,6 @@ use std::os::fd::OwnedFd;
 
 use crate::sys::netlink::{self, u16_at, u32_at, u64_at};
 
-/// Requested size of the receive buffer: some 1,000 accounts.
-const BUFFER_BYTES: libc::c_int = 2 << 20;
-
 const GENL_HEADER: usize = 4;
 const GENL_ID_CTRL: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -23,8 +20,8 @@ const TYPE_AGGR_TGID: u16 = 5;
 ///
 /// # Errors
 /// If the kernel refuses: for others than root, and outside of the initial namespaces.
-pub(super) fn subscribe(cpus: &str) -> io::Result<OwnedFd> {
-    let socket = netlink::open(libc::NETLINK_GENERIC, BUFFER_BYTES)?;
+pub(super) fn subscribe(cpus: &str, buffer_bytes: libc::c_int) -> io::Result<OwnedFd> {
+    let socket = netlink::open(libc::NETLINK_GENERIC, buffer_bytes)?;
     let name = netlink::attribute(CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0");
     let answer = ask(&socket, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, &name)?;
     let family = netlink::find_attribute(answer.get(GENL_HEADER..).unwrap_or_default(), CTRL_ATTR_FAMILY_ID)
@@ -67,8 +64,18 @@ pub(super) struct Account {
     /// CPU time of all threads, nanoseconds, as of a clock tick or context switch.
     pub(super) cpu_ns: u64,
     pub(super) peak_rss_bytes: u64,
-    /// Minor faults; `None` for a process that had other threads, since they are of the last one.
-    pub(super) minor_faults: Option<u64>,
+    /// Of its only thread; `None` if there were others.
+    pub(super) single: Option<OfThread>,
+}
+
+/// What the kernel adds up for threads only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OfThread {
+    pub(super) minor_faults: u64,
+    /// User CPU time by clock ticks, microseconds.
+    pub(super) user_us: u64,
+    /// System CPU time by clock ticks, microseconds.
+    pub(super) system_us: u64,
 }
 
 impl Account {
@@ -97,7 +104,17 @@ impl Account {
             elapsed_us: u64_at(stats, offset::ELAPSED_US)?,
             cpu_ns: u64_at(sums.unwrap_or(stats), offset::CPU_NS)?,
             peak_rss_bytes: u64_at(stats, offset::HIWATER_RSS_KIB)?.saturating_mul(1024),
-            minor_faults: if sums.is_some() { None } else { Some(u64_at(stats, offset::MINOR_FAULTS)?) },
+            single: if sums.is_some() { None } else { Some(OfThread::parse(stats)?) },
+        })
+    }
+}
+
+impl OfThread {
+    fn parse(stats: &[u8]) -> Option<Self> {
+        Some(Self {
+            minor_faults: u64_at(stats, offset::MINOR_FAULTS)?,
+            user_us: u64_at(stats, offset::USER_US)?,
+            system_us: u64_at(stats, offset::SYSTEM_US)?,
         })
     }
 }
@@ -108,6 +125,8 @@ mod offset {
     pub(super) const FLAG: usize = 8;
     pub(super) const CPU_NS: usize = 72;
     pub(super) const ELAPSED_US: usize = 144;
+    pub(super) const USER_US: usize = 152;
+    pub(super) const SYSTEM_US: usize = 160;
     pub(super) const MINOR_FAULTS: usize = 168;
     pub(super) const HIWATER_RSS_KIB: usize = 200;
     pub(super) const TGID: usize = 368;
@@ -126,6 +145,8 @@ pub(super) mod tests {
         put(offset::FLAG, &[flag]);
         put(offset::CPU_NS, &5_000_000u64.to_ne_bytes());
         put(offset::ELAPSED_US, &7_000u64.to_ne_bytes());
+        put(offset::USER_US, &1_000u64.to_ne_bytes());
+        put(offset::SYSTEM_US, &3_000u64.to_ne_bytes());
         put(offset::MINOR_FAULTS, &80u64.to_ne_bytes());
         put(offset::HIWATER_RSS_KIB, &2_000u64.to_ne_bytes());
         put(offset::TGID, &u32::MAX.to_ne_bytes());
@@ -145,11 +166,11 @@ pub(super) mod tests {
             elapsed_us: 7_000,
             cpu_ns: 5_000_000,
             peak_rss_bytes: 2_048_000,
-            minor_faults: Some(80),
+            single: Some(OfThread { minor_faults: 80, user_us: 1_000, system_us: 3_000 }),
         };
         assert_eq!(parsed, expected);
         let of_threads = Account::parse(&message(16, 0x20, &BOTH));
-        assert_eq!(of_threads, Some(Account { minor_faults: None, ..expected }));
+        assert_eq!(of_threads, Some(Account { single: None, ..expected }));
         for (version, flag) in [(11, 0x20), (15, 0x20), (14, 0)] {
             assert_eq!(Account::parse(&message(version, flag, &BOTH)), None, "{version}");
         }

@@ -403,6 +403,8 @@ impl Machine {
             let account = ExitAccount {
                 cpu_ns: process.own_us * US,
                 is_cpu_whole: true,
+                user_us: process.own_us,
+                system_us: 0,
                 peak_rss_bytes: process.hwm_kib * 1024,
                 faulted_bytes: Some(process.faulted_kib * 1024),
             };

@@ -72,7 +72,9 @@ impl Process {
             let can_be = self.cpu.unreaped_children.cpu_us() <= own.cpu_us();
             return exact(if can_be { less.with_cpu_us(clock_us) } else { own });
         }
-        let is_clock_closer = self.cpu.children_lack_teardown && self.clock_quality() == Quality::Exact;
+        let is_whole =
+            self.cpu.is_clock_final || self.end.account.is_some_and(|account| account.is_cpu_whole);
+        let is_clock_closer = self.cpu.children_lack_teardown && is_whole;
         if !self.cpu.has_inexact_children && !is_clock_closer {
             return exact(less);
         }
@@ -92,7 +94,10 @@ impl Process {
 
     /// How its CPU time is known by its clock alone.
     fn clock_quality(&self) -> Quality {
-        let is_accounted = self.end.account.is_some_and(|account| account.is_cpu_whole);
+        let is_accounted = self.end.account.is_some_and(|account| {
+            let lacks_us = account.peak_rss_bytes.saturating_mul(Tolerance::TEARDOWN_US_PER_MIB) >> 20;
+            account.is_cpu_whole && lacks_us <= Tolerance::CLOCK_AHEAD_US.max(account.cpu_ns / 1000 / 100)
+        });
         match self.clock_ns() {
             Some(_) if self.cpu.is_clock_final || is_accounted => Quality::Exact,
             Some(_) => Quality::Sampled,
@@ -166,10 +171,12 @@ impl Process {
         }
     }
 
-    /// The last sample as a usage. The clock is exact; the split into user and system time follows the ticks.
+    /// The clock as a usage, with what the last sample had besides. The clock is exact; the split into user and system time follows the ticks.
     fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
         let observed = &self.observed;
-        let (user, system) = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);
+        let sampled = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);
+        let accounted = self.end.account.map(|account| (account.user_us, account.system_us));
+        let (user, system) = accounted.filter(|split| *split != (0, 0)).unwrap_or(sampled);
         let cpu_us = cpu_ns / 1000;
         let user_us = match user + system {
             0 => cpu_us,

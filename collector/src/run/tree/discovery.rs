@@ -296,6 +296,12 @@ impl Tree {
         self.lists.unproven.retain(is_alive);
     }
 
+    /// Whether an uninstrumented program runs.
+    pub(crate) fn has_uninstrumented(&self) -> bool {
+        let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
+        alive.into_iter().any(|process| process.program.image == Image::Uninstrumented)
+    }
+
     /// When the youngest program began, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), that has not reported, if there is a
     /// young one.
     pub(crate) fn youngest_unreported_ns(&self, by_ns: u64) -> Option<u64> {

@@ -14,6 +14,9 @@ impl Tolerance {
     /// A process's clock (nanoseconds) and the kernel's sums (rounded per thread) are read at different moments of its end.
     pub(crate) const CLOCK_AHEAD_US: u64 = 1000;
 
+    /// What the kernel takes to tear down a process that had so much memory. Measured: 0.1 ms per MB.
+    pub(crate) const TEARDOWN_US_PER_MIB: u64 = 100;
+
     /// An uninstrumented program is young, and sampled often, up to this age.
     pub(crate) const YOUNG_NS: u64 = 1_000_000_000;
 

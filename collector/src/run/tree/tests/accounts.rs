@@ -6,6 +6,8 @@ fn account(cpu_us: u64, peak_mib: u64, faulted_mib: u64) -> ExitAccount {
     ExitAccount {
         cpu_ns: cpu_us * 1000,
         is_cpu_whole: true,
+        user_us: 3,
+        system_us: 1,
         peak_rss_bytes: peak_mib * MIB,
         faulted_bytes: Some(faulted_mib * MIB),
     }
@@ -25,6 +27,7 @@ fn account_has_the_figures_of_a_process_that_no_sample_saw() {
     let child = of_grandchild(account(700, 5, 3));
     assert_eq!((child.own.usage.cpu_us(), child.own.quality), (700, Quality::Exact));
     assert_eq!((child.memory.peak_rss_bytes, child.memory.peak_quality), (Some(5 * MIB), Quality::Exact));
+    assert_eq!((child.own.usage.user_us, child.own.usage.system_us), (525, 175), "as three to one");
     let of_tick = ExitAccount { is_cpu_whole: false, ..account(700, 5, 3) };
     assert_eq!(of_grandchild(of_tick).own.quality, Quality::Sampled);
 }
@@ -68,6 +71,18 @@ fn teardown_of_accounted_children_is_not_their_parents() {
     let shell = of(&summaries, 102).own;
     assert_eq!((shell.cpu_us(), shell.quality, shell.unattributed_us), (3000, Quality::Exact, 15_000));
     assert_eq!(total_us(&summaries), 38_000);
+}
+
+// Requirement: SEE-97
+#[test]
+fn accounted_cpu_time_without_much_teardown_is_not_exact() {
+    // It takes 10 ms to take 100 MiB down.
+    assert_eq!(of_grandchild(account(700, 100, 99)).own.quality, Quality::Sampled);
+    assert_eq!(
+        of_grandchild(account(2_000_000, 100, 99)).own.quality,
+        Quality::Exact,
+        "that is half a percent"
+    );
 }
 
 // Requirement: SEE-22
