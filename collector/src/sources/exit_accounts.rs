@@ -288,6 +288,7 @@ mod tests {
         assert_eq!(budget.pause(now_ns + WINDOW_NS), None, "a new window");
     }
 
+    // Requirement: SEE-100
     #[test]
     fn each_usable_cpu_is_in_one_group() {
         let groups = groups_of_cpus().unwrap();
