@@ -11,6 +11,7 @@ pub(crate) mod host;
 pub(crate) mod limits;
 pub(crate) mod machine;
 pub(crate) mod membership;
+mod merge;
 pub(crate) mod overflow;
 pub(crate) mod program;
 pub(crate) mod pump;

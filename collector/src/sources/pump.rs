@@ -10,15 +10,14 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use gpu_track_abi::record::RECORD_WORDS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::connector::Members;
 use super::connector_queue::{Backlog, ConnectorQueue, START_GRACE_NS};
 use super::membership::Membership;
-use super::overflow::Overflow;
+use super::merge::Merge;
 use super::records::RecordReader;
-use crate::model::finding::{Damage, Entry, Finding, KernelEvent, ReadUpTo};
+use crate::model::finding::{Damage, Finding, KernelEvent, ReadUpTo};
 use crate::model::journal::Journal;
 use crate::sys::segment::Segment;
 use crate::sys::{clock, priority};
@@ -111,18 +110,7 @@ impl Shared {
     fn run(&self, queue: ConnectorQueue, batches: &Sender<Vec<Finding>>, main: &Thread) {
         priority::prefer_at_once();
         let mut reader = RecordReader::resume(&self.segment, self.begin.position);
-        let mut merge = Merge {
-            segment: &self.segment,
-            overflow: Overflow::resume(self.begin.overflow),
-            journal: JournalWriter {
-                journal: self.journal.as_ref(),
-                count: self.begin.count,
-                entries: Vec::new(),
-                events: self.begin.events + queue.len() as u64,
-            },
-            queue,
-            findings: Vec::new(),
-        };
+        let mut merge = Merge::resume(&self.segment, self.journal.as_ref(), self.begin, queue);
         // The doorbell may have rung before this thread started.
         let mut rang = true;
         while !self.must_end.load(Ordering::Acquire) {
@@ -207,81 +195,6 @@ impl Shared {
         } else {
             LONGEST_NAP
         }
-    }
-}
-
-/// Merges records of the ring, records of the overflow area, and connector events in order of time.
-struct Merge<'a> {
-    segment: &'a Segment,
-    overflow: Overflow,
-    queue: ConnectorQueue,
-    journal: JournalWriter<'a>,
-    /// Findings that were not sent yet.
-    findings: Vec<Finding>,
-}
-
-impl Merge<'_> {
-    fn read_connector(&mut self) {
-        let journal = &mut self.journal;
-        self.queue.read(|events| journal.write_events(events));
-    }
-
-    fn push(&mut self, finding: Finding, words: &[u32; RECORD_WORDS]) {
-        self.journal.entries.push(finding.entry(words));
-        self.findings.push(finding);
-    }
-
-    /// Push the records of the overflow area that come before this position in the ring.
-    fn push_overflow_before(&mut self, position: u64) {
-        while let Some((record, words)) = self.overflow.next_before(self.segment, position) {
-            self.push_events_by(record.origin.monotonic_ns);
-            self.queue.note_record(&record);
-            self.push(Finding::Record(record), &words);
-        }
-    }
-
-    /// Push the connector's events up to `at_ns`.
-    fn push_events_by(&mut self, at_ns: u64) {
-        while let Some(event) = self.queue.next_by(at_ns) {
-            self.push(Finding::Kernel(event), &[0; RECORD_WORDS]);
-        }
-    }
-
-    /// Write pushed findings to the journal. Only then may the slots of their records be freed.
-    fn write_journal(&mut self) {
-        self.journal.write();
-        self.overflow.release(self.segment);
-    }
-}
-
-/// Writes the journal and numbers its entries.
-struct JournalWriter<'a> {
-    journal: &'a dyn Journal,
-    /// Number of entries written.
-    count: u64,
-    /// Entries that are not written yet.
-    entries: Vec<Entry>,
-    /// Number of connector events written.
-    events: u64,
-}
-
-impl JournalWriter<'_> {
-    /// Write events when they are read: they cannot be read again, and their turn in the merge comes later.
-    fn write_events(&mut self, events: &[KernelEvent]) {
-        if events.is_empty() {
-            return;
-        }
-        let slots: Vec<_> = events.iter().map(KernelEvent::encode).collect();
-        self.journal.write_events(self.events, &slots);
-        self.events += slots.len() as u64;
-    }
-
-    fn write(&mut self) {
-        if !self.entries.is_empty() {
-            self.journal.write_findings(self.count, &self.entries);
-        }
-        self.count += self.entries.len() as u64;
-        self.entries.clear();
     }
 }
 

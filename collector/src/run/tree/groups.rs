@@ -16,13 +16,13 @@ pub(crate) struct Group {
 
 /// All image groups with a live process.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Groups {
+pub(super) struct ImageGroups {
     of: FxHashMap<ImageGroup, Group>,
     last: u64,
     changes: u64,
 }
 
-impl Groups {
+impl ImageGroups {
     pub(super) fn get(&self, group: ImageGroup) -> Option<&Group> {
         self.of.get(&group)
     }

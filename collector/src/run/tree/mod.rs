@@ -54,7 +54,7 @@ pub(crate) use process::{Image, Process};
 pub use rusage::Rusage;
 pub use summary::ProcessSummary;
 
-use groups::Groups;
+use groups::ImageGroups;
 use lists::{Finalized, Lists};
 use namespace::{Forks, PidNumber};
 use processes::Processes;
@@ -82,7 +82,7 @@ pub struct Tree {
     context: RunContext,
     processes: Processes,
     lists: Lists,
-    groups: Groups,
+    groups: ImageGroups,
     /// By the inode of another pid namespace.
     forks: FxHashMap<u32, Forks>,
     pid_number: Option<PidNumber>,
@@ -104,7 +104,7 @@ impl Tree {
             context,
             processes: Processes::default(),
             lists: Lists::default(),
-            groups: Groups::default(),
+            groups: ImageGroups::default(),
             forks: FxHashMap::default(),
             pid_number: None,
             intervals: Vec::new(),

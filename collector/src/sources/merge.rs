@@ -1,0 +1,96 @@
+//! Records of the ring, records behind it, and connector events, merged in order of time and written to the journal.
+
+use gpu_track_abi::record::RECORD_WORDS;
+
+use super::connector_queue::ConnectorQueue;
+use super::overflow::Overflow;
+use crate::model::finding::{Entry, Finding, KernelEvent, ReadUpTo};
+use crate::model::journal::Journal;
+use crate::sys::segment::Segment;
+
+/// Merges records of the ring, records of the overflow area, and connector events in order of time.
+pub(super) struct Merge<'a> {
+    segment: &'a Segment,
+    pub(super) overflow: Overflow,
+    pub(super) queue: ConnectorQueue,
+    journal: JournalWriter<'a>,
+    /// Findings that were not sent yet.
+    pub(super) findings: Vec<Finding>,
+}
+
+impl<'a> Merge<'a> {
+    /// Goes on after what an earlier collector has read.
+    pub(super) fn resume(
+        segment: &'a Segment,
+        journal: &'a dyn Journal,
+        begin: ReadUpTo,
+        queue: ConnectorQueue,
+    ) -> Self {
+        let events = begin.events + queue.len() as u64;
+        let journal = JournalWriter { journal, count: begin.count, entries: Vec::new(), events };
+        Self { segment, overflow: Overflow::resume(begin.overflow), queue, journal, findings: Vec::new() }
+    }
+
+    pub(super) fn read_connector(&mut self) {
+        let journal = &mut self.journal;
+        self.queue.read(|events| journal.write_events(events));
+    }
+
+    pub(super) fn push(&mut self, finding: Finding, words: &[u32; RECORD_WORDS]) {
+        self.journal.entries.push(finding.entry(words));
+        self.findings.push(finding);
+    }
+
+    /// Push the records of the overflow area that come before this position in the ring.
+    pub(super) fn push_overflow_before(&mut self, position: u64) {
+        while let Some((record, words)) = self.overflow.next_before(self.segment, position) {
+            self.push_events_by(record.origin.monotonic_ns);
+            self.queue.note_record(&record);
+            self.push(Finding::Record(record), &words);
+        }
+    }
+
+    /// Push the connector's events up to `at_ns`.
+    pub(super) fn push_events_by(&mut self, at_ns: u64) {
+        while let Some(event) = self.queue.next_by(at_ns) {
+            self.push(Finding::Kernel(event), &[0; RECORD_WORDS]);
+        }
+    }
+
+    /// Write pushed findings to the journal. Only then may the slots of their records be freed.
+    pub(super) fn write_journal(&mut self) {
+        self.journal.write();
+        self.overflow.release(self.segment);
+    }
+}
+
+/// Writes the journal and numbers its entries.
+struct JournalWriter<'a> {
+    journal: &'a dyn Journal,
+    /// Number of entries written.
+    count: u64,
+    /// Entries that are not written yet.
+    entries: Vec<Entry>,
+    /// Number of connector events written.
+    events: u64,
+}
+
+impl JournalWriter<'_> {
+    /// Write events when they are read: they cannot be read again, and their turn in the merge comes later.
+    fn write_events(&mut self, events: &[KernelEvent]) {
+        if events.is_empty() {
+            return;
+        }
+        let slots: Vec<_> = events.iter().map(KernelEvent::encode).collect();
+        self.journal.write_events(self.events, &slots);
+        self.events += slots.len() as u64;
+    }
+
+    fn write(&mut self) {
+        if !self.entries.is_empty() {
+            self.journal.write_findings(self.count, &self.entries);
+        }
+        self.count += self.entries.len() as u64;
+        self.entries.clear();
+    }
+}
