@@ -47,6 +47,12 @@ fn static_children_have_their_known_cpu_time() {
     assert!(listed.contains(&runs.into()) && listed.contains(&burn.into()), "{listed:?}");
 }
 
+/// Root's command has another user's shell run this.
+fn with_another_users_shell(script: &str) -> Run {
+    let script = format!("setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '{script}'; exit 0");
+    tracked(["sh", "-c", &script]).with(|command| command.env_remove("XDG_CACHE_HOME")).run()
+}
+
 // Requirement: SEE-53
 #[test]
 fn what_children_of_another_users_shell_lack_is_not_its_own() {
@@ -54,11 +60,24 @@ fn what_children_of_another_users_shell_lack_is_not_its_own() {
         skip!("needs root (setpriv)");
     }
     let burn = program("burn");
-    let inner = format!("{burn} 0.1; {burn} 0.1; {burn} 0.1; {burn} 0.1; exit 0");
-    let script = format!("setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '{inner}'; exit 0");
-    let run = tracked(["sh", "-c", &script]).with(|command| command.env_remove("XDG_CACHE_HOME")).run();
+    let run = with_another_users_shell(&format!("{burn} 0.1; {burn} 0.1; {burn} 0.1; {burn} 0.1; exit 0"));
     let report = or_skip!(complete_report(&run));
     assert_eq!(report.u64("processes.total"), 6);
+    assert_missing_time_is_unattributed(report);
+}
+
+/// An ordinary user gets no accounts of exits, so that the children's figures are from samples.
+// Requirement: SEE-53, SEE-54
+#[test]
+fn what_children_of_a_users_static_program_lack_is_not_its_own() {
+    let (runs, burn) = (static_program("runs"), static_program("burn"));
+    let run = or_skip!(tracked([&runs, "4", &burn, "0.1"]).by_an_ordinary_user()).run();
+    let report = or_skip!(complete_report(&run));
+    assert_eq!(report.u64("processes.total"), 5);
+    assert_missing_time_is_unattributed(report);
+}
+
+fn assert_missing_time_is_unattributed(report: &Report) {
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
     // Each child may lack what it used after its last sample. That is nobody's, and not the shell's.
     let children = report.array("processes.heaviest").iter().filter(|process| process["command"] == "burn");
@@ -109,9 +128,7 @@ fn kernel_accounts_for_children_of_another_users_shell() {
         skip!("needs root (setpriv)");
     }
     let burn = program("burn");
-    let inner = format!("for i in 1 2 3 4 5 6 7 8; do {burn} 0.02; done; exit 0");
-    let script = format!("setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '{inner}'; exit 0");
-    let run = tracked(["sh", "-c", &script]).with(|command| command.env_remove("XDG_CACHE_HOME")).run();
+    let run = with_another_users_shell(&format!("for i in 1 2 3 4 5 6 7 8; do {burn} 0.02; done; exit 0"));
     let report = or_skip!(complete_report(&run));
     assert_eq!(report.u64("processes.total"), 10);
     assert_eq!(report.u64("coverage.unknown"), 0);

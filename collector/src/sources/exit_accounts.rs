@@ -163,7 +163,6 @@ fn list(cpus: &CpuSet) -> String {
 }
 
 fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender<Account>) {
-    let page_bytes = rustix::param::page_size() as u64;
     let mut buffer = [0; 4096];
     let mut used_ns = clock::thread_cpu_ns();
     loop {
@@ -182,7 +181,7 @@ fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender
         {
             if let Some(account) = taskstats::Account::parse(datagram) {
                 // The collector outlives this thread.
-                let _ = accounts.send(Account::with_clock(&account, page_bytes));
+                let _ = accounts.send(Account::with_clock(&account));
             }
             let used_before_ns = std::mem::replace(&mut used_ns, clock::thread_cpu_ns());
             budget.used_ns.fetch_add(used_ns - used_before_ns, Ordering::Relaxed);
@@ -192,23 +191,21 @@ fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender
 
 impl Account {
     /// With the process's clock, unless it was reaped by now.
-    fn with_clock(account: &taskstats::Account, page_bytes: u64) -> Self {
+    fn with_clock(account: &taskstats::Account) -> Self {
         let clock_ns = pidfd::cpu_clock_ns(account.pid).filter(|clock_ns| *clock_ns > account.cpu_ns);
         // Other threads may still exit on other CPUs, where the clock has not their last tick.
         let is_last = || ProcRoot::default().stat(account.pid).is_some_and(|stat| stat.threads == 1);
-        let is_cpu_whole = clock_ns.is_some() && (account.single.is_some() || is_last());
+        let is_cpu_whole = clock_ns.is_some() && (account.thread.is_some() || is_last());
         let read_ns = clock::monotonic_ns();
         Self {
             pid: account.pid,
             start_ns: read_ns.saturating_sub(account.elapsed_us.saturating_mul(1000)),
             read_ns,
             figures: ExitAccount {
-                cpu_ns: clock_ns.unwrap_or(account.cpu_ns),
+                cpu_ns: clock_ns.or(Some(account.cpu_ns)).filter(|cpu_ns| *cpu_ns > 0),
                 is_cpu_whole,
-                peak_rss_bytes: account.peak_rss_bytes,
-                user_us: account.single.map_or(0, |thread| thread.user_us),
-                system_us: account.single.map_or(0, |thread| thread.system_us),
-                faulted_bytes: account.single.map(|thread| thread.minor_faults.saturating_mul(page_bytes)),
+                peak_rss_bytes: Some(account.peak_rss_bytes).filter(|bytes| *bytes > 0),
+                thread: account.thread,
             },
         }
     }
@@ -244,33 +241,35 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::model::finding::ThreadAccount;
 
     const OF_NO_PROCESS: taskstats::Account = taskstats::Account {
         pid: u32::MAX,
         elapsed_us: 7_000,
         cpu_ns: 5_000_000,
         peak_rss_bytes: 2_048_000,
-        single: Some(taskstats::OfThread { minor_faults: 80, user_us: 1_000, system_us: 3_000 }),
+        thread: Some(ThreadAccount { user_us: 1_000, system_us: 3_000, faulted_bytes: 300_000 }),
     };
 
     #[test]
     fn without_the_clock_cpu_time_is_that_of_the_account() {
-        let account = Account::with_clock(&OF_NO_PROCESS, 4096);
+        let account = Account::with_clock(&OF_NO_PROCESS);
         let figures = ExitAccount {
-            cpu_ns: 5_000_000,
+            cpu_ns: Some(5_000_000),
             is_cpu_whole: false,
-            peak_rss_bytes: 2_048_000,
-            user_us: 1_000,
-            system_us: 3_000,
-            faulted_bytes: Some(80 * 4096),
+            peak_rss_bytes: Some(2_048_000),
+            thread: OF_NO_PROCESS.thread,
         };
         assert_eq!((account.figures, account.read_ns - account.start_ns), (figures, 7_000_000));
         let of_this = taskstats::Account { pid: std::process::id(), cpu_ns: 1, ..OF_NO_PROCESS };
-        let figures = Account::with_clock(&of_this, 4096).figures;
-        assert!(figures.is_cpu_whole && figures.cpu_ns > 1, "{figures:?}");
+        let figures = Account::with_clock(&of_this).figures;
+        assert!(figures.is_cpu_whole && figures.cpu_ns > Some(1), "{figures:?}");
         // The test program has other threads.
-        let figures = Account::with_clock(&taskstats::Account { single: None, ..of_this }, 4096).figures;
-        assert!(!figures.is_cpu_whole && figures.faulted_bytes.is_none(), "{figures:?}");
+        let figures = Account::with_clock(&taskstats::Account { thread: None, ..of_this }).figures;
+        assert!(!figures.is_cpu_whole && figures.thread.is_none(), "{figures:?}");
+        let not_built = taskstats::Account { cpu_ns: 0, peak_rss_bytes: 0, ..OF_NO_PROCESS };
+        let figures = Account::with_clock(&not_built).figures;
+        assert_eq!((figures.cpu_ns, figures.peak_rss_bytes), (None, None), "unknown is not zero");
     }
 
     #[test]
@@ -308,7 +307,7 @@ mod tests {
         let (sender, received) = std::sync::mpsc::channel();
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
         let readers = Some(Readers { accounts: received, stop, threads: Vec::new() });
-        let account = Account::with_clock(&OF_NO_PROCESS, 4096);
+        let account = Account::with_clock(&OF_NO_PROCESS);
         let mut accounts = ExitAccounts { readers, asked_ns: account.read_ns, ..ExitAccounts::default() };
         sender.send(account.clone()).unwrap();
         sender.send(Account { read_ns: account.read_ns - KEPT_NS, ..account.clone() }).unwrap();
@@ -362,12 +361,10 @@ mod tests {
         let true_us = us(usage.ru_utime) + us(usage.ru_stime);
         // A clock tick, at 100 Hz, and what it takes to end the process.
         let lag_us = if account.is_cpu_whole { 5_000 } else { 15_000 };
-        assert!(
-            account.cpu_ns / 1000 <= true_us + 1 && account.cpu_ns / 1000 + lag_us >= true_us,
-            "{account:?}"
-        );
-        let true_peak = usage.ru_maxrss as u64 * 1024;
-        assert!(account.peak_rss_bytes <= true_peak, "{account:?}: {true_peak}");
-        assert!(account.peak_rss_bytes > 200_000 && account.faulted_bytes.unwrap() > 100_000, "{account:?}");
+        let cpu_us = account.cpu_ns.expect("this kernel adds it up") / 1000;
+        assert!(cpu_us <= true_us + 1 && cpu_us + lag_us >= true_us, "{account:?}: {true_us}");
+        let peak = account.peak_rss_bytes.expect("this kernel keeps it");
+        assert!(peak > 200_000 && peak <= usage.ru_maxrss as u64 * 1024, "{account:?}: {usage:?}");
+        assert!(account.thread.is_some_and(|thread| thread.faulted_bytes > 100_000), "{account:?}");
     }
 }

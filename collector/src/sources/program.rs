@@ -66,7 +66,8 @@ fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
     (Program { command, args, static_executable, peak_rss_bytes }, inner)
 }
 
-/// Whether a program is one that can't report: a static one, or that of another user, who may not open the segment.
+/// Whether a program is known to write no records: static programs don't load the shim, and in another user's program the shim
+/// may not open the segment.
 #[must_use]
 pub fn is_uninstrumented(root: &ProcRoot, pid: u32, program: &Program) -> bool {
     let user = || root.path(pid, "").metadata().ok().map(|directory| directory.uid());

@@ -1,4 +1,5 @@
-//! Whether the segment still has its name: systemd removes the files in /dev/shm of a user who logs out (RemoveIPC).
+//! Checks that the segment's file is still in /dev/shm. When a user logs out, systemd removes that user's files there
+//! (RemoveIPC).
 
 use std::sync::Arc;
 

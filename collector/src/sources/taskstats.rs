@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use crate::model::finding::ThreadAccount;
 use crate::sys::netlink::{self, u16_at, u32_at, u64_at};
 
 const GENL_HEADER: usize = 4;
@@ -64,18 +65,8 @@ pub(super) struct Account {
     /// CPU time of all threads, nanoseconds, as of a clock tick or context switch.
     pub(super) cpu_ns: u64,
     pub(super) peak_rss_bytes: u64,
-    /// Of its only thread; `None` if there were others.
-    pub(super) single: Option<OfThread>,
-}
-
-/// What the kernel adds up for threads only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct OfThread {
-    pub(super) minor_faults: u64,
-    /// User CPU time by clock ticks, microseconds.
-    pub(super) user_us: u64,
-    /// System CPU time by clock ticks, microseconds.
-    pub(super) system_us: u64,
+    /// `None` if it had several threads.
+    pub(super) thread: Option<ThreadAccount>,
 }
 
 impl Account {
@@ -104,19 +95,18 @@ impl Account {
             elapsed_us: u64_at(stats, offset::ELAPSED_US)?,
             cpu_ns: u64_at(sums.unwrap_or(stats), offset::CPU_NS)?,
             peak_rss_bytes: u64_at(stats, offset::HIWATER_RSS_KIB)?.saturating_mul(1024),
-            single: if sums.is_some() { None } else { Some(OfThread::parse(stats)?) },
+            thread: if sums.is_some() { None } else { Some(thread(stats)?) },
         })
     }
 }
 
-impl OfThread {
-    fn parse(stats: &[u8]) -> Option<Self> {
-        Some(Self {
-            minor_faults: u64_at(stats, offset::MINOR_FAULTS)?,
-            user_us: u64_at(stats, offset::USER_US)?,
-            system_us: u64_at(stats, offset::SYSTEM_US)?,
-        })
-    }
+fn thread(stats: &[u8]) -> Option<ThreadAccount> {
+    let page_bytes = rustix::param::page_size() as u64;
+    Some(ThreadAccount {
+        user_us: u64_at(stats, offset::USER_US)?,
+        system_us: u64_at(stats, offset::SYSTEM_US)?,
+        faulted_bytes: u64_at(stats, offset::MINOR_FAULTS)?.saturating_mul(page_bytes),
+    })
 }
 
 /// Offsets of fields in struct taskstats.
@@ -166,11 +156,15 @@ pub(super) mod tests {
             elapsed_us: 7_000,
             cpu_ns: 5_000_000,
             peak_rss_bytes: 2_048_000,
-            single: Some(OfThread { minor_faults: 80, user_us: 1_000, system_us: 3_000 }),
+            thread: Some(ThreadAccount {
+                user_us: 1_000,
+                system_us: 3_000,
+                faulted_bytes: 80 * rustix::param::page_size() as u64,
+            }),
         };
         assert_eq!(parsed, expected);
         let of_threads = Account::parse(&message(16, 0x20, &BOTH));
-        assert_eq!(of_threads, Some(Account { single: None, ..expected }));
+        assert_eq!(of_threads, Some(Account { thread: None, ..expected }));
         for (version, flag) in [(11, 0x20), (15, 0x20), (14, 0)] {
             assert_eq!(Account::parse(&message(version, flag, &BOTH)), None, "{version}");
         }

@@ -4,7 +4,7 @@
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
 
-use crate::model::finding::{ExitAccount, Finding, KernelEvent, StoredRecord, What};
+use crate::model::finding::{ExitAccount, Finding, KernelEvent, StoredRecord, ThreadAccount, What};
 
 pub(super) const LAUNCHER: u32 = 100;
 pub(super) const PID_NS: u32 = 10;
@@ -401,12 +401,14 @@ impl Machine {
         let process = &mut self.processes[at];
         if self.rules.has_accounts {
             let account = ExitAccount {
-                cpu_ns: process.own_us * US,
+                cpu_ns: Some(process.own_us * US),
                 is_cpu_whole: true,
-                user_us: process.own_us,
-                system_us: 0,
-                peak_rss_bytes: process.hwm_kib * 1024,
-                faulted_bytes: Some(process.faulted_kib * 1024),
+                peak_rss_bytes: Some(process.hwm_kib * 1024),
+                thread: Some(ThreadAccount {
+                    user_us: process.own_us,
+                    system_us: 0,
+                    faulted_bytes: process.faulted_kib * 1024,
+                }),
             };
             self.accounts.push((process.pid, process.start_ns, account));
         }

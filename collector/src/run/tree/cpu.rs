@@ -87,16 +87,16 @@ impl Process {
 
     /// Its clock, nanoseconds, when it was last read.
     fn clock_ns(&self) -> Option<u64> {
-        // Without CONFIG_TASK_DELAY_ACCT an account has none.
-        let account = self.end.account.filter(|account| account.is_cpu_whole || account.cpu_ns > 0);
-        self.observed.cpu_ns.max(account.map(|account| account.cpu_ns))
+        self.observed.cpu_ns.max(self.end.account.and_then(|account| account.cpu_ns))
     }
 
     /// How its CPU time is known by its clock alone.
     fn clock_quality(&self) -> Quality {
         let is_accounted = self.end.account.is_some_and(|account| {
-            let lacks_us = account.peak_rss_bytes.saturating_mul(Tolerance::TEARDOWN_US_PER_MIB) >> 20;
-            account.is_cpu_whole && lacks_us <= Tolerance::CLOCK_AHEAD_US.max(account.cpu_ns / 1000 / 100)
+            let held_bytes = account.peak_rss_bytes.unwrap_or(0);
+            let lacks_us = held_bytes.saturating_mul(Tolerance::TEARDOWN_US_PER_MIB) >> 20;
+            let percent_us = account.cpu_ns.unwrap_or(0) / 1000 / 100;
+            account.is_cpu_whole && lacks_us <= Tolerance::CLOCK_AHEAD_US.max(percent_us)
         });
         match self.clock_ns() {
             Some(_) if self.cpu.is_clock_final || is_accounted => Quality::Exact,
@@ -171,11 +171,13 @@ impl Process {
         }
     }
 
-    /// The clock as a usage, with what the last sample had besides. The clock is exact; the split into user and system time follows the ticks.
+    /// The clock as a usage, with what the last sample had besides. The clock is exact; the split into user and system time
+    /// follows the ticks.
     fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
         let observed = &self.observed;
         let sampled = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);
-        let accounted = self.end.account.map(|account| (account.user_us, account.system_us));
+        let thread = self.end.account.and_then(|account| account.thread);
+        let accounted = thread.map(|thread| (thread.user_us, thread.system_us));
         let (user, system) = accounted.filter(|split| *split != (0, 0)).unwrap_or(sampled);
         let cpu_us = cpu_ns / 1000;
         let user_us = match user + system {

@@ -79,12 +79,12 @@ impl Process {
     fn accounted_peak(&self) -> Option<(u64, bool)> {
         let account = self.end.account?;
         let program = &self.program;
-        // Zero without CONFIG_TASK_XACCT, and where each CPU still holds back the few pages of a small process.
-        let peak = Some(account.peak_rss_bytes).filter(|peak| *peak > 0)?;
+        let peak = account.peak_rss_bytes?;
         let had_program =
             program.had_uninstrumented_image || matches!(program.recorded, Some(Image::Loaded { .. }));
         // A copy of its parent's memory is not its own, as long as it did not write to it.
-        let wrote_little = account.faulted_bytes.is_some_and(|bytes| bytes <= peak + Tolerance::rss(peak));
+        let most = peak.saturating_add(Tolerance::rss(peak));
+        let wrote_little = account.thread.is_some_and(|thread| thread.faulted_bytes <= most);
         // A huge page is one fault: only the connector tells for certain that there was no other program.
         let is_all = wrote_little && !had_program && self.ancestry.is_watched;
         // What it runs in may be its parent's memory.

@@ -1,15 +1,14 @@
 //! The kernel's accounts of exits: what they make exact, and what not.
 
 use super::*;
+use crate::model::finding::ThreadAccount;
 
 fn account(cpu_us: u64, peak_mib: u64, faulted_mib: u64) -> ExitAccount {
     ExitAccount {
-        cpu_ns: cpu_us * 1000,
+        cpu_ns: Some(cpu_us * 1000),
         is_cpu_whole: true,
-        user_us: 3,
-        system_us: 1,
-        peak_rss_bytes: peak_mib * MIB,
-        faulted_bytes: Some(faulted_mib * MIB),
+        peak_rss_bytes: Some(peak_mib * MIB),
+        thread: Some(ThreadAccount { user_us: 3, system_us: 1, faulted_bytes: faulted_mib * MIB }),
     }
 }
 
@@ -39,7 +38,7 @@ fn accounted_peak_is_not_exact_if_an_earlier_image_may_have_had_more() {
     // Before its exec it may have written to its copy of its parent's memory.
     let sampled = (Some(5 * MIB), Quality::Sampled);
     assert_eq!(peak(&of_grandchild(account(700, 5, 8))), sampled);
-    let has_threads = ExitAccount { faulted_bytes: None, ..account(700, 5, 3) };
+    let has_threads = ExitAccount { thread: None, ..account(700, 5, 3) };
     assert_eq!(peak(&of_grandchild(has_threads)), sampled);
     // It ran another program, whose peak is in no record.
     let mut run = Run::new();
@@ -88,7 +87,7 @@ fn accounted_cpu_time_without_much_teardown_is_not_exact() {
 // Requirement: SEE-22
 #[test]
 fn account_without_figures_makes_none_zero() {
-    let child = of_grandchild(ExitAccount { is_cpu_whole: false, ..account(0, 0, 3) });
+    let child = of_grandchild(ExitAccount::default());
     assert_eq!(child.own.quality, Quality::Unknown);
     assert_eq!((child.memory.peak_rss_bytes, child.memory.peak_quality), (None, Quality::Unknown));
 }
@@ -97,7 +96,7 @@ fn account_without_figures_makes_none_zero() {
 #[test]
 fn accounted_peak_with_threads_counts_where_an_instrumented_parent_reaps() {
     let mut run = Run::new();
-    let has_threads = ExitAccount { faulted_bytes: None, ..account(700, 5, 3) };
+    let has_threads = ExitAccount { thread: None, ..account(700, 5, 3) };
     run.kernel_fork(102, MAIN).execs(102).later(60).accounted(102, has_threads).over(102, 0);
     let child = run.reaped_with(MAIN, 102, 0, 0, used(800, MIB_KIB)).end();
     let memory = of(&child, 102).memory;
