@@ -18,8 +18,8 @@ pub struct SignalReceived {
 /// A process that sent a signal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sender {
-    /// Its pid; 0 if it is in another pid namespace.
-    pub pid: u32,
+    /// Its pid; `None` if it is in a pid namespace above.
+    pub pid: Option<u32>,
     /// Its user.
     pub uid: u32,
     /// Its name (/proc/PID/comm); `None` if it was gone.

@@ -8,13 +8,13 @@ use crate::sys::proc_fs::ProcRoot;
 /// A signal that came from this process, and what /proc shows of it now.
 #[must_use]
 pub(crate) fn received(root: &ProcRoot, signal: i32, at_ns: u64, pid: u32, uid: u32) -> SignalReceived {
-    // A sender in a pid namespace above has no pid here.
-    let shown = (pid > 0).then_some(pid);
+    // A sender in a pid namespace above has no pid here: siginfo has 0.
+    let pid = (pid > 0).then_some(pid);
     SignalReceived {
         signal,
         at_ns,
-        sender: Sender { pid, uid, command: shown.and_then(|pid| root.comm(pid)) },
-        sender_args: shown.and_then(|pid| program::args(root, pid)),
+        sender: Sender { pid, uid, command: pid.and_then(|pid| root.comm(pid)) },
+        sender_args: pid.and_then(|pid| program::args(root, pid)),
     }
 }
 
@@ -33,8 +33,9 @@ mod tests {
         let known = received(&root, 15, 1, 7, 0);
         assert_eq!(known.sender.command.as_deref(), Some("timeout"));
         assert_eq!(known.sender_args.unwrap(), ["timeout", "1", "x"]);
-        for pid in [0, 8] {
+        for (pid, reported) in [(0, None), (8, Some(8))] {
             let unknown = received(&root, 15, 1, pid, 0);
+            assert_eq!(unknown.sender.pid, reported);
             assert_eq!((unknown.sender.command, unknown.sender_args), (None, None), "{pid}");
         }
     }

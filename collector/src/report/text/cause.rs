@@ -108,8 +108,8 @@ fn how(process: &DeadProcess) -> String {
 }
 
 fn sender(sender: &Sender) -> String {
-    match &sender.command {
-        Some(command) => format!("pid {} ({command}) of user {}", sender.pid, sender.uid),
-        None => format!("a process of user {}", sender.uid),
+    match (sender.pid, &sender.command) {
+        (Some(pid), Some(command)) => format!("pid {pid} ({command}) of user {}", sender.uid),
+        _ => format!("a process of user {}", sender.uid),
     }
 }

@@ -103,7 +103,7 @@ impl Run {
         self.signals.push(SignalReceived {
             signal,
             at_ns,
-            sender: Sender { pid: 5, uid: 0, command: words.first().cloned() },
+            sender: Sender { pid: Some(5), uid: 0, command: words.first().cloned() },
             sender_args: Some(words),
         });
         self

@@ -48,7 +48,7 @@ pub(in crate::report) fn hostile() -> Report {
         },
         signal: 11,
         signal_name: "SIGSEGV".into(),
-        sender: Some(Sender { pid: 7, uid: 0, command: Some(evil.into()) }),
+        sender: Some(Sender { pid: Some(7), uid: 0, command: Some(evil.into()) }),
     }));
     report
 }
