@@ -66,8 +66,9 @@ impl Nvml {
         let start_ms = start.elapsed().as_secs_f64() * 1e3;
         if code != 0 {
             let reason = format!("nvmlInit_v2 returned {code}");
-            let has_node = std::path::Path::new("/dev/nvidiactl").exists();
-            return Err(if has_node { Absent::Refused(reason) } else { Absent::NoGpu(reason) });
+            // NVML creates the node itself where root runs it, with and without a driver behind it.
+            let has_driver = std::fs::File::open("/dev/nvidiactl").is_ok();
+            return Err(if has_driver { Absent::Refused(reason) } else { Absent::NoGpu(reason) });
         }
         let (mut count, mut device): (c_uint, nvmlDevice_t) = (0, std::ptr::null_mut());
         // SAFETY: as above.

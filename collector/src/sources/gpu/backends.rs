@@ -1,5 +1,8 @@
 //! Starts the backends that this machine may have.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use super::policy::POLICY;
@@ -38,14 +41,46 @@ pub(super) fn config_of(backend: &str, config: &GpuConfig) -> GpuConfig {
     own
 }
 
-/// Whether there are signs of an NVIDIA driver: a library named by the user, or a device node. Three `stat` calls, so that a
-/// machine without one pays no thread and no dlopen.
+/// Whether there are signs of an NVIDIA driver: a library named by the user, or what the driver shows. Three system calls, so
+/// that a machine without one pays no thread and no dlopen.
 pub(super) fn may_have_nvidia(config: &GpuConfig) -> bool {
-    let nodes = ["/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version"];
-    config.nvml_lib.is_some() || nodes.iter().any(|node| config.path(node).exists())
+    let shows = ["/dev/dxg", "/proc/driver/nvidia/version"];
+    config.nvml_lib.is_some()
+        || shows.iter().any(|path| config.path(path).exists())
+        || is_served(&config.path("/dev/nvidiactl"))
+}
+
+/// Whether there is this device node and a driver behind it. NVIDIA's libraries create /dev/nvidiactl where root loads them, with
+/// and without a driver.
+fn is_served(node: &Path) -> bool {
+    // A driver that is loaded on demand is loaded by this.
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(node);
+    let absent = [libc::ENOENT, libc::ENOTDIR, libc::ENXIO, libc::ENODEV].map(Some);
+    opened.err().is_none_or(|error| !absent.contains(&error.raw_os_error()))
 }
 
 /// Whether there are signs of a DRM or KFD driver.
 fn may_have_drm(config: &GpuConfig) -> bool {
     ["/sys/class/drm", "/sys/class/kfd"].iter().any(|path| config.path(path).is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_node_without_a_driver_is_no_sign_of_one() {
+        let root = tempfile::tempdir().unwrap();
+        let node = root.path().join("dev/nvidiactl");
+        std::fs::create_dir(root.path().join("dev")).unwrap();
+        let config = GpuConfig { root: root.path().to_owned(), ..GpuConfig::default() };
+        assert!(!may_have_nvidia(&config));
+        // To open a socket fails as to open a node without a driver does: ENXIO.
+        let socket = std::os::unix::net::UnixListener::bind(&node).unwrap();
+        assert!(!may_have_nvidia(&config));
+        drop(socket);
+        std::fs::remove_file(&node).unwrap();
+        std::fs::write(&node, "").unwrap();
+        assert!(may_have_nvidia(&config));
+    }
 }
