@@ -55,11 +55,12 @@ struct Cost {
 }
 
 impl Cost {
-    /// Add CPU time. Returns whether it is too much for the current window.
+    /// Add CPU time. Returns whether it is too much for the current window, which is longer if nothing was read for a while.
     fn add(&mut self, used_ns: u64, now_ns: u64) -> bool {
         self.used_ns += used_ns;
-        let is_too_much = self.used_ns > WINDOW_NS / SHARE_OF_CORE;
-        if now_ns.saturating_sub(self.since_ns) >= WINDOW_NS {
+        let elapsed_ns = now_ns.saturating_sub(self.since_ns);
+        let is_too_much = self.used_ns > elapsed_ns.max(WINDOW_NS) / SHARE_OF_CORE;
+        if elapsed_ns >= WINDOW_NS {
             *self = Self { since_ns: now_ns, used_ns: 0 };
         }
         is_too_much
@@ -348,6 +349,19 @@ mod tests {
         queue.read(|events| journaled.extend(events.iter().map(|event| event.what)));
         assert!(matches!(journaled.last(), Some(What::Lost { dropped: 1.. })), "{journaled:?}");
         killed.end();
+    }
+
+    #[test]
+    fn connector_costs_too_much_by_the_time_that_it_was_read_for() {
+        let second_ns = 1_000_000_000;
+        let start_ns = 1_000 * second_ns;
+        let mut cost = Cost::default();
+        assert!(!cost.add(60_000_000, start_ns), "a first reading has what came before it");
+        assert!(!cost.add(40_000_000, start_ns + second_ns / 2));
+        assert!(cost.add(20_000_000, start_ns + second_ns / 2), "60 ms of half a second");
+        assert!(!cost.add(0, start_ns + 2 * second_ns));
+        assert!(!cost.add(60_000_000, start_ns + 4 * second_ns), "60 ms of two seconds");
+        assert!(cost.add(60_000_000, start_ns + 4 * second_ns), "60 ms at once");
     }
 
     #[test]
