@@ -13,7 +13,7 @@ use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits,
     MaxProportionalRam, MaxRam, MeanRam, Peak, Percent, Processes, RamSpan, Rss, Stage,
 };
-use crate::report::Report;
+use crate::report::{Ending, Report};
 use crate::run::RunState;
 use crate::run::cause::{self, Cause, Facts};
 use crate::run::nodes::Here;
@@ -42,8 +42,10 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         started_at: SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.start.realtime_ns),
         wall_s,
         host: inputs.host_info.host.clone(),
-        exit: inputs.end.status.map_or_else(Exit::default, exit_of_wait_status),
-        cause: cause(inputs, cgroup.as_ref()),
+        ending: Ending {
+            exit: inputs.end.status.map_or_else(Exit::default, exit_of_wait_status),
+            cause: cause(inputs, cgroup.as_ref()),
+        },
         usable,
         hints: Hints::default(),
         mean_ram: mean_ram(inputs, &coverage, wall_s),

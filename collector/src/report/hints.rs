@@ -87,7 +87,7 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
         gpus: gpus(report),
     };
     // A run that a limit ended says what it needs more of, and of nothing else how much it needs.
-    match &report.cause {
+    match &report.ending.cause {
         Some(Cause::OutOfMemory(_)) => Hints { time: None, cpus: None, gpus: None, ..hints },
         Some(Cause::TimeLimit(_)) => Hints { memory: None, cpus: None, gpus: None, ..hints },
         _ => hints,
@@ -95,10 +95,10 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
 }
 
 fn withheld(report: &Report) -> Option<String> {
-    let is_success = report.exit == Exit { code: Some(0), signal: None };
+    let is_success = report.ending.exit == Exit { code: Some(0), signal: None };
     if report.stage != Stage::Over {
         Some("the run is not over".into())
-    } else if matches!(report.cause, Some(Cause::OutOfMemory(_) | Cause::TimeLimit(_))) {
+    } else if matches!(report.ending.cause, Some(Cause::OutOfMemory(_) | Cause::TimeLimit(_))) {
         None
     } else if !is_success {
         Some("the command failed, and may need more than it used up to then".into())
@@ -110,7 +110,7 @@ fn withheld(report: &Report) -> Option<String> {
 fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint> {
     let memory = &report.usable.memory;
     let given_bytes = memory.bytes.filter(|_| memory.source != Some(MemorySource::Machine));
-    if let Some(Cause::OutOfMemory(killed)) = &report.cause {
+    if let Some(Cause::OutOfMemory(killed)) = &report.ending.cause {
         let basis_bytes = killed.limit_bytes.or(memory.bytes)?;
         return Some(MemoryHint {
             bytes: memory_step(basis_bytes as f64 * POLICY.after_limit_factor),
@@ -152,7 +152,7 @@ fn memory_step(bytes: f64) -> u64 {
 fn time(report: &Report, started_s: f64) -> Option<TimeHint> {
     let job = slurm_job(&report.limits);
     let given_s = job.and_then(|(start_s, end_s)| Some(end_s? - start_s));
-    if let Some(Cause::TimeLimit(limit)) = &report.cause {
+    if let Some(Cause::TimeLimit(limit)) = &report.ending.cause {
         // What `timeout` was given is no limit of the job.
         let of_job = given_s.filter(|_| limit.set_by == TimeLimitSource::Slurm);
         let basis_s = of_job.or(limit.limit_s).unwrap_or(report.wall_s);
@@ -236,6 +236,7 @@ fn fits(used: f64, given: f64) -> bool {
 mod tests {
     use super::*;
     use crate::model::report::{UsableCores, UsableGpus, UsableMemory};
+    use crate::report::Ending;
     use crate::report::golden::inputs::full;
     use crate::run::cause::{OutOfMemory, TimeLimit};
 
@@ -344,13 +345,13 @@ mod tests {
     #[test]
     fn after_an_out_of_memory_kill_the_limit_is_the_basis() {
         let mut report = given_memory(run(60.0), 100 * MB);
-        report.exit = Exit { code: Some(1), signal: None };
+        report.ending.exit = Exit { code: Some(1), signal: None };
         for (limit, basis, asked) in [
             (Some(4 * GIB), 4 * GIB, 6 * GIB),
             (None, 100 * MB, GIB),
             (Some(100 * GIB), 100 * GIB, 150 * GIB),
         ] {
-            report.cause = Some(out_of_memory(limit));
+            report.ending.cause = Some(out_of_memory(limit));
             let hints = hints(&report, &Basis::default());
             let hint = hints.memory.unwrap();
             assert_eq!((hint.bytes, hint.basis_bytes, hint.is_lower_bound), (asked, basis, true));
@@ -392,10 +393,10 @@ mod tests {
             }))
         };
         let mut report = given_time(run(3000.0), "5000", "8600");
-        report.cause = limit(TimeLimitSource::Slurm, Some(3600.0));
+        report.ending.cause = limit(TimeLimitSource::Slurm, Some(3600.0));
         let hint = time(&report, 5500.0).unwrap();
         assert_eq!((hint.time_s, hint.basis_s, hint.is_lower_bound), (5400, 3600.0, true));
-        report.cause = limit(TimeLimitSource::Timeout, Some(3000.0));
+        report.ending.cause = limit(TimeLimitSource::Timeout, Some(3000.0));
         assert_eq!(time(&report, 5500.0).unwrap().time_s, 4500);
     }
 
@@ -458,13 +459,17 @@ mod tests {
         let withheld = |report: &Report| hints(report, &Basis::default()).withheld;
         assert_eq!(withheld(&run(1.0)), None);
         assert_eq!(withheld(&run(0.999)).unwrap(), "the run took less than 1 s");
-        let failed = Report { exit: Exit { code: Some(2), signal: None }, ..run(60.0) };
+        let failed = Report {
+            ending: Ending { exit: Exit { code: Some(2), signal: None }, cause: None },
+            ..run(60.0)
+        };
         assert_eq!(
             withheld(&failed).unwrap(),
             "the command failed, and may need more than it used up to then"
         );
-        let running = Report { stage: Stage::SoFar, exit: Exit::default(), ..run(60.0) };
+        let running = Report { stage: Stage::SoFar, ending: Ending::default(), ..run(60.0) };
         assert_eq!(withheld(&running).unwrap(), "the run is not over");
-        assert_eq!(withheld(&Report { cause: Some(out_of_memory(None)), ..failed }), None);
+        let ending = Ending { cause: Some(out_of_memory(None)), ..failed.ending.clone() };
+        assert_eq!(withheld(&Report { ending, ..failed }), None);
     }
 }

@@ -1,18 +1,16 @@
 //! The report as JSON. The first five objects have gpu_tracker 5's names, nesting, units and meanings, so that programs
 //! that parse those can switch. Unknown is null.
 
-use serde::Serialize;
-use serde_json::ser::{PrettyFormatter, Serializer};
+use std::time::SystemTime;
+
+use serde::{Serialize, Serializer};
+use serde_json::ser::{self, PrettyFormatter};
 
 use super::timestamp::rfc3339;
 use crate::model::gpu::listing::Listing;
-use crate::model::report::{
-    Cgroup, ContextSwitches, Coverage, CpuTime, Exit, Faults, GpuDevice, Hints, Host, Io, Limits,
-    MaxProportionalRam, MeanRam, Peak, Percent, Processes, Rss, Stage, Usable, Warning,
-};
+use crate::model::report::{Percent, Rss, Stage};
 use crate::model::style::{RamUnit, Style, TimeUnit};
 use crate::report::Report;
-use crate::run::cause::Cause;
 
 /// Version of the JSON form. It goes up when a key changes its name or meaning, or is removed.
 ///
@@ -22,11 +20,11 @@ const SCHEMA_VERSION: u32 = 2;
 /// The report as JSON, indented as in gpu_tracker, with a newline at its end.
 pub(super) fn json(report: &Report, style: &Style) -> String {
     let mut bytes = Vec::with_capacity(16 * 1024);
-    let mut serializer = Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(b" "));
+    let mut serializer = ser::Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(b" "));
     let gpu_tracker = GpuTracker::new(report, style);
     let written = match style.as_gpu_tracker {
         true => gpu_tracker.serialize(&mut serializer),
-        false => Document::new(gpu_tracker, report).serialize(&mut serializer),
+        false => Document { gpu_tracker, schema_version: SCHEMA_VERSION, report }.serialize(&mut serializer),
     };
     written.expect("numbers, strings and lists serialize");
     bytes.push(b'\n');
@@ -49,39 +47,24 @@ struct GpuTracker {
     compute_time: ComputeTime,
 }
 
+/// The whole report.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
     gpu_tracker: GpuTracker,
     schema_version: u32,
-    finished: bool,
-    command: &'a [String],
-    started_at: String,
-    host: &'a Host,
-    exit: CommandExit<'a>,
-    usable: &'a Usable,
-    hints: &'a Hints,
-    cpu_time: &'a CpuTime,
-    io: &'a Io,
-    faults: &'a Faults,
-    context_switches: &'a ContextSwitches,
-    mean_ram: &'a MeanRam,
-    max_ram_proportional: &'a MaxProportionalRam,
-    processes: &'a Processes,
-    gpus: &'a [GpuDevice],
-    peak: &'a Option<Peak>,
-    cgroup: &'a Option<Cgroup>,
-    limits: &'a Limits,
-    coverage: &'a Coverage,
-    warnings: &'a [Warning],
+    #[serde(flatten)]
+    report: &'a Report,
 }
 
-/// How the command ended, and what ended it.
-#[derive(Serialize)]
-struct CommandExit<'a> {
-    #[serde(flatten)]
-    exit: Exit,
-    cause: Option<&'a Cause>,
+/// The run is over.
+pub(super) fn is_finished<S: Serializer>(stage: &Stage, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(*stage == Stage::Over)
+}
+
+/// A time as text.
+pub(super) fn time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rfc3339(*time))
 }
 
 #[derive(Serialize)]
@@ -193,35 +176,6 @@ impl GpuTracker {
                 gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus.unwrap_or(0)),
             },
             compute_time: ComputeTime { unit: time_unit.name(), time: time_unit.convert(report.wall_s) },
-        }
-    }
-}
-
-impl<'a> Document<'a> {
-    fn new(gpu_tracker: GpuTracker, report: &'a Report) -> Self {
-        Self {
-            gpu_tracker,
-            schema_version: SCHEMA_VERSION,
-            finished: report.stage == Stage::Over,
-            command: &report.command,
-            started_at: rfc3339(report.started_at),
-            host: &report.host,
-            exit: CommandExit { exit: report.exit, cause: report.cause.as_ref() },
-            usable: &report.usable,
-            hints: &report.hints,
-            cpu_time: &report.cpu_time,
-            io: &report.io,
-            faults: &report.faults,
-            context_switches: &report.context_switches,
-            mean_ram: &report.mean_ram,
-            max_ram_proportional: &report.max_ram_proportional,
-            processes: &report.processes,
-            gpus: &report.gpus,
-            peak: &report.peak,
-            cgroup: &report.cgroup,
-            limits: &report.limits,
-            coverage: &report.coverage,
-            warnings: &report.warnings,
         }
     }
 }

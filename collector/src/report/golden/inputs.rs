@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crate::model::quality::Quality;
 use crate::model::report::*;
-use crate::report::Report;
+use crate::report::{Ending, Report};
 pub(super) use hostile::hostile;
 pub(super) use killed::{causes, killed};
 pub(super) use unknown::unknown;
@@ -112,8 +112,7 @@ pub(in crate::report) fn full() -> Report {
             cores: 8,
             ram_bytes: Some(25_276_502_016),
         },
-        exit: ended,
-        cause: None,
+        ending: Ending { exit: ended, cause: None },
         usable: usable(),
         hints: hints(),
         max_ram: MaxRam {

@@ -9,7 +9,7 @@ use inputs::{causes, full, hostile, killed, unknown};
 use super::json::json;
 use super::text::text;
 use crate::model::style::{RamUnit, Style, TimeUnit};
-use crate::report::Report;
+use crate::report::{Ending, Report};
 
 fn full_style() -> Style {
     Style { full: true, ..Style::default() }
@@ -88,7 +88,7 @@ fn golden_causes() {
             assert_eq!(causes.len(), goldens.len());
             for ((name, golden), cause) in goldens.into_iter().zip(causes) {
                 let mut report = full();
-                (report.exit, report.cause) = (cause.0, Some(cause.1));
+                report.ending = Ending { exit: cause.0, cause: Some(cause.1) };
                 let whole = json(&report, &Style::default());
                 let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
                 let exit = serde_json::json!({ "exit": whole["exit"] });

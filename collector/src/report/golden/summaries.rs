@@ -7,7 +7,7 @@ use super::inputs::{causes, full, hostile, killed, over_time, unknown};
 use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::style::{Console, RamUnit, Style, TimeUnit};
-use crate::report::Report;
+use crate::report::{Ending, Report};
 use crate::report::{quote, text};
 use crate::run::cause::{Cause, DeadProcess, OutOfMemory};
 
@@ -33,7 +33,7 @@ fn command(command: &str, count: u64, cpu_s: f64, peak_bytes: u64, wall_s: f64) 
 }
 
 fn ended(mut report: Report, code: Option<i32>, signal: Option<i32>) -> Report {
-    report.exit = Exit { code, signal };
+    report.ending.exit = Exit { code, signal };
     report
 }
 
@@ -105,7 +105,7 @@ fn short() -> Report {
 fn on_gpus() -> Report {
     let mut report = exact(killed(), 5);
     report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
-    (report.exit, report.cause) = (Exit { code: Some(0), signal: None }, None);
+    report.ending = Ending { exit: Exit { code: Some(0), signal: None }, cause: None };
     report.ram_over_time = over_time(report.wall_s, 21_000_000_000);
     report.gpus[0].memory.max_combined_bytes = Some(61_200_000_000);
     report.gpus[1] = GpuDevice { id: "GPU-2".into(), visible: Some(true), ..GpuDevice::default() };
@@ -133,7 +133,7 @@ fn out_of_memory() -> Report {
         UsableMemory { bytes: Some(104_857_600), source: Some(MemorySource::Cgroup), ..Default::default() };
     report.ram_over_time.clear();
     report.peak = Some(peak(0.1, &[("python3 allo.py", 1, 108_700_000), ("sh run.sh", 1, 2 * MB)]));
-    report.cause = Some(Cause::OutOfMemory(OutOfMemory {
+    report.ending.cause = Some(Cause::OutOfMemory(OutOfMemory {
         process: Some(DeadProcess {
             pid: 23_095,
             command: "python3 allo.py".into(),
@@ -230,7 +230,7 @@ fn golden_summaries_of_other_terminals() {
 fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
     let mut report = [build, on_gpus, unknown, hostile][base % 4]();
     if let Some((exit, cause)) = causes().into_iter().chain(hostile_cause()).nth(cause) {
-        (report.exit, report.cause) = (exit, Some(cause));
+        report.ending = Ending { exit, cause: Some(cause) };
     }
     report.stage = [Stage::Over, Stage::SoFar, Stage::Recovered][many % 3];
     report.command = vec![text.to_owned(); many + 1];
@@ -255,7 +255,7 @@ fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
 
 fn hostile_cause() -> Option<(Exit, Cause)> {
     let hostile = hostile();
-    Some((hostile.exit, hostile.cause?))
+    Some((hostile.ending.exit, hostile.ending.cause?))
 }
 
 /// The columns of a line, without what sets its colours.

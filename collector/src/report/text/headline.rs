@@ -8,7 +8,7 @@ use crate::model::report::{Exit, Stage};
 use crate::report::Report;
 
 pub(super) fn headline(report: &Report) -> String {
-    let end = match report.exit {
+    let end = match report.ending.exit {
         _ if report.stage == Stage::Recovered && report.processes.still_running == 0 => {
             "tracking was killed".to_owned()
         }
@@ -17,8 +17,12 @@ pub(super) fn headline(report: &Report) -> String {
         Exit { signal: Some(signal), .. } => format!("killed by {}", signal_name(signal)),
         Exit { code: None, signal: None } => "ended in an unknown way".to_owned(),
     };
-    let title =
-        report.cause.as_ref().and_then(cause::title).map(|title| format!(": {}", title.to_lowercase()));
+    let title = report
+        .ending
+        .cause
+        .as_ref()
+        .and_then(cause::title)
+        .map(|title| format!(": {}", title.to_lowercase()));
     let end = format!(": {end} after {}{}", duration(report.wall_s), title.unwrap_or_default());
     quote::cut(&quote::command(&report.command, WIDTH.saturating_sub(end.len())), WIDTH) + &end
 }

@@ -49,7 +49,7 @@ fn full(report: &Report, style: &Style) -> String {
     let units = Units::choose(report, style);
     let mut page = Page::default();
     page.line(0, headline::headline(report));
-    if let Some(evidence) = report.cause.as_ref().and_then(|of| cause::evidence(of, units)) {
+    if let Some(evidence) = report.ending.cause.as_ref().and_then(|of| cause::evidence(of, units)) {
         page.list(0, "Evidence", &[evidence]);
     }
     gpu_tracker::sections(&mut page, report, units);

@@ -34,14 +34,14 @@ pub(in crate::report) fn hostile() -> Report {
     report.cpu_time.kernel_s_reason = Some(evil.into());
     report.hints.gpus =
         Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec![evil.into()] });
-    report.exit = Exit { code: None, signal: Some(11) };
-    report.cause = Some(Cause::Signal(FatalSignal {
+    report.ending.exit = Exit { code: None, signal: Some(11) };
+    report.ending.cause = Some(Cause::Signal(FatalSignal {
         process: DeadProcess {
             pid: 4242,
             command: evil.into(),
             args: Some(vec![evil.into(), "y".repeat(300)]),
             is_main: true,
-            exit: report.exit,
+            exit: report.ending.exit,
             at_s: 83.25,
             peak_rss_bytes: None,
             cpu_s: None,

@@ -112,9 +112,9 @@ pub(in crate::report) fn killed() -> Report {
     report.cgroup = Some(cgroup());
     report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["node18".into()] });
     report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
-    report.exit = killed;
+    report.ending.exit = killed;
     report.wall_s = 7384.4;
-    report.cause = Some(Cause::OutOfMemory(OutOfMemory {
+    report.ending.cause = Some(Cause::OutOfMemory(OutOfMemory {
         process: Some(DeadProcess {
             pid: 4242,
             command: "python3 train.py".into(),

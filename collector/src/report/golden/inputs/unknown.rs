@@ -3,7 +3,7 @@
 use super::full;
 use crate::model::quality::Quality;
 use crate::model::report::*;
-use crate::report::Report;
+use crate::report::{Ending, Report};
 
 /// An interim report in which no figure could be read.
 pub(in crate::report) fn unknown() -> Report {
@@ -14,7 +14,7 @@ pub(in crate::report) fn unknown() -> Report {
         wall_s: 7384.4,
         host: Host { hostname: None, kernel: None, cores: 8, ram_bytes: None },
         limits: Limits::default(),
-        exit: Exit::default(),
+        ending: Ending::default(),
         usable: Usable {
             cores: UsableCores { count: 8.0, source: CoresSource::Machine },
             memory: UsableMemory::default(),

@@ -30,7 +30,7 @@ pub(super) fn headline(context: &Context) -> Vec<String> {
         let dots = look.paint(Tone::Faint, &".".repeat(dots));
         vec![format!("{} {dots} {}", look.paint(Tone::Strong, &command), look.paint(tone, &verdict))]
     };
-    if let Some(evidence) = report.cause.as_ref().and_then(|of| cause::evidence(of, context.units)) {
+    if let Some(evidence) = report.ending.cause.as_ref().and_then(|of| cause::evidence(of, context.units)) {
         lines.extend(context.remark(Tone::Bad, &evidence, MOST_EVIDENCE));
     }
     lines
@@ -44,12 +44,12 @@ fn verdict(context: &Context) -> (Tone, String) {
         None => readable(report.wall_s),
     };
     let (tone, end) = end(report);
-    let cause = report.cause.as_ref().and_then(cause::title).map(|title| format!(": {title}"));
+    let cause = report.ending.cause.as_ref().and_then(cause::title).map(|title| format!(": {title}"));
     (tone, format!("{end} after {time}{}", cause.unwrap_or_default()))
 }
 
 fn end(report: &Report) -> (Tone, String) {
-    match report.exit {
+    match report.ending.exit {
         _ if report.stage == Stage::Recovered && report.processes.still_running == 0 => {
             (Tone::Caution, "TRACKING KILLED".into())
         }

@@ -33,7 +33,7 @@ pub(super) fn warnings(context: &Context) -> Vec<String> {
     // What other lines of the summary say is not said again.
     let is_said = |warning: &&Warning| match warning.topic {
         Topic::IdleGpu => true,
-        Topic::OutOfMemory => matches!(context.report.cause, Some(Cause::OutOfMemory(_))),
+        Topic::OutOfMemory => matches!(context.report.ending.cause, Some(Cause::OutOfMemory(_))),
         Topic::Tracking | Topic::Command | Topic::Figures => false,
     };
     let mut unsaid: Vec<&Warning> = all.iter().filter(|warning| !is_said(warning)).collect();
