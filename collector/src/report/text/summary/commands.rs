@@ -17,15 +17,6 @@ const COUNT: usize = 8;
 /// Columns of a percentage.
 const PERCENT: usize = " >999 %".len();
 
-/// One line.
-struct Row {
-    name: String,
-    count: u64,
-    cpu_s: Option<f64>,
-    peak_bytes: Option<u64>,
-    wall_s: f64,
-}
-
 /// At most so many lines. Nothing for a single process: the figures above it are its own.
 pub(super) fn commands(context: &Context, most_lines: usize) -> Vec<String> {
     let all = &context.report.processes.by_command;
@@ -36,14 +27,14 @@ pub(super) fn commands(context: &Context, most_lines: usize) -> Vec<String> {
     // A line for "1 other" is better spent on that one.
     let shown = if all.len() <= most + 1 { all.len().min(most_lines - 1) } else { most };
     let (shown, others) = all.split_at(shown);
-    let mut rows: Vec<Row> = shown.iter().map(Row::of).collect();
+    let mut rows = shown.to_vec();
     if !others.is_empty() {
-        rows.push(Row::of_others(others));
+        rows.push(sum(others));
     }
     table(context, &rows)
 }
 
-fn table(context: &Context, rows: &[Row]) -> Vec<String> {
+fn table(context: &Context, rows: &[CommandUsage]) -> Vec<String> {
     let Context { report, units, look, .. } = context;
     let head = [
         left("Command", NAME),
@@ -55,12 +46,13 @@ fn table(context: &Context, rows: &[Row]) -> Vec<String> {
     let mut lines = vec![format!("  {}", look.paint(Tone::Faint, &head.concat()))];
     let time = |s: f64| units.time.convert(s);
     let cpu = column(&rows.iter().map(|row| row.cpu_s.map(time)).collect::<Vec<_>>());
-    let peak: Vec<_> = rows.iter().map(|row| row.peak_bytes.map(|b| units.ram.convert(b as f64))).collect();
+    let peak: Vec<_> =
+        rows.iter().map(|row| row.peak_rss_bytes.map(|b| units.ram.convert(b as f64))).collect();
     let wall = column(&rows.iter().map(|row| Some(time(row.wall_s))).collect::<Vec<_>>());
     let total_s = report.cpu_time.total_s.filter(|total_s| *total_s > 0.0);
     for (((row, cpu), peak), wall) in rows.iter().zip(cpu).zip(column(&peak)).zip(wall) {
         let count = if row.count == 0 { UNKNOWN.to_owned() } else { thousands(row.count as f64) };
-        let name = left(&quote::cut(&look.text(&row.name), NAME - 1), NAME);
+        let name = left(&quote::cut(&look.text(&row.command), NAME - 1), NAME);
         let cells = [(count, COUNT), (cpu, CELL), (peak, CELL), (wall, CELL)];
         // A longer one pushes the others to the right.
         let cells = cells.map(|(text, width)| right(&format!(" {text}"), width)).concat();
@@ -86,26 +78,15 @@ fn share(context: &Context, part: Option<f64>, left_cells: usize) -> String {
     }
 }
 
-impl Row {
-    fn of(command: &CommandUsage) -> Self {
-        Self {
-            name: command.command.clone(),
-            count: command.count,
-            cpu_s: command.cpu_s,
-            peak_bytes: command.peak_rss_bytes,
-            wall_s: command.wall_s,
-        }
-    }
-
-    /// Sums over several, and the largest peak of any process of theirs.
-    fn of_others(others: &[CommandUsage]) -> Self {
-        let cpu_s: Vec<f64> = others.iter().filter_map(|of| of.cpu_s).collect();
-        Self {
-            name: format!("{} others", thousands(others.len() as f64)),
-            count: others.iter().fold(0, |sum, of| sum.saturating_add(of.count)),
-            cpu_s: (!cpu_s.is_empty()).then(|| cpu_s.iter().sum()),
-            peak_bytes: others.iter().filter_map(|of| of.peak_rss_bytes).max(),
-            wall_s: others.iter().map(|of| of.wall_s).sum(),
-        }
+/// Sums over several, and the largest peak of any process of theirs.
+fn sum(others: &[CommandUsage]) -> CommandUsage {
+    let cpu_s: Vec<f64> = others.iter().filter_map(|of| of.cpu_s).collect();
+    CommandUsage {
+        command: format!("{} others", thousands(others.len() as f64)),
+        count: others.iter().fold(0, |sum, of| sum.saturating_add(of.count)),
+        cpu_s: (!cpu_s.is_empty()).then(|| cpu_s.iter().sum()),
+        peak_rss_bytes: others.iter().filter_map(|of| of.peak_rss_bytes).max(),
+        wall_s: others.iter().map(|of| of.wall_s).sum(),
+        gpu: None,
     }
 }
