@@ -59,21 +59,24 @@ fn gpu_process_in_all_three_lists_counts_once() {
     assert_eq!(run.assert_clean(0).gpu_ram(), [Some(500), Some(0), Some(500)]);
 }
 
+/// The second driver says 0 bytes, as those from 545 to 560 do in a container.
 #[test]
 fn unavailable_gpu_process_memory_is_null() {
-    let gpus = FakeGpus::new(1, "");
-    let run = gpus.run(&["hold:0:na,c", "sampled"]);
-    let report = run.assert_clean(0);
-    assert_eq!(report.gpu_ram(), [None, Some(0), None]);
-    assert!(report.at("processes.heaviest.0.gpu.peak_ram_bytes").is_null());
-    assert_eq!(
-        report.gpu(GPU0).at("missing.0"),
-        &json!({ "figure": "memory by process", "reason": "not reported by the driver" })
-    );
-    assert_eq!(
-        report.warnings(),
-        "GPU figures that are missing (not reported by the driver): memory by process of GPU-fake-0."
-    );
+    for hold in ["hold:0:na,c", "hold:0:0,c"] {
+        let gpus = FakeGpus::new(1, "");
+        let run = gpus.run(&[hold, "sampled"]);
+        let report = run.assert_clean(0);
+        assert_eq!(report.gpu_ram(), [None, Some(0), None]);
+        assert!(report.at("processes.heaviest.0.gpu.peak_ram_bytes").is_null());
+        assert_eq!(
+            report.gpu(GPU0).at("missing.0"),
+            &json!({ "figure": "memory by process", "reason": "not reported by the driver" })
+        );
+        assert_eq!(
+            report.warnings(),
+            "GPU figures that are missing (not reported by the driver): memory by process of GPU-fake-0."
+        );
+    }
 }
 
 // Requirement: GPU-2
@@ -188,6 +191,30 @@ fn ambiguous_gpu_pids_in_a_pid_namespace_are_null() {
     // The listed pid is that of a process outside the tree: the namespace's first process.
     std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
     assert_eq!(run(&["sampled"]).gpu_ram(), [None; 3]);
+}
+
+/// Drivers up to 560 list the pids of the container there, and have those outside in their utilization samples.
+// Requirement: GPU-56
+#[test]
+fn gpu_utilization_by_pids_of_another_namespace_is_null() {
+    if !is_root() || installed("unshare").is_none() {
+        skip!("needs root and unshare (a pid namespace)");
+    }
+    let gpus = FakeGpus::new(1, "0.outer_pids 1");
+    std::fs::create_dir(gpus.path("dev")).unwrap();
+    std::fs::write(gpus.path("dev/nvidia0"), "").unwrap();
+    let run = gpus
+        .tracked(gpus.words(&["hold:0:500,c,50", "sampled"]))
+        .options(&["--gpu-root", &gpus.path("")])
+        .through(&["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"])
+        .run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let report = run.report();
+    assert_eq!(report.gpu_ram(), [Some(500), Some(0), Some(500)]);
+    let reason = "the driver's process ids are of another pid namespace";
+    let missing = json!({ "figure": "utilization by process", "reason": reason });
+    assert!(report.gpu(GPU0).array("missing").contains(&missing), "{}", report.gpu(GPU0).at("missing"));
+    assert!(report.at("processes").get("max_sm_percent").is_none_or(serde_json::Value::is_null));
 }
 
 // Requirement: GPU-56

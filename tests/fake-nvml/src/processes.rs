@@ -149,7 +149,7 @@ pub struct ProcessUtilization {
 }
 
 /// Each process with a utilization in its file has one sample at each of `process_times`. If that is `now`, the other
-/// processes have samples of 0%.
+/// processes have samples of 0%. With `outer_pids` they have other pids than in the lists, as in a container.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     device: Device,
@@ -167,8 +167,10 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     let is_stale = text(&device, "stale").is_ok();
     let includes_idle = times.trim() == "now";
     let times: Vec<u64> = times.split_whitespace().map(script::time_us).collect();
+    let off = if text(&device, "outer_pids").is_ok() { FOREIGN } else { 0 };
     let mut samples = Vec::new();
     for (pid, words) in of_processes("held", &device) {
+        let pid = pid + off;
         let sm = words.get(2).and_then(|sm| sm.parse().ok()).or(includes_idle.then_some(0));
         let Some(sm) = sm else { continue };
         for at in times.iter().filter(|at| is_stale || **at > since_us) {

@@ -1,6 +1,6 @@
 //! One device over the run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::availability::{Availability, Gap};
 use super::lists::ProcessLists;
 use super::meters::{BusyMeter, Counter, CounterKind, Gauge, Latest, ThrottleTimes};
 use super::processes::Processes;
-use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading};
+use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::run::gpu::pid_table::PidResolver;
 use crate::run::gpu::policy::POLICY;
 use crate::run::groups::Groups;
@@ -53,6 +53,9 @@ pub(crate) struct RunOnDevice {
     has_foreign: bool,
     /// The driver reported the utilisation of any process of the machine.
     has_any_samples: bool,
+    /// The driver reported that of a pid of another namespace. Drivers up to 560 do so where their lists already have the
+    /// pids of the reader's namespace (HAMi-core issue 112).
+    has_foreign_samples: bool,
     /// The driver reported the utilisation of one of them.
     pub has_samples: bool,
 }
@@ -140,9 +143,11 @@ impl DeviceUsage {
     /// Why the utilisation by the run's processes is not known, although the driver has a call for it.
     pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
         let interval_ns = POLICY.process_sample_interval_ns;
-        let is_foreign = self.missing(Figure::ProcessMemory) == Some(&Missing::ForeignPids);
-        let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
         let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
+        // A process of the run that the lists show may be the one that has the samples.
+        let is_foreign = self.missing(Figure::ProcessMemory) == Some(&Missing::ForeignPids)
+            || (self.run.has_foreign_samples && listed_ns.is_some());
+        let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
         match (self.run.has_any_samples, self.run.has_samples) {
             // Drivers report no samples of a process that is idle. That is known only after an interval, and only if the
             // device was idle too.
@@ -229,6 +234,13 @@ impl DeviceUsage {
         }
     }
 
+    /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560 list
+    /// a process of a container by its pid there, and look for its memory by its pid outside (open-gpu-kernel-modules PR 614,
+    /// HAMi-core issue 112). A single 0 is that of a process that ended between these two questions.
+    fn has_false_zeros(&self) -> bool {
+        self.device.vendor == Some(Vendor::Nvidia)
+    }
+
     /// Take in the process lists.
     fn add_memory(&mut self, at_ns: u64, sample: &DeviceSample, pids: PidResolver, seen: &mut Processes) {
         if sample.processes.is_none() && !sample.is_lost {
@@ -241,14 +253,22 @@ impl DeviceUsage {
         let Some(list) = list else { return };
         self.lists.add(at_ns);
         let mut memory = Groups::default();
+        // Processes without memory in the lists: their id, and whether one is the main process.
+        let (mut without, mut with) = (BTreeMap::new(), BTreeSet::new());
         for listed in list {
-            let bytes = listed.bytes.as_ref().ok().copied();
-            let since_ns = self.lists.add_entry(at_ns, listed.pid, bytes);
+            let said = listed.bytes.as_ref().ok().copied();
+            let since_ns = self.lists.add_entry(at_ns, listed.pid, said);
+            let bytes = said.filter(|bytes| *bytes > 0 || !self.has_false_zeros());
             match pids.resolve(listed.pid, [at_ns, at_ns]) {
                 Some(process) if process.started_by(since_ns) => {
                     self.run.is_used = true;
                     self.run.listed_since_ns.get_or_insert(at_ns);
-                    self.run.has_unreported.add(process.is_main, bytes.is_none(), |a, b| a || b);
+                    self.run.has_unreported.add(process.is_main, said.is_none(), |a, b| a || b);
+                    if bytes.is_some() {
+                        with.insert(process.id);
+                    } else if since_ns < at_ns {
+                        without.insert(process.id, process.is_main);
+                    }
                     memory.add(process.is_main, bytes.unwrap_or(0), u64::saturating_add);
                     if let Some(process) = seen.named(process, listed.pid) {
                         process.add_memory(&self.device.id, bytes);
@@ -257,6 +277,9 @@ impl DeviceUsage {
                 Some(_) => {}
                 None => self.run.has_foreign |= pids.is_foreign(listed.pid),
             }
+        }
+        for (_, is_main) in without.into_iter().filter(|(id, _)| !with.contains(id)) {
+            self.run.has_unreported.add(is_main, true, |a, b| a || b);
         }
         self.lists.forget_unlisted(at_ns);
         if self.run.has_foreign && self.run.listed_since_ns.is_none() {
@@ -278,7 +301,10 @@ impl DeviceUsage {
         for listed in list {
             let us = if listed.is_from_start { 0 } else { listed.busy.us };
             let from_ns = at_ns.saturating_sub(us.saturating_mul(1000));
-            let Some(process) = pids.resolve(listed.pid, [from_ns, at_ns]) else { continue };
+            let Some(process) = pids.resolve(listed.pid, [from_ns, at_ns]) else {
+                self.run.has_foreign_samples |= pids.is_foreign(listed.pid);
+                continue;
+            };
             // Nothing is known of a stretch without length.
             let busy = listed.stretch(process.start_ns, at_ns, POLICY.start_slack_ns);
             let busy = busy.unwrap_or(Busy { us: 0, percent: 0.0 });

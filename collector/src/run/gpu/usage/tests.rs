@@ -143,6 +143,58 @@ fn unreported_memory_is_unknown_and_not_zero() {
     assert_eq!(bench.usage.devices[0].run.has_unreported, groups(false, true, true), "also after it is gone");
 }
 
+/// As NVIDIA's drivers 545 to 560 list a process in a container.
+// Requirement: GPU-4
+#[test]
+fn memory_of_0_bytes_is_unknown_if_it_stays() {
+    let mut bench = Bench::new(&[gpu("a")]);
+    let unreported = |bench: &Bench| bench.usage.devices[0].run.has_unreported.combined;
+    bench.at(2, vec![memory("a", vec![listed(10, 500), listed(20, 700)])]);
+    bench.at(3, vec![memory("a", vec![listed(10, 500), listed(20, 0)])]);
+    bench.at(4, vec![memory("a", vec![listed(10, 500)])]);
+    assert!(!unreported(&bench), "it ended while the driver answered");
+    assert_eq!(bench.max(), (500, 700, 1200));
+    bench.table.put(process(3, 30, 4 * S, None));
+    // Its main thread has no memory of its own.
+    bench.table.add_facts(31, &PidFacts { thread_group_leader: Some(30), ..PidFacts::default() });
+    for s in [5, 6] {
+        bench.at(s, vec![memory("a", vec![listed(30, 0), listed(31, 300)])]);
+    }
+    assert!(!unreported(&bench));
+    bench.table.put(process(4, 40, 6 * S, None));
+    for s in [7, 8] {
+        assert!(!unreported(&bench));
+        bench.at(s, vec![memory("a", vec![listed(40, 0)])]);
+    }
+    assert!(unreported(&bench));
+    assert_eq!(bench.usage.processes.by_id[&4].peak_bytes, None);
+}
+
+/// A driver up to 560 in a container: its lists have the pids there, its utilization samples those outside.
+// Requirement: GPU-56
+#[test]
+fn utilization_of_foreign_pids_may_be_that_of_the_run() {
+    let busy = |pid| {
+        let busy = Busy { us: 1_000_000, percent: 90.0 };
+        DeviceSample {
+            process_busy: Some(Ok(vec![ProcessBusy { pid, busy, is_from_start: false }])),
+            ..memory("a", vec![listed(20, 500)])
+        }
+    };
+    let gap = |samples: [DeviceSample; 2]| {
+        let mut bench = Bench::new(&[gpu("a")]);
+        bench.opens(20, true);
+        for (s, sample) in (2..).zip(samples) {
+            bench.at(s, vec![sample]);
+        }
+        bench.usage.devices[0].process_utilization_gap()
+    };
+    assert_eq!(gap([busy(90_000), busy(90_000)]), Some(Missing::ForeignPids));
+    assert_eq!(gap([busy(90_000), busy(20)]), None);
+    let without = |pid| DeviceSample { processes: Some(Ok(Vec::new())), ..busy(pid) };
+    assert_eq!(gap([without(90_000), without(90_000)]), None, "no process of the run is on the device");
+}
+
 #[test]
 fn foreign_pid_makes_memory_by_process_unknown() {
     let mut bench = Bench::new(&[gpu("a")]);
