@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nvml_wrapper_sys::bindings::{
     nvmlEventData_t, nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlPciInfo_t, nvmlProcessInfo_t,
-    nvmlProcessUtilizationSample_t, nvmlSample_t, nvmlUtilization_t,
+    nvmlProcessUtilizationSample_t, nvmlSample_t, nvmlTemperature_t, nvmlUtilization_t,
 };
 
 use crate::nvml::{ENTRIES, Nvml, TEXT_BYTES, UTILIZATION_SAMPLES};
@@ -134,6 +134,9 @@ pub(crate) fn costs(nvml: &Nvml, at_most: Duration) -> Vec<Cost> {
     cost!("PowerUsage", nvmlDeviceGetPowerUsage(device, &raw mut room.word));
     cost!("TotalEnergyConsumption", nvmlDeviceGetTotalEnergyConsumption(device, &raw mut room.wide));
     cost!("Temperature", nvmlDeviceGetTemperature(device, 0, &raw mut room.word));
+    let version = size_of::<nvmlTemperature_t>() as c_uint | 1 << 24;
+    let mut temperature = nvmlTemperature_t { version, sensorType: 0, temperature: 0 };
+    cost!("TemperatureV", nvmlDeviceGetTemperatureV(device, &raw mut temperature));
     cost!("ClockInfo (SM)", nvmlDeviceGetClockInfo(device, 1, &raw mut room.word));
     cost!("ClockInfo (memory)", nvmlDeviceGetClockInfo(device, 2, &raw mut room.word));
     cost!("PerformanceState", nvmlDeviceGetPerformanceState(device, &raw mut room.word));

@@ -99,7 +99,7 @@ pub(crate) fn installed(directory: &Path) -> Vec<(&'static str, Result<Vec<Strin
     vec![("CUDA C", compiled(directory)), python("torch", TORCH), python("cupy", CUPY)]
 }
 
-const IMPORT_AT_MOST: Duration = Duration::from_secs(40);
+const IMPORT_AT_MOST: Duration = Duration::from_secs(60);
 
 fn compiled(directory: &Path) -> Result<Vec<String>, String> {
     let (source, program) = (directory.join("holder.cu"), directory.join("holder"));

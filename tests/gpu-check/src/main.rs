@@ -134,6 +134,7 @@ fn check(results: &mut Results, options: &Options) -> Result<(), (u8, String)> {
         nvml.count,
         nvml.start_ms
     ));
+    results.note(&nvml.machine());
     let check =
         checks::Check { nvml: &nvml, tracker: &options.tracker, times: pauses::times(options.is_short) };
     checks::all(results, &check, options.is_quick, options.with_accounting);

@@ -1,7 +1,7 @@
 //! The few calls of NVML that the checks make themselves, on the first device.
 
 use std::ffi::{CStr, c_char, c_uint};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nvml_wrapper_sys::bindings::{
     NvmlLib, nvmlDevice_t, nvmlMemory_t, nvmlProcessInfo_t, nvmlProcessUtilizationSample_t, nvmlSample_t,
@@ -14,6 +14,8 @@ use crate::library;
 pub(crate) const UTILIZATION_SAMPLES: c_uint = 1;
 /// nvml.h, `NVML_DEVICE_UUID_V2_BUFFER_SIZE`.
 pub(crate) const TEXT_BYTES: usize = 96;
+/// nvml.h, `NVML_ERROR_FUNCTION_NOT_FOUND`.
+const FUNCTION_NOT_FOUND: c_uint = 13;
 /// Entries of a list, more than any machine has.
 pub(crate) const ENTRIES: usize = 512;
 
@@ -151,72 +153,148 @@ impl Nvml {
         (code == 0).then_some(rates.gpu)
     }
 
-    /// By which clock the driver dates its samples: how far the newest ones are from the machine's clocks.
-    pub(crate) fn sample_clocks(&self) -> [String; 2] {
+    /// The driver's utilization samples of the device: by which clock they are dated, and how far they are apart.
+    pub(crate) fn device_samples(&self) -> String {
         let (mut count, mut kind) = (ENTRIES as c_uint, 0);
         let mut samples =
             vec![nvmlSample_t { timeStamp: 0, sampleValue: nvmlValue_t { ullVal: 0 } }; ENTRIES];
+        let (place, count_place) = (samples.as_mut_ptr(), &raw mut count);
         // SAFETY: as in `start`.
         let code = unsafe {
-            let place = samples.as_mut_ptr();
             self.lib.nvmlDeviceGetSamples(
                 self.device,
                 UTILIZATION_SAMPLES,
                 0,
                 &raw mut kind,
-                &raw mut count,
+                count_place,
                 place,
             )
         };
-        let times: Vec<u64> = samples.iter().take(count as usize).map(|sample| sample.timeStamp).collect();
-        let of_device = clock_line("the device", code, &times);
-        let mut of_processes: Vec<nvmlProcessUtilizationSample_t> = vec![zeroed(); ENTRIES];
-        count = ENTRIES as c_uint;
-        // SAFETY: as in `start`.
-        let code = unsafe {
-            let place = of_processes.as_mut_ptr();
-            self.lib.nvmlDeviceGetProcessUtilization(self.device, place, &raw mut count, 0)
-        };
-        let times: Vec<u64> =
-            of_processes.iter().take(count as usize).map(|sample| sample.timeStamp).collect();
-        [of_device, clock_line("processes", code, &times)]
+        let times = samples.iter().take(count as usize).map(|sample| sample.timeStamp).collect();
+        clock_line("the device", code, times)
     }
+
+    /// The same of the samples by process, with their pids and percentages.
+    pub(crate) fn process_samples(&self) -> String {
+        let mut count = ENTRIES as c_uint;
+        let mut samples: Vec<nvmlProcessUtilizationSample_t> = vec![zeroed(); ENTRIES];
+        let (place, count_place) = (samples.as_mut_ptr(), &raw mut count);
+        // SAFETY: as in `start`.
+        let code = unsafe { self.lib.nvmlDeviceGetProcessUtilization(self.device, place, count_place, 0) };
+        let samples = samples.iter().take(count as usize);
+        let shown: Vec<String> =
+            samples.clone().take(8).map(|sample| format!("pid {} {}%", sample.pid, sample.smUtil)).collect();
+        let times = samples.map(|sample| sample.timeStamp).collect();
+        format!("{}; {}", clock_line("processes", code, times), shown.join(", "))
+    }
+
+    /// What the machine is like, for the reader of the output.
+    pub(crate) fn machine(&self) -> String {
+        let (lib, device) = (&self.lib, self.device);
+        let mode = |has_call: bool, ask: &dyn Fn(*mut c_uint) -> c_uint| {
+            let mut mode = 0;
+            let code = if has_call { ask(&raw mut mode) } else { FUNCTION_NOT_FOUND };
+            if code == 0 { mode.to_string() } else { format!("n/a ({code})") }
+        };
+        let has_call = lib.nvmlDeviceGetPersistenceMode.is_ok();
+        // SAFETY: as in `start`.
+        let persistence = mode(has_call, &|place| unsafe { lib.nvmlDeviceGetPersistenceMode(device, place) });
+        let has_call = lib.nvmlDeviceGetComputeMode.is_ok();
+        // SAFETY: as in `start`.
+        let compute = mode(has_call, &|place| unsafe { lib.nvmlDeviceGetComputeMode(device, place) });
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        format!(
+            "kernel {}, {}; persistence mode {persistence}, compute mode {compute}; before the checks: {} bytes in use, \
+             compute processes {:?}",
+            kernel.trim(),
+            namespace.display(),
+            self.used_bytes().map_or("n/a".into(), |bytes| bytes.to_string()),
+            self.compute_processes()
+        )
+    }
+
+    /// Power now, milliwatts.
+    pub(crate) fn power_mw(&self) -> Option<f64> {
+        let mut power_mw = 0;
+        // SAFETY: as in `start`.
+        let code = unsafe { self.lib.nvmlDeviceGetPowerUsage(self.device, &raw mut power_mw) };
+        (code == 0).then_some(f64::from(power_mw))
+    }
+}
+
+/// How often a figure changes.
+pub(crate) fn changes(what: &str, time: Duration, read: impl Fn() -> Option<f64>) -> String {
+    let (start, mut count, mut last) = (Instant::now(), 0_u32, read());
+    while start.elapsed() < time {
+        std::thread::sleep(Duration::from_millis(1));
+        let now = read();
+        count += u32::from(now != last);
+        last = now;
+    }
+    let ms = start.elapsed().as_secs_f64() * 1e3 / f64::from(count);
+    format!("{what} changed {count} times in {} ms: every {ms:.1} ms", time.as_millis())
 }
 
 /// Compares the newest sample with the time of day and with the time since boot.
-fn clock_line(whose: &str, code: c_uint, times_us: &[u64]) -> String {
-    let newest_s = times_us.iter().max().map_or(0.0, |us| *us as f64 / 1e6);
-    if code != 0 || newest_s == 0.0 {
-        return format!("samples of {whose}: none (NVML returned {code}, {} entries)", times_us.len());
-    }
-    let (day, boot) = (clock_s(libc::CLOCK_REALTIME), clock_s(libc::CLOCK_BOOTTIME));
-    let first_s = times_us.iter().min().map_or(0.0, |us| *us as f64 / 1e6);
+fn clock_line(whose: &str, code: c_uint, mut times_us: Vec<u64>) -> String {
+    times_us.retain(|us| *us > 0);
+    times_us.sort_unstable();
+    let [Some(first), Some(newest)] = [times_us.first(), times_us.last()] else {
+        return format!("samples of {whose}: none (NVML returned {code})");
+    };
+    let newest_s = *newest as f64 / 1e6;
+    let mut gaps_ms: Vec<f64> = times_us.windows(2).map(|two| (two[1] - two[0]) as f64 / 1e3).collect();
+    gaps_ms.sort_by(f64::total_cmp);
+    let gap = |index: usize| gaps_ms.get(index).copied().unwrap_or_default();
     format!(
-        "samples of {whose}: {} over {:.3} s; the newest is {:+.3} s from the time of day, {:+.3} s from the time since boot",
+        "samples of {whose}: {} over {:.3} s, {:.1} ms apart (median), at most {:.1} ms; the newest is {:+.3} s from the \
+         time of day, {:+.3} s from the time since boot",
         times_us.len(),
-        newest_s - first_s,
-        newest_s - day,
-        newest_s - boot
+        newest_s - *first as f64 / 1e6,
+        gap(gaps_ms.len() / 2),
+        gap(gaps_ms.len().saturating_sub(1)),
+        newest_s - clock_s(libc::CLOCK_REALTIME).unwrap_or_default(),
+        newest_s - clock_s(libc::CLOCK_BOOTTIME).unwrap_or_default()
     )
 }
 
-/// A clock of the machine, seconds.
-fn clock_s(clock: libc::clockid_t) -> f64 {
+/// A clock, seconds.
+pub(crate) fn clock_s(clock: libc::clockid_t) -> Option<f64> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: one live timespec.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    let code = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    (code == 0).then_some(now.tv_sec as f64 + now.tv_nsec as f64 / 1e9)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
     fn newest_sample_is_compared_with_both_clocks() {
-        let at = |ago_s: f64| ((clock_s(libc::CLOCK_REALTIME) - ago_s) * 1e6) as u64;
-        let line = clock_line("x", 0, &[at(9.0), at(2.0)]);
-        assert!(line.starts_with("samples of x: 2 over 7.000 s; the newest is -2.0"), "{line}");
-        assert_eq!(clock_line("x", 6, &[]), "samples of x: none (NVML returned 6, 0 entries)");
+        let now_s = clock_s(libc::CLOCK_REALTIME).unwrap();
+        let at = |ago_s: f64| ((now_s - ago_s) * 1e6) as u64;
+        let line = clock_line("x", 0, vec![at(9.0), 0, at(2.0), at(8.0), at(7.0)]);
+        assert!(
+            line.starts_with(
+                "samples of x: 4 over 7.000 s, 1000.0 ms apart (median), at most 5000.0 ms; the newest is -2.0"
+            ),
+            "{line}"
+        );
+        assert_eq!(clock_line("x", 6, vec![]), "samples of x: none (NVML returned 6)");
+    }
+
+    #[test]
+    fn changes_of_a_figure_are_counted() {
+        let reads = Cell::new(0);
+        let line = changes("x", Duration::from_millis(20), || {
+            reads.set(reads.get() + 1);
+            Some(f64::from(reads.get() / 2))
+        });
+        let count = (reads.get() / 2).to_string();
+        assert!(line.starts_with(&format!("x changed {count} times in 20 ms: every ")), "{line}");
     }
 }

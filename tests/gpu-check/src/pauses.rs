@@ -50,7 +50,7 @@ pub(crate) fn times(is_short: bool) -> Times {
             energy: ms(20_000),
             metered: ms(5000),
             loops: (ms(1000), 5),
-            call: ms(1000),
+            call: ms(500),
         }
     }
 }

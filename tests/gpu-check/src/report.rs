@@ -55,6 +55,8 @@ pub(crate) struct Power {
     pub mean_w: Option<f64>,
     pub max_w: Option<f64>,
     pub energy_j: Option<f64>,
+    /// The time that it covers. Absent in older versions.
+    pub energy_span_s: Option<f64>,
     pub integrated_energy_j: Option<f64>,
 }
 

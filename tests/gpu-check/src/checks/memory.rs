@@ -11,8 +11,8 @@ use crate::results::{Results, shown};
 const MIB: u64 = 1 << 20;
 /// The driver maps device memory in pages of 2 MiB.
 const GRANULE: u64 = 2 * MIB;
-/// What the short processes allocate.
-const BRIEF_BYTES: u64 = 400 * MIB;
+/// What the short processes allocate: more than a bare context, which takes some 500 MiB on a large GPU.
+const BRIEF_BYTES: u64 = 1024 * MIB;
 
 /// Several processes at once: the first has nothing but a context, the others hold 300 MiB and more.
 pub(super) fn all_kinds(results: &mut Results, check: &Check, is_quick: bool) {

@@ -11,6 +11,7 @@ mod utilization;
 use std::process::{Command, Stdio};
 
 use crate::costs;
+use crate::nvml::changes;
 use crate::process;
 use crate::results::{Results, shown};
 pub(crate) use check::Check;
@@ -68,17 +69,22 @@ fn call_costs(results: &mut Results, check: &Check) {
         // The driver takes a sample at least once a second.
         std::thread::sleep(check.times.held);
         let while_busy = costs::costs(check.nvml, check.times.call);
-        let clocks = check.nvml.sample_clocks();
-        let rate = check.nvml.rate();
+        let (nvml, time) = (check.nvml, check.times.call);
+        let more = [
+            nvml.device_samples(),
+            format!("{} (the busy process is {})", nvml.process_samples(), spinning.id()),
+            format!("compute processes {:?}", nvml.compute_processes()),
+            changes("the energy counter", time, || nvml.energy_j()),
+            changes("PowerUsage", time, || nvml.power_mw()),
+        ];
+        let rate = nvml.rate();
         let _ = spinning.kill().and_then(|()| spinning.wait());
         results.line(&format!("\nNVML's calls; busy: {}, {}%\n", line.trim(), shown(rate)));
         for row in costs::table(&at_rest, &while_busy, if line.is_empty() { "again" } else { "busy" }) {
             results.line(&row);
         }
         results.line("");
-        for line in clocks {
-            results.note(&line);
-        }
+        more.iter().for_each(|line| results.note(line));
     }
     results.check("the GPU can be kept busy", line.starts_with("spins"), line.trim());
 }
