@@ -51,16 +51,15 @@ fn follow(gpus: &FakeGpus, is_over: &AtomicBool) {
             percent = words.get(1).copied().unwrap_or(0).max(percent);
         }
         let energy_mj = start.elapsed().as_millis() * 100;
-        gpus.script(
-            "script",
-            &format!("*.memory_used {held}\n*.samples now:{percent}\n*.energy {energy_mj}"),
-        );
+        let received = std::fs::metadata(gpus.path("copied")).map_or(0, |file| 1024 * file.len());
+        let use_now = format!("*.memory_used {held}\n*.samples now:{percent}\n*.energy {energy_mj}");
+        gpus.script("script", &format!("{use_now}\n*.pcie_rx {received}"));
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// The lines of the checks whose figures don't depend on how fast this machine is.
-const EXACT: [&str; 18] = [
+const EXACT: [&str; 19] = [
     "gpu-track-run --gpus",
     "the GPU can be kept busy",
     "memory (context)",
@@ -73,6 +72,7 @@ const EXACT: [&str; 18] = [
     "the same by cuMemGetInfo (pool)",
     "combined is their sum",
     "the busy process is known",
+    "bytes received over PCIe",
     "--guuids",
     "CUDA_VISIBLE_DEVICES by UUID",
     "a GPU in use is not called idle",

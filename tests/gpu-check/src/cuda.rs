@@ -61,6 +61,18 @@ impl Cuda {
         call!(self, cuMemFree_v2(place => u64))
     }
 
+    /// Memory of the machine that the device copies from at its full speed.
+    pub(crate) fn allocate_on_host(&self, bytes: u64) -> Result<*const c_void, String> {
+        let mut place = ptr::null_mut();
+        call!(self, cuMemAllocHost_v2(&raw mut place => *mut *mut c_void, bytes as usize => usize))?;
+        Ok(place)
+    }
+
+    /// Copies from such memory to the device, and waits until that is done.
+    pub(crate) fn copy_to_device(&self, place: u64, from: *const c_void, bytes: u64) -> Result<(), String> {
+        call!(self, cuMemcpyHtoD_v2(place => u64, from => *const c_void, bytes as usize => usize))
+    }
+
     /// Memory of the device's pool, as cudaMallocAsync allocates.
     pub(crate) fn allocate_from_pool(&self, bytes: u64) -> Result<(), String> {
         let mut place = 0_u64;

@@ -30,8 +30,8 @@ gpu-check [OPTIONS] [GPU-TRACK-RUN]
 Compares what gpu-track-run says of a real NVIDIA GPU with the driver's own figures, in less than five minutes.
 
 It checks memory of several processes, utilization of a GPU that is busy all or half of the time, two processes on one
-GPU, short processes, energy, --guuids and CUDA_VISIBLE_DEVICES, and a job that leaves its GPU idle. It prints what each NVML
-call costs, how often the GPU was read, the collector's CPU time, and what tracking costs a loop of allocations.
+GPU, short processes, energy, bytes over PCIe, --guuids and CUDA_VISIBLE_DEVICES, and a job that leaves its GPU idle. It prints
+what each NVML call costs, how often the GPU was read, the collector's CPU time, and what tracking costs a loop of allocations.
 
 It needs the driver's libraries (libcuda.so.1, libnvidia-ml.so.1) and a GPU that is otherwise unused. It changes no setting of
 the machine.

@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char, c_uint};
 use std::time::{Duration, Instant};
 
 use nvml_wrapper_sys::bindings::{
-    NvmlLib, nvmlDevice_t, nvmlMemory_t, nvmlProcessInfo_t, nvmlProcessUtilizationSample_t, nvmlSample_t,
-    nvmlUtilization_t, nvmlValue_t,
+    NvmlLib, nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_t, nvmlProcessInfo_t, nvmlProcessUtilizationSample_t,
+    nvmlSample_t, nvmlUtilization_t, nvmlValue_t,
 };
 
 use crate::library;
@@ -16,6 +16,9 @@ pub(crate) const UTILIZATION_SAMPLES: c_uint = 1;
 pub(crate) const TEXT_BYTES: usize = 96;
 /// nvml.h, `NVML_ERROR_FUNCTION_NOT_FOUND`.
 const FUNCTION_NOT_FOUND: c_uint = 13;
+/// nvml.h, `NVML_FI_DEV_PCIE_COUNT_RX_BYTES`, `NVML_VALUE_TYPE_UNSIGNED_INT`.
+const PCIE_RX_BYTES: c_uint = 198;
+const UNSIGNED_INT: c_uint = 1;
 /// Entries of a list, more than any machine has.
 pub(crate) const ENTRIES: usize = 512;
 
@@ -212,6 +215,21 @@ impl Nvml {
             self.used_bytes().map_or("n/a".into(), |bytes| bytes.to_string()),
             self.compute_processes()
         )
+    }
+
+    /// The counter of bytes that the device received over PCIe.
+    pub(crate) fn received_bytes(&self) -> Option<u64> {
+        let mut field = nvmlFieldValue_t { fieldId: PCIE_RX_BYTES, ..zeroed() };
+        if self.lib.nvmlDeviceGetFieldValues.is_err() {
+            return None;
+        }
+        // SAFETY: as in `start`.
+        let code = unsafe { self.lib.nvmlDeviceGetFieldValues(self.device, 1, &raw mut field) };
+        let is_known = code == 0 && field.nvmlReturn == 0;
+        // SAFETY: any bytes are numbers; the driver wrote the one of this type.
+        is_known.then(|| unsafe {
+            if field.valueType == UNSIGNED_INT { u64::from(field.value.uiVal) } else { field.value.ullVal }
+        })
     }
 
     /// Power now, milliwatts.

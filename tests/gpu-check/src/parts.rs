@@ -25,6 +25,9 @@ pub(crate) fn run(part: &str, arguments: &[&str]) -> Option<Result<(), String>> 
         ("pulse", [path, time, count]) => pulse(path, ms(time), count.parse().unwrap_or(0)),
         ("two", [path, time]) => two(path, time),
         ("energy", [path, time]) => energy(path, ms(time)),
+        ("copy", [bytes, count, pause]) => {
+            copy(bytes.parse().unwrap_or(0), count.parse().unwrap_or(0), ms(pause))
+        }
         ("meter", [path, time]) => meter(path, ms(time)),
         ("loop", [path, time]) => allocate_and_free(path, ms(time)),
         ("context", []) => Cuda::start().map(|_| ()),
@@ -35,6 +38,11 @@ pub(crate) fn run(part: &str, arguments: &[&str]) -> Option<Result<(), String>> 
 fn say(line: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+/// A line for the log.
+fn note(line: &str) -> Result<(), String> {
+    writeln!(std::io::stderr(), "{line}").map_err(|error| error.to_string())
 }
 
 fn write(path: &str, numbers: &[f64]) -> Result<(), String> {
@@ -96,10 +104,11 @@ fn pulse(path: &str, time: Duration, count: u32) -> Result<(), String> {
         std::thread::sleep(time);
     }
     std::thread::sleep(3 * time);
-    // It shows whether the driver takes samples while nothing runs.
+    // It shows whether the driver takes samples while nothing runs, and over what it takes a process's mean.
     if let Ok(nvml) = Nvml::start() {
-        let line = format!("at the end: {}", nvml.device_samples());
-        writeln!(std::io::stderr(), "{line}").map_err(|error| error.to_string())?;
+        for line in [nvml.device_samples(), nvml.process_samples()] {
+            note(&format!("at the end: {line}"))?;
+        }
     }
     write(path, &[busy_s, start.elapsed().as_secs_f64()])
 }
@@ -133,6 +142,27 @@ fn energy(path: &str, time: Duration) -> Result<(), String> {
         (Some(before), Some(after)) => write(path, &[after - before, took_s]),
         _ => Err("the energy counter can't be read".into()),
     }
+}
+
+/// Copies so many bytes to the device, so often, with pauses; prints what the driver's counter did.
+fn copy(bytes: u64, count: u32, pause: Duration) -> Result<(), String> {
+    let cuda = Cuda::start()?;
+    let (place, from) = (cuda.allocate(bytes)?, cuda.allocate_on_host(bytes)?);
+    let nvml = Nvml::start().map_err(|_| "no driver")?;
+    let read = || nvml.received_bytes().unwrap_or(0);
+    std::thread::sleep(pause);
+    let (first, mut counted, mut last) = (read(), 0_u64, read());
+    for _ in 0..count {
+        cuda.copy_to_device(place, from, bytes)?;
+        std::thread::sleep(pause);
+        let now = read();
+        counted += u64::from((now as u32).wrapping_sub(last as u32));
+        last = now;
+    }
+    let copied = bytes * u64::from(count);
+    let line =
+        format!("copied {copied} bytes; PCIe counter from {first} to {last}, steps of 32 bits {counted}");
+    note(&line)
 }
 
 /// Allocates and frees 1 MiB for a time; writes the seconds that a pair takes.

@@ -17,6 +17,8 @@ pub(crate) struct Times {
     pub rest: Duration,
     /// Between two readings of the energy counter.
     pub energy: Duration,
+    /// What is copied to the device: bytes, how often, and the pause after each copy.
+    pub copies: (u64, u32, Duration),
     /// How long the collector's CPU time is measured.
     pub metered: Duration,
     /// How long memory is allocated and freed, and how often with and without tracking.
@@ -36,6 +38,7 @@ pub(crate) fn times(is_short: bool) -> Times {
             held: ms(300),
             rest: ms(0),
             energy: ms(1000),
+            copies: (1 << 20, 4, ms(50)),
             metered: ms(500),
             loops: (ms(50), 1),
             call: ms(5),
@@ -48,6 +51,7 @@ pub(crate) fn times(is_short: bool) -> Times {
             held: ms(2000),
             rest: ms(5000),
             energy: ms(20_000),
+            copies: (256 << 20, 32, ms(100)),
             metered: ms(5000),
             loops: (ms(1000), 5),
             call: ms(500),

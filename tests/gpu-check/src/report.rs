@@ -31,6 +31,7 @@ pub(crate) struct Gpu {
     pub utilization: Utilization,
     pub power: Power,
     pub clocks: Clocks,
+    pub pcie: Pcie,
     pub max_temperature_c: Option<f64>,
     pub processes: Vec<Process>,
     pub missing: Vec<Missing>,
@@ -63,6 +64,11 @@ pub(crate) struct Power {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Clocks {
     pub max_sm_mhz: Option<f64>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Pcie {
+    pub rx_bytes: Option<f64>,
 }
 
 /// How often the device's processes were read.

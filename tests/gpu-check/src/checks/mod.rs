@@ -2,6 +2,7 @@
 
 mod check;
 mod memory;
+mod pcie;
 mod selection;
 #[cfg(test)]
 mod testing;
@@ -30,6 +31,8 @@ pub(crate) fn all(results: &mut Results, check: &Check, is_quick: bool, with_acc
     utilization::two_processes(results, check);
     results.line("\nEnergy");
     time::energy(results, check);
+    results.line("\nPCIe");
+    pcie::all(results, check);
     results.line("\nWhich GPUs");
     selection::all(results, check);
     results.line("\nWhat tracking costs");
