@@ -38,6 +38,17 @@ fn short_peak_on_one_of_eight_gpus_is_seen_though_lists_are_slow() {
     assert!(calls(&gpus, "MPSComputeRunning") == graphics && graphics < compute / 3, "{graphics}, {compute}");
 }
 
+/// The driver wants a buffer for all samples that it keeps, and says so at the first call.
+#[test]
+fn gpu_utilization_by_process_is_asked_for_once_a_reading() {
+    let gpus = FakeGpus::new(1, "0.process_room 4096");
+    std::fs::write(gpus.path("calls"), "").unwrap();
+    let run = gpus.run(&["hold:0:500,c,60", "samples:20"]);
+    assert_eq!(run.assert_clean(0).gpu(GPU0).f64("processes.0.max_sm_percent"), 60.0);
+    let [by_process, of_device] = ["GetProcessUtilization", "GetSamples"].map(|part| calls(&gpus, part));
+    assert!(of_device > 4 && by_process < of_device * 3 / 2, "{by_process}, {of_device}");
+}
+
 /// Each reading of 16 lists takes so long that a process of half a second can live between two.
 // Requirement: GPU-21, GPU-68
 #[test]

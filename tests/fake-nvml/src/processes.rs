@@ -180,6 +180,15 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     if samples.is_empty() {
         return NOT_FOUND;
     }
+    // Some drivers want room for all samples that they keep.
+    // SAFETY: nvml.h's contract: the count is that of the buffer.
+    if let Ok(room) = number(&device, "process_room")
+        && u64::from(unsafe { count.read() }) < room
+    {
+        // SAFETY: as above.
+        unsafe { count.write(c_uint::try_from(room).unwrap_or(c_uint::MAX)) };
+        return INSUFFICIENT_SIZE;
+    }
     // Some drivers count more entries than they fill in; the rest is uninitialized memory.
     if let Ok(noise) = number(&device, "noise") {
         let first = samples.first().map_or(0, |sample| sample.pid);

@@ -19,8 +19,8 @@ const FUNCTION_NOT_FOUND: c_uint = 13;
 /// nvml.h, `NVML_FI_DEV_PCIE_COUNT_RX_BYTES`, `NVML_VALUE_TYPE_UNSIGNED_INT`.
 const PCIE_RX_BYTES: c_uint = 198;
 const UNSIGNED_INT: c_uint = 1;
-/// Entries of a list, more than any machine has.
-pub(crate) const ENTRIES: usize = 512;
+/// Entries of a list, more than any machine has. One driver wants room for 4096 utilization samples (ksysguard6 PR 18).
+pub(crate) const ENTRIES: usize = 8192;
 
 /// Why there is nothing to check.
 pub(crate) enum Absent {
@@ -188,7 +188,7 @@ impl Nvml {
         let shown: Vec<String> =
             samples.clone().take(8).map(|sample| format!("pid {} {}%", sample.pid, sample.smUtil)).collect();
         let times = samples.map(|sample| sample.timeStamp).collect();
-        format!("{}; {}", clock_line("processes", code, times), shown.join(", "))
+        format!("{} ({count} entries); {}", clock_line("processes", code, times), shown.join(", "))
     }
 
     /// What the machine is like, for the reader of the output.

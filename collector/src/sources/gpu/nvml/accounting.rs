@@ -18,6 +18,8 @@ pub(super) struct Accounting {
     refused: Option<Missing>,
     /// Final entries that were read: pid and start.
     closed: HashSet<(u32, u64)>,
+    /// Room that the list of pids needed last.
+    needed: usize,
 }
 
 impl Accounting {
@@ -30,6 +32,7 @@ impl Accounting {
             must_restore: false,
             refused: None,
             closed: HashSet::new(),
+            needed: 0,
         };
         if is_wanted && this.state.is_err() {
             match call!(api, nvmlDeviceSetAccountingMode(device, 1)) {
@@ -55,7 +58,9 @@ impl Accounting {
         self.state.clone()?;
         let of_run: HashSet<u32> = pids.iter().copied().collect();
         let mut entries = Vec::new();
-        for pid in accounted_pids(api, device)?.into_iter().filter(|pid| of_run.contains(pid)) {
+        for pid in
+            accounted_pids(api, device, &mut self.needed)?.into_iter().filter(|pid| of_run.contains(pid))
+        {
             // The driver's ring buffer may have dropped the entry meanwhile.
             let Ok(entry) = stats(api, device, pid) else { continue };
             if self.closed.contains(&(pid, entry.started_us)) {
@@ -80,8 +85,8 @@ impl Accounting {
 }
 
 /// The pids with accounting entries.
-fn accounted_pids(api: &Api, device: nvmlDevice_t) -> Reading<Vec<u32>> {
-    let pids = list(CALLS.first_processes, |count, pids| {
+fn accounted_pids(api: &Api, device: nvmlDevice_t, needed: &mut usize) -> Reading<Vec<u32>> {
+    let pids = list(CALLS.first_processes, needed, |count, pids| {
         call!(api, nvmlDeviceGetAccountingPids(device, count, pids))
     })?;
     Ok(pids.into_iter().filter(|pid| *pid != 0).collect())

@@ -222,18 +222,23 @@ pub(super) fn grow<T>(
 }
 
 /// A list that a call writes into a buffer. `ask` is given the capacity, in which the call returns its count, and the buffer.
+/// `needed` is the capacity that was enough last time: some calls ask for room for all that the driver could have.
 pub(super) fn list<T: Plain>(
     first_capacity: usize,
+    needed: &mut usize,
     mut ask: impl FnMut(*mut c_uint, *mut T) -> Result<(), Failure>,
 ) -> Result<Vec<T>, Failure> {
-    let grown = grow(first_capacity, |capacity| {
+    let grown = grow(first_capacity.max(*needed), |capacity| {
         let mut entries = vec![T::zeroed(); capacity];
         let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
         let result = ask(&mut count, entries.as_mut_ptr());
         entries.truncate(count as usize);
         (result.map(|()| entries), count as usize)
     });
-    grown.map(|(_, entries)| entries)
+    grown.map(|(capacity, entries)| {
+        *needed = capacity;
+        entries
+    })
 }
 
 /// A number of any of NVML's types.

@@ -235,10 +235,10 @@ fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
 pub(super) fn utilization(
     api: &Api,
     device: nvmlDevice_t,
-    since_us: u64,
-    latest_us: u64,
+    (since_us, latest_us): (u64, u64),
+    needed: &mut usize,
 ) -> Reading<Vec<(u32, u64, u32)>> {
-    let given = list(CALLS.first_processes, |count, samples| {
+    let given = list(CALLS.first_processes, needed, |count, samples| {
         call!(api, nvmlDeviceGetProcessUtilization(device, samples, count, since_us))
     });
     match given {

@@ -20,6 +20,8 @@ pub(super) struct Progress {
     /// The longest time between the samples of one reading, microseconds: the driver keeps them for so long at least.
     memory_us: u64,
     processes: Newest,
+    /// Room that both kinds of samples needed last.
+    needed: [usize; 2],
 }
 
 impl Progress {
@@ -80,7 +82,7 @@ impl Newest {
 /// Ask for samples the first time: the newest shows which are from before the run. `false`: the device has none, which is known
 /// from a whole reading only.
 pub(super) fn begin(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> bool {
-    let newest_us = match own_samples(api, device, 0) {
+    let newest_us = match own_samples(api, device, 0, &mut progress.needed[0]) {
         Ok(samples) => samples.last().map(|(at_us, _)| *at_us),
         Err(Failure(code::NOT_FOUND)) => None,
         Err(_) => return false,
@@ -108,7 +110,8 @@ pub(super) fn busy(
     // The time since the newest sample that no rate covers yet.
     let uncovered_us = last.age_us(now_ns).saturating_sub(progress.rated_us);
     // The newest sample is asked for again: if the driver no longer has it, it has overwritten others, too.
-    let (mut samples, has_calls) = match own_samples(api, device, last.newest_us.saturating_sub(1)) {
+    let since_us = last.newest_us.saturating_sub(1);
+    let (mut samples, has_calls) = match own_samples(api, device, since_us, &mut progress.needed[0]) {
         Ok(samples) => (samples, true),
         Err(Failure(code::NOT_FOUND)) => (Vec::new(), true),
         Err(_) => (Vec::new(), false),
@@ -183,9 +186,14 @@ fn stretches(
     Utilization { busy: Ok(busy), lost_us }
 }
 
-fn own_samples(api: &Api, device: nvmlDevice_t, since_us: u64) -> Result<Vec<(u64, f64)>, Failure> {
+fn own_samples(
+    api: &Api,
+    device: nvmlDevice_t,
+    since_us: u64,
+    needed: &mut usize,
+) -> Result<Vec<(u64, f64)>, Failure> {
     let mut kind = 0;
-    let samples: Vec<nvmlSample_t> = list(CALLS.first_samples, |count, samples| {
+    let samples: Vec<nvmlSample_t> = list(CALLS.first_samples, needed, |count, samples| {
         call!(api, nvmlDeviceGetSamples(device, GPU_UTILIZATION_SAMPLES, since_us, &mut kind, count, samples))
     })?;
     let mut read: Vec<(u64, f64)> = samples
@@ -206,7 +214,8 @@ pub(super) fn process_busy(
     // Both kinds are dated by the same clock, and the samples of the device have just been read.
     let latest_us = progress.device.latest_us(now_ns);
     let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + SAMPLES.clock_slack_us);
-    let samples = processes::utilization(api, device, last.newest_us, latest_us)?;
+    let times_us = (last.newest_us, latest_us);
+    let samples = processes::utilization(api, device, times_us, &mut progress.needed[1])?;
     if !progress.processes.take(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
         return Ok(Vec::new());
     }
