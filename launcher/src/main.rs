@@ -11,6 +11,7 @@ mod console;
 mod elf32;
 mod exit;
 mod gpus;
+mod not_executed;
 mod preload;
 mod reap;
 mod recover;

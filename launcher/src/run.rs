@@ -11,7 +11,7 @@ use crate::cli::Options;
 use crate::session::{Session, SessionError};
 use crate::spawn::{self, InheritedState, SpawnError};
 use crate::supervise::{Started, Supervisor};
-use crate::{config, console, exit, reap, signals};
+use crate::{config, console, exit, not_executed, reap, signals};
 
 /// Runs the command to its end, and ends as it ended. The lock is that of the report file.
 pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCode {
@@ -83,10 +83,13 @@ fn run_untracked(options: &Options, inherited: &InheritedState, error: impl Disp
 
 /// The exit status is that of a shell: 127 for a command that is not found, 126 for one that cannot be executed.
 fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
-    let program = options.command.words.first().map(|program| program.to_string_lossy()).unwrap_or_default();
-    console::message(format_args!("cannot run '{program}': {error}"));
+    let words = &options.command.words;
+    let program = words.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+    let hint = not_executed::hint(words, error, std::env::var_os("PATH").as_deref());
+    let why = hint.map_or_else(|| error.to_string(), |hint| format!("{error}: {hint}"));
+    console::message(format_args!("cannot run '{program}': {why}"));
     let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-    report_untracked(options, Some(status), format!("The command could not be run: {error}."));
+    report_untracked(options, Some(status), format!("The command could not be run: {why}."));
     if options.report.style.as_gpu_tracker { ExitCode::FAILURE } else { ExitCode::from(status) }
 }
 

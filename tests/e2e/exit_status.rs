@@ -51,10 +51,11 @@ fn missing_command_exits_127() {
 #[test]
 fn command_that_cannot_be_executed_exits_126() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    for command in [file.path().to_str().unwrap(), "/etc"] {
+    for (command, why) in [(file.path().to_str().unwrap(), "not executable"), ("/etc", "a directory")] {
         let run = tracked([command]).run();
         assert_eq!(run.status.code(), Some(126));
         assert!(run.stderr.contains(command), "stderr names the command: {}", run.stderr);
+        assert!(run.stderr.contains(why), "stderr says what is wrong with it: {}", run.stderr);
         assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
     }
 }
