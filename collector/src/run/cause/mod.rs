@@ -140,6 +140,9 @@ struct Policy {
     full_memory: f64,
     /// So long after a signal or the death of a process the command may fail because of it: it has to clean up.
     aftermath_ns: u64,
+    /// SIGKILL that ends a process so soon came from its maker: strace and gdb try ptrace(2) with such a child, which lives
+    /// for 0.1 to 5 ms. Nobody else has noticed it by then, and out-of-memory kills are counted by the kernel.
+    probe_ns: u64,
     /// A clock of whole seconds and one of nanoseconds differ by this much.
     clock_slack_s: f64,
     /// The kernel compares CPU time in ticks with its limit. They differ from the time used by this part of it, and by
@@ -152,6 +155,7 @@ const POLICY: Policy = Policy {
     near_address_space: 0.9,
     full_memory: 0.9,
     aftermath_ns: 5_000_000_000,
+    probe_ns: 20_000_000,
     clock_slack_s: 1.0,
     ticks_slack: 0.05,
     ticks_slack_s: 0.5,
@@ -366,7 +370,12 @@ impl Facts<'_> {
             Some(self.fatal(main?, self.signals.iter().rfind(ends)?.signal))
         };
         let fatal = || {
-            let of_others = FATAL.into_iter().filter_map(|signal| Some((last(signal)?, signal)));
+            let is_probe =
+                |of: &ProcessSummary, signal| signal == libc::SIGKILL && of.wall_ns < POLICY.probe_ns;
+            let of_others = FATAL.into_iter().filter_map(|signal| {
+                let mut latest = self.failures.of_signal(signal)?.last.iter().rev();
+                Some((latest.find(|process| !is_probe(process, signal))?, signal))
+            });
             let (process, signal) = of_others.max_by_key(|(process, _)| process.end_ns())?;
             self.is_followed_by_the_end(process.end_ns()).then(|| self.fatal(process, signal))
         };

@@ -329,6 +329,16 @@ fn signal_of_the_command_or_of_a_process_before_its_failure_is_named() {
     assert_eq!(Run::of(exited(2)).and(child(segv, END - S)).said(), in_child);
     assert_eq!(Run::of(exited(2)).and(child(segv, END - 6 * S)).said(), "nothing", "long before");
     assert_eq!(Run::of(exited(2)).and(child(libc::SIGPIPE, END)).said(), "nothing", "no failure");
+    // A debugger's probe of ptrace(2), made and killed at once.
+    let mut probe = child(libc::SIGKILL, START + 4_000_000);
+    probe.start_ns = END - S;
+    assert_eq!(Run::of(exited(2)).and(probe.clone()).said(), "nothing");
+    assert_eq!(Run::of(exited(137)).and(probe.clone()).said(), "signal: SIGKILL to child 11, from -");
+    let worker = process(12, "worker", killed(9));
+    let after = Run::of(exited(2)).and(worker).and(probe).said();
+    assert_eq!(after, "signal: SIGKILL to worker 12, from -");
+    let crashed = ProcessSummary { start_ns: END - S, ..child(segv, START + 4_000_000) };
+    assert_eq!(Run::of(exited(2)).and(crashed).said(), in_child);
     let both = Run::of(exited(2)).and(child(segv, END - S)).and(process(12, "last", killed(6)));
     assert_eq!(both.said(), "signal: SIGABRT to last 12, from -");
     let continued = Run::of(exited(3)).received(libc::SIGCONT, END - S, "slurmstepd:");

@@ -317,7 +317,12 @@ impl Tree {
         let peak = process.program.exec_peak_bytes.or(exec.previous_peak_bytes);
         process.change_image(Some(&mut self.intervals), Image::Uninstrumented, exec.at_ns, peak);
         process.program.unreported_exec = None;
-        process.name = super::process::Name::unseen();
+        // The first program of the command's first process is the command, which the launcher named.
+        let is_named =
+            process.ids.is_main && !process.program.has_record && !process.program.had_uninstrumented_image;
+        if !is_named {
+            process.name = super::process::Name::unseen();
+        }
         process.set_program(exec.program.unwrap_or_default());
         let group = self.groups.new_id();
         self.join_group(id, group);

@@ -96,6 +96,20 @@ fn program_read_only_after_its_end_has_its_name() {
 }
 
 #[test]
+fn command_that_was_never_read_has_the_launchers_name() {
+    let mut run = Run { tree: Tree::new(context()), now_ns: T0 + 5 * MS, pid_ns: HERE };
+    run.tree.set_main(MAIN, T0 + MS, "busybox");
+    let id = run.id(MAIN);
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        run.execs(MAIN);
+        run.tree.confirm_uninstrumented(id);
+        names.push(run.tree.get(id).unwrap().name.command.to_string());
+    }
+    assert_eq!(names, ["busybox", "(unseen)"], "what it ran next is not known");
+}
+
+#[test]
 fn connector_exec_of_the_command_may_precede_the_launcher() {
     let exec = |pid| KernelEvent { at_ns: T0 + MS, pid, what: What::Exec };
     let mut tree = Tree::new(context());
