@@ -282,6 +282,16 @@ fn short_gpu_processes_are_found_in_driver_accounting() {
 }
 
 /// Accounting covers single processes. Only the lists show which other processes used the GPU at the same time.
+/// The driver takes utilization into its accounts once a second.
+#[test]
+fn gpu_accounting_of_a_short_process_has_no_utilization() {
+    let gpus = FakeGpus::new(1, "0.accounting 1\n0.accounting_percent 0\n0.process_times");
+    let report = gpus.run(&["account:0:5000000", "sampled", "sampled", "sampled"]).assert_clean(0).clone();
+    let process = report.gpu(GPU0).array("processes")[0].clone();
+    assert_eq!((&process["accounted"], &process["peak_bytes"]), (&true.into(), &5_000_000.into()));
+    assert!(process["mean_sm_percent"].is_null(), "{process}");
+}
+
 #[test]
 fn gpu_accounting_without_process_lists_gives_no_sum() {
     let gpus = FakeGpus::new(1, "0.accounting 1\n0.processes !4");

@@ -181,13 +181,15 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
         return NOT_FOUND;
     }
     // Some drivers want room for all samples that they keep.
-    // SAFETY: nvml.h's contract: the count is that of the buffer.
-    if let Ok(room) = number(&device, "process_room")
-        && u64::from(unsafe { count.read() }) < room
-    {
-        // SAFETY: as above.
-        unsafe { count.write(c_uint::try_from(room).unwrap_or(c_uint::MAX)) };
-        return INSUFFICIENT_SIZE;
+    if let Ok(room) = number(&device, "process_room") {
+        let room = c_uint::try_from(room).unwrap_or(c_uint::MAX);
+        // SAFETY: nvml.h's contract: the count is that of the buffer.
+        unsafe {
+            if count.read() < room {
+                count.write(room);
+                return INSUFFICIENT_SIZE;
+            }
+        }
     }
     // Some drivers count more entries than they fill in; the rest is uninitialized memory.
     if let Ok(noise) = number(&device, "noise") {
@@ -282,7 +284,7 @@ pub unsafe extern "C" fn nvmlDeviceGetAccountingStats(
     let lag = number(&device, "accounting_lag").unwrap_or(0);
     let is_running = script::count(format!("account {device} {pid}")) < lag;
     let stats = AccountingStats {
-        gpu: c_uint::try_from(word(1)).unwrap_or(0),
+        gpu: c_uint::try_from(number(&device, "accounting_percent").unwrap_or(word(1))).unwrap_or(0),
         memory: 0,
         // While the process runs, its entry is not complete.
         peak_bytes: if is_running { word(0) / 2 } else { word(0) },

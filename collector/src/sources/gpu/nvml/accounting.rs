@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use nvml_wrapper_sys::bindings::{nvmlAccountingStats_t, nvmlDevice_t};
 
 use super::api::{Api, NOT_AVAILABLE, Plain, call, get, list};
-use super::policy::CALLS;
+use super::policy::{CALLS, SAMPLES};
 use crate::model::gpu::{AccountingEntry, Missing, Reading};
 
 /// Accounting of one device.
@@ -100,6 +100,27 @@ fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> 
         started_us: stats.startTime,
         is_running: stats.isRunning != 0,
         peak_bytes: Some(stats.maxMemoryUsage).filter(|bytes| *bytes != NOT_AVAILABLE),
-        utilization_percent: Some(stats.gpuUtilization).filter(|percent| *percent <= 100),
+        utilization_percent: utilization(&stats),
     })
+}
+
+/// Utilization over a process's life, percent. The driver takes its samples into the accounts once a second, and has 0% for
+/// a process that ended before (open-gpu-kernel-modules, gpu_acct.c).
+fn utilization(stats: &nvmlAccountingStats_t) -> Option<u32> {
+    let is_sampled = stats.gpuUtilization > 0 || stats.time >= SAMPLES.accounted_ms;
+    Some(stats.gpuUtilization).filter(|percent| is_sampled && *percent <= 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_utilization_of_a_short_process_is_unknown() {
+        let of = |percent, ms| {
+            utilization(&nvmlAccountingStats_t { gpuUtilization: percent, time: ms, ..Plain::zeroed() })
+        };
+        assert_eq!((of(0, 300), of(0, 5000), of(40, 300)), (None, Some(0), Some(40)));
+        assert_eq!(of(u32::MAX, 5000), None);
+    }
 }

@@ -70,6 +70,8 @@ pub(super) struct SamplesPolicy {
     pub clock_slack_us: u64,
     /// Utilisation of more than 100 percent is rounding up to here; beyond, it is uninitialised memory of the driver.
     pub most_percent: c_uint,
+    /// An account of 0% counts if the process lived for this long, milliseconds: two of the driver's rounds.
+    pub accounted_ms: u64,
     /// Time between two GPM samples, nanoseconds: the metrics are differences of counters.
     pub gpm_interval_ns: u64,
 }
@@ -80,6 +82,7 @@ pub(super) const SAMPLES: SamplesPolicy = SamplesPolicy {
     sample_clock_slack_us: 10_000_000,
     clock_slack_us: 86_400_000_000,
     most_percent: 1000,
+    accounted_ms: 2000,
     gpm_interval_ns: 100_000_000,
 };
 
