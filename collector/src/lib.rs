@@ -42,7 +42,8 @@ pub use sys::{clock, pidfd, priority};
 /// What tests hand garbage to: parsers and the core.
 pub mod hostile_input {
     pub use crate::model::command::command_of_args;
-    pub use crate::model::finding::{Finding, KernelEvent, ReadUpTo, What};
+    pub use crate::model::finding::{ENTRY_WORDS, Finding, KernelEvent, ReadUpTo, What};
+    pub use crate::model::journal::Journal;
     pub use crate::model::observation::{Observation, Rollup};
     pub use crate::run::RunState;
     pub use crate::run::tree::{RunContext, Tree};

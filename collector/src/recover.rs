@@ -20,6 +20,7 @@ use crate::model::finding::Finding;
 use crate::model::finding::KernelEvent;
 use crate::model::finding::StoredRecord;
 use crate::model::host::{HostInfo, RunEnd};
+use crate::model::journal::Journal;
 use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
 use crate::model::report::{Stage, Topic, Warning};

@@ -52,8 +52,8 @@ fn small_run() -> Vec<u8> {
     let uninstrumented = CHILD + 1;
     for what in [What::Fork { parent: MAIN }, What::Exec, What::Exit { status: 127 << 8 }] {
         let event = KernelEvent { at_ns: START_NS + 9_000_000, pid: uninstrumented, what };
-        let (_, words) = Finding::Kernel(event).entry(&[0; RECORD_WORDS]);
-        bytes.extend(entries::bytes_of(&words, true));
+        let entry = Finding::Kernel(event).entry(&[0; RECORD_WORDS]);
+        bytes.extend(entries::bytes_of(entry.first_chunk().unwrap(), true));
     }
     let inside = Origin { pid: 2, pid_ns: PID_NS + 1, parent: 1, monotonic_ns: START_NS, flags: 0xFF };
     for event in [start(79), fork, reaped(2), reaped(1)] {
@@ -82,7 +82,7 @@ fn saved_state() -> Vec<u8> {
         .filter_map(|record| {
             let words: Vec<u32> =
                 record.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
-            Finding::of_entry(&(0, words.try_into().unwrap()))
+            Finding::of_entry(&entries::journal_entry(&words.try_into().unwrap(), 0))
         })
         .collect();
     run.apply(START_NS + 5_000_000, &Observation::Findings(findings));

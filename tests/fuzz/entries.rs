@@ -6,8 +6,8 @@
 use gpu_track_abi::record::{Event, RECORD_WORDS};
 use gpu_track_collector::StateFile;
 use gpu_track_collector::hostile_input::{
-    Client, CpuUsage, Finding, KernelEvent, Members, Observation, ReadUpTo, Rollup, RunContext, RunState,
-    Stat, Statm, Status, SystemCpu, Tree, Trust, command_of_args,
+    Client, CpuUsage, ENTRY_WORDS, Finding, Journal, KernelEvent, Members, Observation, ReadUpTo, Rollup,
+    RunContext, RunState, Stat, Statm, Status, SystemCpu, Tree, Trust, command_of_args,
 };
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
@@ -165,13 +165,20 @@ pub fn state(bytes: &[u8]) {
     let (file, _directory) = state_file(snapshot);
     for (number, record) in (0..).zip(journal.chunks_exact(RECORD_BYTES)) {
         let words = words(record).expect("a whole record");
-        file.append(number, &[(number, words)]).expect("room");
+        file.write_findings(number, &[journal_entry(&words, number)]);
     }
     let mut run = file.load::<RunState>().map_or_else(new_run, |(_, run)| run);
-    let findings: Vec<_> =
-        file.journal(0).expect("it is there").iter().map_while(Finding::of_entry).collect();
+    let findings: Vec<_> = file.journal(0).iter().map_while(Finding::of_entry).collect();
     run.apply(START_NS + STEP_NS, &Observation::Findings(findings));
     run.apply(START_NS + 2 * STEP_NS, &Observation::FinalizeAll);
+}
+
+/// These words of a record at this position, as the journal has them.
+pub fn journal_entry(words: &[u32; RECORD_WORDS], position: u64) -> [u32; ENTRY_WORDS] {
+    let mut entry = [0; ENTRY_WORDS];
+    entry[..RECORD_WORDS].copy_from_slice(words);
+    entry[RECORD_WORDS] = position as u32;
+    entry
 }
 
 /// The run state in such a snapshot.

@@ -130,15 +130,13 @@ impl Serialize for Finding {
             Self::Record(stored) => stored.event.encode(&stored.origin),
             Self::Kernel(_) => [0; RECORD_WORDS],
         };
-        let (position, words) = self.entry(&words);
-        (position, words.as_slice()).serialize(serializer)
+        self.entry(&words).as_slice().serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Finding {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (position, words) = <(u64, Vec<u32>)>::deserialize(deserializer)?;
-        let entry = words.try_into().ok().and_then(|words| Self::of_entry(&(position, words)));
+        let entry = Vec::deserialize(deserializer)?.try_into().ok().and_then(|entry| Self::of_entry(&entry));
         entry.ok_or_else(|| D::Error::custom("no finding"))
     }
 }
@@ -150,33 +148,42 @@ impl Finding {
     /// The finding as a journal entry; `words` are those of a record.
     #[must_use]
     pub fn entry(&self, words: &[u32; RECORD_WORDS]) -> Entry {
-        match self {
-            Self::Record(stored) => (stored.position, *words),
-            Self::Kernel(event) => {
-                let mut words = [0; RECORD_WORDS];
-                for (word, of_event) in words.iter_mut().zip(event.encode()) {
-                    *word = of_event;
-                }
-                (NO_POSITION, words)
+        let mut entry = [0; ENTRY_WORDS];
+        let position = match self {
+            Self::Record(stored) => {
+                entry[..RECORD_WORDS].copy_from_slice(words);
+                stored.position
             }
-        }
+            Self::Kernel(event) => {
+                let event = event.encode();
+                entry[..event.len()].copy_from_slice(&event);
+                NO_POSITION
+            }
+        };
+        (entry[RECORD_WORDS], entry[RECORD_WORDS + 1]) = (position as u32, (position >> 32) as u32);
+        entry
     }
 
     /// The finding in a journal entry.
     #[must_use]
-    pub fn of_entry((position, words): &Entry) -> Option<Self> {
-        if *position == NO_POSITION {
+    pub fn of_entry(entry: &Entry) -> Option<Self> {
+        let (words, [low, high, ..]) = entry.split_first_chunk()? else { return None };
+        let position = u64::from(*high) << 32 | u64::from(*low);
+        if position == NO_POSITION {
             return KernelEvent::decode(words).map(Self::Kernel);
         }
         let (origin, event) = Event::decode(words)?;
-        Some(Self::Record(StoredRecord { position: *position, origin, event }))
+        Some(Self::Record(StoredRecord { position, origin, event }))
     }
 }
 
-/// An entry of the journal: position and words of a record, or [`NO_POSITION`] and an encoded [`KernelEvent`].
-pub type Entry = (u64, [u32; RECORD_WORDS]);
+/// An entry of the journal: the words of a record, or an encoded [`KernelEvent`]; the record's position, or [`NO_POSITION`]; zeros.
+pub type Entry = [u32; ENTRY_WORDS];
 
-/// An encoded [`KernelEvent`]. A slot never crosses a page, so a writer that is killed leaves whole slots.
+/// Words of an [`Entry`].
+pub const ENTRY_WORDS: usize = (RECORD_WORDS + 2).next_power_of_two();
+
+/// An encoded [`KernelEvent`].
 pub type EventSlot = [u32; 8];
 
 /// How far the findings have been read.

@@ -27,7 +27,7 @@ pub(crate) fn load(
     new: impl FnOnce() -> RunState,
 ) -> (u64, RunState) {
     let (sequence, mut run_state) = state.load().unwrap_or_else(|| (0, new()));
-    let journal = state.journal(run_state.found.count).unwrap_or_default();
+    let journal = state.journal(run_state.found.count);
     let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
     let read = segment.map_or_else(ReadUpTo::default, first_unread);
     run_state.health.is_state_lost |= sequence == 0 && findings.is_empty() && read.position > 0;

@@ -24,7 +24,6 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpu_track_abi::record::RECORD_WORDS;
 use rustix::fs::FallocateFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,11 +38,9 @@ const SNAPSHOTS: [u64; 2] = [1 << 40, 2 << 40];
 const JOURNAL: u64 = 3 << 40;
 const REPORTED: u64 = 4 << 40;
 const HEAD: usize = 24;
-/// Size of an entry: the position, the record, padding. An entry never crosses a page, so a writer that is killed leaves
-/// whole entries.
-const ENTRY: usize = (8 + RECORD_WORDS * 4).next_power_of_two();
-
-const SLOT: usize = size_of::<EventSlot>();
+/// Bytes of a journal entry and of a connector event. None crosses a page, so a writer that is killed leaves whole ones.
+const ENTRY: usize = size_of::<Entry>();
+const EVENT: usize = size_of::<EventSlot>();
 
 /// The state file of a session.
 #[derive(Debug)]
@@ -55,19 +52,15 @@ pub struct StateFile {
 
 impl Journal for StateFile {
     fn write_findings(&self, number: u64, entries: &[Entry]) {
-        if !self.is_discarded() && self.append(number, entries).is_err() {
-            self.discard();
-        }
+        self.append(JOURNAL, number, entries);
     }
 
     fn write_events(&self, number: u64, events: &[EventSlot]) {
-        if !self.is_discarded() && self.append_events(number, events).is_err() {
-            self.discard();
-        }
+        self.append(EVENTS, number, events);
     }
 
     fn events(&self, number: u64) -> Vec<EventSlot> {
-        Self::events(self, number)
+        self.slots(EVENTS, number)
     }
 }
 
@@ -107,70 +100,41 @@ impl StateFile {
         &self.named
     }
 
-    /// Write journal entries, from number `number` on.
-    ///
-    /// # Errors
-    /// If there is no space.
-    pub fn append(&self, number: u64, entries: &[Entry]) -> io::Result<()> {
-        let mut bytes = vec![0; entries.len() * ENTRY];
-        for (entry, (position, record)) in bytes.chunks_exact_mut(ENTRY).zip(entries) {
-            let (head, body) = entry.split_at_mut(8);
-            head.copy_from_slice(&position.to_ne_bytes());
-            for (bytes, word) in body.chunks_exact_mut(4).zip(record) {
-                bytes.copy_from_slice(&word.to_ne_bytes());
-            }
+    /// Write slots of words from number `number` on, or discard all content if there is no space.
+    fn append<const N: usize>(&self, begin: u64, number: u64, slots: &[[u32; N]]) {
+        if self.is_discarded() {
+            return;
         }
-        self.file.write_all_at(&bytes, JOURNAL + number * ENTRY as u64)
-    }
-
-    /// Journal entries from number `from` on.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn journal(&self, from: u64) -> io::Result<Vec<Entry>> {
-        let length = self.file.metadata()?.len().saturating_sub(JOURNAL) / ENTRY as u64;
-        let mut entries = Vec::new();
-        for number in from..length {
-            let mut entry = [0; ENTRY];
-            self.file.read_exact_at(&mut entry, JOURNAL + number * ENTRY as u64)?;
-            let (head, body) = entry.split_at(8);
-            let mut record = [0; RECORD_WORDS];
-            for (word, bytes) in record.iter_mut().zip(body.chunks_exact(4)) {
-                *word = u32::from_ne_bytes(bytes.try_into().unwrap_or_default());
-            }
-            // Nothing was written here, so the journal ends.
-            if record == [0; RECORD_WORDS] {
-                break;
-            }
-            entries.push((u64::from_ne_bytes(head.try_into().unwrap_or_default()), record));
+        let mut bytes = Vec::with_capacity(size_of_val(slots));
+        for word in slots.as_flattened() {
+            bytes.extend_from_slice(&word.to_ne_bytes());
         }
-        Ok(entries)
+        let at = begin + number * size_of::<[u32; N]>() as u64;
+        if self.file.write_all_at(&bytes, at).is_err() {
+            self.discard();
+        }
     }
 
-    /// Write connector events, from number `number` on.
-    ///
-    /// # Errors
-    /// If there is no space.
-    pub(crate) fn append_events(&self, number: u64, events: &[EventSlot]) -> io::Result<()> {
-        let bytes: Vec<u8> = events.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
-        self.file.write_all_at(&bytes, EVENTS + number * SLOT as u64)
-    }
-
-    /// Connector events from number `from` on.
-    #[must_use]
-    pub fn events(&self, from: u64) -> Vec<EventSlot> {
-        let mut events = Vec::new();
-        let mut bytes = [0; SLOT];
-        let mut at = EVENTS + from * SLOT as u64;
-        while self.file.read_exact_at(&mut bytes, at).is_ok() && bytes != [0; SLOT] {
-            let mut slot = EventSlot::default();
+    /// Slots from number `from` on, up to the first that was not written.
+    fn slots<const N: usize>(&self, begin: u64, from: u64) -> Vec<[u32; N]> {
+        let mut slots = Vec::new();
+        let mut bytes = vec![0; size_of::<[u32; N]>()];
+        let mut at = begin + from * bytes.len() as u64;
+        while self.file.read_exact_at(&mut bytes, at).is_ok() && bytes.iter().any(|byte| *byte != 0) {
+            let mut slot = [0; N];
             for (word, bytes) in slot.iter_mut().zip(bytes.chunks_exact(4)) {
                 *word = u32::from_ne_bytes(bytes.try_into().unwrap_or_default());
             }
-            events.push(slot);
-            at += SLOT as u64;
+            slots.push(slot);
+            at += bytes.len() as u64;
         }
-        events
+        slots
+    }
+
+    /// Journal entries from number `from` on.
+    #[must_use]
+    pub fn journal(&self, from: u64) -> Vec<Entry> {
+        self.slots(JOURNAL, from)
     }
 
     /// Discard all content, because the file cannot be kept complete. A replacement must not resume from it.
@@ -192,7 +156,7 @@ impl StateFile {
     pub fn save<T: Serialize>(&self, sequence: u64, found: &ReadUpTo, state: &T) -> io::Result<()> {
         let at = if sequence.is_multiple_of(2) { SNAPSHOTS[0] } else { SNAPSHOTS[1] };
         self.write_part(at, sequence, &postcard::to_stdvec(state).map_err(io::Error::other)?)?;
-        let included = [(JOURNAL, found.count * ENTRY as u64), (EVENTS, found.events * SLOT as u64)];
+        let included = [(JOURNAL, found.count * ENTRY as u64), (EVENTS, found.events * EVENT as u64)];
         for (at, length) in included.into_iter().filter(|(_, length)| *length > 0) {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // If this fails, the space stays in use.
@@ -323,14 +287,14 @@ mod tests {
     #[test]
     fn journal_is_read_from_the_end_of_a_snapshot() {
         let (state, _dir) = file();
-        assert!(state.journal(0).unwrap().is_empty());
-        let entry = |number: u32| (u64::from(number) + 100, [number; RECORD_WORDS]);
-        state.append(0, &[0, 1, 2].map(entry)).unwrap();
-        state.append(3, &[3, 4].map(entry)).unwrap();
+        assert!(state.journal(0).is_empty());
+        let entry = |number: u32| [number + 100; ENTRY / 4];
+        state.write_findings(0, &[0, 1, 2].map(entry));
+        state.write_findings(3, &[3, 4].map(entry));
         // A partial sixth entry.
         state.file.write_all_at(&[1; 7], JOURNAL + 5 * ENTRY as u64).unwrap();
         state.save(1, &ReadUpTo { count: 3, ..ReadUpTo::default() }, &()).unwrap();
-        let entries = state.journal(3).unwrap();
+        let entries = state.journal(3);
         assert_eq!(entries, [3, 4].map(entry));
     }
 
@@ -338,8 +302,8 @@ mod tests {
     fn events_are_read_from_the_end_of_a_snapshot() {
         let (state, _dir) = file();
         assert!(state.events(0).is_empty());
-        state.append_events(0, &[[1; 8], [2; 8]]).unwrap();
-        state.append_events(2, &[[3; 8]]).unwrap();
+        state.write_events(0, &[[1; 8], [2; 8]]);
+        state.write_events(2, &[[3; 8]]);
         assert_eq!(state.events(1), [[2; 8], [3; 8]]);
         state.save(1, &ReadUpTo { events: 2, ..ReadUpTo::default() }, &()).unwrap();
         assert_eq!((state.events(2), state.events(3)), (vec![[3; 8]], vec![]));
