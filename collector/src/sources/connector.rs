@@ -8,18 +8,14 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use libc::{
+    CN_IDX_PROC, CN_VAL_PROC, PROC_CN_MCAST_IGNORE, PROC_CN_MCAST_LISTEN, PROC_EVENT_EXEC, PROC_EVENT_EXIT,
+    PROC_EVENT_FORK,
+};
 use thiserror::Error;
 
 use crate::model::finding::{KernelEvent, What};
 use crate::sys::{kernel, netlink, pidfd};
-
-const CN_IDX_PROC: u32 = 1;
-const CN_VAL_PROC: u32 = 1;
-const PROC_CN_MCAST_LISTEN: u32 = 1;
-const PROC_CN_MCAST_IGNORE: u32 = 2;
-const PROC_EVENT_FORK: u32 = 1;
-const PROC_EVENT_EXEC: u32 = 2;
-const PROC_EVENT_EXIT: u32 = 0x8000_0000;
 
 /// Offsets in a message: netlink header, connector header, then the event, without padding.
 const EVENT: usize = 16 + 20;
@@ -43,7 +39,7 @@ impl KernelEvent {
 }
 
 /// Requested size of the receive buffer.
-const BUFFER_BYTES: libc::c_int = 8 << 20;
+const BUFFER_BYTES: usize = 8 << 20;
 
 /// Why the kernel refuses a subscription (drivers/connector).
 #[derive(Debug, Error)]
@@ -76,7 +72,7 @@ pub fn subscribe() -> Result<OwnedFd, SubscribeError> {
 }
 
 fn socket() -> io::Result<OwnedFd> {
-    let socket = netlink::open(libc::NETLINK_CONNECTOR, BUFFER_BYTES)?;
+    let socket = netlink::open(rustix::net::netlink::CONNECTOR, BUFFER_BYTES)?;
     filter(&socket)?;
     netlink::join(&socket, CN_IDX_PROC)?;
     request(&socket, &[PROC_CN_MCAST_LISTEN])?;
@@ -116,7 +112,12 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
         op(RETURN, 0, 0, 0),
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    netlink::set(socket, libc::SO_ATTACH_FILTER, &program)
+    let (place, length) = ((&raw const program).cast(), size_of_val(&program) as libc::socklen_t);
+    // SAFETY: the kernel copies the program, which lives through the call.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, place, length)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Send a request to the connector.
@@ -180,8 +181,7 @@ impl Connector {
     ///
     /// ENOBUFS reports a loss once, to the first reader; a collector that is killed before it journals that loses it.
     pub(crate) fn dropped(&self) -> u32 {
-        // linux/sock_diag.h, SK_MEMINFO_DROPS of SK_MEMINFO_VARS.
-        const DROPS: usize = 8;
+        const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
         let mut words = [0u32; DROPS + 1];
         let mut length = size_of_val(&words) as libc::socklen_t;
         let place = (&raw mut words).cast();

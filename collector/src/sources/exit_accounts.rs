@@ -116,7 +116,7 @@ impl Readers {
         let buffer_bytes = (BUFFER_BYTES / groups.len().max(1)).max(LEAST_BUFFER_BYTES);
         for cpus in groups {
             let (stop, budget, sender) = (Arc::clone(&readers.stop), Arc::clone(&budget), sender.clone());
-            let socket = taskstats::subscribe(&list(&cpus), buffer_bytes as libc::c_int)?;
+            let socket = taskstats::subscribe(&list(&cpus), buffer_bytes)?;
             let thread = std::thread::Builder::new().name("gpu-track-exits".into()).stack_size(64 * 1024);
             readers.threads.push(thread.spawn(move || {
                 // Else it is the scheduler's choice where it runs.

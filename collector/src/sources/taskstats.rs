@@ -21,8 +21,8 @@ const TYPE_AGGR_TGID: u16 = 5;
 ///
 /// # Errors
 /// If the kernel refuses: for others than root, and outside of the initial namespaces.
-pub(super) fn subscribe(cpus: &str, buffer_bytes: libc::c_int) -> io::Result<OwnedFd> {
-    let socket = netlink::open(libc::NETLINK_GENERIC, buffer_bytes)?;
+pub(super) fn subscribe(cpus: &str, buffer_bytes: usize) -> io::Result<OwnedFd> {
+    let socket = netlink::open(rustix::net::netlink::GENERIC, buffer_bytes)?;
     let name = netlink::attribute(CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0");
     let answer = ask(&socket, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, &name)?;
     let family = netlink::find_attribute(answer.get(GENL_HEADER..).unwrap_or_default(), CTRL_ATTR_FAMILY_ID)

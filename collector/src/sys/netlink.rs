@@ -1,9 +1,12 @@
 //! Netlink sockets, messages and attributes (linux/netlink.h).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
 
 /// Length of nlmsghdr.
 const HEADER: usize = 16;
@@ -11,41 +14,18 @@ const HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
 
 /// A socket of this netlink protocol that does not block. Only root gets a receive buffer of more than net.core.rmem_max.
-pub(crate) fn open(protocol: libc::c_int, buffer_bytes: libc::c_int) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: a plain system call; the descriptor is new and owned by nothing else.
-    let socket = unsafe {
-        let fd = libc::socket(libc::PF_NETLINK, kind, protocol);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    if set(&socket, libc::SO_RCVBUFFORCE, &buffer_bytes).is_err() {
-        let _ = set(&socket, libc::SO_RCVBUF, &buffer_bytes);
+pub(crate) fn open(protocol: Protocol, buffer_bytes: usize) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(protocol))?;
+    if set_socket_recv_buffer_size_force(&socket, buffer_bytes).is_err() {
+        let _ = set_socket_recv_buffer_size(&socket, buffer_bytes);
     }
     Ok(socket)
 }
 
-/// Set an option of the socket.
-pub(crate) fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
-    let (place, length) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: the kernel copies the value, and what that points to, which live through the call.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, place, length) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Join multicast groups, given as a mask.
 pub(crate) fn join(socket: &OwnedFd, groups: u32) -> io::Result<()> {
-    // SAFETY: zeroed is a valid address, and it lives through the call.
-    let result = unsafe {
-        let mut address: libc::sockaddr_nl = std::mem::zeroed();
-        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
-        address.nl_groups = groups;
-        let length = size_of_val(&address) as libc::socklen_t;
-        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(rustix::net::bind(socket, &SocketAddrNetlink::new(0, groups))?)
 }
 
 /// Receive a datagram; `None`: there is none now.

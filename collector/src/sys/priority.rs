@@ -8,33 +8,21 @@
 /// Under EEVDF (custom slices since Linux 6.12) a thread with a short slice runs earlier while its share of the CPU
 /// stays the same. Root also gets a larger share, by a lower nice value.
 pub(crate) fn prefer_short_slices() {
-    #[repr(C)]
-    struct SchedAttr {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime_ns: u64,
-        deadline_ns: u64,
-        period_ns: u64,
-    }
     const SHORTEST_SLICE_NS: u64 = 100_000;
     const NICE: i32 = -10;
-    let mut attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: libc::SCHED_OTHER.cast_unsigned(),
-        flags: 0,
-        nice: NICE,
-        priority: 0,
-        runtime_ns: SHORTEST_SLICE_NS,
-        deadline_ns: 0,
-        period_ns: 0,
+    let mut attr = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_OTHER.cast_unsigned(),
+        sched_flags: 0,
+        sched_nice: NICE,
+        sched_priority: 0,
+        sched_runtime: SHORTEST_SLICE_NS,
+        sched_deadline: 0,
+        sched_period: 0,
     };
     for nice in [NICE, 0] {
-        attr.nice = nice;
-        // SAFETY: the kernel reads `size` bytes of a structure that is laid out as sched_setattr(2) says. If the call
-        // fails, nothing has changed.
+        attr.sched_nice = nice;
+        // SAFETY: the kernel reads `size` bytes of the structure. If the call fails, nothing has changed.
         if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
             return;
         }
