@@ -103,28 +103,31 @@ impl RamUnit {
     pub const ALL: [Self; 5] =
         [Self::Bytes, Self::Kilobytes, Self::Megabytes, Self::Gigabytes, Self::Terabytes];
 
+    /// Its name, symbol and size.
+    fn facts(self) -> (&'static str, &'static str, f64) {
+        match self {
+            Self::Bytes => ("bytes", "B", 1.0),
+            Self::Kilobytes => ("kilobytes", "kB", 1e3),
+            Self::Megabytes => ("megabytes", "MB", 1e6),
+            Self::Gigabytes => ("gigabytes", "GB", 1e9),
+            Self::Terabytes => ("terabytes", "TB", 1e12),
+        }
+    }
+
     /// Its name on the command line and in the report, as in gpu_tracker.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::Kilobytes => "kilobytes",
-            Self::Megabytes => "megabytes",
-            Self::Gigabytes => "gigabytes",
-            Self::Terabytes => "terabytes",
-        }
+        self.facts().0
     }
 
     /// Its symbol, for the head of a column.
     #[must_use]
     pub fn symbol(self) -> &'static str {
-        match self {
-            Self::Bytes => "B",
-            Self::Kilobytes => "kB",
-            Self::Megabytes => "MB",
-            Self::Gigabytes => "GB",
-            Self::Terabytes => "TB",
-        }
+        self.facts().1
+    }
+
+    fn bytes(self) -> f64 {
+        self.facts().2
     }
 
     /// `bytes` in this unit.
@@ -138,42 +141,36 @@ impl RamUnit {
     pub fn that_fits(bytes: f64) -> Self {
         Self::ALL.into_iter().rev().find(|unit| bytes >= unit.bytes()).unwrap_or(Self::Bytes)
     }
-
-    fn bytes(self) -> f64 {
-        match self {
-            Self::Bytes => 1.0,
-            Self::Kilobytes => 1e3,
-            Self::Megabytes => 1e6,
-            Self::Gigabytes => 1e9,
-            Self::Terabytes => 1e12,
-        }
-    }
 }
 
 impl TimeUnit {
     /// All units, shortest first.
     pub const ALL: [Self; 4] = [Self::Seconds, Self::Minutes, Self::Hours, Self::Days];
 
+    /// Its name, symbol and length.
+    fn facts(self) -> (&'static str, &'static str, f64) {
+        match self {
+            Self::Seconds => ("seconds", "s", 1.0),
+            Self::Minutes => ("minutes", "min", 60.0),
+            Self::Hours => ("hours", "h", 3600.0),
+            Self::Days => ("days", "d", 86400.0),
+        }
+    }
+
     /// Its name on the command line and in the report, as in gpu_tracker.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Seconds => "seconds",
-            Self::Minutes => "minutes",
-            Self::Hours => "hours",
-            Self::Days => "days",
-        }
+        self.facts().0
     }
 
     /// Its symbol, for the head of a column.
     #[must_use]
     pub fn symbol(self) -> &'static str {
-        match self {
-            Self::Seconds => "s",
-            Self::Minutes => "min",
-            Self::Hours => "h",
-            Self::Days => "d",
-        }
+        self.facts().1
+    }
+
+    fn seconds(self) -> f64 {
+        self.facts().2
     }
 
     /// `seconds` in this unit.
@@ -188,15 +185,6 @@ impl TimeUnit {
         const FROM: f64 = 10.0;
         let units = [Self::Hours, Self::Minutes];
         units.into_iter().find(|unit| seconds >= FROM * unit.seconds()).unwrap_or(Self::Seconds)
-    }
-
-    fn seconds(self) -> f64 {
-        match self {
-            Self::Seconds => 1.0,
-            Self::Minutes => 60.0,
-            Self::Hours => 3600.0,
-            Self::Days => 86400.0,
-        }
     }
 }
 
