@@ -141,7 +141,6 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
         end: &RunEnd {
             at_ns: end_ns,
             stage: Stage::Recovered,
-            status: None,
             command_exit: None,
             dropped_events: segment.as_ref().map_or(0, |segment| segment.ring().dropped()),
             unreachable_programs: segment

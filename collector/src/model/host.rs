@@ -32,6 +32,8 @@ impl HostInfo {
 /// The end of the command, as the launcher reports it.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct CommandExit {
+    /// The command's wait status.
+    pub status: i32,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
     /// RUSAGE_CHILDREN of the launcher over the run, microseconds.
@@ -45,8 +47,6 @@ pub struct RunEnd {
     pub at_ns: u64,
     /// How far the run is when its report is made.
     pub stage: Stage,
-    /// The command's wait status.
-    pub status: Option<i32>,
     /// What the launcher reported; `None` while the command runs, or if the launcher was killed.
     pub command_exit: Option<CommandExit>,
     /// Event records that were lost because ring and overflow file were full.
@@ -67,8 +67,7 @@ impl RunEnd {
         Self {
             at_ns,
             stage: if status.is_some() { Stage::Over } else { Stage::SoFar },
-            status,
-            command_exit: status.map(|_| CommandExit { at_ns, children_cpu_us: 0 }),
+            command_exit: status.map(|status| CommandExit { status, at_ns, children_cpu_us: 0 }),
             dropped_events: 0,
             unreachable_programs: 0,
             is_truncated: false,

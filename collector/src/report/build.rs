@@ -43,7 +43,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         wall_s,
         host: inputs.host_info.host.clone(),
         ending: Ending {
-            exit: inputs.end.status.map_or_else(Exit::default, exit_of_wait_status),
+            exit: inputs.end.command_exit.map_or_else(Exit::default, |exit| exit_of_wait_status(exit.status)),
             cause: cause(inputs, cgroup.as_ref()),
         },
         usable,
@@ -121,7 +121,7 @@ fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     let own_kills = cgroup.and_then(|cgroup| cgroup.oom_kills);
     let since_session_ns = end.at_ns.saturating_sub(inputs.config.start.monotonic_ns);
     cause::cause(&Facts {
-        exit: exit_of_wait_status(end.status?),
+        exit: exit_of_wait_status(end.command_exit?.status),
         span_ns: (run.start_ns, end.at_ns),
         ended_s: (inputs.config.start.realtime_ns as f64 + since_session_ns as f64) / 1e9,
         failures: &run.failures,

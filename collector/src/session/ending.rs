@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
 use super::work::Session;
-use crate::model::host::DiskFull;
-use crate::model::host::RunEnd;
+use crate::model::host::{CommandExit, DiskFull, RunEnd};
 use crate::model::observation::Observation;
 use crate::model::report::Stage;
 use crate::model::style::Output;
@@ -48,7 +47,6 @@ impl Session {
         RunEnd {
             at_ns,
             stage,
-            status: self.end.status,
             command_exit: self.end.exit,
             dropped_events: self.segment.ring().dropped(),
             unreachable_programs: self.segment.header().unreachable.0.load(Ordering::Relaxed),
@@ -60,8 +58,9 @@ impl Session {
 
     /// Asked only where a command exited with a failure: a file system can take long to answer.
     fn full_disks(&self, stage: Stage) -> Vec<DiskFull> {
-        let has_failed = |status: i32| libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0;
-        let is_over = stage == Stage::Over && self.end.status.is_some_and(has_failed);
+        let has_failed =
+            |exit: CommandExit| libc::WIFEXITED(exit.status) && libc::WEXITSTATUS(exit.status) != 0;
+        let is_over = stage == Stage::Over && self.end.exit.is_some_and(has_failed);
         if is_over { disks::full(&self.config.report.output) } else { Vec::new() }
     }
 

@@ -46,7 +46,6 @@ pub(super) struct Session {
 /// How the run ends.
 #[derive(Debug, Default)]
 pub(super) struct End {
-    pub(super) status: Option<i32>,
     pub(super) exit: Option<CommandExit>,
     pub(super) is_cancelled: bool,
 }
@@ -110,8 +109,7 @@ impl Session {
                 }
                 Message::Cancelled => self.end.is_cancelled = true,
                 Message::Ended { status, monotonic_ns, children_cpu_us } => {
-                    self.end.status = Some(status);
-                    self.end.exit = Some(CommandExit { at_ns: monotonic_ns, children_cpu_us });
+                    self.end.exit = Some(CommandExit { status, at_ns: monotonic_ns, children_cpu_us });
                 }
             }
         }
