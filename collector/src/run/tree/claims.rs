@@ -55,13 +55,13 @@ impl Tree {
         }
     }
 
-    /// The parent did not wait for it.
-    fn charge_another(&mut self, claim: &Claim) -> Charged {
+    /// The parent did not wait for it. Returns whether another process is there that may have.
+    fn charge_another(&mut self, claim: &Claim) -> bool {
         let can = |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
         let there = |id: &&ProcessId| self.processes.contains_key(id);
         let others = || claim.others.iter();
         let Some(other) = others().find(can).or_else(|| others().find(there)).copied() else {
-            return Charged::Nobody;
+            return false;
         };
         let init = self.processes.get(&other).filter(|_| claim.init == Some(other));
         if init.is_some_and(|init| self.was_killed_with_init(init, claim)) {
@@ -69,7 +69,7 @@ impl Tree {
         } else if let Some(other) = self.processes.get_mut(&other) {
             other.charge(claim);
         }
-        Charged::Another
+        true
     }
 
     fn count_killed_with_init(&mut self, claim: &Claim) {
@@ -109,17 +109,11 @@ impl Tree {
                 process.charge(claim);
             } else if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
                 self.count_killed_with_init(claim);
-            } else if matches!(self.charge_another(claim), Charged::Nobody) {
+            } else if !self.charge_another(claim) {
                 process.charge(claim);
             }
         }
     }
-}
-
-/// Whose sums a claim was subtracted from.
-enum Charged {
-    Another,
-    Nobody,
 }
 
 impl Process {
