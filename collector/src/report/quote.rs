@@ -115,6 +115,25 @@ pub(crate) fn cut(text: &str, max_width: usize) -> String {
     text.chars().take_while(fits).collect::<String>() + &MARK[..MARK.len().min(max_width)]
 }
 
+/// Words in lines of at most `width` columns. A longer word has a line of its own.
+#[must_use]
+pub(crate) fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in words {
+        let word = word.as_ref();
+        if !line.is_empty() && self::width(&line) + 1 + self::width(word) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    lines.push(line);
+    lines
+}
+
 /// `text` with every character escaped that is not ASCII.
 #[must_use]
 pub(crate) fn ascii(text: &str) -> String {

@@ -149,19 +149,10 @@ impl Page {
     /// One item of a list, broken between words at the page's edge.
     fn item(&mut self, level: usize, text: &str) {
         let width = WIDTH - level * INDENT - 2;
-        let mut line = String::new();
-        let mut mark = "- ";
-        for word in text.split_whitespace() {
-            if !line.is_empty() && quote::width(&line) + 1 + quote::width(word) > width {
-                self.line(level, format_args!("{mark}{line}"));
-                (mark, line) = ("  ", String::new());
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line += word;
+        for (i, line) in quote::wrap(text.split_whitespace(), width).into_iter().enumerate() {
+            let mark = if i == 0 { "- " } else { "  " };
+            self.line(level, format_args!("{mark}{line}"));
         }
-        self.line(level, format_args!("{mark}{line}"));
     }
 }
 

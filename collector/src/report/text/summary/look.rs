@@ -109,20 +109,7 @@ impl Look {
 
     /// The text in lines of at most `width` columns, broken between words; longer words are cut.
     pub(super) fn wrap(&self, text: &str, width: usize) -> Vec<String> {
-        let mut lines = vec![String::new()];
-        for word in self.text(text).split_whitespace() {
-            let word = quote::cut(word, width);
-            let Some(line) = lines.last_mut() else { break };
-            if line.is_empty() {
-                *line = word;
-            } else if quote::width(line) + 1 + quote::width(&word) <= width {
-                line.push(' ');
-                *line += &word;
-            } else {
-                lines.push(word);
-            }
-        }
-        lines
+        quote::wrap(self.text(text).split_whitespace().map(|word| quote::cut(word, width)), width)
     }
 }
 
