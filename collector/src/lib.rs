@@ -51,5 +51,5 @@ pub mod hostile_input {
     pub use crate::run::usage::CpuUsage;
     pub use crate::sources::connector::Members;
     pub use crate::sources::gpu::drm::fdinfo::Client;
-    pub use crate::sys::proc_fs::{Stat, Statm, Status, SystemCpu};
+    pub use crate::sys::proc_fs::{Stat, Statm, Status, busy_ticks};
 }

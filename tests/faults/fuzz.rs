@@ -196,13 +196,13 @@ fn fuzzed_collector_state_does_not_panic() {
 // Requirement: FAULT-9
 #[test]
 fn fuzz_seeds_are_accepted_by_the_parsers() {
-    use gpu_track_collector::hostile_input::{Client, Stat, Statm, Status, SystemCpu};
+    use gpu_track_collector::hostile_input::{Client, Stat, Statm, Status, busy_ticks};
     for (name, bytes) in seeds("fdinfo") {
         assert!(Client::parse(str::from_utf8(&bytes).unwrap()).is_some(), "{name}");
     }
     let seed = |wanted| seeds("proc_files").into_iter().find(|(name, _)| *name == wanted).unwrap().1;
     assert!(Stat::parse(&seed("stat")).is_some() && Statm::parse(&seed("statm")).is_some());
-    assert!(Rollup::parse(&seed("smaps_rollup")).is_some() && SystemCpu::parse(&seed("machine")).is_some());
+    assert!(Rollup::parse(&seed("smaps_rollup")).is_some() && busy_ticks(&seed("machine")).is_some());
     assert!(Status::parse(&seed("status")).is_killed);
     assert!(KernelEvent::parse(&messages()[1..]).is_some());
     assert_eq!(entries::loaded(&saved_state()).map(|run| run.tree.counts().created), Some(2));

@@ -4,7 +4,7 @@ use std::fs;
 
 use gpu_track_abi::record::{Event, RECORD_WORDS};
 use gpu_track_collector::ProcRoot;
-use gpu_track_collector::hostile_input::{Rollup, Stat, Statm, Status, SystemCpu};
+use gpu_track_collector::hostile_input::{Rollup, Stat, Statm, Status, busy_ticks};
 
 use crate::{Random, rounds};
 
@@ -62,7 +62,7 @@ fn parsers_survive_mutated_proc_files() {
         if let Some(stat) = stat {
             assert!(text.contains(&b')'), "{stat:?} out of {text:?}");
         }
-        let _ = (Statm::parse(&text), Rollup::parse(&text), Status::parse(&text), SystemCpu::parse(&text));
+        let _ = (Statm::parse(&text), Rollup::parse(&text), Status::parse(&text), busy_ticks(&text));
     }
     assert!(
         Stat::parse(&real[0]).is_some() && Statm::parse(&real[1]).is_some(),
@@ -93,7 +93,7 @@ fn proc_reader_survives_a_garbage_proc() {
             fs::write(file, &bytes).unwrap();
         }
         let _ = (root.stat(7), root.status(7), root.rollup(7).ok(), root.comm(7), root.io_bytes(7));
-        let _ = (root.system_cpu(), root.system_memory(), root.executable(7), root.pid_ns(7));
+        let _ = (root.busy_ticks(), root.system_memory(), root.executable(7), root.pid_ns(7));
         assert!(root.args(7, 10).is_none_or(|args| args.len() <= 300));
         assert!(root.children(7, 1).len() <= 300);
     }

@@ -7,7 +7,7 @@ use gpu_track_abi::record::{Event, RECORD_WORDS};
 use gpu_track_collector::StateFile;
 use gpu_track_collector::hostile_input::{
     Client, CpuUsage, ENTRY_WORDS, Finding, Journal, KernelEvent, Members, Observation, ReadUpTo, Rollup,
-    RunContext, RunState, Stat, Statm, Status, SystemCpu, Tree, Trust, command_of_args,
+    RunContext, RunState, Stat, Statm, Status, Tree, Trust, busy_ticks, command_of_args,
 };
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
@@ -128,7 +128,7 @@ pub fn proc_files(bytes: &[u8]) {
         assert!(rollup.private_bytes.is_multiple_of(1024) || rollup.private_bytes == u64::MAX, "{rollup:?}");
     }
     assert!(Status::parse(bytes).ns_pids.len() <= bytes.len());
-    let _ = (Statm::parse(bytes), SystemCpu::parse(bytes));
+    let _ = (Statm::parse(bytes), busy_ticks(bytes));
     let args: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     assert!(command_of_args(&args).is_none_or(|command| !command.is_empty()));
 }

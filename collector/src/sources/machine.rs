@@ -24,7 +24,7 @@ impl Machine {
     pub(crate) fn read(&mut self, now_ns: u64, is_last: bool) -> Option<Observation> {
         (self.timer.is_due(now_ns, PERIOD_NS) || is_last).then(|| Observation::System {
             memory_used_bytes: self.root.system_memory().map(|(used, _)| used),
-            busy_ticks: self.root.system_cpu().map(|system| system.busy_ticks),
+            busy_ticks: self.root.busy_ticks(),
         })
     }
 }

@@ -18,7 +18,7 @@ use crate::model::finding::Remains;
 use crate::model::observation::{Mappings, Rollup};
 use crate::sys::pidfd;
 use pages::PageMap;
-pub use parse::{Stat, Statm, Status, SystemCpu};
+pub use parse::{Stat, Statm, Status, busy_ticks};
 use parse::{forks, line, parse_u64};
 
 impl Remains {
@@ -192,10 +192,10 @@ impl ProcRoot {
         forks(&read_all(&self.file("stat"))?)
     }
 
-    /// Busy CPU time of the machine.
+    /// Busy CPU time of the machine, clock ticks.
     #[must_use]
-    pub fn system_cpu(&self) -> Option<SystemCpu> {
-        SystemCpu::parse(&read_all(&self.file("stat"))?)
+    pub fn busy_ticks(&self) -> Option<u64> {
+        busy_ticks(&read_all(&self.file("stat"))?)
     }
 
     /// Memory in use (MemTotal - MemAvailable) and MemTotal, bytes.
@@ -245,7 +245,7 @@ mod tests {
         assert!(rollup.pss_bytes <= rollup.rss_bytes && rollup.private_bytes <= rollup.rss_bytes);
         assert!(root.args(pid, 4096).is_some_and(|args| !args.is_empty()));
         assert!(root.pid_ns(pid).is_some());
-        assert!(root.system_cpu().is_some());
+        assert!(root.busy_ticks().is_some());
         let (used, total) = root.system_memory().unwrap();
         assert!(used <= total);
     }

@@ -331,26 +331,17 @@ pub(super) fn parse_u64(text: &[u8]) -> Option<u64> {
     str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
 }
 
-/// CPU time of the whole machine (/proc/stat).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SystemCpu {
-    /// Busy time of all cores since boot, clock ticks. Idle and iowait are not in it; guest time is in user time.
-    pub busy_ticks: u64,
-}
-
-impl SystemCpu {
-    /// Parse /proc/stat.
-    #[must_use]
-    pub fn parse(text: &[u8]) -> Option<Self> {
-        let mut fields = line(text, b"cpu ")?.trim_ascii().split(|b| *b == b' ').map(parse_u64);
-        let mut next = || fields.next().flatten();
-        let (user, nice, system) = (next()?, next()?, next()?);
-        let (_idle, _iowait) = (next()?, next()?);
-        // Steal time, which comes next, is no work of this machine's processes.
-        let (irq, softirq) = (next()?, next()?);
-        let busy_ticks = [user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add);
-        Some(Self { busy_ticks })
-    }
+/// Busy time of all cores since boot, from the text of /proc/stat, clock ticks. Idle and iowait are not in it; guest time is
+/// in user time.
+#[must_use]
+pub fn busy_ticks(text: &[u8]) -> Option<u64> {
+    let mut fields = line(text, b"cpu ")?.trim_ascii().split(|b| *b == b' ').map(parse_u64);
+    let mut next = || fields.next().flatten();
+    let (user, nice, system) = (next()?, next()?, next()?);
+    let (_idle, _iowait) = (next()?, next()?);
+    // Steal time, which comes next, is no work of this machine's processes.
+    let (irq, softirq) = (next()?, next()?);
+    Some([user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add))
 }
 
 /// Processes and threads created since boot, from the text of /proc/stat.
