@@ -114,6 +114,10 @@ unsigned cuMemAllocAsync(unsigned long long *place, size_t bytes, void *stream) 
     return stream ? 400 : cuMemAlloc_v2(place, bytes);
 }
 
+unsigned cuMemAllocManaged(unsigned long long *place, size_t bytes, unsigned flags) {
+    return flags == 1 ? cuMemAlloc_v2(place, bytes) : 1;
+}
+
 unsigned cuStreamSynchronize(void *stream) { return stream ? 400 : 0; }
 
 unsigned cuMemAllocHost_v2(void **place, size_t bytes) { return (*place = calloc(1, bytes)) ? 0 : 2; }

@@ -81,6 +81,15 @@ impl Cuda {
         call!(self, cuStreamSynchronize(stream => *mut c_void))
     }
 
+    /// Managed memory, which is written to on the device.
+    pub(crate) fn allocate_managed(&self, bytes: u64) -> Result<(), String> {
+        let mut place = 0_u64;
+        // CU_MEM_ATTACH_GLOBAL
+        call!(self, cuMemAllocManaged(&raw mut place => *mut u64, bytes as usize => usize, 1 => c_uint))?;
+        self.set(place, bytes)?;
+        self.synchronize()
+    }
+
     /// Waits until the device has done all work.
     pub(crate) fn synchronize(&self) -> Result<(), String> {
         call!(self, cuCtxSynchronize())

@@ -15,7 +15,7 @@ use crate::process;
 pub(crate) struct Planned {
     /// How much.
     pub bytes: u64,
-    /// Its name in the output: `context` (nothing but a context), `plain`, `pool`, or a program's.
+    /// Its name in the output: `context` (nothing but a context), `plain`, `pool`, `managed`, or a program's.
     pub kind: String,
     /// A command to start with the size as its last argument; `None`: a part of this program.
     pub program: Option<Vec<String>>,

@@ -57,6 +57,7 @@ fn hold(kind: &str, bytes: u64) -> Result<(), String> {
     match kind {
         "plain" => drop(cuda.allocate(bytes)?),
         "pool" => cuda.allocate_from_pool(bytes)?,
+        "managed" => cuda.allocate_managed(bytes)?,
         _ => {}
     }
     let (after, _) = cuda.memory()?;

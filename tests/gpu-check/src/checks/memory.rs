@@ -17,7 +17,7 @@ const BRIEF_BYTES: u64 = 1024 * MIB;
 /// Several processes at once: the first has nothing but a context, the others hold 300 MiB and more.
 pub(super) fn all_kinds(results: &mut Results, check: &Check, is_quick: bool) {
     let mut kinds: Vec<(&str, Option<Vec<String>>)> =
-        vec![("context", None), ("plain", None), ("plain", None), ("pool", None)];
+        vec![("context", None), ("plain", None), ("plain", None), ("pool", None), ("managed", None)];
     let directory = std::env::temp_dir().join(format!("gpu-check.{}", std::process::id()));
     if is_quick {
         results.skip("nvcc, PyTorch, CuPy", "--quick");
@@ -51,7 +51,9 @@ pub(super) fn all_kinds(results: &mut Results, check: &Check, is_quick: bool) {
 /// Compares each process's peak with its allocation, nvidia-smi, NVML, and the fall of free memory.
 fn judge_all_kinds(results: &mut Results, plan: &[Planned], held: &AllHeld, report: &Report, uuid: &str) {
     for (planned, process) in plan.iter().zip(&held.processes) {
-        if process.fallen_bytes.is_none() {
+        if process.fallen_bytes.is_none() && planned.kind == "managed" {
+            results.skip("managed memory", "it can't be allocated here");
+        } else if process.fallen_bytes.is_none() {
             results.check(&format!("a process ({})", planned.kind), false, "it failed, see above");
         }
     }
@@ -60,11 +62,15 @@ fn judge_all_kinds(results: &mut Results, plan: &[Planned], held: &AllHeld, repo
     }
     let combined = report.max_gpu_ram.combined;
     let reason = report.gpus.iter().find_map(|gpu| gpu.lacks("memory by process"));
-    if reason.is_some() || held.processes.iter().all(|process| process.nvml_bytes.is_none()) {
-        // The driver may name other pids than ours (containers, gVisor), or no memory by process (WSL).
+    // The driver may name other pids than ours (containers, gVisor), or no memory by process (WSL; containers up to 560).
+    let is_known = |bytes: u64| bytes > 0 && bytes != u64::MAX;
+    if !held.processes.iter().any(|process| process.nvml_bytes.is_some_and(is_known)) {
         let detail = format!("{}; {}", shown(combined), shown(reason));
         let is_unknown = combined.is_none() && reason.is_some();
         return results.check("memory by process is unknown, and so is its sum", is_unknown, &detail);
+    }
+    if let Some(reason) = reason {
+        return results.check("memory by process is known, as in NVML's list", false, reason);
     }
     let peak = |pid| {
         let on = report.gpus.iter().filter_map(|gpu| gpu.process(pid)?.peak_bytes);
@@ -109,7 +115,11 @@ fn judge_holder(
         );
     };
     let detail = format!("{peak} bytes for {} allocated", planned.bytes);
-    results.check(&format!("memory ({kind})"), peak >= planned.bytes, &detail);
+    if kind == "managed" {
+        results.note(&format!("memory (managed), which drivers do not count by process: {detail}"));
+    } else {
+        results.check(&format!("memory ({kind})"), peak >= planned.bytes, &detail);
+    }
     for (source, bytes) in [("nvidia-smi", process.smi_bytes), ("NVML's list", process.nvml_bytes)] {
         if let Some(bytes) = bytes {
             let what = format!("the same by {source} ({kind})");
@@ -236,6 +246,14 @@ mod tests {
             report.max_gpu_ram.combined = None;
         });
         assert!(unknown.is_empty());
+        let zeros = judged(|held, report| {
+            held.processes.iter_mut().for_each(|held| held.nvml_bytes = Some(0));
+            report.gpus[0].missing.push(missing.clone());
+            report.max_gpu_ram.combined = None;
+        });
+        assert!(zeros.is_empty());
+        let wrong = judged(|_, report| report.gpus[0].missing.push(missing.clone()));
+        assert_eq!(wrong, ["memory by process is known, as in NVML's list"]);
     }
 
     #[test]

@@ -238,7 +238,7 @@ pub(super) fn utilization(
     (since_us, latest_us): (u64, u64),
     needed: &mut usize,
 ) -> Reading<Vec<(u32, u64, u32)>> {
-    let given = list(CALLS.first_processes, needed, |count, samples| {
+    let given = list(CALLS.first_samples, needed, |count, samples| {
         call!(api, nvmlDeviceGetProcessUtilization(device, samples, count, since_us))
     });
     match given {
