@@ -47,6 +47,22 @@ fn own_cgroup_has_the_same_cpu_time() {
     assert!(!std::path::Path::new(&path).exists(), "{path} is left");
 }
 
+// Requirement: CGROUP-51
+#[test]
+fn missing_cgroup_is_a_warning() {
+    let run = or_skip!(tracked(["true"]).options(&["--cgroup"]).by_an_ordinary_user()).run();
+    let report = run.assert_clean(0);
+    if let Some(path) = report.at("cgroup.path").as_str() {
+        skip!("an ordinary user may make {path}");
+    }
+    let reason = report.at("cgroup.reason").as_str().unwrap();
+    let warning = &report.array("warnings")[0];
+    let expected = format!(
+        "--cgroup: the command ran without a cgroup of its own, and its figures are missing: {reason}."
+    );
+    assert_eq!(*warning, expected);
+}
+
 // Requirement: CGROUP-57
 #[test]
 fn survivor_returns_to_the_original_cgroup() {

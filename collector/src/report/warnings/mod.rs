@@ -26,9 +26,10 @@ pub(super) struct Context<'a> {
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 23] = [
+const CAUSES: [(Topic, CauseOf); 24] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
+    (Topic::Figures, no_cgroup),
     (Topic::Figures, unseen_nodes),
     (Topic::Figures, preload_off),
     (Topic::Tracking, connector_overruns),
@@ -77,6 +78,15 @@ fn out_of_memory(context: &Context) -> Option<String> {
             processes(kills)
         )
     })
+}
+
+/// `--cgroup` was asked for, and no group could be made.
+fn no_cgroup(context: &Context) -> Option<String> {
+    let cgroup = context.cgroup.filter(|cgroup| cgroup.path.is_none())?;
+    let reason = cgroup.reason.as_deref()?;
+    Some(format!(
+        "--cgroup: the command ran without a cgroup of its own, and its figures are missing: {reason}."
+    ))
 }
 
 fn launcher_killed(context: &Context) -> Option<String> {
