@@ -6,6 +6,7 @@ pub mod command;
 pub mod config;
 pub mod finding;
 pub mod gpu;
+pub(crate) mod groups;
 pub mod host;
 pub mod ids;
 pub(crate) mod journal;

@@ -9,9 +9,10 @@ use super::inputs::Inputs;
 use super::usable::usable;
 use super::warnings::{self, Context};
 use crate::model::config::Layer;
+use crate::model::groups::Groups;
 use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits,
-    MaxProportionalRam, MaxRam, MeanRam, Peak, Percent, Processes, RamSpan, Rss, Stage,
+    MaxProportionalRam, MaxRam, Peak, Percent, Processes, RamSpan, Rss, Stage,
 };
 use crate::report::{Ending, Report};
 use crate::run::RunState;
@@ -48,7 +49,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         },
         usable,
         hints: Hints::default(),
-        mean_ram: mean_ram(inputs, &coverage, wall_s),
+        mean_ram_bytes: mean_ram_bytes(inputs, &coverage, wall_s),
         max_ram_proportional: max_ram_proportional(inputs, &coverage),
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
         cpu: cpu(inputs, &cpu_time, wall_s),
@@ -246,30 +247,20 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
 }
 
 fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportionalRam {
-    let max = &inputs.run.ram.proportional;
-    let descendants_bytes = max.descendants.or_else(|| had_none(coverage).then_some(0));
-    let is_known = max.main.is_some() && descendants_bytes.is_some() && max.combined.is_some();
-    MaxProportionalRam {
-        main_bytes: max.main,
-        descendants_bytes,
-        combined_bytes: max.combined,
-        reason: (!is_known).then(|| SHARING_UNKNOWN.into()),
-    }
+    let known = inputs.run.ram.proportional;
+    let descendants = known.descendants.or_else(|| had_none(coverage).then_some(0));
+    let bytes = Groups { descendants, ..known };
+    let is_known = bytes.values().iter().all(Option::is_some);
+    MaxProportionalRam { bytes, reason: (!is_known).then(|| SHARING_UNKNOWN.into()) }
 }
 
-fn mean_ram(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> MeanRam {
+fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<Option<f64>> {
     let ram = &inputs.run.ram;
-    let means = ram.means(wall_s);
+    let Some(means) = ram.means(wall_s) else { return Groups::default() };
+    let is_empty = Groups { descendants: had_none(coverage), ..Groups::default() };
+    let total = ram.max.with(is_empty, |max, is_empty| (max.total > 0 || is_empty).then_some(max.total));
     // The sum of all parts of the time can be rounded up.
-    let known = |mean: f64, max: &MaxRss, is_empty: bool| {
-        (max.total > 0 || is_empty).then(|| mean.min(max.total as f64))
-    };
-    MeanRam {
-        main_bytes: means.and_then(|means| known(means.main, &ram.max.main, false)),
-        descendants_bytes: means
-            .and_then(|means| known(means.descendants, &ram.max.descendants, had_none(coverage))),
-        combined_bytes: means.and_then(|means| known(means.combined, &ram.max.combined, false)),
-    }
+    means.with(total, |mean, total| total.map(|total| mean.min(total as f64)))
 }
 
 /// The last sample can be a little later than the end of the run.

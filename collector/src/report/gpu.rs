@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use crate::model::gpu::{Figure, Missing, NVIDIA, Vendor};
+use crate::model::groups::Groups;
 use crate::model::report::{
     CommandGpu, CommandUsage, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie,
-    GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, GroupPercent,
-    MaxGpuRam, Percent, ProcessGpu, ProcessUsage,
+    GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, MaxGpuRam, Percent,
+    ProcessGpu, ProcessUsage,
 };
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
 use crate::run::gpu::usage::device::DeviceUsage;
 use crate::run::gpu::usage::meters::{Counter, Gauge};
 use crate::run::gpu::usage::processes::ProcessGpu as Used;
-use crate::run::groups::Groups;
 use crate::run::usage::Totals;
 
 /// The devices that enter sums: a part (MIG) is already in its whole device.
@@ -129,7 +129,7 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
 }
 
 /// Largest sum of the processes' utilisation; `None` unless it is complete, or at least one device gives it.
-pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<GroupPercent> {
+pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<Groups<f64>> {
     // A gap on one device does not void what another device gave.
     let has_gap = |of: &DeviceUsage| {
         of.is_visible != Some(false)
@@ -140,8 +140,7 @@ pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<GroupPercent> {
     let is_complete = !may_lack_devices(usage)
         && !lacks_process_figure(usage, Figure::ProcessUtilization)
         && (has_samples || !usage.devices.iter().any(has_gap));
-    let max = usage.max.process_busy.filter(|_| is_complete);
-    max.map(|Groups { main, descendants, combined }| GroupPercent { main, descendants, combined })
+    usage.max.process_busy.filter(|_| is_complete)
 }
 
 /// All tracked devices.

@@ -23,9 +23,10 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
+use crate::model::groups::Groups;
 use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Gpu, GpuDevice, Hints, Host, Io, Limits,
-    MaxGpuRam, MaxProportionalRam, MaxRam, MeanRam, Peak, Processes, RamSpan, Stage, Usable, Warning,
+    MaxGpuRam, MaxProportionalRam, MaxRam, Peak, Processes, RamSpan, Stage, Usable, Warning,
 };
 use crate::run::cause::Cause;
 
@@ -63,8 +64,9 @@ pub struct Report {
     /// Largest RAM over time.
     #[serde(skip)]
     pub max_ram: MaxRam,
-    /// Mean RAM over time.
-    pub mean_ram: MeanRam,
+    /// Time-weighted mean of the footprint over the run; `None` where `max_ram` has no total.
+    #[serde(rename = "mean_ram")]
+    pub mean_ram_bytes: Groups<Option<f64>>,
     /// Largest proportional sizes.
     pub max_ram_proportional: MaxProportionalRam,
     /// Largest GPU memory over time.

@@ -16,14 +16,14 @@ fn unexplained(report: &Report) -> Vec<&'static str> {
         let is_explained = rss.total_bytes.is_some() && report.coverage.private_ram_reason.is_some();
         (name, "RAM", is_sharing_known || is_explained)
     };
-    let (max, mean, time, cpu) = (&report.max_ram, &report.mean_ram, &report.cpu_time, &report.cpu);
+    let (max, mean, time, cpu) = (&report.max_ram, &report.mean_ram_bytes, &report.cpu_time, &report.cpu);
     let figures = [
         ram("max_ram.main", &max.main),
         ram("max_ram.descendants", &max.descendants),
         ram("max_ram.combined", &max.combined),
-        ("mean_ram.main", "RAM", mean.main_bytes.is_some()),
-        ("mean_ram.descendants", "RAM", mean.descendants_bytes.is_some()),
-        ("mean_ram.combined", "RAM", mean.combined_bytes.is_some()),
+        ("mean_ram.main", "RAM", mean.main.is_some()),
+        ("mean_ram.descendants", "RAM", mean.descendants.is_some()),
+        ("mean_ram.combined", "RAM", mean.combined.is_some()),
         ("peak", "RAM", report.peak.is_some()),
         ("cpu_time.total_s", "CPU", time.total_s.is_some()),
         ("cpu_time.user_s", "CPU", time.user_s.is_some()),
@@ -35,8 +35,7 @@ fn unexplained(report: &Report) -> Vec<&'static str> {
         ("cpu.combined", "CPU", cpu.combined.mean_sum.is_some()),
     ];
     let pss = &report.max_ram_proportional;
-    let is_pss_known =
-        [pss.main_bytes, pss.descendants_bytes, pss.combined_bytes].iter().all(Option::is_some);
+    let is_pss_known = pss.bytes.values().iter().all(Option::is_some);
     assert_eq!(is_pss_known, pss.reason.is_none(), "{pss:?}");
     let is_said = |of: &str| report.warnings.iter().any(|warning| warning.text.contains(of));
     figures.into_iter().filter(|(_, of, is_known)| !is_known && !is_said(of)).map(|(name, ..)| name).collect()

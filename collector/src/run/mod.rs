@@ -3,7 +3,6 @@
 pub(crate) mod cause;
 pub(crate) mod failures;
 pub(crate) mod gpu;
-pub(crate) mod groups;
 pub(crate) mod nodes;
 #[cfg(test)]
 pub(crate) mod random_trees;

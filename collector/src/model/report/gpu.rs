@@ -247,17 +247,6 @@ pub struct GpuGap {
     pub time_s: f64,
 }
 
-/// Sums of the processes' utilisation, percent of one GPU. Each is a maximum over time of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct GroupPercent {
-    /// The command's first process.
-    pub main: f64,
-    /// All its descendants.
-    pub descendants: f64,
-    /// The whole tree.
-    pub combined: f64,
-}
-
 /// The processes of one command name on GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CommandGpu {

@@ -21,15 +21,14 @@ pub use coverage::{Coverage, Layers, Nodes, Peaks, UnseenRanks};
 pub use cpu::{Cpu, CpuTime, Percent};
 pub use gpu::{
     CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie, GpuPower,
-    GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, GroupPercent, MaxGpuRam,
-    ProcessGpu,
+    GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, MaxGpuRam, ProcessGpu,
 };
 pub use hints::{CpusHint, GpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use over_time::RamSpan;
 pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
-pub use ram::{Holder, MaxProportionalRam, MaxRam, MeanRam, Peak, Rss};
+pub use ram::{Holder, MaxProportionalRam, MaxRam, Peak, Rss};
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 pub use warning::{Topic, Warning};
 

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::gpu::{CommandGpu, GroupPercent, ProcessGpu};
+use super::gpu::{CommandGpu, ProcessGpu};
+use crate::model::groups::Groups;
 use crate::model::quality::Quality;
 
 /// The processes of the tree.
@@ -20,9 +21,9 @@ pub struct Processes {
     pub by_command: Vec<CommandUsage>,
     /// Single processes: most CPU time first, then those of largest peak RSS, then of largest GPU memory.
     pub heaviest: Vec<ProcessUsage>,
-    /// Largest sum over the processes of their GPU utilisation at one time; `None` if no driver reports it.
+    /// Largest sum over the processes of their GPU utilisation at one time, percent of one GPU; `None` if no driver reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_sm_percent: Option<GroupPercent>,
+    pub max_sm_percent: Option<Groups<f64>>,
 }
 
 /// How a process ended. At most one is known; neither while it runs, or if its wait status was never seen.

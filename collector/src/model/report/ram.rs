@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::groups::Groups;
+
 /// RAM of a set of processes, bytes. `None`: no sample and no EXIT record gives the memory of any of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rss {
@@ -33,31 +35,11 @@ pub struct MaxRam {
 /// it, those outside of the tree included. `None`: at no sample was known how all of their memory is shared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MaxProportionalRam {
-    /// The command's first process.
-    #[serde(rename = "main")]
-    pub main_bytes: Option<u64>,
-    /// All its descendants.
-    #[serde(rename = "descendants")]
-    pub descendants_bytes: Option<u64>,
-    /// The whole tree.
-    #[serde(rename = "combined")]
-    pub combined_bytes: Option<u64>,
+    /// Of each group.
+    #[serde(flatten)]
+    pub bytes: Groups<Option<u64>>,
     /// Why one of them is `None`.
     pub reason: Option<String>,
-}
-
-/// Time-weighted mean of the footprint over the run, bytes; `None` where [`MaxRam`] has no total.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct MeanRam {
-    /// The command's first process.
-    #[serde(rename = "main")]
-    pub main_bytes: Option<f64>,
-    /// All its descendants.
-    #[serde(rename = "descendants")]
-    pub descendants_bytes: Option<f64>,
-    /// The whole tree.
-    #[serde(rename = "combined")]
-    pub combined_bytes: Option<f64>,
 }
 
 /// The moment of the tree's largest footprint.

@@ -7,6 +7,7 @@ mod unknown;
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::model::groups::Groups;
 use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::report::{Ending, Report};
@@ -122,15 +123,13 @@ pub(in crate::report) fn full() -> Report {
             descendants: rss(201_326_592, 180_355_072, 31_457_280),
             combined: rss(204_472_320, 181_403_648, 33_554_432),
         },
-        mean_ram: MeanRam {
-            main_bytes: Some(3_100_000.5),
-            descendants_bytes: Some(92_000_000.25),
-            combined_bytes: Some(95_100_000.75),
+        mean_ram_bytes: Groups {
+            main: Some(3_100_000.5),
+            descendants: Some(92_000_000.25),
+            combined: Some(95_100_000.75),
         },
         max_ram_proportional: MaxProportionalRam {
-            main_bytes: Some(1_700_000),
-            descendants_bytes: Some(195_000_000),
-            combined_bytes: Some(196_100_000),
+            bytes: Groups { main: Some(1_700_000), descendants: Some(195_000_000), combined: Some(196_100_000) },
             reason: None,
         },
         max_gpu_ram: MaxGpuRam {

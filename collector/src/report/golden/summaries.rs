@@ -67,7 +67,7 @@ fn build() -> Report {
     report.usable.memory.bytes = report.host.ram_bytes;
     report.usable.memory.source = Some(MemorySource::Machine);
     report.max_ram.combined.total_bytes = Some(271_400_000);
-    report.mean_ram.combined_bytes = Some(152e6);
+    report.mean_ram_bytes.combined = Some(152e6);
     report.ram_over_time = over_time(3.184, 271_400_000);
     report.io = Io { read_bytes: Some(0), write_bytes: Some(307_200) };
     report.peak = Some(peak(2.1, &[("cc1plus", 3, 85_700_000), ("as", 1, 4_800_000), ("sh", 4, 2_100_000)]));
@@ -169,7 +169,7 @@ fn killed_by_signal() -> Report {
     report.cpu_time.total_s = Some(260_000.0);
     report.cpu_time.usable_percent = Some(48.8);
     report.max_ram.combined.total_bytes = Some(1_480_000_000_000);
-    report.mean_ram.combined_bytes = Some(1.1e12);
+    report.mean_ram_bytes.combined = Some(1.1e12);
     report.usable.memory.bytes = Some(2_160_000_000_000);
     report.ram_over_time = over_time(266_400.0, 1_480_000_000_000);
     report

@@ -54,7 +54,7 @@ fn full(report: &Report, style: &Style) -> String {
     }
     gpu_tracker::sections(&mut page, report, units);
     usage::cpu_time(&mut page, &report.cpu_time, units);
-    usage::mean_ram(&mut page, &report.mean_ram, units);
+    usage::mean_ram(&mut page, report.mean_ram_bytes, units);
     usage::max_ram_proportional(&mut page, &report.max_ram_proportional, units);
     usage::peak(&mut page, report.peak.as_ref(), units);
     usage::io(&mut page, &report.io, units);

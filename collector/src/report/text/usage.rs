@@ -4,7 +4,8 @@ use super::super::quote;
 use super::format::{UNKNOWN, number_of_bytes};
 use super::page::Page;
 use super::units::Units;
-use crate::model::report::{CpuTime, Io, MaxProportionalRam, MeanRam, Peak};
+use crate::model::groups::Groups;
+use crate::model::report::{CpuTime, Io, MaxProportionalRam, Peak};
 use crate::report::Report;
 
 pub(super) fn cpu_time(page: &mut Page, time: &CpuTime, units: Units) {
@@ -23,25 +24,24 @@ pub(super) fn cpu_time(page: &mut Page, time: &CpuTime, units: Units) {
     page.seconds(1, "Unattributed", time.unattributed_s, unit);
 }
 
-pub(super) fn mean_ram(page: &mut Page, mean: &MeanRam, units: Units) {
+pub(super) fn mean_ram(page: &mut Page, mean: Groups<Option<f64>>, units: Units) {
     page.heading(0, "Mean RAM");
-    for (label, bytes) in [
-        ("Main", mean.main_bytes),
-        ("Descendants", mean.descendants_bytes),
-        ("Combined", mean.combined_bytes),
-    ] {
+    for (label, bytes) in
+        [("Main", mean.main), ("Descendants", mean.descendants), ("Combined", mean.combined)]
+    {
         page.number(1, label, bytes.map(|b| units.ram.convert(b)), units.ram.symbol());
     }
 }
 
 pub(super) fn max_ram_proportional(page: &mut Page, max: &MaxProportionalRam, units: Units) {
-    if max.combined_bytes.is_none() {
+    let Groups { main, descendants, combined } = max.bytes;
+    if combined.is_none() {
         return;
     }
     page.heading(0, "Maximum proportional RAM (PSS)");
-    page.bytes(1, "Main", max.main_bytes, units.ram);
-    page.bytes(1, "Descendants", max.descendants_bytes, units.ram);
-    page.bytes(1, "Combined", max.combined_bytes, units.ram);
+    page.bytes(1, "Main", main, units.ram);
+    page.bytes(1, "Descendants", descendants, units.ram);
+    page.bytes(1, "Combined", combined, units.ram);
 }
 
 pub(super) fn peak(page: &mut Page, peak: Option<&Peak>, units: Units) {

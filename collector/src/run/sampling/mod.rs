@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::groups::Groups;
 use super::tree::process::Observed;
 use super::tree::{Contribution, Image, LiveInterval, Process, ProcessId, Tree};
+use crate::model::groups::Groups;
 use crate::model::observation::{
     PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingTarget, Size,
     Vitals,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::footprint::Estimate;
 use super::reading::LastReading;
-use crate::run::groups::Groups;
+use crate::model::groups::Groups;
 use crate::run::tree::Contribution;
 
 /// Sums over some processes.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::busy::BusyCores;
-use crate::run::groups::Groups;
+use crate::model::groups::Groups;
 use crate::run::sampling::Sample;
 
 /// Shortest window of a maximum: in a shorter one, the resolution of clock ticks dominates.

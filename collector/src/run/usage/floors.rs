@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::MaxRss;
-use crate::run::groups::Groups;
+use crate::model::groups::Groups;
 use crate::run::tree::ProcessSummary;
 
 /// Lower bound of the largest RAM of some processes, bytes.

@@ -7,8 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::groups::Groups;
 use crate::model::report::Holder;
-use crate::run::groups::Groups;
 use crate::run::sampling::sums::{Sums, TreeSums};
 use crate::run::sampling::{Held, Sample};
 use crate::run::series::Series;

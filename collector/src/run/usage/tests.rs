@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{CpuUsage, RamUsage, Totals};
-use crate::run::groups::Groups;
+use crate::model::groups::Groups;
 use crate::run::sampling::sums::{Sums, TreeSums};
 use crate::run::sampling::{Held, Sample};
 use crate::run::tree::{ChildSeen, Contribution, Key, LiveInterval, ProcessId, RunContext, Tree};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Floor;
 use super::heaviest::Heaviest;
+use crate::model::groups::Groups;
 use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
-use crate::run::groups::Groups;
 use crate::run::nodes::RemoteStarts;
 use crate::run::ranks::Ranks;
 use crate::run::tree::{FoundBy, ProcessId, ProcessSummary, Quality, Rusage};

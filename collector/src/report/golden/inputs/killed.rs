@@ -1,6 +1,7 @@
 //! Reports of commands that something ended, one of them with GPUs.
 
 use super::{full, hints, percent, rss};
+use crate::model::groups::Groups;
 use crate::model::host::{DiskFull, DiskRole};
 use crate::model::report::*;
 use crate::report::Report;
@@ -156,7 +157,7 @@ pub(in crate::report) fn killed() -> Report {
     report.gpu = Gpu { system_gpu_count: Some(4), expected_gpus: Some(2), percent: percent(187.5, 150.25) };
     report.gpus =
         vec![used_gpu(), GpuDevice { id: "0000:83:00.0".into(), source: "kfd".into(), ..lost_gpu() }];
-    report.processes.max_sm_percent = Some(GroupPercent { main: 97.0, descendants: 0.0, combined: 97.0 });
+    report.processes.max_sm_percent = Some(Groups { main: 97.0, descendants: 0.0, combined: 97.0 });
     report.processes.by_command.truncate(1);
     report.processes.heaviest.truncate(1);
     report.processes.heaviest[0].exit = killed;

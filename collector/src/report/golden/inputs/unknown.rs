@@ -1,6 +1,7 @@
 //! A report without figures.
 
 use super::full;
+use crate::model::groups::Groups;
 use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::report::{Ending, Report};
@@ -28,7 +29,7 @@ pub(in crate::report) fn unknown() -> Report {
             descendants: Rss::default(),
             combined: Rss::default(),
         },
-        mean_ram: MeanRam { main_bytes: None, descendants_bytes: None, combined_bytes: None },
+        mean_ram_bytes: Groups::default(),
         max_ram_proportional: MaxProportionalRam {
             reason: Some("at no sample was known how all of their memory is shared".into()),
             ..MaxProportionalRam::default()

@@ -139,7 +139,7 @@ fn over_time(context: &Context) -> Option<String> {
         return None;
     }
     let drawn = context.look.sparkline(&heights(spans, context.report.wall_s, SPARKS));
-    let mean = context.report.mean_ram.combined_bytes;
+    let mean = context.report.mean_ram_bytes.combined;
     let mean = mean.map(|mean| format!(" mean {}", context.units.bytes(mean as u64)));
     Some(context.row("RAM over time", &(drawn + &mean.unwrap_or_default())))
 }

@@ -10,9 +10,9 @@ use super::lists::ProcessLists;
 use super::meters::{BusyMeter, Counter, CounterKind, Gauge, Latest, ThrottleTimes};
 use super::processes::Processes;
 use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
+use crate::model::groups::Groups;
 use crate::run::gpu::pid_table::PidResolver;
 use crate::run::gpu::policy::POLICY;
-use crate::run::groups::Groups;
 
 /// A device at its last reading.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

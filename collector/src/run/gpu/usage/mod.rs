@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::pid_table::{PidEntry, PidResolver};
 use super::policy::POLICY;
 use crate::model::gpu::{BackendsAtEnd, Batch, Figure, TrackedDevice};
-use crate::run::groups::Groups;
+use crate::model::groups::Groups;
 use device::DeviceUsage;
 use processes::Processes;
 

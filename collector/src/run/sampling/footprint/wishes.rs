@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Estimate, Estimates, Readings, is_borrowed, is_current, negligible_bytes};
+use crate::model::groups::Groups;
 use crate::model::observation::SharingTarget;
-use crate::run::groups::Groups;
 use crate::run::tree::{ImageGroup, Process, ProcessId, Tree};
 
 /// What the sample must still be allowed to cost for sharing to be read.

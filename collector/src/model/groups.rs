@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A figure of each group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Groups<T> {
+pub struct Groups<T> {
     /// The command's first process.
     pub main: T,
     /// All others.
