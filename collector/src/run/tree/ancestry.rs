@@ -1,11 +1,15 @@
 //! How processes are related: parents, adoption, and ancestors that reap orphans without a record.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::lists::Finalized;
 use super::tolerance::Tolerance;
 use super::{Image, Key, Parent, Process, ProcessId, Tree};
+
+/// Processes that are no one's nearest uninstrumented ancestor any more, each with what takes its place.
+pub(super) type Replaced = FxHashMap<ProcessId, Option<ProcessId>>;
 
 impl Tree {
     /// The parent that a process names by its pid.
@@ -43,15 +47,17 @@ impl Tree {
         }
     }
 
-    /// Another process takes the place of these as nearest uninstrumented ancestor.
-    pub(super) fn replace_uninstrumented_ancestors(
-        &mut self,
-        replaced: &BTreeSet<ProcessId>,
-        by: Option<ProcessId>,
-    ) {
+    /// Other processes take the places of these as nearest uninstrumented ancestors. Looks at every process of the tree.
+    pub(super) fn replace_uninstrumented_ancestors(&mut self, replaced: &Replaced) {
+        if replaced.is_empty() {
+            return;
+        }
         for process in self.processes.values_mut() {
-            if process.ancestry.uninstrumented_ancestor.is_some_and(|id| replaced.contains(&id)) {
-                process.ancestry.uninstrumented_ancestor = by;
+            let nearest = &mut process.ancestry.uninstrumented_ancestor;
+            // As often as there are entries at most: records can claim a circle.
+            for _ in 0..replaced.len() {
+                let Some(by) = nearest.and_then(|id| replaced.get(&id)) else { break };
+                *nearest = *by;
             }
         }
     }
@@ -68,7 +74,7 @@ impl Tree {
 
     /// The unknown parent that some processes named is known now.
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
-        let mut adopted = BTreeSet::new();
+        let mut adopted = Replaced::default();
         let uninstrumented_ancestor = self.uninstrumented_ancestor(Parent::Known(id));
         self.lists.unparented.retain(|child| {
             let Some(process) = self.processes.get_mut(child) else { return false };
@@ -80,7 +86,7 @@ impl Tree {
             if is_its {
                 ancestry.parent = Parent::Known(id);
                 ancestry.uninstrumented_ancestor = uninstrumented_ancestor;
-                adopted.insert(*child);
+                adopted.insert(*child, uninstrumented_ancestor);
             }
             ancestry.parent == Parent::Unknown
         });
@@ -94,8 +100,8 @@ impl Tree {
         // that has not reported yet made none of them.
         let has_reported =
             |process: &Process| matches!(process.program.image, Image::Loaded { .. } | Image::Forked { .. });
-        adopted.retain(|id| self.processes.get(id).is_some_and(has_reported));
-        self.replace_uninstrumented_ancestors(&adopted, uninstrumented_ancestor);
+        adopted.retain(|id, _| self.processes.get(id).is_some_and(has_reported));
+        self.replace_uninstrumented_ancestors(&adopted);
     }
 
     /// The processes that may have waited for an unreaped one: its parent, and those that reap it as an orphan. Its usage is

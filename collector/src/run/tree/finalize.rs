@@ -1,10 +1,10 @@
 //! When no record can change a process's figures any more: its summary, and its removal from the tree.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
+use super::ancestry::Replaced;
 use super::lists::Finalized;
 use super::summary::ProcessSummary;
 use super::tolerance::Tolerance;
@@ -54,13 +54,16 @@ impl Tree {
         let ended = self.lists.ended.iter().copied();
         let (over, open): (Vec<_>, Vec<_>) = ended.partition(|id| self.is_over(*id, complete_ns));
         awaiting.extend(open.into_iter().flat_map(|id| self.possible_reapers(id)));
+        let mut replaced = Replaced::default();
         for id in self.children_first(over) {
             if awaiting.contains(&id) {
                 awaiting.extend(self.possible_reapers(id));
             } else {
-                self.finalize_one(id, now_ns);
+                replaced.extend(self.finalize_one(id, now_ns));
             }
         }
+        // Descendants that are left were deeper, and would have come first: none of those finalized needed it.
+        self.replace_uninstrumented_ancestors(&replaced);
         self.lists.ended.retain(|id| self.processes.contains_key(id));
     }
 
@@ -159,8 +162,13 @@ impl Tree {
         ids
     }
 
-    pub(super) fn finalize_one(&mut self, id: ProcessId, now_ns: u64) {
-        let Some(mut process) = self.processes.remove(&id) else { return };
+    /// If it was the nearest uninstrumented ancestor of others, gives the next one.
+    pub(super) fn finalize_one(
+        &mut self,
+        id: ProcessId,
+        now_ns: u64,
+    ) -> Option<(ProcessId, Option<ProcessId>)> {
+        let mut process = self.processes.remove(&id)?;
         self.settle_claims(&mut process);
         let own = process.own(self.context.tick_us);
         self.remember(&process, now_ns);
@@ -170,13 +178,12 @@ impl Tree {
         }
         self.drop_from_lists(&process);
         self.forget_found_ahead(&process);
-        if process.ancestry.was_uninstrumented_ancestor {
-            let next = process.ancestry.uninstrumented_ancestor;
-            self.replace_uninstrumented_ancestors(&BTreeSet::from([id]), next);
-        }
+        let ancestry = &process.ancestry;
+        let replaced = ancestry.was_uninstrumented_ancestor.then_some((id, ancestry.uninstrumented_ancestor));
         self.counts.joined_unreaped += u64::from(process.has_joined() && process.end.reaped.is_none());
         let parent_pid = self.parent_pid(&process);
         self.summaries.push(ProcessSummary::of(process, own, parent_pid, now_ns));
+        replaced
     }
 
     /// Its children may still name it, and a REAPED record may still come.

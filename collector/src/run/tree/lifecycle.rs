@@ -83,7 +83,8 @@ impl Tree {
         if let Some(oldest) = oldest
             && self.processes.get(&oldest).is_some_and(|process| !process.is_alive())
         {
-            self.finalize_one(oldest, start_ns);
+            let replaced = self.finalize_one(oldest, start_ns).into_iter().collect();
+            self.replace_uninstrumented_ancestors(&replaced);
         }
         self.lists.alive.push(id);
         self.groups.add_new(id, group);
