@@ -65,6 +65,20 @@ fn autoreaped_children_are_exact_and_kernel_s_is_null() {
     assert!(report.at("cpu_time.kernel_s_reason").is_string());
 }
 
+// Requirement: CPU-2, CPU-5, CPU-53
+#[test]
+fn uninstrumented_program_that_waits_and_then_ignores_sigchld_counts_its_children_once() {
+    for layers in ["preload,wait,subreaper,scan,connector", "preload,wait,subreaper,scan"] {
+        let run = tracked([static_program("ignored_sigchld"), "5".into(), "0.1".into(), "0.4".into()]);
+        let run = run.options(&["--layers", layers, "--st", "0.01"]).run();
+        let report = run.assert_clean(0);
+        let total_s = report.f64("cpu_time.total_s");
+        // Without the connector a child has what its last sample saw.
+        assert!(total_s > 0.4 && total_s < 0.9 + OVERHEAD_S, "{total_s} s, not 0.9: {report}");
+        assert!(report.at("cpu_time.kernel_s").is_null(), "{report}");
+    }
+}
+
 // Requirement: SHIM-6
 #[test]
 fn thread_cancelled_in_wait_leaves_figures_exact() {

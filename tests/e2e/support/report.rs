@@ -68,6 +68,55 @@ impl Report {
         assert_eq!(counts.sum::<u64>(), processes, "sum over processes.by_command");
     }
 
+    /// Asserts what holds in every report, whatever ran: no figure contradicts another.
+    pub fn assert_consistent(&self) {
+        let number = |path: &str| self.at(path).as_f64();
+        let at_most = |less: &str, more: &str, percent: f64, slack: f64| {
+            if let (Some(a), Some(b)) = (number(less), number(more)) {
+                assert!(a <= b * (1.0 + percent / 100.0) + slack, "{less} is {a}, above {more}, {b}: {self}");
+            }
+        };
+        at_most("cpu_time.total_s", "cpu_time.kernel_s", 1.0, 0.005);
+        for set in ["main", "descendants", "combined"] {
+            at_most(
+                &format!("cpu_utilization.{set}.mean_sum_percent"),
+                &format!("cpu_utilization.{set}.max_sum_percent"),
+                0.0,
+                1e-6,
+            );
+        }
+        self.assert_ram_consistent();
+    }
+
+    /// RAM in whatever unit the report has; means and the peak's processes are in bytes.
+    fn assert_ram_consistent(&self) {
+        let unit = match self.at("max_ram.unit").as_str() {
+            Some("bytes") => 1.0,
+            Some("kilobytes") => 1e3,
+            Some("megabytes") => 1e6,
+            Some("gigabytes") => 1e9,
+            _ => 1e12,
+        };
+        for set in ["main", "descendants", "combined"] {
+            let max = self.at(&format!("max_ram.{set}.total_rss")).as_f64();
+            if let (Some(mean), Some(max)) = (self.at(&format!("mean_ram.{set}")).as_f64(), max) {
+                assert!(
+                    mean <= max * unit * 1.000_001 + 1.0,
+                    "mean RAM of {set} is above its maximum: {self}"
+                );
+            }
+        }
+        if !self.at("peak").is_null() {
+            let peak = self.f64("peak.combined_rss_bytes");
+            for holder in self.array("peak.processes") {
+                assert!(
+                    holder["rss_bytes"].as_f64().unwrap() <= peak * 1.01 + 1e6,
+                    "{holder} is above the peak: {self}"
+                );
+            }
+        }
+    }
+
     /// Asserts that the CPU time of the tree is `seconds` within `percent`.
     pub fn assert_cpu(&self, seconds: f64, percent: f64) {
         assert_within("cpu_time.total_s", self.f64("cpu_time.total_s"), seconds, percent);
@@ -81,6 +130,12 @@ impl Report {
             "cpu_time.total_s is {total}, not {work_s}..{}",
             work_s + overhead_s
         );
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
     }
 }
 

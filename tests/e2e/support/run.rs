@@ -246,6 +246,9 @@ impl Running {
         let run =
             Run { status, launcher, stdout, stderr, report: serde_json::from_str(&json).ok().map(Report) };
         assert_eq!(leftovers::segments(launcher), [""; 0], "left in /dev/shm");
+        if let Some(report) = &run.report {
+            report.assert_consistent();
+        }
         if !self.leaves_processes {
             assert_eq!(leftovers::processes(self.mark()), [], "left running");
         }

@@ -73,3 +73,32 @@ pub struct CpuTime {
     /// CPU time that processes reported for reaped children and that no known child accounts for.
     pub unattributed_s: Option<f64>,
 }
+
+impl CpuTime {
+    /// How far `total_s` is above the kernel's own sum, seconds, where that is more than rounding and the time between two
+    /// readings explain: 1% and 5 ms.
+    #[must_use]
+    pub fn above_kernel_s(&self) -> Option<f64> {
+        let (total_s, kernel_s) = self.total_s.zip(self.kernel_s)?;
+        (total_s > kernel_s * 1.01 + 0.005).then_some(total_s - kernel_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: CPU-9
+    #[test]
+    fn total_is_above_the_kernels_sum_beyond_one_percent_and_5_ms() {
+        let above = |total_s, kernel_s| {
+            let (user_s, system_s, usable_percent, unattributed_s) = (None, None, None, None);
+            let kernel_s_reason = None;
+            CpuTime { user_s, system_s, total_s, usable_percent, kernel_s, kernel_s_reason, unattributed_s }
+                .above_kernel_s()
+        };
+        assert_eq!((above(Some(1.0149), Some(1.0)), above(Some(0.0049), Some(0.0))), (None, None));
+        assert!(above(Some(1.016), Some(1.0)).is_some() && above(Some(0.0051), Some(0.0)).is_some());
+        assert_eq!((above(Some(9.0), None), above(None, Some(0.0))), (None, None));
+    }
+}

@@ -6,7 +6,7 @@ mod gpu;
 use super::counts::{processes, records, times};
 use super::inputs::Inputs;
 use crate::model::config::Layer;
-use crate::model::report::{Cgroup, Coverage, Limits, MaxRam, Stage, Topic, Warning};
+use crate::model::report::{Cgroup, Coverage, CpuTime, Limits, MaxRam, Stage, Topic, Warning};
 
 /// Most processes that one warning names.
 const MOST_NAMED: usize = 10;
@@ -18,6 +18,7 @@ pub(super) struct Context<'a> {
     pub(super) limits: &'a Limits,
     pub(super) cgroup: Option<&'a Cgroup>,
     pub(super) max_ram: &'a MaxRam,
+    pub(super) cpu_time: &'a CpuTime,
     /// Length of the run, seconds.
     pub(super) wall_s: f64,
 }
@@ -26,7 +27,7 @@ pub(super) struct Context<'a> {
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 24] = [
+const CAUSES: [(Topic, CauseOf); 25] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
@@ -42,6 +43,7 @@ const CAUSES: [(Topic, CauseOf); 24] = [
     (Topic::Tracking, collector_restarts),
     (Topic::Tracking, state_lost),
     (Topic::Tracking, segment_unlinked),
+    (Topic::Figures, cpu_above_kernel),
     (Topic::Figures, sampled_cpu),
     (Topic::Figures, killed_with_namespace),
     (Topic::Figures, unknown_cpu),
@@ -246,6 +248,17 @@ fn segment_unlinked(context: &Context) -> Option<String> {
          Programs that started later are known from /proc and from their parents only."
             .into()
     })
+}
+
+fn cpu_above_kernel(context: &Context) -> Option<String> {
+    let CpuTime { total_s, kernel_s, .. } = context.cpu_time;
+    let above_s = context.cpu_time.above_kernel_s()?;
+    Some(format!(
+        "The CPU times of the processes add up to {:.3} s, {above_s:.3} s more than the kernel's own sum of {:.3} s: part \
+         of a process's CPU time counts twice. Trust the kernel's sum.",
+        (*total_s)?,
+        (*kernel_s)?
+    ))
 }
 
 fn sampled_cpu(context: &Context) -> Option<String> {

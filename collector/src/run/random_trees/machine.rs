@@ -37,6 +37,8 @@ pub(super) struct Rules {
     pub(super) has_raw_waits: bool,
     /// The kernel's accounts of exits are read.
     pub(super) has_accounts: bool,
+    /// Uninstrumented programs ignore SIGCHLD now and then, so that the kernel reaps their children.
+    pub(super) has_ignored_children: bool,
     /// The command is an uninstrumented subreaper.
     pub(super) is_below_subreaper: bool,
 }
@@ -96,6 +98,8 @@ pub(super) struct SimProcess {
     has_written_start: bool,
     pub(super) own_us: u64,
     children: Usage,
+    /// It ignores SIGCHLD.
+    ignores_children: bool,
     pub(super) status: i32,
     /// It wrote an EXIT record.
     pub(super) has_written_exit: bool,
@@ -273,6 +277,7 @@ impl Machine {
             has_written_start: false,
             own_us: 0,
             children: Usage::default(),
+            ignores_children: false,
             status: 0,
             has_written_exit: false,
             peak: PeakRange::default(),
@@ -365,6 +370,7 @@ impl Machine {
         process.at_fork_kib = None;
         process.has_written_start = false;
         process.exe = exe;
+        process.ignores_children &= exe == Exe::Static;
         process.was_uninstrumented |= exe != Exe::Instrumented;
         process.due_since_ns = now_ns;
         process.is_slow = (now_ns / US).is_multiple_of(3);
@@ -418,6 +424,11 @@ impl Machine {
             process.peak.at_most = process.peak.at_most.max(process.earlier_max_rss_kib * 1024);
         }
         (process.status, process.life) = (status, Life::Zombie);
+        let parent = process.parent;
+        if parent.is_some_and(|parent| self.processes[parent].ignores_children) {
+            let process = &mut self.processes[at];
+            (process.life, process.reaped_ns) = (Life::Reaped, self.now_ns);
+        }
         let is_subreaper =
             |at: &usize| self.processes[*at].exe == Exe::Subreaper && self.processes[*at].life == Life::Alive;
         let heir = Some(0).filter(is_subreaper);
@@ -428,6 +439,11 @@ impl Machine {
                 child.parent = heir;
             }
         }
+    }
+
+    /// A program without the shim ignores SIGCHLD from now on: the kernel reaps those of its children that end later.
+    pub(super) fn ignore_children(&mut self, at: usize) {
+        self.processes[at].ignores_children = self.processes[at].exe == Exe::Static;
     }
 
     pub(super) fn youngest_child(&self, at: usize) -> Option<usize> {

@@ -1,8 +1,9 @@
 //! Which process waited for one that ended without a REAPED record: it waited inside libc, by a raw system call, or for an
 //! orphan (a subreaper, its pid namespace's init). What the ended one used is subtracted from that reaper's sums.
 //!
-//! As long as the parent lives, it is the reaper. Of a parent that has ended, its own sums tell which of its last
-//! children it waited for, once all of them are known. The others were orphans.
+//! As long as the parent lives, no other process can be the reaper: it waited, or it ignores SIGCHLD and the kernel reaped
+//! the child. Of a parent that has ended, its own sums tell which of its last children it waited for, once all of them
+//! are known. The others were orphans.
 
 use super::cpu::OwnUsage;
 use super::process::Claim;
@@ -18,14 +19,16 @@ impl Tree {
         }
         let adopted_by = self.adopted_by(process);
         let adopter = adopted_by.and_then(Parent::known);
-        let claim = Claim {
+        let mut claim = Claim {
             used: process.total_usage(&own.usage),
+            least_us: process.least_total_us(&own.usage),
             quality: process.total_quality(own),
             lacks_teardown: process.lacks_teardown(),
             others: adopter.into_iter().chain(self.unreporting_reapers(process)).collect(),
             init: self.init_of(process),
             end_ns: process.lifetime.end_ns,
             was_killed: process.was_killed(),
+            is_by_parent: false,
         };
         let known = process.ancestry.parent.known();
         let has_outlived = known.is_some_and(|id| self.has_outlived(process, id));
@@ -39,17 +42,17 @@ impl Tree {
             self.charge_another(&claim);
             return;
         };
-        let is_certain =
+        claim.is_by_parent =
             claim.others.iter().all(|other| *other == parent.ids.id && claim.init != Some(*other))
                 || parent.ignores_children()
                 || parent
                     .lifetime
                     .end_ns
                     .is_none_or(|end_ns| process.lifetime.gone_ns.is_some_and(|gone| gone < end_ns));
-        if is_certain {
-            parent.charge(&claim);
-        } else if parent.claims.len() < Tolerance::MOST_CLAIMS {
+        if parent.claims.len() < Tolerance::MOST_CLAIMS {
             parent.claims.push(claim);
+        } else if claim.is_by_parent {
+            parent.charge(&claim);
         } else {
             self.charge_another(&claim);
         }
@@ -58,16 +61,16 @@ impl Tree {
     /// The parent did not wait for it. Returns whether another process is there that may have.
     fn charge_another(&mut self, claim: &Claim) -> bool {
         let can = |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
-        let there = |id: &&ProcessId| self.processes.contains_key(id);
-        let others = || claim.others.iter();
-        let Some(other) = others().find(can).or_else(|| others().find(there)).copied() else {
-            return false;
-        };
+        let Some(other) = claim.others.iter().find(can).copied() else { return false };
         let init = self.processes.get(&other).filter(|_| claim.init == Some(other));
         if init.is_some_and(|init| self.was_killed_with_init(init, claim)) {
             self.count_killed_with_init(claim);
         } else if let Some(other) = self.processes.get_mut(&other) {
-            other.charge(claim);
+            if other.claims.len() < Tolerance::MOST_CLAIMS {
+                other.claims.push(Claim { is_by_parent: false, ..claim.clone() });
+            } else {
+                other.charge(claim);
+            }
         }
         true
     }
@@ -93,7 +96,9 @@ impl Tree {
 
     /// All claims on a process are known, and its sums are final: those that fit into them best are its children's.
     pub(super) fn settle_claims(&mut self, process: &mut Process) {
-        let mut claims = std::mem::take(&mut process.claims);
+        let (by_parent, mut claims): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut process.claims).into_iter().partition(|claim| claim.is_by_parent);
+        self.settle_own(process, &by_parent);
         // Without sums of its own, those of its parent tell.
         if !process.has_sums()
             && let Some(parent) = process.ancestry.parent.known()
@@ -110,8 +115,33 @@ impl Tree {
             } else if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
                 self.count_killed_with_init(claim);
             } else if !self.charge_another(claim) {
-                process.charge(claim);
+                self.charge_or_autoreap(process, claim, process.room_beside_clock_us().is_none());
             }
+        }
+    }
+
+    /// Children that the process or the kernel reaped. Its REAPED record has those that it waited for, beside its own time.
+    /// What does not fit into that beside its clock, the kernel reaped: SIGCHLD was ignored.
+    fn settle_own(&mut self, process: &mut Process, claims: &[Claim]) {
+        let room_us = process.room_beside_clock_us().unwrap_or(u64::MAX);
+        let all_us = claims.iter().fold(0, |sum: u64, claim| sum.saturating_add(claim.used.cpu_us()));
+        let is_waited_for = if all_us <= room_us.saturating_add(Tolerance::CLOCK_AHEAD_US) {
+            vec![true; claims.len()]
+        } else {
+            // A child may have ignored SIGCHLD, too, and then has not what its own children used.
+            best_fit(&claims.iter().map(|claim| claim.least_us).collect::<Vec<_>>(), room_us)
+        };
+        for (claim, is_waited_for) in claims.iter().zip(is_waited_for) {
+            self.charge_or_autoreap(process, claim, is_waited_for);
+        }
+    }
+
+    fn charge_or_autoreap(&mut self, process: &mut Process, claim: &Claim, is_waited_for: bool) {
+        if is_waited_for {
+            process.charge(claim);
+        } else {
+            process.cpu.has_autoreaped_children = true;
+            self.counts.autoreaped += 1;
         }
     }
 }

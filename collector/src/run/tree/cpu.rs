@@ -64,18 +64,18 @@ impl Process {
     /// What it used itself, of the sum of that and what it waited for.
     fn own_of_sum(&self, sum: &Rusage) -> OwnUsage {
         let exact = |usage| OwnUsage { usage, quality: Quality::Exact, unattributed_us: 0 };
-        let own = sum.minus(&self.cpu.reaped_children);
-        let less = own.minus(&self.cpu.unreaped_children);
-        // Autoreaped children (SIGCHLD ignored) are not in the reaper's sum: then the rest is less than the clock.
-        let clock_us = self.clock_ns().unwrap_or(0) / 1000;
-        if less.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US) < clock_us {
-            let can_be = self.cpu.unreaped_children.cpu_us() <= own.cpu_us();
-            return exact(if can_be { less.with_cpu_us(clock_us) } else { own });
+        let less = sum.minus(&self.known_children());
+        let clock_us = self.clock_us();
+        if self.has_more_children_than_sum() {
+            let usage = less.with_cpu_us(clock_us);
+            return OwnUsage { usage, quality: self.clock_quality(), unattributed_us: 0 };
         }
+        // Which children the kernel reaped is a best fit, unless it is all of them.
+        let is_fit = self.cpu.has_autoreaped_children && self.cpu.unreaped_count > 0;
         let is_whole =
             self.cpu.is_clock_final || self.end.account.is_some_and(|account| account.is_cpu_whole);
         let is_clock_closer = self.cpu.children_lack_teardown && is_whole;
-        if !self.cpu.has_inexact_children && !is_clock_closer {
+        if !self.cpu.has_inexact_children && !is_clock_closer && !is_fit {
             return exact(less);
         }
         // The rest has what is missing in the children's figures, too: the teardown of a child can take longer than all that
@@ -83,6 +83,27 @@ impl Process {
         let usage = less.with_cpu_us(clock_us.min(less.cpu_us()));
         let unattributed_us = less.cpu_us() - usage.cpu_us();
         OwnUsage { usage, quality: self.clock_quality(), unattributed_us }
+    }
+
+    /// CPU time that its REAPED record leaves for children beside what is known of it and them, microseconds. `None`: it
+    /// has no such record, or its EXIT record says what it waited for.
+    pub(super) fn room_beside_clock_us(&self) -> Option<u64> {
+        let reaped = self.end.reaped.filter(|_| self.end.exit.is_none())?;
+        let room_us = reaped.usage.cpu_us().saturating_add(Tolerance::CHILD_ROUNDING_US);
+        Some(room_us.saturating_sub(self.clock_us()).saturating_sub(self.known_children().cpu_us()))
+    }
+
+    /// Whether its clock and its children are more than its REAPED record has: the kernel reaped children by itself.
+    fn has_more_children_than_sum(&self) -> bool {
+        let known_us = self.clock_us().saturating_add(self.known_children().cpu_us());
+        let reaped = self.end.reaped.filter(|_| self.end.exit.is_none() && self.cpu.unreaped_count > 0);
+        reaped
+            .is_some_and(|reaped| known_us > reaped.usage.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US))
+    }
+
+    /// Its clock, microseconds, when it was last read; 0: it never was.
+    fn clock_us(&self) -> u64 {
+        self.clock_ns().unwrap_or(0) / 1000
     }
 
     /// Its clock, nanoseconds, when it was last read.
@@ -122,6 +143,11 @@ impl Process {
         own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children))
     }
 
+    /// The CPU time in `total_usage` without children that no record says were reaped, microseconds.
+    pub(super) fn least_total_us(&self, own: &Rusage) -> u64 {
+        own.plus(&self.end.exit.map_or(self.cpu.reaped_children, |exit| exit.children)).cpu_us()
+    }
+
     /// How `total_usage` is known.
     pub(super) fn total_quality(&self, own: &OwnUsage) -> Quality {
         match own.quality {
@@ -137,16 +163,15 @@ impl Process {
 
     /// Whether it may have waited for one more child that used this, by what is known of all its children.
     pub(super) fn can_include_child(&self, used: &Rusage) -> bool {
-        self.children_us().is_none_or(|all_us| {
-            let with_child_us = self.known_children().cpu_us().saturating_add(used.cpu_us());
-            with_child_us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US)
-        })
+        used.cpu_us() <= self.room_for_children_us()
     }
 
     /// How much CPU time of its children its sums have beyond that of the known ones, microseconds.
     pub(super) fn room_for_children_us(&self) -> u64 {
         let all_us = self.children_us().unwrap_or(u64::MAX).saturating_add(Tolerance::CHILD_ROUNDING_US);
-        all_us.saturating_sub(self.known_children().cpu_us())
+        let own_claims = self.claims.iter().filter(|claim| claim.is_by_parent);
+        let claimed_us = own_claims.fold(0, |sum: u64, claim| sum.saturating_add(claim.least_us));
+        all_us.saturating_sub(self.known_children().cpu_us()).saturating_sub(claimed_us)
     }
 
     /// Whether a record has sums of its children.
@@ -161,7 +186,7 @@ impl Process {
             // Without EXIT the reaper's sum covers the process and its children. The last clock reading is its own part. Without a
             // final clock, an instrumented process that wrote one REAPED record is assumed to have written one for each child.
             (None, Some(reaped)) => {
-                let own_us = self.clock_ns().unwrap_or(0) / 1000;
+                let own_us = self.clock_us();
                 let reports_all = self.is_instrumented()
                     && !self.cpu.is_clock_final
                     && self.cpu.reaped_children != Rusage::default();
@@ -197,9 +222,10 @@ impl Process {
         }
     }
 
-    /// Whether the kernel reaped children of it: it ignores SIGCHLD, or its RUSAGE_CHILDREN is less than its children used.
-    pub(super) fn has_autoreaped_children(&self) -> bool {
-        let Some(exit) = &self.end.exit else { return false };
+    /// Whether the kernel reaped children that were charged to it: it ignores SIGCHLD, or its sums have less than those
+    /// used.
+    pub(super) fn has_charged_autoreaped(&self) -> bool {
+        let Some(exit) = &self.end.exit else { return self.has_more_children_than_sum() };
         let least_us = exit.children.cpu_us().saturating_add(Tolerance::CHILDREN_TEARDOWN_US);
         self.cpu.unreaped_count > 0 && (self.ignores_children() || self.known_children().cpu_us() > least_us)
     }

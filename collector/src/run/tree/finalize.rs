@@ -173,7 +173,7 @@ impl Tree {
         let own = process.own(self.context.tick_us);
         self.remember(&process, now_ns);
         self.charge_reaper(&process, &own);
-        if process.has_autoreaped_children() {
+        if process.has_charged_autoreaped() {
             self.counts.autoreaped += process.cpu.unreaped_count;
         }
         self.drop_from_lists(&process);

@@ -235,6 +235,8 @@ pub(crate) struct CpuState {
     pub has_inexact_children: bool,
     /// That of at least one of those lacks the kernel's teardown of it.
     pub children_lack_teardown: bool,
+    /// The kernel reaped children of it that do not fit into its REAPED record.
+    pub has_autoreaped_children: bool,
     /// The clock in `observed` was read after its end.
     pub is_clock_final: bool,
     /// CPU time already counted into windows, nanoseconds.
@@ -248,7 +250,9 @@ pub(crate) struct CpuState {
 pub(crate) struct Claim {
     /// It and what it waited for.
     pub used: Rusage,
-    /// How that is known.
+    /// The part of its CPU time that is certain: without children that no record says were reaped, microseconds.
+    pub least_us: u64,
+    /// How `used` is known.
     pub quality: Quality,
     /// It lacks the kernel's teardown, which its reaper's sums have.
     pub lacks_teardown: bool,
@@ -260,6 +264,8 @@ pub(crate) struct Claim {
     pub end_ns: Option<u64>,
     /// A signal killed it.
     pub was_killed: bool,
+    /// No process but its parent can have reaped it.
+    pub is_by_parent: bool,
 }
 
 /// A process.

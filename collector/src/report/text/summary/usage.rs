@@ -179,7 +179,7 @@ fn processes(context: &Context) -> Option<String> {
     }
     let count = |n: u64| thousands(n as f64);
     let mut text = format!("{}, at most {} at once", count(processes.total), count(processes.max_concurrent));
-    if is_exact {
+    if is_exact && context.report.cpu_time.above_kernel_s().is_none() {
         text += ", all exact";
     } else {
         for (n, what) in

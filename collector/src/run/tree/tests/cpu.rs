@@ -114,6 +114,26 @@ fn killed_parent_ignoring_sigchld_keeps_its_clock_time() {
     assert!(of(&run.tree.take_summaries(), 102).own.cpu_us() >= 100_000);
 }
 
+// Requirement: CPU-2, CPU-5
+#[test]
+fn waits_of_an_uninstrumented_process_leave_out_children_that_the_kernel_reaped() {
+    // It waits for 103, then ignores SIGCHLD: 104 and 105 are in no sum.
+    let mut run = Run::new();
+    run.kernel_fork(102, MAIN).execs(102);
+    for (pid, cpu_ns) in [(103, 400_000_000), (104, 30_000_000), (105, 30_000_000)] {
+        run.kernel_fork(pid, 102)
+            .execs(pid)
+            .ends_with_clock(pid, cpu_ns)
+            .over(pid, 0)
+            .later(300)
+            .finalize(&[pid]);
+    }
+    run.ends_with_clock(102, 20_000_000).over(102, 0).reaped(MAIN, 102, 420_050);
+    let summaries = run.later(300).finalize(&[102]).end();
+    assert_eq!((of(&summaries, 102).own.cpu_us(), of(&summaries, 102).own.quality), (20_000, Quality::Exact));
+    assert_eq!((total_us(&summaries), run.tree.counts().autoreaped), (480_050, 2), "50 us are unattributed");
+}
+
 #[test]
 fn clock_ahead_by_rounding_counts_no_child_twice() {
     // 102 runs an uninstrumented program, waits for 103 by a raw system call, and is seen as a zombie before it is reaped.
