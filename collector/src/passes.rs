@@ -57,7 +57,8 @@ impl Passes {
                 break;
             }
             self.peak_cursor = self.peak_cursor.wrapping_add(1);
-            if new_images.binary_search(id).is_err() && sampling.is_peak_due(*id) {
+            let is_rich = self.budget.has_credit(-self.budget.policy().reserved_ns);
+            if new_images.binary_search(id).is_err() && sampling.is_peak_due(*id, is_rich) {
                 peaks.extend(self.budget.spend(|| self.sampler.peak(*id)));
             }
         }

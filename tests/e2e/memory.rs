@@ -140,6 +140,33 @@ fn proportional_sizes_divide_what_processes_share() {
     assert_within("combined", of("combined"), (100 * MIB) as f64, 10.0);
 }
 
+// Requirement: RAM-24, RAM-26
+#[test]
+fn processes_killed_together_count_together() {
+    let held = (4 * 60 * MIB) as f64;
+    for how in ["kill", "abort", "segv"].repeat(3) {
+        let run = run(&["killed_together", how, "4", "60"], &[]);
+        let report = run.assert_clean(0);
+        let total = report.f64("max_ram.combined.total_rss");
+        let at_most = report.f64("max_ram_at_most.combined");
+        // On a busy machine a sample can come between two ends.
+        assert!(at_most >= held * 0.98, "{how}: at most {at_most} of {held}");
+        let is_said = report.warnings().contains("The largest RAM can have been up to");
+        assert!(total >= held * 0.89 || is_said, "{how}: {total} of {held}, without a warning");
+    }
+}
+
+// Requirement: RAM-25
+#[test]
+fn memory_held_for_milliseconds_by_a_process_that_lives_on_counts_with_that_of_others() {
+    for _ in 0..3 {
+        let run = run(&["spikes", "100", "60"], &[]);
+        let report = run.assert_clean(0);
+        let held = (160 * MIB) as f64;
+        assert_within("combined", report.f64("max_ram.combined.total_rss"), held, 3.0);
+    }
+}
+
 // Requirement: RAM-5
 #[test]
 fn exec_chain_peak_is_that_of_its_largest_image() {

@@ -37,6 +37,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
     let cgroup = cgroup(inputs);
     let limits = Limits { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.limits.clone() };
     let max_ram = max_ram(inputs, &coverage);
+    let max_ram_at_most = max_ram_at_most(inputs, &max_ram);
     let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
@@ -51,6 +52,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
         hints: Hints::default(),
         mean_ram_bytes: mean_ram_bytes(inputs, &coverage, wall_s),
         max_ram_proportional: max_ram_proportional(inputs, &coverage),
+        max_ram_at_most,
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
         cpu: cpu(inputs, &cpu_time, wall_s),
         gpu,
@@ -74,6 +76,7 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
             cgroup: cgroup.as_ref(),
             max_ram: &max_ram,
             cpu_time: &cpu_time,
+            max_ram_at_most: &max_ram_at_most,
             wall_s,
         }),
         max_ram,
@@ -245,6 +248,18 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
         descendants: rss(&ram.max.descendants, &floors.descendants, had_none(coverage)),
         combined: rss(&ram.max.combined, &floors.combined, false),
     }
+}
+
+fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
+    let known = Groups {
+        main: max_ram.main.total_bytes,
+        descendants: max_ram.descendants.total_bytes,
+        combined: max_ram.combined.total_bytes,
+    };
+    let is_known = inputs.run.totals.ram_missing == 0;
+    known.with(inputs.run.ram.at_most, |known, at_most| {
+        known.filter(|_| is_known).map(|known| known.max(at_most))
+    })
 }
 
 fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportionalRam {

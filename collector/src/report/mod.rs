@@ -69,6 +69,9 @@ pub struct Report {
     pub mean_ram_bytes: Groups<Option<f64>>,
     /// Largest proportional sizes.
     pub max_ram_proportional: MaxProportionalRam,
+    /// The largest that `max_ram` can have been, bytes: where processes ended between two samples, the RSS of the others at that
+    /// moment is unknown. `None`: the RAM of a process is unknown.
+    pub max_ram_at_most: Groups<Option<u64>>,
     /// Largest GPU memory over time.
     #[serde(skip)]
     pub max_gpu_ram: MaxGpuRam,

@@ -106,8 +106,11 @@ impl Schedule {
         let due_ns = self.planned_ns();
         let window_ns = due_ns.saturating_sub(sampled_ns);
         let longest_ns = window_ns.saturating_mul(policy.longest_delay).min(policy.longest_delay_ns);
+        // Memory that does not grow from sample to sample can have grown since the last one.
+        let longest_ns =
+            if now_ns < self.grows_until_ns { longest_ns } else { policy.together_ns.min(longest_ns) };
         let may_wait = policy.together_ns > 0 && now_ns < due_ns.saturating_add(longest_ns);
-        (may_wait && now_ns < self.grows_until_ns).then(|| Deferral {
+        may_wait.then(|| Deferral {
             bytes: (largest / policy.notable_end.max(1)).max(policy.notable_end_bytes),
             together_ns: policy.together_ns.min(window_ns / 2),
         })

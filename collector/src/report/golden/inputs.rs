@@ -128,6 +128,7 @@ pub(in crate::report) fn full() -> Report {
             descendants: Some(92_000_000.25),
             combined: Some(95_100_000.75),
         },
+        max_ram_at_most: Groups { main: Some(3_211_264), descendants: Some(202_326_592), combined: Some(205_472_320) },
         max_ram_proportional: MaxProportionalRam {
             bytes: Groups { main: Some(1_700_000), descendants: Some(195_000_000), combined: Some(196_100_000) },
             reason: None,

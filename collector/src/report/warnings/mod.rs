@@ -6,6 +6,7 @@ mod gpu;
 use super::counts::{processes, records, times};
 use super::inputs::Inputs;
 use crate::model::config::Layer;
+use crate::model::groups::Groups;
 use crate::model::report::{Cgroup, Coverage, CpuTime, Limits, MaxRam, Stage, Topic, Warning};
 
 /// Most processes that one warning names.
@@ -19,6 +20,7 @@ pub(super) struct Context<'a> {
     pub(super) cgroup: Option<&'a Cgroup>,
     pub(super) max_ram: &'a MaxRam,
     pub(super) cpu_time: &'a CpuTime,
+    pub(super) max_ram_at_most: &'a Groups<Option<u64>>,
     /// Length of the run, seconds.
     pub(super) wall_s: f64,
 }
@@ -27,7 +29,7 @@ pub(super) struct Context<'a> {
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 25] = [
+const CAUSES: [(Topic, CauseOf); 26] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
@@ -49,6 +51,7 @@ const CAUSES: [(Topic, CauseOf); 25] = [
     (Topic::Figures, unknown_cpu),
     (Topic::Figures, unknown_ram),
     (Topic::Figures, ram_floor),
+    (Topic::Figures, ram_at_most),
     (Topic::Figures, no_ram),
     (Topic::Figures, no_process),
     (Topic::Figures, no_length),
@@ -318,6 +321,24 @@ fn ram_floor(context: &Context) -> Option<String> {
          held at that time is unknown, and so is how much was shared. A smaller --st sees more.",
         floor.rss as f64 / 1e6
     ))
+}
+
+/// Where processes ended between two samples between which others grew. Of a run in which a process was killed, this is what
+/// people look for, so less is said then.
+fn ram_at_most(context: &Context) -> Option<String> {
+    const NEGLIGIBLE_BYTES: u64 = 4_000_000;
+    let is_any_killed = !context.inputs.run.failures.by_signal.is_empty();
+    let part = if is_any_killed { 10 } else { 2 };
+    let seen = context.max_ram.combined.total_bytes?;
+    let at_most = context.max_ram_at_most.combined?;
+    (at_most - seen > NEGLIGIBLE_BYTES.max(seen / part)).then(|| {
+        format!(
+            "The largest RAM can have been up to {:.1} MB, and was {:.1} MB for certain: processes ended between two samples, \
+             and how much the others held just then is unknown. A smaller --st knows more.",
+            at_most as f64 / 1e6,
+            seen as f64 / 1e6
+        )
+    })
 }
 
 /// Where processes without known RAM are counted, [`unknown_ram`] says so.

@@ -39,6 +39,8 @@ pub(crate) struct Sample {
     pub now: TreeSums,
     /// Memory of the processes that lived at both times, each with the smaller of its two contributions.
     pub steady: TreeSums,
+    /// The same, each with the most that it can have added in between, without what `intervals` has of it.
+    pub steady_at_most: TreeSums,
     /// Mean of the two for those, for time-weighted means.
     pub steady_mean: TreeSums,
     /// Processes and memory that were there in part only.
@@ -71,8 +73,11 @@ pub(crate) struct ChangedProgram {
     pub since_ns: u64,
 }
 
-/// Peaks of a process are read again this long after the last time, if it touched new memory.
-const PEAK_INTERVAL_NS: u64 = 1_000_000_000;
+/// Peaks of a process that touched new memory are read again this long after the last time: what it held for a moment between
+/// two samples only VmHWM shows, and only a reading soon after it tells what others held then.
+const PEAK_INTERVAL_NS: u64 = 20_000_000;
+/// From this long after the last time on, also where that takes from other readings' budget.
+const LATEST_PEAK_NS: u64 = 1_000_000_000;
 
 /// What the passes of the sample that is being taken have found so far.
 #[derive(Debug, Clone, Default)]
@@ -206,10 +211,11 @@ impl Sampling {
         self.readings.get(&id).zip(image_ns).is_some_and(|(reading, image_ns)| image_ns >= reading.peak_at_ns)
     }
 
-    /// Whether a process's peak should be read again.
-    pub(crate) fn is_peak_due(&self, id: ProcessId) -> bool {
+    /// Whether a process's peak should be read again; `is_rich`: the budget has more than footprints need.
+    pub(crate) fn is_peak_due(&self, id: ProcessId, is_rich: bool) -> bool {
+        let rest_ns = if is_rich { PEAK_INTERVAL_NS } else { LATEST_PEAK_NS };
         self.readings.get(&id).is_some_and(|reading| {
-            self.current.at_ns.saturating_sub(reading.peak_at_ns) >= PEAK_INTERVAL_NS
+            self.current.at_ns.saturating_sub(reading.peak_at_ns) >= rest_ns
                 && reading.vitals.minor_faults != reading.faults_at_peak
         })
     }
@@ -426,11 +432,15 @@ fn add_process(
             let mean = contribution.mean(before.contribution);
             sample.steady_mean.add(&TreeSums::of(is_main, &mean, 0, threads));
         }
+        let mut at_most = contribution.max(before.contribution);
         if is_new_image || spike > 0 {
             // What is unread of it is in the steady part.
-            let [_, memory] = process.intervals_until(now_ns, at_peak.minus(steady), 0, rss + spike);
+            let beside = at_peak.minus(steady);
+            let [_, memory] = process.intervals_until(now_ns, beside, 0, rss + spike);
             sample.intervals.push(memory);
+            at_most = before.contribution.max(at_peak.minus(beside));
         }
+        sample.steady_at_most.add(&TreeSums::of(is_main, &at_most, steady_unread, threads_before));
     } else {
         sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread, rss + spike));
     }

@@ -217,7 +217,7 @@ impl Run {
             Some(PeakReading { id, vm_hwm_bytes, hugetlb_bytes, limits: None })
         };
         let mut wanted = self.sampling.new_images(&self.tree);
-        wanted.extend(self.sampling.alive.iter().filter(|id| self.sampling.is_peak_due(**id)));
+        wanted.extend(self.sampling.alive.iter().filter(|id| self.sampling.is_peak_due(**id, true)));
         let peaks: Vec<_> = wanted.into_iter().filter_map(peak).filter(|_| !self.is_broke).collect();
         self.sampling.peaks(&self.tree, &peaks);
         let read = |run: &Self, target: &SharingTarget| {

@@ -183,6 +183,7 @@ impl Tree {
     pub(crate) fn note_account(&mut self, id: ProcessId, account: ExitAccount) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.end.account = Some(account);
+            self.intervals.extend(process.take_late_memory(self.context.page));
         }
     }
 

@@ -27,6 +27,9 @@ pub struct LiveInterval {
     pub end_ns: u64,
     /// The most that it added to footprints since its last sample.
     pub memory: Contribution,
+    /// Its end is only known to be no later, and the memory may have been given to others by then: it is no part of what was
+    /// held for certain.
+    pub is_end_rough: bool,
     /// How much more may be private, as it was never read, bytes. `None`: all, since no sample saw the image.
     pub unread_bytes: Option<u64>,
     /// The largest RSS in that time, as far as known, bytes.
@@ -76,6 +79,7 @@ impl Process {
             start_ns: self.lifetime.start_ns.max(self.observed.at_ns).min(end_ns),
             end_ns,
             memory: Contribution::default(),
+            is_end_rough: false,
             unread_bytes: None,
             rss_bytes: 0,
             counted_at_ns: end_ns,

@@ -116,10 +116,9 @@ impl Tree {
             ..process.process_interval(until_ns)
         });
         let held_until_ns = process.lifetime.missing_ns.map_or(until_ns, |missing| until_ns.min(missing));
-        self.intervals.push(LiveInterval {
-            memory: process.contribution_since_sample(page_bytes),
-            ..process.image_interval(held_until_ns)
-        });
+        let memory = process.contribution_since_sample(page_bytes);
+        process.lifetime.counted = Some(memory);
+        self.intervals.push(LiveInterval { memory, ..process.image_interval(held_until_ns) });
         process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(cpu_ns);
         let group = process.program.group;
         self.groups.remove(id, group);

@@ -203,6 +203,8 @@ pub(crate) struct Lifetime {
     pub seen_dead_ns: Option<u64>,
     /// When it was first found to be no longer in /proc.
     pub gone_ns: Option<u64>,
+    /// What its memory counted with since the last sample when its end was known.
+    pub counted: Option<Contribution>,
     /// The time of the sample that found it dead. From then on what it shared counts with others.
     pub missing_ns: Option<u64>,
 }

@@ -191,6 +191,17 @@ impl Process {
         }
     }
 
+    /// What a source that came after its end reports beyond what was counted then. Only the connector dates an end well
+    /// enough: the memory of a process that a sample found dead may have been used by others since.
+    pub(super) fn take_late_memory(&mut self, page_bytes: u64) -> Option<LiveInterval> {
+        let (end_ns, counted) = self.lifetime.end_ns.zip(self.lifetime.counted)?;
+        let memory = self.contribution_since_sample(page_bytes);
+        let more = memory.minus(counted);
+        self.lifetime.counted = Some(counted.max(memory));
+        let is_end_rough = self.end.kernel_exit.is_none() || self.end.exit.is_some();
+        (!more.is_zero()).then(|| LiveInterval { memory: more, is_end_rough, ..self.image_interval(end_ns) })
+    }
+
     /// The most that it added to footprints since its last sample: the peak of its image if no sample saw that; for a fork
     /// child only what it does not share with its parent.
     pub(super) fn contribution_since_sample(&self, page_bytes: u64) -> Contribution {

@@ -5,7 +5,7 @@ use gpu_track_abi::record::{FLAG_TRACER, Origin};
 use super::namespaces::{Evidence, MatchQuery};
 use super::records::ReapRecord;
 use super::tolerance::Tolerance;
-use super::{FoundBy, Key, LiveInterval, Parent, Process, ProcessId, Tree};
+use super::{FoundBy, Key, Parent, Process, ProcessId, Tree};
 
 /// The writer of a REAPED record.
 #[derive(Clone, Copy)]
@@ -94,15 +94,8 @@ impl Tree {
         };
         // What a child inherits is bounded by the peak of the process that made it, not by that of an orphan's reaper.
         let reaper_peak_rss_bytes = if is_maker { record.reaper_peak_rss_bytes } else { u64::MAX };
-        let counted = process.contribution_since_sample(page);
         process.end.reaped = Some(ReapRecord { reaper_peak_rss_bytes, ..record });
-        // The reaper may report a larger peak than was counted when the process ended. Only the connector dates the end well
-        // enough: memory of a process that a sample found dead may have been used by others since.
-        let more = process.contribution_since_sample(page).minus(counted);
-        let is_dated = process.end.kernel_exit.is_some() && process.end.exit.is_none();
-        if let Some(end_ns) = process.lifetime.end_ns.filter(|_| !more.is_zero() && is_dated) {
-            self.intervals.push(LiveInterval { memory: more, ..process.image_interval(end_ns) });
-        }
+        self.intervals.extend(process.take_late_memory(page));
         if process.ids.host_pid.is_none() && reaper.key.pid_ns == self.context.pid_ns {
             process.ids.host_pid = Some(child);
         }

@@ -2,8 +2,13 @@
 //!
 //! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two contributions
 //! during all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended. So a
-//! process that no sample saw is not lost, and nothing is counted while it did not exist. Records that come one window
-//! late are added to the processes that lived during all of the earlier window.
+//! process that no sample saw is not lost, and nothing is counted while it did not exist. A record that comes late adds its
+//! process to what is kept of the windows in which it lived: processes that are killed together are reaped one by one.
+//!
+//! Counted like that, RAM is a lower bound where a process ended between two samples between which others grew. With the larger
+//! of their contributions it is an upper one (`at_most`).
+
+use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +100,8 @@ impl Sums {
 pub(crate) struct RamUsage {
     /// The largest RAM.
     pub max: Groups<MaxRss>,
+    /// The largest footprints if each process held the larger of its contributions between two samples, bytes.
+    pub at_most: Groups<u64>,
     /// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
     pub proportional: Groups<Option<u64>>,
     /// Footprints over time, byte-seconds.
@@ -109,16 +116,37 @@ pub(crate) struct RamUsage {
     pub threads: Groups<u64>,
     /// Largest memory in use on the machine, bytes.
     pub system: Option<u64>,
-    /// The last window.
-    last: Window,
+    /// The last windows, oldest first.
+    recent: VecDeque<Window>,
 }
 
-/// The time between two samples, and the memory that was held during all of it.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+/// Windows that are kept: with 25 ms between samples, a reaper on a busy machine is no later than they are long.
+const WINDOWS: usize = 8;
+/// Intervals kept of each, the largest.
+const KEPT_INTERVALS: usize = 32;
+/// Smaller ones are not kept, bytes.
+const KEPT_BYTES: u64 = 1 << 20;
+
+/// The time between two samples, the memory that was held during all of it, and the largest that was for a part of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Window {
     from_ns: u64,
     until_ns: u64,
     steady: TreeSums,
+    steady_at_most: TreeSums,
+    intervals: Vec<LiveInterval>,
+}
+
+impl Window {
+    fn overlaps(&self, life: &LiveInterval) -> bool {
+        life.end_ns >= self.from_ns && life.start_ns.min(life.end_ns) < self.until_ns
+    }
+
+    fn keep_largest(&mut self) {
+        self.intervals.retain(|life| life.memory.combined_bytes >= KEPT_BYTES);
+        self.intervals.sort_by_key(|life| std::cmp::Reverse(life.memory.combined_bytes));
+        self.intervals.truncate(KEPT_INTERVALS);
+    }
 }
 
 /// What a process or memory adds while it is there.
@@ -147,14 +175,41 @@ impl RamUsage {
     /// Take in a window with the sample at its end.
     pub(crate) fn add(&mut self, tree: &Tree, sample: &Sample) {
         self.add_moment(tree, sample);
-        let window = Window { from_ns: sample.from_ns, until_ns: sample.at_ns, steady: sample.steady };
-        // The steady part of the time before the last window is no longer known.
-        let earlier = Window { until_ns: self.last.from_ns, ..Window::default() };
-        for window in [window, self.last, earlier] {
-            self.sweep(tree, sample, &window);
-        }
+        let Sample { from_ns, at_ns: until_ns, steady, steady_at_most, .. } = *sample;
+        let intervals = sample.intervals.clone();
+        let mut window = Window { from_ns, until_ns, steady, steady_at_most, intervals };
+        self.sweep(tree, sample, &window);
+        self.add_late(tree, sample);
         self.add_means(sample);
-        self.last = window;
+        window.keep_largest();
+        self.recent.push_back(window);
+        if self.recent.len() > WINDOWS {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Records of processes that lived before this window.
+    fn add_late(&mut self, tree: &Tree, sample: &Sample) {
+        let late: Vec<&LiveInterval> =
+            sample.intervals.iter().filter(|life| life.start_ns < sample.from_ns).collect();
+        if late.is_empty() {
+            return;
+        }
+        let mut recent = std::mem::take(&mut self.recent);
+        // The steady part of the time before is no longer known.
+        let until_ns = recent.front().map_or(sample.from_ns, |window| window.from_ns);
+        let mut earlier = Window { until_ns, ..Window::default() };
+        for window in recent.iter_mut().chain([&mut earlier]) {
+            let kept = window.intervals.len();
+            let of_it: Vec<_> =
+                late.iter().filter(|life| window.overlaps(life)).map(|life| (*life).clone()).collect();
+            window.intervals.extend(of_it);
+            if window.intervals.len() > kept {
+                self.sweep(tree, sample, window);
+                window.keep_largest();
+            }
+        }
+        self.recent = recent;
     }
 
     /// The sample itself.
@@ -189,11 +244,8 @@ impl RamUsage {
     /// The time between the samples: steps up and down in order of time, ends before starts. A late interval counts in
     /// each window that it overlaps.
     fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
-        let was_there = |life: &&LiveInterval| {
-            life.end_ns >= window.from_ns && life.start_ns.min(life.end_ns) < window.until_ns
-        };
-        let mut steps: Vec<(u64, i8, &LiveInterval)> = Vec::with_capacity(sample.intervals.len() * 2);
-        for life in sample.intervals.iter().filter(was_there) {
+        let mut steps: Vec<(u64, i8, &LiveInterval)> = Vec::with_capacity(window.intervals.len() * 2);
+        for life in window.intervals.iter().filter(|life| window.overlaps(life)) {
             let start = life.start_ns.clamp(window.from_ns, window.until_ns);
             let end = life.end_ns.clamp(start, window.until_ns);
             steps.push((start, 1, life));
@@ -203,18 +255,24 @@ impl RamUsage {
         steps.sort_unstable_by_key(|(at, sign, _)| (*at, *sign));
         // A late interval can end before its start was counted.
         let mut level = window.steady.map(i128::from);
+        let mut at_most = window.steady_at_most.map(i128::from);
         for (at, sign, life) in steps {
-            level =
-                level.with(sums_of(life).map(i128::from), |sum, of_life| sum + of_life * i128::from(sign));
+            let of_life = sums_of(life).map(|of_life| i128::from(of_life) * i128::from(sign));
+            if !life.is_end_rough {
+                level = level.with(of_life, |sum, of_life| sum + of_life);
+            }
+            at_most = at_most.with(of_life, |sum, of_life| sum + of_life);
             if sign > 0 {
                 let now = level.map(positive);
+                let most = at_most.map(positive).groups();
+                self.at_most = self.at_most.with(most, |most, sums| most.max(sums.footprint_bytes));
                 self.series.raise(at, now.groups().combined.footprint_bytes);
                 self.raise(&now, at, MaxRss::with_moment, Vec::new);
             }
         }
         // The holders are found once: with many starting processes, each may set a new peak.
         if let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) {
-            peak.holders = holders_at(tree, sample, peak.at_ns);
+            peak.holders = holders_at(tree, sample, &window.intervals, peak.at_ns);
         }
     }
 
@@ -226,7 +284,7 @@ impl RamUsage {
         self.byte_s.main += steady.main.footprint_bytes as f64 * whole;
         self.byte_s.descendants += steady.descendants.footprint_bytes as f64 * whole;
         self.byte_s.combined += steady.combined_bytes as f64 * whole;
-        for life in &sample.intervals {
+        for life in sample.intervals.iter().filter(|life| !life.is_end_rough) {
             // Late intervals, too: no earlier sample has counted that time.
             let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.start_ns));
             self.byte_s.combined += life.memory.combined_bytes as f64 * span_s;
@@ -265,10 +323,10 @@ fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
 }
 
 /// The holders at a time: live processes, and those that lived for a part of the window.
-fn holders_at(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
+fn holders_at(tree: &Tree, sample: &Sample, intervals: &[LiveInterval], at_ns: u64) -> Vec<Holder> {
     let mut holders = live_holders(tree, sample, at_ns);
-    let there = sample.intervals.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
-    let mut there: Vec<&LiveInterval> = there.filter(|life| !life.is_process).collect();
+    let there = intervals.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
+    let mut there: Vec<&LiveInterval> = there.filter(|life| !life.is_process && !life.is_end_rough).collect();
     there.sort_unstable_by_key(|life| std::cmp::Reverse(life.rss_bytes));
     for life in there.into_iter().take(HOLDERS) {
         let Contribution { combined_bytes, private_bytes, .. } = life.memory;

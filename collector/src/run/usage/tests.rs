@@ -53,6 +53,7 @@ fn held(id: ProcessId, bytes: u64) -> Held {
 fn memory(from_s: u64, to_s: u64, megabytes: u64) -> LiveInterval {
     LiveInterval {
         is_process: false,
+        is_end_rough: false,
         is_main: false,
         id: ProcessId(1000 + from_s),
         pid: 200 + from_s as u32,
@@ -152,6 +153,33 @@ fn memory_that_no_sample_saw_has_no_known_private_part() {
     let descendants_now = Sums { unread_private_bytes: 20 * MB, ..footprint(100) };
     let steady = TreeSums { descendants: descendants_now, ..TreeSums::default() };
     assert_eq!(descendants(Sample { steady, ..lives_with(Some(0)) }).private, None);
+}
+
+// Requirement: RAM-24
+#[test]
+fn late_records_of_one_window_count_together_though_they_come_one_by_one() {
+    let (tree, mut ram) = (tree(), RamUsage::default());
+    let steady = tree_sums(10, 0, 10, 1);
+    ram.add(&tree, &Sample { steady, ..lives([child(12, 15, 50)]) });
+    for (from_s, late) in [(20, child(11, 14, 60)), (30, child(13, 15, 70))] {
+        let intervals = lives([late]).intervals;
+        let (from_ns, at_ns) = (from_s * S, (from_s + 10) * S);
+        ram.add(&tree, &Sample { from_ns, at_ns, steady, intervals, ..window() });
+    }
+    assert_eq!((ram.max.combined.total, ram.peak.as_ref().unwrap().at_ns), (190 * MB, 13 * S));
+}
+
+// Requirement: RAM-26
+#[test]
+fn survivors_that_grew_count_with_their_smaller_size_for_certain_and_with_the_larger_at_most() {
+    let (tree, mut ram) = (tree(), RamUsage::default());
+    let (steady, steady_at_most) = (tree_sums(10, 0, 10, 1), tree_sums(90, 0, 90, 1));
+    ram.add(&tree, &Sample { steady, steady_at_most, ..lives([child(12, 15, 50)]) });
+    assert_eq!((ram.max.combined.total, ram.at_most.combined), (60 * MB, 140 * MB));
+    // Of an end that is only known to be no later, the memory is no more than possible.
+    let rough = LiveInterval { is_end_rough: true, ..memory(12, 14, 200) };
+    ram.add(&tree, &Sample { intervals: vec![rough], steady, steady_at_most, ..window() });
+    assert_eq!((ram.max.combined.total, ram.at_most.combined), (60 * MB, 290 * MB));
 }
 
 #[test]

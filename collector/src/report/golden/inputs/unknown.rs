@@ -30,6 +30,7 @@ pub(in crate::report) fn unknown() -> Report {
             combined: Rss::default(),
         },
         mean_ram_bytes: Groups::default(),
+        max_ram_at_most: Groups::default(),
         max_ram_proportional: MaxProportionalRam {
             reason: Some("at no sample was known how all of their memory is shared".into()),
             ..MaxProportionalRam::default()

@@ -128,3 +128,19 @@ fn account_belongs_to_the_process_that_had_the_pid_then() {
     assert_eq!(run.tree.accounted(102, begun_ns), Some(first));
     assert_eq!(run.tree.accounted(102, at(&run)), Some(second));
 }
+
+// Requirement: RAM-24
+#[test]
+fn peak_in_an_account_that_comes_after_the_end_counts_from_the_last_sample_on() {
+    let mut run = Run::new();
+    run.kernel_fork(102, MAIN).execs(102).later(60).sampled(102, 5_000, MIB, MIB);
+    let id = run.id(102);
+    run.kernel(102, What::Exit { status: 9 });
+    run.tree.observe_end(id, run.now_ns, None);
+    run.tree.finalize(run.now_ns, run.now_ns);
+    run.tree.note_account(id, account(700, 50, 50));
+    let now_ns = run.now_ns;
+    let memory = run.tree.take_intervals(now_ns).into_iter().filter(|life| !life.is_process);
+    let bytes: u64 = memory.map(|life| life.memory.combined_bytes).sum();
+    assert!(bytes >= 49 * MIB, "{bytes}");
+}
