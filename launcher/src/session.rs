@@ -123,16 +123,16 @@ impl Session {
             .map_err(SessionError::Collector)
     }
 
-    /// Starts a collector that continues the work of a killed one. `running_pid`: the command, if it still runs.
+    /// Starts a collector that continues the work of a killed one. `main_pid`: the command, which may have ended.
     /// `crashed_by`: the signal because of which collectors must not load NVIDIA's library from now on.
     pub(crate) fn restart_collector(
         &mut self,
-        running_pid: Option<u32>,
+        main_pid: u32,
         crashed_by: Option<i32>,
     ) -> Result<Collector, SessionError> {
         self.config.gpu.crashed_by = self.config.gpu.crashed_by.or(crashed_by);
         self.config.restarts += 1;
-        self.config.running_pid = running_pid;
+        self.config.main_pid = Some(main_pid);
         self.start_collector()
     }
 

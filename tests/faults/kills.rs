@@ -129,6 +129,27 @@ fn killed_collector_loses_few_connector_events() {
     }
 }
 
+#[test]
+fn collector_started_after_the_commands_end_reads_what_it_did() {
+    let run = tracked(["/bin/true"]).run();
+    if let Some(reason) = run.report().at("coverage.connector_absent").as_str() {
+        skip!("{reason}");
+    }
+    // No snapshot is saved, so a new collector learns of the command from the launcher alone.
+    let running =
+        tracked([static_program("storm"), "brief".into(), "200".into()]).options(&["--st", "3600"]).start();
+    running.wait_for_collector();
+    running.replace_collector();
+    // The launcher sees the ends of both at once.
+    kill(running.pid(), libc::SIGSTOP);
+    kill(running.wait_for_collector(), libc::SIGKILL);
+    while progressed(&running, 1) {}
+    kill(running.pid(), libc::SIGCONT);
+    let run = running.wait();
+    let report = run.report();
+    assert!(report.u64("processes.total") == 201 || report.u64("coverage.connector_overruns") > 0);
+}
+
 // Requirement: FAULT-2, FAULT-68
 #[test]
 fn launcher_killed_in_a_fork_storm_loses_no_process() {

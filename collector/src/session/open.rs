@@ -106,11 +106,12 @@ fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now
     run.apply(now_ns, Observation::PidNumber { pid, pidfd_inode });
 }
 
-/// The processes whose events count. What waits in the connector's socket may be about the command before the run state
-/// knows of it.
+/// The processes whose events count. What waits in the connector's socket may be about a process that has ended since. It may
+/// be about the command, too, before the run state knows of that.
 fn members(run: &RunState, config: &Config) -> Members {
+    let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());
     Members::new(
-        run.tree.host_pids().chain([config.start.launcher_pid]).chain(config.running_pid),
+        run.tree.host_pids().chain([config.start.launcher_pid]).chain(unknown_main),
         std::process::id(),
         (config.restarts > 0).then_some(config.start.launcher_pid),
     )
