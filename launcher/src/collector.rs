@@ -1,8 +1,8 @@
 //! The collector process: the same executable, started again under another name.
 //!
-//! Its arguments are five descriptors and two paths. The descriptors are the pipe, the segment, the state file, the
-//! process connector and the lock of the report file ("-" if there is none). The paths are those of the segment and the
-//! state file.
+//! Its arguments are six descriptors and two paths. The descriptors are the pipe, the segment, the state file, the
+//! process connector's socket and inbox, and the lock of the report file ("-" if there is none). The paths are those of the
+//! segment and the state file.
 
 use std::ffi::OsString;
 use std::io::{self, PipeWriter, Write};
@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::priority::prefer_at_once;
 use gpu_track_collector::segment::named::NamedFile;
 use gpu_track_collector::{Config, Inheritance, Output, clock};
@@ -36,18 +37,18 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// Starts a collector in a session of its own, so that no signal to the command's process group or terminal ends
-    /// it. `shared`: the process connector, and the lock of the report file. Of the standard streams only the report's stays open: a batch system waits until a task's stdout is closed.
+    /// it. `shared`: the process connector's socket and inbox, and the lock of the report file. Of the standard streams only the report's stays open: a batch system waits until a task's stdout is closed.
     pub(crate) fn start(
         segment: &NamedFile,
         state: &NamedFile,
-        shared: [Option<BorrowedFd>; 2],
+        shared: [Option<BorrowedFd>; 3],
         config: &Config,
     ) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let files = [segment, state];
         let [segment_fd, state_fd] = files.map(|file| Some(file.file().as_raw_fd()));
-        let [connector_fd, lock_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
-        let fds = [Some(reader.as_raw_fd()), segment_fd, state_fd, connector_fd, lock_fd];
+        let [socket_fd, inbox_fd, lock_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
+        let fds = [Some(reader.as_raw_fd()), segment_fd, state_fd, socket_fd, inbox_fd, lock_fd];
         let stdout =
             if matches!(config.report.output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
         let mut command = Command::new("/proc/self/exe");
@@ -85,14 +86,15 @@ impl Collector {
 /// Runs the collector and ends with it, if these are the arguments of one.
 pub(crate) fn serve_if_started_as_one(args: &[OsString]) {
     let fd = |arg: &OsString| arg.to_str().and_then(|fd| fd.parse().ok());
-    if let [name, pipe, segment, state, connector, lock, segment_path, state_path] = args
+    if let [name, pipe, segment, state, socket, inbox, lock, segment_path, state_path] = args
         && name == NAME
         && let (Some(pipe), Some(segment), Some(state)) = (fd(pipe), fd(segment), fd(state))
     {
         // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
         let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
         let [pipe, segment, state] = [pipe, segment, state].map(owned);
-        let [connector, output_lock] = [connector, lock].map(|arg| fd(arg).map(owned));
+        let [socket, inbox, output_lock] = [socket, inbox, lock].map(|arg| fd(arg).map(owned));
+        let connector = socket.zip(inbox).map(|(socket, inbox)| Subscription { socket, inbox });
         let (segment_path, state_path) = (segment_path.into(), state_path.into());
         serve(Inheritance { pipe, segment, state, connector, output_lock, segment_path, state_path });
     }

@@ -25,7 +25,7 @@ pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
             forks_before: root.forks(),
         },
         restarts: 0,
-        running_pid: None,
+        main_pid: None,
         discovery: options.discovery.clone(),
         tracking: options.tracking.clone(),
         policy: sampling_policy(),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use gpu_track_abi::MAX_SESSIONS;
@@ -12,6 +12,7 @@ use gpu_track_abi::layout::{
     FLAG_ELF32, FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS,
 };
 use gpu_track_abi::record::{Event, Origin};
+use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
     Config, Layer, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, OutputLock, ProcRoot, RunCgroup, Segment,
@@ -46,7 +47,7 @@ pub(crate) enum SessionError {
 pub(crate) struct Session {
     segment: Segment,
     state: StateFile,
-    connector: Option<OwnedFd>,
+    connector: Option<Subscription>,
     preload: Option<Preload>,
     output_lock: Option<OutputLock>,
     origin: Origin,
@@ -118,21 +119,24 @@ impl Session {
     /// Starts the collector.
     pub(crate) fn start_collector(&self) -> Result<Collector, SessionError> {
         let lock = self.output_lock.as_ref().map(|lock| lock.file().file());
-        let shared = [self.connector.as_ref().map(AsFd::as_fd), lock];
+        let connector = self.connector.as_ref();
+        let [socket, inbox] =
+            [connector.map(|one| one.socket.as_fd()), connector.map(|one| one.inbox.as_fd())];
+        let shared = [socket, inbox, lock];
         Collector::start(self.segment.named(), self.state.named(), shared, &self.config)
             .map_err(SessionError::Collector)
     }
 
-    /// Starts a collector that continues the work of a killed one. `running_pid`: the command, if it still runs.
+    /// Starts a collector that continues the work of a killed one. `main_pid`: the command, which may have ended.
     /// `crashed_by`: the signal because of which collectors must not load NVIDIA's library from now on.
     pub(crate) fn restart_collector(
         &mut self,
-        running_pid: Option<u32>,
+        main_pid: u32,
         crashed_by: Option<i32>,
     ) -> Result<Collector, SessionError> {
         self.config.gpu.crashed_by = self.config.gpu.crashed_by.or(crashed_by);
         self.config.restarts += 1;
-        self.config.running_pid = running_pid;
+        self.config.main_pid = Some(main_pid);
         self.start_collector()
     }
 

@@ -190,8 +190,7 @@ impl Supervisor {
                 return;
             }
         };
-        let running_pid = self.exit.is_none().then_some(self.main_pid);
-        match self.session.restart_collector(running_pid, crashed_by) {
+        match self.session.restart_collector(self.main_pid, crashed_by) {
             Ok(mut collector) => {
                 for message in &self.messages {
                     let _ = collector.send(message);

@@ -41,8 +41,8 @@ pub struct Config {
     pub start: SessionStart,
     /// Number of collectors of this run that were killed before this one.
     pub restarts: u32,
-    /// Pid of the command, for a collector that starts while the command runs.
-    pub running_pid: Option<u32>,
+    /// Pid of the command, for a collector that replaces another. The command may have ended.
+    pub main_pid: Option<u32>,
     /// How processes are found.
     pub discovery: DiscoveryConfig,
     /// How the run is tracked.
@@ -234,7 +234,7 @@ impl Config {
                 forks_before: None,
             },
             restarts: 0,
-            running_pid: None,
+            main_pid: None,
             discovery: without_options(),
             tracking: without_options(),
             policy: SamplingPolicy::default(),

@@ -18,6 +18,9 @@ pub enum SessionError {
     /// No thread to read the records.
     #[error("cannot start a thread: {0}; there is no report")]
     Thread(io::Error),
+    /// No memory for the process connector's events.
+    #[error("cannot map the process connector's events: {0}; there is no report")]
+    Inbox(io::Error),
     /// The segment can't be had.
     #[error(transparent)]
     Segment(#[from] SegmentError),

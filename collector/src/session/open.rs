@@ -1,6 +1,5 @@
 //! What a collector opens before its loop: the run state (new, or that of a killed collector), the pump and the readers.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::error::SessionError;
@@ -14,7 +13,7 @@ use crate::model::style::Output;
 use crate::recover;
 use crate::run::RunState;
 use crate::run::schedule::Schedule;
-use crate::sources::connector::Members;
+use crate::sources::connector::{Connector, Members, Subscription};
 use crate::sources::membership::Membership;
 use crate::sources::pump::{Pump, Sources};
 use crate::store::checkpoint::CheckpointWriter;
@@ -34,7 +33,7 @@ impl Session {
         config: Config,
         segment: Arc<Segment>,
         state: Arc<StateFile>,
-        connector: Option<OwnedFd>,
+        subscription: Option<Subscription>,
     ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
         let host = HostInfo::of_this_machine(&root);
@@ -48,15 +47,15 @@ impl Session {
         let new = || RunState::of_run(&config, &host);
         let (checkpoint, run) = CheckpointWriter::resume(state, &segment, config.restarts > 0, now_ns, new);
         let mut run = journaled(run, &config, &host);
-        note_itself(&mut run, &config, connector.is_some(), now_ns);
+        note_itself(&mut run, &config, subscription.is_some(), now_ns);
         let membership = Membership::new(root.clone(), segment.named().path(), config.start.launcher_pid);
         // Given up once, it stays so.
-        let connector = connector.filter(|_| run.has_connector());
+        let connector = subscription.filter(|_| run.has_connector()).map(Connector::open).transpose();
         let sources = Sources {
             segment: Arc::clone(&segment),
             journal: checkpoint.state(),
             begin: run.found,
-            connector,
+            connector: connector.map_err(SessionError::Inbox)?,
             dropped: run.health.connector.dropped,
             uninstrumented: run.tree.counts().uninstrumented_programs,
             members: members(&run, &config),
@@ -106,11 +105,12 @@ fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now
     run.apply(now_ns, Observation::PidNumber { pid, pidfd_inode });
 }
 
-/// The processes whose events count. What waits in the connector's socket may be about the command before the run state
-/// knows of it.
+/// The processes whose events count. What waits in the connector's socket may be about a process that has ended since. It may
+/// be about the command, too, before the run state knows of that.
 fn members(run: &RunState, config: &Config) -> Members {
+    let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());
     Members::new(
-        run.tree.host_pids().chain([config.start.launcher_pid]).chain(config.running_pid),
+        run.tree.host_pids().chain([config.start.launcher_pid]).chain(unknown_main),
         std::process::id(),
         (config.restarts > 0).then_some(config.start.launcher_pid),
     )

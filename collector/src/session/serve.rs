@@ -11,6 +11,7 @@ use super::own_process;
 use super::work::Session;
 use crate::model::config::Config;
 use crate::model::style::Output;
+use crate::sources::connector::Subscription;
 use crate::store::output_lock::OutputLock;
 use crate::store::state_file::StateFile;
 use crate::sys::segment::Segment;
@@ -24,8 +25,8 @@ pub struct Inheritance {
     pub segment: OwnedFd,
     /// The state file.
     pub state: OwnedFd,
-    /// The process connector's socket.
-    pub connector: Option<OwnedFd>,
+    /// The process connector.
+    pub connector: Option<Subscription>,
     /// The lock of the report file.
     pub output_lock: Option<OwnedFd>,
     /// The segment's name.
@@ -42,9 +43,8 @@ pub struct Inheritance {
 pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     own_process::return_freed_memory();
     // They are not for children; there are none, but a library may start one some day.
-    for fd in
-        [&from.pipe, &from.segment, &from.state].into_iter().chain(&from.connector).chain(&from.output_lock)
-    {
+    let connector = from.connector.iter().flat_map(|connector| [&connector.socket, &connector.inbox]);
+    for fd in [&from.pipe, &from.segment, &from.state].into_iter().chain(connector).chain(&from.output_lock) {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
     }
     let mut messages = Messages::new(from.pipe);

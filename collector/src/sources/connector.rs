@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libc::{
     CN_IDX_PROC, CN_VAL_PROC, PROC_CN_MCAST_IGNORE, PROC_CN_MCAST_LISTEN, PROC_EVENT_EXEC, PROC_EVENT_EXIT,
@@ -14,6 +14,7 @@ use libc::{
 };
 use thiserror::Error;
 
+use super::inbox::{self, Inbox};
 use crate::model::finding::{KernelEvent, What};
 use crate::sys::{kernel, netlink, pidfd};
 
@@ -58,17 +59,27 @@ pub enum SubscribeError {
     Io(io::Error),
 }
 
+/// A subscription, which outlives the collectors that read it.
+#[derive(Debug)]
+pub struct Subscription {
+    /// Where events wait.
+    pub socket: OwnedFd,
+    /// Where a collector puts those that it reads.
+    pub inbox: OwnedFd,
+}
+
 /// Subscribe. Must happen before the collector is started: its fork is the proof that events arrive.
 ///
 /// # Errors
 /// If the kernel refuses.
-pub fn subscribe() -> Result<OwnedFd, SubscribeError> {
-    socket().map_err(|error| match error.raw_os_error() {
+pub fn subscribe() -> Result<Subscription, SubscribeError> {
+    let socket = socket().map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM) if kernel::is_before((6, 6)) => SubscribeError::NeedsRoot,
         Some(libc::ECONNREFUSED) => SubscribeError::OtherNetworkNamespace,
         Some(libc::EPROTONOSUPPORT) => SubscribeError::NotBuilt,
         _ => SubscribeError::Io(error),
-    })
+    })?;
+    Ok(Subscription { socket, inbox: inbox::create().map_err(SubscribeError::Io)? })
 }
 
 fn socket() -> io::Result<OwnedFd> {
@@ -135,6 +146,9 @@ fn request(socket: &OwnedFd, words: &[u32]) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct Connector {
     socket: OwnedFd,
+    inbox: Inbox,
+    /// The inbox may have messages that an earlier collector received.
+    has_leftovers: bool,
 }
 
 /// Result of one read, besides the events.
@@ -144,37 +158,51 @@ pub(crate) struct Batch {
     pub(crate) has_lost: bool,
     /// No more events wait.
     pub(crate) is_last: bool,
+    /// An earlier collector received these events, and may have journaled some of them.
+    pub(crate) is_leftover: bool,
 }
 
-/// Messages read per system call.
-const BATCH: usize = 64;
-/// Room for a message; events are 76 bytes.
-const MESSAGE: usize = 128;
-
 impl Connector {
-    /// Read from this socket.
-    pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self { socket }
+    /// Read this subscription.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(crate) fn open(subscription: Subscription) -> io::Result<Self> {
+        let inbox = Inbox::map(&subscription.inbox)?;
+        Ok(Self { socket: subscription.socket, inbox, has_leftovers: true })
     }
 
-    /// Append the events of one system call.
-    pub(crate) fn read(&self, events: &mut Vec<KernelEvent>) -> Batch {
-        let mut has_lost = false;
-        let mut bytes = [[0u8; MESSAGE]; BATCH];
-        loop {
-            match receive(self.socket.as_raw_fd(), &mut bytes) {
-                Ok((count, lengths)) => {
-                    let messages = bytes.iter().zip(lengths).take(count);
-                    events.extend(
-                        messages.filter_map(|(bytes, length)| KernelEvent::parse(bytes.get(..length)?)),
-                    );
-                    return Batch { has_lost, is_last: count < BATCH };
+    /// A duplicate of the socket, to poll.
+    pub(crate) fn socket(&self) -> Option<OwnedFd> {
+        self.socket.try_clone().ok()
+    }
+
+    /// Append the events of one system call, or those that an earlier collector left. [`Self::free`] must follow when they
+    /// are journaled.
+    pub(crate) fn read(&mut self, events: &mut Vec<KernelEvent>) -> Batch {
+        let mut batch =
+            Batch { has_lost: false, is_last: false, is_leftover: std::mem::take(&mut self.has_leftovers) };
+        while !batch.is_leftover {
+            match self.inbox.receive(self.socket.as_fd()) {
+                Ok(has_more) => {
+                    batch.is_last = !has_more;
+                    break;
                 }
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_lost = true,
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => batch.has_lost = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Batch { has_lost, is_last: true },
+                Err(_) => {
+                    batch.is_last = true;
+                    break;
+                }
             }
         }
+        events.extend(self.inbox.messages().filter_map(KernelEvent::parse));
+        batch
+    }
+
+    /// The events of the last [`Self::read`] are journaled.
+    pub(crate) fn free(&mut self) {
+        self.inbox.free();
     }
 
     /// Events lost since the subscription because the buffer was full (SO_MEMINFO; 0 before Linux 4.12).
@@ -196,24 +224,6 @@ impl Connector {
     pub(crate) fn end(&self) {
         // No recovery is possible if this fails.
         let _ = request(&self.socket, &[PROC_CN_MCAST_IGNORE]);
-    }
-}
-
-fn receive(fd: RawFd, bytes: &mut [[u8; MESSAGE]; BATCH]) -> io::Result<(usize, [usize; BATCH])> {
-    // SAFETY: zeroed is a valid iovec and mmsghdr; their pointers are to memory that lives through the call.
-    unsafe {
-        let mut parts: [libc::iovec; BATCH] = std::mem::zeroed();
-        let mut headers: [libc::mmsghdr; BATCH] = std::mem::zeroed();
-        for ((part, header), bytes) in parts.iter_mut().zip(&mut headers).zip(bytes) {
-            part.iov_base = bytes.as_mut_ptr().cast();
-            part.iov_len = MESSAGE;
-            header.msg_hdr.msg_iov = part;
-            header.msg_hdr.msg_iovlen = 1;
-        }
-        let count =
-            libc::recvmmsg(fd, headers.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT, std::ptr::null_mut());
-        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        Ok((count, headers.map(|header| header.msg_len as usize)))
     }
 }
 
@@ -321,13 +331,24 @@ mod tests {
         assert_eq!(KernelEvent::decode(&[7; 8]), None);
     }
 
+    impl KernelEvent {
+        /// The kernel's message of a fork.
+        pub(crate) fn message(&self) -> Vec<u8> {
+            let What::Fork { parent } = self.what else { panic!("not a fork") };
+            let mut message = vec![0; EVENT];
+            message.extend(PROC_EVENT_FORK.to_ne_bytes());
+            message.extend(3u32.to_ne_bytes());
+            message.extend(self.at_ns.to_ne_bytes());
+            message.extend([11, parent, 21, self.pid].iter().flat_map(|word: &u32| word.to_ne_bytes()));
+            let length = message.len() as u32;
+            message[..4].copy_from_slice(&length.to_ne_bytes());
+            message
+        }
+    }
+
     #[test]
     fn netlink_message_is_parsed() {
-        let mut message = vec![0; EVENT];
-        message.extend(PROC_EVENT_FORK.to_ne_bytes());
-        message.extend(3u32.to_ne_bytes());
-        message.extend((5u64 << 40 | 7).to_ne_bytes());
-        message.extend([11u32, 10, 21, 20].iter().flat_map(|word| word.to_ne_bytes()));
+        let mut message = event(20, What::Fork { parent: 10 }).message();
         assert_eq!(KernelEvent::parse(&message), Some(event(20, What::Fork { parent: 10 })));
         assert_eq!(KernelEvent::parse(&message[..message.len() - 1]), None);
         message[EVENT] = 0;
@@ -382,17 +403,18 @@ mod tests {
     #[test]
     fn events_of_processes_arrive_without_threads() {
         let name = "events_of_processes_arrive_without_threads";
-        let Ok(socket) = subscribe() else {
+        let Ok(subscription) = subscribe() else {
             println!("SKIPPED {name}: no process connector here");
             return;
         };
-        let connector = Connector::new(socket);
+        let mut connector = Connector::open(subscription).unwrap();
         let own = std::process::id();
         std::thread::spawn(|| ()).join().unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         child.wait().unwrap();
         let mut events = Vec::new();
+        assert!(connector.read(&mut events).is_leftover && events.is_empty());
         let batch = connector.read(&mut events);
         assert!(!batch.has_lost && batch.is_last);
         connector.end();

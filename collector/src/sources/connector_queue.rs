@@ -1,7 +1,6 @@
 //! Holds the process connector's events of one tree until the records that were written before them are read.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 
 use gpu_track_abi::record::Event;
@@ -119,7 +118,7 @@ pub(crate) struct Backlog {
 impl ConnectorQueue {
     /// A queue for the tree of these `members`, in this pid namespace. `newcomers` sends members that other layers find.
     pub(crate) fn new(
-        socket: Option<OwnedFd>,
+        connector: Option<Connector>,
         mut members: Members,
         membership: Membership,
         pid_ns: u32,
@@ -137,7 +136,7 @@ impl ConnectorQueue {
         let dropped = last.unwrap_or(dropped);
         let is_given_up = pending.iter().any(|event| matches!(event.what, What::GivenUp(_)));
         Self {
-            connector: socket.filter(|_| !is_given_up).map(Connector::new),
+            connector: connector.filter(|_| !is_given_up),
             members,
             membership,
             pid_ns,
@@ -166,7 +165,7 @@ impl ConnectorQueue {
             self.members.add(pid);
         }
         self.remove_ended();
-        let Some(connector) = &self.connector else { return };
+        let Some(connector) = &mut self.connector else { return };
         let start_ns = clock::thread_cpu_ns();
         let own = std::process::id();
         let (mut all, mut ours) = (0, 0);
@@ -179,9 +178,14 @@ impl ConnectorQueue {
             self.read.sort_by_key(|event| event.at_ns);
             self.has_proof |=
                 self.read.iter().any(|event| event.pid == own && matches!(event.what, What::Fork { .. }));
+            if batch.is_leftover {
+                // A collector that was killed before it freed the inbox may have journaled them.
+                self.read.retain(|event| !self.pending.contains(event));
+            }
             self.read.retain(|event| self.members.take(event));
             ours += self.read.len();
             journal(&self.read);
+            connector.free();
             self.pending.extend(&self.read);
             if batch.is_last {
                 break;
@@ -273,18 +277,61 @@ impl ConnectorQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixDatagram;
+
+    use super::super::connector::{Subscription, subscribe};
+    use super::super::inbox;
     use super::*;
     use crate::sys::proc_fs::ProcRoot;
 
+    fn connector(socket: impl Into<OwnedFd>, inbox: &OwnedFd) -> Connector {
+        let inbox = inbox.try_clone().unwrap();
+        Connector::open(Subscription { socket: socket.into(), inbox }).unwrap()
+    }
+
     fn queue(
-        socket: Option<OwnedFd>,
+        connector: Option<Connector>,
         members: impl IntoIterator<Item = u32>,
         pending: Vec<KernelEvent>,
     ) -> ConnectorQueue {
         let (_, newcomers) = std::sync::mpsc::channel();
         let membership = Membership::new(ProcRoot::default(), std::path::Path::new("segment"), 1);
         let backlog = Backlog { pending: pending.into(), has_proof: true, dropped: 0 };
-        ConnectorQueue::new(socket, Members::new(members, 0, None), membership, 10, newcomers, backlog)
+        ConnectorQueue::new(connector, Members::new(members, 0, None), membership, 10, newcomers, backlog)
+    }
+
+    // Requirement: FAULT-13
+    #[test]
+    fn events_in_the_inbox_of_a_killed_collector_come_once() {
+        let fork = |at_ns, pid| KernelEvent { at_ns, pid, what: What::Fork { parent: 1 } };
+        let all = [fork(5, 2), fork(6, 3), fork(7, 4)];
+        // Killed before the journal was written, while it was, and before the inbox was free.
+        for journaled in 0..=2 {
+            let (sender, receiver) = UnixDatagram::pair().unwrap();
+            receiver.set_nonblocking(true).unwrap();
+            let inbox = inbox::create().unwrap();
+            let mut killed = connector(receiver.try_clone().unwrap(), &inbox);
+            for event in &all[..2] {
+                sender.send(&event.message()).unwrap();
+            }
+            let mut read = Vec::new();
+            assert!(killed.read(&mut read).is_leftover && read.is_empty());
+            assert!(killed.read(&mut read).is_last);
+            assert_eq!(read, all[..2]);
+            drop(killed);
+            sender.send(&all[2].message()).unwrap();
+            let journaled = &all[..journaled];
+            let mut next = queue(Some(connector(receiver, &inbox)), [1], journaled.into());
+            let mut now_journaled = journaled.to_vec();
+            next.read(|events| now_journaled.extend(events));
+            assert_eq!(now_journaled, all);
+            let passed_on: Vec<_> = std::iter::from_fn(|| next.next_by(9)).collect();
+            assert_eq!(passed_on, all);
+            let mut later = connector(UnixDatagram::unbound().unwrap(), &inbox);
+            assert!(later.read(&mut read).is_leftover);
+            assert_eq!(read.len(), 2, "the inbox is free");
+        }
     }
 
     #[test]
@@ -317,7 +364,7 @@ mod tests {
     #[test]
     fn loss_reported_to_a_killed_collector_is_queued() {
         let name = "loss_reported_to_a_killed_collector_is_queued";
-        let Ok(socket) = super::super::connector::subscribe() else {
+        let Ok(Subscription { socket, inbox }) = subscribe() else {
             println!("SKIPPED {name}: no process connector here");
             return;
         };
@@ -334,8 +381,9 @@ mod tests {
             std::process::Command::new("true").status().unwrap();
         }
         // The killed collector reads ENOBUFS.
-        let killed = Connector::new(socket.try_clone().unwrap());
+        let mut killed = connector(socket.try_clone().unwrap(), &inbox);
         let mut events = Vec::new();
+        killed.read(&mut events);
         let has_lost = killed.read(&mut events).has_lost;
         if events.is_empty() || killed.dropped() == 0 {
             println!("SKIPPED {name}: the kernel sends no events here, or does not count lost ones");
@@ -344,7 +392,7 @@ mod tests {
         assert!(has_lost, "ENOBUFS comes once");
         // Room for other processes' events, so that there is no second ENOBUFS.
         set_buffer(200_000);
-        let mut queue = queue(Some(socket), [1], Vec::new());
+        let mut queue = queue(Some(connector(socket, &inbox)), [1], Vec::new());
         let mut journaled = Vec::new();
         queue.read(|events| journaled.extend(events.iter().map(|event| event.what)));
         assert!(matches!(journaled.last(), Some(What::Lost { dropped: 1.. })), "{journaled:?}");
@@ -368,8 +416,8 @@ mod tests {
     fn connector_given_up_by_an_earlier_collector_stays_off() {
         let given_up = KernelEvent { at_ns: 5, pid: 0, what: What::GivenUp(AbsenceReason::Cost) };
         for (pending, is_active) in [(vec![], true), (vec![given_up], false)] {
-            let socket = std::fs::File::open("/dev/null").unwrap().into();
-            assert_eq!(queue(Some(socket), [1], pending).is_active(), is_active);
+            let connector = connector(std::fs::File::open("/dev/null").unwrap(), &inbox::create().unwrap());
+            assert_eq!(queue(Some(connector), [1], pending).is_active(), is_active);
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod exit_accounts;
 pub mod exit_watch;
 pub mod gpu;
 pub(crate) mod host;
+mod inbox;
 pub(crate) mod limits;
 pub(crate) mod machine;
 pub(crate) mod membership;

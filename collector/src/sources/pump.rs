@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::connector::Members;
+use super::connector::{Connector, Members};
 use super::connector_queue::{Backlog, ConnectorQueue, START_GRACE_NS};
 use super::membership::Membership;
 use super::merge::Merge;
@@ -92,8 +92,8 @@ pub(crate) struct Sources {
     pub(crate) journal: Arc<dyn Journal>,
     /// What an earlier collector has read.
     pub(crate) begin: ReadUpTo,
-    /// The process connector's socket, if there is one.
-    pub(crate) connector: Option<OwnedFd>,
+    /// The process connector, if there is one.
+    pub(crate) connector: Option<Connector>,
     /// Number of lost connector events that an earlier collector has reported.
     pub(crate) dropped: u32,
     /// Number of uninstrumented programs that it had seen.
@@ -211,7 +211,7 @@ impl Pump {
             sources;
         let (sender, batches) = std::sync::mpsc::channel();
         let (newcomers, received) = std::sync::mpsc::channel();
-        let socket = connector.as_ref().and_then(|socket| socket.try_clone().ok());
+        let socket = connector.as_ref().and_then(Connector::socket);
         let pending = journal.events(begin.events);
         let has_proof = begin.events > 0 || !pending.is_empty();
         let pending = pending.iter().filter_map(|slot| KernelEvent::decode(slot)).collect();

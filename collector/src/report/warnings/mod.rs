@@ -229,10 +229,14 @@ fn invalid_events(context: &Context) -> Option<String> {
 
 fn collector_restarts(context: &Context) -> Option<String> {
     let restarts = context.inputs.config.restarts;
+    let has_all_events =
+        context.coverage.connector_absent.is_none() && context.coverage.connector_overruns == 0;
+    let processes =
+        if has_all_events { "" } else { ", and processes without the shim that lived only then," };
     (restarts > 0).then(|| {
         format!(
-            "The collector was killed {} and replaced. Nothing was sampled for {:.3} s in all: RAM peaks of that time, and \
-             processes without the shim that lived only then, may be missing.",
+            "The collector was killed {} and replaced. Nothing was sampled for {:.3} s in all: RAM peaks of that \
+             time{processes} may be missing.",
             times(restarts.into()),
             context.inputs.run.health.unsampled_ns as f64 / 1e9
         )

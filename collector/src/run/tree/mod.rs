@@ -144,9 +144,14 @@ impl Tree {
         &self.lists.alive
     }
 
-    /// Pids of the live processes in the collector's namespace.
+    /// Pids, in the collector's namespace, of the processes that are not finalized.
     pub(crate) fn host_pids(&self) -> impl Iterator<Item = u32> {
-        self.lists.alive.iter().filter_map(|id| self.processes.get(id)?.ids.host_pid)
+        self.processes.values().filter_map(|process| process.ids.host_pid)
+    }
+
+    /// Whether the launcher has reported the command.
+    pub(crate) fn has_main(&self) -> bool {
+        self.main.is_some()
     }
 
     /// A live image group.
