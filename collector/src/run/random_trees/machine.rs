@@ -39,6 +39,8 @@ pub(super) struct Rules {
     pub(super) has_accounts: bool,
     /// The command is an uninstrumented subreaper.
     pub(super) is_below_subreaper: bool,
+    /// The command runs one static child after another, which only scans of /proc show.
+    pub(super) is_in_turn: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +76,7 @@ pub(super) struct PeakRange {
 pub(super) struct SimProcess {
     pub(super) pid: u32,
     /// Index; `None`: the launcher.
-    parent: Option<usize>,
+    pub(super) parent: Option<usize>,
     pub(super) start_ns: u64,
     pub(super) life: Life,
     pub(super) exe: Exe,

@@ -102,6 +102,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<ProcessSummary> {
                             key,
                             host_pid,
                             parent: id,
+                            earliest_start_ns: start_ns.saturating_sub(random.below(30) * MS),
                             start_ns,
                             pidfd_inode: 1,
                             seen_ns: now_ns,

@@ -228,7 +228,7 @@ fn found_ahead(run: &mut Run, pid: u32, host_pid: u32, seen_ns: u64) {
     let (key, parent) = (Key { pid_ns: INSIDE, pid }, run.id(500));
     // /proc shows starts in ticks, so it may seem older than the process that had its pid before.
     let start_ns = seen_ns - 20 * MS;
-    run.tree.found_ahead(ChildSeen { key, host_pid, parent, start_ns, pidfd_inode: 0, seen_ns });
+    run.tree.found_ahead(ChildSeen { host_pid, seen_ns, ..ChildSeen::of_test(key, parent, start_ns) });
 }
 
 // Requirement: SEE-8
