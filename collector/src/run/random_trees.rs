@@ -68,6 +68,10 @@ fn take_step(machine: &mut Machine, collector: &mut Collector, step: Step) {
         10 if at > 0 => machine.exit(at, (amount % 7) as i32, is_raw),
         11 | 12 => drop(machine.wait(Some(at), is_raw)),
         4 => machine.grow(at, 1 + amount % 40),
+        2 | 3 if machine.rules.has_sandboxes && alive.len() < MOST_ALIVE => {
+            let inner_us = if amount % 2 == 0 { 0 } else { amount % 30_000 };
+            machine.sandbox(at, 100 + amount % 9000, inner_us);
+        }
         13 => {
             let victim = if amount % 3 == 0 { Some(at) } else { machine.youngest_child(at) };
             if let Some(victim) = victim {
@@ -170,7 +174,7 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
     prop_assert!(run.tree.alive().is_empty());
     prop_assert_eq!(run.health.impossible, 0);
     prop_assert_eq!(run.totals.survivors.count, 0);
-    if rules.has_uninstrumented && !rules.has_connector {
+    if (rules.has_uninstrumented || rules.has_sandboxes) && !rules.has_connector {
         // Without the connector, processes below uninstrumented ones are not all seen.
         prop_assert!(ours.len() <= truth.len(), "{} of {} processes", ours.len(), truth.len());
     } else {
@@ -184,7 +188,7 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
     let is_short = total_us(run) + slack_us < true_us;
     let is_over = total_us(run) > true_us + slack_us && (rules.has_connector || is_all_told);
     prop_assert!(!is_short && !is_over, "{} us in all, {} in truth", total_us(run), true_us);
-    if is_all_told {
+    if is_all_told && !rules.has_sandboxes {
         prop_assert_eq!(run.totals.unattributed_us, 0);
     }
     if rules.is_in_turn {
@@ -335,6 +339,12 @@ fn fully_reported_trees_are_exact() {
 #[test]
 fn fully_reported_trees_with_kernel_events_are_exact() {
     let rules = Rules { has_connector: true, ..Rules::default() };
+    check_random_trees(rules, 400);
+}
+
+#[test]
+fn trees_with_sandboxes_without_kernel_events_have_their_cpu_time_once() {
+    let rules = Rules { has_sandboxes: true, ..Rules::default() };
     check_random_trees(rules, 400);
 }
 

@@ -2,7 +2,7 @@
 //! connector write about it. Beside that it keeps the truth that the core must find out.
 
 use gpu_track_abi::rank::Rank;
-use gpu_track_abi::record::{Event, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
+use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
 
 use crate::model::finding::{ExitAccount, Finding, KernelEvent, StoredRecord, ThreadAccount, What};
 
@@ -39,6 +39,8 @@ pub(super) struct Rules {
     pub(super) has_accounts: bool,
     /// The command is an uninstrumented subreaper.
     pub(super) is_below_subreaper: bool,
+    /// Some processes make the init of a new pid namespace by a raw clone, as bwrap does.
+    pub(super) has_sandboxes: bool,
     /// The command runs one static child after another, which only scans of /proc show.
     pub(super) is_in_turn: bool,
 }
@@ -156,6 +158,8 @@ pub(super) struct Machine {
     written: u64,
     next_pid: u32,
     pids: u32,
+    /// Pid namespaces that were made.
+    namespaces: u32,
     /// What processes used after their EXIT records.
     pub(super) after_exit_us: u64,
     /// A process may have waited for a child, for all that is told, and an uninstrumented subreaper did.
@@ -175,6 +179,7 @@ impl Machine {
             written: 0,
             next_pid: 0,
             pids,
+            namespaces: 0,
             after_exit_us: 0,
             has_untold_waits: false,
         };
@@ -430,6 +435,38 @@ impl Machine {
                 child.parent = heir;
             }
         }
+    }
+
+    /// A raw clone makes the init of a new pid namespace, which runs a program that can't report, waits for it, and exits.
+    /// Only its EXIT record is written.
+    pub(super) fn sandbox(&mut self, at: usize, own_us: u64, inner_us: u64) {
+        let Some(init) = self.fork(at) else { return };
+        let is_init = |process: &mut SimProcess| {
+            process.due = Due::Nothing;
+            process.was_uninstrumented = true;
+        };
+        is_init(&mut self.processes[init]);
+        self.compute(init, own_us);
+        if inner_us > 0
+            && let Some(inner) = self.fork(init)
+        {
+            is_init(&mut self.processes[inner]);
+            self.exec(inner, Exe::Static);
+            self.compute(inner, inner_us);
+            self.end(inner, 0);
+            self.wait(Some(init), true);
+        }
+        self.pass(1);
+        self.namespaces += 1;
+        let (status, pid_ns) = ((own_us % 3) as i32, PID_NS + self.namespaces);
+        let process = &mut self.processes[init];
+        process.has_written_exit = true;
+        let event = Event::Exit { status, vm_hwm_kib: 0, own: process.own(), children: process.children };
+        let origin =
+            Origin { pid: 1, pid_ns, parent: 0, monotonic_ns: self.now_ns, flags: FLAG_BORROWED_MEMORY };
+        self.records.push(StoredRecord { position: self.written, origin, event });
+        self.written += 1;
+        self.end(init, status << 8);
     }
 
     pub(super) fn youngest_child(&self, at: usize) -> Option<usize> {

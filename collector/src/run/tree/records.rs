@@ -1,9 +1,10 @@
 //! What is kept of the records about a process's end.
 
-use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, Origin};
+use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_NO_STATUS, Origin};
 use serde::{Deserialize, Serialize};
 
 use super::rusage::Rusage;
+use super::tolerance::Tolerance;
 
 /// Records hold KiB, as getrusage(2) and /proc do.
 pub(super) fn bytes(kib: u64) -> u64 {
@@ -39,6 +40,19 @@ impl ExitRecord {
             parent_pid: origin.parent,
             flags: origin.flags,
         })
+    }
+
+    /// How far the CPU time (microseconds) of a REAPED record differs, if it can be about this process and the reaper is outside
+    /// of its pid namespace: the same status, and sums that are not less.
+    pub(super) fn fits(&self, reaped: &ReapRecord) -> Option<u64> {
+        let is_status =
+            self.flags & FLAG_NO_STATUS != 0 || libc::WEXITSTATUS(reaped.status) == self.status & 0xff;
+        let is_reaped_outside = self.parent_pid == 0;
+        let sum_us = self.own.cpu_us().saturating_add(self.children.cpu_us());
+        let all_us = reaped.usage.cpu_us();
+        let is_within = sum_us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US);
+        let can_be = is_reaped_outside && is_status && libc::WIFEXITED(reaped.status) && is_within;
+        can_be.then(|| all_us.abs_diff(sum_us))
     }
 
     /// It ran in its parent's memory (vfork), or was made by a raw clone, which looks the same to the shim.
