@@ -79,6 +79,20 @@ fn short_command_has_its_true_wall_and_cpu_time() {
     report.assert_cpu_between(0.02, 0.01);
 }
 
+// Requirement: CPU-10
+#[test]
+fn static_command_with_a_short_child_has_its_cpu_time() {
+    // No sample sees them, and with the connector nothing but the child's existence is known.
+    let touch = static_program("touch");
+    for _ in 0..25 {
+        let run = tracked([touch.as_str(), "forks", "1", "4096", "0"]).run();
+        let report = run.assert_clean(0);
+        let (total_s, kernel_s) = (report.f64("cpu_time.total_s"), report.f64("cpu_time.kernel_s"));
+        assert!((total_s - kernel_s).abs() < 0.0001, "{total_s} s, {kernel_s} by the kernel's sum");
+        assert!(report.f64("cpu_utilization.main.mean_sum_percent") > 0.0);
+    }
+}
+
 // Requirement: CPU-2
 #[test]
 fn sandboxes_that_outlive_their_maker_count_once() {

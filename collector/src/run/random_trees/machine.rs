@@ -482,7 +482,7 @@ impl Machine {
         let now_ns = self.now_ns;
         let child = &mut self.processes[at];
         (child.life, child.reaped_ns) = (Life::Reaped, now_ns);
-        let (pid, status, usage) = (child.pid, child.status, child.waited());
+        let (pid, status, usage, own_us) = (child.pid, child.status, child.waited(), child.own_us);
         let (reaper_pid, reaper_max_rss_kib, tells) = match reaper {
             None => (LAUNCHER, LAUNCHER_KIB, true),
             Some(reaper) => {
@@ -493,7 +493,10 @@ impl Machine {
             }
         };
         if tells {
-            self.write(reaper_pid, 0, 0, Event::Reaped { child: pid, status, reaper_max_rss_kib, usage });
+            // The launcher reads the clock of a zombie; a process that has waited can't.
+            let clock_ns = if reaper.is_none() { own_us * US } else { 0 };
+            let event = Event::Reaped { child: pid, status, reaper_max_rss_kib, usage, clock_ns };
+            self.write(reaper_pid, 0, 0, event);
         }
         true
     }

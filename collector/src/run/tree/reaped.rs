@@ -96,6 +96,10 @@ impl Tree {
         let reaper_peak_rss_bytes = if is_maker { record.reaper_peak_rss_bytes } else { u64::MAX };
         let counted = process.contribution_since_sample(page);
         process.end.reaped = Some(ReapRecord { reaper_peak_rss_bytes, ..record });
+        if record.clock_ns.is_some() {
+            process.observed.cpu_ns = process.observed.cpu_ns.max(record.clock_ns);
+            process.cpu.is_clock_final = true;
+        }
         // The reaper may report a larger peak than was counted when the process ended. Only the connector dates the end well
         // enough: memory of a process that a sample found dead may have been used by others since.
         let more = process.contribution_since_sample(page).minus(counted);

@@ -68,6 +68,8 @@ pub(crate) struct ReapRecord {
     pub status: i32,
     /// The child and what it waited for.
     pub usage: Rusage,
+    /// The child's own CPU time, nanoseconds, if its clock was read after its end.
+    pub clock_ns: Option<u64>,
     /// The reaper's ru_maxrss, bytes.
     pub reaper_peak_rss_bytes: u64,
 }
@@ -75,8 +77,14 @@ pub(crate) struct ReapRecord {
 impl ReapRecord {
     /// The record of this event, if it is a REAPED.
     pub(super) fn of(event: &Event) -> Option<Self> {
-        let Event::Reaped { status, reaper_max_rss_kib, ref usage, .. } = *event else { return None };
+        let Event::Reaped { status, reaper_max_rss_kib, ref usage, clock_ns, .. } = *event else {
+            return None;
+        };
         let reaper_peak_rss_bytes = bytes(reaper_max_rss_kib);
-        Some(Self { status, usage: Rusage::from(usage), reaper_peak_rss_bytes })
+        let usage = Rusage::from(usage);
+        // A clock above the usage, which has the child's own part, too, would be a false claim.
+        let most_ns = usage.cpu_us().saturating_mul(1000);
+        let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);
+        Some(Self { status, usage, clock_ns, reaper_peak_rss_bytes })
     }
 }

@@ -65,6 +65,7 @@ impl Random {
                 status,
                 reaper_max_rss_kib: self.number(hostile),
                 usage: self.usage(hostile),
+                clock_ns: self.number(hostile),
             },
             _ => Event::SpawnFailed { error: status },
         }
