@@ -16,7 +16,7 @@ use crate::rank::Rank;
 /// The number of [`ABI_VERSION`], for text.
 macro_rules! abi_version {
     () => {
-        3
+        4
     };
 }
 pub(crate) use abi_version;
@@ -166,6 +166,8 @@ events! {
         reaper_max_rss_kib: u64,
         /// Usage of the child and of all descendants that it waited for.
         usage: Usage,
+        /// The child's CPU clock after its end: its own CPU time without that of its children, nanoseconds; 0: not read.
+        clock_ns: u64,
     }
     /// posix_spawn's child could not exec.
     SpawnFailed = 6 {
@@ -336,7 +338,7 @@ mod tests {
             Event::Fork { realtime_ns: 5, pidfd_inode: 6, max_rss_kib: 1 << 40, parent_pid_ns: u32::MAX },
             Event::Exec { vm_hwm_kib: 300_000 },
             Event::Exit { status: -1, vm_hwm_kib: 12, own: usage(3), children: usage(9) },
-            Event::Reaped { child: 8, status: 9, reaper_max_rss_kib: 4, usage: usage(1) },
+            Event::Reaped { child: 8, status: 9, reaper_max_rss_kib: 4, usage: usage(1), clock_ns: 1 << 34 },
             Event::SpawnFailed { error: 2 },
         ] {
             let record = event.encode(&origin);
@@ -346,7 +348,7 @@ mod tests {
             form = record.iter().fold(form, hash);
         }
         let of_version = (ABI_VERSION, form);
-        assert_eq!(of_version, (3, 1_582_539_611), "where records have another form, ABI_VERSION must go up");
+        assert_eq!(of_version, (4, 3_420_960_951), "where records have another form, ABI_VERSION must go up");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use gpu_track_abi::layout::{
 };
 use gpu_track_abi::record::{Event, Origin};
 use gpu_track_collector::connector::Subscription;
-use gpu_track_collector::pidfd::has_pidfs;
+use gpu_track_collector::pidfd::{cpu_clock_ns, has_pidfs};
 use gpu_track_collector::{
     Config, Layer, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, OutputLock, ProcRoot, RunCgroup, Segment,
     SegmentError, StateFile, clock, connector, has_split_rss, stale,
@@ -159,6 +159,8 @@ impl Session {
             status: ended.status,
             reaper_max_rss_kib: usage_of(libc::RUSAGE_SELF).max_rss_kib + uncounted_kib,
             usage: ended.usage,
+            // The usage of a process without the shim does not tell its own CPU time from that of its children.
+            clock_ns: cpu_clock_ns(ended.pid).unwrap_or(0),
         };
         self.segment.push_event(&Origin { monotonic_ns: clock::monotonic_ns(), ..self.origin }, &event);
     }

@@ -1,7 +1,7 @@
 //! CPU time compared with known work and with the kernel's sum.
 
 use crate::support::truth::KernelRecorder;
-use crate::support::{assert_within, or_skip, program, static_program, tracked};
+use crate::support::{assert_within, installed, or_skip, program, skip, static_program, tracked};
 
 // Requirement: CPU-1, CPU-5
 #[test]
@@ -77,4 +77,42 @@ fn short_command_has_its_true_wall_and_cpu_time() {
     let time = report.f64("compute_time.time");
     assert!((0.02..=outside).contains(&time), "compute_time is {time}, the whole run {outside}");
     report.assert_cpu_between(0.02, 0.01);
+}
+
+// Requirement: CPU-10
+#[test]
+fn static_command_with_a_short_child_has_its_cpu_time() {
+    // No sample sees them, and with the connector nothing but the child's existence is known.
+    let touch = static_program("touch");
+    for _ in 0..25 {
+        let run = tracked([touch.as_str(), "forks", "1", "4096", "0"]).run();
+        let report = run.assert_clean(0);
+        let (total_s, kernel_s) = (report.f64("cpu_time.total_s"), report.f64("cpu_time.kernel_s"));
+        assert!((total_s - kernel_s).abs() < 0.0001, "{total_s} s, {kernel_s} by the kernel's sum");
+        assert!(report.f64("cpu_utilization.main.mean_sum_percent") > 0.0);
+    }
+}
+
+// Requirement: CPU-2
+#[test]
+fn sandboxes_that_outlive_their_maker_count_once() {
+    let sandbox = "bwrap --ro-bind / / --unshare-all --dev /dev --proc /proc";
+    if installed("bwrap").is_none() {
+        skip!("bwrap is not installed");
+    }
+    let possible =
+        std::process::Command::new("sh").args(["-c", &format!("{sandbox} true")]).output().unwrap();
+    if !possible.status.success() {
+        skip!("no sandboxes here: {}", String::from_utf8_lossy(&possible.stderr).trim());
+    }
+    // bwrap makes the sandbox's init by a raw clone, and ends before it: the launcher reaps the init. The programs inside can't
+    // open the session.
+    let one = format!("{sandbox} sh -c '(sleep 0.02; {} 0.1) & true'", program("burn"));
+    let script = format!("{one}; {one}; {one}");
+    for layers in ["preload,wait,subreaper", "preload,wait,subreaper,scan", "preload,wait,subreaper,scan"] {
+        let run = tracked(["sh", "-c", &script]).options(&["--wait-all", "--layers", layers]).run();
+        let report = run.assert_clean(0);
+        assert!(report.f64("cpu_time.kernel_s") > 0.3);
+        report.assert_cpu(report.f64("cpu_time.kernel_s"), 5.0);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{assert_within, program, tracked};
+use crate::support::{assert_within, program, static_program, tracked};
 
 const MIB: u64 = 1 << 20;
 
@@ -19,6 +19,23 @@ fn forty_sequential_fork_children_peak_at_200_mb() {
     let report = run.assert_clean(0);
     report.assert_all_exact(41);
     assert_within("descendants", report.f64("max_ram.descendants.total_rss"), 200e6, 2.0);
+}
+
+// Requirement: RAM-1
+#[test]
+fn static_children_one_after_another_without_the_connector_peak_at_50_mb() {
+    // The shell makes them by vfork, so that only a scan of /proc shows their starts, in clock ticks.
+    let children = "0 1 2 3 4 5 6 7 8 9 ".repeat(2);
+    let script = format!("for i in {children}; do {} hold 50000000 5; done", static_program("touch"));
+    for _ in 0..5 {
+        let run = tracked(["sh", "-c", &script]).options(&["--layers", "preload,wait,subreaper,scan"]).run();
+        let report = run.assert_clean(0);
+        assert_eq!(report.u64("processes.total"), 21);
+        let descendants = report.f64("max_ram.descendants.total_rss");
+        assert_within("descendants", descendants, 50.5e6, 3.0);
+        let combined = report.f64("max_ram.combined.total_rss");
+        assert!((descendants..60e6).contains(&combined), "combined is {combined}");
+    }
 }
 
 // Requirement: RAM-2

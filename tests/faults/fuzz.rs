@@ -46,7 +46,7 @@ fn small_run() -> Vec<u8> {
     record(CHILD, MAIN, Event::Exec { vm_hwm_kib: 1000 });
     record(CHILD, MAIN, start(78));
     record(CHILD, MAIN, Event::Exit { status: 3, vm_hwm_kib: 0, own: usage, children: Usage::default() });
-    let reaped = |child| Event::Reaped { child, status: 3 << 8, reaper_max_rss_kib: 900, usage };
+    let reaped = |child| Event::Reaped { child, status: 3 << 8, reaper_max_rss_kib: 900, usage, clock_ns: 0 };
     record(MAIN, LAUNCHER, reaped(CHILD));
     record(MAIN, LAUNCHER, Event::SpawnFailed { error: 2 });
     let uninstrumented = CHILD + 1;

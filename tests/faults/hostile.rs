@@ -151,7 +151,13 @@ fn forged(random: &mut Random, pids: &[u32], pid_ns: u32) -> (Origin, Event) {
         },
         2 => Event::Exec { vm_hwm_kib: any() },
         3 => Event::Exit { status: any() as i32, vm_hwm_kib: any(), own: usage, children: usage },
-        4 => Event::Reaped { child: any() as u32, status: any() as i32, reaper_max_rss_kib: any(), usage },
+        4 => Event::Reaped {
+            child: any() as u32,
+            status: any() as i32,
+            reaper_max_rss_kib: any(),
+            usage,
+            clock_ns: any(),
+        },
         _ => Event::SpawnFailed { error: any() as i32 },
     };
     (origin, event)

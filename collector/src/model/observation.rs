@@ -152,7 +152,9 @@ pub struct ChildSeen {
     pub host_pid: u32,
     /// The known process that is its parent.
     pub parent: ProcessId,
-    /// Its start.
+    /// Its earliest start: /proc rounds down to a clock tick.
+    pub earliest_start_ns: u64,
+    /// Its latest start.
     pub start_ns: u64,
     /// Inode of a pidfd of it, or 0.
     pub pidfd_inode: u64,
@@ -160,11 +162,22 @@ pub struct ChildSeen {
     pub seen_ns: u64,
 }
 
+impl ChildSeen {
+    /// The earliest and the latest start of a process that was seen at a time, by the clock tick (nanoseconds) in which
+    /// /proc shows that it started. All processes start after the session.
+    #[must_use]
+    pub fn starts(shown_ns: u64, tick_ns: u64, seen_ns: u64, session_start_ns: u64) -> (u64, u64) {
+        let earliest_ns = shown_ns.max(session_start_ns);
+        (earliest_ns, shown_ns.saturating_add(tick_ns).min(seen_ns).max(earliest_ns))
+    }
+}
+
 #[cfg(test)]
 impl ChildSeen {
-    /// A child without a pidfd, in the collector's pid namespace.
+    /// A child with a known start and without a pidfd, in the collector's pid namespace.
     pub(crate) fn of_test(key: Key, parent: ProcessId, start_ns: u64) -> Self {
-        Self { key, host_pid: key.pid, parent, start_ns, pidfd_inode: 0, seen_ns: 0 }
+        let earliest_start_ns = start_ns;
+        Self { key, host_pid: key.pid, parent, earliest_start_ns, start_ns, pidfd_inode: 0, seen_ns: 0 }
     }
 }
 

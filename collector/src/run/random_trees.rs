@@ -33,6 +33,9 @@ struct Step {
 
 fn take_step(machine: &mut Machine, collector: &mut Collector, step: Step) {
     machine.pass_all(20);
+    if machine.rules.is_in_turn {
+        return take_turn(machine, collector, step);
+    }
     let alive = machine.alive();
     let by = usize::from(step.by) % (alive.len() + 1);
     let amount = u64::from(step.amount);
@@ -66,6 +69,10 @@ fn take_step(machine: &mut Machine, collector: &mut Collector, step: Step) {
         11 | 12 => drop(machine.wait(Some(at), is_raw)),
         3 if machine.rules.has_ignored_children => machine.ignore_children(at),
         4 => machine.grow(at, 1 + amount % 40),
+        2 | 3 if machine.rules.has_sandboxes && alive.len() < MOST_ALIVE => {
+            let inner_us = if amount % 2 == 0 { 0 } else { amount % 30_000 };
+            machine.sandbox(at, 100 + amount % 9000, inner_us);
+        }
         13 => {
             let victim = if amount % 3 == 0 { Some(at) } else { machine.youngest_child(at) };
             if let Some(victim) = victim {
@@ -79,6 +86,26 @@ fn take_step(machine: &mut Machine, collector: &mut Collector, step: Step) {
         },
         15 => machine.pass_all(amount % 20_000),
         _ => machine.compute(at, 1000 + amount % 20_000),
+    }
+}
+
+/// The command has one static child at a time.
+fn take_turn(machine: &mut Machine, collector: &mut Collector, step: Step) {
+    machine.run(0);
+    let amount = u64::from(step.amount);
+    let Some(child) = machine.youngest_child(0) else {
+        return machine.spawn(0, Exe::Static);
+    };
+    match step.action % 8 {
+        0 | 1 => machine.grow(child, 1 + amount % 40),
+        2 | 3 => machine.compute(child, 1000 + amount % 20_000),
+        4 => collector.sample(machine),
+        5 => collector.look(machine),
+        6 => collector.restore(),
+        _ => {
+            machine.exit(child, 0, false);
+            machine.wait(Some(0), false);
+        }
     }
 }
 
@@ -152,7 +179,7 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
     prop_assert!(run.tree.alive().is_empty());
     prop_assert_eq!(run.health.impossible, 0);
     prop_assert_eq!(run.totals.survivors.count, 0);
-    if rules.has_uninstrumented && !rules.has_connector {
+    if (rules.has_uninstrumented || rules.has_sandboxes) && !rules.has_connector {
         // Without the connector, processes below uninstrumented ones are not all seen.
         prop_assert!(ours.len() <= truth.len(), "{} of {} processes", ours.len(), truth.len());
     } else {
@@ -170,8 +197,11 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
     let is_over =
         total_us(run) - unattributed_us > true_us + slack_us && (rules.has_connector || is_all_told);
     prop_assert!(!is_short && !is_over, "{} us in all, {} in truth", total_us(run), true_us);
-    if is_all_told {
+    if is_all_told && !rules.has_sandboxes {
         prop_assert_eq!(run.totals.unattributed_us, 0);
+    }
+    if rules.is_in_turn {
+        check_ram_in_turn(run, machine)?;
     }
     if ours.len() != truth.len() {
         return Ok(());
@@ -201,6 +231,20 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
             check_peak(ours, truth)?;
         }
     }
+    Ok(())
+}
+
+/// Only one child lives at a time: no more memory is there than that of the command and of the largest child.
+fn check_ram_in_turn(run: &RunState, machine: &Machine) -> Result<(), TestCaseError> {
+    let (main, children) = machine.processes.split_at(1);
+    let largest = |of: &[SimProcess]| of.iter().map(|process| process.hwm_kib * 1024).max().unwrap_or(0);
+    let (main, child) = (largest(main), largest(children));
+    let (combined, descendants) = (run.ram.max.combined.total, run.ram.max.descendants.total);
+    prop_assert!(descendants <= child + tolerance(child), "descendants {descendants}, the largest {child}");
+    prop_assert!(
+        combined <= main + child + tolerance(main + child),
+        "combined {combined}, {main} and {child}"
+    );
     Ok(())
 }
 
@@ -272,6 +316,7 @@ pub(crate) fn random_runs(count: u64) -> impl Iterator<Item = (RunState, u64)> {
             has_accounts: number % 4 == 0,
             has_ignored_children: number % 6 == 5,
             is_below_subreaper: number % 7 == 6,
+            ..Rules::default()
         };
         let mut machine = Machine::new(rules, 30_000);
         let mut collector = Collector::new(false);
@@ -304,6 +349,19 @@ fn fully_reported_trees_are_exact() {
 #[test]
 fn fully_reported_trees_with_kernel_events_are_exact() {
     let rules = Rules { has_connector: true, ..Rules::default() };
+    check_random_trees(rules, 400);
+}
+
+#[test]
+fn trees_with_sandboxes_without_kernel_events_have_their_cpu_time_once() {
+    let rules = Rules { has_sandboxes: true, ..Rules::default() };
+    check_random_trees(rules, 400);
+}
+
+// Requirement: RAM-1
+#[test]
+fn static_children_in_turn_without_kernel_events_never_add_up() {
+    let rules = Rules { has_uninstrumented: true, is_in_turn: true, ..Rules::default() };
     check_random_trees(rules, 400);
 }
 

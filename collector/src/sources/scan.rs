@@ -160,8 +160,8 @@ impl Scanner {
         if table.target(parent).map(|parent| parent.pid) != Some(stat.ppid) {
             return None;
         }
-        let start_ns = stat.start_ns(self.tick_us);
-        if table.is_known(here, pidfd_inode, start_ns) {
+        let shown_ns = stat.start_ns(self.tick_us);
+        if table.is_known(here, pidfd_inode, shown_ns) {
             return None;
         }
         let status = self.root.status(pid)?;
@@ -174,12 +174,22 @@ impl Scanner {
                 return Some(Observation::HostPid { id, pid });
             }
             // It wrote its EXIT record, and its parent has not waited for it yet.
-            if table.is_known(key, pidfd_inode, start_ns) {
+            if table.is_known(key, pidfd_inode, shown_ns) {
                 return None;
             }
         }
-        let start_ns = start_ns.max(table.session_start_ns());
-        Some(Observation::Child(ChildSeen { key, host_pid: pid, parent, start_ns, pidfd_inode, seen_ns }))
+        let tick_ns = self.tick_us.saturating_mul(1000);
+        let (earliest_start_ns, start_ns) =
+            ChildSeen::starts(shown_ns, tick_ns, seen_ns, table.session_start_ns());
+        Some(Observation::Child(ChildSeen {
+            key,
+            host_pid: pid,
+            parent,
+            earliest_start_ns,
+            start_ns,
+            pidfd_inode,
+            seen_ns,
+        }))
     }
 
     fn read_program(&self, target: &Target, known: &KnownProgram, at_ns: u64) -> Observation {

@@ -57,8 +57,10 @@ pub fn has_pidfs() -> bool {
 
 /// CPU time of a process and all its threads, ended ones included, nanoseconds.
 ///
-/// Reads the process's CPU-time clock (clock_getcpuclockid(3)), which needs no permission.
-pub(crate) fn cpu_clock_ns(pid: u32) -> Option<u64> {
+/// Reads the process's CPU-time clock (clock_getcpuclockid(3)), which needs no permission. A zombie has it until it is
+/// reaped.
+#[must_use]
+pub fn cpu_clock_ns(pid: u32) -> Option<u64> {
     // CPUCLOCK_SCHED of a process, encoded as glibc's clock_getcpuclockid does.
     let clock = (!i32::try_from(pid).ok()? << 3) | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

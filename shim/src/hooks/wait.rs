@@ -195,6 +195,8 @@ fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
         origin.flags |= FLAG_TRACER;
     }
     let usage = emit::usage(usage);
-    let event = Event::Reaped { child: child.cast_unsigned(), status, reaper_max_rss_kib, usage };
+    // The wait function has reaped the child: its clock is gone.
+    let event =
+        Event::Reaped { child: child.cast_unsigned(), status, reaper_max_rss_kib, usage, clock_ns: 0 };
     emit::emit(&origin, &event, FLAG_NO_WAIT_RECORDS);
 }

@@ -68,7 +68,7 @@ impl PidTable {
                 id: process.ids.id.0,
                 pid: process.ids.host_pid,
                 own_pid: process.ids.key.pid,
-                start_ns: process.lifetime.start_ns,
+                start_ns: process.lifetime.earliest_start_ns,
                 end_ns: process.lifetime.end_ns,
                 is_main: process.ids.is_main,
                 command: process.name.command.clone(),

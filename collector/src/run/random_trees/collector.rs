@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use super::machine::{Exe, LAUNCHER, Life, Machine, PID_NS, START_NS, SimProcess};
 use crate::model::finding::Remains;
-use crate::model::ids::Target;
+use crate::model::ids::{Key, Target};
 use crate::model::observation::{
-    Observation, PeakReading, Program, ProgramQuestion, ProgramSeen, Reading, ReadingState, Request, Size,
-    UnreportedMemory, Vitals,
+    ChildSeen, Observation, PeakReading, Program, ProgramQuestion, ProgramSeen, Reading, ReadingState,
+    Request, Size, UnreportedMemory, Vitals,
 };
+use crate::model::process_table::ProcessTable;
 use crate::run::RunState;
 use crate::run::sampling::Sampling;
 use crate::run::tree::RunContext;
@@ -89,6 +90,39 @@ impl Collector {
         self.apply(machine, &Observation::Finalize { complete_ns: machine.now_ns });
     }
 
+    /// Looks for children in /proc.
+    fn scan(&mut self, machine: &Machine) {
+        if self.run.health.connector.absent.is_none() {
+            self.apply(machine, &Observation::ConnectorAbsent("switched off".to_owned()));
+        }
+        for parent in self.run.tree.live() {
+            let Some(target) = self.run.tree.target(parent) else { continue };
+            let is_child = |process: &&SimProcess| {
+                let maker = process.parent.map(|parent| machine.processes[parent].pid);
+                maker == Some(target.pid) && process.life != Life::Reaped
+            };
+            for child in machine.processes.iter().filter(is_child) {
+                let key = Key { pid_ns: PID_NS, pid: child.pid };
+                let (shown_ns, seen_ns) = (shown_start_ns(child), machine.now_ns);
+                if self.run.tree.is_known(key, 0, shown_ns) {
+                    continue;
+                }
+                let (earliest_start_ns, start_ns) =
+                    ChildSeen::starts(shown_ns, TICK_US * 1000, seen_ns, START_NS);
+                let (host_pid, pidfd_inode) = (child.pid, 0);
+                let seen =
+                    ChildSeen { key, host_pid, parent, earliest_start_ns, start_ns, pidfd_inode, seen_ns };
+                self.apply(machine, &Observation::Child(seen));
+                let found = self.run.tree.live_by_key(key).and_then(|id| self.run.tree.target(id));
+                if let Some(found) = found.filter(|_| child.life == Life::Alive) {
+                    let question = ProgramQuestion::WhatAndWhose(Some(target.pid));
+                    let program = read_program(machine, found, question);
+                    self.apply(machine, &Observation::Program(ProgramSeen { is_answer: false, ..program }));
+                }
+            }
+        }
+    }
+
     fn answer(&mut self, machine: &Machine, by_ns: u64) {
         for request in self.run.requests(by_ns, machine.now_ns) {
             let answer = match request {
@@ -112,6 +146,9 @@ impl Collector {
         for target in self.run.membership_requests() {
             let is_member = machine.by_pid(target.pid).map(|_| true);
             self.apply(machine, &Observation::Membership { id: target.id, is_member });
+        }
+        if machine.rules.is_in_turn {
+            self.scan(machine);
         }
         self.answer(machine, u64::MAX);
         let targets = Sampling::targets(&self.run.tree);
@@ -157,11 +194,14 @@ fn read_program(machine: &Machine, target: Target, question: ProgramQuestion) ->
     ProgramSeen { id: target.id, program, inner: None, memory, is_answer: true }
 }
 
+/// /proc gives the start in clock ticks.
+fn shown_start_ns(process: &SimProcess) -> u64 {
+    process.start_ns / (TICK_US * 1000) * (TICK_US * 1000)
+}
+
 fn read_state(machine: &Machine, target: &Target) -> Reading {
-    // /proc gives the start in clock ticks.
-    let start_ns = |process: &SimProcess| process.start_ns / (10 * MS) * (10 * MS);
     let process = machine.by_pid(target.pid);
-    let state = match process.filter(|p| target.identity.is_shown(start_ns(p), || 0)) {
+    let state = match process.filter(|p| target.identity.is_shown(shown_start_ns(p), || 0)) {
         None => ReadingState::Gone(machine.now_ns),
         Some(process) if process.life == Life::Zombie => {
             ReadingState::Zombie(machine.now_ns, remains(process))

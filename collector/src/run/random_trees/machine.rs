@@ -2,7 +2,7 @@
 //! connector write about it. Beside that it keeps the truth that the core must find out.
 
 use gpu_track_abi::rank::Rank;
-use gpu_track_abi::record::{Event, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
+use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
 
 use crate::model::finding::{ExitAccount, Finding, KernelEvent, StoredRecord, ThreadAccount, What};
 
@@ -41,6 +41,10 @@ pub(super) struct Rules {
     pub(super) has_ignored_children: bool,
     /// The command is an uninstrumented subreaper.
     pub(super) is_below_subreaper: bool,
+    /// Some processes make the init of a new pid namespace by a raw clone, as bwrap does.
+    pub(super) has_sandboxes: bool,
+    /// The command runs one static child after another, which only scans of /proc show.
+    pub(super) is_in_turn: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +80,7 @@ pub(super) struct PeakRange {
 pub(super) struct SimProcess {
     pub(super) pid: u32,
     /// Index; `None`: the launcher.
-    parent: Option<usize>,
+    pub(super) parent: Option<usize>,
     pub(super) start_ns: u64,
     pub(super) life: Life,
     pub(super) exe: Exe,
@@ -158,6 +162,8 @@ pub(super) struct Machine {
     written: u64,
     next_pid: u32,
     pids: u32,
+    /// Pid namespaces that were made.
+    namespaces: u32,
     /// What processes used after their EXIT records.
     pub(super) after_exit_us: u64,
     /// A process may have waited for a child, for all that is told, and an uninstrumented subreaper did.
@@ -177,6 +183,7 @@ impl Machine {
             written: 0,
             next_pid: 0,
             pids,
+            namespaces: 0,
             after_exit_us: 0,
             has_untold_waits: false,
         };
@@ -446,6 +453,38 @@ impl Machine {
         self.processes[at].ignores_children = self.processes[at].exe == Exe::Static;
     }
 
+    /// A raw clone makes the init of a new pid namespace, which runs a program that can't report, waits for it, and exits.
+    /// Only its EXIT record is written.
+    pub(super) fn sandbox(&mut self, at: usize, own_us: u64, inner_us: u64) {
+        let Some(init) = self.fork(at) else { return };
+        let is_init = |process: &mut SimProcess| {
+            process.due = Due::Nothing;
+            process.was_uninstrumented = true;
+        };
+        is_init(&mut self.processes[init]);
+        self.compute(init, own_us);
+        if inner_us > 0
+            && let Some(inner) = self.fork(init)
+        {
+            is_init(&mut self.processes[inner]);
+            self.exec(inner, Exe::Static);
+            self.compute(inner, inner_us);
+            self.end(inner, 0);
+            self.wait(Some(init), true);
+        }
+        self.pass(1);
+        self.namespaces += 1;
+        let (status, pid_ns) = ((own_us % 3) as i32, PID_NS + self.namespaces);
+        let process = &mut self.processes[init];
+        process.has_written_exit = true;
+        let event = Event::Exit { status, vm_hwm_kib: 0, own: process.own(), children: process.children };
+        let origin =
+            Origin { pid: 1, pid_ns, parent: 0, monotonic_ns: self.now_ns, flags: FLAG_BORROWED_MEMORY };
+        self.records.push(StoredRecord { position: self.written, origin, event });
+        self.written += 1;
+        self.end(init, status << 8);
+    }
+
     pub(super) fn youngest_child(&self, at: usize) -> Option<usize> {
         let is_child = |child: &&SimProcess| child.parent == Some(at) && child.life == Life::Alive;
         self.processes.iter().rposition(|child| is_child(&child))
@@ -459,7 +498,7 @@ impl Machine {
         let now_ns = self.now_ns;
         let child = &mut self.processes[at];
         (child.life, child.reaped_ns) = (Life::Reaped, now_ns);
-        let (pid, status, usage) = (child.pid, child.status, child.waited());
+        let (pid, status, usage, own_us) = (child.pid, child.status, child.waited(), child.own_us);
         let (reaper_pid, reaper_max_rss_kib, tells) = match reaper {
             None => (LAUNCHER, LAUNCHER_KIB, true),
             Some(reaper) => {
@@ -470,7 +509,10 @@ impl Machine {
             }
         };
         if tells {
-            self.write(reaper_pid, 0, 0, Event::Reaped { child: pid, status, reaper_max_rss_kib, usage });
+            // The launcher reads the clock of a zombie; a process that has waited can't.
+            let clock_ns = if reaper.is_none() { own_us * US } else { 0 };
+            let event = Event::Reaped { child: pid, status, reaper_max_rss_kib, usage, clock_ns };
+            self.write(reaper_pid, 0, 0, event);
         }
         true
     }

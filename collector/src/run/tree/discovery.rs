@@ -15,6 +15,7 @@ impl Tree {
         if let Some(process) = self.processes.get_mut(&id) {
             process.ids.host_pid = Some(child.host_pid);
             process.ids.pidfd_inode = child.pidfd_inode;
+            process.set_earliest_start(child.earliest_start_ns);
         }
         // Until it is known to run something else, it may share its parent's memory.
         if let Some(group) = self.processes.get(&child.parent).map(|parent| parent.program.group) {
@@ -38,7 +39,7 @@ impl Tree {
         let mut waiting = std::mem::take(&mut self.lists.found_ahead);
         for child in waiting.extract_if(.., |child| child.seen_ns <= complete_ns) {
             let here = Key { pid_ns: self.context.pid_ns, pid: child.host_pid };
-            let is_known = |key| self.knows(key, child.pidfd_inode, child.start_ns);
+            let is_known = |key| self.knows(key, child.pidfd_inode, child.earliest_start_ns);
             if !is_known(here) && !is_known(child.key) {
                 self.found_in_proc(&child);
             }
@@ -55,7 +56,7 @@ impl Tree {
         let identity = process.identity();
         self.lists
             .found_ahead
-            .retain(|child| !(is_pid(child) && identity.can_be(child.pidfd_inode, child.start_ns)));
+            .retain(|child| !(is_pid(child) && identity.can_be(child.pidfd_inode, child.earliest_start_ns)));
     }
 
     /// /proc showed the pid that a process of another pid namespace has in the collector's.

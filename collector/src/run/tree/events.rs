@@ -157,6 +157,7 @@ impl Tree {
         };
         let had_uninstrumented_image = process.program.had_uninstrumented_image;
         let growth = process.growth_before_start(inherited);
+        process.note_alive(at_ns);
         let intervals = known.is_some().then_some(&mut self.intervals);
         process.change_image(intervals, Image::Loaded { inherited }, at_ns, peak);
         process.note_earlier_peak(growth);
@@ -203,7 +204,7 @@ impl Tree {
                 (maker, uninstrumented_ancestor);
             process.ancestry.parent_pid = writer.parent.pid;
         }
-        process.lifetime.start_ns = process.lifetime.start_ns.min(at_ns);
+        process.lifetime.set_start(at_ns);
         process.program.image_start_ns = at_ns;
         process.program.unreported_exec = None;
         if process.program.image == Image::Unknown {

@@ -21,8 +21,10 @@ pub struct LiveInterval {
     pub pid: u32,
     /// Its command name.
     pub command: Arc<str>,
-    /// Begin, CLOCK_MONOTONIC nanoseconds.
+    /// Begin, CLOCK_MONOTONIC nanoseconds: it was there by then.
     pub start_ns: u64,
+    /// When it is most likely to have begun: not after `start_ns`. Means count from there.
+    pub likely_start_ns: u64,
     /// End, CLOCK_MONOTONIC nanoseconds.
     pub end_ns: u64,
     /// The most that it added to footprints since its last sample.
@@ -58,12 +60,16 @@ impl Process {
 
     /// The time of its image since the last sample, without memory.
     pub(super) fn image_interval(&self, end_ns: u64) -> LiveInterval {
+        let start_ns = self.program.image_start_ns.max(self.observed.at_ns).min(end_ns);
+        let process = self.process_interval(end_ns);
+        let is_first = self.program.image_start_ns <= self.lifetime.start_ns;
         LiveInterval {
             is_process: false,
             unread_bytes: self.is_image_sampled().then_some(self.observed.unread_bytes),
             rss_bytes: self.last_image_peak().0.unwrap_or(0).max(self.observed.rss_bytes),
-            start_ns: self.program.image_start_ns.max(self.observed.at_ns).min(end_ns),
-            ..self.process_interval(end_ns)
+            start_ns,
+            likely_start_ns: if is_first { process.likely_start_ns.min(start_ns) } else { start_ns },
+            ..process
         }
     }
 
@@ -77,6 +83,7 @@ impl Process {
             command: self.name.command.clone(),
             // The record of a later event can carry an earlier time.
             start_ns: self.lifetime.start_ns.max(self.observed.at_ns).min(end_ns),
+            likely_start_ns: self.lifetime.likely_start_ns().max(self.observed.at_ns).min(end_ns),
             end_ns,
             memory: Contribution::default(),
             is_end_rough: false,

@@ -23,7 +23,7 @@ impl Tree {
         if let Some(process) = self.processes.get_mut(&id) {
             process.ids.is_main = true;
             process.ids.is_proven = true;
-            process.lifetime.start_ns = start_ns.min(process.lifetime.start_ns);
+            process.lifetime.set_start(start_ns);
             process.cpu.counted_at_ns = process.cpu.counted_at_ns.max(start_ns);
             if !process.program.has_record {
                 process.name.command = Arc::from(command);
@@ -105,6 +105,7 @@ impl Tree {
         self.confirm_uninstrumented(id);
         let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
         let Some(process) = self.processes.get_mut(&id) else { return };
+        process.note_alive(at_ns);
         let end_ns = at_ns.max(process.lifetime.start_ns);
         process.lifetime.end_ns = Some(end_ns);
         let cpu_ns = process.own(tick_us).usage.cpu_us().saturating_mul(1000);

@@ -184,6 +184,7 @@ impl Tree {
             } else if life.end_ns > at_ns {
                 self.intervals.push(LiveInterval {
                     start_ns: at_ns,
+                    likely_start_ns: at_ns,
                     counted_at_ns: life.end_ns,
                     cpu_ns: 0,
                     ..life.clone()

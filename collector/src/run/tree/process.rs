@@ -195,8 +195,10 @@ pub(crate) struct ProgramState {
 /// When a process lived, CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Lifetime {
-    /// Its start.
+    /// Its start: it was there by then.
     pub start_ns: u64,
+    /// Its earliest start, which is less where only /proc shows it.
+    pub earliest_start_ns: u64,
     /// Its end.
     pub end_ns: Option<u64>,
     /// When a sample first found it dead.
@@ -207,6 +209,20 @@ pub(crate) struct Lifetime {
     pub counted: Option<Contribution>,
     /// The time of the sample that found it dead. From then on what it shared counts with others.
     pub missing_ns: Option<u64>,
+}
+
+impl Lifetime {
+    /// A source that knows its start reported it.
+    pub fn set_start(&mut self, start_ns: u64) {
+        if start_ns <= self.start_ns {
+            (self.start_ns, self.earliest_start_ns) = (start_ns, start_ns);
+        }
+    }
+
+    /// The middle of the times at which it can have started: as often too early as too late.
+    pub fn likely_start_ns(&self) -> u64 {
+        self.earliest_start_ns.midpoint(self.start_ns)
+    }
 }
 
 /// What the sources reported of a process's end.
@@ -314,12 +330,32 @@ impl Process {
                 recorded: None,
                 had_unread_copy: false,
             },
-            lifetime: Lifetime { start_ns, ..Lifetime::default() },
+            lifetime: Lifetime { start_ns, earliest_start_ns: start_ns, ..Lifetime::default() },
             end: EndReports::default(),
             cpu: CpuState { counted_at_ns: start_ns, ..CpuState::default() },
             observed: Observed::default(),
             bounds: Bounds::default(),
             claims: Vec::new(),
+        }
+    }
+
+    /// It can have started from this time on, and was there at `lifetime.start_ns`.
+    pub(super) fn set_earliest_start(&mut self, earliest_ns: u64) {
+        let lifetime = &mut self.lifetime;
+        lifetime.earliest_start_ns = earliest_ns.min(lifetime.start_ns);
+        self.cpu.counted_at_ns = lifetime.likely_start_ns();
+    }
+
+    /// It was there at this time.
+    pub(super) fn note_alive(&mut self, at_ns: u64) {
+        let lifetime = &mut self.lifetime;
+        let start_ns = at_ns.max(lifetime.earliest_start_ns);
+        if start_ns < lifetime.start_ns {
+            if self.program.image_start_ns == lifetime.start_ns {
+                self.program.image_start_ns = start_ns;
+            }
+            lifetime.start_ns = start_ns;
+            self.cpu.counted_at_ns = lifetime.likely_start_ns();
         }
     }
 

@@ -35,7 +35,7 @@ impl Tree {
         };
         let at_ns = self.time_of(reaper.id, origin, now_ns);
         let child_key = Key { pid_ns: reaper_key.pid_ns, pid: child };
-        let mut found = self.reaped_instance(child_key, reaper);
+        let mut found = self.reaped_instance(child_key, reaper, &record);
         if found.is_none() && reaper.id.is_some() && !reaper.is_tracer {
             let evidence = Evidence::Reaped(record.status);
             let parent_pid = reaper_key.pid;
@@ -95,9 +95,28 @@ impl Tree {
         // What a child inherits is bounded by the peak of the process that made it, not by that of an orphan's reaper.
         let reaper_peak_rss_bytes = if is_maker { record.reaper_peak_rss_bytes } else { u64::MAX };
         process.end.reaped = Some(ReapRecord { reaper_peak_rss_bytes, ..record });
+        if record.clock_ns.is_some() {
+            process.observed.cpu_ns = process.observed.cpu_ns.max(record.clock_ns);
+            process.cpu.is_clock_final = true;
+        }
         self.intervals.extend(process.take_late_memory(page));
         if process.ids.host_pid.is_none() && reaper.key.pid_ns == self.context.pid_ns {
             process.ids.host_pid = Some(child);
+            self.made_by_reaper(id, reaper);
+        }
+    }
+
+    /// A process of another pid namespace was reaped. If its maker is unknown, that was the reaper, or a process that left the
+    /// child to the reaper.
+    fn made_by_reaper(&mut self, id: ProcessId, reaper: Reaper) {
+        let parent = if reaper.is_launcher { Some(Parent::Launcher) } else { reaper.id.map(Parent::Known) };
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if let Some(parent) = parent.filter(|_| process.ancestry.parent == Parent::Unknown) {
+            process.ancestry.parent = parent;
+            self.lists.unparented.remove(&id);
+        }
+        if let Some(maker) = reaper.id.and_then(|id| self.processes.get_mut(&id)) {
+            maker.ancestry.has_children = true;
         }
     }
 
@@ -113,8 +132,8 @@ impl Tree {
 
     /// The process that a REAPED record is about: the oldest unreaped one of that pid whose parent the reaper is, or whose
     /// parent can no longer reap it; else the youngest of that pid; else, where the child is in another pid namespace, the
-    /// reaper's oldest child whose host pid is unknown.
-    fn reaped_instance(&self, key: Key, reaper: Reaper) -> Option<ProcessId> {
+    /// one whose EXIT record fits; else the reaper's oldest child whose host pid is unknown.
+    fn reaped_instance(&self, key: Key, reaper: Reaper, record: &ReapRecord) -> Option<ProcessId> {
         let is_unreaped = |process: &&Process| process.end.reaped.is_none();
         let may_be = |process: &&Process| match process.ancestry.parent {
             Parent::Known(parent) => {
@@ -135,14 +154,21 @@ impl Tree {
         {
             return Some(process.ids.id);
         }
-        let reaper = reaper.id?;
-        self.lists
-            .inner
-            .iter()
-            .filter_map(|(_, id)| self.processes.get(id))
-            .filter(|process| process.ancestry.parent == Parent::Known(reaper))
+        let inner = self.lists.inner.iter().filter_map(|(_, id)| self.processes.get(id));
+        let unreaped = inner
             .filter(|process| process.ids.host_pid.is_none() && process.ids.key.pid_ns != key.pid_ns)
-            .filter(is_unreaped)
+            .filter(is_unreaped);
+        // A raw clone (bwrap) writes no record that names the maker of a namespace's init.
+        let fitting = unreaped.clone().filter(may_be).filter_map(|process| {
+            let fit = process.end.exit.as_ref()?.fits(record)?;
+            Some((fit, process.ids.id))
+        });
+        if let Some((_, id)) = fitting.min().filter(|_| !reaper.is_tracer) {
+            return Some(id);
+        }
+        let reaper = reaper.id?;
+        unreaped
+            .filter(|process| process.ancestry.parent == Parent::Known(reaper))
             .min_by_key(|process| (!process.is_alive(), process.ids.id))
             .map(|process| process.ids.id)
     }

@@ -1,9 +1,10 @@
 //! What is kept of the records about a process's end.
 
-use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, Origin};
+use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_NO_STATUS, Origin};
 use serde::{Deserialize, Serialize};
 
 use super::rusage::Rusage;
+use super::tolerance::Tolerance;
 
 /// Records hold KiB, as getrusage(2) and /proc do.
 pub(super) fn bytes(kib: u64) -> u64 {
@@ -41,6 +42,19 @@ impl ExitRecord {
         })
     }
 
+    /// How far the CPU time (microseconds) of a REAPED record differs, if it can be about this process and the reaper is outside
+    /// of its pid namespace: the same status, and sums that are not less.
+    pub(super) fn fits(&self, reaped: &ReapRecord) -> Option<u64> {
+        let is_status =
+            self.flags & FLAG_NO_STATUS != 0 || libc::WEXITSTATUS(reaped.status) == self.status & 0xff;
+        let is_reaped_outside = self.parent_pid == 0;
+        let sum_us = self.own.cpu_us().saturating_add(self.children.cpu_us());
+        let all_us = reaped.usage.cpu_us();
+        let is_within = sum_us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US);
+        let can_be = is_reaped_outside && is_status && libc::WIFEXITED(reaped.status) && is_within;
+        can_be.then(|| all_us.abs_diff(sum_us))
+    }
+
     /// It ran in its parent's memory (vfork), or was made by a raw clone, which looks the same to the shim.
     pub(super) fn has_borrowed_memory(&self) -> bool {
         self.flags & FLAG_BORROWED_MEMORY != 0
@@ -54,6 +68,8 @@ pub(crate) struct ReapRecord {
     pub status: i32,
     /// The child and what it waited for.
     pub usage: Rusage,
+    /// The child's own CPU time, nanoseconds, if its clock was read after its end.
+    pub clock_ns: Option<u64>,
     /// The reaper's ru_maxrss, bytes.
     pub reaper_peak_rss_bytes: u64,
 }
@@ -61,8 +77,14 @@ pub(crate) struct ReapRecord {
 impl ReapRecord {
     /// The record of this event, if it is a REAPED.
     pub(super) fn of(event: &Event) -> Option<Self> {
-        let Event::Reaped { status, reaper_max_rss_kib, ref usage, .. } = *event else { return None };
+        let Event::Reaped { status, reaper_max_rss_kib, ref usage, clock_ns, .. } = *event else {
+            return None;
+        };
         let reaper_peak_rss_bytes = bytes(reaper_max_rss_kib);
-        Some(Self { status, usage: Rusage::from(usage), reaper_peak_rss_bytes })
+        let usage = Rusage::from(usage);
+        // A clock above the usage, which has the child's own part, too, would be a false claim.
+        let most_ns = usage.cpu_us().saturating_mul(1000);
+        let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);
+        Some(Self { status, usage, clock_ns, reaper_peak_rss_bytes })
     }
 }

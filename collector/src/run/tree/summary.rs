@@ -79,11 +79,12 @@ impl ProcessSummary {
     pub(super) fn of(process: Process, own: OwnUsage, parent_pid: Option<u32>, now_ns: u64) -> Self {
         let (peak_rss_bytes, peak_quality) = process.peak();
         let lifetime = process.lifetime;
+        let start_ns = lifetime.likely_start_ns();
         Self {
             ids: process.ids,
             parent_pid,
-            start_ns: lifetime.start_ns,
-            wall_ns: lifetime.end_ns.unwrap_or(now_ns).saturating_sub(lifetime.start_ns),
+            start_ns,
+            wall_ns: lifetime.end_ns.unwrap_or(now_ns).saturating_sub(start_ns),
             is_still_running: process.is_alive(),
             exit: process.exit_status(),
             own,

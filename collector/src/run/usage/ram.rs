@@ -286,7 +286,7 @@ impl RamUsage {
         self.byte_s.combined += steady.combined_bytes as f64 * whole;
         for life in sample.intervals.iter().filter(|life| !life.is_end_rough) {
             // Late intervals, too: no earlier sample has counted that time.
-            let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.start_ns));
+            let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.likely_start_ns));
             self.byte_s.combined += life.memory.combined_bytes as f64 * span_s;
             *self.byte_s.of(life.is_main) += life.memory.footprint_bytes(life.is_main) as f64 * span_s;
         }

@@ -59,6 +59,7 @@ fn memory(from_s: u64, to_s: u64, megabytes: u64) -> LiveInterval {
         pid: 200 + from_s as u32,
         command: Arc::from("child"),
         start_ns: from_s * S,
+        likely_start_ns: from_s * S,
         end_ns: to_s * S,
         memory: Contribution::private(megabytes * MB),
         unread_bytes: Some(0),

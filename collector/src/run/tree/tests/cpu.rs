@@ -261,3 +261,24 @@ fn clock_of_another_time_namespace_is_corrected() {
     run.tree.apply(&origin, &exit, T0 + 50 * MS);
     assert_eq!(of(&run.end(), 102).wall_ns, 20 * MS);
 }
+
+// Requirement: CPU-10
+#[test]
+fn clock_of_a_static_command_is_its_own_part_of_what_the_launcher_reaped() {
+    let mut run = Run { tree: Tree::new(context()), now_ns: T0, pid_ns: HERE };
+    run.tree.set_main(MAIN, T0, "static");
+    // Its child lived too short for any figure.
+    run.execs(MAIN).kernel_fork(102, MAIN).over(102, 0).kernel(MAIN, What::Exit { status: 0 });
+    let reaped = Event::Reaped {
+        child: MAIN,
+        status: 0,
+        reaper_max_rss_kib: MIB_KIB,
+        usage: used(5000, 0),
+        clock_ns: 3_000_000,
+    };
+    run.record(LAUNCHER, 0, 0, reaped);
+    let summaries = run.end();
+    let main = of(&summaries, MAIN);
+    assert_eq!((main.own.cpu_us(), main.own.quality, main.own.unattributed_us), (3000, Quality::Exact, 2000));
+    assert_eq!((of(&summaries, 102).own.quality, total_us(&summaries)), (Quality::Unknown, 5000));
+}

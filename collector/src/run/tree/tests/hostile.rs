@@ -65,6 +65,7 @@ impl Random {
                 status,
                 reaper_max_rss_kib: self.number(hostile),
                 usage: self.usage(hostile),
+                clock_ns: self.number(hostile),
             },
             _ => Event::SpawnFailed { error: status },
         }
@@ -102,6 +103,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<ProcessSummary> {
                             key,
                             host_pid,
                             parent: id,
+                            earliest_start_ns: start_ns.saturating_sub(random.below(30) * MS),
                             start_ns,
                             pidfd_inode: 1,
                             seen_ns: now_ns,

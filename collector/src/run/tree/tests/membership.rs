@@ -157,3 +157,53 @@ fn failed_spawn_is_counted_and_has_no_figures() {
     run.record(MAIN, LAUNCHER, 0, Event::SpawnFailed { error: libc::ENOENT });
     assert_eq!((run.tree.counts().created, run.tree.counts().failed_spawns, run.end().len()), (2, 1, 1));
 }
+
+/// A static child of `MAIN` that /proc shows to have started between these times, milliseconds from now on.
+fn found_started_between(run: &mut Run, pid: u32, from_ms: u64, until_ms: u64) -> ProcessId {
+    let (key, parent) = (Key { pid_ns: HERE, pid }, run.id(MAIN));
+    let earliest_start_ns = run.now_ns + from_ms * MS;
+    let start_ns = run.now_ns + until_ms * MS;
+    let seen_ns = start_ns;
+    run.tree.found_in_proc(&ChildSeen {
+        earliest_start_ns,
+        seen_ns,
+        ..ChildSeen::of_test(key, parent, start_ns)
+    })
+}
+
+// Requirement: RAM-1, RAM-75
+#[test]
+fn child_of_a_rounded_start_is_there_from_its_latest_start_on() {
+    let mut run = Run::new();
+    let (now_ns, id) = (run.now_ns, found_started_between(&mut run, 102, 0, 10));
+    // It has its pid from its earliest start on.
+    let identity = run.tree.get(id).unwrap().identity();
+    assert!(identity.can_be(0, now_ns) && !identity.can_be(0, now_ns + 31 * MS));
+    assert!(run.tree.knows(Key { pid_ns: HERE, pid: 102 }, 0, now_ns));
+    run.later(30).reaped(MAIN, 102, 8000);
+    let lives = run.tree.take_intervals(u64::MAX);
+    assert_eq!(lives.len(), 2);
+    for life in lives {
+        let spans = [life.start_ns, life.likely_start_ns, life.end_ns].map(|at_ns| (at_ns - now_ns) / MS);
+        assert_eq!(spans, [10, 5, 30]);
+        assert!(life.counted_at_ns == life.likely_start_ns || !life.is_process);
+    }
+    assert_eq!(of(&run.end(), 102).wall_ns, 25 * MS);
+}
+
+// Requirement: RAM-1
+#[test]
+fn child_that_ended_before_its_latest_start_has_started_before() {
+    let mut run = Run::new();
+    let now_ns = run.now_ns;
+    found_started_between(&mut run, 102, 0, 10);
+    run.later(4).reaped(MAIN, 102, 8000);
+    let spans = run.tree.take_intervals(u64::MAX).into_iter().map(|life| (life.start_ns, life.end_ns));
+    assert_eq!(spans.collect::<Vec<_>>(), [(now_ns + 4 * MS, now_ns + 4 * MS); 2]);
+    // A FORK record knows the start.
+    let now_ns = run.now_ns;
+    let id = found_started_between(&mut run, 103, 0, 10);
+    run.later(3).fork(103, MAIN, 0);
+    let lifetime = run.tree.get(id).unwrap().lifetime;
+    assert_eq!((lifetime.start_ns, lifetime.earliest_start_ns), (now_ns + 3 * MS, now_ns + 3 * MS));
+}

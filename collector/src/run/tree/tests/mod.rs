@@ -131,7 +131,7 @@ impl Run {
     }
 
     fn reaped_with(&mut self, reaper: u32, child: u32, flags: u8, status: i32, usage: Usage) -> &mut Self {
-        let event = Event::Reaped { child, status, reaper_max_rss_kib: MIB_KIB, usage };
+        let event = Event::Reaped { child, status, reaper_max_rss_kib: MIB_KIB, usage, clock_ns: 0 };
         self.record(reaper, 0, flags, event)
     }
 

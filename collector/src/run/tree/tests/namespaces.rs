@@ -15,6 +15,51 @@ fn namespace_init_is_reaped_under_its_host_pid() {
     assert_eq!((of(&summaries, 2).own.cpu_us(), total_us(&summaries)), (75, 100));
 }
 
+/// A raw clone made the init of a pid namespace: no START, no FORK, and its first record is its EXIT.
+fn cloned_init_exits(run: &mut Run, pid_ns: u32, own_us: u64, children_us: u64) {
+    run.inside(pid_ns, |run| {
+        run.exit(1, own_us, children_us);
+    });
+}
+
+// Requirement: CPU-2
+#[test]
+fn init_without_a_start_is_the_process_that_the_launcher_reaps() {
+    let mut run = Run::new();
+    cloned_init_exits(&mut run, INSIDE, 2000, 200_000);
+    // An orphan of the same usage that ended otherwise, and one that used less, are other processes.
+    run.reaped_with(LAUNCHER, 501, 0, 9, used(203_000, 0)).reaped_with(
+        LAUNCHER,
+        502,
+        0,
+        3 << 8,
+        used(900, 0),
+    );
+    run.reaped_with(LAUNCHER, 503, 0, 3 << 8, used(204_000, 0));
+    assert_eq!(run.tree.counts().created, 4);
+    let summaries = run.end();
+    let init = of(&summaries, 503);
+    assert_eq!((init.ids.key.pid, init.own.cpu_us(), init.own.unattributed_us), (1, 4000, 200_000));
+    assert_eq!((total_us(&summaries), init.provenance.joined), (203_000 + 900 + 204_000, false));
+}
+
+// Requirement: CPU-2
+#[test]
+fn inits_without_a_start_are_told_apart_by_their_usage() {
+    let mut run = Run::new();
+    run.start(102, MAIN);
+    for (pid_ns, own_us) in [(21, 5000), (22, 90_000), (23, 40_000)] {
+        cloned_init_exits(&mut run, pid_ns, own_us, 0);
+    }
+    // One is an orphan by now, and its maker waits for another one.
+    run.reaped_with(LAUNCHER, 500, 0, 3 << 8, used(41_000, 0));
+    run.reaped_with(102, 501, 0, 3 << 8, used(91_000, 0)).reaped_with(102, 502, 0, 3 << 8, used(6000, 0));
+    assert_eq!(run.tree.counts().created, 5);
+    let summaries = run.end();
+    assert_eq!([500, 501, 502].map(|pid| of(&summaries, pid).own.cpu_us()), [41_000, 91_000, 6000]);
+    assert_eq!(of(&summaries, 501).parent_pid, Some(102));
+}
+
 #[test]
 fn scan_shows_the_host_pid_of_a_process_inside() {
     let mut run = Run::new();
@@ -228,7 +273,7 @@ fn found_ahead(run: &mut Run, pid: u32, host_pid: u32, seen_ns: u64) {
     let (key, parent) = (Key { pid_ns: INSIDE, pid }, run.id(500));
     // /proc shows starts in ticks, so it may seem older than the process that had its pid before.
     let start_ns = seen_ns - 20 * MS;
-    run.tree.found_ahead(ChildSeen { key, host_pid, parent, start_ns, pidfd_inode: 0, seen_ns });
+    run.tree.found_ahead(ChildSeen { host_pid, seen_ns, ..ChildSeen::of_test(key, parent, start_ns) });
 }
 
 // Requirement: SEE-8

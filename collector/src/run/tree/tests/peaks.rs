@@ -108,7 +108,12 @@ fn static_program_of_a_large_parents_child_adds_little() {
         "only what it did not share"
     );
     let usage = used(1, 400 * MIB_KIB);
-    run.record(MAIN, 0, 0, Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage });
+    run.record(
+        MAIN,
+        0,
+        0,
+        Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage, clock_ns: 0 },
+    );
     assert_eq!(of(&run.end(), 102).memory.peak_rss_bytes, None);
 }
 

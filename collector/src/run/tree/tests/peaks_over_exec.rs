@@ -117,7 +117,8 @@ fn fork_child_that_execs_an_uninstrumented_program_has_an_upper_bound() {
         }
         run.over(102, libc::SIGKILL);
         let (usage, reaper_max_rss_kib) = (used(1, 300 * MIB_KIB), 100 * MIB_KIB);
-        let reaped = Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage };
+        let reaped =
+            Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage, clock_ns: 0 };
         run.record(MAIN, 0, 0, reaped);
         let certain = run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.combined_bytes).sum();
         let summaries = run.end();
@@ -170,7 +171,7 @@ fn killed_fork_child_may_have_execd_before() {
             MAIN,
             0,
             0,
-            Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage },
+            Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage, clock_ns: 0 },
         );
         let summaries = run.end();
         (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality)
