@@ -10,7 +10,7 @@ use crate::support::{skip, tracked, wait_until};
 
 #[test]
 fn gpu_figures_of_one_process_are_exact() {
-    let gpus = FakeGpus::new(1, "0.samples 500000:0\n0.process_times");
+    let gpus = FakeGpus::new(1, "0.samples 500000:0\n0.process_times\n0.energy 5000000");
     let busy = gpus.script(
         "busy",
         "0.memory_used 3000000000\n0.power 300000\n0.energy 5250000\n0.temperature 77\n0.pstate 2\n0.ecc_corrected 6\n\
