@@ -361,6 +361,7 @@ fn gpu_list_as_json_is_exact() {
         names.map(of).collect()
     };
     let expected = json!({
+        "count": 3,
         "drivers": [],
         "warnings": [],
         "gpus": [

@@ -81,6 +81,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
 fn gpus(config: &GpuConfig, batches: &[Batch]) -> Vec<Listed> {
     let listed = batches.iter().rev().find_map(|batch| batch.devices.as_ref());
     let listed = listed.map(|list| list.tracked.clone()).unwrap_or_default();
+    listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
     let devices: Vec<Device> = listed.iter().map(|listed| listed.device.clone()).collect();
     let tracked = select::wanted(config, &devices);
     let reading_of = |id: &str| {
