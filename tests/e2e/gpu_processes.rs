@@ -88,6 +88,24 @@ fn gpu_memory_of_foreign_processes_is_not_counted() {
     assert_eq!(run.assert_clean(0).gpu_ram()[2], Some(500));
 }
 
+/// Nothing says whose it is: it may be a process of the run, by its pid in a namespace that we do not see.
+// Requirement: GPU-32
+#[test]
+fn gpu_memory_is_null_if_a_listed_pid_is_not_in_proc() {
+    let gpus = FakeGpus::new(1, "");
+    std::fs::write(gpus.path("held/5000000.0"), "800 c").unwrap();
+    let report = gpus.run(&["samples:30"]).assert_clean(0).clone();
+    assert_eq!(report.gpu_ram(), [None; 3]);
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (the driver's process ids are of another pid namespace): memory by process, \
+         utilization by process of GPU-fake-0."
+    );
+    // Where processes of the run are listed by their own pids, others are others.
+    let report = gpus.run(&["hold:0:500,c", "samples:30"]).assert_clean(0).clone();
+    assert_eq!(report.gpu_ram(), [Some(500), Some(0), Some(500)]);
+}
+
 // Requirement: GPU-14
 #[test]
 fn gpu_entry_of_a_dead_process_stays_its_own() {

@@ -1,6 +1,6 @@
 //! The GPU monitor: exchanges pids for readings with the workers at each tick, without waiting for a driver.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::backends;
@@ -114,10 +114,19 @@ impl GpuMonitor {
     }
 
     fn observation(&mut self, batches: Vec<Batch>, pids: &GpuPids, now_ns: u64) -> GpuObservation {
-        let samples = batches.iter().flat_map(|batch| &batch.samples);
-        let named: BTreeSet<u32> = samples.flat_map(|sample| sample.pids()).collect();
-        let facts: BTreeMap<u32, PidFacts> =
-            named.into_iter().map(|pid| (pid, self.facts.read(pid, pids, now_ns))).collect();
+        // When each pid was named last.
+        let mut named: BTreeMap<u32, u64> = BTreeMap::new();
+        for (batch, sample) in
+            batches.iter().flat_map(|batch| batch.samples.iter().map(move |of| (batch, of)))
+        {
+            for pid in sample.pids() {
+                let at_ns = named.entry(pid).or_default();
+                *at_ns = batch.at_ns.max(*at_ns);
+            }
+        }
+        let of = |(pid, named_ns)| (pid, self.facts.read(pid, pids, [named_ns, now_ns]));
+        let facts: BTreeMap<u32, PidFacts> = named.into_iter().map(of).collect();
+        self.facts.forget_unnamed(&facts);
         let unresponsive = self.workers.iter().filter_map(|worker| {
             worker.unresponsive_since_ns(now_ns).map(|since_ns| (worker.name.to_owned(), since_ns))
         });
