@@ -36,8 +36,13 @@ pub(crate) trait Backend: Send {
     /// Read what is due. A turn is short where calls are slow: its figures are handed over as soon as it is done.
     fn turn(&mut self, ask: &Ask<'_>) -> Turn;
 
-    /// Restore the driver settings that were changed.
-    fn restore(&mut self) {}
+    /// How many driver settings were changed, and are not restored.
+    fn changed_settings(&self) -> usize {
+        0
+    }
+
+    /// Restore one of them.
+    fn restore_one(&mut self) {}
 
     /// Why devices that could not be identified can't be read.
     fn unreadable(&self) -> Vec<Missing> {

@@ -7,7 +7,9 @@ use super::backends;
 use super::pid_facts::PidFactReader;
 use super::policy::POLICY;
 use super::worker::{Phase, Worker};
-use crate::model::gpu::{BackendsAtEnd, Batch, GpuConfig, GpuObservation, GpuPids, Missing, PidFacts};
+use crate::model::gpu::{
+    BackendsAtEnd, Batch, GpuConfig, GpuObservation, GpuPids, Missing, NVIDIA, PidFacts,
+};
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
 
@@ -61,17 +63,28 @@ impl GpuMonitor {
     pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
         batches.extend(self.take(&pids.all()));
+        let mut end = BackendsAtEnd::default();
         let wait = self.started.elapsed() / POLICY.last_reading_part;
         let deadline = Instant::now() + wait.clamp(POLICY.last_reading_wait, POLICY.longest_last_wait);
         let coming: Vec<bool> = self.workers.iter().map(|worker| worker.ask_for_last(deadline)).collect();
         for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
             worker.wait_done(deadline);
         }
+        if self.changes_settings {
+            let deadline = Instant::now() + POLICY.longest_last_wait;
+            let mut nvidia = self.workers.iter().filter(|worker| worker.name == NVIDIA);
+            if nvidia.any(|worker| worker.wait_restored(deadline)) {
+                end.notes.push(
+                    "--gpu-accounting: the driver did not answer in time at the end, so accounting mode may still be on. \
+                     nvidia-smi -am 0, as root, switches it off."
+                        .into(),
+                );
+            }
+        }
         // The phases are read before the readings: a worker that is ready by now has handed over what it had.
         let phases: Vec<Phase> = self.workers.iter().map(Worker::phase).collect();
         batches.extend(self.take(&[]));
         let now_ns = clock::monotonic_ns();
-        let mut end = BackendsAtEnd::default();
         // A name is unknown if every backend has listed its devices, and none has it.
         if phases.iter().all(|phase| matches!(phase, Phase::Ready | Phase::Done)) {
             let unknown = self.workers.iter().map(Worker::unknown_names);
@@ -95,18 +108,6 @@ impl GpuMonitor {
             end.notes.extend(worker.warnings());
         }
         GpuObservation { end: Some(end), ..self.observation(batches, pids, now_ns) }
-    }
-
-    /// After the report: wait until driver settings that were changed are restored.
-    pub(crate) fn restore_settings(&self) {
-        if self.changes_settings {
-            let deadline = Instant::now() + POLICY.restore_wait;
-            for worker in &self.workers {
-                if matches!(worker.phase(), Phase::Reading | Phase::Ready) {
-                    worker.wait_done(deadline);
-                }
-            }
-        }
     }
 
     fn take(&self, pids: &[u32]) -> Vec<Batch> {

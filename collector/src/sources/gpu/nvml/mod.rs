@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{Api, call};
+use accounting::Accounting;
 use events::Events;
 use growth::{MemoryCheck, own_bytes};
 use handle::Handle;
@@ -216,13 +217,19 @@ impl Backend for Nvml {
         Turn { samples, again_ns: Some(again_ns), is_complete: !ask.is_last && self.plan.is_complete() }
     }
 
-    fn restore(&mut self) {
-        for handle in &mut self.devices {
-            let accounting = handle.accounting.as_mut();
-            let warning = accounting.and_then(|accounting| accounting.restore(&self.api, handle.raw));
-            if let Some(warning) = warning {
-                self.warnings.push(format!("--gpu-accounting: {}: {warning}.", handle.device.id));
-            }
+    fn changed_settings(&self) -> usize {
+        let accounting = self.devices.iter().filter_map(|handle| handle.accounting.as_ref());
+        accounting.filter(|accounting| accounting.must_restore()).count()
+    }
+
+    fn restore_one(&mut self) {
+        let is_changed =
+            |handle: &&mut Handle| handle.accounting.as_ref().is_some_and(Accounting::must_restore);
+        let Some(handle) = self.devices.iter_mut().find(is_changed) else { return };
+        let accounting = handle.accounting.as_mut();
+        let warning = accounting.and_then(|accounting| accounting.restore(&self.api, handle.raw));
+        if let Some(warning) = warning {
+            self.warnings.push(format!("--gpu-accounting: {}: {warning}.", handle.device.id));
         }
     }
 
