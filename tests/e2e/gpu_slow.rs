@@ -152,8 +152,8 @@ fn gpu_list_of_a_hundred_strangers_is_read_by_one_call() {
     let run = gpus.run(&["hold:0:500,c", "samples:20"]);
     assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(500));
     let [memory, lists] = ["MemoryInfo_v2", "DeviceGetComputeRunning"].map(|part| calls(&gpus, part));
-    // Memory is asked for once more when the device is found.
-    assert!(lists >= 20 && lists <= memory, "{lists} calls for the list, {memory} for memory");
+    // The first time, the list does not fit.
+    assert!(lists >= 20 && lists <= memory + 1, "{lists} calls for the list, {memory} for memory");
 }
 
 // Requirement: GPU-28

@@ -139,7 +139,7 @@ impl FakeGpus {
     pub fn tracked<S: Into<std::ffi::OsString>>(&self, command: impl IntoIterator<Item = S>) -> Tracked {
         let library = self.library.clone().into_os_string().into_string().unwrap();
         let directory = self.directory.path().to_owned();
-        tracked(command).options(&["--st", "0.02", "--nvml-lib", &library]).with(move |command| {
+        tracked(command).options(&["--nvml-lib", &library, "--st", "0.02"]).with(move |command| {
             for name in VISIBILITY {
                 command.env_remove(name);
             }
@@ -188,6 +188,13 @@ impl FakeGpus {
         wait_until("a sample", || std::fs::metadata(self.path("samples")).is_ok_and(|file| file.len() > 0));
     }
 }
+    /// The part of the run in which the driver was kept busy, if the file `spent` was there at its start.
+    pub fn busy_share(&self, report: &Report) -> f64 {
+        let spent = std::fs::read_to_string(self.path("spent")).unwrap();
+        let busy_ns: u64 = spent.lines().map(|line| line.parse::<u64>().unwrap()).sum();
+        busy_ns as f64 / 1e9 / report.f64("compute_time.time")
+    }
+
 
 impl Report {
     /// The device with this id in `gpus`.

@@ -58,7 +58,13 @@ pub fn present(config: &GpuConfig) -> Present {
 #[must_use]
 pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
     // All devices are listed; the options only mark them.
-    let everything = GpuConfig { uuids: None, only_visible: false, accounting: false, ..config.clone() };
+    let everything = GpuConfig {
+        uuids: None,
+        only_visible: false,
+        accounting: false,
+        driver_percent: 100,
+        ..config.clone()
+    };
     let workers = backends::start(&everything);
     let deadline = Instant::now() + patience;
     let mut listing = Listing::default();
@@ -75,13 +81,13 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
         listing.warnings.extend(worker.warnings());
         listing.gpus.extend(gpus(&backends::config_of(worker.name, config), &worker.exchange(&[])));
     }
+    listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
     listing
 }
 
 fn gpus(config: &GpuConfig, batches: &[Batch]) -> Vec<Listed> {
     let listed = batches.iter().rev().find_map(|batch| batch.devices.as_ref());
     let listed = listed.map(|list| list.tracked.clone()).unwrap_or_default();
-    listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
     let devices: Vec<Device> = listed.iter().map(|listed| listed.device.clone()).collect();
     let tracked = select::wanted(config, &devices);
     let reading_of = |id: &str| {

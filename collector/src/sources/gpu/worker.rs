@@ -284,27 +284,35 @@ impl<'a> Reader<'a> {
         if began >= self.list_at && (!is_last || self.all.is_empty()) {
             let all = backend.devices();
             self.list_at = began + POLICY.list_interval.max(began.elapsed() * POLICY.list_pause_factor);
-            if all != self.all || self.wanted.is_empty() {
-                let wanted: Vec<Device> = select::wanted(self.config, &all).into_iter().cloned().collect();
-                // A device that disappeared is still asked for, so that the driver reports its loss.
-                let ids = wanted.iter().map(|device| device.id.clone());
-                self.wanted.extend(ids.filter(|id| !self.wanted.contains(id)).collect::<Vec<_>>());
-                let list = self.device_list(&all, wanted);
-                let given = self.config.uuids.iter().flatten();
-                let is_unknown =
-                    |name: &&String| select::unknown(std::slice::from_ref(*name), &all).is_some();
-                self.unknown_names = given.filter(is_unknown).cloned().collect();
-                let hidden = list.tracked.iter().filter(|tracked| tracked.is_visible == Some(false));
-                self.hidden = hidden.map(|tracked| tracked.device.id.clone()).collect();
-                batch.devices = Some(list);
-                self.all = all;
-            }
+            batch.devices = self.take(all);
         }
         batch.at_ns = clock::monotonic_ns();
         let ask = Ask { at_ns: batch.at_ns, wanted: &self.wanted, hidden: &self.hidden, pids, is_last };
         let mut turn = backend.turn(&ask);
         batch.samples = std::mem::take(&mut turn.samples);
+        if turn.has_news {
+            batch.devices = self.take(backend.known_devices()).or(batch.devices);
+        }
         (batch, turn)
+    }
+
+    /// Take over the devices; gives them as they count in this run, if that changed.
+    fn take(&mut self, all: Vec<Device>) -> Option<DeviceList> {
+        if all == self.all && !self.wanted.is_empty() {
+            return None;
+        }
+        let wanted: Vec<Device> = select::wanted(self.config, &all).into_iter().cloned().collect();
+        // A device that disappeared is still asked for, so that the driver reports its loss.
+        let ids = wanted.iter().map(|device| device.id.clone());
+        self.wanted.extend(ids.filter(|id| !self.wanted.contains(id)).collect::<Vec<_>>());
+        let list = self.device_list(&all, wanted);
+        let given = self.config.uuids.iter().flatten();
+        let is_unknown = |name: &&String| select::unknown(std::slice::from_ref(*name), &all).is_some();
+        self.unknown_names = given.filter(is_unknown).cloned().collect();
+        let hidden = list.tracked.iter().filter(|tracked| tracked.is_visible == Some(false));
+        self.hidden = hidden.map(|tracked| tracked.device.id.clone()).collect();
+        self.all = all;
+        Some(list)
     }
 
     fn device_list(&self, all: &[Device], wanted: Vec<Device>) -> DeviceList {
@@ -334,7 +342,7 @@ mod tests {
 
         fn turn(&mut self, ask: &Ask<'_>) -> Turn {
             let sample = |id: &String| DeviceSample::of(id);
-            Turn { samples: ask.wanted.iter().map(sample).collect(), again_ns: None, is_complete: true }
+            Turn { samples: ask.wanted.iter().map(sample).collect(), is_complete: true, ..Turn::default() }
         }
     }
 
@@ -395,14 +403,6 @@ mod tests {
         assert_eq!(worker.unresponsive_since_ns(u64::MAX), None);
     }
 
-    #[test]
-    fn worker_stuck_at_its_start_is_not_waited_for() {
-        let (release, stuck) = mpsc::channel::<()>();
-        let start: Start = Box::new(move || {
-            let _ = stuck.recv();
-            Err(Missing::NoDriver)
-        });
-        let worker = Worker::start("stuck", &GpuConfig::default(), start);
     /// Changed a setting, and stays in its second call until the channel closes.
     struct Changed(Stuck, mpsc::Sender<()>, bool);
 
@@ -441,6 +441,14 @@ mod tests {
         assert!(!worker.wait_restored(soon()));
     }
 
+    #[test]
+    fn worker_stuck_at_its_start_is_not_waited_for() {
+        let (release, stuck) = mpsc::channel::<()>();
+        let start: Start = Box::new(move || {
+            let _ = stuck.recv();
+            Err(Missing::NoDriver)
+        });
+        let worker = Worker::start("stuck", &GpuConfig::default(), start);
         assert!(!worker.ask_for_last(soon()));
         assert_eq!(worker.phase(), Phase::Starting);
         drop(release);
