@@ -119,10 +119,10 @@ fn unsupported_gpu_figures_are_null_with_a_reason() {
     assert_eq!(report.gpu_ram()[0], Some(500), "the others go on");
     assert_eq!(
         report.warnings(),
-        "GPU figures that are missing (NVML error 999: unknown error): performance state of GPU-fake-0.\n\
-         GPU figures that are missing (no permission): power of GPU-fake-0.\n\
+        "GPU figures that are missing (no permission): power of GPU-fake-0.\n\
          GPU figures that are missing (not supported by this device): energy counter, ECC errors corrected, \
-         ECC errors uncorrected of GPU-fake-0."
+         ECC errors uncorrected of GPU-fake-0.\n\
+         GPU figures that are missing (NVML error 999: unknown error): performance state of GPU-fake-0."
     );
 }
 

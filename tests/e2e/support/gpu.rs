@@ -168,6 +168,11 @@ impl FakeGpus {
         self.tracked(self.words(words)).run()
     }
 
+    /// The same where each call of the driver takes so many microseconds.
+    pub fn run_at_cost(&self, cost_us: &'static str, words: &[&str]) -> Run {
+        self.tracked(self.words(words)).with(move |command| command.env("FAKE_NVML_COST_US", cost_us)).run()
+    }
+
     /// The command line of the program `gpu` with these words (see [`FakeGpus::run`]).
     pub fn words(&self, words: &[&str]) -> Vec<String> {
         let word = |word: &&str| match *word {
@@ -183,11 +188,6 @@ impl FakeGpus {
         self.words(words).join(" ")
     }
 
-    /// Waits until the driver was called for a sample.
-    pub fn wait_sampled(&self) {
-        wait_until("a sample", || std::fs::metadata(self.path("samples")).is_ok_and(|file| file.len() > 0));
-    }
-}
     /// The part of the run in which the driver was kept busy, if the file `spent` was there at its start.
     pub fn busy_share(&self, report: &Report) -> f64 {
         let spent = std::fs::read_to_string(self.path("spent")).unwrap();
@@ -195,6 +195,11 @@ impl FakeGpus {
         busy_ns as f64 / 1e9 / report.f64("compute_time.time")
     }
 
+    /// Waits until the driver was called for a sample.
+    pub fn wait_sampled(&self) {
+        wait_until("a sample", || std::fs::metadata(self.path("samples")).is_ok_and(|file| file.len() > 0));
+    }
+}
 
 impl Report {
     /// The device with this id in `gpus`.
