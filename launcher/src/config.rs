@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gpu_track_collector::{Cgroups, Config, GpuConfig, ProcRoot, SamplingPolicy, SessionStart, clock};
+use gpu_track_collector::{Cgroups, Config, ProcRoot, SamplingPolicy, SessionStart, clock};
 
 use crate::cli::Options;
 
@@ -14,6 +14,7 @@ const ENV_SAMPLING: &str = "GPU_TRACK_SAMPLING";
 /// The configuration of a run that starts now, without connector and cgroup.
 pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
     let pid = std::process::id();
+    let tracking = &options.tracking;
     let cgroups = Cgroups::of_this_process(root);
     Config {
         command: options.command.words.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
@@ -27,10 +28,10 @@ pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
         restarts: 0,
         main_pid: None,
         discovery: options.discovery.clone(),
-        tracking: options.tracking.clone(),
+        tracking: tracking.clone(),
         policy: sampling_policy(),
         cgroups,
-        gpu: GpuConfig { interval_ns: options.tracking.interval_ns(), ..options.gpu.clone() },
+        gpu: options.gpu.clone().at_interval(tracking.interval_ns(), tracking.sleep_time.is_some()),
         report: options.report.clone(),
         journal: std::env::var_os(ENV_JOURNAL).map(PathBuf::from),
     }

@@ -21,7 +21,7 @@ const LISTER_NAME: &str = "gpu-track-gpus";
 /// A driver that takes longer than this to initialise counts as unresponsive.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `--gpus`: prints the GPUs and the figures that each supports.
+/// `--gpus`: prints the GPUs and the figures that each supports. Fails if it is not known how many there are.
 pub(crate) fn print(config: &GpuConfig, format: &str) -> ExitCode {
     let listing = match ask(config) {
         Ok(listing) => listing,
@@ -30,7 +30,9 @@ pub(crate) fn print(config: &GpuConfig, format: &str) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    console::print(&format::render_gpus(&listing, format))
+    let printed = console::print(&format::render_gpus(&listing, format));
+    // Where a driver can't be read, "no GPU" would be a guess.
+    if listing.count.is_some() { printed } else { ExitCode::FAILURE }
 }
 
 /// Checks that the GPUs of `--guuids` exist, as far as the kernel's files tell: a driver's library can take seconds to
@@ -80,7 +82,11 @@ fn ask(config: &GpuConfig) -> io::Result<Listing> {
         Some(signal) => ask_child(&GpuConfig { crashed_by: Some(signal), ..config.clone() })?.0,
         None => line,
     };
-    Ok(serde_json::from_str(&line)?)
+    serde_json::from_str(&line).map_err(|_| {
+        io::Error::other(
+            "the process that asks the drivers ended before it answered, perhaps by a driver's library",
+        )
+    })
 }
 
 /// The line that a child writes, and the signal that ended it.

@@ -10,7 +10,7 @@ use crate::support::{skip, tracked, wait_until};
 
 #[test]
 fn gpu_figures_of_one_process_are_exact() {
-    let gpus = FakeGpus::new(1, "0.samples 500000:0\n0.process_times");
+    let gpus = FakeGpus::new(1, "0.samples 500000:0\n0.process_times\n0.energy 5000000");
     let busy = gpus.script(
         "busy",
         "0.memory_used 3000000000\n0.power 300000\n0.energy 5250000\n0.temperature 77\n0.pstate 2\n0.ecc_corrected 6\n\
@@ -119,10 +119,10 @@ fn unsupported_gpu_figures_are_null_with_a_reason() {
     assert_eq!(report.gpu_ram()[0], Some(500), "the others go on");
     assert_eq!(
         report.warnings(),
-        "GPU figures that are missing (NVML error 999: unknown error): performance state of GPU-fake-0.\n\
-         GPU figures that are missing (no permission): power of GPU-fake-0.\n\
+        "GPU figures that are missing (no permission): power of GPU-fake-0.\n\
          GPU figures that are missing (not supported by this device): energy counter, ECC errors corrected, \
-         ECC errors uncorrected of GPU-fake-0."
+         ECC errors uncorrected of GPU-fake-0.\n\
+         GPU figures that are missing (NVML error 999: unknown error): performance state of GPU-fake-0."
     );
 }
 

@@ -43,7 +43,7 @@ fn gpu_driver_init_failure_is_reported() {
         let gpus = FakeGpus::new(1, &format!("init {code}"));
         let times = gpus.path("times");
         assert_no_driver(&gpus, || Path::new(&times).exists(), reason);
-        assert_eq!(gpus.list(&[]).stdout, format!("GPUs: 0\n   NVIDIA: {reason}\n"));
+        assert_eq!(gpus.list(&[]).stdout, format!("GPUs: not known (NVIDIA: {reason})\n"));
     }
 }
 
@@ -64,7 +64,7 @@ fn gpu_library_load_failure_is_reported() {
     assert_no_driver(&gpus, open, &reason(&format!("{library}: file too short")));
     let absent = FakeGpus::new(1, "").library(PathBuf::from("/no/such/libnvidia-ml.so.1"));
     let why = "/no/such/libnvidia-ml.so.1: cannot open shared object file: No such file or directory";
-    assert_eq!(absent.list(&[]).stdout, format!("GPUs: 0\n   NVIDIA: {}\n", reason(why)));
+    assert_eq!(absent.list(&[]).stdout, format!("GPUs: not known (NVIDIA: {})\n", reason(why)));
 }
 
 // Requirement: GPU-7, GPU-53
@@ -84,7 +84,7 @@ fn gpu_driver_hanging_in_init_delays_nothing() {
 #[test]
 fn gpu_device_count_failure_is_reported() {
     let gpus = FakeGpus::new(1, "count !4");
-    assert_eq!(gpus.list(&[]).stdout, "GPUs: 0\n   NVIDIA: no permission\n");
+    assert_eq!(gpus.list(&[]).stdout, "GPUs: not known (NVIDIA: no permission)\n");
     let times = gpus.path("times");
     std::fs::remove_file(&times).unwrap();
     assert_no_driver(&gpus, || Path::new(&times).exists(), "no permission");
@@ -125,16 +125,29 @@ fn printing_gpu_library_leaves_the_gpu_list_valid() {
     assert_eq!(run.stderr, "hello from the driver\n");
 }
 
-/// A crash in the library must not end `--gpus`.
+/// A crash in the library must not end `--gpus`, and is no machine without GPUs.
+// Requirement: GPU-17
 #[test]
 fn gpu_list_reports_a_crashing_library() {
     let gpus = FakeGpus::new(1, "init_crashes");
+    let text = gpus.list(&[]);
+    let line = format!("GPUs: not known (NVIDIA: the driver's library crashes (signal {}))\n", libc::SIGABRT);
+    assert_eq!((text.stdout.as_str(), text.status.code()), (line.as_str(), Some(1)));
     let run = gpus.list(&["-f", "json"]);
     let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
-    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
+    assert!(listing["count"].is_null(), "{listing}");
     assert_eq!(listing["drivers"][0]["name"], "NVIDIA", "{listing}");
     let reason = listing["drivers"][0]["reason"].as_str().unwrap();
     assert!(reason.contains(&format!("crashes (signal {})", libc::SIGABRT)), "{reason}");
+}
+
+// Requirement: GPU-17
+#[test]
+fn gpu_list_of_a_hanging_library_has_no_count() {
+    let run = FakeGpus::new(1, "init.stall forever").list(&[]);
+    let line = "GPUs: not known (NVIDIA: driver not initialised within 30 s)\n";
+    assert_eq!((run.stdout.as_str(), run.status.code()), (line, Some(1)));
 }
 
 /// Most GPU processes are in the compute list. Without it the other lists are incomplete.

@@ -133,7 +133,7 @@ fn i915_gpu_figures_are_read_from_fdinfo_and_sysfs() {
         assert_eq!((gpu.f64("clocks.max_sm_mhz"), gpu.f64("clocks.mean_sm_mhz")), (1900.0, 1900.0));
         // rm and mv may run between two readings, which adds another warning.
         assert_eq!(
-            report.warnings().lines().next().unwrap(),
+            report.warnings().lines().last().unwrap(),
             format!(
                 "GPU figures that are missing (not supported by this device): memory, utilization, memory utilization, \
                  power, temperature, memory clock, performance state, throttle reasons, PCIe bytes sent, PCIe bytes \

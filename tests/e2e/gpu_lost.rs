@@ -52,7 +52,7 @@ fn lost_gpu_does_not_affect_other_gpus() {
 #[test]
 fn gpu_lost_before_first_reading_has_reasons_for_all_nulls() {
     // The GPU answers when it is discovered and fails from then on.
-    let gpus = FakeGpus::new(2, "0.memory_used 1|!15");
+    let gpus = FakeGpus::new(2, "0.memory_used !15");
     let run = gpus.run(&["hold:0:700,c", "hold:1:100,c", "samples:6"]);
     let report = run.assert_clean(0);
     let lost = report.gpu(GPU0);

@@ -88,6 +88,24 @@ fn gpu_memory_of_foreign_processes_is_not_counted() {
     assert_eq!(run.assert_clean(0).gpu_ram()[2], Some(500));
 }
 
+/// Nothing says whose it is: it may be a process of the run, by its pid in a namespace that we do not see.
+// Requirement: GPU-32
+#[test]
+fn gpu_memory_is_null_if_a_listed_pid_is_not_in_proc() {
+    let gpus = FakeGpus::new(1, "");
+    std::fs::write(gpus.path("held/5000000.0"), "800 c").unwrap();
+    let report = gpus.run(&["samples:30"]).assert_clean(0).clone();
+    assert_eq!(report.gpu_ram(), [None; 3]);
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (the driver's process ids are of another pid namespace): memory by process, \
+         utilization by process of GPU-fake-0."
+    );
+    // Where processes of the run are listed by their own pids, others are others.
+    let report = gpus.run(&["hold:0:500,c", "samples:30"]).assert_clean(0).clone();
+    assert_eq!(report.gpu_ram(), [Some(500), Some(0), Some(500)]);
+}
+
 // Requirement: GPU-14
 #[test]
 fn gpu_entry_of_a_dead_process_stays_its_own() {
@@ -336,6 +354,42 @@ fn gpu_accounting_is_enabled_and_restored() {
     let run = gpus.tracked(words).options(&["--gpu-accounting"]).run();
     assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(5_000_000));
     assert_eq!(std::fs::read_to_string(gpus.path("accounting.0")).unwrap(), "0");
+}
+
+/// Nothing waits for a driver that hangs at the end, so the user is told to look.
+// Requirement: GPU-15, GPU-7
+#[test]
+fn gpu_accounting_that_could_not_be_restored_in_time_is_warned_about() {
+    let settings = "0.accounting 0\n0.accounting_set ok";
+    let gpus = FakeGpus::new(1, settings);
+    let stall = gpus.script("stall", &format!("{settings}\npower.stall forever"));
+    let words = gpus.words(&["sampled", &format!("script:{stall}"), "stalled"]);
+    let run = gpus.tracked(words).options(&["--gpu-accounting"]).run();
+    assert_eq!(
+        run.assert_clean(0).warnings().lines().next().unwrap(),
+        "--gpu-accounting: the driver did not answer in time at the end, so accounting mode may still be on. nvidia-smi -am 0, as \
+         root, switches it off."
+    );
+    assert_eq!(std::fs::read_to_string(gpus.path("accounting.0")).unwrap(), "1");
+    // It was on before, so it is left on, and there is nothing to tell.
+    let gpus = FakeGpus::new(1, "0.accounting 1");
+    let stall = gpus.script("stall", "0.accounting 1\npower.stall forever");
+    let words = gpus.words(&["sampled", &format!("script:{stall}"), "stalled"]);
+    let run = gpus.tracked(words).options(&["--gpu-accounting"]).run();
+    let warnings = run.assert_clean(0).warnings();
+    assert!(!warnings.contains("--gpu-accounting"), "{warnings}");
+}
+
+/// It is restored before the report, which says so if that fails.
+// Requirement: GPU-15
+#[test]
+fn gpu_accounting_that_can_not_be_restored_is_in_the_report() {
+    let gpus = FakeGpus::new(1, "0.accounting 0\n0.accounting_set ok|!4");
+    let run = gpus.tracked(gpus.words(&["sampled"])).options(&["--gpu-accounting"]).run();
+    assert_eq!(
+        run.assert_clean(0).warnings(),
+        "--gpu-accounting: GPU-fake-0: accounting could not be switched off again (no permission)."
+    );
 }
 
 #[test]

@@ -193,7 +193,8 @@ fn assert_sums(page: &str) {
 
 #[test]
 fn gpu_sections_of_the_text_report_are_exact() {
-    let changes = "0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
+    let changes =
+        "*.energy 5000000\n0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
     let gpus = FakeGpus::new(2, &format!("*.samples 500000:0\n*.process_times\n{changes}"));
     let page = gpus.path("page");
     let library = gpus.library_path().to_str().unwrap();
@@ -360,6 +361,7 @@ fn gpu_list_as_json_is_exact() {
         names.map(of).collect()
     };
     let expected = json!({
+        "count": 3,
         "drivers": [],
         "warnings": [],
         "gpus": [

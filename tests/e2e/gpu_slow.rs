@@ -152,8 +152,8 @@ fn gpu_list_of_a_hundred_strangers_is_read_by_one_call() {
     let run = gpus.run(&["hold:0:500,c", "samples:20"]);
     assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(500));
     let [memory, lists] = ["MemoryInfo_v2", "DeviceGetComputeRunning"].map(|part| calls(&gpus, part));
-    // Memory is asked for once more when the device is found.
-    assert!(lists >= 20 && lists <= memory, "{lists} calls for the list, {memory} for memory");
+    // The first time, the list does not fit.
+    assert!(lists >= 20 && lists <= memory + 1, "{lists} calls for the list, {memory} for memory");
 }
 
 // Requirement: GPU-28
@@ -297,4 +297,76 @@ fn gpu_mig_instances_have_utilization_where_the_driver_has_gpm() {
     assert!(report.gpu("MIG-fake-b").at("utilization.mean_percent").is_null());
     assert!(report.at("gpu_utilization.gpu_percentages.mean_sum_percent").is_null());
     assert_eq!(report.gpu_ram(), [Some(300), Some(0), Some(300)]);
+}
+
+/// 16 GPUs at 4.5 ms a call kept the driver's lock for 94% of the time. The command's own calls wait for it.
+// Requirement: GPU-29, GPU-68
+#[test]
+fn slow_gpu_driver_is_left_to_the_command() {
+    for (options, most) in [(&["--full"][..], 0.25), (&["--st", "0.1"][..], 0.75)] {
+        let gpus = FakeGpus::new(16, "*.memory_held 1");
+        std::fs::write(gpus.path("spent"), "").unwrap();
+        let command = gpus.line(&["hold:3:5000000000,c", "for:5500"]);
+        let run = gpus
+            .tracked(["sh", "-c", &command])
+            .without_option("--st")
+            .options(options)
+            .with(|command| command.env("FAKE_NVML_COST_US", "4500"))
+            .run();
+        let report = run.assert_clean(0);
+        let share = gpus.busy_share(report);
+        // On a busy machine a call takes longer than usual, which is known only when it is over.
+        assert!(share < most * 1.2, "{options:?}: {share}");
+        // Memory and processes come first, and how far the readings were apart is said first.
+        assert_eq!(report.gpu_ram(), [Some(0), Some(5_000_000_000), Some(5_000_000_000)]);
+        let longest_s = report.gpu("GPU-fake-3").f64("reading.max_interval_s");
+        assert!(longest_s > 0.1);
+        let warnings = all_warnings(report);
+        assert!(warnings.starts_with("GPU memory by process was read every "), "{warnings}");
+        assert!(
+            warnings.contains(" s apart, instead of every 0.10 s: shorter peaks are missing on all 16 GPUs.")
+        );
+        let percent = format!("at most {:.0}% of its time are used", most * 100.0);
+        assert!(warnings.contains(&percent), "{warnings}");
+    }
+}
+
+/// Of each of 16 GPUs the same is missing.
+// Requirement: GPU-30
+#[test]
+fn gpu_warnings_have_the_most_misleading_first_and_no_list_of_uuids() {
+    let gpus = FakeGpus::new(
+        16,
+        "*.temperature !4\n*.processes !999\n*.power !4\n*.pcie_tx !16\n0.energy 5000000|5000000|4000000",
+    );
+    let report = gpus.run(&["samples:34"]).assert_clean(0).clone();
+    let warnings: Vec<&str> = report.array("warnings").iter().filter_map(Value::as_str).collect();
+    let place = |part: &str| {
+        warnings
+            .iter()
+            .position(|line| line.contains(part))
+            .unwrap_or_else(|| panic!("no {part}: {warnings:#?}"))
+    };
+    assert!(
+        place("memory by process of all 16 GPUs.") < place("power, temperature of all 16 GPUs."),
+        "{warnings:#?}"
+    );
+    assert!(
+        place("power, temperature of all 16 GPUs.") < place("PCIe bytes sent of all 16 GPUs."),
+        "{warnings:#?}"
+    );
+    let named = warnings.iter().map(|line| line.matches("GPU-fake-").count()).max();
+    assert!(named <= Some(2), "{warnings:#?}");
+}
+
+/// As many GPUs on links of generation 5 as a driver with calls of a millisecond can't keep up with.
+// Requirement: GPU-30, GPU-59
+#[test]
+fn healthy_run_has_no_warning_about_pcie() {
+    let gpus = FakeGpus::new(8, "*.pcie_generation 5\n*.pcie_width 16");
+    let run = gpus.run_at_cost("1000", &["for:2000"]);
+    let report = run.assert_clean(0);
+    assert!(report.gpu(GPU0).at("pcie.tx_bytes").is_null());
+    let missing = report.gpu(GPU0).array("missing").iter().any(|of| of["figure"] == "PCIe bytes sent");
+    assert!(missing && !all_warnings(report).contains("PCIe"), "{}", all_warnings(report));
 }

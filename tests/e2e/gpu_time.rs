@@ -63,6 +63,24 @@ fn gpu_power_and_throttling_over_time_are_exact() {
     assert_eq!(report.warnings(), "GPU-fake-0 had uncorrected memory errors (ECC).");
 }
 
+/// A counter that no board behind it feeds.
+// Requirement: GPU-31
+#[test]
+fn gpu_energy_counter_that_stands_still_while_power_is_drawn_is_null() {
+    let gpus = FakeGpus::new(1, "0.energy 5000000\n0.power 250000");
+    let report = gpus.run(&["samples:8"]).assert_clean(0).clone();
+    let power = report.gpu(GPU0).at("power").clone();
+    assert!(power["energy_j"].is_null() && power["energy_span_s"].is_null(), "{power}");
+    assert!(power["integrated_energy_j"].as_f64().unwrap() > 1.0, "{power}");
+    assert_eq!(
+        report.warnings(),
+        "GPU figures that are missing (its counter stood still while power was drawn): energy counter of GPU-fake-0."
+    );
+    // Without power there is no energy.
+    let gpus = FakeGpus::new(1, "0.energy 5000000\n0.power 0");
+    assert_eq!(gpus.run(&["samples:8"]).assert_clean(0).gpu(GPU0).f64("power.energy_j"), 0.0);
+}
+
 /// Each throttle reason covers the whole time for which power was read.
 #[test]
 fn permanent_gpu_throttling_covers_all_sampled_time() {

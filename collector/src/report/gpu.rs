@@ -189,7 +189,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         power: GpuPower {
             mean_w: of.mean(Figure::Power),
             max_w: of.max(Figure::Power),
-            energy_j: of.counted(Figure::Energy),
+            energy_j: of.counted(Figure::Energy).filter(|_| !has_idle_energy_counter(of)),
             energy_span_s: energy_span_s(of),
             integrated_energy_j: of.gauges.get(&Figure::Power).and_then(Gauge::integrated),
         },
@@ -240,7 +240,12 @@ fn throttle_of(ns: &BTreeMap<String, u64>) -> Vec<GpuThrottle> {
 
 /// The time that the energy of a device covers, seconds; `None`: it is not known.
 pub(super) fn energy_span_s(of: &DeviceUsage) -> Option<f64> {
-    of.counters.get(&Figure::Energy).and_then(Counter::span_s)
+    of.counters.get(&Figure::Energy).filter(|_| !has_idle_energy_counter(of)).and_then(Counter::span_s)
+}
+
+/// Whether the energy counter did not count though the device drew power: some boards and virtual GPUs have one that never does.
+fn has_idle_energy_counter(of: &DeviceUsage) -> bool {
+    of.counted(Figure::Energy) == Some(0.0) && of.max(Figure::Power).is_some_and(|watts| watts > 0.0)
 }
 
 /// The processes on a device, largest peak first.
@@ -307,6 +312,7 @@ pub(super) fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
             of.run.has_unreported.combined.then_some(Missing::NotReported)
         }
         Figure::Throttle if of.knows(figure) => of.throttle.ns().is_none().then_some(Missing::ReadOnce),
+        Figure::Energy if has_idle_energy_counter(of) => Some(Missing::StandsStill),
         _ if of.counters.get(&figure).is_some_and(Counter::may_have_wrapped) => Some(Missing::Wraps),
         _ if of.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::ReadOnce),
         _ if of.knows(figure) => None,

@@ -109,7 +109,6 @@ impl Session {
             cgroup.remove();
         }
         let _ = self.checkpoint.state().named().unlink();
-        self.readers.gpu.restore_settings();
         written
     }
 

@@ -38,7 +38,7 @@ pub fn built(package: &str, features: &str) -> PathBuf {
     target.join("debug")
 }
 
-/// The default script: all figures are known and none changes.
+/// The default script: all figures are known, and none changes but the energy, which is that of the power.
 pub const QUIET: &str = "\
 driver 550.54.15
 cuda 12040
@@ -49,7 +49,7 @@ cuda 12040
 *.utilization 30
 *.memory_utilization 7
 *.power 100000
-*.energy 5000000
+*.energy 5000000+100000/s
 *.temperature 41
 *.sm_clock 1410
 *.memory_clock 1593
@@ -139,7 +139,7 @@ impl FakeGpus {
     pub fn tracked<S: Into<std::ffi::OsString>>(&self, command: impl IntoIterator<Item = S>) -> Tracked {
         let library = self.library.clone().into_os_string().into_string().unwrap();
         let directory = self.directory.path().to_owned();
-        tracked(command).options(&["--st", "0.02", "--nvml-lib", &library]).with(move |command| {
+        tracked(command).options(&["--nvml-lib", &library, "--st", "0.02"]).with(move |command| {
             for name in VISIBILITY {
                 command.env_remove(name);
             }
@@ -168,6 +168,11 @@ impl FakeGpus {
         self.tracked(self.words(words)).run()
     }
 
+    /// The same where each call of the driver takes so many microseconds.
+    pub fn run_at_cost(&self, cost_us: &'static str, words: &[&str]) -> Run {
+        self.tracked(self.words(words)).with(move |command| command.env("FAKE_NVML_COST_US", cost_us)).run()
+    }
+
     /// The command line of the program `gpu` with these words (see [`FakeGpus::run`]).
     pub fn words(&self, words: &[&str]) -> Vec<String> {
         let word = |word: &&str| match *word {
@@ -181,6 +186,13 @@ impl FakeGpus {
     /// The same command line for a shell.
     pub fn line(&self, words: &[&str]) -> String {
         self.words(words).join(" ")
+    }
+
+    /// The part of the run in which the driver was kept busy, if the file `spent` was there at its start.
+    pub fn busy_share(&self, report: &Report) -> f64 {
+        let spent = std::fs::read_to_string(self.path("spent")).unwrap();
+        let busy_ns: u64 = spent.lines().map(|line| line.parse::<u64>().unwrap()).sum();
+        busy_ns as f64 / 1e9 / report.f64("compute_time.time")
     }
 
     /// Waits until the driver was called for a sample.

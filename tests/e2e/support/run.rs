@@ -56,6 +56,13 @@ impl Tracked {
         self
     }
 
+    /// Leaves out an option and its value.
+    pub fn without_option(mut self, name: &str) -> Self {
+        let place = self.options.iter().position(|option| option == name).unwrap();
+        self.options.drain(place..place + 2);
+        self
+    }
+
     /// Replaces the default options by these.
     pub fn only_options(mut self, options: &[&str]) -> Self {
         self.options.clear();

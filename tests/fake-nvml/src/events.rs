@@ -18,7 +18,7 @@ fn check_set() {
 #[cfg(not(feature = "old"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlEventSetCreate(place: *mut *mut c_void) -> Return {
-    script::called("nvmlEventSetCreate");
+    let _call = script::called("nvmlEventSetCreate");
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, Ok(std::ptr::dangling_mut::<c_void>())) }
 }
@@ -26,14 +26,14 @@ pub unsafe extern "C" fn nvmlEventSetCreate(place: *mut *mut c_void) -> Return {
 #[cfg(not(feature = "old"))]
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlEventSetFree(_set: *mut c_void) -> Return {
-    script::called("nvmlEventSetFree");
+    let _call = script::called("nvmlEventSetFree");
     IS_UNDEFINED.store(false, Ordering::Relaxed);
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceRegisterEvents(device: Device, kinds: c_ulonglong, _set: *mut c_void) -> Return {
-    script::called("nvmlDeviceRegisterEvents");
+    let _call = script::called("nvmlDeviceRegisterEvents");
     check_set();
     if kinds != 8 {
         return INVALID_ARGUMENT;
@@ -57,7 +57,7 @@ macro_rules! event_set_wait {
     ($function:ident) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $function(_set: *mut c_void, place: *mut EventData, _ms: c_uint) -> Return {
-            script::called(stringify!($function));
+            let _call = script::called(stringify!($function));
             check_set();
             // SAFETY: nvml.h's contract, passed on.
             unsafe { put(place, next_event()) }

@@ -34,7 +34,7 @@ unsafe fn put_text(place: *mut c_char, room: c_uint, value: Result<String, Retur
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlInit_v2() -> Return {
-    script::called("nvmlInit_v2");
+    let _call = script::called("nvmlInit_v2");
     let _ = *script::START_US;
     script::note_time();
     script::stall("init");
@@ -50,7 +50,7 @@ pub extern "C" fn nvmlInit_v2() -> Return {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlSystemGetDriverVersion(place: *mut c_char, room: c_uint) -> Return {
-    script::called("nvmlSystemGetDriverVersion");
+    let _call = script::called("nvmlSystemGetDriverVersion");
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put_text(place, room, global("driver").ok_or(NOT_SUPPORTED)) }
 }
@@ -59,7 +59,7 @@ macro_rules! cuda_version {
     ($function:ident) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $function(place: *mut c_int) -> Return {
-            script::called(stringify!($function));
+            let _call = script::called(stringify!($function));
             let version = global("cuda").and_then(|version| version.parse().ok());
             // SAFETY: nvml.h's contract, passed on.
             unsafe { put(place, version.ok_or(NOT_SUPPORTED)) }
@@ -74,7 +74,7 @@ cuda_version!(nvmlSystemGetCudaDriverVersion_v2);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCount_v2(place: *mut c_uint) -> Return {
-    script::called("nvmlDeviceGetCount_v2");
+    let _call = script::called("nvmlDeviceGetCount_v2");
     let count = global("count").unwrap_or_default();
     let count = match count.strip_prefix('!') {
         Some(code) => Err(code.parse().unwrap_or(999)),
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn nvmlDeviceGetCount_v2(place: *mut c_uint) -> Return {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, place: *mut Device) -> Return {
-    script::called("nvmlDeviceGetHandleByIndex_v2");
+    let _call = script::called("nvmlDeviceGetHandleByIndex_v2");
     let count: c_uint = global("count").and_then(|count| count.parse().ok()).unwrap_or(0);
     let asked = text(&index.to_string(), "handle");
     let handle = match asked {
@@ -100,14 +100,14 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, place: *mu
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, place: *mut c_char, room: c_uint) -> Return {
-    script::called("nvmlDeviceGetUUID");
+    let _call = script::called("nvmlDeviceGetUUID");
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put_text(place, room, global(&format!("{}.uuid", name(device))).ok_or(NOT_SUPPORTED)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetName(device: Device, place: *mut c_char, room: c_uint) -> Return {
-    script::called("nvmlDeviceGetName");
+    let _call = script::called("nvmlDeviceGetName");
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put_text(place, room, text(&name(device), "name")) }
 }
@@ -140,7 +140,7 @@ pub struct PciInfo2 {
 #[cfg(feature = "old")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v2(device: Device, place: *mut PciInfo2) -> Return {
-    script::called("nvmlDeviceGetPciInfo_v2");
+    let _call = script::called("nvmlDeviceGetPciInfo_v2");
     let info = |bus| PciInfo2 {
         bus_id: [0; 16],
         domain: 0,
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v2(device: Device, place: *mut Pci
 #[cfg(not(feature = "old"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, place: *mut PciInfo) -> Return {
-    script::called("nvmlDeviceGetPciInfo_v3");
+    let _call = script::called("nvmlDeviceGetPciInfo_v3");
     let info = |bus| PciInfo {
         bus_id_legacy: [0; 16],
         domain: 0,
@@ -188,7 +188,7 @@ fn memory(device: Device) -> Result<(u64, u64), Return> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, place: *mut Memory) -> Return {
-    script::called("nvmlDeviceGetMemoryInfo");
+    let _call = script::called("nvmlDeviceGetMemoryInfo");
     // The first version of the call includes the driver's reserved memory.
     let reserved = number(&name(device), "memory_reserved").unwrap_or(0);
     let info = memory(device).map(|(total, used)| {
@@ -212,7 +212,7 @@ pub struct Memory2 {
 #[cfg(not(feature = "old"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, place: *mut Memory2) -> Return {
-    script::called("nvmlDeviceGetMemoryInfo_v2");
+    let _call = script::called("nvmlDeviceGetMemoryInfo_v2");
     if let Err(code) = text(&name(device), "memory_v2")
         && code != NOT_SUPPORTED
     {
@@ -240,7 +240,7 @@ pub struct Utilization {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, place: *mut Utilization) -> Return {
-    script::called("nvmlDeviceGetUtilizationRates");
+    let _call = script::called("nvmlDeviceGetUtilizationRates");
     let gpu = unsigned(device, "utilization");
     let rates =
         gpu.map(|gpu| Utilization { gpu, memory: unsigned(device, "memory_utilization").unwrap_or(0) });
@@ -253,7 +253,7 @@ macro_rules! numbers {
     ($($function:ident -> $type:ty = $key:literal;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $function(device: Device, place: *mut $type) -> Return {
-            script::called(stringify!($function));
+            let _call = script::called(stringify!($function));
             if $key == "energy" {
                 script::sampled(&name(device), Part::Energy);
             }
@@ -281,7 +281,7 @@ numbers! { nvmlDeviceGetCurrentClocksEventReasons -> c_ulonglong = "throttle"; }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, place: *mut c_uint) -> Return {
-    script::called("nvmlDeviceGetPowerUsage");
+    let _call = script::called("nvmlDeviceGetPowerUsage");
     script::note_time();
     script::leak();
     script::stall("power");
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperature(
     sensor: c_uint,
     place: *mut c_uint,
 ) -> Return {
-    script::called("nvmlDeviceGetTemperature");
+    let _call = script::called("nvmlDeviceGetTemperature");
     if sensor != 0 {
         return INVALID_ARGUMENT;
     }
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperature(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetClockInfo(device: Device, clock: c_uint, place: *mut c_uint) -> Return {
-    script::called("nvmlDeviceGetClockInfo");
+    let _call = script::called("nvmlDeviceGetClockInfo");
     let key = match clock {
         1 => "sm_clock",
         2 => "memory_clock",
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
     counter: c_uint,
     place: *mut c_ulonglong,
 ) -> Return {
-    script::called("nvmlDeviceGetTotalEccErrors");
+    let _call = script::called("nvmlDeviceGetTotalEccErrors");
     script::sampled(&name(device), Part::Errors);
     let key = match (kind, counter) {
         (0, 0) => "ecc_corrected",
@@ -352,7 +352,7 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
     count: c_int,
     fields: *mut FieldValue,
 ) -> Return {
-    script::called("nvmlDeviceGetFieldValues");
+    let _call = script::called("nvmlDeviceGetFieldValues");
     for number_of_field in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: by nvml.h's contract the array has `count` elements.
         let field = unsafe { &mut *fields.add(number_of_field) };
@@ -397,7 +397,7 @@ pub unsafe extern "C" fn nvmlDeviceGetSamples(
     count: *mut c_uint,
     place: *mut Sample,
 ) -> Return {
-    script::called("nvmlDeviceGetSamples");
+    let _call = script::called("nvmlDeviceGetSamples");
     if kind != 1 {
         return INVALID_ARGUMENT;
     }
@@ -432,7 +432,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMigMode(
     current: *mut c_uint,
     pending: *mut c_uint,
 ) -> Return {
-    script::called("nvmlDeviceGetMigMode");
+    let _call = script::called("nvmlDeviceGetMigMode");
     let mode = unsigned(device, "mig");
     // SAFETY: nvml.h's contract, passed on.
     unsafe {
@@ -447,7 +447,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
     index: c_uint,
     place: *mut Device,
 ) -> Return {
-    script::called("nvmlDeviceGetMigDeviceHandleByIndex");
+    let _call = script::called("nvmlDeviceGetMigDeviceHandleByIndex");
     let handle = (device as usize | (index as usize + 1) << 8) as Device;
     let is_there = global(&format!("{}.uuid", name(handle))).is_some();
     // SAFETY: nvml.h's contract, passed on.

@@ -16,7 +16,7 @@ pub struct Temperature {
 #[cfg(not(any(feature = "old", feature = "second")))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetTemperatureV(device: Device, place: *mut Temperature) -> Return {
-    script::called("nvmlDeviceGetTemperatureV");
+    let _call = script::called("nvmlDeviceGetTemperatureV");
     // SAFETY: by nvml.h's contract the caller passes a valid struct.
     let asked = unsafe { &mut *place };
     if asked.version != size_of::<Temperature>() as c_uint | 1 << 24 || asked.sensor != 0 {
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperatureV(device: Device, place: *mut T
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetGpuInstanceId(device: Device, place: *mut c_uint) -> Return {
-    script::called("nvmlDeviceGetGpuInstanceId");
+    let _call = script::called("nvmlDeviceGetGpuInstanceId");
     let part = (device as usize >> 8).checked_sub(1).and_then(|part| c_uint::try_from(part).ok());
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, part.ok_or(NOT_FOUND)) }
@@ -48,7 +48,7 @@ pub struct GpmSupport {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmQueryDeviceSupport(device: Device, place: *mut GpmSupport) -> Return {
-    script::called("nvmlGpmQueryDeviceSupport");
+    let _call = script::called("nvmlGpmQueryDeviceSupport");
     // SAFETY: by nvml.h's contract the caller passes a valid struct.
     let asked = unsafe { &mut *place };
     if asked.version != 1 {
@@ -73,14 +73,14 @@ pub struct GpmSample {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmSampleAlloc(place: *mut *mut GpmSample) -> Return {
-    script::called("nvmlGpmSampleAlloc");
+    let _call = script::called("nvmlGpmSampleAlloc");
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, Ok(Box::into_raw(Box::default()))) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmSampleFree(sample: *mut GpmSample) -> Return {
-    script::called("nvmlGpmSampleFree");
+    let _call = script::called("nvmlGpmSampleFree");
     // SAFETY: by nvml.h's contract it came from nvmlGpmSampleAlloc.
     drop(unsafe { Box::from_raw(sample) });
     SUCCESS
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn nvmlGpmSampleFree(sample: *mut GpmSample) -> Return {
 /// `0m1.gpm_busy` is the utilization of instance 1 of device 0, percent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmMigSampleGet(device: Device, part: c_uint, sample: *mut GpmSample) -> Return {
-    script::called("nvmlGpmMigSampleGet");
+    let _call = script::called("nvmlGpmMigSampleGet");
     let instance = format!("{}m{part}", name(device));
     let percent = match number(&instance, "gpm_busy") {
         Ok(percent) => percent,
@@ -121,7 +121,7 @@ pub struct GpmMetricsGet {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmMetricsGet(place: *mut GpmMetricsGet) -> Return {
-    script::called("nvmlGpmMetricsGet");
+    let _call = script::called("nvmlGpmMetricsGet");
     // SAFETY: by nvml.h's contract the caller passes a valid struct, with two samples.
     let asked = unsafe { &mut *place };
     // SAFETY: likewise.

@@ -110,7 +110,7 @@ macro_rules! lists {
     ($($function:ident = $list:literal, $stride:expr;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $function(device: Device, count: *mut c_uint, place: *mut c_void) -> Return {
-            script::called(stringify!($function));
+            let _call = script::called(stringify!($function));
             // SAFETY: nvml.h's contract, passed on.
             unsafe { put_processes(device, $list, $stride, count, place) }
         }
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     count: *mut c_uint,
     since_us: c_ulonglong,
 ) -> Return {
-    script::called("nvmlDeviceGetProcessUtilization");
+    let _call = script::called("nvmlDeviceGetProcessUtilization");
     let device = name(device);
     script::sampled(&device, Part::Utilization);
     let times = match text(&device, "process_times") {
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetAccountingMode(device: Device, place: *mut c_uint) -> Return {
-    script::called("nvmlDeviceGetAccountingMode");
+    let _call = script::called("nvmlDeviceGetAccountingMode");
     let device = name(device);
     let set = std::fs::read_to_string(path(&format!("accounting.{device}"))).ok();
     let mode = match set.and_then(|mode| mode.trim().parse().ok()) {
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn nvmlDeviceGetAccountingMode(device: Device, place: *mut
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceSetAccountingMode(device: Device, mode: c_uint) -> Return {
-    script::called("nvmlDeviceSetAccountingMode");
+    let _call = script::called("nvmlDeviceSetAccountingMode");
     let device = name(device);
     match text(&device, "accounting_set") {
         Ok(_) => match std::fs::write(path(&format!("accounting.{device}")), mode.to_string()) {
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn nvmlDeviceGetAccountingPids(
     count: *mut c_uint,
     place: *mut c_uint,
 ) -> Return {
-    script::called("nvmlDeviceGetAccountingPids");
+    let _call = script::called("nvmlDeviceGetAccountingPids");
     script::sampled(&name(device), Part::Accounting);
     let pids: Vec<c_uint> = accounting_entries(&name(device)).into_iter().map(|(pid, _)| pid).collect();
     // SAFETY: nvml.h's contract, passed on.
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn nvmlDeviceGetAccountingStats(
     pid: c_uint,
     place: *mut AccountingStats,
 ) -> Return {
-    script::called("nvmlDeviceGetAccountingStats");
+    let _call = script::called("nvmlDeviceGetAccountingStats");
     let device = name(device);
     if pid == 0 {
         return INVALID_ARGUMENT;

@@ -30,6 +30,7 @@
 //! The driver writes these files:
 //!
 //! - `calls`: one line with its name for every call, if that file exists at the driver's start.
+//! - `spent`: one line with the nanoseconds that it took for every call, if that file exists then.
 //! - `samples`: one byte each time that all figures of a device were asked for.
 //! - `stalled`: one byte at the beginning of each stall.
 //! - `times`: CLOCK_MONOTONIC in nanoseconds, one line at the driver's start and one for each reading of a device's power.
@@ -40,7 +41,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// NVML's NOT_SUPPORTED.
 pub const NOT_SUPPORTED: u32 = 3;
@@ -180,14 +181,31 @@ static COSTS: LazyLock<Vec<(String, u64)>> = LazyLock::new(|| {
 /// Whether calls are written down.
 static NOTES_CALLS: LazyLock<bool> = LazyLock::new(|| path("calls").exists());
 
+/// Whether it is written down how long they took.
+static NOTES_TIME: LazyLock<bool> = LazyLock::new(|| path("spent").exists());
+
+/// A call that is not over.
+#[must_use = "the call ends when this is dropped"]
+pub struct Call(Instant);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if *NOTES_TIME {
+            append("spent", &format!("{}\n", self.0.elapsed().as_nanos()));
+        }
+    }
+}
+
 /// A call begins: it takes as long as FAKE_NVML_COST_US says.
-pub fn called(name: &str) {
+pub fn called(name: &str) -> Call {
+    let call = Call(Instant::now());
     if *NOTES_CALLS {
         append("calls", &format!("{name}\n"));
     }
     if let Some((_, us)) = COSTS.iter().rev().find(|(part, _)| name.contains(part.as_str())) {
         std::thread::sleep(Duration::from_micros(*us));
     }
+    call
 }
 
 /// Delays the call as the script's `KEY.stall` says.

@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::values::{Uuids, one_of, uuids};
 
+/// The command's own calls wait while the driver is kept busy, so by default this is little, percent.
+const DRIVER_PERCENT: u32 = 25;
+/// Where the user gave the sampling interval, readings that are as close as that are worth more, percent.
+pub(crate) const DRIVER_PERCENT_AT_INTERVAL: u32 = 75;
+
 /// Names the library to load in place of `libnvidia-ml.so.1`.
 const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
 
@@ -110,6 +115,10 @@ pub struct GpuConfig {
     /// Shortest time between two samples, nanoseconds.
     #[arg(skip = 100_000_000_u64)]
     pub interval_ns: u64,
+
+    /// For how much of the time NVIDIA's driver may be kept busy, percent. More where the user gave the sampling interval.
+    #[arg(skip = DRIVER_PERCENT)]
+    pub driver_percent: u32,
 }
 
 /// Of a command line without options.
@@ -126,6 +135,13 @@ impl GpuConfig {
     pub fn with_environment(self, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let library = variable(ENV_NVML_LIB).filter(|path| !path.is_empty()).map(PathBuf::from);
         Self { visible: Visible::from_environment(variable), nvml_lib: self.nvml_lib.or(library), ..self }
+    }
+
+    /// Read at this interval, which the user gave or did not give.
+    #[must_use]
+    pub fn at_interval(self, interval_ns: u64, is_given: bool) -> Self {
+        let driver_percent = if is_given { DRIVER_PERCENT_AT_INTERVAL } else { DRIVER_PERCENT };
+        Self { interval_ns, driver_percent, ..self }
     }
 
     /// Whether GPUs of this maker are wanted.

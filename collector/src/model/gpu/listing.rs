@@ -7,6 +7,8 @@ use super::device::Device;
 /// The GPUs and drivers of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
+    /// How many there are; null: a driver could not be read, so there may be more than those below.
+    pub count: Option<usize>,
     /// The devices.
     pub gpus: Vec<Listed>,
     /// Drivers that could not be read.

@@ -8,6 +8,7 @@ mod observation;
 mod sample;
 pub mod select;
 
+pub(crate) use config::DRIVER_PERCENT_AT_INTERVAL;
 pub use config::{GpuConfig, Vendor};
 pub use device::Device;
 pub(crate) use figure::{Figure, Missing, Reading, either};

@@ -37,6 +37,9 @@ pub struct PidFacts {
     /// The process has a device file of a GPU open; `None`: it is gone, or its descriptors may not be read. Needed only
     /// where the driver's pids may be of another pid namespace.
     pub has_gpu_open: Option<bool>,
+    /// No process or thread here has the id, and had it already before the driver named it: it is of another pid namespace, or of
+    /// a process that is gone.
+    pub is_absent: bool,
     /// The process has memory, as kernel threads and zombies have not; `None`: it is gone.
     pub has_memory: Option<bool>,
 }

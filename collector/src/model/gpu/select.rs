@@ -154,7 +154,7 @@ fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
 fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named: usize) -> bool {
     let whole = || devices.iter().filter(|device| device.parent.is_none());
     let is_by_number = list.text.split(',').any(|word| word.trim().parse::<u32>().is_ok());
-    let models: BTreeSet<_> = whole().map(|device| &device.name).collect();
+    let models: BTreeSet<_> = whole().filter_map(|device| device.name.as_ref()).collect();
     is_by_number
         && visible.cuda_order.as_deref() != Some("PCI_BUS_ID")
         && models.len() > 1

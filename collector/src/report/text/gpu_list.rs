@@ -12,10 +12,14 @@ pub(in crate::report) fn gpu_list(listing: &Listing) -> String {
         let line = format!("{:indent$}{label}: {}", "", quote::escape(value), indent = level * 3);
         let _infallible = writeln!(text, "{}", line.trim_end());
     };
-    line(0, "GPUs", &listing.gpus.len().to_string());
-    for driver in &listing.drivers {
-        line(1, &driver.name, &driver.reason);
-    }
+    let why: Vec<String> =
+        listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason)).collect();
+    let count = match (listing.count, listing.gpus.len()) {
+        (Some(count), _) => count.to_string(),
+        (None, 0) => format!("not known ({})", why.join("; ")),
+        (None, known) => format!("{known} and perhaps more ({})", why.join("; ")),
+    };
+    line(0, "GPUs", &count);
     for warning in &listing.warnings {
         line(1, "Warning", warning);
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::super::counts::{processes, times};
 use super::super::gpu::{energy_span_s, gaps, is_any_of, may_have_missed, missing_of, whole};
 use super::super::inputs::Inputs;
-use crate::model::gpu::{Figure, Missing};
+use super::gpu_names::names;
+use crate::model::gpu::{DRIVER_PERCENT_AT_INTERVAL as GIVEN_PERCENT, Figure, Missing, Vendor};
 use crate::model::report::{Stage, Topic, Warning};
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
@@ -19,48 +20,82 @@ const UNCOVERED_SHARE: f64 = 0.1;
 const LEAST_WITHOUT_ENERGY_S: f64 = 0.2;
 /// The same of utilization: where a driver takes no samples of an idle GPU, it is known to be idle after 2 s only.
 const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
+/// A time without a reading of memory that is worth a warning, also where the mean is as asked for, nanoseconds.
+const LONGEST_INTERVAL_NS: f64 = 1e9;
 
-/// In the order of the report: backends, devices, missing figures, then what concerns the run as a whole.
+/// How misleading the report is to who does not read a warning, the most first: the summary shows the first two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    /// All figures of a driver or of a GPU are missing or end early, or are of other GPUs.
+    Whole,
+    /// Peaks of memory are missing, or too small.
+    Peak,
+    /// Energy or utilization is missing, or of a part of the run.
+    Total,
+    /// Another figure is missing.
+    Gauge,
+    /// Figures are as they are said to be.
+    Remark,
+}
+
+impl Weight {
+    fn of(figure: Figure) -> Self {
+        match figure {
+            Figure::MemoryUsed | Figure::ProcessMemory => Self::Peak,
+            Figure::Utilization | Figure::ProcessUtilization | Figure::Energy | Figure::Power => Self::Total,
+            _ => Self::Gauge,
+        }
+    }
+}
+
+/// The most misleading first.
 pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     let (usage, start_ns) = (&inputs.run.gpu.usage, inputs.run.start_ns);
     let seconds = |at_ns: u64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
-    let mut warnings = Warnings(Vec::new());
-    warnings.extend(
-        Topic::Figures,
+    let run_s = seconds(inputs.end.at_ns);
+    let mut all = Warnings(Vec::new());
+    let (figures, command) = (Topic::Figures, Topic::Command);
+    all.extend(
+        Weight::Whole,
+        figures,
         usage.backends.failed.iter().map(|(name, missing)| failed(usage, name, missing)),
     );
     let unresponsive = |(name, since_ns): &(String, u64)| unresponsive(name, seconds(*since_ns));
-    warnings.extend(Topic::Command, usage.unresponsive.iter().map(unresponsive));
-    warnings.extend(Topic::Figures, usage.backends.notes.iter().cloned());
-    warnings.extend(Topic::Figures, no_gpu_of_vendor(inputs));
-    warnings
-        .extend(Topic::Figures, usage.backends.unknown_names.iter().map(|name| unknown_name(usage, name)));
-    for of in &usage.devices {
-        warnings.extend(Topic::Command, of.loss.map(|loss| lost(of, loss, seconds(loss.at_ns))));
-        warnings.extend(Topic::Figures, energy_counter(of));
-        warnings.extend(Topic::Command, xid_errors(of));
-        warnings.extend(Topic::Command, memory_errors(of));
-    }
-    warnings.extend(Topic::Figures, missing_figures(usage));
-    warnings.extend(Topic::Figures, usage.devices.iter().flat_map(|of| gaps_of(usage, of)));
-    warnings.extend(Topic::Figures, usage.devices.iter().filter_map(lost_utilization));
-    let run_s = seconds(inputs.end.at_ns);
-    warnings.extend(
-        Topic::Figures,
-        short_energy(usage, run_s).into_iter().chain(short_utilization(usage, run_s)),
+    all.extend(Weight::Whole, command, usage.unresponsive.iter().map(unresponsive));
+    all.extend(Weight::Whole, figures, no_gpu_of_vendor(inputs));
+    all.extend(
+        Weight::Whole,
+        figures,
+        usage.backends.unknown_names.iter().map(|name| unknown_name(usage, name)),
     );
-    warnings.extend(Topic::Figures, slow_readings(usage));
-    warnings.extend(Topic::IdleGpu, idle(usage));
-    warnings.extend(Topic::Figures, ambiguous_indices(usage));
-    warnings.extend(Topic::Figures, unsampled_processes(usage));
-    warnings.0
+    all.extend(Weight::Peak, figures, usage.backends.notes.iter().cloned());
+    let lost = |of: &DeviceUsage| of.loss.map(|loss| lost(of, loss, seconds(loss.at_ns)));
+    all.extend(Weight::Whole, command, usage.devices.iter().filter_map(lost));
+    all.extend(Weight::Whole, command, usage.devices.iter().flat_map(xid_errors));
+    all.extend(Weight::Whole, command, usage.devices.iter().filter_map(memory_errors));
+    all.extend(Weight::Whole, figures, ambiguous_indices(usage));
+    all.extend(Weight::Peak, figures, slow_readings(inputs));
+    all.extend(Weight::Peak, figures, unsampled_processes(usage));
+    for (weight, text) in missing_figures(usage) {
+        all.extend(weight, figures, [text]);
+    }
+    for (weight, text) in unread_spans(usage) {
+        all.extend(weight, figures, [text]);
+    }
+    all.extend(Weight::Total, figures, usage.devices.iter().flat_map(energy_counter));
+    all.extend(Weight::Total, figures, lost_utilization(usage));
+    all.extend(Weight::Total, figures, short_energy(usage, run_s));
+    all.extend(Weight::Total, figures, short_utilization(usage, run_s));
+    all.extend(Weight::Remark, Topic::IdleGpu, idle(usage));
+    all.0.sort_by_key(|(weight, _)| *weight);
+    all.0.into_iter().map(|(_, warning)| warning).collect()
 }
 
-struct Warnings(Vec<Warning>);
+struct Warnings(Vec<(Weight, Warning)>);
 
 impl Warnings {
-    fn extend(&mut self, topic: Topic, texts: impl IntoIterator<Item = String>) {
-        self.0.extend(texts.into_iter().map(|text| Warning::new(topic, text)));
+    fn extend(&mut self, weight: Weight, topic: Topic, texts: impl IntoIterator<Item = String>) {
+        self.0.extend(texts.into_iter().map(|text| (weight, Warning::new(topic, text))));
     }
 }
 
@@ -123,42 +158,56 @@ fn energy_counter(of: &DeviceUsage) -> impl Iterator<Item = String> {
     reset.into_iter().chain(stepped)
 }
 
-/// A figure that could not be read for a while: what was used meanwhile may exceed its maximum.
-fn gaps_of(usage: &GpuUsage, of: &DeviceUsage) -> Vec<String> {
-    let line = |(figure, gap): (Figure, &Gap)| {
-        let used = gap.used_bytes.filter(|_| figure == Figure::ProcessMemory).map(|bytes| {
-            format!(" Up to {:.1} GB were in use on it meanwhile, by all processes.", bytes as f64 / 1e9)
+/// Figures that could not be read for a while: what was used meanwhile may exceed their maxima. A line for each figure and reason.
+fn unread_spans(usage: &GpuUsage) -> Vec<(Weight, String)> {
+    let mut spans: BTreeMap<(Figure, String), Vec<(&DeviceUsage, &Gap)>> = BTreeMap::new();
+    for of in &usage.devices {
+        // One that could not be read to the end has a warning of its own.
+        for (figure, gap) in gaps(usage, of).filter(|(figure, _)| !of.figures.missing.contains_key(figure)) {
+            spans.entry((figure, gap.reason.to_string())).or_default().push((of, gap));
+        }
+    }
+    let line = |((figure, reason), on): (&(Figure, String), &Vec<(&DeviceUsage, &Gap)>)| {
+        let devices: Vec<&DeviceUsage> = on.iter().map(|(of, _)| *of).collect();
+        let longest_ns = on.iter().map(|(of, gap)| of.gap_ns(gap)).max().unwrap_or(0);
+        let used = on.iter().filter_map(|(_, gap)| gap.used_bytes).max();
+        let used = used.filter(|_| *figure == Figure::ProcessMemory).map(|bytes| {
+            let which = if on.len() == 1 { "it" } else { "one of them" };
+            format!(" Up to {:.1} GB were in use on {which} meanwhile, by all processes.", bytes as f64 / 1e9)
         });
-        format!(
-            "GPU figure that could not be read for {:.1} s of the run ({}): {} of {}. What was used meanwhile is \
+        let up_to = if on.len() == 1 { "" } else { "up to " };
+        let text = format!(
+            "GPU figure that could not be read for {up_to}{:.1} s of the run ({reason}): {} of {}. What was used meanwhile is \
              missing.{}",
-            of.gap_ns(gap) as f64 / 1e9,
-            gap.reason,
+            longest_ns as f64 / 1e9,
             figure.name(),
-            of.device.id,
+            names(usage, &devices),
             used.unwrap_or_default()
-        )
+        );
+        (Weight::of(*figure), text)
     };
-    // One that could not be read to the end has a warning of its own.
-    gaps(usage, of).filter(|(figure, _)| !of.figures.missing.contains_key(figure)).map(line).collect()
+    spans.iter().map(line).collect()
 }
 
 /// The driver had overwritten samples before they were read.
-fn lost_utilization(of: &DeviceUsage) -> Option<String> {
-    let (lost_s, measured_s) = (of.busy.lost_s(), of.busy.measured_s());
-    (lost_s > measured_s * LOST_SHARE).then(|| {
-        format!(
-            "The utilization of {} is known for {measured_s:.1} s, and not for {lost_s:.1} s: the driver keeps it for less \
-             than the time between two readings. The mean is that of the time which is known.",
-            of.device.id
-        )
-    })
+fn lost_utilization(usage: &GpuUsage) -> Option<String> {
+    let is_short = |of: &&DeviceUsage| of.busy.lost_s() > of.busy.measured_s() * LOST_SHARE;
+    let devices: Vec<&DeviceUsage> = usage.devices.iter().filter(is_short).collect();
+    let worst = devices.iter().copied().max_by(|a, b| a.busy.lost_s().total_cmp(&b.busy.lost_s()))?;
+    let (least, most) = if devices.len() == 1 { ("", "") } else { ("at least ", "up to ") };
+    let known_s = devices.iter().map(|of| of.busy.measured_s()).fold(f64::INFINITY, f64::min);
+    Some(format!(
+        "The utilization of {} is known for {least}{known_s:.1} s, and not for {most}{:.1} s: the driver keeps it for less than \
+         the time between two readings. The mean is that of the time which is known.",
+        names(usage, &devices),
+        worst.busy.lost_s(),
+    ))
 }
 
 /// Energy that is known for a part of the run only: a counter is read first when the driver answers, and last before the end.
 fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
     let spans = usage.devices.iter().filter_map(|of| Some((of, energy_span_s(of)?)));
-    short(spans.collect(), run_s, LEAST_WITHOUT_ENERGY_S).map(|(ids, known_s)| {
+    short(usage, spans.collect(), run_s, LEAST_WITHOUT_ENERGY_S).map(|(ids, known_s)| {
         format!(
             "The energy of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. What \
              was used before the first reading and after the last is missing."
@@ -171,7 +220,7 @@ fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
     let is_known = |of: &&DeviceUsage| of.busy.measured_s() > 0.0;
     let spans = usage.devices.iter().filter(is_known);
     let spans = spans.map(|of| (of, of.busy.measured_s() + of.busy.lost_s()));
-    short(spans.collect(), run_s, LEAST_WITHOUT_UTILIZATION_S).map(|(ids, known_s)| {
+    short(usage, spans.collect(), run_s, LEAST_WITHOUT_UTILIZATION_S).map(|(ids, known_s)| {
         format!(
             "The utilization of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. \
              Active time before and after that is missing."
@@ -180,19 +229,27 @@ fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
 }
 
 /// The devices of which too little is known, and for how long the least is. A lost one has a warning of its own.
-fn short(spans: Vec<(&DeviceUsage, f64)>, run_s: f64, least_s: f64) -> Option<(String, f64)> {
+fn short(
+    usage: &GpuUsage,
+    spans: Vec<(&DeviceUsage, f64)>,
+    run_s: f64,
+    least_s: f64,
+) -> Option<(String, f64)> {
     let is_short = |(of, known_s): &(&DeviceUsage, f64)| {
         of.loss.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_SHARE)
     };
     let short: Vec<_> = spans.into_iter().filter(is_short).collect();
     let known_s = short.iter().map(|(_, known_s)| *known_s).reduce(f64::min)?;
-    let ids: Vec<&str> = short.iter().map(|(of, _)| of.device.id.as_str()).collect();
-    Some((ids.join(", "), known_s))
+    let devices: Vec<&DeviceUsage> = short.iter().map(|(of, _)| *of).collect();
+    Some((names(usage, &devices), known_s))
 }
 
+/// Whether memory was read much less often than asked for, on the average or once.
 fn is_slow(usage: &GpuUsage, of: &DeviceUsage) -> bool {
-    of.is_visible != Some(false)
-        && of.lists.mean_ns().is_some_and(|mean_ns| mean_ns > usage.interval_ns as f64 * 2.0)
+    let is_asked = of.is_visible != Some(false);
+    let asked_ns = usage.interval_ns as f64;
+    let is_long = of.lists.longest_ns as f64 > LONGEST_INTERVAL_NS.max(asked_ns * 2.0);
+    is_asked && of.lists.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
 }
 
 fn is_any_slow(usage: &GpuUsage) -> bool {
@@ -200,16 +257,27 @@ fn is_any_slow(usage: &GpuUsage) -> bool {
 }
 
 /// GPUs that were read much less often than asked for.
-fn slow_readings(usage: &GpuUsage) -> Option<String> {
+fn slow_readings(inputs: &Inputs) -> Option<String> {
+    let usage = &inputs.run.gpu.usage;
     let slow: Vec<&DeviceUsage> = usage.devices.iter().filter(|of| is_slow(usage, of)).collect();
     let slowest = slow.iter().filter_map(|of| of.lists.mean_ns()).reduce(f64::max)?;
-    let ids: Vec<&str> = slow.iter().map(|of| of.device.id.as_str()).collect();
+    let longest = slow.iter().map(|of| of.lists.longest_ns).max().unwrap_or(0);
+    let why = match inputs.config.gpu.driver_percent {
+        _ if slow.iter().all(|of| of.device.vendor != Some(Vendor::Nvidia)) => {
+            "The driver is slow.".to_owned()
+        }
+        percent if percent < GIVEN_PERCENT => format!(
+            "The driver is slow, and at most {percent}% of its time are used; with --st given, {GIVEN_PERCENT}%."
+        ),
+        percent => format!("The driver is slow, and at most {percent}% of its time are used."),
+    };
     Some(format!(
-        "GPU memory by process was read every {:.2} s instead of every {:.2} s, since the driver is slow: shorter peaks are \
-         missing on {}.",
+        "GPU memory by process was read every {:.2} s, at most {:.2} s apart, instead of every {:.2} s: shorter peaks are missing \
+         on {}. {why}",
         slowest / 1e9,
+        longest as f64 / 1e9,
         usage.interval_ns as f64 / 1e9,
-        ids.join(", ")
+        names(usage, &slow)
     ))
 }
 
@@ -248,58 +316,71 @@ fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
 }
 
 /// Figures by reason, each with the devices that lack it.
-type Reasons = BTreeMap<String, BTreeMap<Figure, Vec<String>>>;
+type Reasons<'a> = BTreeMap<String, BTreeMap<Figure, Vec<&'a DeviceUsage>>>;
 
 /// One line for each reason and set of devices, with the figures that those lack. Accounting is no figure of the report.
-fn lines(problem: &str, reasons: Reasons) -> Vec<String> {
+fn lines(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, String)> {
     let mut lines = Vec::new();
     for (reason, by_figure) in reasons {
-        let mut by_devices: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
+        let mut by_devices: Vec<(Vec<&DeviceUsage>, Vec<Figure>)> = Vec::new();
         for (figure, devices) in by_figure.into_iter().filter(|(figure, _)| *figure != Figure::Accounting) {
-            match by_devices.iter_mut().find(|(others, _)| *others == devices) {
-                Some((_, figures)) => figures.push(figure.name()),
-                None => by_devices.push((devices, vec![figure.name()])),
+            let is_same = |others: &[&DeviceUsage]| {
+                others.len() == devices.len()
+                    && others.iter().zip(&devices).all(|(a, b)| std::ptr::eq(*a, *b))
+            };
+            match by_devices.iter_mut().find(|(others, _)| is_same(others)) {
+                Some((_, figures)) => figures.push(figure),
+                None => by_devices.push((devices, vec![figure])),
             }
         }
         lines.extend(by_devices.into_iter().map(|(devices, figures)| {
-            format!(
-                "GPU figures that {problem} ({reason}): {} of {}.",
-                figures.join(", "),
-                devices.join(", ")
-            )
+            let weight = figures.iter().map(|figure| Weight::of(*figure)).min().unwrap_or(Weight::Gauge);
+            let figures: Vec<&str> = figures.into_iter().map(Figure::name).collect();
+            let (figures, devices) = (figures.join(", "), names(usage, &devices));
+            (weight, format!("GPU figures that {problem} ({reason}): {figures} of {devices}."))
         }));
     }
     lines
 }
 
-fn missing_figures(usage: &GpuUsage) -> Vec<String> {
+/// Figures that are null by how this device or this run is, so that nothing is wrong: `gpus[].missing` has them.
+fn is_expected(figure: Figure, reason: &Missing) -> bool {
+    let is_pcie = matches!(figure, Figure::PcieTx | Figure::PcieRx);
+    is_pcie && matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
+}
+
+fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, of: &'a DeviceUsage) {
+    reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(of);
+}
+
+fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
     let (mut missing, mut ended, mut unread) = (Reasons::new(), Reasons::new(), Vec::new());
     for of in &usage.devices {
-        let id = &of.device.id;
-        let note = |reasons: &mut Reasons, reason: &Missing, figure| {
-            reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(id.clone());
-        };
         if !of.was_read() {
             // A lost device has a warning of its own.
-            unread.extend(of.loss.is_none().then_some(id.as_str()));
+            unread.extend(of.loss.is_none().then_some(of));
             continue;
         }
         // A loss has a warning of its own.
         let is_told = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
-        for (figure, reason) in missing_of(of).iter().filter(|(_, reason)| !is_told(reason)) {
-            note(&mut missing, reason, *figure);
+        for (figure, reason) in missing_of(of) {
+            if !is_told(&reason) && !is_expected(figure, &reason) {
+                note(&mut missing, &reason, figure, of);
+            }
         }
         let was_known = |(figure, _): &(&Figure, &Missing)| of.knows(**figure) && of.loss.is_none();
         for (figure, reason) in of.figures.missing.iter().filter(was_known) {
-            note(&mut ended, reason, *figure);
+            note(&mut ended, reason, *figure, of);
         }
     }
-    let mut lines =
-        [lines("are missing", missing), lines("could no longer be read when the command ended", ended)]
-            .concat();
+    let mut lines = [
+        lines(usage, "are missing", missing),
+        lines(usage, "could no longer be read when the command ended", ended),
+    ]
+    .concat();
     if !unread.is_empty() {
-        let all = format!("({}): all figures of {}", Missing::NoSample, unread.join(", "));
-        lines.push(format!("GPU figures that are missing {all}."));
+        let all = format!("({}): all figures of {}", Missing::NoSample, names(usage, &unread));
+        lines.push((Weight::Whole, format!("GPU figures that are missing {all}.")));
     }
     lines
 }

@@ -2,6 +2,7 @@
 //! what to do where something can be done.
 
 mod gpu;
+mod gpu_names;
 
 use super::counts::{processes, records, times};
 use super::inputs::Inputs;

@@ -261,9 +261,13 @@ impl<'a> PidResolver<'a> {
     }
 
     /// Whether a pid that is no process of the run can be one of another pid namespace, so that it may stand for a process
-    /// of the run: in a container, or in a sandbox that is a single process to the driver (gVisor).
+    /// of the run: in a container, or in a sandbox that is a single process to the driver (gVisor). So can one that no process
+    /// here has.
     pub(super) fn is_foreign(&self, pid: u32) -> bool {
         let facts = self.facts_of(pid);
+        if facts.is_absent {
+            return true;
+        }
         self.has_own_pid_ns && facts.has_gpu_open.map_or(facts.has_memory.is_none(), |is_open| !is_open)
     }
 }

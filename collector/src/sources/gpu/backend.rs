@@ -19,25 +19,38 @@ pub(crate) struct Ask<'a> {
 }
 
 /// What a backend read in one turn.
+#[derive(Default)]
 pub(crate) struct Turn {
     /// Readings of one device or several.
     pub samples: Vec<DeviceSample>,
     /// When to ask again, CLOCK_MONOTONIC nanoseconds; `None`: after the usual pause.
     pub again_ns: Option<u64>,
+    /// More is known of what the devices are (see [`Backend::known_devices`]).
+    pub has_news: bool,
     /// Every figure of every device has been read; at the end of the run: once more.
     pub is_complete: bool,
 }
 
 /// An interface to a driver. It has a thread of its own, so its calls may take as long as they need.
 pub(crate) trait Backend: Send {
-    /// The devices that are present now.
+    /// Ask for the devices that are present now.
     fn devices(&mut self) -> Vec<Device>;
+
+    /// The same as they are known, without asking the driver.
+    fn known_devices(&self) -> Vec<Device> {
+        Vec::new()
+    }
 
     /// Read what is due. A turn is short where calls are slow: its figures are handed over as soon as it is done.
     fn turn(&mut self, ask: &Ask<'_>) -> Turn;
 
-    /// Restore the driver settings that were changed.
-    fn restore(&mut self) {}
+    /// How many driver settings were changed, and are not restored.
+    fn changed_settings(&self) -> usize {
+        0
+    }
+
+    /// Restore one of them.
+    fn restore_one(&mut self) {}
 
     /// Why devices that could not be identified can't be read.
     fn unreadable(&self) -> Vec<Missing> {

@@ -58,7 +58,13 @@ pub fn present(config: &GpuConfig) -> Present {
 #[must_use]
 pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
     // All devices are listed; the options only mark them.
-    let everything = GpuConfig { uuids: None, only_visible: false, accounting: false, ..config.clone() };
+    let everything = GpuConfig {
+        uuids: None,
+        only_visible: false,
+        accounting: false,
+        driver_percent: 100,
+        ..config.clone()
+    };
     let workers = backends::start(&everything);
     let deadline = Instant::now() + patience;
     let mut listing = Listing::default();
@@ -75,6 +81,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
         listing.warnings.extend(worker.warnings());
         listing.gpus.extend(gpus(&backends::config_of(worker.name, config), &worker.exchange(&[])));
     }
+    listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
     listing
 }
 

@@ -1,13 +1,15 @@
 //! The GPU monitor: exchanges pids for readings with the workers at each tick, without waiting for a driver.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::backends;
 use super::pid_facts::PidFactReader;
 use super::policy::POLICY;
 use super::worker::{Phase, Worker};
-use crate::model::gpu::{BackendsAtEnd, Batch, GpuConfig, GpuObservation, GpuPids, Missing, PidFacts};
+use crate::model::gpu::{
+    BackendsAtEnd, Batch, GpuConfig, GpuObservation, GpuPids, Missing, NVIDIA, PidFacts,
+};
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
 
@@ -61,17 +63,28 @@ impl GpuMonitor {
     pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
         batches.extend(self.take(&pids.all()));
+        let mut end = BackendsAtEnd::default();
         let wait = self.started.elapsed() / POLICY.last_reading_part;
         let deadline = Instant::now() + wait.clamp(POLICY.last_reading_wait, POLICY.longest_last_wait);
         let coming: Vec<bool> = self.workers.iter().map(|worker| worker.ask_for_last(deadline)).collect();
         for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
             worker.wait_done(deadline);
         }
+        if self.changes_settings {
+            let deadline = Instant::now() + POLICY.longest_last_wait;
+            let mut nvidia = self.workers.iter().filter(|worker| worker.name == NVIDIA);
+            if nvidia.any(|worker| worker.wait_restored(deadline)) {
+                end.notes.push(
+                    "--gpu-accounting: the driver did not answer in time at the end, so accounting mode may still be on. \
+                     nvidia-smi -am 0, as root, switches it off."
+                        .into(),
+                );
+            }
+        }
         // The phases are read before the readings: a worker that is ready by now has handed over what it had.
         let phases: Vec<Phase> = self.workers.iter().map(Worker::phase).collect();
         batches.extend(self.take(&[]));
         let now_ns = clock::monotonic_ns();
-        let mut end = BackendsAtEnd::default();
         // A name is unknown if every backend has listed its devices, and none has it.
         if phases.iter().all(|phase| matches!(phase, Phase::Ready | Phase::Done)) {
             let unknown = self.workers.iter().map(Worker::unknown_names);
@@ -97,27 +110,24 @@ impl GpuMonitor {
         GpuObservation { end: Some(end), ..self.observation(batches, pids, now_ns) }
     }
 
-    /// After the report: wait until driver settings that were changed are restored.
-    pub(crate) fn restore_settings(&self) {
-        if self.changes_settings {
-            let deadline = Instant::now() + POLICY.restore_wait;
-            for worker in &self.workers {
-                if matches!(worker.phase(), Phase::Reading | Phase::Ready) {
-                    worker.wait_done(deadline);
-                }
-            }
-        }
-    }
-
     fn take(&self, pids: &[u32]) -> Vec<Batch> {
         self.workers.iter().flat_map(|worker| worker.exchange(pids)).collect()
     }
 
     fn observation(&mut self, batches: Vec<Batch>, pids: &GpuPids, now_ns: u64) -> GpuObservation {
-        let samples = batches.iter().flat_map(|batch| &batch.samples);
-        let named: BTreeSet<u32> = samples.flat_map(|sample| sample.pids()).collect();
-        let facts: BTreeMap<u32, PidFacts> =
-            named.into_iter().map(|pid| (pid, self.facts.read(pid, pids, now_ns))).collect();
+        // When each pid was named last.
+        let mut named: BTreeMap<u32, u64> = BTreeMap::new();
+        for (batch, sample) in
+            batches.iter().flat_map(|batch| batch.samples.iter().map(move |of| (batch, of)))
+        {
+            for pid in sample.pids() {
+                let at_ns = named.entry(pid).or_default();
+                *at_ns = batch.at_ns.max(*at_ns);
+            }
+        }
+        let of = |(pid, named_ns)| (pid, self.facts.read(pid, pids, [named_ns, now_ns]));
+        let facts: BTreeMap<u32, PidFacts> = named.into_iter().map(of).collect();
+        self.facts.forget_unnamed(&facts);
         let unresponsive = self.workers.iter().filter_map(|worker| {
             worker.unresponsive_since_ns(now_ns).map(|since_ns| (worker.name.to_owned(), since_ns))
         });

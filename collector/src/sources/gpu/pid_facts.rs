@@ -1,6 +1,6 @@
 //! What /proc says of the pids that drivers name.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -22,6 +22,8 @@ pub(super) struct PidFactReader {
     pub has_own_pid_ns: bool,
     /// What was read of processes outside the run: others' jobs can be hundreds on each device.
     strangers: HashMap<u32, Stranger>,
+    /// Ids that no process or thread here has, and since when that is known, CLOCK_MONOTONIC nanoseconds.
+    absent: HashMap<u32, u64>,
 }
 
 /// What is known of a process outside the run.
@@ -41,12 +43,29 @@ impl PidFactReader {
             gpu_devices: GPU_DEVICES.map(|device| config.path(device).into_os_string()).to_vec(),
             has_own_pid_ns: root.pid_ns(std::process::id()).is_some_and(|ns| ns != INITIAL_PID_NS),
             strangers: HashMap::new(),
+            absent: HashMap::new(),
         }
     }
 
-    /// The facts about an id that a driver names; `pids` are the ids of the run. What is known of others is read again once in
+    /// Forget the absent ids that no driver names any more.
+    pub(super) fn forget_unnamed(&mut self, named: &BTreeMap<u32, PidFacts>) {
+        self.absent.retain(|pid, _| named.contains_key(pid));
+    }
+
+    /// The facts about an id that a driver named; `pids` are the ids of the run. What is known of others is read again once in
     /// a while: pids are used again, and a thread of the run can have a stranger's.
-    pub(super) fn read(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
+    pub(super) fn read(&mut self, pid: u32, pids: &GpuPids, [named_ns, now_ns]: [u64; 2]) -> PidFacts {
+        let facts = self.present(pid, pids, now_ns);
+        if facts.thread_group_leader.is_some() || self.root.has_id(pid) {
+            self.absent.remove(&pid);
+            return facts;
+        }
+        // A process can end between the driver's answer and this look.
+        let since_ns = *self.absent.entry(pid).or_insert(now_ns);
+        PidFacts { is_absent: since_ns < named_ns, ..facts }
+    }
+
+    fn present(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok()
             || pids.inner.binary_search(&pid).is_ok()
             || pids.threads.contains_key(&pid);
@@ -87,7 +106,7 @@ impl PidFactReader {
         let needs_memory =
             pids.inner.binary_search(&pid).is_ok() || (self.has_own_pid_ns && has_gpu_open.is_none());
         let has_memory = if needs_memory { self.has_memory(pid) } else { None };
-        PidFacts { thread_group_leader, has_gpu_open, has_memory }
+        PidFacts { thread_group_leader, has_gpu_open, has_memory, is_absent: false }
     }
 
     fn has_memory(&self, pid: u32) -> Option<bool> {
@@ -109,7 +128,6 @@ impl PidFactReader {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::fs;
     use std::path::Path;
 
@@ -143,11 +161,11 @@ mod tests {
         }
         let mut reader = reader(root.path(), false);
         let pids = GpuPids { processes: vec![50, 60], inner: vec![5, 99], ..GpuPids::default() };
-        assert_eq!(reader.read(50, &pids, 0), leader(50));
-        assert_eq!(reader.read(60, &pids, 0), leader(60), "not read at all");
-        assert_eq!(reader.read(51, &pids, 0), leader(50));
-        assert_eq!(reader.read(99, &pids, 0), PidFacts { has_memory: Some(true), ..leader(99) });
-        assert_eq!(reader.read(5, &pids, 0), PidFacts::default());
+        assert_eq!(reader.read(50, &pids, [0, 0]), leader(50));
+        assert_eq!(reader.read(60, &pids, [0, 0]), leader(60), "not read at all");
+        assert_eq!(reader.read(51, &pids, [0, 0]), leader(50));
+        assert_eq!(reader.read(99, &pids, [0, 0]), PidFacts { has_memory: Some(true), ..leader(99) });
+        assert_eq!(reader.read(5, &pids, [0, 0]), PidFacts::default());
     }
 
     #[test]
@@ -166,12 +184,12 @@ mod tests {
             with_gpu_open: vec![53],
             ..GpuPids::default()
         };
-        let mut open = |pid| reader.read(pid, &pids, 0).has_gpu_open;
+        let mut open = |pid| reader.read(pid, &pids, [0, 0]).has_gpu_open;
         assert_eq!((open(50), open(51), open(53)), (Some(true), Some(false), Some(true)));
         assert_eq!(open(60), Some(true), "an ended thread: its process is asked");
         // No descriptors: a zombie, here without memory; and a process that is gone.
-        assert_eq!(reader.read(52, &pids, 0), PidFacts { has_memory: Some(false), ..leader(52) });
-        assert_eq!(reader.read(70, &pids, 0), PidFacts::default());
+        assert_eq!(reader.read(52, &pids, [0, 0]), PidFacts { has_memory: Some(false), ..leader(52) });
+        assert_eq!(reader.read(70, &pids, [0, 0]), PidFacts::default());
     }
 
     // Requirement: GPU-25
@@ -187,7 +205,7 @@ mod tests {
         };
         let mut reader = reader(root.path(), false);
         let pids = GpuPids::default();
-        let mut read = |at_ns| reader.read(99, &pids, at_ns).thread_group_leader;
+        let mut read = |at_ns| reader.read(99, &pids, [0, at_ns]).thread_group_leader;
         assert_eq!(read(0), None);
         appear(99, 5);
         assert_eq!((read(second / 2), read(second)), (None, Some(99)));

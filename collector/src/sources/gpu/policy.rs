@@ -31,7 +31,7 @@ pub(super) struct ReadingPolicy {
     pub longest_last_wait: Duration,
     /// The report warns if the last reading is older than this, and older than two intervals.
     pub late_reading: Duration,
-    /// How long the collector waits, after the report, until changed driver settings are restored.
+    /// How long the report waits at the end until another driver setting is restored.
     pub restore_wait: Duration,
 }
 
@@ -48,5 +48,5 @@ pub(super) const POLICY: ReadingPolicy = ReadingPolicy {
     last_reading_part: 100,
     longest_last_wait: Duration::from_millis(100),
     late_reading: Duration::from_millis(500),
-    restore_wait: Duration::from_secs(2),
+    restore_wait: Duration::from_millis(20),
 };

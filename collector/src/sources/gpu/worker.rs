@@ -47,12 +47,25 @@ struct State {
     /// Names of `--guuids` that mean none of the devices.
     unknown_names: Vec<String>,
     warnings: Vec<String>,
+    /// How many driver settings were changed, and are not restored.
+    changed_settings: usize,
 }
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+}
+
+impl State {
+    /// Whether a driver setting is changed; in the first turn that is not known.
+    fn has_changed_settings(&self) -> bool {
+        match self.phase {
+            Phase::Ready => self.changed_settings > 0,
+            Phase::Reading => true,
+            Phase::Starting | Phase::Failed(_) | Phase::Done => false,
+        }
+    }
 }
 
 impl Shared {
@@ -139,6 +152,25 @@ impl Worker {
         self.wait(deadline, |state| matches!(state.phase, Phase::Done | Phase::Failed(_)));
     }
 
+    /// After the last reading: wait until changed settings of the driver are restored, as long as one more is at each
+    /// `POLICY.restore_wait`, and until the deadline. Gives whether one may still be changed.
+    pub(super) fn wait_restored(&self, deadline: Instant) -> bool {
+        let mut state = self.shared.lock();
+        while state.has_changed_settings() {
+            let before = state.changed_settings;
+            let next = deadline.min(Instant::now() + POLICY.restore_wait);
+            drop(state);
+            self.wait(next, |state| !state.has_changed_settings() || state.changed_settings < before);
+            state = self.shared.lock();
+            if state.has_changed_settings()
+                && (state.changed_settings >= before || Instant::now() >= deadline)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Wait until every figure was read, or there will be none, or the deadline.
     pub(super) fn wait_sampled(&self, deadline: Instant) {
         self.wait(deadline, |state| state.has_read_all || matches!(state.phase, Phase::Failed(_)));
@@ -184,8 +216,10 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         };
         let (batch, turn) = reader.read(backend.as_mut(), &pids, last_until.is_some());
         let is_over = last_until.is_some_and(|until| turn.is_complete || Instant::now() >= until);
-        if is_over {
-            backend.restore();
+        while is_over && backend.changed_settings() > 0 {
+            backend.restore_one();
+            shared.lock().changed_settings = backend.changed_settings();
+            shared.changed.notify_all();
         }
         let mut state = shared.lock();
         state.has_read_all |= turn.is_complete;
@@ -193,6 +227,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         state.unreadable = backend.unreadable();
         state.unknown_names.clone_from(&reader.unknown_names);
         state.warnings = backend.warnings();
+        state.changed_settings = backend.changed_settings();
         if !batch.samples.is_empty() || batch.devices.is_some() {
             if state.batches.len() >= POLICY.most_waiting {
                 state.batches.pop_front();
@@ -249,27 +284,35 @@ impl<'a> Reader<'a> {
         if began >= self.list_at && (!is_last || self.all.is_empty()) {
             let all = backend.devices();
             self.list_at = began + POLICY.list_interval.max(began.elapsed() * POLICY.list_pause_factor);
-            if all != self.all || self.wanted.is_empty() {
-                let wanted: Vec<Device> = select::wanted(self.config, &all).into_iter().cloned().collect();
-                // A device that disappeared is still asked for, so that the driver reports its loss.
-                let ids = wanted.iter().map(|device| device.id.clone());
-                self.wanted.extend(ids.filter(|id| !self.wanted.contains(id)).collect::<Vec<_>>());
-                let list = self.device_list(&all, wanted);
-                let given = self.config.uuids.iter().flatten();
-                let is_unknown =
-                    |name: &&String| select::unknown(std::slice::from_ref(*name), &all).is_some();
-                self.unknown_names = given.filter(is_unknown).cloned().collect();
-                let hidden = list.tracked.iter().filter(|tracked| tracked.is_visible == Some(false));
-                self.hidden = hidden.map(|tracked| tracked.device.id.clone()).collect();
-                batch.devices = Some(list);
-                self.all = all;
-            }
+            batch.devices = self.take(all);
         }
         batch.at_ns = clock::monotonic_ns();
         let ask = Ask { at_ns: batch.at_ns, wanted: &self.wanted, hidden: &self.hidden, pids, is_last };
         let mut turn = backend.turn(&ask);
         batch.samples = std::mem::take(&mut turn.samples);
+        if turn.has_news {
+            batch.devices = self.take(backend.known_devices()).or(batch.devices);
+        }
         (batch, turn)
+    }
+
+    /// Take over the devices; gives them as they count in this run, if that changed.
+    fn take(&mut self, all: Vec<Device>) -> Option<DeviceList> {
+        if all == self.all && !self.wanted.is_empty() {
+            return None;
+        }
+        let wanted: Vec<Device> = select::wanted(self.config, &all).into_iter().cloned().collect();
+        // A device that disappeared is still asked for, so that the driver reports its loss.
+        let ids = wanted.iter().map(|device| device.id.clone());
+        self.wanted.extend(ids.filter(|id| !self.wanted.contains(id)).collect::<Vec<_>>());
+        let list = self.device_list(&all, wanted);
+        let given = self.config.uuids.iter().flatten();
+        let is_unknown = |name: &&String| select::unknown(std::slice::from_ref(*name), &all).is_some();
+        self.unknown_names = given.filter(is_unknown).cloned().collect();
+        let hidden = list.tracked.iter().filter(|tracked| tracked.is_visible == Some(false));
+        self.hidden = hidden.map(|tracked| tracked.device.id.clone()).collect();
+        self.all = all;
+        Some(list)
     }
 
     fn device_list(&self, all: &[Device], wanted: Vec<Device>) -> DeviceList {
@@ -299,7 +342,7 @@ mod tests {
 
         fn turn(&mut self, ask: &Ask<'_>) -> Turn {
             let sample = |id: &String| DeviceSample::of(id);
-            Turn { samples: ask.wanted.iter().map(sample).collect(), again_ns: None, is_complete: true }
+            Turn { samples: ask.wanted.iter().map(sample).collect(), is_complete: true, ..Turn::default() }
         }
     }
 
@@ -358,6 +401,44 @@ mod tests {
         drop(release);
         worker.wait_done(soon());
         assert_eq!(worker.unresponsive_since_ns(u64::MAX), None);
+    }
+
+    /// Changed a setting, and stays in its second call until the channel closes.
+    struct Changed(Stuck, mpsc::Sender<()>, bool);
+
+    impl Backend for Changed {
+        fn devices(&mut self) -> Vec<Device> {
+            self.0.devices()
+        }
+
+        fn turn(&mut self, ask: &Ask<'_>) -> Turn {
+            self.0.turn(ask)
+        }
+
+        fn changed_settings(&self) -> usize {
+            usize::from(!self.2)
+        }
+
+        fn restore_one(&mut self) {
+            self.2 = true;
+            self.1.send(()).unwrap();
+        }
+    }
+
+    // Requirement: GPU-15
+    #[test]
+    fn thread_that_was_left_behind_restores_settings_when_the_driver_returns() {
+        let (release, stuck) = mpsc::channel::<()>();
+        let (restored, is_restored) = mpsc::channel::<()>();
+        let backend = Changed(Stuck(stuck, 0), restored, false);
+        let worker = Worker::start("changed", &GpuConfig::default(), Box::new(|| Ok(Box::new(backend))));
+        worker.wait_sampled(soon());
+        worker.ask_for_last(Instant::now());
+        assert!(worker.wait_restored(soon()), "the driver does not answer");
+        assert!(is_restored.try_recv().is_err());
+        drop(release);
+        is_restored.recv().unwrap();
+        assert!(!worker.wait_restored(soon()));
     }
 
     #[test]

@@ -157,6 +157,13 @@ impl ProcRoot {
         Some((number(b"read_bytes:")?, number(b"write_bytes:")?))
     }
 
+    /// Whether a process or thread has this id. Where other users' processes are hidden (mount option hidepid), kill(2) tells.
+    #[must_use]
+    pub(crate) fn has_id(&self, pid: u32) -> bool {
+        let is_real = self.root == Path::new("/proc");
+        self.path(pid, "").exists() || (is_real && !pidfd::is_gone(pid))
+    }
+
     /// Inode of the pid namespace of a process.
     #[must_use]
     pub fn pid_ns(&self, pid: u32) -> Option<u32> {

@@ -121,7 +121,7 @@ impl Backend for Drm {
 
     fn turn(&mut self, ask: &Ask<'_>) -> Turn {
         let samples = self.sample(ask.at_ns, ask.wanted, ask.pids);
-        Turn { samples, again_ns: None, is_complete: true }
+        Turn { samples, is_complete: true, ..Turn::default() }
     }
 }
 

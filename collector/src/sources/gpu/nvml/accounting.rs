@@ -43,6 +43,11 @@ impl Accounting {
         this
     }
 
+    /// Whether the collector switched it on, and not off again.
+    pub(super) fn must_restore(&self) -> bool {
+        self.must_restore
+    }
+
     /// Why it could not be switched on.
     pub(super) fn warning(&self) -> Option<String> {
         self.refused.as_ref().map(|missing| format!("accounting could not be switched on ({missing})"))

@@ -7,36 +7,33 @@ use super::accounting::Accounting;
 use super::api::{Api, Plain, call, get};
 use super::figures;
 use super::handle::{Handle, Sensors};
+use super::kind::Kind;
 use super::policy::CALLS;
 use super::processes::Known;
-use super::utilization::{self, Progress};
-use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
+use super::utilization::Progress;
+use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::sys::clock;
 
-/// What is read of a device as soon as it has a handle: a counter misses what came before its first reading, and to describe
-/// all devices can take a second.
+/// What is read of a device as soon as it has a handle: a counter misses what came before its first reading, and to list all
+/// devices can take half a second.
 struct Beginning {
     at_ns: u64,
     energy: Reading<f64>,
-    progress: Progress,
-    /// The device has utilization samples, and which of them are from before the run is known.
-    has_samples: bool,
+    /// How long that took, nanoseconds.
+    took_ns: u64,
 }
 
 impl Beginning {
     fn read(api: &Api, raw: nvmlDevice_t) -> Self {
         let at_ns = clock::monotonic_ns();
         let energy = figures::energy(api, raw);
-        let mut progress = Progress::default();
-        let has_samples = utilization::begin(api, raw, &mut progress);
-        Self { at_ns, energy, progress, has_samples }
+        Self { at_ns, energy, took_ns: clock::monotonic_ns().saturating_sub(at_ns) }
     }
 
     fn sample(&self, device: &str) -> DeviceSample {
         DeviceSample {
             at_ns: self.at_ns,
             values: vec![(Figure::Energy, self.energy.clone())],
-            busy: self.has_samples.then(|| Ok(Vec::<Busy>::new())),
             ..DeviceSample::of(device)
         }
     }
@@ -65,20 +62,16 @@ impl Nvml {
             known.renew(raw, index, parent_raw);
             return;
         }
-        let memory = figures::memory(&self.api, raw).ok();
         let device = Device {
             id: id.clone(),
             uuid,
             index,
-            minor: figures::minor(&self.api, raw),
-            pci_address: self.pci_address(raw).or_else(|| parent?.pci_address.clone()),
-            name: Api::text(|text, length| call!(self.api, nvmlDeviceGetName(raw, text, length))),
             vendor: Some(Vendor::Nvidia),
             parent: parent.map(|parent| parent.id.clone()),
-            memory_bytes: memory.map(|memory| memory.total),
             driver_version: self.driver_version.clone(),
             runtime_version: self.runtime_version.clone(),
             source: "nvml".into(),
+            ..Device::default()
         };
         let mut accounting = None;
         if self.wants_accounting && parent.is_none() {
@@ -88,13 +81,6 @@ impl Nvml {
             self.warnings.extend(warning.map(line));
             accounting = Some(started);
         }
-        let events = if parent.is_some() {
-            Err(Missing::NotSupported)
-        } else {
-            let registered = self.devices.iter().filter(|handle| handle.events.is_ok());
-            let registered: Vec<nvmlDevice_t> = registered.map(|handle| handle.raw).collect();
-            self.events.register(&self.api, raw, &registered)
-        };
         self.devices.push(Handle {
             raw,
             device,
@@ -104,14 +90,61 @@ impl Nvml {
             is_present: true,
             link_bytes_per_s: None,
             lists: Known::default(),
-            first: beginning.map(|beginning| beginning.sample(&id)),
-            progress: beginning.map(|beginning| beginning.progress).unwrap_or_default(),
+            first: beginning.map(|beginning| (beginning.sample(&id), beginning.took_ns)),
+            progress: Progress::default(),
             sensors: Sensors::default(),
             parent: parent_raw,
             gpm: None,
             accounting,
-            events,
+            events: None,
         });
+        if self.describes_first {
+            self.describe(&id);
+        }
+    }
+
+    /// Ask what a device is, and for its critical errors. Neither is needed for its memory and processes, which come first.
+    pub(super) fn describe(&mut self, id: &str) {
+        let began_ns = clock::monotonic_ns();
+        let Some(number) = self.devices.iter().position(|handle| handle.device.id == id) else { return };
+        let Handle { raw, parent, device, .. } = &self.devices[number];
+        let (raw, parent, is_part) = (*raw, device.parent.clone(), parent.is_some());
+        let of_parent = || {
+            let parent = self.devices.iter().find(|handle| Some(&handle.device.id) == parent.as_ref())?;
+            parent.device.pci_address.clone()
+        };
+        let pci_address = self.pci_address(raw).or_else(of_parent);
+        // Only Slurm's numbers are those of device nodes.
+        let minor = if self.describes_first { figures::minor(&self.api, raw) } else { None };
+        let name = Api::text(|text, length| call!(self.api, nvmlDeviceGetName(raw, text, length)));
+        let events = if is_part {
+            Err(Missing::NotSupported)
+        } else {
+            let registered = self.devices.iter().filter(|handle| matches!(handle.events, Some(Ok(()))));
+            let registered: Vec<nvmlDevice_t> = registered.map(|handle| handle.raw).collect();
+            self.events.register(&self.api, raw, &registered)
+        };
+        let handle = &mut self.devices[number];
+        let memory_bytes =
+            handle.device.memory_bytes.or_else(|| Some(figures::memory(&self.api, raw).ok()?.total));
+        let device = handle.device.clone();
+        handle.device = Device { pci_address, minor, name, memory_bytes, ..device };
+        handle.events = Some(events);
+        let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
+        self.plan.done(&Some(id.to_owned()), Kind::Details, began_ns, took_ns);
+    }
+
+    /// Whether the memory of all devices, or what they are, is known by now and was not before.
+    pub(super) fn has_news(&mut self) -> bool {
+        let count = |is_known: fn(&Handle) -> bool| self.devices.iter().filter(|of| is_known(of)).count();
+        let (measured, described) =
+            (count(|of| of.device.memory_bytes.is_some()), count(|of| of.events.is_some()));
+        let all = self.devices.len();
+        let has_news = (measured == all && self.told.0 != all) || (described == all && self.told.1 != all);
+        if has_news {
+            self.told = (measured, described);
+        }
+        has_news
     }
 
     /// Add the MIG instances of a device.

@@ -166,7 +166,10 @@ pub(super) fn lists(
     sample: &mut DeviceSample,
     (kind, pids): (Kind, &[u32]),
 ) -> (u64, bool) {
-    let used = memory(api, handle.raw).map(|memory| memory.used);
+    let memory = memory(api, handle.raw);
+    handle.device.memory_bytes =
+        memory.as_ref().ok().map(|memory| memory.total).or(handle.device.memory_bytes);
+    let used = memory.map(|memory| memory.used);
     let in_use_ns = clock::monotonic_ns();
     if used == Err(Missing::Lost) {
         sample.is_lost = true;
@@ -200,7 +203,7 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
         }
         Kind::Pcie => pcie(api, handle, sample),
         Kind::Ecc => ecc(api, handle, sample),
-        Kind::Memory | Kind::Lists | Kind::AllLists | Kind::Events => {}
+        Kind::Memory | Kind::Lists | Kind::AllLists | Kind::Events | Kind::Details => {}
     }
 }
 

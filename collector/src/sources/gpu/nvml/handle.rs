@@ -24,8 +24,8 @@ pub(super) struct Handle {
     /// What its PCIe link carries one way, bytes a second; `None`: not asked yet, `Some(None)`: not known.
     pub link_bytes_per_s: Option<Option<u64>>,
     pub lists: Known,
-    /// What was read when it was found, until it is handed over.
-    pub first: Option<DeviceSample>,
+    /// What was read when it was found, until it is handed over, and how long that took, nanoseconds.
+    pub first: Option<(DeviceSample, u64)>,
     pub progress: Progress,
     pub sensors: Sensors,
     /// The divided device that it is an instance of.
@@ -34,7 +34,8 @@ pub(super) struct Handle {
     pub gpm: Option<Option<Gpm>>,
     /// Accounting, once it was asked for.
     pub accounting: Option<Accounting>,
-    pub events: Reading<()>,
+    /// Whether the driver tells of its critical errors; `None`: not asked yet, like what else describes it.
+    pub events: Option<Reading<()>>,
 }
 
 impl Handle {

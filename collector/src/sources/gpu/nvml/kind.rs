@@ -12,6 +12,8 @@ pub(super) enum Kind {
     AllLists,
     /// The driver's utilization samples of the device.
     Utilization,
+    /// What describes the device; and its errors are asked for. Once.
+    Details,
     /// The same by process.
     ProcessUtilization,
     /// The energy counter: one call, and what it counts before the first reading and after the last is missing.
@@ -32,9 +34,10 @@ pub(super) enum Kind {
 
 impl Kind {
     /// What a device has apart from memory and the lists that are read with it.
-    pub(super) const OTHERS: [Self; 9] = [
+    pub(super) const OTHERS: [Self; 10] = [
         Self::AllLists,
         Self::Utilization,
+        Self::Details,
         Self::ProcessUtilization,
         Self::Energy,
         Self::Power,

@@ -5,6 +5,7 @@
 
 mod accounting;
 mod api;
+mod budget;
 mod devices;
 mod events;
 mod figures;
@@ -21,6 +22,7 @@ mod utilization;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use accounting::Accounting;
 use api::{Api, call};
 use events::Events;
 use growth::{MemoryCheck, own_bytes};
@@ -55,6 +57,10 @@ pub(crate) struct Nvml {
     /// The user named no devices, so such a one may be among those that are tracked.
     reports_unreadable: bool,
     warnings: Vec<String>,
+    /// The names and addresses of devices are asked for at once, since the user names some of them.
+    describes_first: bool,
+    /// Of how many devices memory was read, and how many are described, as of the last list that was handed over.
+    told: (usize, usize),
 }
 
 // SAFETY: NVML is thread-safe, and its handles are valid on every thread (nvml.h).
@@ -84,7 +90,7 @@ impl Nvml {
         let events = Events::new(&api);
         Ok(Self {
             lists: Lists::new(&api),
-            plan: Plan::new(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)),
+            plan: Plan::new(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX), config.driver_percent),
             driver_version: Api::text(|text, length| call!(api, nvmlSystemGetDriverVersion(text, length))),
             runtime_version: api.cuda_version(),
             devices: Vec::new(),
@@ -94,6 +100,8 @@ impl Nvml {
             unreadable: BTreeMap::new(),
             reports_unreadable: config.uuids.is_none(),
             warnings: Vec::new(),
+            describes_first: config.uuids.is_some() || config.visible.slurm.is_some(),
+            told: (0, 0),
             api,
         })
     }
@@ -108,6 +116,9 @@ impl Nvml {
                 grown / 1_000_000
             ));
         }
+        if kinds.contains(&Kind::Details) {
+            self.describe(id);
+        }
         let (key, began_ns) = (Some(id.to_owned()), clock::monotonic_ns());
         let handle = self.devices.iter_mut().find(|handle| handle.device.id == id);
         let is_known = handle.is_some();
@@ -116,7 +127,7 @@ impl Nvml {
             return is_known.then(|| DeviceSample::lost(id));
         };
         let mut sample = DeviceSample::of(id);
-        for kind in kinds {
+        for kind in kinds.iter().filter(|kind| **kind != Kind::Details) {
             let from_ns = clock::monotonic_ns();
             if kind.is_memory() {
                 let (in_use_ns, is_read) =
@@ -140,15 +151,8 @@ impl Nvml {
     fn first_readings(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let mut samples = Vec::new();
         for handle in self.devices.iter_mut().filter(|handle| wanted.contains(&handle.device.id)) {
-            let Some(mut sample) = handle.first.take() else { continue };
-            if handle.is_divided {
-                sample.busy = None;
-            }
-            let id = Some(handle.device.id.clone());
-            self.plan.set_due(&id, Kind::Energy, sample.at_ns);
-            if sample.busy.is_some() {
-                self.plan.set_due(&id, Kind::Utilization, sample.at_ns);
-            }
+            let Some((sample, took_ns)) = handle.first.take() else { continue };
+            self.plan.was_read(&Some(handle.device.id.clone()), Kind::Energy, sample.at_ns, took_ns);
             samples.push(sample);
         }
         samples
@@ -162,11 +166,12 @@ impl Nvml {
         let missing = self.events.missing();
         let of_device = |handle: &Handle| {
             let xids = events.iter().filter(|(raw, _)| *raw == handle.raw).map(|(_, xid)| *xid).collect();
-            let registered = handle.events.clone().and_then(|()| missing.clone().map_or(Ok(()), Err));
+            let registered = handle.events.clone()?.and_then(|()| missing.clone().map_or(Ok(()), Err));
             let xids = Some(registered.map(|()| xids));
-            DeviceSample { xids, ..DeviceSample::of(&handle.device.id) }
+            Some(DeviceSample { xids, ..DeviceSample::of(&handle.device.id) })
         };
-        self.devices.iter().filter(|handle| wanted.contains(&handle.device.id)).map(of_device).collect()
+        let of_run = self.devices.iter().filter(|handle| wanted.contains(&handle.device.id));
+        of_run.filter_map(of_device).collect()
     }
 }
 
@@ -174,7 +179,12 @@ impl Nvml {
 fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pids: &[u32]) {
     let id = &sample.device;
     match kind {
-        Kind::Utilization => plan.set_sample_memory(id, handle.progress.memory_ns()),
+        // The first reading tells only which samples are from before the run.
+        Kind::Utilization
+            if sample.busy.as_ref().is_some_and(|busy| busy.as_ref().map_or(true, |of| !of.is_empty())) =>
+        {
+            plan.set_sample_memory(id, handle.progress.memory_ns());
+        }
         Kind::ProcessUtilization => {
             let running = sample.process_busy.iter().flatten().flatten().map(|busy| busy.pid);
             if handle.lists.lacks_any(running.filter(|pid| pids.contains(pid))) {
@@ -193,10 +203,17 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
 
 impl Backend for Nvml {
     fn devices(&mut self) -> Vec<Device> {
+        let began_ns = clock::monotonic_ns();
         // If the call fails, the known devices stay.
         if let Ok(count) = self.api.device_count() {
             self.refresh(count);
         }
+        let now_ns = clock::monotonic_ns();
+        self.plan.owe(now_ns, now_ns.saturating_sub(began_ns));
+        self.known_devices()
+    }
+
+    fn known_devices(&self) -> Vec<Device> {
         self.devices.iter().filter(|handle| handle.is_present).map(|handle| handle.device.clone()).collect()
     }
 
@@ -204,25 +221,36 @@ impl Backend for Nvml {
         self.plan.set_devices(ask.wanted, ask.hidden, ask.at_ns);
         let first = self.first_readings(ask.wanted);
         if !first.is_empty() {
-            return Turn { samples: first, again_ns: Some(0), is_complete: false };
+            return Turn { samples: first, again_ns: Some(0), ..Turn::default() };
         }
         let step = if ask.is_last { self.plan.next_at_end() } else { self.plan.next(ask.at_ns) };
         let (samples, again_ns) = match step {
             Step::Read(Some(id), kinds) => (self.read(&id, &kinds, ask.pids).into_iter().collect(), 0),
             Step::Read(None, _) => (self.read_events(ask.wanted), 0),
             Step::WaitUntil(at_ns) => (Vec::new(), at_ns),
-            Step::Over => return Turn { samples: Vec::new(), again_ns: None, is_complete: true },
+            Step::Over => return Turn { has_news: true, is_complete: true, ..Turn::default() },
         };
-        Turn { samples, again_ns: Some(again_ns), is_complete: !ask.is_last && self.plan.is_complete() }
+        Turn {
+            samples,
+            again_ns: Some(again_ns),
+            has_news: self.has_news(),
+            is_complete: !ask.is_last && self.plan.is_complete(),
+        }
     }
 
-    fn restore(&mut self) {
-        for handle in &mut self.devices {
-            let accounting = handle.accounting.as_mut();
-            let warning = accounting.and_then(|accounting| accounting.restore(&self.api, handle.raw));
-            if let Some(warning) = warning {
-                self.warnings.push(format!("--gpu-accounting: {}: {warning}.", handle.device.id));
-            }
+    fn changed_settings(&self) -> usize {
+        let accounting = self.devices.iter().filter_map(|handle| handle.accounting.as_ref());
+        accounting.filter(|accounting| accounting.must_restore()).count()
+    }
+
+    fn restore_one(&mut self) {
+        let is_changed =
+            |handle: &&mut Handle| handle.accounting.as_ref().is_some_and(Accounting::must_restore);
+        let Some(handle) = self.devices.iter_mut().find(is_changed) else { return };
+        let accounting = handle.accounting.as_mut();
+        let warning = accounting.and_then(|accounting| accounting.restore(&self.api, handle.raw));
+        if let Some(warning) = warning {
+            self.warnings.push(format!("--gpu-accounting: {}: {warning}.", handle.device.id));
         }
     }
 

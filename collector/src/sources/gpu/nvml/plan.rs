@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::budget::Budget;
 use super::kind::Kind;
 use super::policy::PLAN;
 
@@ -44,9 +45,12 @@ impl Costs {
 type Due = BTreeMap<Kind, u64>;
 
 /// The plan.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Plan {
     interval_ns: u64,
+    /// What the shares are multiplied by.
+    scale: f64,
+    budget: Budget,
     costs: BTreeMap<Kind, Costs>,
     due: BTreeMap<Option<String>, Due>,
     /// Since when the devices are known: what was not read yet is due since then.
@@ -62,8 +66,25 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(interval_ns: u64) -> Self {
-        Self { interval_ns, ..Self::default() }
+    /// `percent`: for how much of the time the driver may be kept busy.
+    pub(super) fn new(interval_ns: u64, percent: u32) -> Self {
+        Self {
+            interval_ns,
+            scale: (f64::from(percent) / 100.0 / PLAN.whole_share).min(1.0),
+            budget: Budget::new(percent),
+            costs: BTreeMap::new(),
+            due: BTreeMap::new(),
+            since_ns: BTreeMap::new(),
+            hidden: BTreeSet::new(),
+            sample_ns: BTreeMap::new(),
+            wrap_ns: BTreeMap::new(),
+            last: None,
+        }
+    }
+
+    /// The driver was asked something outside the plan, for so long, until this time.
+    pub(super) fn owe(&mut self, now_ns: u64, took_ns: u64) {
+        self.budget.owe(now_ns, took_ns);
     }
 
     /// The devices to read from now on, and those among them that the command does not see.
@@ -104,13 +125,19 @@ impl Plan {
     pub(super) fn next(&self, now_ns: u64) -> Step {
         let due = |id: &Option<String>, kind: Kind| self.due(id, kind);
         let devices = || self.due.keys().filter(|id| id.is_some());
+        let ready_ns = self.budget.ready_ns();
+        // A first look at each device's memory and processes does not wait.
+        if ready_ns > now_ns && !devices().any(|id| self.is_new(id)) {
+            return Step::WaitUntil(ready_ns);
+        }
         if let Some(first) = devices().min_by_key(|id| due(id, Kind::Memory))
             && due(first, Kind::Memory) <= now_ns
         {
-            // The first time, and where it keeps the lists of the other devices waiting only shortly.
-            let is_cheap = self.cost_ns(Kind::AllLists) <= PLAN.longest_visit_ns;
-            let is_all =
-                due(first, Kind::AllLists) == 0 || (is_cheap && due(first, Kind::AllLists) <= now_ns);
+            // If they are wanted, and where it keeps the lists of the other devices waiting only shortly.
+            let lists_ns = self.estimate_ns(Kind::AllLists).max(self.cost_ns(Kind::Memory) * 4);
+            let is_cheap = lists_ns <= PLAN.longest_visit_ns;
+            let all_ns = self.due.get(first).and_then(|due| due.get(&Kind::AllLists)).copied().unwrap_or(1);
+            let is_all = all_ns == 0 || (is_cheap && all_ns <= now_ns);
             // Lists that are due shortly are read now, not at the next visit.
             let soon_ns = now_ns.saturating_add(self.interval_of(first, Kind::Memory) / 4);
             let kind = match due(first, Kind::Lists) {
@@ -123,20 +150,32 @@ impl Plan {
         let others =
             || self.due.keys().flat_map(|id| kinds(id.is_some()).iter().map(move |kind| (id, *kind)));
         // First what is lost if it is late: the first readings of all other kinds can take seconds.
-        let can_wait = |due_ns, kind| due_ns > now_ns || !matches!(kind, Kind::Utilization | Kind::Energy);
-        let order = |id, kind| (can_wait(due(id, kind), kind), due(id, kind), kind);
+        // What the driver overwrites comes before other kinds, unless it is overwritten in any case.
+        let is_kept_up = |id: &Option<String>| {
+            let kept_ns = id.as_ref().and_then(|id| self.sample_ns.get(id));
+            kept_ns.is_none_or(|ns| {
+                self.interval_of(id, Kind::Utilization) <= ns.saturating_mul(PLAN.most_kept_up)
+            })
+        };
+        let is_urgent = |id: &Option<String>, kind| match kind {
+            Kind::Energy => true,
+            Kind::Utilization => self.scale >= 1.0 || is_kept_up(id),
+            _ => false,
+        };
+        let can_wait = |id, kind| due(id, kind) > now_ns || !is_urgent(id, kind);
+        let order = |id, kind| (can_wait(id, kind), due(id, kind), kind);
         let next = others().min_by_key(|(id, kind)| order(id, *kind));
         let Some((id, kind)) = next.filter(|(id, kind)| due(id, *kind) <= now_ns) else {
             let all = others().chain(devices().map(|id| (id, Kind::Memory)));
             return Step::WaitUntil(all.map(|(id, kind)| due(id, kind)).min().unwrap_or(u64::MAX));
         };
         // One visit reads all that is due, as far as it does not keep the lists waiting.
-        let mut cost_ns = self.cost_ns(kind);
+        let mut cost_ns = self.estimate_ns(kind);
         let mut read = vec![kind];
         for other in
             kinds(id.is_some()).iter().copied().filter(|other| *other != kind && due(id, *other) <= now_ns)
         {
-            cost_ns += self.cost_ns(other);
+            cost_ns += self.estimate_ns(other);
             if cost_ns > PLAN.longest_visit_ns {
                 break;
             }
@@ -148,7 +187,13 @@ impl Plan {
 
     fn due(&self, id: &Option<String>, kind: Kind) -> u64 {
         let due = self.due.get(id).and_then(|due| due.get(&kind)).copied();
-        let first = || if kind.is_memory() { 0 } else { self.since_ns.get(id).copied().unwrap_or(0) };
+        let since_ns = || self.since_ns.get(id).copied().unwrap_or(0);
+        let first = || match kind {
+            // Most processes are in the compute list, and memory that it does not show is looked into.
+            Kind::AllLists if self.scale < 1.0 => since_ns().saturating_add(PLAN.repaid_within_ns),
+            kind if kind.is_memory() => 0,
+            _ => since_ns(),
+        };
         due.unwrap_or_else(first)
     }
 
@@ -168,21 +213,40 @@ impl Plan {
             devices.iter().map(|(id, _)| ((*id).clone(), kinds.to_vec())).collect()
         };
         let events = vec![(None, vec![Kind::Events])];
+        let is_undescribed = |(_, due): &&(&Option<String>, &Due)| !due.contains_key(&Kind::Details);
+        let undescribed = devices.iter().filter(is_undescribed);
+        let details: Vec<_> = undescribed.map(|(id, _)| ((*id).clone(), vec![Kind::Details])).collect();
         let mut all: Vec<Kind> = Kind::AT_END.concat();
         let cost_ns: u64 = all.iter().map(|kind| self.cost_ns(*kind)).sum::<u64>() * devices.len() as u64;
         if cost_ns <= PLAN.longest_visit_ns {
             all.sort_unstable();
-            return [events, visits(&all)].concat().into();
+            return [details, events, visits(&all)].concat().into();
         }
         let [first, others @ ..] = Kind::AT_END;
         let others = others.into_iter().flat_map(visits).collect();
-        [visits(first), events, others].concat().into()
+        [visits(first), events, details, others].concat().into()
+    }
+
+    /// A kind of figures was read outside the plan, at this time, and took so long.
+    pub(super) fn was_read(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
+        self.costs.entry(kind).or_default().add(took_ns);
+        self.set_due(id, kind, began_ns);
     }
 
     /// A kind of figures was read in a visit that began at this time, and took so long.
     pub(super) fn done(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
-        self.costs.entry(kind).or_default().add(took_ns);
-        self.set_due(id, kind, began_ns);
+        self.was_read(id, kind, began_ns, took_ns);
+        self.spend(kind, began_ns, took_ns);
+    }
+
+    fn spend(&mut self, kind: Kind, began_ns: u64, took_ns: u64) {
+        let most_ns = self.cost_ns(kind).saturating_mul(PLAN.most_usual_costs);
+        self.budget.spend(began_ns.saturating_add(took_ns), took_ns.min(most_ns));
+    }
+
+    /// Whether a device's memory was never read.
+    fn is_new(&self, id: &Option<String>) -> bool {
+        self.due.get(id).is_some_and(|due| !due.contains_key(&Kind::Memory))
     }
 
     /// Memory in use was read in `in_use_ns`, and with the lists, if those were read, in `took_ns`. `asked` is what was to be
@@ -194,14 +258,24 @@ impl Plan {
         began_ns: u64,
         (in_use_ns, took_ns): (u64, Option<u64>),
     ) {
+        let is_new = self.is_new(id);
         self.costs.entry(Kind::Memory).or_default().add(in_use_ns);
-        let Some(took_ns) = took_ns else { return self.set_due(id, asked, began_ns) };
+        let Some(took_ns) = took_ns else {
+            self.set_due(id, asked, began_ns);
+            return self.spend(Kind::Memory, began_ns, in_use_ns);
+        };
         let read = asked.max(Kind::Lists);
         self.costs.entry(read).or_default().add(took_ns);
         self.set_due(id, read, began_ns);
+        if is_new {
+            self.owe(began_ns.saturating_add(took_ns), took_ns);
+        } else {
+            self.spend(read, began_ns, took_ns);
+        }
         if asked == Kind::Memory {
             // Lists that change at each visit are paid by later visits.
-            let paid_ns = self.cost_ns(Kind::Lists) as f64 * self.devices_like(id) / PLAN.memory_share;
+            let [share, _] = self.memory_shares();
+            let paid_ns = self.cost_ns(Kind::Lists) as f64 * self.devices_like(id) / share;
             self.put_due(id, Kind::Memory, began_ns, self.interval_ns.max(paid_ns as u64));
         }
     }
@@ -231,6 +305,25 @@ impl Plan {
         self.costs.get(&kind).map_or(0, Costs::median_ns)
     }
 
+    /// The same; until it is known, that of a single call.
+    fn estimate_ns(&self, kind: Kind) -> u64 {
+        self.costs.get(&kind).map_or_else(|| self.cost_ns(Kind::Memory), Costs::median_ns)
+    }
+
+    /// The shares for memory with the lists, and of that for memory in use alone.
+    fn memory_shares(&self) -> [f64; 2] {
+        let whole = [PLAN.memory_share, PLAN.in_use_share];
+        // At the start memory alone comes first.
+        let is_less = self.scale < 1.0 && self.budget.free_part() >= 1.0;
+        let shares = if is_less { PLAN.shares_at_less } else { whole };
+        shares.map(|share| share * self.scale())
+    }
+
+    /// What the shares are multiplied by now.
+    fn scale(&self) -> f64 {
+        self.scale * self.budget.free_part()
+    }
+
     /// How many devices there are, if all were read as often as this one.
     fn devices_like(&self, id: &Option<String>) -> f64 {
         if id.is_none() {
@@ -251,7 +344,7 @@ impl Plan {
             }
             Kind::Pcie => {
                 // Where that can't be paid for, the figure is not known, however often it is read.
-                let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / share(kind);
+                let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);
                 let before_wrap_ns = of(&self.wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
                 let shortest_ns = (self.interval_ns as f64 / PLAN.wrap_factor) as u64;
                 self.interval_ns.min(before_wrap_ns.unwrap_or(u64::MAX).max(shortest_ns))
@@ -262,36 +355,39 @@ impl Plan {
 
     /// Time from one reading to the next, nanoseconds.
     fn interval_of(&self, id: &Option<String>, kind: Kind) -> u64 {
-        if kind == Kind::Ecc {
+        if matches!(kind, Kind::Ecc | Kind::Details) {
             return u64::MAX;
         }
         let (asked_ns, devices) = (self.asked_of(id, kind), self.devices_like(id));
         let cost_ns = self.cost_ns(kind) as f64;
+        let [memory_share, in_use_share] = self.memory_shares();
         let paid_ns = match kind {
-            Kind::Memory => cost_ns * devices / PLAN.in_use_share,
+            Kind::Memory => cost_ns * devices / in_use_share,
             Kind::Lists => {
                 // What they cost more than memory alone has what that leaves.
                 let in_use_ns = self.cost_ns(Kind::Memory) as f64;
-                let in_use_share = (in_use_ns * devices / asked_ns as f64).min(PLAN.in_use_share);
-                (cost_ns - in_use_ns).max(0.0) * devices / (PLAN.memory_share - in_use_share)
+                let in_use_share = (in_use_ns * devices / asked_ns as f64).min(in_use_share);
+                (cost_ns - in_use_ns).max(0.0) * devices / (memory_share - in_use_share)
             }
-            _ => cost_ns * devices / share(kind),
+            _ => cost_ns * devices / self.share(kind),
         };
         // The first call of a kind may have been preempted: a few more tell what it costs.
         let is_known = self.costs.get(&kind).is_some_and(|costs| costs.0.len() > PLAN.costs_kept / 2);
-        let longest_ns = if is_known { u64::MAX } else { asked_ns.saturating_mul(PLAN.first_intervals) };
+        let first_ns = (asked_ns as f64 * PLAN.first_intervals / self.scale) as u64;
+        let longest_ns = if is_known { u64::MAX } else { first_ns };
         asked_ns.max((paid_ns as u64).min(longest_ns))
+    }
+
+    /// The share of the thread's time for a kind of figures.
+    fn share(&self, kind: Kind) -> f64 {
+        let of_kind = PLAN.shares.iter().find(|(other, _)| *other == kind);
+        of_kind.map_or(1.0, |(_, share)| share * self.scale())
     }
 }
 
 /// The kinds of figures of a device apart from memory, or those of all devices.
 fn kinds(is_device: bool) -> &'static [Kind] {
     if is_device { &Kind::OTHERS } else { &[Kind::Events] }
-}
-
-/// The share of the thread's time for a kind of figures.
-fn share(kind: Kind) -> f64 {
-    PLAN.shares.iter().find(|(other, _)| *other == kind).map_or(1.0, |(_, share)| *share)
 }
 
 #[cfg(test)]

@@ -7,18 +7,32 @@ use super::kind::Kind;
 /// What is read when.
 pub(super) struct PlanPolicy {
     /// Most of the thread's time that memory and the process lists may take. They have the largest share, since a peak that
-    /// they miss is lost. With `shares` they leave the driver's lock to the command for a quarter of the time even if each call
-    /// takes milliseconds; with calls of 50 us, eight devices take 7% at an interval of 0.1 s.
+    /// they miss is lost. With `shares` they are [`Self::whole_share`]; with calls of 50 us, eight devices take 7% at an interval
+    /// of 0.1 s.
     pub memory_share: f64,
     /// The part of it for the calls that ask how much memory is in use, where the lists can't be read each time: one such call
     /// shows whether a list has changed. With 4.5 ms a call it lets eight devices be read every 105 ms.
     pub in_use_share: f64,
+    /// The same two where the shares are smaller: the memory in use shows a change, so the lists are read less often, and what they
+    /// leave lets each of the other figures be read a few times in a minute.
+    pub shares_at_less: [f64; 2],
     /// The same of each other kind of figures.
     pub shares: [(Kind, f64); 9],
+    /// The sum of the shares. Where the driver may be kept busy for less, each is smaller by the same factor.
+    pub whole_share: f64,
+    /// The part of the time that is kept for the last reading, which takes a hundredth of the run.
+    pub share_at_end: f64,
+    /// What has to be read at once, such as which devices there are, is paid back within this time, nanoseconds.
+    pub repaid_within_ns: u64,
+    /// Longest pause after a reading that took too long, and for how long unused time is saved, nanoseconds.
+    pub longest_pause_ns: u64,
+    /// A reading counts as at most so many times the usual one of its kind: it was preempted, or the driver waited for others.
+    pub most_usual_costs: u64,
     /// The latest costs of a kind that are kept, for their median.
     pub costs_kept: usize,
-    /// Until half of those are known, a kind is read after so many of the asked intervals at most.
-    pub first_intervals: u64,
+    /// Until half of those are known, a kind is read after so many of the asked intervals at most; where the shares are smaller, after
+    /// as many times more.
+    pub first_intervals: f64,
     /// A visit reads several kinds of figures of a device if they take less than this, nanoseconds: the lists of the others
     /// wait meanwhile.
     pub longest_visit_ns: u64,
@@ -28,6 +42,9 @@ pub(super) struct PlanPolicy {
     /// Utilization samples need not be read more often than this for what the driver overwrites, nanoseconds: the shortest
     /// memory seen is 2 s (some 100 samples, 20 ms apart).
     pub shortest_sample_memory_ns: u64,
+    /// Where little may be read, utilization is read before other kinds come for the first time, if its interval is at most so many
+    /// times that which loses none of it: half of what the driver keeps. At more, most of it is lost in any case.
+    pub most_kept_up: u64,
     /// A counter that can wrap is read after this part of the time in which the link can fill it: the other part is for a
     /// thread that wakes late.
     pub wrap_part: f64,
@@ -38,6 +55,7 @@ pub(super) struct PlanPolicy {
 pub(super) const PLAN: PlanPolicy = PlanPolicy {
     memory_share: 0.50,
     in_use_share: 0.35,
+    shares_at_less: [0.44, 0.38],
     shares: [
         (Kind::AllLists, 0.03),
         (Kind::Utilization, 0.05),
@@ -49,11 +67,17 @@ pub(super) const PLAN: PlanPolicy = PlanPolicy {
         (Kind::Accounting, 0.01),
         (Kind::Events, 0.005),
     ],
+    whole_share: 0.75,
+    share_at_end: 0.01,
+    repaid_within_ns: 5_000_000_000,
+    longest_pause_ns: 1_000_000_000,
+    most_usual_costs: 4,
     costs_kept: 9,
-    first_intervals: 4,
+    first_intervals: 4.0,
     longest_visit_ns: 10_000_000,
     hidden_factor: 3.0,
     shortest_sample_memory_ns: 250_000_000,
+    most_kept_up: 3,
     wrap_part: 0.5,
     wrap_factor: 4.0,
 };

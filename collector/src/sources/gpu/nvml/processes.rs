@@ -90,7 +90,9 @@ impl Lists {
         let wants_all = kind == Kind::AllLists || known.may_have_changed(before.as_ref(), used);
         let mut is_fresh = [true, false, false];
         for (number, list) in (1..).zip(others) {
-            if !is_lost && (wants_all || known.is_needed[number] || known.entries[number].is_none()) {
+            // Until their turn comes, the compute list is enough: it has most processes.
+            let is_alone = known.entries[number].is_none() && !matches!(known.entries[0], Some(Ok(_)));
+            if !is_lost && (wants_all || known.is_needed[number] || is_alone) {
                 let capacity = &mut known.capacities[number];
                 known.entries[number] = list.as_ref().map(|list| list.read(device, capacity));
                 is_fresh[number] = true;

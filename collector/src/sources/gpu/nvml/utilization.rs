@@ -79,18 +79,6 @@ impl Newest {
     }
 }
 
-/// Ask for samples the first time: the newest shows which are from before the run. `false`: the device has none, which is known
-/// from a whole reading only.
-pub(super) fn begin(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> bool {
-    let newest_us = match own_samples(api, device, 0, &mut progress.needed[0]) {
-        Ok(samples) => samples.last().map(|(at_us, _)| *at_us),
-        Err(Failure(code::NOT_FOUND)) => None,
-        Err(_) => return false,
-    };
-    progress.device.take(newest_us, clock::monotonic_ns());
-    true
-}
-
 /// What a reading of a device's utilization gave.
 pub(super) struct Utilization {
     pub busy: Reading<Vec<Busy>>,

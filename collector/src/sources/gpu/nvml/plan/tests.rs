@@ -45,7 +45,7 @@ fn follow(
 }
 
 fn plan(devices: u32) -> Plan {
-    let mut plan = Plan::new(100 * MS);
+    let mut plan = Plan::new(100 * MS, 75);
     let ids: Vec<String> = (0..devices).map(|n| format!("GPU-{n}")).collect();
     plan.set_devices(&ids, &BTreeSet::new(), 0);
     plan
@@ -80,7 +80,7 @@ fn slow_lists_of_eight_devices_are_read_every_150_ms() {
 // Requirement: GPU-21
 #[test]
 fn memory_in_use_of_eight_devices_is_read_every_150_ms_if_all_calls_are_slow() {
-    for (devices, memory_ms, lists_ms, others_ms) in [(8, 150, 450, 1000), (16, 250, 700, 1800)] {
+    for (devices, memory_ms, lists_ms, others_ms) in [(8, 150, 450, 1000), (16, 270, 750, 1900)] {
         let mut plan = plan(devices);
         let cost_ns = |kind| match kind {
             Kind::Lists | Kind::Power | Kind::Ecc => 9_200_000,
@@ -145,7 +145,7 @@ fn counters_that_wrap_are_read_more_often_than_asked_for() {
 
 #[test]
 fn rings_of_samples_are_read_before_they_are_overwritten() {
-    let mut plan = Plan::new(30_000 * MS);
+    let mut plan = Plan::new(30_000 * MS, 75);
     plan.set_devices(&["GPU-0".into()], &BTreeSet::new(), 0);
     plan.set_sample_memory("GPU-0", 2_000 * MS);
     let read = follow(&mut plan, 100_000 * MS, |_| 50_000);
@@ -186,4 +186,59 @@ fn at_the_end_everything_is_read_once_more() {
     for _ in 0..2 {
         assert!(matches!(plan.next_at_end(), Step::Read(_, kinds) if kinds == [Kind::Energy]));
     }
+}
+
+/// For how long calls of this cost keep the driver busy in the first five seconds, with what finding 16 devices takes.
+fn busy_in_five_seconds(percent: u32, cost_ns: u64) -> (f64, Plan) {
+    let mut plan = Plan::new(100 * MS, percent);
+    let ids: Vec<String> = (0..16).map(|n| format!("GPU-{n}")).collect();
+    let found_ns = cost_ns * 16 * 4;
+    plan.owe(1_000 * MS, 0);
+    plan.owe(1_000 * MS + found_ns, found_ns);
+    plan.set_devices(&ids, &BTreeSet::new(), 1_000 * MS);
+    let calls = |kind| if kind == Kind::Lists { 2 } else { 1 } * cost_ns;
+    let mut busy_ns = found_ns;
+    let mut now_ns = 1_000 * MS + found_ns;
+    while now_ns < 6_000 * MS {
+        match plan.next(now_ns) {
+            Step::Read(id, kinds) => {
+                for kind in kinds {
+                    let (began_ns, took_ns) = (now_ns, calls(kind));
+                    now_ns += took_ns;
+                    busy_ns += took_ns;
+                    if kind.is_memory() {
+                        let lists_ns = Some(took_ns).filter(|_| kind != Kind::Memory);
+                        plan.done_memory(&id, kind, began_ns, (cost_ns, lists_ns));
+                    } else {
+                        plan.done(&id, kind, began_ns, took_ns);
+                    }
+                }
+            }
+            Step::WaitUntil(at_ns) => now_ns = at_ns,
+            Step::Over => unreachable!(),
+        }
+    }
+    (busy_ns as f64 / 5e9, plan)
+}
+
+// Requirement: GPU-29
+#[test]
+fn driver_is_busy_for_its_share_of_the_first_seconds_too() {
+    for (percent, least, most) in [(25, 0.22, 0.251), (75, 0.60, 0.751)] {
+        let (share, plan) = busy_in_five_seconds(percent, 4_500_000);
+        assert!((least..=most).contains(&share), "{percent}%: {share}");
+        let memory = plan.due.values().filter(|due| due.contains_key(&Kind::Memory)).count();
+        assert_eq!(memory, 16);
+    }
+}
+
+// Requirement: GPU-21
+#[test]
+fn memory_is_read_as_asked_for_where_a_quarter_of_the_time_allows_it() {
+    let mut plan = Plan::new(100 * MS, 25);
+    let ids: Vec<String> = (0..8).map(|n| format!("GPU-{n}")).collect();
+    plan.set_devices(&ids, &BTreeSet::new(), 0);
+    let read = follow(&mut plan, 20_000 * MS, |kind| if kind == Kind::Lists { 2 * MS } else { MS });
+    let longest_ms = longest(&read[&(Some("GPU-3".to_owned()), Kind::Memory)]) / MS;
+    assert!(longest_ms <= 130, "{longest_ms}");
 }

@@ -1,0 +1,81 @@
+//! Several GPUs in a few words: a list of UUIDs fills a screen.
+
+use std::collections::BTreeSet;
+
+use crate::run::gpu::GpuUsage;
+use crate::run::gpu::usage::device::DeviceUsage;
+
+/// So many are named one by one.
+const MOST_NAMED: usize = 2;
+
+/// These devices of the run: `GPU-8f6c..., GPU-11aa...`, `all 16 GPUs`, `GPUs 0-3, 7`, or the first two and how many more.
+pub(super) fn names(usage: &GpuUsage, devices: &[&DeviceUsage]) -> String {
+    let ids = || devices.iter().map(|of| of.device.id.as_str());
+    if devices.len() <= MOST_NAMED {
+        return ids().collect::<Vec<_>>().join(", ");
+    }
+    let has_parts = usage.devices.iter().any(|of| of.device.parent.is_some());
+    if devices.len() == usage.devices.len() {
+        return format!("all {} GPUs{}", devices.len(), if has_parts { " and parts" } else { "" });
+    }
+    // Each driver numbers its own.
+    let makers: BTreeSet<_> = usage.devices.iter().map(|of| of.device.vendor).collect();
+    let numbers: Option<BTreeSet<u32>> = devices.iter().map(|of| of.device.index).collect();
+    match numbers.filter(|numbers| makers.len() == 1 && numbers.len() == devices.len()) {
+        Some(numbers) => format!("GPUs {}", ranges(&numbers)),
+        None => {
+            let first: Vec<&str> = ids().take(MOST_NAMED).collect();
+            format!("{} and {} more", first.join(", "), devices.len() - MOST_NAMED)
+        }
+    }
+}
+
+/// `0-3, 7`
+fn ranges(numbers: &BTreeSet<u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => ranges.push((*number, *number)),
+        }
+    }
+    let text = |(first, last): &(u32, u32)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first}, {last}"),
+        _ => format!("{first}-{last}"),
+    };
+    ranges.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::gpu::{Device, Vendor};
+
+    fn usage(indices: &[Option<u32>]) -> GpuUsage {
+        let device = |(n, index): (usize, &Option<u32>)| {
+            let (id, vendor) = (format!("GPU-{n}"), Some(Vendor::Nvidia));
+            let mut of = DeviceUsage::default();
+            of.device = Device { id, index: *index, vendor, ..Device::default() };
+            of
+        };
+        let devices = indices.iter().enumerate().map(device).collect();
+        GpuUsage { devices, ..GpuUsage::default() }
+    }
+
+    fn named(usage: &GpuUsage, which: &[usize]) -> String {
+        names(usage, &which.iter().map(|n| &usage.devices[*n]).collect::<Vec<_>>())
+    }
+
+    // Requirement: GPU-30
+    #[test]
+    fn many_gpus_are_a_range_or_a_count() {
+        let all = usage(&[Some(0), Some(1), Some(2), Some(3), Some(4), Some(5)]);
+        assert_eq!(named(&all, &[1, 4]), "GPU-1, GPU-4");
+        assert_eq!(named(&all, &[0, 1, 2, 3, 4, 5]), "all 6 GPUs");
+        assert_eq!(named(&all, &[5, 0, 1, 2]), "GPUs 0-2, 5");
+        assert_eq!(named(&all, &[0, 1, 3, 4]), "GPUs 0, 1, 3, 4");
+        let parts = usage(&[Some(0), None, None, None]);
+        assert_eq!(named(&parts, &[1, 2, 3]), "GPU-1, GPU-2 and 1 more");
+    }
+}

@@ -1,0 +1,125 @@
+//! How much of its time the driver is kept busy. Pure: it is told times and costs.
+//!
+//! NVML's calls hold locks that the command's own calls wait for. So all calls together take at most a share of the time. What has
+//! to be read before anything else is known may come at once, and is paid back later.
+
+use super::policy::PLAN;
+
+/// The share, and what of it was used.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// Driver time that may be used in a nanosecond, without what is kept for the end of the run. 1 or more: no limit.
+    share: f64,
+    /// Driver time that is saved, or overspent, nanoseconds, as of `at_ns`.
+    balance_ns: f64,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    at_ns: u64,
+    /// What was read at once and is not paid yet, and how much of it is paid in a nanosecond.
+    debt_ns: f64,
+    repaid: f64,
+}
+
+impl Budget {
+    pub(super) fn new(percent: u32) -> Self {
+        let share = if percent >= 100 { 1.0 } else { f64::from(percent) / 100.0 - PLAN.share_at_end };
+        Self { share, balance_ns: 0.0, at_ns: 0, debt_ns: 0.0, repaid: 0.0 }
+    }
+
+    /// A planned reading that was over at this time took so long.
+    pub(super) fn spend(&mut self, now_ns: u64, took_ns: u64) {
+        self.advance(now_ns);
+        // A driver that hangs is not left alone for as long as it hung.
+        let least_ns = -self.share * PLAN.longest_pause_ns as f64;
+        self.balance_ns = (self.balance_ns - took_ns as f64).max(least_ns);
+    }
+
+    /// So did one that could not wait.
+    pub(super) fn owe(&mut self, now_ns: u64, took_ns: u64) {
+        self.advance(now_ns);
+        self.debt_ns += took_ns as f64;
+        self.repaid = (self.debt_ns / PLAN.repaid_within_ns as f64).min(self.share / 2.0);
+    }
+
+    /// When the next reading can be paid, CLOCK_MONOTONIC nanoseconds; 0: at once.
+    pub(super) fn ready_ns(&self) -> u64 {
+        if self.share >= 1.0 || self.balance_ns >= 0.0 {
+            return 0;
+        }
+        self.at_ns.saturating_add((-self.balance_ns / (self.share * self.free_part())) as u64)
+    }
+
+    /// The part of the share that is not needed to pay back.
+    pub(super) fn free_part(&self) -> f64 {
+        if self.debt_ns > 0.0 { 1.0 - self.repaid / self.share } else { 1.0 }
+    }
+
+    fn advance(&mut self, now_ns: u64) {
+        if self.at_ns == 0 {
+            self.at_ns = now_ns;
+        }
+        let passed_ns = now_ns.saturating_sub(self.at_ns) as f64;
+        self.at_ns = self.at_ns.max(now_ns);
+        let repaid_ns = (passed_ns * self.repaid).min(self.debt_ns);
+        self.debt_ns -= repaid_ns;
+        let most_ns = self.share * PLAN.longest_pause_ns as f64;
+        self.balance_ns = (self.balance_ns + passed_ns * self.share - repaid_ns).min(most_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const MS: u64 = 1_000_000;
+
+    /// Reads for 5 ms whenever that can be paid. Gives the share of the time from `from_ns` to `to_ns`, which is busy.
+    fn busy(budget: &mut Budget, from_ns: u64, to_ns: u64) -> f64 {
+        let (mut now_ns, mut spent_ns) = (from_ns, 0);
+        while now_ns < to_ns {
+            now_ns = now_ns.max(budget.ready_ns());
+            if now_ns < to_ns {
+                now_ns += 5 * MS;
+                budget.spend(now_ns, 5 * MS);
+                spent_ns += 5 * MS;
+            }
+        }
+        spent_ns as f64 / (to_ns - from_ns) as f64
+    }
+
+    // Requirement: GPU-29
+    #[test]
+    fn what_could_not_wait_is_paid_back_within_five_seconds() {
+        let mut budget = Budget::new(25);
+        budget.owe(S, 0);
+        budget.owe(S + 400 * MS, 400 * MS);
+        let after = busy(&mut budget, S + 400 * MS, 6 * S);
+        let all = (after * 4.6 + 0.4) / 5.0;
+        assert!((0.22..=0.25).contains(&all), "{all}");
+        let later = busy(&mut budget, 7 * S, 20 * S);
+        assert!((0.23..=0.26).contains(&later), "{later}");
+    }
+
+    #[test]
+    fn time_that_was_not_used_is_not_saved_for_long() {
+        let mut budget = Budget::new(25);
+        budget.spend(S, 0);
+        assert!(busy(&mut budget, 100 * S, 101 * S) < 0.5);
+    }
+
+    #[test]
+    fn a_call_that_hung_is_followed_by_a_short_pause() {
+        let mut budget = Budget::new(25);
+        budget.spend(S, 0);
+        budget.spend(31 * S, 30 * S);
+        assert!(budget.ready_ns() <= 32 * S);
+    }
+
+    #[test]
+    fn without_a_limit_everything_is_read_at_once() {
+        let mut budget = Budget::new(100);
+        budget.owe(S, S);
+        budget.spend(2 * S, S);
+        assert_eq!(budget.ready_ns(), 0);
+    }
+}
