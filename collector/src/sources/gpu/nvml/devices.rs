@@ -49,7 +49,7 @@ impl Nvml {
         raw: nvmlDevice_t,
         index: Option<u32>,
         (parent_raw, parent): (Option<nvmlDevice_t>, Option<&Device>),
-        beginning: Option<&Beginning>,
+        beginning: Option<Beginning>,
     ) {
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
         let id = uuid.clone().or_else(|| self.pci_address(raw).filter(|_| parent.is_none()));
@@ -104,7 +104,7 @@ impl Nvml {
             is_present: true,
             link_bytes_per_s: None,
             lists: Known::default(),
-            first: beginning.map(|beginning| beginning.sample(&id)),
+            first: beginning.as_ref().map(|beginning| beginning.sample(&id)),
             progress: beginning.map(|beginning| beginning.progress).unwrap_or_default(),
             sensors: Sensors::default(),
             parent: parent_raw,
@@ -148,7 +148,7 @@ impl Nvml {
         for (index, raw, beginning) in found {
             match raw {
                 Ok(raw) => {
-                    self.add_device(raw, Some(index), (None, None), beginning.as_ref());
+                    self.add_device(raw, Some(index), (None, None), beginning);
                     let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
                     if let Some(id) = id {
                         self.add_instances(raw, &id);
