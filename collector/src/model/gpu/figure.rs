@@ -60,6 +60,9 @@ pub enum Missing {
     /// The counter has 32 bits, and the link is fast enough to wrap it between two readings.
     #[error("its 32-bit counter can wrap between two readings at the link's rate")]
     Wraps,
+    /// Two readings were too far apart: what was in between is not known.
+    #[error("not read for longer than two intervals")]
+    Unread,
     /// Any other failure, in the driver's words.
     #[error("{0}")]
     Failed(String),
