@@ -13,7 +13,7 @@ fn gpu_figures_of_one_process_are_exact() {
     let gpus = FakeGpus::new(1, "0.samples 500000:0\n0.process_times\n0.energy 5000000");
     let busy = gpus.script(
         "busy",
-        "0.memory_used 3000000000\n0.power 300000\n0.energy 5250000\n0.temperature 77\n0.pstate 2\n0.ecc_corrected 6\n\
+        "0.memory_used 3000000000\n0.power 300000\n0.energy 5001000\n0.temperature 77\n0.pstate 2\n0.ecc_corrected 6\n\
          0.samples 500001:0 1500001:80 2500001:40\n0.process_times 1000000\n0.pcie_tx 5000\n0.memory_utilization 21",
     );
     let script = format!("script:{busy}");
@@ -34,7 +34,7 @@ fn gpu_figures_of_one_process_are_exact() {
     assert_eq!((gpu.at("driver_version"), gpu.at("runtime_version")), (&"550.54.15".into(), &"12.4".into()));
     assert_eq!(gpu.f64("utilization.active_s"), 1.2);
     assert_eq!(gpu.f64("utilization.max_memory_percent"), 21.0);
-    assert_eq!((gpu.f64("power.max_w"), gpu.f64("power.energy_j")), (300.0, 250.0));
+    assert_eq!((gpu.f64("power.max_w"), gpu.f64("power.energy_j")), (300.0, 1.0));
     assert!(gpu.f64("power.integrated_energy_j") > 0.0);
     assert_eq!(gpu.f64("max_temperature_c"), 77.0);
     assert_eq!((gpu.u64("pstate.fastest"), gpu.u64("pstate.slowest")), (0, 2));
@@ -277,7 +277,8 @@ fn gpu_filters_apply_to_every_figure() {
     assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(790));
     let run = gpus.tracked(["true"]).options(&["--gb", "amd"]).run();
     let report = run.assert_clean(0);
-    assert_eq!((report.gpu_ram()[0], report.u64("gpu_utilization.system_gpu_count")), (Some(0), 0));
+    assert_eq!(report.gpu_ram()[0], Some(0));
+    assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 0);
 }
 
 // Requirement: GPU-9

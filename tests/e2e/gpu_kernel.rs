@@ -262,7 +262,11 @@ fn amd_gpu_figures_are_found_under_alternative_names() {
         let gpu = report.gpu(AMD);
         assert_eq!((gpu.at("name"), gpu.at("driver_version")), (&"Instinct MI250X".into(), &"6.8.5".into()));
         assert_eq!(gpu.u64("memory.total_bytes"), 68_702_699_520);
-        assert_eq!((gpu.f64("power.max_w"), gpu.f64("power.mean_w")), (125.0, 125.0));
+        // On a busy machine the run is long enough for the mean to be that of the counter.
+        let by_counter = 2.5 / gpu.f64("power.energy_span_s");
+        let mean_w = gpu.f64("power.mean_w");
+        assert!(mean_w == 125.0 || mean_w == by_counter, "{mean_w} W, {by_counter} W by the counter");
+        assert_eq!(gpu.f64("power.max_w"), 125.0);
         assert_eq!(gpu.f64("power.energy_j"), 2.5);
         assert_eq!(
             (gpu.f64("utilization.mean_percent"), gpu.f64("utilization.mean_memory_percent")),

@@ -89,7 +89,7 @@ fn gpu_memory_of_foreign_processes_is_not_counted() {
 }
 
 /// Nothing says whose it is: it may be a process of the run, by its pid in a namespace that we do not see.
-// Requirement: GPU-32
+// Requirement: GPU-35
 #[test]
 fn gpu_memory_is_null_if_a_listed_pid_is_not_in_proc() {
     let gpus = FakeGpus::new(1, "");

@@ -99,3 +99,17 @@ fn gpu_utilization_sum_is_null_if_one_gpu_has_none() {
     assert_eq!(report.gpu(GPU0).f64("utilization.max_percent"), 80.0);
     assert!(report.gpu(GPU1).at("utilization.max_percent").is_null());
 }
+
+/// 100 ms busy in each 2 s, with samples 20 ms apart; none while it is idle.
+// Requirement: GPU-3
+#[test]
+fn gpu_sample_after_an_idle_time_stands_for_the_usual_time() {
+    let gpus = FakeGpus::new(1, "0.utilization 0\n0.samples bursts 100 20000 100 100000 2000000");
+    let run = gpus.tracked(gpus.words(&["for:6500"])).options(&["--st", "0.1"]).run();
+    let gpu = run.assert_clean(0).gpu(GPU0);
+    assert_eq!(gpu.f64("utilization.max_percent"), 100.0);
+    // Three bursts; what was idle before the first one counts, too.
+    let active_s = gpu.f64("utilization.active_s");
+    assert!((0.15..0.45).contains(&active_s), "{active_s}");
+    assert!(gpu.f64("utilization.mean_percent") < 10.0);
+}

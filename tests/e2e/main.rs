@@ -24,6 +24,7 @@ mod gpu_lost;
 mod gpu_processes;
 mod gpu_report;
 mod gpu_slow;
+mod gpu_sums;
 mod gpu_time;
 mod gpu_tracker;
 mod gpu_utilization;

@@ -16,6 +16,9 @@ use crate::run::gpu::usage::meters::{Counter, Gauge};
 use crate::run::gpu::usage::processes::ProcessGpu as Used;
 use crate::run::usage::Totals;
 
+/// Energy counters move in steps of up to 0.1 s: over less than this, seconds, mean power would be off by more than a tenth.
+const LEAST_ENERGY_SPAN_S: f64 = 1.0;
+
 /// The devices that enter sums: a part (MIG) is already in its whole device.
 pub(super) fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
     usage.devices.iter().filter(|device| !device.is_part)
@@ -70,7 +73,8 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     let unreported = usage.devices.iter().map(|of| of.run.has_unreported);
     let unknown = unreported.fold(Groups::default(), |all, of| all.with(of, |a, b| a || b));
     let lacks_any = lacks_process_figure(usage, Figure::ProcessMemory);
-    let of_run = known_memory(usage, usage.max.memory, unknown.map(|is_unknown| is_unknown || lacks_any));
+    let unknown = unknown.map(|is_unknown| is_unknown || lacks_any);
+    let of_run = known_memory(usage.max.memory, unknown, may_have_missed(usage));
     MaxGpuRam {
         system_capacity_bytes: (usage.backends.unreadable.is_empty() && !capacities.is_empty())
             .then_some(capacities)
@@ -84,17 +88,35 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
 
 /// The largest memory of the run's processes, as far as it is known. Where none was seen, and a process can have been missed,
 /// it is not known to be 0.
-fn known_memory(usage: &GpuUsage, max: Option<Groups<u64>>, unknown: Groups<bool>) -> Groups<Option<u64>> {
+fn known_memory(
+    max: Option<Groups<u64>>,
+    unknown: Groups<bool>,
+    missed: Groups<bool>,
+) -> Groups<Option<u64>> {
     let Some(max) = max else { return Groups::default() };
     let known = max.with(unknown, |bytes, is_unknown| (!is_unknown).then_some(bytes));
-    known.with(may_have_missed(usage), |bytes, is_missed| bytes.filter(|bytes| *bytes > 0 || !is_missed))
+    known.with(missed, |bytes, is_missed| bytes.filter(|bytes| *bytes > 0 || !is_missed))
 }
 
-/// Whether a process of the run lived between two readings, and long enough to use a GPU. A driver that keeps accounts reports
-/// it all the same.
+/// Whether GPU memory of the run's processes can have been missed: one lived between two readings, and long enough to use a
+/// GPU, or a GPU was left unread. A driver that keeps accounts reports it all the same.
 pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
+    missed_on(usage, usage.devices.iter())
+}
+
+/// The same on some of the devices.
+fn missed_on<'a>(usage: &GpuUsage, mut devices: impl Iterator<Item = &'a DeviceUsage>) -> Groups<bool> {
     let has_accounts = whole(usage).all(|of| of.knows(Figure::Accounting));
-    usage.unsampled.is_any_long.map(|is_long| is_long && !has_accounts)
+    let is_unread = devices.any(|of| of.is_visible != Some(false) && usage.unread_ns(of) > 0);
+    let has_any = Groups { main: true, descendants: usage.has_descendants, combined: true };
+    let unread = has_any.map(|has_any| has_any && is_unread);
+    usage.unsampled.is_any_long.with(unread, |is_long, is_unread| (is_long || is_unread) && !has_accounts)
+}
+
+/// Whether a process of the run was on a device; `None`: it is not known.
+pub(super) fn is_used(usage: &GpuUsage, of: &DeviceUsage) -> Option<bool> {
+    let is_missed = of.lists.count > 0 && missed_on(usage, std::iter::once(of)).combined;
+    (of.run.is_used || !is_missed).then_some(of.run.is_used)
 }
 
 /// Figures that could not be read for a part of the run that is longer than two intervals. A cumulative figure misses nothing by that.
@@ -119,7 +141,10 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     } else if usage.devices.is_empty() {
         Percent { max_sum: Some(0.0), mean_sum: Some(0.0) }
     } else {
-        Percent { max_sum: usage.max.busy, mean_sum: (!means.is_empty()).then(|| means.iter().sum()) }
+        let mean_sum: Option<f64> = (!means.is_empty()).then(|| means.iter().sum());
+        // The devices may be known at different times.
+        let max_sum = usage.max.busy.map(|max| mean_sum.map_or(max, |mean| mean.max(max)));
+        Percent { max_sum, mean_sum }
     };
     Gpu {
         system_gpu_count: count(usage.machine.len()).filter(|_| usage.backends.unreadable.is_empty()),
@@ -160,6 +185,13 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         reason: gap.reason.to_string(),
         time_s: of.gap_ns(gap) as f64 / 1e9,
     };
+    let (is_told, unread_ns) =
+        (gaps(usage, of).any(|(figure, _)| figure == Figure::ProcessMemory), usage.unread_ns(of));
+    let unread = (unread_ns > 0 && !is_told).then(|| GpuGap {
+        figure: Figure::ProcessMemory.name().into(),
+        reason: Missing::Unread.to_string(),
+        time_s: unread_ns as f64 / 1e9,
+    });
     GpuDevice {
         index: device.index,
         pci_address: device.pci_address,
@@ -170,7 +202,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         driver_version: device.driver_version,
         runtime_version: device.runtime_version,
         visible: of.is_visible,
-        used: of.run.is_used,
+        used: is_used(usage, of),
         lost_at_s: of.loss.map(|loss| loss.at_ns.saturating_sub(start_ns) as f64 / 1e9),
         reading: GpuReading {
             count: of.lists.count,
@@ -186,13 +218,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
             mean_memory_percent: of.mean(Figure::MemoryUtilization),
             max_memory_percent: of.max(Figure::MemoryUtilization),
         },
-        power: GpuPower {
-            mean_w: of.mean(Figure::Power),
-            max_w: of.max(Figure::Power),
-            energy_j: of.counted(Figure::Energy).filter(|_| !has_idle_energy_counter(of)),
-            energy_span_s: energy_span_s(of),
-            integrated_energy_j: of.gauges.get(&Figure::Power).and_then(Gauge::integrated),
-        },
+        power: power_of(of),
         max_temperature_c: of.max(Figure::Temperature),
         clocks: GpuClocks {
             mean_sm_mhz: of.mean(Figure::SmClock),
@@ -215,20 +241,43 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         },
         processes: processes_on(usage, &device.id),
         missing: missing_of(of).into_iter().map(missing).collect(),
-        gaps: gaps(usage, of).map(gap).collect(),
+        gaps: gaps(usage, of).map(gap).chain(unread).collect(),
         id: device.id,
     }
 }
 
 fn memory_of(usage: &GpuUsage, of: &DeviceUsage) -> GpuMemory {
     let is_known = of.knows(Figure::ProcessMemory) || of.run.has_accounting;
-    let max = known_memory(usage, is_known.then_some(of.run.max), of.run.has_unreported);
+    let missed = missed_on(usage, std::iter::once(of));
+    let max = known_memory(is_known.then_some(of.run.max), of.run.has_unreported, missed);
     GpuMemory {
         total_bytes: of.device.memory_bytes,
         max_used_bytes: of.max(Figure::MemoryUsed).map(|bytes| bytes as u64),
         max_main_bytes: max.main,
         max_descendants_bytes: max.descendants,
         max_combined_bytes: max.combined,
+    }
+}
+
+/// The mean is the counter's, which has all power since its first reading, if it counted at all. The readings of power may be few.
+fn power_of(of: &DeviceUsage) -> GpuPower {
+    let energy_j = of.counted(Figure::Energy).filter(|_| !has_idle_energy_counter(of));
+    let energy_span_s = energy_span_s(of);
+    let is_whole = of.counters.get(&Figure::Energy).is_some_and(|counter| counter.restarts == 0);
+    let is_long = |s: f64| s >= LEAST_ENERGY_SPAN_S;
+    let counted = energy_j.zip(energy_span_s).filter(|(j, s)| is_whole && *j > 0.0 && is_long(*s));
+    let gauge = of.gauges.get(&Figure::Power);
+    let (mean_w, mean_span_s) = match counted {
+        Some((j, s)) => (Some(j / s), Some(s)),
+        None => (gauge.map(Gauge::mean), gauge.and_then(Gauge::span_s)),
+    };
+    GpuPower {
+        mean_w,
+        mean_span_s,
+        max_w: gauge.map(|gauge| mean_w.map_or(gauge.max, |mean_w| gauge.max.max(mean_w))),
+        energy_j,
+        energy_span_s,
+        integrated_energy_j: gauge.and_then(Gauge::integrated),
     }
 }
 

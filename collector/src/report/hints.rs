@@ -219,10 +219,10 @@ fn gpus(report: &Report) -> Option<GpusHint> {
     // Whether a GPU was idle is only known where the driver says how busy it was.
     let is_idle = |gpu: &&GpuDevice| gpu.utilization.max_percent == Some(0.0);
     let devices = || usable_devices(&report.gpus);
-    if devices().any(|gpu| gpu.utilization.max_percent.is_none()) {
+    if devices().any(|gpu| gpu.utilization.max_percent.is_none() || gpu.used.is_none()) {
         return None;
     }
-    let used = || devices().filter(|gpu| gpu.used);
+    let used = || devices().filter(|gpu| gpu.used == Some(true));
     let count = u32::try_from(used().filter(is_busy).count()).ok()?;
     let held_idle = used().filter(is_idle).map(|gpu| gpu.id.clone()).collect();
     Some(GpusHint { count, given, is_fitting: count == given, held_idle })
@@ -442,15 +442,18 @@ mod tests {
         assert_eq!(gpus(&report), None, "no GPU");
         report.usable.gpus = UsableGpus { count: Some(3), source: None };
         report.gpus = vec![
-            gpu("A", true, Some(41.0)),
-            gpu("B", true, Some(0.0)),
-            gpu("another job's", false, Some(99.0)),
+            gpu("A", Some(true), Some(41.0)),
+            gpu("B", Some(true), Some(0.0)),
+            gpu("another job's", Some(false), Some(99.0)),
         ];
         let hint = gpus(&report).unwrap();
         assert_eq!((hint.count, hint.given, hint.is_fitting), (1, 3, false));
         assert_eq!(hint.held_idle, ["B"]);
-        report.gpus.push(gpu("C", true, None));
+        report.gpus.push(gpu("C", Some(true), None));
         assert_eq!(gpus(&report), None, "the driver does not say whether C was busy");
+        report.gpus.pop();
+        report.gpus.push(gpu("D", None, Some(9.0)));
+        assert_eq!(gpus(&report), None, "D was not read all the time");
     }
 
     // Requirement: HINT-2

@@ -146,6 +146,7 @@ impl RunState {
             }
             Observation::CommandStarted { pid, start_ns, command } => {
                 self.start_ns = *start_ns;
+                self.gpu.usage.start_ns = *start_ns;
                 self.tree.set_main(*pid, *start_ns, command);
             }
             Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),

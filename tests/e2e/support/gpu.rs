@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
-use super::report::Report;
+use super::report::{Report, SLOW_GPU_READINGS, UNREAD_GPUS};
 use super::run::{Run, Tracked, tracked};
 use super::{program, wait_until};
 
@@ -201,7 +202,70 @@ impl FakeGpus {
     }
 }
 
+/// Asserts that a maximum is no less than the mean, in an object of a report.
+fn assert_order(of: &Value, what: &str, mean: &str, max: &str) {
+    if let (Some(mean), Some(max)) = (of[mean].as_f64(), of[max].as_f64()) {
+        assert!(max >= mean, "{what}: {max} at most, {mean} in the mean: {of}");
+    }
+}
+
+/// Asserts that a sum over devices is no less than that of one device, and no more than that of all. A figure that is not known
+/// of a device bounds nothing.
+fn assert_sum(what: &str, sum: Option<f64>, devices: &[Option<f64>]) {
+    // Numbers are rounded.
+    let room = |of: f64| of * (1.0 + 1e-9);
+    let Some(sum) = sum else { return };
+    let largest = devices.iter().flatten().copied().fold(0.0, f64::max);
+    assert!(largest <= room(sum), "{what}: {sum} in all, {largest} on one device");
+    if let Some(all) = devices.iter().copied().sum::<Option<f64>>() {
+        assert!(sum <= room(all), "{what}: {sum} in all, {all} by the maxima of the devices");
+    }
+}
+
 impl Report {
+    /// Asserts what is true of the GPU figures of every report: a maximum is no less than its mean, and a sum over devices is that of
+    /// one time.
+    pub fn assert_gpus_agree(&self) {
+        let Some(gpus) = self.0.get("gpus").and_then(Value::as_array) else { return };
+        for gpu in gpus {
+            for (object, mean, max) in [
+                ("utilization", "mean_percent", "max_percent"),
+                ("utilization", "mean_memory_percent", "max_memory_percent"),
+                ("power", "mean_w", "max_w"),
+                ("clocks", "mean_sm_mhz", "max_sm_mhz"),
+                ("clocks", "mean_memory_mhz", "max_memory_mhz"),
+            ] {
+                assert_order(&gpu[object], object, mean, max);
+            }
+            for process in gpu["processes"].as_array().into_iter().flatten() {
+                assert_order(process, "process", "mean_sm_percent", "max_sm_percent");
+            }
+        }
+        let percent = self.at("gpu_utilization.gpu_percentages");
+        assert_order(percent, "sum of utilization", "mean_sum_percent", "max_sum_percent");
+        let of_all = |object: &str, key: &str| -> Vec<Option<f64>> {
+            gpus.iter().map(|gpu| gpu[object][key].as_f64()).collect()
+        };
+        assert_sum("utilization", percent["max_sum_percent"].as_f64(), &of_all("utilization", "max_percent"));
+        let ram = self.at("max_gpu_ram");
+        if ram["unit"] != "bytes" {
+            return;
+        }
+        for group in ["main", "descendants", "combined"] {
+            assert_sum(group, ram[group].as_f64(), &of_all("memory", &format!("max_{group}_bytes")));
+        }
+        let is_tracked = |id: &Value| gpus.iter().any(|gpu| gpu["id"] == *id);
+        let whole = gpus.iter().filter(|gpu| !is_tracked(&gpu["parent"]));
+        let used: Vec<_> = whole.map(|gpu| gpu["memory"]["max_used_bytes"].as_f64()).collect();
+        assert_sum("system", ram["system"].as_f64(), &used);
+        for process in self.array("processes.heaviest") {
+            let on = gpus.iter().flat_map(|gpu| gpu["processes"].as_array()).flatten();
+            let on = on.filter(|on| on["pid"] == process["pid"] && on["command"] == process["command"]);
+            let on: Vec<_> = on.map(|on| on["peak_bytes"].as_f64()).collect();
+            assert_sum("process", process["gpu"]["peak_ram_bytes"].as_f64(), &on);
+        }
+    }
+
     /// The device with this id in `gpus`.
     pub fn gpu(&self, id: &str) -> Report {
         let found = self.array("gpus").iter().find(|gpu| gpu["id"] == id);
@@ -209,10 +273,28 @@ impl Report {
     }
 
     /// main, descendants and combined of `max_gpu_ram`, bytes.
-    pub fn gpu_ram(&self) -> [Option<u64>; 3] {
+    pub fn gpu_ram(&self) -> [GpuRam; 3] {
+        let warnings = self.array("warnings").iter().filter_map(Value::as_str);
+        let is_unread = warnings
+            .into_iter()
+            .any(|line| line.starts_with(UNREAD_GPUS) || line.starts_with(SLOW_GPU_READINGS));
         ["main", "descendants", "combined"].map(|set| {
             let bytes = self.at(&format!("max_gpu_ram.{set}"));
-            bytes.as_f64().map(|bytes| bytes as u64)
+            GpuRam { bytes: bytes.as_f64().map(|bytes| bytes as u64), is_unread }
         })
+    }
+}
+
+/// GPU memory in a report, bytes; `None` is null. On a busy machine GPUs can be left unread, which a warning says: then null is
+/// taken for 0.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuRam {
+    pub bytes: Option<u64>,
+    is_unread: bool,
+}
+
+impl PartialEq<Option<u64>> for GpuRam {
+    fn eq(&self, expected: &Option<u64>) -> bool {
+        self.bytes == *expected || (self.is_unread && self.bytes.is_none() && *expected == Some(0))
     }
 }

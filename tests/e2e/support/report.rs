@@ -4,6 +4,8 @@ use serde_json::Value;
 
 /// How the warning begins that GPUs were read less often than asked for.
 pub const SLOW_GPU_READINGS: &str = "GPU memory by process was read every";
+/// How the warning begins that GPUs were not read for a while.
+pub const UNREAD_GPUS: &str = "GPU memory was not read for";
 
 /// A parsed report.
 #[derive(Clone)]
@@ -44,6 +46,7 @@ impl Report {
                 line.starts_with(&format!("The {figure} of ")) && line.contains(" of the run's ")
             };
             line.starts_with(SLOW_GPU_READINGS)
+                || line.starts_with(UNREAD_GPUS)
                 || covers_less("energy")
                 || covers_less("utilization")
                 || (line.starts_with("The utilization of ") && line.contains(" and not for "))

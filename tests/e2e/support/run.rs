@@ -311,7 +311,9 @@ pub struct Run {
 impl Run {
     /// The report.
     pub fn report(&self) -> &Report {
-        self.report.as_ref().expect("the run wrote no report that parses")
+        let report = self.report.as_ref().expect("the run wrote no report that parses");
+        report.assert_gpus_agree();
+        report
     }
 
     /// Asserts that the command exited with this code and that stderr is empty.

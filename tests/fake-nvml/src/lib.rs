@@ -407,9 +407,10 @@ pub unsafe extern "C" fn nvmlDeviceGetSamples(
     };
     // A driver with stale samples returns all samples, whatever the caller's start time.
     let is_stale = text(&name(device), "stale").is_ok();
-    let samples = match list.strip_prefix("ring ") {
-        Some(ring) => script::ring(ring),
-        None => script::listed(&list),
+    let samples = match (list.strip_prefix("ring "), list.strip_prefix("bursts ")) {
+        (Some(ring), _) => script::ring(ring),
+        (_, Some(bursts)) => script::bursts(bursts),
+        _ => script::listed(&list),
     };
     let samples: Vec<Sample> = samples
         .into_iter()

@@ -7,7 +7,8 @@
 //!   A number `1000+50/s` grows by 50 in each second since the driver's start.
 //!
 //!   `samples` are `TIME:PERCENT ...`, or a ring buffer: `ring LENGTH PERIOD PERCENT [FROM UNTIL]` is one sample in each
-//!   PERIOD, of PERCENT from FROM to UNTIL and of 0 otherwise; the latest LENGTH are kept.
+//!   PERIOD, of PERCENT from FROM to UNTIL and of 0 otherwise; the latest LENGTH are kept. With
+//!   `bursts LENGTH PERIOD PERCENT BUSY EVERY` there are samples only in the first BUSY of each EVERY.
 //!
 //!   With `memory_held 1` the device's memory in use is `memory_used` and what processes hold. `crowd 100` puts 100 foreign
 //!   processes on a device, from the pid `crowd_first` on.
@@ -166,6 +167,19 @@ pub fn ring(words: &str) -> Vec<(u64, u64)> {
         (time_us(&us.to_string()), if (from..until).contains(&us) { percent } else { 0 })
     };
     ((last + 1).saturating_sub(length)..=last).map(sample).collect()
+}
+
+/// The samples that are in a ring buffer now, of a device that is sampled while it is busy only.
+pub fn bursts(words: &str) -> Vec<(u64, u64)> {
+    let words: Vec<u64> = words.split_whitespace().map(|word| word.parse().unwrap_or(1)).collect();
+    let [length, period, percent, busy, every] = words[..] else { return Vec::new() };
+    let last = now_us().saturating_sub(*START_US) / period;
+    let samples = (1..=last).rev().map(|number| number * period);
+    let samples = samples.filter(|us| (1..=busy).contains(&(us % every)));
+    let mut kept: Vec<_> =
+        samples.take(length as usize).map(|us| (time_us(&us.to_string()), percent)).collect();
+    kept.reverse();
+    kept
 }
 
 /// What a call costs, by parts of its name; an empty part is in every name.

@@ -56,8 +56,8 @@ pub struct GpuDevice {
     pub runtime_version: Option<String>,
     /// Whether the command's environment (CUDA_VISIBLE_DEVICES and the like) names it; `None` if it names no device.
     pub visible: Option<bool>,
-    /// Whether a process of the run was seen on it.
-    pub used: bool,
+    /// Whether a process of the run was seen on it; `None`: none was, and it was not read all the time.
+    pub used: Option<bool>,
     /// When the driver first reported it lost, seconds after the command's start; `None`: never.
     pub lost_at_s: Option<f64>,
     /// How often its process lists, and with them its memory, were read.
@@ -134,9 +134,11 @@ pub struct GpuUtilization {
 /// A GPU's power and energy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct GpuPower {
-    /// Mean over time, watts.
+    /// Mean over time, watts: the energy counter's energy over its time, else that of the readings.
     pub mean_w: Option<f64>,
-    /// Largest reading, watts.
+    /// The time that the mean is over, seconds; `None`: it is a single reading.
+    pub mean_span_s: Option<f64>,
+    /// Largest reading, watts, and no less than the mean.
     pub max_w: Option<f64>,
     /// Difference of the device's energy counter between the first and the last reading, joules.
     pub energy_j: Option<f64>,

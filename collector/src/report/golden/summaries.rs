@@ -108,7 +108,8 @@ fn on_gpus() -> Report {
     report.ending = Ending { exit: Exit { code: Some(0), signal: None }, cause: None };
     report.ram_over_time = over_time(report.wall_s, 21_000_000_000);
     report.gpus[0].memory.max_combined_bytes = Some(61_200_000_000);
-    report.gpus[1] = GpuDevice { id: "GPU-2".into(), visible: Some(true), ..GpuDevice::default() };
+    report.gpus[1] =
+        GpuDevice { id: "GPU-2".into(), visible: Some(true), used: Some(false), ..GpuDevice::default() };
     report.usable.gpus = UsableGpus { count: Some(2), source: Some(GpusSource::Environment) };
     report.hints = Hints {
         gpus: Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec![] }),
@@ -215,6 +216,15 @@ fn golden_summaries() {
     golden!(short(), style, "short");
 }
 
+// Requirement: GPU-34
+#[test]
+fn mean_power_of_few_readings_has_its_time() {
+    let mut report = on_gpus();
+    report.gpus[0].power.mean_span_s = Some(90.0);
+    let summary = text::text(&report, &Style::default());
+    assert!(summary.contains("413 W mean of 1.50 min, 3.05 MJ\n"), "{summary}");
+}
+
 // Requirement: OUT-16, OUT-17
 #[test]
 fn golden_summaries_of_other_terminals() {
@@ -229,6 +239,9 @@ fn golden_summaries_of_other_terminals() {
 /// A report with many of everything, and hostile names.
 fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
     let mut report = [build, on_gpus, unknown, hostile][base % 4]();
+    if many % 3 == 0 {
+        report.gpus.iter_mut().for_each(|gpu| gpu.power.mean_span_s = Some(many as f64 * 100.0));
+    }
     if let Some((exit, cause)) = causes().into_iter().chain(hostile_cause()).nth(cause) {
         report.ending = Ending { exit, cause: Some(cause) };
     }
@@ -248,7 +261,11 @@ fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
     if let Some(gpu) = report.gpus.first().cloned() {
         report.gpus =
             vec![GpuDevice { name: Some(text.into()), id: text.into(), index: None, ..gpu }; many % 17];
-        report.gpus.extend((0..many % 3).map(|_| GpuDevice { visible: Some(true), ..GpuDevice::default() }));
+        report.gpus.extend((0..many % 3).map(|_| GpuDevice {
+            visible: Some(true),
+            used: Some(false),
+            ..GpuDevice::default()
+        }));
     }
     report
 }

@@ -57,6 +57,7 @@ fn usage(page: &mut Page, gpu: &GpuDevice, ram: RamUnit, time: TimeUnit) {
     page.heading(2, "Power");
     page.number(3, "Max", gpu.power.max_w, "W");
     page.number(3, "Mean", gpu.power.mean_w, "W");
+    page.seconds(3, "Time of the mean", gpu.power.mean_span_s, time);
     page.number(3, "Energy", gpu.power.energy_j, "J");
     page.number(3, "Energy by integrated power", gpu.power.integrated_energy_j, "J");
     page.number(2, "Max temperature", gpu.max_temperature_c, "C");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::counts::{processes, times};
-use super::super::gpu::{energy_span_s, gaps, is_any_of, may_have_missed, missing_of, whole};
+use super::super::gpu::{energy_span_s, gaps, is_any_of, is_used, may_have_missed, missing_of, whole};
 use super::super::inputs::Inputs;
 use super::gpu_names::names;
 use crate::model::gpu::{DRIVER_PERCENT_AT_INTERVAL as GIVEN_PERCENT, Figure, Missing, Vendor};
@@ -18,6 +18,8 @@ const LOST_SHARE: f64 = 0.01;
 const UNCOVERED_SHARE: f64 = 0.1;
 /// The least time without energy that is worth one, seconds.
 const LEAST_WITHOUT_ENERGY_S: f64 = 0.2;
+/// A longest time between two readings of up to this many means is that of a driver which is always slow.
+const REGULAR: f64 = 3.0;
 /// The same of utilization: where a driver takes no samples of an idle GPU, it is known to be idle after 2 s only.
 const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
 /// A time without a reading of memory that is worth a warning, also where the mean is as asked for, nanoseconds.
@@ -75,6 +77,7 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     all.extend(Weight::Whole, command, usage.devices.iter().filter_map(memory_errors));
     all.extend(Weight::Whole, figures, ambiguous_indices(usage));
     all.extend(Weight::Peak, figures, slow_readings(inputs));
+    all.extend(Weight::Peak, figures, unread(usage));
     all.extend(Weight::Peak, figures, unsampled_processes(usage));
     for (weight, text) in missing_figures(usage) {
         all.extend(weight, figures, [text]);
@@ -256,6 +259,33 @@ fn is_any_slow(usage: &GpuUsage) -> bool {
     usage.devices.iter().any(|of| is_slow(usage, of))
 }
 
+/// GPUs that were not read for a while, besides those that are read slowly all the time.
+fn unread(usage: &GpuUsage) -> Option<String> {
+    let is_regular = |of: &DeviceUsage| {
+        let longest_ns = usage.longest_unread_ns(of) as f64;
+        is_slow(usage, of) && of.lists.mean_ns().is_some_and(|mean_ns| longest_ns <= mean_ns * REGULAR)
+    };
+    let is_unread = |of: &&DeviceUsage| {
+        of.is_visible != Some(false)
+            && usage.unread_ns(of) > 0
+            && !is_regular(of)
+            && !has_memory_gap(usage, of)
+    };
+    let unread: Vec<&DeviceUsage> = usage.devices.iter().filter(is_unread).collect();
+    let unread_ns = unread.iter().map(|of| usage.unread_ns(of)).max()?;
+    Some(format!(
+        "GPU memory was not read for {:.1} s of the run on {}, since the driver or the machine was slow: what was used meanwhile \
+         is missing, and where nothing else was seen it is not known whether there was any.",
+        unread_ns as f64 / 1e9,
+        names(usage, &unread)
+    ))
+}
+
+/// The process lists failed for a while, which has a warning of its own.
+fn has_memory_gap(usage: &GpuUsage, of: &DeviceUsage) -> bool {
+    gaps(usage, of).any(|(figure, _)| figure == Figure::ProcessMemory)
+}
+
 /// GPUs that were read much less often than asked for.
 fn slow_readings(inputs: &Inputs) -> Option<String> {
     let usage = &inputs.run.gpu.usage;
@@ -395,10 +425,10 @@ fn idle(usage: &GpuUsage) -> impl Iterator<Item = String> {
     let is_idle = move |of: &&DeviceUsage| {
         let parts = || usage.devices.iter().filter(|d| d.device.parent.as_ref() == Some(&of.device.id));
         of.is_visible == Some(true)
-            && !of.run.is_used
+            && is_used(usage, of) == Some(false)
             && of.loss.is_none()
             && (of.knows(Figure::ProcessMemory) || parts().count() > 0)
-            && !parts().any(|part| part.run.is_used)
+            && parts().all(|part| is_used(usage, part) == Some(false))
             && !is_part_of_visible(of)
     };
     usage.devices.iter().filter(is_idle).map(|of| {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use usage::GpuUsage;
 
-use crate::model::gpu::{GpuObservation, GpuPids};
+use crate::model::gpu::{Batch, GpuObservation, GpuPids};
 use crate::run::tree::{ProcessSummary, Tree};
 use pid_table::{PidResolver, PidTable};
 
@@ -49,15 +49,20 @@ impl GpuState {
             facts: &observation.pids,
             has_own_pid_ns: observation.has_own_pid_ns,
         };
-        for batch in &observation.batches {
+        // Each backend's are in order. A sum over the devices of several is that of one time.
+        let mut batches: Vec<&Batch> = observation.batches.iter().collect();
+        batches.sort_by_key(|batch| batch.at_ns);
+        for batch in batches {
             self.usage.add(batch, pids);
         }
         self.usage.unresponsive.clone_from(&observation.unresponsive);
         for process in self.table.forget(observation.at_ns) {
             self.usage.ended(&process);
         }
+        self.usage.has_descendants |= self.table.entries().any(|process| !process.is_main);
         if let Some(end) = &observation.end {
             self.usage.backends.clone_from(end);
+            self.usage.end_ns = Some(observation.at_ns);
         }
         self.is_active = observation.is_active;
     }

@@ -22,6 +22,20 @@ pub(super) struct GpuPolicy {
     pub shortest_gpu_use_ns: u64,
     /// A driver reports a process that runs on its device at least this often.
     pub process_sample_interval_ns: u64,
+    /// A driver's newest sample of a device that it samples is at most this old, nanoseconds.
+    pub longest_sample_age_ns: u64,
+    /// How long utilization waits for that of the other devices: for longer than drivers keep samples, and than reading all takes.
+    pub busy_kept_ns: u64,
+    /// Most steps of a sum of utilization, which bounds the state file: 16 devices take 800 in a second.
+    pub most_busy_steps: usize,
+    /// A device that was not read for two intervals is unread, but not for less than this, nanoseconds: a busy machine delays
+    /// a thread for that long.
+    pub shortest_unread_ns: u64,
+}
+
+/// How long a device may be left unread, nanoseconds: a peak can be missed between any two readings, but not for longer.
+pub(crate) fn longest_read_ns(interval_ns: u64) -> u64 {
+    interval_ns.saturating_mul(2).max(POLICY.shortest_unread_ns)
 }
 
 pub(super) const POLICY: GpuPolicy = GpuPolicy {
@@ -35,4 +49,8 @@ pub(super) const POLICY: GpuPolicy = GpuPolicy {
     fastest_link_bytes_per_s: 128_000_000_000,
     shortest_gpu_use_ns: 50_000_000,
     process_sample_interval_ns: 2_000_000_000,
+    longest_sample_age_ns: 2_500_000_000,
+    busy_kept_ns: 10_000_000_000,
+    most_busy_steps: 4096,
+    shortest_unread_ns: 250_000_000,
 };

@@ -36,7 +36,7 @@ fn used_gpu() -> GpuDevice {
         driver_version: Some("550.54.15".into()),
         runtime_version: Some("12.4".into()),
         visible: Some(true),
-        used: true,
+        used: Some(true),
         lost_at_s: None,
         reading: GpuReading { count: 73_401, mean_interval_s: Some(0.1), max_interval_s: Some(0.25) },
         memory: GpuMemory {
@@ -56,6 +56,7 @@ fn used_gpu() -> GpuDevice {
         },
         power: GpuPower {
             mean_w: Some(412.5),
+            mean_span_s: Some(7321.75),
             max_w: Some(699.25),
             energy_j: Some(3_046_065.125),
             energy_span_s: Some(7321.75),

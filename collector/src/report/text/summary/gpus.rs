@@ -11,7 +11,8 @@ const MOST: usize = 4;
 
 pub(super) fn gpus(context: &Context) -> Vec<String> {
     let gpus = &context.report.gpus;
-    let used: Vec<&GpuDevice> = gpus.iter().filter(|gpu| gpu.used || gpu.lost_at_s.is_some()).collect();
+    let used: Vec<&GpuDevice> =
+        gpus.iter().filter(|gpu| gpu.used == Some(true) || gpu.lost_at_s.is_some()).collect();
     let shown = if used.len() > MOST { MOST - 1 } else { used.len() };
     let (single, others) = used.split_at(shown);
     let mut lines: Vec<_> = single.iter().map(|gpu| one(context, gpu)).collect();
@@ -25,7 +26,7 @@ pub(super) fn gpus(context: &Context) -> Vec<String> {
 fn one(context: &Context, gpu: &GpuDevice) -> String {
     let Context { units, look, .. } = context;
     let mut facts = vec![memory(context, &[gpu])];
-    facts.push(gpu.power.mean_w.map(|watts| format!("{} W mean", short(watts))));
+    facts.push(gpu.power.mean_w.map(|watts| power(context, watts, &[gpu])));
     facts.push(gpu.power.energy_j.map(energy));
     let facts: Vec<_> = facts.into_iter().flatten().collect();
     let text = left(&busy(gpu.utilization.mean_percent), FIGURE) + &facts.join(", ");
@@ -39,7 +40,7 @@ fn one(context: &Context, gpu: &GpuDevice) -> String {
 fn several(context: &Context, gpus: &[&GpuDevice]) -> String {
     let sum = |of: fn(&GpuDevice) -> Option<f64>| gpus.iter().map(|gpu| of(gpu)).sum::<Option<f64>>();
     let mean = sum(|gpu| gpu.utilization.mean_percent).map(|sum| sum / gpus.len() as f64);
-    let watts = sum(|gpu| gpu.power.mean_w).map(|watts| format!("{} W mean", short(watts)));
+    let watts = sum(|gpu| gpu.power.mean_w).map(|watts| power(context, watts, gpus));
     let facts = [memory(context, gpus), watts, sum(|gpu| gpu.power.energy_j).map(energy)];
     left(&busy(mean), FIGURE) + &facts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -60,6 +61,17 @@ fn memory(context: &Context, gpus: &[&GpuDevice]) -> Option<String> {
     };
     let of = sum(|gpu| gpu.memory.total_bytes).map(|total| format!(" of {}", amount(total)));
     Some(format!("{}{} {}{whose}", amount(held), of.unwrap_or_default(), unit.symbol()))
+}
+
+/// Mean power, with its time where that is not the time of the energy: the readings may be few.
+fn power(context: &Context, watts: f64, gpus: &[&GpuDevice]) -> String {
+    let mean = format!("{} W mean", short(watts));
+    let is_counted = |gpu: &&&GpuDevice| gpu.power.mean_span_s == gpu.power.energy_span_s;
+    let others = gpus.iter().filter(|gpu| !is_counted(gpu));
+    match others.filter_map(|gpu| gpu.power.mean_span_s).reduce(f64::min) {
+        Some(span_s) => format!("{mean} of {}", context.units.seconds(span_s)),
+        None => mean,
+    }
 }
 
 fn energy(joules: f64) -> String {
@@ -92,7 +104,7 @@ fn model(name: &str) -> String {
 /// GPUs that the command may use and did not.
 fn idle(context: &Context) -> Option<String> {
     let given = || context.report.gpus.iter().filter(|gpu| gpu.visible == Some(true));
-    let idle = given().filter(|gpu| !gpu.used && gpu.lost_at_s.is_none()).count();
+    let idle = given().filter(|gpu| gpu.used == Some(false) && gpu.lost_at_s.is_none()).count();
     (idle > 0).then(|| {
         let text = format!("{idle} of {} that the command may use", given().count());
         let text = quote::cut(&text, context.room());

@@ -1,30 +1,30 @@
 //! One device over the run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
 
 use super::availability::{Availability, Gap};
 use super::lists::ProcessLists;
-use super::meters::{BusyMeter, Counter, CounterKind, Gauge, Latest, ThrottleTimes};
-use super::processes::Processes;
+use super::maxima::Maxima;
+use super::meters::{BusyMeter, Counter, CounterKind, Gauge, ThrottleTimes};
+use super::processes::{BusyProcesses, Processes};
 use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::model::groups::Groups;
 use crate::run::gpu::pid_table::PidResolver;
 use crate::run::gpu::policy::POLICY;
 
-/// A device at its last reading.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Now {
-    /// The largest utilisation, percent.
-    pub busy: Latest<f64>,
-    /// The same of the run's processes.
-    pub process_busy: Latest<Groups<f64>>,
-    /// Memory in use by all processes of the machine, bytes.
-    pub used_bytes: Option<u64>,
-    /// Memory of the run's processes, bytes.
-    pub memory: Option<Groups<u64>>,
+/// A reading of a device.
+#[derive(Clone, Copy)]
+pub(super) struct DeviceReading<'a> {
+    /// The device's number among all.
+    pub number: u32,
+    /// When it began, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    pub sample: &'a DeviceSample,
+    pub pids: PidResolver<'a>,
+    /// For how long the device may be left unread, nanoseconds.
+    pub longest_ns: u64,
 }
 
 /// When a device stopped answering.
@@ -87,8 +87,8 @@ pub(crate) struct DeviceUsage {
     pub lists: ProcessLists,
     /// The run's processes on it.
     pub run: RunOnDevice,
-    /// The last reading.
-    pub(super) now: Now,
+    /// Memory in use by all processes of the machine at the last reading, bytes.
+    used_bytes: Option<u64>,
     /// When it was read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     last_ns: u64,
 }
@@ -158,15 +158,16 @@ impl DeviceUsage {
     }
 
     /// Take in a reading: of the device, then of the run's processes on it.
-    pub(super) fn add(&mut self, at_ns: u64, sample: &DeviceSample, pids: PidResolver, seen: &mut Processes) {
-        self.add_figures(at_ns, sample);
-        self.add_memory(at_ns, sample, pids, seen);
-        self.add_run_busy(at_ns, sample, pids, seen);
-        self.add_accounting(at_ns, sample, pids, seen);
-        self.figures.note_used(self.now.used_bytes);
+    pub(super) fn add(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
+        self.add_figures(reading, all);
+        self.add_memory(reading, seen, all);
+        self.add_run_busy(reading, seen, all);
+        self.add_accounting(reading, seen, all);
+        self.figures.note_used(self.used_bytes);
     }
 
-    fn add_figures(&mut self, at_ns: u64, sample: &DeviceSample) {
+    fn add_figures(&mut self, reading: &DeviceReading, all: &mut Maxima) {
+        let DeviceReading { at_ns, sample, .. } = *reading;
         // The XID that explains a loss comes before it, or in the same reading.
         let xids = self.figures.note(at_ns, Figure::Xid, sample.xids.as_ref());
         for xid in xids.into_iter().flatten() {
@@ -174,7 +175,8 @@ impl DeviceUsage {
         }
         if sample.is_lost {
             self.loss.get_or_insert(Loss { at_ns, is_back: false }).is_back = false;
-            self.now = Now::default();
+            self.used_bytes = None;
+            all.lose(reading.number, at_ns);
             return;
         }
         if !sample.has_figures() {
@@ -183,22 +185,26 @@ impl DeviceUsage {
         if let Some(loss) = &mut self.loss {
             loss.is_back = true;
         }
-        for (figure, reading) in &sample.values {
-            self.add_value(at_ns, *figure, reading, sample);
+        for (figure, value) in &sample.values {
+            self.add_value(reading, *figure, value, all);
         }
-        self.add_busy(at_ns, sample);
+        self.add_busy(reading, all);
         if let Some(reasons) = self.figures.note(at_ns, Figure::Throttle, sample.throttle.as_ref()) {
             self.throttle.add(at_ns, reasons);
         }
         self.last_ns = at_ns;
     }
 
-    fn add_value(&mut self, at_ns: u64, figure: Figure, reading: &Reading<f64>, sample: &DeviceSample) {
+    fn add_value(&mut self, of: &DeviceReading, figure: Figure, value: &Reading<f64>, all: &mut Maxima) {
+        let DeviceReading { at_ns, sample, .. } = *of;
         if figure == Figure::MemoryUsed {
-            self.now.used_bytes = reading.as_ref().ok().map(|value| *value as u64);
-            self.figures.note_used(self.now.used_bytes);
+            self.used_bytes = value.as_ref().ok().map(|value| *value as u64);
+            self.figures.note_used(self.used_bytes);
+            if let Some(bytes) = self.used_bytes.filter(|_| !self.is_part) {
+                all.add_used(of.number, at_ns, bytes);
+            }
         }
-        let Some(value) = self.figures.note(at_ns, figure, Some(reading)).copied() else { return };
+        let Some(value) = self.figures.note(at_ns, figure, Some(value)).copied() else { return };
         if !figure.is_cumulative() {
             let gauge = self.gauges.entry(figure);
             gauge.and_modify(|gauge| gauge.add(at_ns, value)).or_insert_with(|| Gauge::new(at_ns, value));
@@ -220,18 +226,15 @@ impl DeviceUsage {
             .or_insert_with(|| Counter::new(at_ns, value));
     }
 
-    fn add_busy(&mut self, at_ns: u64, sample: &DeviceSample) {
+    fn add_busy(&mut self, reading: &DeviceReading, all: &mut Maxima) {
+        let DeviceReading { at_ns, sample, .. } = *reading;
         let spans = self.figures.note(at_ns, Figure::Utilization, sample.busy.as_ref());
         let Some(spans) = spans else { return };
         self.busy.lose(sample.busy_lost_us);
-        let mut largest = 0.0_f64;
-        for span in spans {
-            self.busy.add(*span);
-            largest = largest.max(span.percent.clamp(0.0, 100.0));
-        }
-        if let Some(last) = spans.last() {
-            self.now.busy = Latest::new(at_ns, last.us, largest);
-        }
+        spans.iter().for_each(|span| self.busy.add(*span));
+        let stretch = |span: &Busy| (span.us.saturating_mul(1000), span.percent.clamp(0.0, 100.0));
+        let stretches: Vec<(u64, f64)> = spans.iter().map(stretch).collect();
+        all.add_busy(reading.number, at_ns, &stretches);
     }
 
     /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560 list
@@ -242,17 +245,16 @@ impl DeviceUsage {
     }
 
     /// Take in the process lists.
-    fn add_memory(&mut self, at_ns: u64, sample: &DeviceSample, pids: PidResolver, seen: &mut Processes) {
-        if sample.processes.is_none() && !sample.is_lost {
-            return;
+    fn add_memory(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
+        let DeviceReading { number, sample, pids, .. } = *reading;
+        if sample.is_lost {
+            seen.add_memory(number, &self.device.id, reading.at_ns, &BTreeMap::new());
         }
-        let at_ns = if sample.listed_ns == 0 { at_ns } else { sample.listed_ns };
-        self.now.memory = None;
-        seen.clear_memory(&self.device.id);
+        let at_ns = if sample.listed_ns == 0 { reading.at_ns } else { sample.listed_ns };
         let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
         let Some(list) = list else { return };
-        self.lists.add(at_ns);
-        let mut memory = Groups::default();
+        self.lists.add(at_ns, reading.longest_ns);
+        let (mut memory, mut by_process) = (Groups::default(), BTreeMap::new());
         // Processes without memory in the lists: their id, and whether one is the main process.
         let (mut without, mut with) = (BTreeMap::new(), BTreeSet::new());
         for listed in list {
@@ -270,8 +272,11 @@ impl DeviceUsage {
                         without.insert(process.id, process.is_main);
                     }
                     memory.add(process.is_main, bytes.unwrap_or(0), u64::saturating_add);
-                    if let Some(process) = seen.named(process, listed.pid) {
-                        process.add_memory(&self.device.id, bytes);
+                    if let Some(used) = seen.named(process, listed.pid) {
+                        used.on(&self.device.id);
+                        // The driver may list it once for each of several thread ids.
+                        let held: &mut Option<u64> = by_process.entry(process.id).or_default();
+                        *held = bytes.map_or(*held, |bytes| Some(held.unwrap_or(0).saturating_add(bytes)));
                     }
                 }
                 Some(_) => {}
@@ -282,22 +287,22 @@ impl DeviceUsage {
             self.run.has_unreported.add(is_main, true, |a, b| a || b);
         }
         self.lists.forget_unlisted(at_ns);
+        seen.add_memory(number, &self.device.id, at_ns, &by_process);
         if self.run.has_foreign && self.run.listed_since_ns.is_none() {
             // Any of those may be a process of the run.
             self.figures.withdraw(Figure::ProcessMemory, Missing::ForeignPids);
         } else {
-            self.now.memory = Some(memory);
+            all.add_memory(number, at_ns, memory);
             self.run.max = self.run.max.with(memory, u64::max);
         }
     }
 
     /// Take in the utilisation by process.
-    fn add_run_busy(&mut self, at_ns: u64, sample: &DeviceSample, pids: PidResolver, seen: &mut Processes) {
+    fn add_run_busy(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
+        let DeviceReading { number, at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::ProcessUtilization, sample.process_busy.as_ref());
         let Some(list) = list else { return };
-        // Of several stretches of one process the largest counts for the sum at this time.
-        let mut now: BTreeMap<u64, (bool, f64)> = BTreeMap::new();
-        let mut until_us = list.last().map(|listed| listed.busy.us);
+        let mut stretches = BusyProcesses::default();
         for listed in list {
             let us = if listed.is_from_start { 0 } else { listed.busy.us };
             let from_ns = at_ns.saturating_sub(us.saturating_mul(1000));
@@ -308,26 +313,20 @@ impl DeviceUsage {
             // Nothing is known of a stretch without length.
             let busy = listed.stretch(process.start_ns, at_ns, POLICY.start_slack_ns);
             let busy = busy.unwrap_or(Busy { us: 0, percent: 0.0 });
-            let percent = busy.percent.clamp(0.0, 100.0);
-            let (_, largest) = now.entry(process.id).or_insert((process.is_main, 0.0));
-            *largest = largest.max(percent);
-            until_us = Some(busy.us);
+            stretches.add(process, busy);
             self.run.has_samples = true;
-            self.run.is_used |= percent > 0.0;
+            self.run.is_used |= busy.percent > 0.0;
             if let Some(process) = seen.named(process, listed.pid) {
                 process.on(&self.device.id).busy.add(busy);
             }
         }
         self.run.has_any_samples |= !list.is_empty();
-        if let Some(until_us) = until_us {
-            let mut sums = Groups::default();
-            now.into_values().for_each(|(is_main, percent)| sums.add(is_main, percent, f64::add));
-            self.now.process_busy = Latest::new(at_ns, until_us, sums);
-        }
+        all.add_process_busy(number, at_ns, &stretches.sums());
     }
 
     /// Take in accounting entries, which hold the peak of processes that no sample saw.
-    fn add_accounting(&mut self, at_ns: u64, sample: &DeviceSample, pids: PidResolver, seen: &mut Processes) {
+    fn add_accounting(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
+        let DeviceReading { at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::Accounting, sample.accounting.as_ref());
         // The entry of a running process is not final; it is read again.
         for entry in list.into_iter().flatten().filter(|entry| !entry.is_running) {
@@ -340,6 +339,7 @@ impl DeviceUsage {
             self.run.is_used = true;
             self.run.has_accounting = true;
             self.run.max = self.run.max.with(alone, u64::max);
+            all.add_accounted(alone);
             if let Some(process) = seen.named(process, entry.pid) {
                 process.add_accounting(&self.device.id, bytes, entry.utilization_percent);
             }

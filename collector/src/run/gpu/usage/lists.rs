@@ -13,6 +13,8 @@ pub(crate) struct ProcessLists {
     pub count: u64,
     /// Longest time between two readings, nanoseconds.
     pub longest_ns: u64,
+    /// Time between readings that were too far apart, nanoseconds.
+    unread_ns: u64,
     first_ns: u64,
     last_ns: u64,
     /// The latest times, CLOCK_MONOTONIC nanoseconds; ascending.
@@ -32,12 +34,14 @@ struct Entry {
 }
 
 impl ProcessLists {
-    /// They were read.
-    pub(super) fn add(&mut self, at_ns: u64) {
+    /// They were read. Readings that are further apart than `longest_ns` leave the time between them unread.
+    pub(super) fn add(&mut self, at_ns: u64, longest_ns: u64) {
         if self.count == 0 {
             self.first_ns = at_ns;
         } else {
-            self.longest_ns = self.longest_ns.max(at_ns.saturating_sub(self.last_ns));
+            let since_ns = at_ns.saturating_sub(self.last_ns);
+            self.longest_ns = self.longest_ns.max(since_ns);
+            self.unread_ns += if since_ns > longest_ns { since_ns } else { 0 };
         }
         (self.count, self.last_ns) = (self.count + 1, at_ns);
         self.times.push_back(at_ns);
@@ -58,6 +62,26 @@ impl ProcessLists {
     /// All entries of this reading were added: forget the others.
     pub(super) fn forget_unlisted(&mut self, at_ns: u64) {
         self.entries.retain(|_, entry| entry.read_ns == at_ns);
+    }
+
+    /// For how long they were left unread, from the start of the run to its end, nanoseconds. 0 if they are never read.
+    pub(super) fn unread_ns(&self, start_ns: u64, end_ns: Option<u64>, longest_ns: u64) -> u64 {
+        let ends = self.ends_ns(start_ns, end_ns).into_iter();
+        self.unread_ns + ends.filter(|ns| *ns > longest_ns).sum::<u64>()
+    }
+
+    /// The longest time between two readings, or from the start of the run to the first, or from the last to its end, nanoseconds.
+    pub(super) fn longest_unread_ns(&self, start_ns: u64, end_ns: Option<u64>) -> u64 {
+        self.ends_ns(start_ns, end_ns).into_iter().fold(self.longest_ns, u64::max)
+    }
+
+    /// Time before the first reading and after the last, nanoseconds.
+    fn ends_ns(&self, start_ns: u64, end_ns: Option<u64>) -> [u64; 2] {
+        if self.count == 0 {
+            return [0; 2];
+        }
+        let after_ns = end_ns.map_or(0, |end_ns| end_ns.saturating_sub(self.last_ns));
+        [self.first_ns.saturating_sub(start_ns), after_ns]
     }
 
     /// Mean time between two readings, nanoseconds.

@@ -40,6 +40,11 @@ impl Gauge {
         (self.last.0 > self.first_ns).then_some(self.integral)
     }
 
+    /// The time between its first and its last reading, seconds; `None` of a single one.
+    pub(crate) fn span_s(&self) -> Option<f64> {
+        (self.last.0 > self.first_ns).then(|| seconds(self.last.0 - self.first_ns))
+    }
+
     /// Mean over time; of a single reading, its value.
     pub(crate) fn mean(&self) -> f64 {
         let length = seconds(self.last.0.saturating_sub(self.first_ns));
@@ -180,7 +185,11 @@ impl BusyMeter {
 
     /// Mean over the reported time, percent.
     pub(crate) fn mean(&self) -> Option<f64> {
-        if self.covered_us > 0.0 { Some((self.busy / self.covered_us).min(100.0)) } else { self.max }
+        if self.covered_us > 0.0 {
+            self.max.map(|max| (self.busy / self.covered_us).min(max))
+        } else {
+            self.max
+        }
     }
 
     /// Time busy, seconds; `None` if all stretches have no length.
@@ -210,26 +219,6 @@ impl ThrottleTimes {
     /// Nanoseconds by reason; `None` unless they were read more than once.
     pub(crate) fn ns(&self) -> Option<&BTreeMap<String, u64>> {
         self.read_ns.is_some_and(|(first_ns, last_ns)| last_ns > first_ns).then_some(&self.ns)
-    }
-}
-
-/// The driver's last report, which holds for as long as the stretch that it covers. Drivers update each device at times
-/// of its own, so most readings bring nothing new of some devices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Latest<T> {
-    value: T,
-    until_ns: u64,
-}
-
-impl<T: Copy + Default> Latest<T> {
-    /// Reported at this time, for a stretch of so many microseconds. It holds at this time in any case.
-    pub(crate) fn new(at_ns: u64, us: u64, value: T) -> Self {
-        Self { value, until_ns: at_ns.saturating_add(us.saturating_mul(1000).max(1)) }
-    }
-
-    /// The value at this time: zero, once the stretch is over.
-    pub(crate) fn at(&self, at_ns: u64) -> T {
-        if at_ns < self.until_ns { self.value } else { T::default() }
     }
 }
 

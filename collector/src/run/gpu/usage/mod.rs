@@ -1,11 +1,17 @@
 //! GPU usage over the run: of each device, of each process, and of main, descendants and all together, from dated
 //! readings.
 
+mod amount;
 pub(crate) mod availability;
+mod busy;
 pub(crate) mod device;
+mod held;
 mod lists;
+mod maxima;
 pub(crate) mod meters;
 pub(crate) mod processes;
+#[cfg(test)]
+mod random_moves;
 #[cfg(test)]
 mod tests;
 
@@ -14,10 +20,11 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::pid_table::{PidEntry, PidResolver};
-use super::policy::POLICY;
-use crate::model::gpu::{BackendsAtEnd, Batch, Figure, TrackedDevice};
+use super::policy::{POLICY, longest_read_ns};
+use crate::model::gpu::{BackendsAtEnd, Batch, TrackedDevice};
 use crate::model::groups::Groups;
-use device::DeviceUsage;
+use device::{DeviceReading, DeviceUsage};
+use maxima::Maxima;
 use processes::Processes;
 
 /// The usage of all devices and processes.
@@ -41,19 +48,12 @@ pub(crate) struct GpuUsage {
     pub backends: BackendsAtEnd,
     /// How often devices should be read, nanoseconds.
     pub interval_ns: u64,
-}
-
-/// The largest sums over all devices at one time; `None`: no device gave the figure.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Maxima {
-    /// Memory in use by all processes of the machine, bytes.
-    pub used_bytes: Option<u64>,
-    /// Memory of the run's processes, bytes.
-    pub memory: Option<Groups<u64>>,
-    /// Utilisation of the devices, percent.
-    pub busy: Option<f64>,
-    /// Utilisation by the run's processes, percent.
-    pub process_busy: Option<Groups<f64>>,
+    /// When the command began, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// When all was read that will be; `None`: the run goes on.
+    pub end_ns: Option<u64>,
+    /// There was a process besides the first one.
+    pub has_descendants: bool,
 }
 
 /// Processes of the run during which not every device was read.
@@ -63,31 +63,6 @@ pub(crate) struct Unsampled {
     pub count: u64,
     /// One of them lived for longer than devices should be left unread, and long enough to use one.
     pub is_any_long: Groups<bool>,
-}
-
-impl Maxima {
-    /// Take in the sums over the devices as they are now.
-    fn add_up(&mut self, at_ns: u64, devices: &[DeviceUsage]) {
-        let whole = devices.iter().filter(|usage| !usage.is_part);
-        let used = whole.filter_map(|usage| usage.now.used_bytes).reduce(|a, b| a + b);
-        self.used_bytes = self.used_bytes.max(used);
-        let memory = devices.iter().filter_map(|usage| usage.now.memory);
-        let memory = memory.reduce(|a, b| a.with(b, u64::saturating_add));
-        // What an accounting entry reported was in use at some time that is over.
-        let accounted = devices.iter().filter(|usage| usage.run.has_accounting).map(|usage| usage.run.max);
-        for now in memory.into_iter().chain(accounted) {
-            self.memory = Some(self.memory.unwrap_or_default().with(now, u64::max));
-        }
-        if devices.iter().any(|usage| usage.busy.max.is_some()) {
-            let busy: f64 = devices.iter().map(|usage| usage.now.busy.at(at_ns)).sum();
-            self.busy = Some(self.busy.unwrap_or(0.0).max(busy));
-        }
-        if devices.iter().any(|usage| usage.knows(Figure::ProcessUtilization)) {
-            let busy = devices.iter().map(|usage| usage.now.process_busy.at(at_ns));
-            let busy = busy.fold(Groups::default(), |a, b| a.with(b, |a, b| a + b));
-            self.process_busy = Some(self.process_busy.unwrap_or_default().with(busy, f64::max));
-        }
-    }
 }
 
 impl GpuUsage {
@@ -102,11 +77,34 @@ impl GpuUsage {
         }
         for sample in &batch.samples {
             let at_ns = if sample.at_ns == 0 { batch.at_ns } else { sample.at_ns };
-            if let Some(usage) = self.devices.iter_mut().find(|usage| usage.device.id == sample.device) {
-                usage.add(at_ns, sample, pids, &mut self.processes);
-            }
+            let Some(number) = self.devices.iter().position(|usage| usage.device.id == sample.device) else {
+                continue;
+            };
+            let reading = DeviceReading {
+                number: u32::try_from(number).unwrap_or(u32::MAX),
+                at_ns,
+                sample,
+                pids,
+                longest_ns: longest_read_ns(self.interval_ns),
+            };
+            self.devices[number].add(&reading, &mut self.processes, &mut self.max);
         }
-        self.max.add_up(batch.at_ns, &self.devices);
+    }
+
+    /// For how long the process lists of a device were not read though they could be, nanoseconds: the time between readings that
+    /// are further apart than two intervals, or as far from the run's start or end.
+    pub(crate) fn unread_ns(&self, of: &DeviceUsage) -> u64 {
+        of.lists.unread_ns(self.start_ns, self.end_of(of), longest_read_ns(self.interval_ns))
+    }
+
+    /// The longest time without a reading, nanoseconds.
+    pub(crate) fn longest_unread_ns(&self, of: &DeviceUsage) -> u64 {
+        of.lists.longest_unread_ns(self.start_ns, self.end_of(of))
+    }
+
+    /// Until when a device should have been read: no process can be on one that is lost.
+    fn end_of(&self, of: &DeviceUsage) -> Option<u64> {
+        self.end_ns.filter(|_| of.loss.is_none_or(|loss| loss.is_back))
     }
 
     fn add_device(&mut self, TrackedDevice { device, is_visible }: &TrackedDevice) {

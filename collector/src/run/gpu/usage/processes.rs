@@ -1,11 +1,14 @@
 //! The processes of the run that used a GPU.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::held::HeldSum;
 use super::meters::BusyMeter;
+use crate::model::gpu::Busy;
+use crate::model::groups::Groups;
 use crate::run::gpu::pid_table::PidEntry;
 use crate::run::gpu::policy::POLICY;
 
@@ -20,9 +23,6 @@ pub(crate) struct OnDevice {
     pub is_accounted: bool,
     /// Its mean utilisation by its accounting entry, percent, used where no sample reported any.
     pub accounted_percent: Option<f64>,
-    /// Its memory there at the last reading, bytes.
-    #[serde(skip)]
-    now_bytes: u64,
 }
 
 /// A process that used a GPU.
@@ -40,6 +40,8 @@ pub(crate) struct ProcessGpu {
     pub peak_bytes: Option<u64>,
     /// By device id.
     pub devices: BTreeMap<String, OnDevice>,
+    /// Its memory on the devices, while it runs.
+    held: HeldSum<u64>,
 }
 
 impl ProcessGpu {
@@ -48,15 +50,14 @@ impl ProcessGpu {
         self.devices.entry(device.to_owned()).or_default()
     }
 
-    /// The driver lists it on a device.
-    pub(super) fn add_memory(&mut self, device: &str, bytes: Option<u64>) {
+    /// It has so much memory on a device; `None`: none, or it is not known.
+    fn add_memory(&mut self, number: u32, device: &str, at_ns: u64, bytes: Option<u64>) {
+        let largest = self.held.read(number, at_ns, bytes.unwrap_or(0));
+        if bytes.is_some() || largest > 0 {
+            self.peak_bytes = self.peak_bytes.max(Some(largest));
+        }
         let on = self.on(device);
-        let Some(bytes) = bytes else { return };
-        // The driver may list it once for each of several thread ids.
-        on.now_bytes = on.now_bytes.saturating_add(bytes);
-        on.peak_bytes = on.peak_bytes.max(Some(on.now_bytes));
-        let sum = self.devices.values().map(|on| on.now_bytes).sum();
-        self.peak_bytes = self.peak_bytes.max(Some(sum));
+        on.peak_bytes = on.peak_bytes.max(bytes);
     }
 
     /// The driver has an accounting entry of it, with its peak on a device.
@@ -98,15 +99,26 @@ impl Processes {
             is_main: of.is_main,
             peak_bytes: None,
             devices: BTreeMap::new(),
+            held: HeldSum::default(),
         });
         process.identify(of);
         Some(process)
     }
 
-    /// The lists of this device were read anew.
-    pub(super) fn clear_memory(&mut self, device: &str) {
-        for on in self.by_id.values_mut().filter_map(|process| process.devices.get_mut(device)) {
-            on.now_bytes = 0;
+    /// The lists of a device were read, and have these processes, by id.
+    pub(super) fn add_memory(
+        &mut self,
+        number: u32,
+        device: &str,
+        at_ns: u64,
+        listed: &BTreeMap<u64, Option<u64>>,
+    ) {
+        for (id, process) in &mut self.by_id {
+            match listed.get(id) {
+                Some(bytes) => process.add_memory(number, device, at_ns, *bytes),
+                None if process.held.is_held_on(number) => process.add_memory(number, device, at_ns, None),
+                None => {}
+            }
         }
     }
 
@@ -114,7 +126,39 @@ impl Processes {
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         if let Some(process) = self.by_id.get_mut(&ended.id) {
             process.identify(ended);
-            process.devices.values_mut().for_each(|on| on.now_bytes = 0);
+            process.held = HeldSum::default();
         }
+    }
+}
+
+/// The processes that ran on a device before a reading.
+#[derive(Debug, Default)]
+pub(super) struct BusyProcesses {
+    /// Whether each is the main process, and its busy time, by id.
+    by_id: BTreeMap<u64, (bool, Busy)>,
+}
+
+impl BusyProcesses {
+    /// A process ran for a stretch that ended at the reading. Of several stretches of one process the largest counts.
+    pub(super) fn add(&mut self, process: &PidEntry, busy: Busy) {
+        let (_, known) = self.by_id.entry(process.id).or_insert((process.is_main, busy));
+        *known = Busy { us: known.us.max(busy.us), percent: known.percent.max(busy.percent) };
+    }
+
+    /// Their sum in each part of that time, oldest first, with its length in nanoseconds.
+    pub(super) fn sums(&self) -> Vec<(u64, Groups<f64>)> {
+        let lengths: BTreeSet<u64> = self.by_id.values().map(|(_, busy)| busy.us).collect();
+        let mut sums = Vec::new();
+        let mut newer_us = 0;
+        for us in lengths {
+            let mut sum = Groups::default();
+            for (is_main, busy) in self.by_id.values().filter(|(_, busy)| busy.us >= us) {
+                sum.add(*is_main, busy.percent.clamp(0.0, 100.0), |a, b| a + b);
+            }
+            sums.push(((us - newer_us).saturating_mul(1000), sum));
+            newer_us = us;
+        }
+        sums.reverse();
+        sums
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::device::Loss;
 use super::*;
 use crate::model::gpu::{
-    AccountingEntry, Busy, Device, DeviceList, DeviceSample, Missing, PidFacts, ProcessBusy, ProcessMemory,
-    Reading, Vendor,
+    AccountingEntry, Busy, Device, DeviceList, DeviceSample, Figure, Missing, PidFacts, ProcessBusy,
+    ProcessMemory, Reading, Vendor,
 };
 use crate::run::gpu::pid_table::PidTable;
 use crate::run::gpu::pid_table::tests::process;
@@ -14,18 +14,18 @@ use crate::run::gpu::pid_table::tests::process;
 const S: u64 = 1_000_000_000;
 
 /// Readings of made-up devices, and a pid table to resolve them by.
-struct Bench {
-    usage: GpuUsage,
+pub(super) struct Bench {
+    pub usage: GpuUsage,
     table: PidTable,
     facts: BTreeMap<u32, PidFacts>,
     has_own_pid_ns: bool,
 }
 
-fn gpu(id: &str) -> Device {
+pub(super) fn gpu(id: &str) -> Device {
     Device { id: id.into(), vendor: Some(Vendor::Nvidia), memory_bytes: Some(80 << 30), ..Device::default() }
 }
 
-fn listed(pid: u32, bytes: u64) -> ProcessMemory {
+pub(super) fn listed(pid: u32, bytes: u64) -> ProcessMemory {
     ProcessMemory { pid, bytes: Ok(bytes) }
 }
 
@@ -37,7 +37,7 @@ fn sample(device: &str) -> DeviceSample {
     DeviceSample { device: device.into(), ..DeviceSample::default() }
 }
 
-fn memory(device: &str, list: Vec<ProcessMemory>) -> DeviceSample {
+pub(super) fn memory(device: &str, list: Vec<ProcessMemory>) -> DeviceSample {
     DeviceSample { processes: Some(Ok(list)), ..sample(device) }
 }
 
@@ -46,9 +46,9 @@ fn value(device: &str, figure: Figure, value: Reading<f64>) -> DeviceSample {
 }
 
 impl Bench {
-    fn new(devices: &[Device]) -> Self {
+    pub fn new(devices: &[Device]) -> Self {
         let mut bench = Self {
-            usage: GpuUsage::default(),
+            usage: GpuUsage { interval_ns: S, ..GpuUsage::default() },
             table: PidTable::default(),
             facts: BTreeMap::new(),
             has_own_pid_ns: false,
@@ -81,7 +81,11 @@ impl Bench {
     }
 
     fn at(&mut self, s: u64, samples: Vec<DeviceSample>) {
-        self.batch(Batch { at_ns: s * S, samples, ..Batch::default() });
+        self.at_ns(s * S, samples);
+    }
+
+    pub fn at_ns(&mut self, at_ns: u64, samples: Vec<DeviceSample>) {
+        self.batch(Batch { at_ns, samples, ..Batch::default() });
     }
 
     fn max(&self) -> (u64, u64, u64) {
@@ -108,7 +112,10 @@ fn backends_add_up_though_read_at_different_times() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
     bench.at(2, vec![memory("a", vec![listed(10, 500)])]);
     bench.at(3, vec![memory("b", vec![listed(10, 300)])]);
-    assert_eq!(bench.max(), (800, 0, 800));
+    assert_eq!(bench.max(), (500, 0, 500), "the first may be free by then");
+    bench.at(4, vec![memory("a", vec![listed(10, 400)])]);
+    assert_eq!(bench.max(), (700, 0, 700));
+    assert_eq!(bench.usage.processes.by_id[&1].peak_bytes, Some(700));
 }
 
 #[test]
@@ -306,6 +313,7 @@ fn utilisation_holds_for_the_length_it_was_reported_for() {
             spans.clone().map(|busy| ProcessBusy { pid: 20, busy, is_from_start: false }).collect();
         DeviceSample { busy: Some(Ok(spans.collect())), process_busy: Some(Ok(by_process)), ..sample(device) }
     };
+    bench.at(1, vec![busy("a", &[]), busy("b", &[])]);
     bench.at(2, vec![busy("a", &[80.0]), busy("b", &[])]);
     assert_eq!(
         (bench.usage.max.busy, bench.usage.max.process_busy),
@@ -316,7 +324,7 @@ fn utilisation_holds_for_the_length_it_was_reported_for() {
         (bench.usage.max.busy, bench.usage.max.process_busy),
         (Some(130.0), Some(groups(0.0, 130.0, 130.0)))
     );
-    // The first stretch is over.
+    // By then the first device is idle.
     bench.at(4, vec![busy("a", &[]), busy("b", &[90.0])]);
     assert_eq!(bench.usage.max.busy, Some(130.0));
 }
@@ -395,7 +403,6 @@ fn accounting_entry_counts_process_that_no_sample_saw() {
 #[test]
 fn process_between_two_readings_of_a_device_counts_as_unsampled() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
-    bench.usage.interval_ns = S;
     for at_s in [2, 4, 9] {
         bench.at(at_s, vec![memory("a", vec![]), memory("b", vec![])]);
     }
@@ -438,10 +445,10 @@ fn readings_of_single_figures_leave_the_others_as_they_were() {
     bench.at(2, vec![memory("a", vec![listed(10, 500)]), memory("b", vec![listed(10, 100)])]);
     bench.at(3, vec![value("a", Figure::Power, Ok(5.0))]);
     bench.at(4, vec![memory("b", vec![listed(10, 300)])]);
+    bench.at(5, vec![memory("a", vec![listed(10, 500)])]);
     assert_eq!(bench.max(), (800, 0, 800));
     let lists = &bench.usage.devices[1].lists;
     assert_eq!((lists.count, lists.mean_ns(), lists.longest_ns), (2, Some(2e9), 2 * S));
-    assert_eq!(bench.usage.devices[0].lists.mean_ns(), None);
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Nvml {
         raw: nvmlDevice_t,
         index: Option<u32>,
         (parent_raw, parent): (Option<nvmlDevice_t>, Option<&Device>),
-        beginning: Option<&Beginning>,
+        beginning: Option<Beginning>,
     ) {
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
         let id = uuid.clone().or_else(|| self.pci_address(raw).filter(|_| parent.is_none()));
@@ -181,7 +181,7 @@ impl Nvml {
         for (index, raw, beginning) in found {
             match raw {
                 Ok(raw) => {
-                    self.add_device(raw, Some(index), (None, None), beginning.as_ref());
+                    self.add_device(raw, Some(index), (None, None), beginning);
                     let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
                     if let Some(id) = id {
                         self.add_instances(raw, &id);

@@ -1,5 +1,7 @@
 //! Utilisation of a device and by process, from the driver's own samples.
 
+use std::collections::VecDeque;
+
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlSample_t, nvmlUtilization_t};
 
 use super::api::{Api, Failure, call, code, list, number};
@@ -12,9 +14,10 @@ use crate::sys::clock;
 const GPU_UTILIZATION_SAMPLES: u32 = 1;
 
 /// How far the driver's own samples of a device were read.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
     device: Newest,
+    spacing: Spacing,
     /// For how long, since the last sample, the driver's rate was used instead, microseconds.
     rated_us: u64,
     /// The longest time between the samples of one reading, microseconds: the driver keeps them for so long at least.
@@ -28,6 +31,43 @@ impl Progress {
     /// The driver keeps samples for so long at least, nanoseconds.
     pub(super) fn memory_ns(&self) -> u64 {
         self.memory_us.saturating_mul(1000)
+    }
+}
+
+/// How far apart the driver's samples of a device are while it takes any: some drivers take none of an idle device.
+#[derive(Debug, Clone, Default)]
+struct Spacing {
+    /// The latest times between two samples, microseconds.
+    gaps_us: VecDeque<u64>,
+}
+
+impl Spacing {
+    /// Latest gaps that are kept.
+    const KEPT: usize = 64;
+    /// Fewer tell nothing.
+    const LEAST: usize = 3;
+    /// Samples that are closer, microseconds, are one that the driver repeated.
+    const SHORTEST_US: u64 = 1000;
+
+    /// The samples of a reading, oldest first.
+    fn take(&mut self, samples: &[(u64, f64)]) {
+        let gaps = samples.windows(2).map(|pair| pair[1].0 - pair[0].0);
+        self.gaps_us.extend(gaps.filter(|gap_us| *gap_us >= Self::SHORTEST_US));
+        let excess = self.gaps_us.len().saturating_sub(Self::KEPT);
+        self.gaps_us.drain(..excess);
+    }
+
+    /// For how much of the time since the sample before it a sample stands, microseconds. In the rest the device was idle.
+    fn covered_us(&self, gap_us: u64) -> u64 {
+        let mut gaps_us: Vec<u64> = self.gaps_us.iter().copied().collect();
+        gaps_us.sort_unstable();
+        // Most gaps may be idle times.
+        let usual_us = gaps_us.get((gaps_us.len().max(1) - 1) / 4).filter(|_| gaps_us.len() >= Self::LEAST);
+        let covered_us = match usual_us {
+            Some(usual_us) if gap_us > usual_us.saturating_mul(2) => *usual_us,
+            _ => gap_us,
+        };
+        covered_us.min(SAMPLES.longest_sample_us)
     }
 }
 
@@ -116,6 +156,7 @@ pub(super) fn busy(
         }
         return rate(progress, SAMPLES.longest_sample_us);
     }
+    progress.spacing.take(&samples);
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
     let is_joined = last.newest_us == 0 || oldest_us.is_some_and(|oldest_us| oldest_us <= last.newest_us);
     // Some drivers repeat samples.
@@ -136,13 +177,14 @@ pub(super) fn busy(
         };
     }
     let rated_us = std::mem::take(&mut progress.rated_us);
-    stretches(&samples, last, is_joined, rated_us, now_ns)
+    stretches(&samples, &progress.spacing, last, is_joined, rated_us, now_ns)
 }
 
-/// The stretches of time that samples stand for. `last` is the newest sample of the reading before, and `is_joined`, whether
+/// The stretches of time that samples stand for, which are `spacing` apart. `last` is the newest sample of the reading before, and `is_joined`, whether
 /// the driver still had it; a rate covers the first `rated_us` after it.
 fn stretches(
     samples: &[(u64, f64)],
+    spacing: &Spacing,
     last: Newest,
     is_joined: bool,
     mut rated_us: u64,
@@ -160,7 +202,7 @@ fn stretches(
     let (mut busy, mut lost_us) = (Vec::new(), 0);
     for (at_us, percent) in samples.iter().copied() {
         let gap_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(rated_us);
-        let us = gap_us.min(SAMPLES.longest_sample_us).min(longest_us);
+        let us = spacing.covered_us(gap_us).min(longest_us);
         if longest_us == u64::MAX {
             // The driver took no sample in this time: it was idle.
             busy.extend((gap_us > us).then_some(Busy { us: gap_us - us, percent: 0.0 }));
@@ -225,7 +267,9 @@ mod tests {
 
     fn spans(samples: &[(u64, f64)], last_us: u64, is_joined: bool) -> (Vec<(u64, f64)>, u64) {
         let last = Newest { newest_us: last_us, at_ns: 1, has_begun: true, has_sample: true };
-        let read = stretches(samples, last, is_joined, 0, 100 * S * 1000);
+        let mut spacing = Spacing::default();
+        spacing.take(&[&[(last_us, 0.0)], samples].concat());
+        let read = stretches(samples, &spacing, last, is_joined, 0, 100 * S * 1000);
         (read.busy.unwrap().iter().map(|busy| (busy.us, busy.percent)).collect(), read.lost_us)
     }
 
@@ -235,6 +279,24 @@ mod tests {
         assert_eq!(
             spans(&[(12 * S, 80.0), (20 * S, 40.0)], 11 * S, true).0,
             [(S, 80.0), (7 * S, 0.0), (S, 40.0)]
+        );
+    }
+
+    /// Samples 20 ms apart while the device is busy, and none while it is idle.
+    // Requirement: GPU-3
+    #[test]
+    fn sample_after_an_idle_time_stands_for_the_usual_time() {
+        let burst = |from_us: u64| (1..=5).map(move |n| (from_us + n * 20_000, 100.0));
+        let samples: Vec<_> = burst(12 * S).chain(burst(14 * S)).collect();
+        let (busy, lost_us) = spans(&samples, 10 * S + 100_000, true);
+        let busy_us: u64 = busy.iter().filter(|(_, percent)| *percent > 0.0).map(|(us, _)| us).sum();
+        assert_eq!((busy_us, lost_us, busy[0]), (200_000, 0, (1_900_000, 0.0)));
+        assert_eq!(busy.iter().map(|(us, _)| us).sum::<u64>(), 4 * S);
+        // One that comes a little late stands for all of the time.
+        let late: Vec<_> = burst(12 * S).chain([(12 * S + 135_000, 100.0)]).collect();
+        assert_eq!(
+            spans(&late, 12 * S, true).0,
+            [[(20_000, 100.0); 5].as_slice(), &[(35_000, 100.0)]].concat()
         );
     }
 
