@@ -170,7 +170,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         driver_version: device.driver_version,
         runtime_version: device.runtime_version,
         visible: of.is_visible,
-        used: of.run.is_used,
+        used: (of.run.is_used || !may_have_missed(usage).combined).then_some(of.run.is_used),
         lost_at_s: of.loss.map(|loss| loss.at_ns.saturating_sub(start_ns) as f64 / 1e9),
         reading: GpuReading {
             count: of.lists.count,

@@ -219,10 +219,10 @@ fn gpus(report: &Report) -> Option<GpusHint> {
     // Whether a GPU was idle is only known where the driver says how busy it was.
     let is_idle = |gpu: &&GpuDevice| gpu.utilization.max_percent == Some(0.0);
     let devices = || usable_devices(&report.gpus);
-    if devices().any(|gpu| gpu.utilization.max_percent.is_none()) {
+    if devices().any(|gpu| gpu.used.is_none() || gpu.utilization.max_percent.is_none()) {
         return None;
     }
-    let used = || devices().filter(|gpu| gpu.used);
+    let used = || devices().filter(|gpu| gpu.used == Some(true));
     let count = u32::try_from(used().filter(is_busy).count()).ok()?;
     let held_idle = used().filter(is_idle).map(|gpu| gpu.id.clone()).collect();
     Some(GpusHint { count, given, is_fitting: count == given, held_idle })
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn gpus_are_those_ever_busy_and_idle_ones_are_named() {
         let gpu = |id: &str, used, percent: Option<f64>| {
-            let mut gpu = GpuDevice { id: id.into(), used, ..GpuDevice::default() };
+            let mut gpu = GpuDevice { id: id.into(), used: Some(used), ..GpuDevice::default() };
             gpu.utilization.max_percent = percent;
             gpu
         };
@@ -451,6 +451,9 @@ mod tests {
         assert_eq!(hint.held_idle, ["B"]);
         report.gpus.push(gpu("C", true, None));
         assert_eq!(gpus(&report), None, "the driver does not say whether C was busy");
+        report.gpus.pop();
+        report.gpus[2].used = None;
+        assert_eq!(gpus(&report), None, "a process on it can have been missed");
     }
 
     // Requirement: HINT-2

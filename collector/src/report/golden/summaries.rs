@@ -108,7 +108,8 @@ fn on_gpus() -> Report {
     report.ending = Ending { exit: Exit { code: Some(0), signal: None }, cause: None };
     report.ram_over_time = over_time(report.wall_s, 21_000_000_000);
     report.gpus[0].memory.max_combined_bytes = Some(61_200_000_000);
-    report.gpus[1] = GpuDevice { id: "GPU-2".into(), visible: Some(true), ..GpuDevice::default() };
+    report.gpus[1] =
+        GpuDevice { id: "GPU-2".into(), used: Some(false), visible: Some(true), ..GpuDevice::default() };
     report.usable.gpus = UsableGpus { count: Some(2), source: Some(GpusSource::Environment) };
     report.hints = Hints {
         gpus: Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec![] }),
@@ -248,7 +249,11 @@ fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
     if let Some(gpu) = report.gpus.first().cloned() {
         report.gpus =
             vec![GpuDevice { name: Some(text.into()), id: text.into(), index: None, ..gpu }; many % 17];
-        report.gpus.extend((0..many % 3).map(|_| GpuDevice { visible: Some(true), ..GpuDevice::default() }));
+        report.gpus.extend((0..many % 3).map(|_| GpuDevice {
+            used: Some(false),
+            visible: Some(true),
+            ..GpuDevice::default()
+        }));
     }
     report
 }

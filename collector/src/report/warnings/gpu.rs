@@ -311,10 +311,12 @@ fn idle(usage: &GpuUsage) -> impl Iterator<Item = String> {
         let mut all = usage.devices.iter();
         all.any(|other| Some(&other.device.id) == of.device.parent.as_ref() && other.is_visible == Some(true))
     };
+    let is_any_missed = may_have_missed(usage).combined;
     let is_idle = move |of: &&DeviceUsage| {
         let parts = || usage.devices.iter().filter(|d| d.device.parent.as_ref() == Some(&of.device.id));
         of.is_visible == Some(true)
             && !of.run.is_used
+            && !is_any_missed
             && of.loss.is_none()
             && (of.knows(Figure::ProcessMemory) || parts().count() > 0)
             && !parts().any(|part| part.run.is_used)

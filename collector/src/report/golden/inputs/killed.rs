@@ -36,7 +36,7 @@ fn used_gpu() -> GpuDevice {
         driver_version: Some("550.54.15".into()),
         runtime_version: Some("12.4".into()),
         visible: Some(true),
-        used: true,
+        used: Some(true),
         lost_at_s: None,
         reading: GpuReading { count: 73_401, mean_interval_s: Some(0.1), max_interval_s: Some(0.25) },
         memory: GpuMemory {
@@ -99,6 +99,7 @@ fn used_gpu() -> GpuDevice {
 fn lost_gpu() -> GpuDevice {
     GpuDevice {
         parent: Some("0000:82:00.0".into()),
+        used: Some(false),
         lost_at_s: Some(12.25),
         missing: vec![GpuMissing { figure: "power".into(), reason: "no permission".into() }],
         ..GpuDevice::default()

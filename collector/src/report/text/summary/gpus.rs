@@ -11,7 +11,8 @@ const MOST: usize = 4;
 
 pub(super) fn gpus(context: &Context) -> Vec<String> {
     let gpus = &context.report.gpus;
-    let used: Vec<&GpuDevice> = gpus.iter().filter(|gpu| gpu.used || gpu.lost_at_s.is_some()).collect();
+    let used: Vec<&GpuDevice> =
+        gpus.iter().filter(|gpu| gpu.used == Some(true) || gpu.lost_at_s.is_some()).collect();
     let shown = if used.len() > MOST { MOST - 1 } else { used.len() };
     let (single, others) = used.split_at(shown);
     let mut lines: Vec<_> = single.iter().map(|gpu| one(context, gpu)).collect();
@@ -92,7 +93,7 @@ fn model(name: &str) -> String {
 /// GPUs that the command may use and did not.
 fn idle(context: &Context) -> Option<String> {
     let given = || context.report.gpus.iter().filter(|gpu| gpu.visible == Some(true));
-    let idle = given().filter(|gpu| !gpu.used && gpu.lost_at_s.is_none()).count();
+    let idle = given().filter(|gpu| gpu.used == Some(false) && gpu.lost_at_s.is_none()).count();
     (idle > 0).then(|| {
         let text = format!("{idle} of {} that the command may use", given().count());
         let text = quote::cut(&text, context.room());
