@@ -40,6 +40,9 @@ pub const FLAG_AUTOREAP: u8 = 4;
 pub const FLAG_NO_STATUS: u8 = 8;
 /// EXIT of an image that wrote a START. A fork child that did not exec wrote none.
 pub const FLAG_IMAGE: u8 = 16;
+/// EXIT of a process that had a library loaded through which programs use a GPU, such as libcuda. Without it, none was, or the
+/// loader's list could not be read.
+pub const FLAG_GPU_LIBRARY: u8 = 32;
 
 /// The usage that getrusage(2) and wait4(2) return for a process, or for its waited-for children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -12,7 +12,7 @@
 //! - Nothing here has a destructor: a cancelled thread is unwound straight through these frames.
 //!
 //! Imports go one way: [`start`], then [`hooks`], then environment repair ([`env_repair`], [`elf32`],
-//! [`environment`]) and records ([`emit`], [`overflow`], [`session`], [`identity`], [`rss`], [`proc_status`]), then
+//! [`environment`]) and records ([`emit`], [`overflow`], [`session`], [`identity`], [`rss`], [`proc_status`], [`loaded`]), then
 //! [`next`], [`state`], [`sys`].
 #![cfg_attr(panic = "abort", no_std)]
 #![deny(unreachable_pub)]
@@ -23,6 +23,7 @@ mod env_repair;
 mod environment;
 mod hooks;
 mod identity;
+mod loaded;
 mod next;
 mod overflow;
 mod proc_status;

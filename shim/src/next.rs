@@ -26,13 +26,20 @@ pub(crate) struct Symbol<F> {
 struct Entry {
     address: AtomicUsize,
     gnu_hash: u32,
+    /// STT_FUNC or STT_OBJECT.
+    kind: u8,
     name: &'static CStr,
+}
+
+impl Entry {
+    const fn new(name: &'static CStr, kind: u8) -> Self {
+        Self { address: AtomicUsize::new(0), gnu_hash: gnu_hash(name), kind, name }
+    }
 }
 
 impl<F: Copy> Symbol<F> {
     const fn new(name: &'static CStr) -> Self {
-        let entry = Entry { address: AtomicUsize::new(0), gnu_hash: gnu_hash(name), name };
-        Self { entry, signature: PhantomData }
+        Self { entry: Entry::new(name, STT_FUNC), signature: PhantomData }
     }
 
     /// The function, or `None` if no object after this one defines it.
@@ -97,6 +104,15 @@ static VDSO_CLOCK: Symbol<unsafe extern "C" fn(libc::clockid_t, *mut libc::times
     } else {
         c"__vdso_clock_gettime"
     });
+
+/// The loader's list of objects for debuggers. musl has none by this name.
+static LOADER_LIST: Entry = Entry::new(c"_r_debug", STT_OBJECT);
+
+/// The address of that list; `None`: this libc has none.
+pub(crate) fn loader_list() -> Option<usize> {
+    let address = LOADER_LIST.address.load(Relaxed);
+    (address != 0).then_some(address)
+}
 
 static RESOLVED: AtomicBool = AtomicBool::new(false);
 
@@ -167,6 +183,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, seen_sel
     tables.fill(&VDSO_CLOCK.entry);
     if *seen_self {
         ALL.iter().for_each(|entry| tables.fill(entry));
+        tables.fill(&LOADER_LIST);
     }
     0
 }
@@ -199,6 +216,7 @@ const DT_SYMTAB: usize = 6;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const DT_VERSYM: usize = 0x6fff_fff0;
 const SHN_UNDEF: u16 = 0;
+const STT_OBJECT: u8 = 1;
 const STT_FUNC: u8 = 2;
 /// Bit of a DT_VERSYM entry: not the default version of the symbol, kept for programs that were linked with it.
 const VERSION_HIDDEN: u16 = 0x8000;
@@ -241,13 +259,8 @@ impl Tables {
             return;
         }
         // SAFETY: the tables of a loaded object are consistent; the loader itself relies on them.
-        let found = unsafe {
-            if self.gnu_hash.is_null() {
-                self.find_sysv(entry.name)
-            } else {
-                self.find_gnu(entry.name, entry.gnu_hash)
-            }
-        };
+        let found =
+            unsafe { if self.gnu_hash.is_null() { self.find_sysv(entry) } else { self.find_gnu(entry) } };
         if let Some(address) = found {
             entry.address.store(address, Relaxed);
         }
@@ -255,7 +268,8 @@ impl Tables {
 
     /// # Safety
     /// The object's tables must be consistent, and include DT_GNU_HASH.
-    unsafe fn find_gnu(&self, name: &CStr, hash: u32) -> Option<usize> {
+    unsafe fn find_gnu(&self, entry: &Entry) -> Option<usize> {
+        let hash = entry.gnu_hash;
         // SAFETY: the table is a header of four words, a Bloom filter of 64-bit words, buckets, and chains of hashes,
         // the last of which is odd. Indexes that come from the table stay within it.
         unsafe {
@@ -275,7 +289,7 @@ impl Tables {
             loop {
                 let other = chain.add((index - first) as usize).read();
                 if other | 1 == hash | 1
-                    && let Some(address) = self.function_at(index, name)
+                    && let Some(address) = self.definition_at(index, entry)
                 {
                     return Some(address);
                 }
@@ -289,7 +303,7 @@ impl Tables {
 
     /// # Safety
     /// The object's tables must be consistent.
-    unsafe fn find_sysv(&self, name: &CStr) -> Option<usize> {
+    unsafe fn find_sysv(&self, entry: &Entry) -> Option<usize> {
         if self.sysv_hash.is_null() {
             return None;
         }
@@ -298,9 +312,9 @@ impl Tables {
             let [buckets, _] = self.sysv_hash.cast::<[u32; 2]>().read();
             let bucket = self.sysv_hash.add(2);
             let chain = bucket.add(buckets as usize);
-            let mut index = bucket.add(sysv_hash(name).checked_rem(buckets)? as usize).read();
+            let mut index = bucket.add(sysv_hash(entry.name).checked_rem(buckets)? as usize).read();
             while index != 0 {
-                if let Some(address) = self.function_at(index, name) {
+                if let Some(address) = self.definition_at(index, entry) {
                     return Some(address);
                 }
                 index = chain.add(index as usize).read();
@@ -309,20 +323,20 @@ impl Tables {
         }
     }
 
-    /// The address of symbol `index` if it is the default version of a function with this name.
+    /// The address of symbol `index` if it is the default version of a definition with this name and of this kind.
     ///
     /// # Safety
     /// `index` must be in the symbol table.
-    unsafe fn function_at(&self, index: u32, name: &CStr) -> Option<usize> {
+    unsafe fn definition_at(&self, index: u32, entry: &Entry) -> Option<usize> {
         // SAFETY: promised by the caller. Names are NUL-terminated strings in the string table.
         unsafe {
             let symbol = &*self.symbols.add(index as usize);
             let is_hidden =
                 !self.versions.is_null() && self.versions.add(index as usize).read() & VERSION_HIDDEN != 0;
             // The low half of `info` is the type (ELF64_ST_TYPE).
-            let is_function =
-                symbol.section != SHN_UNDEF && symbol.value != 0 && symbol.info & 0xf == STT_FUNC;
-            if is_hidden || !is_function || CStr::from_ptr(self.strings.add(symbol.name as usize)) != name {
+            let is_defined = symbol.section != SHN_UNDEF && symbol.value != 0;
+            let is_wanted = is_defined && !is_hidden && symbol.info & 0xf == entry.kind;
+            if !is_wanted || CStr::from_ptr(self.strings.add(symbol.name as usize)) != entry.name {
                 return None;
             }
             Some(self.base.wrapping_add(symbol.value as usize))

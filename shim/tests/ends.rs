@@ -6,7 +6,9 @@ use common::*;
 use std::os::unix::process::ExitStatusExt;
 
 use gpu_track_abi::layout::FLAG_PIDFS;
-use gpu_track_abi::record::{Event, FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS, Origin};
+use gpu_track_abi::record::{
+    Event, FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_GPU_LIBRARY, FLAG_IMAGE, FLAG_NO_STATUS, Origin,
+};
 
 fn ends(how: &str) -> (Vec<(Origin, Event)>, std::process::Output) {
     Session::new().case(&program("ends", &[]), &[how])
@@ -268,4 +270,34 @@ fn exec_record_has_a_peak_that_start_would_hide() {
     assert_eq!(kinds(&events), "SSxSE", "only the second image writes EXEC");
     let Event::Exec { vm_hwm_kib } = events[2].1 else { panic!() };
     assert!(vm_hwm_kib > 0 && vm_hwm_kib < 50_000, "{vm_hwm_kib}");
+}
+
+// Requirement: GPU-36
+#[test]
+fn gpu_library_that_is_loaded_at_the_end_is_flagged() {
+    let loads = program("../../../tests/programs/loads", &["-ldl"]);
+    for (file, how, expected) in [
+        ("libcuda.so.1", "exit", FLAG_GPU_LIBRARY),
+        ("libamdhip64.so.6", "exit", FLAG_GPU_LIBRARY),
+        ("libcuda.so.1", "close", 0),
+        ("libcuda.so.1", "nothing", 0),
+        ("libnvidia-ml.so.1", "exit", 0),
+        ("notlibcuda.so.1", "exit", 0),
+    ] {
+        let session = Session::new();
+        let library = session.dir().join(file);
+        let mut cc = std::process::Command::new("cc");
+        cc.args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(&library);
+        assert!(cc.status().unwrap().success());
+        let (events, output) = session.case(&loads, &[library.to_str().unwrap(), how]);
+        assert_clean(&output);
+        assert_eq!(exits(&events)[0].2, FLAG_IMAGE | expected, "{file} {how}");
+        // It was there from the start.
+        let mut early = session.command("/bin/true");
+        early.env(gpu_track_abi::ENV_PRELOAD, format!("{}:{}", SHIM.display(), library.display()));
+        assert_clean(&run(&mut early));
+        let of_name =
+            if file.starts_with("libnvidia") || file.starts_with("not") { 0 } else { FLAG_GPU_LIBRARY };
+        assert_eq!(exits(&session.events()).last().unwrap().2, FLAG_IMAGE | of_name, "{file}");
+    }
 }

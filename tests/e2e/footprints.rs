@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use tempfile::TempDir;
 
 use crate::support::footprints::{Figure, Job, User, measure};
-use crate::support::programs::{compiled, source};
+use crate::support::programs::{can_build, compiled, source};
 use crate::support::{installed, program, skip, skipped, static_program};
 
 /// A job, or the reason why it cannot run here.
@@ -326,6 +326,8 @@ mod jobs {
     }
 
     pub fn java_and_its_child() -> Made {
+        // Without it, java runs no source file.
+        needed("javac")?;
         let java = needed("java")?;
         let hold = source("Hold.java").into_os_string().into_string().unwrap();
         Ok(Job::new([
@@ -341,8 +343,10 @@ mod jobs {
     }
 
     fn window(compiler: &str, launcher: &str, options: &[&str]) -> Made {
-        needed(compiler)?;
         let launcher = needed(launcher)?;
+        if !can_build("mpi_window", compiler, &[]) {
+            return Err(format!("{compiler} is not installed, or has no mpi.h"));
+        }
         let ranks = compiled("mpi_window", compiler, &[]);
         // Two runs of Open MPI that make their user's directory at the same time disturb each other.
         let directory = tempfile::tempdir().unwrap();

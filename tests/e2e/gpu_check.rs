@@ -20,6 +20,11 @@ fn program() -> &'static Path {
 fn gpu_check(gpus: &FakeGpus, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let cuda = compiled("libcuda", "cc", &["-shared", "-fPIC"]);
     let _ = std::os::unix::fs::symlink(cuda, gpus.path("libcuda.so.1"));
+    gpu_check_without_cuda(gpus, arguments, variables)
+}
+
+/// The same without the libcuda.
+fn gpu_check_without_cuda(gpus: &FakeGpus, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(program());
     for name in VISIBILITY {
         command.env_remove(name);
@@ -33,9 +38,10 @@ fn gpu_check(gpus: &FakeGpus, arguments: &[&str], variables: &[(&str, &str)]) ->
     command.output().unwrap()
 }
 
-/// Keeps the driver's script up to date with what processes hold, until `is_over`: a GPU of 100 W, with 1 GB in use by others.
+/// Keeps the driver's script up to date with what processes hold, until `is_over`: a GPU of 100 W at rest and 400 W at work, with
+/// 1 GB in use by others.
 fn follow(gpus: &FakeGpus, is_over: &AtomicBool) {
-    let start = Instant::now();
+    let (mut last, mut joules) = (Instant::now(), 0.0);
     while !is_over.load(Ordering::Relaxed) {
         let (mut held, mut percent) = (1_000_000_000, 0);
         for entry in std::fs::read_dir(gpus.path("held")).unwrap().flatten() {
@@ -50,16 +56,21 @@ fn follow(gpus: &FakeGpus, is_over: &AtomicBool) {
             held += words.first().unwrap_or(&0);
             percent = words.get(1).copied().unwrap_or(0).max(percent);
         }
-        let energy_mj = start.elapsed().as_millis() * 100;
+        let watts = if percent == 0 { 100.0 } else { 400.0 };
+        let now = Instant::now();
+        joules += watts * (now - last).as_secs_f64();
+        last = now;
+        let (power_mw, energy_mj) = (watts * 1e3, (joules * 1e3) as u64);
         let received = std::fs::metadata(gpus.path("copied")).map_or(0, |file| 1024 * file.len());
-        let use_now = format!("*.memory_used {held}\n*.samples now:{percent}\n*.energy {energy_mj}");
+        let use_now = format!("*.memory_used {held}\n*.samples now:{percent}");
+        let use_now = format!("{use_now}\n*.energy {energy_mj}\n*.power {power_mw}");
         gpus.script("script", &format!("{use_now}\n*.pcie_rx {received}"));
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// The lines of the checks whose figures don't depend on how fast this machine is.
-const EXACT: [&str; 19] = [
+const EXACT: [&str; 23] = [
     "gpu-track-run --gpus",
     "the GPU can be kept busy",
     "memory (context)",
@@ -72,6 +83,10 @@ const EXACT: [&str; 19] = [
     "the same by cuMemGetInfo (pool)",
     "combined is their sum",
     "the busy process is known",
+    "UUID by nvml-wrapper",
+    "name by nvml-wrapper",
+    "memory by nvml-wrapper",
+    "memory in use by nvml-wrapper",
     "bytes received over PCIe",
     "--guuids",
     "CUDA_VISIBLE_DEVICES by UUID",
@@ -107,6 +122,15 @@ fn gpu_check_judges_a_fake_gpu_right() {
         "skip accounting: it is off, and only --accounting switches it on",
     ] {
         assert!(text.lines().any(|of| of.starts_with(line)), "{line}: {text}\n{errors}");
+    }
+    // How exact energy is depends on how fast this machine is. That there is a load does not.
+    for figure in ["energy under load within 2% of the counter's", "largest power"] {
+        let is_compared = |line: &str| {
+            [format!("ok   {figure} by nvml-wrapper: "), format!("FAIL {figure} by nvml-wrapper: ")]
+                .iter()
+                .any(|start| line.strip_prefix(start.as_str()).is_some_and(|rest| !rest.contains("n/a")))
+        };
+        assert!(text.lines().any(is_compared), "{figure}: {text}\n{errors}");
     }
     // How often the GPU was read, in the runs that measure the collector's CPU time.
     for interval in ["0.1", "0.01"] {
@@ -145,4 +169,33 @@ fn gpu_check_ends_with_77_without_a_gpu() {
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("no GPU here ("));
     let output = gpu_check(&gpus, &["/there/is/none"], &[]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn gpu_check_says_in_one_line_that_there_is_no_cuda() {
+    let gpus = FakeGpus::new(1, "");
+    let log = gpus.path("log");
+    let one_line = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!((text.lines().count(), &*output.stderr), (1, &b""[..]), "{text}");
+        text
+    };
+    if !has_libcuda() {
+        let output = gpu_check_without_cuda(&gpus, &["--log", &log, BINARY], &[]);
+        assert_eq!(output.status.code(), Some(77));
+        let text = one_line(&output);
+        assert!(text.starts_with("no CUDA here (libcuda.so.1: "), "{text}");
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), text);
+    }
+    // The stand-in's cuInit refuses this value.
+    let output = gpu_check(&gpus, &["--log", &log, BINARY], &[("CUDA_VISIBLE_DEVICES", "none")]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = one_line(&output);
+    assert!(text.starts_with("CUDA does not work: cuInit returned 100 ("), "{text}");
+}
+
+/// Whether the loader finds a driver's own library.
+fn has_libcuda() -> bool {
+    // SAFETY: a driver's library; its initialisers are trusted.
+    !unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY) }.is_null()
 }

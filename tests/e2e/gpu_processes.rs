@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::support::gpu::{FakeGpus, GPU0};
+use crate::support::programs::compiled;
 use crate::support::{installed, is_root, skip};
 
 /// Every layout of the process list, under every name.
@@ -419,4 +420,28 @@ fn gpu_processes_between_samples_are_warned_about() {
     // A smaller --st is no cure where the driver is too slow, as it is on a busy machine.
     let expected = [format!("{warning}."), format!("{warning}, or a smaller --st.")];
     assert!(warnings.lines().any(|line| expected.iter().any(|of| of == line)), "{warnings}");
+}
+
+// Requirement: GPU-36
+#[test]
+fn short_process_with_a_gpu_library_that_no_reading_saw_is_unknown() {
+    let cuda = compiled("libcuda", "cc", &["-shared", "-fPIC"]);
+    for (file, is_known) in [("libcuda.so.1", false), ("libmade.so.1", true)] {
+        let gpus = FakeGpus::new(1, "*.utilization 0");
+        let go = gpus.path("go");
+        gpus.script("script", &format!("*.utilization 0\npower.stall {go}"));
+        std::os::unix::fs::symlink(&cuda, gpus.path(file)).unwrap();
+        // The child begins and ends while the first reading stalls, which has read the lists of processes by then.
+        let (stalled, child) = (gpus.line(&["stalled"]), gpus.line(&["for:60"]));
+        let script = format!("{stalled}; LD_PRELOAD={} {child}; : >{go}; exit 0", gpus.path(file));
+        let run = gpus.tracked(["sh", "-c", &script]).options(&["--st", "60", "--hints"]).run();
+        assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+        let (report, gpu) = (run.report(), run.report().gpu(GPU0));
+        let known = is_known.then_some(0);
+        assert_eq!(report.gpu_ram(), [Some(0), known, known], "{file}: {}", report.warnings());
+        assert_eq!(gpu.at("used").as_bool(), is_known.then_some(false), "{file}");
+        assert_eq!(report.at("hints.gpus").is_null(), !is_known, "{file}: {}", report.at("hints"));
+        let warning = "so it is not known whether any GPU memory was used";
+        assert_eq!(report.warnings().contains(warning), !is_known, "{}", report.warnings());
+    }
 }

@@ -110,6 +110,9 @@ fn node_children_are_exact() {
 // Requirement: SHIM-15
 #[test]
 fn java_threads_and_cpu_are_counted() {
+    if installed("javac").is_none() {
+        return skipped("javac is not installed, so java runs no source file");
+    }
     let source = crate::support::programs::source("Burn.java");
     let Some(run) = compared_with_kernel(&["java", source.to_str().unwrap()], None) else { return };
     assert!(run.stdout.ends_with("done\n"));

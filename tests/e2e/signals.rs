@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
+use crate::support::signals::with_default_signals;
 use crate::support::{kill, program, tracked};
 
 /// The output of tests/programs/signals.c under gpu-track-run: the signal state at its start.
@@ -20,12 +21,9 @@ fn tracked_signal_state(through: &[&str]) -> String {
 fn untracked_signal_state(through: &[&str]) -> String {
     let signals = program("signals");
     let words = [through, &[signals.as_str(), "15"]].concat();
-    let mut child = Command::new(words[0])
-        .args(&words[1..])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = with_default_signals(&mut command).spawn().unwrap();
     let mut seen = String::new();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     while !seen.contains("ready") && stdout.read_line(&mut seen).unwrap() > 0 {}
@@ -120,4 +118,19 @@ fn sigint_and_sigterm_end_the_command_with_a_report() {
         assert_eq!(report.at("exit.signal"), signal);
         assert_eq!(report.at("finished"), true);
     }
+}
+
+/// Tests that send signals, run again by a shell that ignores them: nohup, and a script's background job, do so.
+#[test]
+fn tests_pass_where_signals_are_ignored() {
+    let again = [
+        "exit_status::launcher_dies_by_the_signal_that_ended_the_command",
+        "signals::nohup_keeps_sighup_ignored",
+        "terminal::ctrl_backslash_ends_the_command_with_a_report",
+    ];
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP INT QUIT; exec \"$@\"", "sh"]).arg(std::env::current_exe().unwrap());
+    let output = shell.arg("--exact").args(again).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains(&format!("{} passed", again.len())), "{text}");
 }

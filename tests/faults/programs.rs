@@ -2,9 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
+use crate::rounds;
 use crate::support::programs::{compiled, source};
-use crate::support::{Run, installed, program, skip};
+use crate::support::{Run, installed, program, skip, tracked};
 use crate::twice::{same_in, same_with_and_without};
 
 /// Runs one of tests/programs with and without tracking and asserts its status and its number of processes.
@@ -197,4 +199,20 @@ fn java_virtual_machine_is_unchanged() {
     }
     let run = same_with_and_without(&["java", "-Xint", "-XX:+UseSerialGC", "--version"]);
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+}
+
+/// The shim looks at the loader's list of libraries at a process's end. Another thread may be changing it then.
+// Requirement: SHIM-17
+#[test]
+fn process_that_ends_while_a_thread_closes_a_library_is_unharmed() {
+    let ends = rounds(500);
+    let directory = tempfile::tempdir().unwrap();
+    let library = directory.path().join("libcuda.so.1").display().to_string();
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-x", "c", "/dev/null", "-o", &library]);
+    assert!(cc.status().unwrap().success());
+    let loads = compiled("loads", "cc", &["-ldl"]);
+    let race = tracked([loads, library, "race".into(), ends.to_string()]);
+    let run = race.watchdog(Duration::from_secs(600)).run();
+    run.assert_clean(0).assert_all_exact(u64::from(ends) + 1);
 }

@@ -1,9 +1,9 @@
 //! Programs built with the sanitizers of gcc and clang. These interpose the same functions as the shim, and they check
 //! which library is loaded first. gcc links their runtimes dynamically, clang links them into the program.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::support::programs::{compiled, source};
+use crate::support::programs::{can_build, compiled};
 use crate::support::skip;
 use crate::twice::same_in;
 
@@ -11,16 +11,9 @@ use crate::twice::same_in;
 const NO_SYMBOLIZER: &str =
     "export ASAN_OPTIONS=symbolize=0 LSAN_OPTIONS=symbolize=0 TSAN_OPTIONS=symbolize=0; exec \"$@\"";
 
-/// Whether the compiler is installed and has the runtime that the flags need.
-fn can_build(compiler: &str, flags: &[&str]) -> bool {
-    let mut command = Command::new(compiler);
-    command.args(flags).args(["-o", "/dev/null"]).arg(source("faulty.c"));
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
-}
-
 /// Runs tests/programs/faulty.c in each of these modes; its behaviour must be the same with and without tracking.
 fn assert_unchanged(compiler: &str, flags: &[&str], modes: &[&str]) {
-    if !can_build(compiler, flags) {
+    if !can_build("faulty", compiler, flags) {
         skip!("{compiler} is not installed, or builds nothing with {flags:?}");
     }
     let program = compiled("faulty", compiler, flags);

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::support::run::cache_home;
+use crate::support::signals::with_default_signals;
 use crate::support::{Run, tracked};
 
 /// Runs the command both ways. Numbers such as pids and addresses differ between runs, so only their places are compared.
@@ -16,12 +17,9 @@ pub fn same_with_and_without<S: AsRef<str>>(words: &[S]) -> Run {
 pub fn same_in<S: AsRef<str>>(words: &[S], through: &[&str]) -> Run {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let all = [through, &words].concat();
-    let bare = Command::new(all[0])
-        .args(&all[1..])
-        .env("XDG_CACHE_HOME", cache_home())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap_or_else(|error| panic!("{all:?}: {error}"));
+    let mut bare = Command::new(all[0]);
+    bare.args(&all[1..]).env("XDG_CACHE_HOME", cache_home()).stdin(Stdio::null());
+    let bare = with_default_signals(&mut bare).output().unwrap_or_else(|error| panic!("{all:?}: {error}"));
     let run = tracked(words).through(through).run();
     let text = |bytes: &[u8]| without_numbers(&String::from_utf8_lossy(bytes));
     assert_eq!(run.status, bare.status, "{all:?}: exit status; stderr: {}", run.stderr);

@@ -95,6 +95,20 @@ class Packages(unittest.TestCase):
         program = unpack(packages.tarball(self.built, self.directory), root)
         self.assertEqual((root / program).read_bytes(), b"the program")
 
+    def test_gpu_check_has_the_program_beside_it(self) -> None:
+        gpu_check = self.directory / "built" / "gpu-check"
+        gpu_check.parent.mkdir()
+        gpu_check.write_bytes(b"the check")
+        package = packages.pack_gpu_check(self.built, gpu_check, self.directory)
+        self.assertEqual(package.name, "gpu-check-x86_64.tar.gz")
+        root = self.directory / "root"
+        root.mkdir()
+        program = root / unpack(package, root)
+        self.assertEqual(program.read_bytes(), b"the program")
+        self.assertEqual(program.with_name("gpu-check").read_bytes(), b"the check")
+        self.assertTrue(all(os.access(file, os.X_OK) for file in (program, program.with_name("gpu-check"))))
+        self.assertTrue(program.with_name("LICENSE-MIT").is_file())
+
     def test_a_package_that_is_damaged_is_wrong_not_skipped(self) -> None:
         package = self.directory / "a.tar.gz"
         package.write_bytes(b"no archive")
@@ -181,7 +195,7 @@ class CommandLine(unittest.TestCase):
             self.assertIn("is not empty", self.refused("--output", name))
 
     def test_an_unknown_package_is_refused(self) -> None:
-        self.assertIn("'snap'; choose from tarball, deb, rpm", self.refused("--quick", "snap"))
+        self.assertIn("'snap'; choose from tarball, deb, rpm, gpu-check", self.refused("--quick", "snap"))
 
     def test_what_fails_makes_the_status(self) -> None:
         progress = cli.Progress()

@@ -8,9 +8,11 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use gpu_track_abi::record::{Event, FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS};
+use gpu_track_abi::record::{
+    Event, FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_GPU_LIBRARY, FLAG_IMAGE, FLAG_NO_STATUS,
+};
 
-use crate::{emit, next, proc_status, rss, state, sys};
+use crate::{emit, loaded, next, proc_status, rss, state, sys};
 
 /// The `on_exit` handler is registered.
 static HAS_ON_EXIT: AtomicBool = AtomicBool::new(false);
@@ -79,6 +81,10 @@ fn write_exit(status: c_int, flags: u8) {
     }
     if sys::ignores_sigchld() {
         origin.flags |= FLAG_AUTOREAP;
+    }
+    // What its parent has loaded is not its own.
+    if !is_borrowed && loaded::has_gpu_library() == Some(true) {
+        origin.flags |= FLAG_GPU_LIBRARY;
     }
     emit::emit(&origin, &Event::Exit { status, vm_hwm_kib, own, children }, 0);
 }

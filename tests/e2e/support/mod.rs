@@ -10,6 +10,7 @@ pub mod programs;
 pub mod pty;
 pub mod report;
 pub mod run;
+pub mod signals;
 pub mod truth;
 
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Path of the compiled program.
@@ -28,6 +28,13 @@ pub fn compiled(name: &str, compiler: &str, flags: &[&str]) -> String {
     let key = format!("{variant}/{name}");
     let cell = CACHE.get_or_init(Cache::default).lock().unwrap().entry(key).or_default().clone();
     cell.get_or_init(|| compile(name, compiler, flags, &variant)).clone()
+}
+
+/// Whether the compiler is installed, and has what this program and the flags need.
+pub fn can_build(name: &str, compiler: &str, flags: &[&str]) -> bool {
+    let mut command = Command::new(compiler);
+    command.args(flags).args(["-o", "/dev/null"]).arg(source(&format!("{name}.c")));
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 fn compile(name: &str, compiler: &str, flags: &[&str], variant: &str) -> String {

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 
+use super::signals::with_default_signals;
 use super::{leftovers, pidfd, wait_until};
 
 /// Opens a terminal: the test's end, and the end for processes. Without `columns` its size is unknown.
@@ -68,6 +69,7 @@ impl Terminal {
         command.stdin(slave.try_clone().unwrap());
         command.stdout(slave.try_clone().unwrap());
         command.stderr(slave.try_clone().unwrap());
+        with_default_signals(&mut command);
         // SAFETY: setsid and ioctl are async-signal-safe; nothing else is called.
         unsafe {
             command.pre_exec(|| {

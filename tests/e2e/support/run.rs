@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::report::Report;
+use super::signals::with_default_signals;
 use super::{WATCHDOG, kill, leftovers, pidfd, wait_until};
 
 /// The binary under test.
@@ -149,7 +150,7 @@ impl Tracked {
         command.stdin(Stdio::null());
         command.stdout(File::create(self.directory.path().join("stdout")).unwrap());
         command.stderr(File::create(self.directory.path().join("stderr")).unwrap());
-        command.process_group(0);
+        with_default_signals(command.process_group(0));
         (self.setup)(&mut command);
         Running {
             child: command.spawn().unwrap_or_else(|error| panic!("{words:?}: {error}")),

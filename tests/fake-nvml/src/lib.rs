@@ -48,6 +48,13 @@ pub extern "C" fn nvmlInit_v2() -> Return {
     global("init").and_then(|code| code.parse().ok()).unwrap_or(SUCCESS)
 }
 
+/// nvml-wrapper calls it; gpu-track-run leaves the driver initialised to its end.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlShutdown() -> Return {
+    let _call = script::called("nvmlShutdown");
+    SUCCESS
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlSystemGetDriverVersion(place: *mut c_char, room: c_uint) -> Return {
     let _call = script::called("nvmlSystemGetDriverVersion");

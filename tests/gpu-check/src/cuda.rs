@@ -29,11 +29,16 @@ macro_rules! call {
 }
 
 impl Cuda {
-    /// Loads libcuda and makes the first device's context current in this thread.
-    pub(crate) fn start() -> Result<Self, String> {
+    /// Loads libcuda.
+    pub(crate) fn open() -> Result<Self, String> {
         // SAFETY: the driver's library; its initialisers are trusted.
         let library = library::open("libcuda.so.1", |path| unsafe { Library::new(path) })?;
-        let cuda = Self { library };
+        Ok(Self { library })
+    }
+
+    /// Loads libcuda and makes the first device's context current in this thread.
+    pub(crate) fn start() -> Result<Self, String> {
+        let cuda = Self::open()?;
         let (mut device, mut context): (c_int, *mut c_void) = (0, ptr::null_mut());
         call!(cuda, cuInit(0 => c_uint))?;
         call!(cuda, cuDeviceGet(&raw mut device => *mut c_int, 0 => c_int))?;
@@ -165,6 +170,11 @@ impl Work {
             Ok(function) => Ok(Self::Kernel(function)),
             Err(reason) => Ok(Self::Memory(cuda.allocate(SET_BYTES)?, reason)),
         }
+    }
+
+    /// The memory in any case: it keeps more of the device busy than the kernel's one thread, and draws more power.
+    pub(crate) fn on_memory(cuda: &Cuda) -> Result<Self, String> {
+        Ok(Self::Memory(cuda.allocate(SET_BYTES)?, "for its power".into()))
     }
 
     /// Its name.

@@ -10,6 +10,7 @@ mod cuda;
 mod holders;
 mod library;
 mod nvml;
+mod opinion;
 mod parts;
 mod pauses;
 mod process;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use cuda::Cuda;
 use nvml::Nvml;
 use results::Results;
 
@@ -30,8 +32,9 @@ gpu-check [OPTIONS] [GPU-TRACK-RUN]
 Compares what gpu-track-run says of a real NVIDIA GPU with the driver's own figures, in less than five minutes.
 
 It checks memory of several processes, utilization of a GPU that is busy all or half of the time, two processes on one
-GPU, short processes, energy, bytes over PCIe, --guuids and CUDA_VISIBLE_DEVICES, and a job that leaves its GPU idle. It prints
-what each NVML call costs, how often the GPU was read, the collector's CPU time, and what tracking costs a loop of allocations.
+GPU, short processes, energy at rest and under load, bytes over PCIe, --guuids and CUDA_VISIBLE_DEVICES, and a job that leaves
+its GPU idle. Name, UUID, memory, power and energy are read through the nvml-wrapper crate, too. It prints what each NVML call
+costs, how often the GPU was read, the collector's CPU time, and what tracking costs a loop of allocations.
 
 It needs the driver's libraries (libcuda.so.1, libnvidia-ml.so.1) and a GPU that is otherwise unused. It changes no setting of
 the machine.
@@ -42,9 +45,11 @@ the machine.
   --log FILE      where the output goes besides standard output [default: gpu-check.log beside this program]
   --short         shortest times, for tests of this program: too short for a real driver
 
-The status is 0 if all figures are right, 1 if one is wrong, 2 for a wrong command line, and 77 without a GPU.
+The status is 0 if all figures are right, 1 if one is wrong, 2 for a wrong command line, and 77 without a GPU or libcuda.
 ";
 const NO_GPU: u8 = 77;
+/// The first context on a GPU without persistence mode can take some seconds.
+const CONTEXT_AT_MOST: Duration = Duration::from_secs(60);
 /// The whole check, so that a hung driver does not hold it for ever.
 const WHOLE_AT_MOST: Duration = Duration::from_secs(290);
 
@@ -126,6 +131,7 @@ fn check(results: &mut Results, options: &Options) -> Result<(), (u8, String)> {
         nvml::Absent::NoGpu(reason) => (NO_GPU, format!("no GPU here ({reason})")),
         nvml::Absent::Refused(reason) => (1, format!("the driver does not work: {reason}")),
     })?;
+    works_with_cuda()?;
     results.line(&format!(
         "gpu-check: {}, {}, driver {}, {} GPU(s); libnvidia-ml loaded and initialised in {:.1} ms",
         nvml.name(),
@@ -139,6 +145,21 @@ fn check(results: &mut Results, options: &Options) -> Result<(), (u8, String)> {
         checks::Check { nvml: &nvml, tracker: &options.tracker, times: pauses::times(options.is_short) };
     checks::all(results, &check, options.is_quick, options.with_accounting);
     Ok(())
+}
+
+/// Whether a process gets a context. Without one, no figure could be compared with a known use of the GPU.
+fn works_with_cuda() -> Result<(), (u8, String)> {
+    Cuda::open().map_err(|reason| (NO_GPU, format!("no CUDA here ({reason})")))?;
+    let words = process::part("context", &[]);
+    let (program, arguments) = words.split_first().ok_or((1, "no program".to_owned()))?;
+    match process::output_within(program, arguments, CONTEXT_AT_MOST) {
+        Some(output) if output.status.success() => Ok(()),
+        Some(output) => {
+            let reason = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+            Err((1, format!("CUDA does not work: {reason} ({})", output.status)))
+        }
+        None => Err((1, format!("CUDA gave no context within {} s", CONTEXT_AT_MOST.as_secs()))),
+    }
 }
 
 /// The status of a part.

@@ -62,10 +62,10 @@ fn text(fill: impl FnOnce(*mut c_char, c_uint) -> c_uint) -> String {
 impl Nvml {
     /// Loads and initialises the library that gpu-track-run would load.
     pub(crate) fn start() -> Result<Self, Absent> {
-        let named = std::env::var("GPU_TRACK_NVML_LIB").unwrap_or_else(|_| "libnvidia-ml.so.1".into());
         let start = Instant::now();
         // SAFETY: the driver's library; its initialisers are trusted.
-        let lib = library::open(&named, |path| unsafe { NvmlLib::new(path) }).map_err(Absent::NoGpu)?;
+        let lib =
+            library::open(&library::nvml(), |path| unsafe { NvmlLib::new(path) }).map_err(Absent::NoGpu)?;
         // SAFETY: here and below, nvml.h's contract: pointers are to live objects, buffers have the length that is passed.
         let code = unsafe { lib.nvmlInit_v2() };
         let start_ms = start.elapsed().as_secs_f64() * 1e3;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cuda::{Cuda, Work};
 use crate::holders;
 use crate::nvml::{Nvml, clock_s};
+use crate::opinion::Opinion;
 use crate::process;
 
 /// A part ends after this time, even if the driver hangs.
@@ -25,6 +26,7 @@ pub(crate) fn run(part: &str, arguments: &[&str]) -> Option<Result<(), String>> 
         ("pulse", [path, time, count]) => pulse(path, ms(time), count.parse().unwrap_or(0)),
         ("two", [path, time]) => two(path, time),
         ("energy", [path, time]) => energy(path, ms(time)),
+        ("opinion", [path, rest, load]) => opinion(path, ms(rest), ms(load)),
         ("copy", [bytes, count, pause]) => {
             copy(bytes.parse().unwrap_or(0), count.parse().unwrap_or(0), ms(pause))
         }
@@ -143,6 +145,13 @@ fn energy(path: &str, time: Duration) -> Result<(), String> {
         (Some(before), Some(after)) => write(path, &[after - before, took_s]),
         _ => Err("the energy counter can't be read".into()),
     }
+}
+
+/// Writes the second opinion on a GPU that is busy for a time, between two at rest.
+fn opinion(path: &str, rest: Duration, load: Duration) -> Result<(), String> {
+    let opinion = Opinion::of_load(rest, load)?;
+    let text = serde_json::to_string(&opinion).map_err(|error| error.to_string())?;
+    std::fs::write(path, text).map_err(|error| format!("{path}: {error}"))
 }
 
 /// Copies so many bytes to the device, so often, with pauses; prints what the driver's counter did.

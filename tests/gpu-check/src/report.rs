@@ -26,6 +26,7 @@ pub(crate) struct MaxGpuRam {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Gpu {
     pub id: String,
+    pub name: Option<String>,
     pub visible: Option<bool>,
     pub memory: Memory,
     pub utilization: Utilization,
@@ -41,6 +42,7 @@ pub(crate) struct Gpu {
 
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Memory {
+    pub total_bytes: Option<u64>,
     pub max_used_bytes: Option<u64>,
 }
 

@@ -56,7 +56,7 @@ pub struct GpuDevice {
     pub runtime_version: Option<String>,
     /// Whether the command's environment (CUDA_VISIBLE_DEVICES and the like) names it; `None` if it names no device.
     pub visible: Option<bool>,
-    /// Whether a process of the run was seen on it; `None`: none was, and it was not read all the time.
+    /// Whether a process of the run was seen on it; `None`: none was, and one can have been missed.
     pub used: Option<bool>,
     /// When the driver first reported it lost, seconds after the command's start; `None`: never.
     pub lost_at_s: Option<f64>,

@@ -61,6 +61,7 @@ fn process(pid: u32, command: &str, exit: Exit) -> ProcessSummary {
             ended_without_exit_record: false,
             joined: false,
         },
+        had_gpu_library: false,
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct PidEntry {
     pub is_main: bool,
     /// Its command name.
     pub command: Arc<str>,
+    /// Its EXIT record says that it had a library of a GPU's driver loaded.
+    pub had_gpu_library: bool,
 }
 
 impl PidEntry {
@@ -60,8 +62,10 @@ pub(crate) struct PidTable {
 impl PidTable {
     /// Take over the running processes, and the ends of those that are not finalized yet.
     pub(super) fn update(&mut self, tree: &Tree) {
-        for process in self.entries.values_mut().filter(|process| process.end_ns.is_none()) {
-            process.end_ns = tree.get(ProcessId(process.id)).and_then(|process| process.lifetime.end_ns);
+        for entry in self.entries.values_mut().filter(|entry| entry.end_ns.is_none()) {
+            if let Some(process) = tree.get(ProcessId(entry.id)) {
+                (entry.end_ns, entry.had_gpu_library) = (process.lifetime.end_ns, process.had_gpu_library());
+            }
         }
         for process in tree.alive().iter().filter_map(|id| tree.get(*id)) {
             self.put(PidEntry {
@@ -72,6 +76,7 @@ impl PidTable {
                 end_ns: process.lifetime.end_ns,
                 is_main: process.ids.is_main,
                 command: process.name.command.clone(),
+                had_gpu_library: process.had_gpu_library(),
             });
         }
     }
@@ -87,6 +92,7 @@ impl PidTable {
             end_ns: Some(process.end_ns()),
             is_main: process.ids.is_main,
             command: process.name.command.clone(),
+            had_gpu_library: process.had_gpu_library,
         });
         self.ended.push_back(id);
     }
@@ -278,7 +284,16 @@ pub(crate) mod tests {
 
     pub(crate) fn process(id: u64, pid: u32, start_ns: u64, end_ns: Option<u64>) -> PidEntry {
         let command = format!("program{id}").into();
-        PidEntry { id, pid: Some(pid), own_pid: pid, start_ns, end_ns, is_main: id == 1, command }
+        PidEntry {
+            id,
+            pid: Some(pid),
+            own_pid: pid,
+            start_ns,
+            end_ns,
+            is_main: id == 1,
+            command,
+            had_gpu_library: false,
+        }
     }
 
     const S: u64 = 1_000_000_000;

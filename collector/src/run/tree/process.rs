@@ -413,6 +413,11 @@ impl Process {
         self.end.exit.is_some_and(|exit| exit.flags & FLAG_AUTOREAP != 0)
     }
 
+    /// Its EXIT record says that it had a library of a GPU's driver loaded. Without that record it is not known.
+    pub(crate) fn had_gpu_library(&self) -> bool {
+        self.end.exit.is_some_and(|exit| exit.had_gpu_library())
+    }
+
     /// Whether its last program ended without an EXIT record though it could have written one: its children may be unknown.
     pub(super) fn ended_without_exit_record(&self) -> bool {
         let by_exit = self.end.reaped.is_some_and(|reaped| libc::WIFEXITED(reaped.status));

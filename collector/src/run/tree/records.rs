@@ -1,6 +1,6 @@
 //! What is kept of the records about a process's end.
 
-use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_NO_STATUS, Origin};
+use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_GPU_LIBRARY, FLAG_NO_STATUS, Origin};
 use serde::{Deserialize, Serialize};
 
 use super::rusage::Rusage;
@@ -58,6 +58,11 @@ impl ExitRecord {
     /// It ran in its parent's memory (vfork), or was made by a raw clone, which looks the same to the shim.
     pub(super) fn has_borrowed_memory(&self) -> bool {
         self.flags & FLAG_BORROWED_MEMORY != 0
+    }
+
+    /// A library of a GPU's driver was loaded at its end.
+    pub(super) fn had_gpu_library(&self) -> bool {
+        self.flags & FLAG_GPU_LIBRARY != 0
     }
 }
 

@@ -72,6 +72,8 @@ pub struct ProcessSummary {
     pub(crate) bounds: Bounds,
     /// Which sources reported it.
     pub provenance: Provenance,
+    /// Its EXIT record says that it had a library of a GPU's driver loaded.
+    pub had_gpu_library: bool,
 }
 
 impl ProcessSummary {
@@ -101,6 +103,7 @@ impl ProcessSummary {
                 ended_without_exit_record: process.ended_without_exit_record(),
                 joined: process.has_joined(),
             },
+            had_gpu_library: process.had_gpu_library(),
             name: process.name,
         }
     }

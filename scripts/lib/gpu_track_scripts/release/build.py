@@ -1,4 +1,7 @@
-"""Builds the program once, for all packages, and what it generates of itself: man page and shell completions."""
+"""Builds the program once, for all packages, and what it generates of itself: man page and shell completions.
+
+gpu-check, which has a package of its own, is built only for that.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import pathlib
 import platform
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +51,8 @@ class Build:
     # Where cargo puts what it builds, for all targets.
     target_directory: pathlib.Path
     wheel: pathlib.Path
+    # Whether it was built without optimization.
+    is_quick: bool = False
 
     @property
     def directory(self) -> pathlib.Path:
@@ -97,23 +103,37 @@ def build(target: str, quick: bool, to: pathlib.Path) -> Build:
     version = next(package["version"] for package in about["packages"] if package["name"] == "gpu-track-run")
     # Not where other builds for this target go: they are linked otherwise, and cargo does not see the difference.
     target_directory = pathlib.Path(about["target_directory"], "packages")
-    python = python_with(*BUILD_TOOLS)
+    variables = environment(python_with(*BUILD_TOOLS), target, target_directory, quick)
+    run_maturin(target, variables, ROOT / "scripts" / "packaging", ["--out", os.fspath(to)])
+    (wheel,) = to.glob("*.whl")
+    built = Build(version, target, target_directory, wheel, quick)
+    write_documents(built)
+    return built
+
+
+def build_gpu_check(built: Build) -> pathlib.Path:
+    """Builds tests/gpu-check for the same machines as the program. Raises `BuildFailed`."""
+    variables = environment(python_with(*BUILD_TOOLS), built.target, built.target_directory, built.is_quick)
+    with tempfile.TemporaryDirectory(prefix="gpu-track-release.") as wheel:
+        options = ["--bindings", "bin", "--manifest-path", "tests/gpu-check/Cargo.toml", "--out", wheel]
+        run_maturin(built.target, variables, ROOT, options)
+    return built.directory / "gpu-check"
+
+
+def run_maturin(target: str, variables: dict[str, str], cwd: pathlib.Path, options: list[str]) -> None:
+    """Lets maturin build a program against the oldest glibc. Raises `BuildFailed`."""
     command = ["build", "--quiet", "--release", "--locked", "--target", target, "--zig"]
-    command += ["--compatibility", "manylinux_" + OLDEST_GLIBC.replace(".", "_"), "--out", os.fspath(to)]
+    command += ["--compatibility", "manylinux_" + OLDEST_GLIBC.replace(".", "_"), *options]
     done = subprocess.run(
-        [os.fspath(python), "-m", "maturin", *command],
-        cwd=ROOT / "scripts" / "packaging",
-        env=environment(python, target, target_directory, quick),
+        [os.fspath(python_with(*BUILD_TOOLS)), "-m", "maturin", *command],
+        cwd=cwd,
+        env=variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     if done.returncode:
         raise BuildFailed(done.stdout)
-    (wheel,) = to.glob("*.whl")
-    built = Build(version, target, target_directory, wheel)
-    write_documents(built)
-    return built
 
 
 def environment(python: pathlib.Path, target: str, target_directory: pathlib.Path, quick: bool) -> dict[str, str]:

@@ -17,9 +17,13 @@ from collections.abc import Sequence
 from gpu_track_scripts.commands import Word, output, words
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, renamed_paths
-from gpu_track_scripts.release.old_system import clean_system
+from gpu_track_scripts.release.old_system import System, clean_system
 from gpu_track_scripts.release.symbols import faults
 from gpu_track_scripts.tools import Unavailable, checked
+
+# How the name of gpu-check's package starts, and gpu-check's status without a GPU.
+GPU_CHECK = "gpu-check-"
+NO_GPU = 77
 
 
 class Wrong(Exception):
@@ -60,11 +64,30 @@ def check_package(built: Build, package: pathlib.Path, old: pathlib.Path | None)
         program = unpack(package, system.root)
         if (system.root / program).read_bytes() != built.program.read_bytes():
             raise Wrong("it contains another program")
+        if package.name.startswith(GPU_CHECK):
+            check_gpu_check(built, system, program.with_name("gpu-check"))
         return f"{package.name} {tracks(built, system.command(program))} in {system.name}"
+
+
+def check_gpu_check(built: Build, system: System, program: pathlib.PurePath) -> None:
+    """gpu-check starts where glibc is as old as `OLDEST_GLIBC`, and says in one line that there is no GPU."""
+    found = faults(system.root / program, OLDEST_GLIBC)
+    if found:
+        raise Wrong(f"gpu-check: {'; '.join(found)}")
+    # This machine's own system may have a GPU.
+    if built.runs_here and system.is_whole:
+        done = subprocess.run(system.command(program), capture_output=True, text=True)
+        if done.returncode != NO_GPU or not done.stdout.startswith("no GPU here (") or done.stdout.count("\n") != 1:
+            raise Wrong(f"gpu-check without a GPU: status {done.returncode}: {done.stdout}{done.stderr.strip()}")
 
 
 def unpack(package: pathlib.Path, root: pathlib.Path) -> pathlib.PurePath:
     """Puts the files of a package below a root directory. Gives the place of the program."""
+    if package.name.startswith(GPU_CHECK):
+        prefix = root / "opt"
+        prefix.mkdir(exist_ok=True)
+        install(["tar", "-xzf", package, "-C", prefix])
+        return pathlib.PurePath("opt") / package.name.replace(".tar.gz", "") / "gpu-track-run"
     if package.suffix == ".gz":
         prefix = root / "usr" / "local"
         prefix.mkdir(parents=True, exist_ok=True)

@@ -13,14 +13,15 @@ from functools import partial
 from gpu_track_scripts.release import checks
 from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, BuildFailed, build
 from gpu_track_scripts.release.old_system import old_root
-from gpu_track_scripts.release.packages import deb, recipes, rpm, sha256, tarball
+from gpu_track_scripts.release.packages import deb, gpu_check, recipes, rpm, sha256, tarball
 from gpu_track_scripts.tools import Unavailable
 
 DESCRIPTION = f"""\
 Builds the packages of a release and checks them.
 
 The program is built once, against glibc {OLDEST_GLIBC}, and all packages contain the same bytes: a wheel, a tarball, a
-.deb and a .rpm. With them come an EasyBuild easyconfig and a Spack package for the tarball, and SHA256SUMS.
+.deb, a .rpm, and gpu-check-MACHINE.tar.gz, which checks the GPU figures on a machine with an NVIDIA driver and nothing
+else. With them come an EasyBuild easyconfig and a Spack package for the tarball, and SHA256SUMS.
 
 Each package is installed into a clean root directory of an old Debian, the wheel into a new virtual environment, and
 tracks a command there. What can't be had on this machine is skipped, with the reason.
@@ -32,7 +33,7 @@ The status is 0 if all packages are there and right, 1 if a check failed, and 77
 """
 CANT_BUILD = 77
 Packer = Callable[[Build, pathlib.Path], pathlib.Path]
-PACKAGES: dict[str, Packer] = {"tarball": tarball, "deb": deb, "rpm": rpm}
+PACKAGES: dict[str, Packer] = {"tarball": tarball, "deb": deb, "rpm": rpm, "gpu-check": gpu_check}
 
 
 class Progress:
@@ -45,7 +46,7 @@ class Progress:
         """Takes a step and says how it ended."""
         try:
             print(f"ok      {name}: {take()}", flush=True)
-        except checks.Wrong as found:
+        except (checks.Wrong, BuildFailed) as found:
             print(f"FAILED  {name}: {found}", flush=True)
             self.failed = True
         except Unavailable as reason:
@@ -62,7 +63,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "packages",
         nargs="*",
         metavar="PACKAGE",
-        help="tarball, deb or rpm; without one, all. The wheel is always built",
+        help="tarball, deb, rpm or gpu-check; without one, all. The wheel is always built",
     )
     add("--target", default=f"{platform.machine()}-unknown-linux-gnu", help="rustc's name for the machine to build for")
     add("--quick", action="store_true", help="build without optimization, to check the packages only")
@@ -122,7 +123,7 @@ def make_packages(progress: Progress, built: Build, names: Sequence[str], to: pa
         print(f"SKIPPED old system: {reason}")
     for name in names:
         progress.step(name, partial(make_package, PACKAGES[name], built, to, old))
-    for archive in to.glob("*.tar.gz"):
+    for archive in to.glob("gpu-track-*.tar.gz"):
         recipes(built, archive, to)
 
 

@@ -9,30 +9,55 @@ import os
 import pathlib
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpu_track_scripts.commands import output
 from gpu_track_scripts.paths import ROOT
-from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, metadata
+from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, build_gpu_check, metadata
 from gpu_track_scripts.tools import crate_program
 
 TEMPLATES = ROOT / "scripts" / "packaging"
+LICENSES = ("LICENSE-APACHE", "LICENSE-MIT")
 
 
 def tarball(built: Build, to: pathlib.Path) -> pathlib.Path:
     """An archive to be unpacked into a prefix, such as ~/.local. The same files give the same bytes."""
     top = f"gpu-track-{built.version}-{built.target}"
+    return archive_of(tarball_files(built), {built.program}, to, top)
+
+
+def gpu_check(built: Build, to: pathlib.Path) -> pathlib.Path:
+    """An archive with gpu-check and the program beside it, for a machine that has an NVIDIA driver and nothing else."""
+    return pack_gpu_check(built, build_gpu_check(built), to)
+
+
+def pack_gpu_check(built: Build, program: pathlib.Path, to: pathlib.Path) -> pathlib.Path:
+    """Packs a gpu-check that was built."""
+    files = [("gpu-check", program), ("gpu-track-run", built.program)]
+    files += [(name, ROOT / name) for name in LICENSES]
+    return archive_of(files, {program, built.program}, to, gpu_check_name(built))
+
+
+def gpu_check_name(built: Build) -> str:
+    """The one directory of gpu-check's archive."""
+    return f"gpu-check-{built.machine}"
+
+
+def archive_of(
+    files: Iterable[tuple[str, pathlib.Path]], programs: set[pathlib.Path], to: pathlib.Path, top: str
+) -> pathlib.Path:
+    """An archive of one directory, `top`, with these files: the place in it, and where each is now."""
     when = int(output(["git", "log", "-1", "--format=%ct"], cwd=ROOT))
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as files:
-        for place, file in tarball_files(built):
-            member = files.gettarinfo(os.fspath(file), f"{top}/{place}")
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as members:
+        for place, file in files:
+            member = members.gettarinfo(os.fspath(file), f"{top}/{place}")
             member.uid = member.gid = 0
             member.uname = member.gname = ""
             member.mtime = when
-            member.mode = 0o755 if file == built.program else 0o644
+            member.mode = 0o755 if file in programs else 0o644
             with file.open("rb") as content:
-                files.addfile(member, content)
+                members.addfile(member, content)
     path = to / f"{top}.tar.gz"
     path.write_bytes(gzip.compress(archive.getvalue(), mtime=when))
     return path
@@ -46,7 +71,7 @@ def tarball_files(built: Build) -> Iterator[tuple[str, pathlib.Path]]:
     yield "share/bash-completion/completions/gpu-track-run", documents / "gpu-track-run.bash"
     yield "share/zsh/site-functions/_gpu-track-run", documents / "_gpu-track-run"
     yield "share/fish/vendor_completions.d/gpu-track-run.fish", documents / "gpu-track-run.fish"
-    for name in ("LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"):
+    for name in (*LICENSES, "README.md", "CHANGELOG.md"):
         yield f"share/doc/gpu-track/{name}", ROOT / name
 
 

@@ -10,7 +10,7 @@ use crate::results::{Results, shown};
 
 const MIB: u64 = 1 << 20;
 /// The driver maps device memory in pages of 2 MiB.
-const GRANULE: u64 = 2 * MIB;
+pub(super) const GRANULE: u64 = 2 * MIB;
 /// What the short processes allocate: more than a bare context, which takes some 500 MiB on a large GPU.
 const BRIEF_BYTES: u64 = 1024 * MIB;
 

@@ -2,6 +2,7 @@
 
 mod check;
 mod memory;
+mod opinion;
 mod pcie;
 mod selection;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub(crate) fn all(results: &mut Results, check: &Check, is_quick: bool, with_acc
     utilization::two_processes(results, check);
     results.line("\nEnergy");
     time::energy(results, check);
+    opinion::under_load(results, check);
     results.line("\nPCIe");
     pcie::all(results, check);
     results.line("\nWhich GPUs");

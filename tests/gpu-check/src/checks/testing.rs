@@ -17,8 +17,9 @@ pub(super) fn gpu(processes: &[(u32, u64)]) -> Gpu {
     };
     Gpu {
         id: "GPU-1".into(),
+        name: None,
         visible: None,
-        memory: Memory { max_used_bytes: Some(80 << 30) },
+        memory: Memory { total_bytes: None, max_used_bytes: Some(80 << 30) },
         utilization: Utilization { active_s: None, mean_percent: None, max_percent: Some(100.0) },
         power: Power {
             mean_w: None,

@@ -1,4 +1,4 @@
-//! Energy, and what tracking costs.
+//! Energy at rest, and what tracking costs.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -13,7 +13,7 @@ const ENERGY_OFF: f64 = 0.02;
 /// A command's start and end may be delayed by this much together.
 const DELAY_MS: f64 = 50.0;
 
-/// Energy against the first device's counter.
+/// Energy at rest against the first device's counter.
 pub(super) fn energy(results: &mut Results, check: &Check) {
     if check.nvml.energy_j().is_none() {
         return results.skip("energy", "this device has no counter");
@@ -35,7 +35,7 @@ fn judge_energy(results: &mut Results, power: &Power, joules: f64, seconds: f64)
     let by_hand_w = joules / seconds;
     let is_right = ours_w.is_some_and(|ours_w| joules > 0.0 && (ours_w / by_hand_w - 1.0).abs() < ENERGY_OFF);
     results.check(
-        "energy a second within 2% of the counter's",
+        "energy a second at rest within 2% of the counter's",
         is_right,
         &format!(
             "{} W over {} s, and {by_hand_w:.2} W over {seconds:.2} s; by integrated power {} W, {} J of {} J",
@@ -74,8 +74,13 @@ pub(super) fn start_and_end(results: &mut Results, check: &Check) {
             let start = Instant::now();
             run(check, &command, is_tracked).then(|| start.elapsed().as_secs_f64() * 1e3)
         });
+        let what = format!("start and end of {what}");
+        let (Some(direct), Some(tracked)) = (direct, tracked) else {
+            results.check(&what, false, "the command failed");
+            continue;
+        };
         let detail = format!("{direct:.1} ms alone, {tracked:.1} ms under gpu-track-run");
-        results.check(&format!("start and end of {what}"), tracked - direct < DELAY_MS, &detail);
+        results.check(&what, tracked - direct < DELAY_MS, &detail);
     }
 }
 
@@ -87,6 +92,9 @@ pub(super) fn allocations(results: &mut Results, check: &Check) {
     let [direct, tracked] = medians(rounds, |is_tracked| {
         run(check, &command, is_tracked).then(|| answer.numbers().first().map(|s| s * 1e6))?
     });
+    let (Some(direct), Some(tracked)) = (direct, tracked) else {
+        return results.skip("cuMemAlloc and cuMemFree", "the loop failed");
+    };
     let percent = (tracked / direct - 1.0) * 100.0;
     results.note(&format!(
         "cuMemAlloc and cuMemFree of 1 MiB: {direct:.2} us alone, {tracked:.2} us under gpu-track-run ({percent:+.1}%)"
@@ -104,8 +112,8 @@ fn run(check: &Check, command: &[String], is_tracked: bool) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Medians of alternating measurements, alone and tracked; NaN where all failed.
-fn medians(rounds: u32, mut measure: impl FnMut(bool) -> Option<f64>) -> [f64; 2] {
+/// Medians of alternating measurements, alone and tracked; `None` where all failed.
+fn medians(rounds: u32, mut measure: impl FnMut(bool) -> Option<f64>) -> [Option<f64>; 2] {
     let mut sides = [Vec::new(), Vec::new()];
     for _ in 0..rounds {
         for (side, is_tracked) in sides.iter_mut().zip([false, true]) {
@@ -114,7 +122,7 @@ fn medians(rounds: u32, mut measure: impl FnMut(bool) -> Option<f64>) -> [f64; 2
     }
     sides.map(|mut side| {
         side.sort_by(f64::total_cmp);
-        side.get(side.len() / 2).copied().unwrap_or(f64::NAN)
+        side.get(side.len() / 2).copied()
     })
 }
 
@@ -154,7 +162,7 @@ mod tests {
             round += 1.0;
             (!is_tracked || round < 4.0).then_some(round)
         });
-        assert_eq!((direct, tracked), (3.0, 2.0));
-        assert!(medians(1, |_| None)[0].is_nan());
+        assert_eq!((direct, tracked), (Some(3.0), Some(2.0)));
+        assert_eq!(medians(1, |_| None), [None, None]);
     }
 }

@@ -100,6 +100,7 @@ fn used_gpu() -> GpuDevice {
 fn lost_gpu() -> GpuDevice {
     GpuDevice {
         parent: Some("0000:82:00.0".into()),
+        used: Some(false),
         lost_at_s: Some(12.25),
         missing: vec![GpuMissing { figure: "power".into(), reason: "no permission".into() }],
         ..GpuDevice::default()

@@ -61,7 +61,8 @@ pub(crate) struct GpuUsage {
 pub(crate) struct Unsampled {
     /// How many.
     pub count: u64,
-    /// One of them lived for longer than devices should be left unread, and long enough to use one.
+    /// One of them lived long enough to use a device, and had a GPU's library loaded or lived for longer than devices should be
+    /// left unread.
     pub is_any_long: Groups<bool>,
 }
 
@@ -130,7 +131,8 @@ impl GpuUsage {
         }
         self.unsampled.count += 1;
         let lived_ns = end_ns.saturating_sub(ended.start_ns);
-        let is_long = lived_ns > POLICY.shortest_gpu_use_ns.max(self.interval_ns.saturating_mul(2));
+        let is_long = lived_ns > POLICY.shortest_gpu_use_ns.max(self.interval_ns.saturating_mul(2))
+            || ended.had_gpu_library && lived_ns >= POLICY.shortest_gpu_use_ns;
         self.unsampled.is_any_long.add(ended.is_main, is_long, |a, b| a || b);
     }
 }
