@@ -61,7 +61,8 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             if !options.tracking.disable_logs {
                 notes.iter().flatten().for_each(console::message);
             }
-            Ok(run::run(&options, cli::lock(&options.report.output)?))
+            let lock = cli::lock(&options.report.output, &mut options.report.warnings)?;
+            Ok(run::run(&options, lock))
         }
     }
 }
