@@ -21,7 +21,7 @@ pub use model::config::{
     Config, DiscoveryConfig, Layer, Message, ReportConfig, SessionStart, TrackingConfig,
 };
 pub use model::gpu::listing::Listing;
-pub use model::gpu::{Device, GpuConfig, Vendor};
+pub use model::gpu::{Device, ENV_NVML_LIB, GpuConfig, Vendor};
 pub use model::policy::SamplingPolicy;
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::values;

@@ -2,13 +2,14 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::support::run::{Running, become_user};
-use crate::support::{is_root, or_skip, skip, tracked};
+use crate::support::run::{Running, Tracked, become_user};
+use crate::support::{is_root, kill, or_skip, skip, tracked, wait_until};
 
 const VICTIM: u32 = 64001;
 const ATTACKER: u32 = 64002;
@@ -39,10 +40,138 @@ fn attack(script: &str, path: &Path) {
     assert!(shell.status().unwrap().success(), "the attack itself failed: {script}");
 }
 
+/// Puts files of the attacker in the place of the cache directory. A loader that meets them prints an error.
+const REPLACE_CACHE: &str = "mv $1/.cache $1/away && mkdir -p $1/.cache/gpu-track && cd $1/.cache/gpu-track && \
+                             for f in $(ls $1/away/gpu-track 2>/dev/null); do echo evil >$f; done; chmod 755 ..";
+
+/// A command that shows where the shim is, waits, and starts another program.
+const SHOW_SHIM: [&str; 3] = ["sh", "-c", "echo \"$LD_PRELOAD\"; read x; /bin/true; exit 3"];
+
 /// Lets the command go on after the attack.
 fn go_on(mut running: Running) -> crate::support::Run {
     std::io::Write::write_all(&mut running.stdin(), b"go\n").unwrap();
     running.wait()
+}
+
+// Requirement: FAULT-13
+#[test]
+fn shim_is_not_where_another_user_can_replace_it() {
+    if !is_root() {
+        skip!("{NEEDS_ROOT}");
+    }
+    for (owner, mode) in [(ATTACKER, 0o755), (VICTIM, 0o777), (VICTIM, 0o770)] {
+        let (_top, top) = top();
+        let run = or_skip!(tracked(SHOW_SHIM).by_user(VICTIM)).piped_stdin();
+        let home = directory(&top, "home", owner, mode);
+        let cache = home.join(".cache");
+        fs::create_dir(&cache).unwrap();
+        chown(&cache, Some(VICTIM), Some(if mode == 0o770 { ATTACKER } else { VICTIM })).unwrap();
+        chown(&home, None, Some(ATTACKER)).unwrap();
+        let runtime = directory(&top, "runtime", VICTIM, 0o700);
+        let (home_of_run, runtime_of_run) = (home.clone(), runtime.clone());
+        let running = run
+            .with(|command| command.env_remove("XDG_CACHE_HOME"))
+            .with(|command| command.env("HOME", home_of_run).env("XDG_RUNTIME_DIR", runtime_of_run))
+            .start();
+        running.wait_for_output("gpu-track");
+        attack(REPLACE_CACHE, &home);
+        let run = go_on(running);
+        assert!(run.stdout.starts_with(runtime.to_str().unwrap()), "{mode:o}: {}", run.stdout);
+        run.assert_clean(3).assert_all_exact(2);
+    }
+}
+
+// Requirement: FAULT-13
+#[test]
+fn shim_of_root_is_not_where_the_environment_says() {
+    if !is_root() {
+        skip!("{NEEDS_ROOT}");
+    }
+    let (_top, top) = top();
+    let run = tracked(SHOW_SHIM).piped_stdin();
+    let home = directory(&top, "home", ATTACKER, 0o755);
+    attack("mkdir $1/.cache", &home);
+    let of_run = home.clone();
+    let running = run
+        .with_mounts(
+            "for d in /var/cache /run; do mount -t tmpfs -o noexec,mode=755 tmpfs $d; done; \
+             mount -t tmpfs tmpfs /dev/shm",
+        )
+        .with(move |command| {
+            command
+                .env("HOME", &of_run)
+                .env("XDG_CACHE_HOME", of_run.join(".cache"))
+                .env("XDG_RUNTIME_DIR", of_run)
+        })
+        .start();
+    running.wait_for_output("gpu-track");
+    attack(REPLACE_CACHE, &home);
+    let run = go_on(running);
+    assert!(run.stdout.starts_with("/dev/shm/gpu-track-0/"), "{}", run.stdout);
+    run.assert_clean(3).assert_all_exact(2);
+    assert_eq!(fs::read_dir(home.join("away")).unwrap().count(), 0, "root made nothing there");
+}
+
+/// Shell words that mount a file system whose program never answers. The mount ends with the descriptor.
+fn mount_without_an_answer(at: &Path) -> Result<String, &'static str> {
+    if !is_root() {
+        return Err(NEEDS_ROOT);
+    }
+    let mount = format!(
+        "exec 9<>/dev/fuse && mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0,allow_other none {}",
+        at.display()
+    );
+    let tried = Command::new("unshare").args(["-m", "sh", "-c", &mount]).output();
+    let works = tried.is_ok_and(|output| output.status.success());
+    if works { Ok(mount) } else { Err("no FUSE here") }
+}
+
+/// A run by the victim, whose variables name directories on a file system that does not answer.
+fn with_hung_directories(
+    run: Tracked,
+    top: &Path,
+    variables: &'static [&'static str],
+) -> Result<Tracked, &'static str> {
+    let run = run.by_user(VICTIM)?;
+    let hung = directory(top, "hung", 0, 0o755);
+    let runtime = directory(top, "runtime", VICTIM, 0o700);
+    let mount = mount_without_an_answer(&hung)?;
+    let script = format!("{mount} && exec {} \"$@\"", become_user(VICTIM).join(" "));
+    Ok(run.through(&["unshare", "-m", "sh", "-c", &script, "sh"]).with(move |command| {
+        command.env_remove("XDG_CACHE_HOME").env("XDG_RUNTIME_DIR", runtime);
+        command.envs(variables.iter().map(|name| (*name, hung.join("x"))))
+    }))
+}
+
+// Requirement: FAULT-14
+#[test]
+fn file_system_that_does_not_answer_delays_the_command_only() {
+    let (_top, top) = top();
+    let run = or_skip!(with_hung_directories(tracked(SHOW_SHIM).piped_stdin(), &top, &["HOME"]));
+    let running = run.start();
+    running.wait_for_output("gpu-track");
+    let run = go_on(running);
+    assert!(run.stdout.contains("/runtime/gpu-track/"), "{}", run.stdout);
+    run.assert_clean(3).assert_all_exact(2);
+}
+
+// Requirement: FAULT-14
+#[test]
+fn signal_ends_the_launcher_while_a_file_system_does_not_answer() {
+    let run = tracked(["echo", "started"]);
+    let (_top, top) = top();
+    let run = or_skip!(with_hung_directories(run, &top, &["HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"]));
+    let running = run.start();
+    let pid = running.pid();
+    let is_waiting = || {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        name.starts_with("gpu-track-run") && threads == 2
+    };
+    wait_until("the launcher to look for the shim", is_waiting);
+    kill(pid, libc::SIGTERM);
+    let run = running.wait();
+    assert_eq!((run.status.signal(), run.stdout.as_str()), (Some(libc::SIGTERM), ""), "{}", run.stderr);
 }
 
 // Requirement: OUT-20
@@ -151,6 +280,27 @@ fn lock_of_another_user_keeps_no_command_from_running() {
     }
 }
 
+// Requirement: FAULT-15
+#[test]
+fn environment_of_another_user_makes_root_load_and_write_nothing() {
+    if !is_root() {
+        skip!("{NEEDS_ROOT}");
+    }
+    let (_top, top) = top();
+    let run = tracked(["sh", "-c", "exit 3"]);
+    let theirs = directory(&top, "theirs", ATTACKER, 0o755);
+    attack("touch $1/evil.so", &theirs);
+    let (library, journal) = (theirs.join("evil.so"), theirs.join("journal"));
+    let variables = [("GPU_TRACK_NVML_LIB", library), ("GPU_TRACK_JOURNAL", journal.clone())];
+    let run = run.with(|command| command.envs(variables)).run();
+    let warnings = run.assert_clean(3).warnings();
+    assert!(
+        warnings.contains("GPU_TRACK_NVML_LIB is ignored") && warnings.contains("--nvml-lib"),
+        "{warnings}"
+    );
+    assert!(!journal.exists());
+}
+
 // Requirement: OUT-9
 #[test]
 fn names_do_not_control_the_terminal_by_json_or_messages() {
@@ -171,4 +321,3 @@ fn names_do_not_control_the_terminal_by_json_or_messages() {
         assert!(!hidden.iter().any(|hidden| shown.contains(hidden)), "{shown:?}");
     }
 }
-

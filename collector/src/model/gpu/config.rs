@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::values::{Uuids, one_of, uuids};
 
 /// Names the library to load in place of `libnvidia-ml.so.1`.
-const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
+pub const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
 
 /// Maker of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

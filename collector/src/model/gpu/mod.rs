@@ -8,7 +8,7 @@ mod observation;
 mod sample;
 pub mod select;
 
-pub use config::{GpuConfig, Vendor};
+pub use config::{ENV_NVML_LIB, GpuConfig, Vendor};
 pub use device::Device;
 pub(crate) use figure::{Figure, Missing, Reading, either};
 pub(crate) use observation::{
