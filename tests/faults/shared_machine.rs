@@ -321,3 +321,27 @@ fn names_do_not_control_the_terminal_by_json_or_messages() {
         assert!(!hidden.iter().any(|hidden| shown.contains(hidden)), "{shown:?}");
     }
 }
+
+/// Root's environment has another user's session (`su -m`, `sudo -E`), and that user truncates the file.
+// Requirement: FAULT-16
+#[test]
+fn session_of_another_user_does_not_harm_programs_of_root() {
+    if !is_root() {
+        skip!("{NEEDS_ROOT}");
+    }
+    let victims = tracked(["sh", "-c", "echo ready; read x; exit 3"]);
+    let running = or_skip!(victims.by_user(VICTIM)).piped_stdin().start();
+    running.wait_for_output("ready");
+    let session = running.segment();
+    let of_theirs = session.clone();
+    let inner = tracked(["sh", "-c", "echo ready; read x; exit 5"])
+        .piped_stdin()
+        .with(move |command| command.env("GPU_TRACK_SESSION", of_theirs))
+        .start();
+    inner.wait_for_output("ready");
+    fs::File::options().write(true).open(&session).unwrap().set_len(0).unwrap();
+    let inner = go_on(inner);
+    inner.assert_clean(5).assert_all_exact(1);
+    let theirs = go_on(running);
+    assert_eq!(theirs.status.signal(), Some(libc::SIGBUS), "{}", theirs.stderr);
+}
