@@ -21,9 +21,9 @@ pub use model::config::{
     Config, DiscoveryConfig, Layer, Message, ReportConfig, SessionStart, TrackingConfig,
 };
 pub use model::gpu::listing::Listing;
-pub use model::gpu::{Device, GpuConfig, Vendor};
+pub use model::gpu::{Device, ENV_NVML_LIB, GpuConfig, Vendor};
 pub use model::policy::SamplingPolicy;
-pub use model::style::{Console, Output, RamUnit, Style, TimeUnit};
+pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::values;
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::format::{self, render};
@@ -31,7 +31,7 @@ pub use report::{quote, write};
 pub use session::{Inheritance, serve, untracked};
 pub use sources::connector;
 pub use sources::gpu::list::{Present as PresentGpus, list as list_gpus, present as present_gpus};
-pub use store::output_lock::{InUse, OutputLock};
+pub use store::output_lock::{NoLock, OutputLock};
 pub use store::stale;
 pub use store::state_file::StateFile;
 pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};

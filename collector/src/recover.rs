@@ -194,7 +194,7 @@ fn finish(run: RunState, host: &HostInfo, root_of_living: Option<&ProcRoot>, end
     run.into_state()
 }
 
-/// The report of a run that was written down (`GPU_TRACK_JOURNAL`), in the form that the run asked for.
+/// The report of a run that was written down (`--journal`), in the form that the run asked for.
 ///
 /// # Errors
 /// If the journal can't be read, or is not whole.

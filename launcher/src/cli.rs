@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::{CommandFactory, Parser};
-use gpu_track_collector::{InUse, Output, OutputLock, TrackingConfig};
+use gpu_track_collector::{NoLock, Output, OutputLock, TrackingConfig};
 
 pub(crate) use args::Options;
 pub(crate) use output::PatternValues;
@@ -79,17 +79,26 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     Ok(Request::Run(options))
 }
 
-/// Takes the lock of the report file.
+/// Takes the lock of the report file. If there can be none because of another user, `warnings` gets the reason.
 ///
 /// # Errors
 /// If another run that still lives writes to it.
-pub(crate) fn lock(output: &Output) -> Result<Option<OutputLock>, UsageError> {
+pub(crate) fn lock(output: &Output, warnings: &mut Vec<String>) -> Result<Option<OutputLock>, UsageError> {
     let Output::File(path) = output else { return Ok(None) };
-    OutputLock::take(path).map_err(|InUse| {
-        let problem = "is the report of another run that has not ended: give each run a name of its own, with %p (the \
-                       pid), %r (the rank), %h (the host) or %j (the job)";
-        UsageError::of_file("--output", path, problem)
-    })
+    match OutputLock::take(path) {
+        Ok(lock) => Ok(lock),
+        Err(foreign @ NoLock::Foreign { .. }) => {
+            warnings.push(foreign.to_string());
+            Ok(None)
+        }
+        Err(in_use @ NoLock::InUse) => {
+            let problem = format!(
+                "{in_use}: give each run a name of its own, with %p (the pid), %r (the rank), %h (the host) or %j (the \
+                 job)"
+            );
+            Err(UsageError::of_file("--output", path, problem))
+        }
+    }
 }
 
 /// One line about what was given and has no effect.

@@ -1,15 +1,8 @@
 //! The configuration of a run, as its collectors get it and as its report needs it.
 
-use std::path::PathBuf;
-
-use gpu_track_collector::{Cgroups, Config, ProcRoot, SamplingPolicy, SessionStart, clock};
+use gpu_track_collector::{Cgroups, Config, ProcRoot, SessionStart, clock};
 
 use crate::cli::Options;
-
-/// For developers: the file that every observation of the run is written to, for a replay. It must not exist.
-const ENV_JOURNAL: &str = "GPU_TRACK_JOURNAL";
-/// For developers: fields of [`SamplingPolicy`] in JSON, to measure what each buys.
-const ENV_SAMPLING: &str = "GPU_TRACK_SAMPLING";
 
 /// The configuration of a run that starts now, without connector and cgroup.
 pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
@@ -29,15 +22,10 @@ pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
         main_pid: None,
         discovery: options.discovery.clone(),
         tracking: tracking.clone(),
-        policy: sampling_policy(),
+        policy: options.diagnosis.sampling.unwrap_or_default(),
         cgroups,
         gpu: options.gpu.clone().at_interval(tracking.interval_ns(), tracking.sleep_time.is_some()),
         report: options.report.clone(),
-        journal: std::env::var_os(ENV_JOURNAL).map(PathBuf::from),
+        journal: options.diagnosis.journal.clone(),
     }
-}
-
-/// The default one, with what developers change in the environment.
-fn sampling_policy() -> SamplingPolicy {
-    std::env::var(ENV_SAMPLING).ok().and_then(|fields| serde_json::from_str(&fields).ok()).unwrap_or_default()
 }

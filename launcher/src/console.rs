@@ -6,13 +6,13 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use gpu_track_collector::Console;
+use gpu_track_collector::{Console, quote};
 use rustix::termios::tcgetwinsize;
 
-/// Writes one line for the user to stderr. `eprintln!` panics if stderr cannot be written, and then the command would
-/// not run.
+/// Writes one line for the user to stderr. Names in it can be another user's, so nothing in it may control the terminal.
+/// `eprintln!` panics if stderr cannot be written, and then the command would not run.
 pub(crate) fn message(text: impl Display) {
-    let _ = writeln!(std::io::stderr(), "gpu-track-run: {text}");
+    let _ = writeln!(std::io::stderr(), "gpu-track-run: {}", quote::escape(&text.to_string()));
 }
 
 /// Writes `text` to stdout. Errors are ignored: the reader can have closed its end (`--help | head`).

@@ -12,16 +12,19 @@ mod elf32;
 mod exit;
 mod gpus;
 mod not_executed;
+mod nvml_lib;
 mod preload;
 mod reap;
 mod recover;
 mod restart;
 mod run;
+mod safe_path;
 mod session;
 mod shim_file;
 mod signals;
 mod spawn;
 mod supervise;
+mod time_limit;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -44,7 +47,10 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
     match request {
         Request::Print(text) => Ok(console::print(&text)),
         Request::Gpus(options) => {
-            Ok(gpus::print(&options.gpu.with_environment(|name| std::env::var_os(name)), &options.format))
+            let mut warnings = Vec::new();
+            let gpu = nvml_lib::with_environment(&options.gpu, &mut warnings);
+            warnings.iter().for_each(console::message);
+            Ok(gpus::print(&gpu, &options.format))
         }
         Request::Recover(mut options) => {
             if options.output.is_none() {
@@ -53,7 +59,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             recover::recover(&options)
         }
         Request::Run(mut options) => {
-            options.gpu = options.gpu.with_environment(|name| std::env::var_os(name));
+            options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
             if options.report.output == Output::Stderr {
                 options.report.style.console = console::of_stderr();
             }
@@ -61,7 +67,8 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             if !options.tracking.disable_logs {
                 notes.iter().flatten().for_each(console::message);
             }
-            Ok(run::run(&options, cli::lock(&options.report.output)?))
+            let lock = cli::lock(&options.report.output, &mut options.report.warnings)?;
+            Ok(run::run(&options, lock))
         }
     }
 }

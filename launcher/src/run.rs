@@ -8,6 +8,7 @@ use gpu_track_collector::{Layer, Message, Output, OutputLock, ProcRoot, clock, r
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::Options;
+use crate::preload::Preload;
 use crate::session::{Session, SessionError};
 use crate::spawn::{self, InheritedState, SpawnError};
 use crate::supervise::{Started, Supervisor};
@@ -16,9 +17,13 @@ use crate::{config, console, exit, not_executed, reap, signals};
 /// Runs the command to its end, and ends as it ended. The lock is that of the report file.
 pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCode {
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
+    // Before signals are blocked: a file system that does not answer must not keep a signal from ending the launcher.
+    let preload = options.discovery.uses(Layer::Preload).then(Preload::new).transpose();
     let signals = signals::all_but_faults();
     let inherited = InheritedState::replace(&signals);
-    let started = match start(options, output_lock, &inherited) {
+    let session =
+        preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, output_lock));
+    let started = match session.and_then(|session| start(options, session, &inherited)) {
         Ok(started) => started,
         Err(SessionError::Spawn(SpawnError::Exec(error))) => return not_executed(options, &error),
         Err(error) => return run_untracked(options, &inherited, error),
@@ -38,10 +43,9 @@ pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCod
 /// Starts the collector and the command. The command does not wait for the collector to be ready.
 fn start(
     options: &Options,
-    output_lock: Option<OutputLock>,
+    mut session: Session,
     inherited: &InheritedState,
 ) -> Result<Started, SessionError> {
-    let mut session = Session::new(options, output_lock)?;
     let env = session.environment(options.command.words.first());
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;

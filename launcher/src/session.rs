@@ -56,14 +56,17 @@ pub(crate) struct Session {
 
 impl Session {
     /// Creates the session's files; keeps the lock of the report file. Nothing changes for the command yet.
-    pub(crate) fn new(options: &Options, output_lock: Option<OutputLock>) -> Result<Self, SessionError> {
+    pub(crate) fn new(
+        options: &Options,
+        preload: Option<Preload>,
+        output_lock: Option<OutputLock>,
+    ) -> Result<Self, SessionError> {
         let uid = rustix::process::getuid().as_raw();
         let pid = std::process::id();
         stale::remove_all(&options.diagnosis.session_dir, uid);
         let proc_root = ProcRoot::default();
         let mut config = config::of(options, &proc_root);
         let random = RandomState::new();
-        let preload = options.discovery.uses(Layer::Preload).then(Preload::new).transpose()?;
         config.discovery.shim_directory = preload.as_ref().and_then(Preload::directory);
         let new = NewSession {
             flags: flags(options, preload.as_ref()),

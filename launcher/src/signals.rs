@@ -60,7 +60,8 @@ pub(crate) fn all_but_faults() -> SignalSet {
     }
 }
 
-fn only(signal: i32) -> SignalSet {
+/// This signal.
+pub(crate) fn only(signal: i32) -> SignalSet {
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: sigemptyset and sigaddset initialise and change the set that they are given.
     unsafe {

@@ -100,7 +100,8 @@ pub(crate) fn spawn(
     let exec_args = ExecArgs::new(command, env)?;
     // Both ends are close-on-exec: the pipe closes without a byte if the exec succeeds.
     let (reader, writer) = io::pipe()?;
-    // SAFETY: the launcher has one thread, and the child calls only async-signal-safe functions until it execs.
+    // SAFETY: the child calls only async-signal-safe functions until it execs, so a thread that waits for a file system
+    // (`time_limit`) can hold any lock.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error().into()),
         0 => {

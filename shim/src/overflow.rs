@@ -21,19 +21,16 @@ pub(crate) fn append(header: &Header, record: &[u32; RECORD_WORDS]) -> bool {
     }
     let slot = slot(record, header.head.0.load(Relaxed));
     environment::session_paths().any(|path| {
-        let Some(fd) = session::open(path, libc::O_APPEND) else { return false };
-        let is_written = may_append(fd, header) && sys::write(fd, &slot);
+        let Some((fd, found)) = session::open(path, libc::O_APPEND) else { return false };
+        let is_written = may_append(fd, &found, header) && sys::write(fd, &slot);
         sys::close(fd);
         is_written
     })
 }
 
 /// Whether this file is the session's and has space, and no RLIMIT_FSIZE can end the process by SIGXFSZ.
-fn may_append(fd: usize, header: &Header) -> bool {
+fn may_append(fd: usize, found: &libc::stat, header: &Header) -> bool {
     sys::read_number(fd, offset_of!(Header, session_id)) == Some(header.session_id)
-        && sys::fstat(fd).is_some_and(|s| {
-            s.st_mode & libc::S_IFMT == libc::S_IFREG
-                && has_space(s.st_size as u64, s.st_blocks as u64)
-                && !sys::has_file_size_limit()
-        })
+        && has_space(found.st_size as u64, found.st_blocks as u64)
+        && !sys::has_file_size_limit()
 }

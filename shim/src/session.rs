@@ -21,24 +21,43 @@ pub(crate) fn map_all(list: &[u8]) {
     }
 }
 
-/// Opens the segment at this path.
-pub(crate) fn open(path: &[u8], flags: c_int) -> Option<usize> {
+/// Opens the segment at this path, and says what it is.
+///
+/// It must be a regular file of this user. Root's environment can name another user's file (`su -m`, `sudo -E`): that user
+/// could truncate the mapping, which is a SIGBUS, and read the records. What is no regular file is not opened, because to open a
+/// device can have side effects.
+pub(crate) fn open(path: &[u8], flags: c_int) -> Option<(usize, libc::stat)> {
     let mut buffer = [0u8; MAX_PATH + 1];
     buffer
         .get_mut(..path.len().min(MAX_PATH + 1))?
         .copy_from_slice(path.get(..path.len().min(MAX_PATH + 1))?);
     // Fails if the path is too long for its NUL to fit.
     let path = CStr::from_bytes_until_nul(&buffer).ok()?;
-    sys::open(path, flags | libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK)
+    let found = sys::stat_at(libc::AT_FDCWD, path.as_ptr(), libc::AT_SYMLINK_NOFOLLOW);
+    if !is_own_file(&found) {
+        return None;
+    }
+    let fd = sys::open(path, flags | libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK)?;
+    // The path can stand for another file by now.
+    match sys::fstat(fd).filter(is_own_file) {
+        Some(opened) => Some((fd, opened)),
+        None => {
+            sys::close(fd);
+            None
+        }
+    }
+}
+
+fn is_own_file(found: &libc::stat) -> bool {
+    found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_uid == sys::geteuid()
 }
 
 fn map(path: &[u8]) -> Option<&'static Header> {
-    let fd = open(path, 0)?;
+    let (fd, found) = open(path, 0)?;
     // The size is checked because an access behind the file's end is a SIGBUS. The magic is read before mapping because
     // the page fault of a write would change the times of a file that is no segment.
-    let is_segment = sys::fstat(fd).is_some_and(|s| {
-        s.st_mode & libc::S_IFMT == libc::S_IFREG && s.st_size >= TRACKED_SIZE as libc::off_t
-    }) && sys::read_number(fd, offset_of!(Header, magic)) == Some(MAGIC);
+    let is_segment = found.st_size >= TRACKED_SIZE as libc::off_t
+        && sys::read_number(fd, offset_of!(Header, magic)) == Some(MAGIC);
     let address = if is_segment { sys::mmap(TRACKED_SIZE, Some(fd)) } else { None };
     let lock_holder = sys::lock_holder(fd);
     sys::close(fd);

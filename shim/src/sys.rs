@@ -76,6 +76,12 @@ pub(crate) fn getpid() -> u32 {
     unsafe { call(libc::SYS_getpid, [0; 6]) as u32 }
 }
 
+/// geteuid(2).
+pub(crate) fn geteuid() -> u32 {
+    // SAFETY: the call takes no arguments.
+    unsafe { call(libc::SYS_geteuid, [0; 6]) as u32 }
+}
+
 /// getppid(2); 0 if the parent is in another pid namespace.
 pub(crate) fn getppid() -> u32 {
     // SAFETY: the call takes no arguments.
@@ -122,7 +128,7 @@ pub(crate) fn is_there(path: *const c_char, mode: c_int) -> bool {
 
 /// newfstatat(2); all zero on an error.
 #[inline(always)]
-fn stat_at(directory: c_int, path: *const c_char, flags: c_int) -> libc::stat {
+pub(crate) fn stat_at(directory: c_int, path: *const c_char, flags: c_int) -> libc::stat {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     let into = stat.as_mut_ptr() as usize;
     // SAFETY: on 64-bit Linux libc's stat is the kernel's, and all-zero is a valid one. Only the kernel reads the path.

@@ -96,6 +96,19 @@ fn paths_that_are_no_segments_are_skipped() {
     }
 }
 
+// Requirement: FAULT-16
+#[test]
+fn session_of_another_user_is_not_used() {
+    // SAFETY: the call takes no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("skipped: needs root, for a file of another user");
+        return;
+    }
+    let session = Session::new();
+    std::os::unix::fs::chown(&session.path, Some(64002), None).unwrap();
+    inert(&session);
+}
+
 // Requirement: SEE-14
 #[test]
 fn each_of_several_sessions_gets_all_records() {

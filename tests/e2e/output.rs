@@ -170,10 +170,7 @@ fn replayed_journal_gives_the_same_report() {
     for format in ["json", "text"] {
         let run = tracked(["/bin/sh", "-c", script])
             .only_options(&["-f", format, "--st", "0.02", "-o", report.to_str().unwrap()])
-            .with({
-                let journal = journal.clone();
-                move |command| command.env("GPU_TRACK_JOURNAL", journal)
-            })
+            .options(&["--journal", journal.to_str().unwrap()])
             .run();
         assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
         let replayed = gpu_track_collector::replay(&journal).unwrap();
@@ -182,10 +179,7 @@ fn replayed_journal_gives_the_same_report() {
     }
     let run = tracked(["/bin/sh", "-c", script])
         .only_options(&["--st", "0.02"])
-        .with({
-            let journal = journal.clone();
-            move |command| command.env("GPU_TRACK_JOURNAL", journal)
-        })
+        .options(&["--journal", journal.to_str().unwrap()])
         .run();
     assert!(run.stderr.contains("RAM over time"), "{}", run.stderr);
     assert_eq!(run.stderr, gpu_track_collector::replay(&journal).unwrap());

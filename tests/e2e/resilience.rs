@@ -139,7 +139,7 @@ fn early_segment_unlink_keeps_the_exit_status() {
     }
 }
 
-// Requirement: FAULT-85
+// Requirement: FAULT-94
 #[test]
 fn truncated_segment_ends_in_a_report() {
     // A process that touches its mapping of the segment gets SIGBUS. That may be the shell, but not the collector.

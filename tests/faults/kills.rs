@@ -124,7 +124,7 @@ fn assert_no_event_is_lost(run: &Run, processes: u64) {
     }
 }
 
-// Requirement: FAULT-13, FAULT-61, SEE-57
+// Requirement: FAULT-17, FAULT-61, SEE-57
 #[test]
 fn killed_collector_loses_no_connector_event() {
     if !has_connector() {
@@ -136,7 +136,7 @@ fn killed_collector_loses_no_connector_event() {
     assert_no_event_is_lost(&run, u64::from(children) + 1);
 }
 
-// Requirement: FAULT-13
+// Requirement: FAULT-17
 #[test]
 fn collector_started_after_the_commands_end_reads_what_it_did() {
     if !has_connector() {

@@ -13,6 +13,7 @@ mod programs;
 mod recover;
 mod resources;
 mod sanitizers;
+mod shared_machine;
 #[path = "../e2e/support/mod.rs"]
 #[allow(
     dead_code,

@@ -79,7 +79,7 @@ fn process_limit_of_the_command_alone_runs_untracked() {
         skip!("needs root (setpriv: a user with no other processes)");
     }
     let directory = tempfile::tempdir().unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
     std::fs::set_permissions(directory.path(), mode).unwrap();
     // Only this test uses this uid. With a limit of 2 the collector can start, but not the command beside it.
     for limit in [1, 2] {

@@ -55,7 +55,7 @@ pub struct Config {
     pub gpu: GpuConfig,
     /// What the report has, and where it goes.
     pub report: ReportConfig,
-    /// `GPU_TRACK_JOURNAL`: the file that the run is written down to, for developers.
+    /// `--journal`: the file that the run is written down to, for developers.
     pub journal: Option<PathBuf>,
 }
 

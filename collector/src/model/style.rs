@@ -201,8 +201,21 @@ pub enum Output {
     File(PathBuf),
     /// `-o FILE` where that is a terminal, a fifo, a device, or a file that a process has open (/dev/fd/3). The final report
     /// is appended to it; interim reports are not written.
+    Stream(StreamFile),
+}
+
+/// What a path stood for at the start of the run. Another user may replace it until the report is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamFile {
+    /// As the user gave it, made absolute.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
-    Stream(PathBuf),
+    pub path: PathBuf,
+    /// st_dev.
+    pub device: u64,
+    /// st_ino.
+    pub inode: u64,
+    /// The type in st_mode (S_IFMT).
+    pub kind: u32,
 }
 
 /// As messages name it.
@@ -211,7 +224,7 @@ impl fmt::Display for Output {
         match self {
             Self::Stderr => f.write_str("stderr"),
             Self::Stdout => f.write_str("stdout"),
-            Self::File(path) | Self::Stream(path) => path.display().fmt(f),
+            Self::File(path) | Self::Stream(StreamFile { path, .. }) => path.display().fmt(f),
         }
     }
 }

@@ -4,8 +4,9 @@
 use std::time::SystemTime;
 
 use serde::{Serialize, Serializer};
-use serde_json::ser::{self, PrettyFormatter};
+use serde_json::ser;
 
+use super::escaped_json::EscapedFormatter;
 use super::timestamp::rfc3339;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::{Percent, Rss, Stage};
@@ -19,22 +20,24 @@ const SCHEMA_VERSION: u32 = 2;
 
 /// The report as JSON, indented as in gpu_tracker, with a newline at its end.
 pub(super) fn json(report: &Report, style: &Style) -> String {
-    let mut bytes = Vec::with_capacity(16 * 1024);
-    let mut serializer = ser::Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(b" "));
     let gpu_tracker = GpuTracker::new(report, style);
-    let written = match style.as_gpu_tracker {
-        true => gpu_tracker.serialize(&mut serializer),
-        false => Document { gpu_tracker, schema_version: SCHEMA_VERSION, report }.serialize(&mut serializer),
-    };
-    written.expect("numbers, strings and lists serialize");
+    match style.as_gpu_tracker {
+        true => text(&gpu_tracker, " "),
+        false => text(&Document { gpu_tracker, schema_version: SCHEMA_VERSION, report }, " "),
+    }
+}
+
+fn text(value: &impl Serialize, indent: &str) -> String {
+    let mut bytes = Vec::with_capacity(16 * 1024);
+    let mut serializer = ser::Serializer::with_formatter(&mut bytes, EscapedFormatter::new(indent));
+    value.serialize(&mut serializer).expect("numbers, strings and lists serialize");
     bytes.push(b'\n');
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
 /// The output of `--gpus` as JSON, with a newline at its end.
 pub(super) fn gpu_list(listing: &Listing) -> String {
-    // Plain data always serializes.
-    serde_json::to_string_pretty(listing).unwrap_or_default() + "\n"
+    text(listing, "  ")
 }
 
 /// The objects of gpu_tracker 5.

@@ -2,6 +2,7 @@
 
 pub(crate) mod build;
 mod counts;
+mod escaped_json;
 pub mod format;
 mod gpu;
 mod hints;

@@ -1,14 +1,19 @@
 //! The sink: writes a report to its output. A reader of the file finds the old report or the new one, never
 //! a part.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+mod destination;
+mod stream;
+
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{
-    Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat, openat2, renameat, unlinkat,
+    Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, accessat, openat, openat2, renameat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -24,13 +29,13 @@ impl Output {
             Self::Stderr => io::stderr().write_all(text.as_bytes()),
             Self::Stdout => io::stdout().write_all(text.as_bytes()),
             Self::File(path) => write_atomically(path, text.as_bytes()),
-            Self::Stream(path) => OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes()),
+            Self::Stream(stream) => stream::append(stream, text.as_bytes()),
         }
     }
 }
 
-/// Replaces `target` atomically: writes a new file beside it and renames that. The mode of a replaced file is kept. If the
-/// directory is not writable but the file is, the file is overwritten in place.
+/// Replaces `target` atomically: writes a new file beside it and renames that. The mode of a replaced file is kept if it was
+/// this user's. If the directory is not writable but the file is, the file is overwritten in place.
 ///
 /// Symbolic links that appeared since [`output_at`] are not followed: where root tracks another user's command, that user
 /// may own the directory.
@@ -38,11 +43,15 @@ impl Output {
 /// # Errors
 /// If opening, writing or renaming fails. No new file is left behind then.
 pub(crate) fn write_atomically(target: &Path, bytes: &[u8]) -> io::Result<()> {
-    match replace(target, |file| file.write_all(bytes)) {
-        Err(error) if is_denied(&error) && target.exists() => {
-            let mut options = OpenOptions::new();
-            let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-            options.write(true).truncate(true).custom_flags(flags).open(target)?.write_all(bytes)
+    let name = target.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let directory = directory_of(target)?;
+    match replace(directory.as_fd(), name, |file| file.write_all(bytes)) {
+        Err(error) if is_denied(&error) => {
+            overwrite(directory.as_fd(), name, bytes).map_err(|again| match again.kind() {
+                // There is nothing to overwrite, so the first error is the one to report.
+                io::ErrorKind::NotFound => error,
+                _ => again,
+            })
         }
         result => result,
     }
@@ -56,7 +65,7 @@ pub fn output_at(path: &Path) -> io::Result<Output> {
     let may_write =
         |path: &Path| accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from);
     // The collector's working directory may be another one.
-    let output = destination(&std::path::absolute(path)?)?;
+    let output = destination::find(&std::path::absolute(path)?)?;
     match &output {
         Output::File(target) if target.exists() && may_write(target).is_ok() => {}
         Output::File(target) => may_write(target.parent().unwrap_or(target))?,
@@ -65,61 +74,59 @@ pub fn output_at(path: &Path) -> io::Result<Output> {
     Ok(output)
 }
 
-fn destination(given: &Path) -> io::Result<Output> {
-    // The kernel's limit (path_resolution(7)).
-    const MOST_LINKS: usize = 40;
-    let stream = || Ok(Output::Stream(given.to_path_buf()));
-    let mut path = given.to_path_buf();
-    for _ in 0..MOST_LINKS {
-        let parent = match path.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-            Some(parent) => parent,
-            None => return Err(io::ErrorKind::IsADirectory.into()),
-        };
-        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-        let parent = parent.canonicalize()?;
-        let here = parent.join(name);
-        // /dev/stderr leads here. A link in /proc/PID/fd stands for an open file, not for a name: to replace the file of
-        // that name would leave the process that has it open with the old one.
-        if parent.starts_with("/proc") {
-            return stream();
-        }
-        match fs::symlink_metadata(&here) {
-            Ok(metadata) if metadata.is_symlink() => path = parent.join(fs::read_link(&here)?),
-            Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(metadata) if !metadata.is_file() => return stream(),
-            Ok(_) => return Ok(Output::File(here)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Output::File(here));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Err(Errno::LOOP.into())
-}
-
 fn is_denied(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Writes a new file and renames it to `target`. It is not synced to disk: the rename is atomic for readers without that,
-/// and a sync could stall the collector.
-fn replace(target: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let name = target.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-    let directory = directory_of(target)?;
-    let (temporary, mut file) = create_in(&directory)?;
-    let old = fs::symlink_metadata(target).ok().filter(fs::Metadata::is_file);
+/// Writes a new file and gives it this name. It is not synced to disk: the rename is atomic for readers without that, and a
+/// sync could stall the collector.
+fn replace(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let (temporary, mut file) = create_in(directory)?;
     let result = fill(&mut file)
-        .and_then(|()| match old {
-            Some(old) => file.set_permissions(Permissions::from_mode(old.permissions().mode() & 0o777)),
+        .and_then(|()| match mode_to_keep(directory, name) {
+            Some(mode) => file.set_permissions(Permissions::from_mode(mode)),
             None => Ok(()),
         })
-        .and_then(|()| Ok(renameat(&directory, temporary.as_str(), &directory, name)?));
+        .and_then(|()| Ok(renameat(directory, temporary.as_str(), directory, name)?));
     if result.is_err() {
         // The first error is the one to report.
-        let _ = unlinkat(&directory, temporary.as_str(), AtFlags::empty());
+        let _ = unlinkat(directory, temporary.as_str(), AtFlags::empty());
     }
     result
+}
+
+/// The mode of an earlier report. Another user's file has the mode that this user wants: with 0777, root's report would be
+/// one that all may change.
+fn mode_to_keep(directory: BorrowedFd<'_>, name: &OsStr) -> Option<u32> {
+    let old = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let is_own = FileType::from_raw_mode(old.st_mode) == FileType::RegularFile
+        && old.st_uid == rustix::process::geteuid().as_raw();
+    is_own.then_some(old.st_mode & 0o777)
+}
+
+/// Writes into the existing file. It is emptied only when it is known to be one that may be written to.
+fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let mut file = File::from(openat(directory, name, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a file any more"));
+    }
+    // Through the descriptor: the directory's name may stand for another one by now. O_PATH allows fstat since Linux 3.6.
+    let above = File::from(directory.try_clone_to_owned()?).metadata()?;
+    if destination::is_foreign(&above, &found) {
+        let problem = format!(
+            "user {} owns the file, in a directory where all users may write: give another name",
+            found.uid()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    file.set_len(0)?;
+    file.write_all(bytes)
 }
 
 /// The directory of a path that had no symbolic links when it was resolved.
@@ -135,7 +142,7 @@ fn directory_of(target: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Creates a new file. A name can be taken: pids repeat on other hosts and after a crash.
-fn create_in(directory: &OwnedFd) -> io::Result<(String, File)> {
+fn create_in(directory: BorrowedFd<'_>) -> io::Result<(String, File)> {
     const TRIES: u32 = 1000;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     for attempt in 0..TRIES {
@@ -150,9 +157,9 @@ fn create_in(directory: &OwnedFd) -> io::Result<(String, File)> {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
+    use std::fs::{self, OpenOptions};
     use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::{chown, symlink};
 
     use super::*;
 
@@ -259,19 +266,113 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("report");
         fs::write(&path, "old").unwrap();
-        let full = |file: &mut File| {
+        let full: fn(&mut File) -> io::Result<()> = |file| {
             file.write_all(b"half of it")?;
             Err(io::ErrorKind::StorageFull.into())
         };
-        assert_eq!(replace(&path, full).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let opened = directory_of(&path).unwrap();
+        let replace = |name: &str, fill: fn(&mut File) -> io::Result<()>| {
+            super::replace(opened.as_fd(), OsStr::new(name), fill)
+        };
+        assert_eq!(replace("report", full).unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         let sub = directory.path().join("sub");
         fs::create_dir(&sub).unwrap();
-        assert_eq!(replace(&sub, |_| Ok(())).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(replace("sub", |_| Ok(())).unwrap_err().kind(), io::ErrorKind::IsADirectory);
         assert_eq!(write_atomically(&sub, b"x").unwrap_err().kind(), io::ErrorKind::IsADirectory);
         let missing = directory.path().join("no/such");
         assert_eq!(write_atomically(&missing, b"x").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(names_in(directory.path()), ["report", "sub"]);
+    }
+
+    /// Runs as another user in a thread: the kernel keeps credentials per thread.
+    fn as_user(uid: u32, work: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let uid = rustix::process::Uid::from_raw(uid);
+                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+                work();
+            });
+        });
+    }
+
+    /// A directory where all users may write, with a file and a link of user 64002; `None` without root.
+    fn shared() -> Option<tempfile::TempDir> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: needs root, for files of other users");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o1777)).unwrap();
+        fs::write(directory.path().join("target"), "theirs").unwrap();
+        symlink("target", directory.path().join("link")).unwrap();
+        symlink(".", directory.path().join("sub")).unwrap();
+        for name in ["link", "sub"] {
+            std::os::unix::fs::lchown(directory.path().join(name), Some(64002), None).unwrap();
+        }
+        let file = directory.path().join("file");
+        fs::write(&file, "theirs").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o777)).unwrap();
+        chown(&file, Some(64002), None).unwrap();
+        Some(directory)
+    }
+
+    // Requirement: OUT-6, OUT-55
+    #[test]
+    fn foreign_links_and_files_are_refused_where_all_users_may_write() {
+        let Some(directory) = shared() else { return };
+        let refused = |name: &str| output_at(&directory.path().join(name)).unwrap_err().to_string();
+        for (name, part) in [
+            ("link", "is a link of user 64002"),
+            ("sub/target", "is a link of user 64002"),
+            ("file", "is a file of user 64002"),
+        ] {
+            assert!(refused(name).contains(part), "{}", refused(name));
+            let path = directory.path().join(name);
+            as_user(64001, || assert!(output_at(&path).unwrap_err().to_string().contains(part)));
+        }
+        // A link of the directory's owner, and one's own, are followed.
+        symlink("target", directory.path().join("of_owner")).unwrap();
+        assert!(output_at(&directory.path().join("of_owner")).is_ok());
+        let file = directory.path().join("file");
+        as_user(64002, || assert!(output_at(&file).is_ok()));
+        // A file that appears later: root replaces it, with a mode of its own. Another user does not write into it.
+        as_user(64001, || {
+            assert_eq!(write_atomically(&file, b"x").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        });
+        assert_eq!(fs::read(&file).unwrap(), b"theirs");
+        write_atomically(&file, b"root's").unwrap();
+        let found = fs::metadata(&file).unwrap();
+        assert_eq!((found.uid(), found.mode() & 0o022), (0, 0), "{:o}", found.mode());
+    }
+
+    // Requirement: OUT-6
+    #[test]
+    fn file_overwritten_in_place_is_not_found_through_a_new_link() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let (ours, theirs) = (top.join("ours"), top.join("theirs"));
+        for directory in [&ours, &theirs] {
+            fs::create_dir(directory).unwrap();
+            fs::write(directory.join("report"), "old").unwrap();
+            fs::set_permissions(directory.join("report"), Permissions::from_mode(0o666)).unwrap();
+            fs::set_permissions(directory, Permissions::from_mode(0o555)).unwrap();
+        }
+        fs::set_permissions(&top, Permissions::from_mode(0o755)).unwrap();
+        fs::rename(&ours, top.join("away")).unwrap();
+        symlink(&theirs, &ours).unwrap();
+        let written = || {
+            assert_eq!(
+                write_atomically(&ours.join("report"), b"new").unwrap_err().raw_os_error(),
+                Some(libc::ELOOP)
+            );
+        };
+        if rustix::process::geteuid().is_root() {
+            as_user(64001, written)
+        } else {
+            written()
+        }
+        assert_eq!(fs::read(theirs.join("report")).unwrap(), b"old");
     }
 
     /// Root may write anywhere, so a thread becomes another user: the kernel keeps credentials per thread.

@@ -301,7 +301,7 @@ mod tests {
         ConnectorQueue::new(connector, Members::new(members, 0, None), membership, 10, newcomers, backlog)
     }
 
-    // Requirement: FAULT-13
+    // Requirement: FAULT-17
     #[test]
     fn events_in_the_inbox_of_a_killed_collector_come_once() {
         let fork = |at_ns, pid| KernelEvent { at_ns, pid, what: What::Fork { parent: 1 } };

@@ -1,6 +1,6 @@
 //! A run written down, for developers: every observation with its time, so that a run can be replayed without /proc.
 //!
-//! `GPU_TRACK_JOURNAL=FILE` names the file, which must not exist. It begins with the version, the configuration and the
+//! `--journal FILE` names the file, which must not exist. It begins with the version, the configuration and the
 //! machine. Then come the observations, and at the end the inputs of the report. Each part is a length of 4 bytes and
 //! that many bytes of postcard. Only the version that wrote it reads it.
 

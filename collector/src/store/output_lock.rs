@@ -6,8 +6,13 @@
 //!
 //! Where the directory is read-only, a report is written in place, and the lock is on the report file itself. Where the
 //! file system has no locks, there is none.
+//!
+//! Any user that can open a file can lock it. So a lock file has mode 0600, and one of another user is no lock: in /tmp, it
+//! would let that user keep commands from running. Root's is one.
 
+use std::fmt;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -26,22 +31,51 @@ pub struct OutputLock {
     is_in_place: bool,
 }
 
-/// Another run that still lives holds the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InUse;
+/// Why there is no lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoLock {
+    /// Another run that still lives holds it.
+    InUse,
+    /// A file of another user has its name.
+    Foreign {
+        /// That file.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+    },
+}
+
+/// What it means for the report.
+impl fmt::Display for NoLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse => f.write_str("is the report of another run that has not ended"),
+            Self::Foreign { path, uid } => write!(
+                f,
+                "{} is user {uid}'s, so it is no lock of this user's: another run can write to the same report file. \
+                 Remove it, or write to a directory that only you can write to.",
+                path.display()
+            ),
+        }
+    }
+}
 
 impl OutputLock {
     /// Takes the lock of this report file; `None` where there can be none.
     ///
     /// # Errors
-    /// If another run holds it.
-    pub fn take(report: &Path) -> Result<Option<Self>, InUse> {
+    /// If another run holds it, or another user has taken its name.
+    pub fn take(report: &Path) -> Result<Option<Self>, NoLock> {
         let Some(path) = lock_path(report) else { return Ok(None) };
-        match Self::take_file(&path, true) {
+        let result = match Self::take_file(&path, true) {
             Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => Self::take_file(report, false),
             taken => taken,
+        };
+        // Asked after the file was opened: what is there now is what was opened, or is another user's.
+        if let Some(uid) = foreign_owner(&path) {
+            return Err(NoLock::Foreign { path, uid });
         }
-        .or_else(|error| if error == Errno::WOULDBLOCK { Err(InUse) } else { Ok(None) })
+        result.or_else(|error| if error == Errno::WOULDBLOCK { Err(NoLock::InUse) } else { Ok(None) })
     }
 
     fn take_file(path: &Path, may_create: bool) -> Result<Option<Self>, Errno> {
@@ -54,7 +88,11 @@ impl OutputLock {
                 }
                 return Err(error);
             }
-            let lock = Self { file: NamedFile::held(path, fd), is_in_place: !may_create };
+            let mut lock = Self { file: NamedFile::held(path, fd), is_in_place: !may_create };
+            if foreign_owner(path).is_some() {
+                // The caller says so. Dropping the lock must not remove that file.
+                lock.is_in_place = true;
+            }
             // The holder before may have removed the file between open and lock.
             if lock.file.is_linked() {
                 return Ok(Some(lock));
@@ -96,14 +134,20 @@ fn lock_path(report: &Path) -> Option<PathBuf> {
     Some(report.with_file_name(name))
 }
 
+/// The owner of what has this name, if that is neither this user nor root.
+fn foreign_owner(path: &Path) -> Option<u32> {
+    let owner = std::fs::symlink_metadata(path).ok()?.uid();
+    (owner != 0 && owner != rustix::process::geteuid().as_raw()).then_some(owner)
+}
+
 /// Nothing is written to the file, so a link that another user made in its place does no harm.
 fn open(path: &Path, may_create: bool) -> Result<OwnedFd, Errno> {
     let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let create = if may_create { OFlags::CREATE } else { OFlags::empty() };
     // NFS gives an exclusive lock on files that are open for writing only.
-    let result = rustix::fs::open(path, flags | create | OFlags::RDWR, Mode::from_raw_mode(0o666));
+    let result = rustix::fs::open(path, flags | create | OFlags::RDWR, Mode::RUSR | Mode::WUSR);
     match result {
-        // Another user's file, left behind by a killed run. If there is none, the directory is read-only.
+        // Root's file, left behind by a killed run. If there is none, the directory is read-only.
         Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())
             .map_err(|error| if error == Errno::NOENT { Errno::ACCESS } else { error }),
         result => result,
@@ -130,7 +174,7 @@ mod tests {
         let report = directory.path().join("r.json");
         let first = OutputLock::take(&report).unwrap().unwrap();
         assert_eq!(names_in(directory.path()), [".r.json.gpu-track-lock"]);
-        assert_eq!(OutputLock::take(&report).unwrap_err(), InUse);
+        assert_eq!(OutputLock::take(&report).unwrap_err(), NoLock::InUse);
         assert!(OutputLock::take(&directory.path().join("other.json")).unwrap().is_some());
         drop(first);
         assert_eq!(names_in(directory.path()), [""; 0]);
@@ -141,7 +185,7 @@ mod tests {
         let third = OutputLock::take(&report).unwrap().unwrap();
         // The name is the third run's by now.
         drop(of_collector);
-        assert_eq!(OutputLock::take(&report).unwrap_err(), InUse);
+        assert_eq!(OutputLock::take(&report).unwrap_err(), NoLock::InUse);
         drop(third);
         assert_eq!(names_in(directory.path()), [""; 0]);
     }
@@ -159,7 +203,7 @@ mod tests {
         let launcher = lock();
         let collector = launcher.try_clone().unwrap();
         drop(launcher);
-        assert_eq!(OutputLock::take(&report).unwrap_err(), InUse);
+        assert_eq!(OutputLock::take(&report).unwrap_err(), NoLock::InUse);
         drop(collector);
         assert_eq!(names_in(directory.path()), [".r.gpu-track-lock"], "it was left behind");
         drop(OutputLock::take(&report).unwrap().unwrap());
@@ -179,6 +223,31 @@ mod tests {
         assert!(OutputLock::take(&long).unwrap().is_none(), "the lock's name would be too long");
     }
 
+    // Requirement: OUT-22
+    #[test]
+    fn file_of_another_user_is_no_lock() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: needs root, for a file of another user");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let report = directory.path().join("r");
+        let path = lock_path(&report).unwrap();
+        fs::write(&path, "").unwrap();
+        std::os::unix::fs::chown(&path, Some(64002), None).unwrap();
+        let held = open(&path, false).unwrap();
+        rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let foreign = NoLock::Foreign { path: path.clone(), uid: 64002 };
+        assert_eq!(OutputLock::take(&report).unwrap_err(), foreign);
+        drop(held);
+        assert_eq!(OutputLock::take(&report).unwrap_err(), foreign, "an unlocked one that is not ours");
+        assert!(path.exists(), "another user's file stays");
+        fs::remove_file(&path).unwrap();
+        let own = OutputLock::take(&report).unwrap().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(own);
+    }
+
     /// Root may write anywhere, so a thread becomes another user: the kernel keeps credentials per thread.
     // Requirement: OUT-12
     #[test]
@@ -195,7 +264,7 @@ mod tests {
                     rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
                 }
                 let first = OutputLock::take(&report).unwrap().unwrap();
-                assert_eq!(OutputLock::take(&report).unwrap_err(), InUse);
+                assert_eq!(OutputLock::take(&report).unwrap_err(), NoLock::InUse);
                 let fd = first.file().try_clone().unwrap().into_fd();
                 drop(OutputLock::inherited(&report, fd).unwrap());
                 drop(first);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, ValueHint};
 use clap_complete::Shell;
-use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, TrackingConfig, format};
+use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, SamplingPolicy, TrackingConfig, format};
 
 /// The sections of help and man page after the options.
 const AFTER_HELP: &str = "\
@@ -155,4 +155,16 @@ pub(crate) struct DiagnosisOptions {
     /// Create the session's files in DIR
     #[arg(long, value_name = "DIR", hide = true, default_value = "/dev/shm")]
     pub(crate) session_dir: PathBuf,
+
+    /// Write every observation of the run to FILE, for a replay. It must not exist
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) journal: Option<PathBuf>,
+
+    /// Fields of SamplingPolicy in JSON, to measure what each buys
+    #[arg(long, value_name = "JSON", hide = true, value_parser = sampling_policy)]
+    pub(crate) sampling: Option<SamplingPolicy>,
+}
+
+fn sampling_policy(fields: &str) -> Result<SamplingPolicy, String> {
+    serde_json::from_str(fields).map_err(|error| format!("\"{fields}\" is no sampling policy: {error}"))
 }

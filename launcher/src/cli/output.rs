@@ -80,12 +80,12 @@ pub(super) fn output(given: &Path, values: &PatternValues) -> Result<Output, Out
     if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
         return Err(OutputError::Directory);
     }
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
-            Err(OutputError::NoParent(parent.to_owned()))
+    write::output_at(&path).map_err(|error| match (error.kind(), path.parent()) {
+        (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, Some(parent)) if !parent.is_dir() => {
+            OutputError::NoParent(parent.to_owned())
         }
-        _ => Ok(write::output_at(&path)?),
-    }
+        _ => error.into(),
+    })
 }
 
 /// Whether its name differs from rank to rank.

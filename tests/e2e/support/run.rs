@@ -94,21 +94,27 @@ impl Tracked {
 
     /// Starts gpu-track-run as an ordinary user. The error is the reason why that is impossible here.
     pub fn by_an_ordinary_user(self) -> Result<Self, &'static str> {
-        const USER: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+        self.by_user(65534)
+    }
+
+    /// The same for the user of this number.
+    pub fn by_user(self, uid: u32) -> Result<Self, &'static str> {
+        let user = become_user(uid);
+        let user: Vec<&str> = user.iter().map(String::as_str).collect();
         if !super::is_root() {
             return Err("needs root (setpriv)");
         }
         let may_run = |path: &OsString| {
-            let mut test = Command::new(USER[0]);
-            test.args(&USER[1..]).args(["test", "-r"]).arg(path).status().unwrap().success()
+            let mut test = Command::new(user[0]);
+            test.args(&user[1..]).args(["test", "-r"]).arg(path).status().unwrap().success()
         };
         let is_file = |word: &&OsString| Path::new(word).is_absolute();
         if ![&BINARY.into()].into_iter().chain(self.command.iter().filter(is_file)).all(may_run) {
             return Err("the directory of the built programs is closed to other users");
         }
         let directory = self.directory.path().to_owned();
-        std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o777)).unwrap();
-        Ok(self.through(&USER).with(move |command| command.env("XDG_CACHE_HOME", directory)))
+        std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o1777)).unwrap();
+        Ok(self.through(&user).with(move |command| command.env("XDG_CACHE_HOME", directory)))
     }
 
     /// Changes the launcher's environment, stdin or directory.
@@ -165,6 +171,12 @@ impl Tracked {
     pub fn run(self) -> Run {
         self.start().wait()
     }
+}
+
+/// The words before a command that run it as this user.
+pub fn become_user(uid: u32) -> [String; 6] {
+    let uid = uid.to_string();
+    ["setpriv", "--reuid", &uid, "--regid", &uid, "--clear-groups"].map(str::to_owned)
 }
 
 /// Where gpu-track-run keeps its shim during tests, instead of the home directory.

@@ -14,7 +14,7 @@ const DRIVER_PERCENT: u32 = 25;
 pub(crate) const DRIVER_PERCENT_AT_INTERVAL: u32 = 75;
 
 /// Names the library to load in place of `libnvidia-ml.so.1`.
-const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
+pub const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
 
 /// Maker of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ mod sample;
 pub mod select;
 
 pub(crate) use config::DRIVER_PERCENT_AT_INTERVAL;
-pub use config::{GpuConfig, Vendor};
+pub use config::{ENV_NVML_LIB, GpuConfig, Vendor};
 pub use device::Device;
 pub(crate) use figure::{Figure, Missing, Reading, either};
 pub(crate) use observation::{

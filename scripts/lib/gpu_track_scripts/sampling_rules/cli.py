@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import pathlib
 import subprocess
 import tempfile
@@ -15,7 +14,7 @@ from gpu_track_scripts.markdown import header, row
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.sampling_rules.jobs import JOBS, RULES, Job, Rule, share_right
 
-DESCRIPTION = """Switches each rule of SamplingPolicy off in turn (GPU_TRACK_SAMPLING), runs jobs that hold a known
+DESCRIPTION = """Switches each rule of SamplingPolicy off in turn (--sampling), runs jobs that hold a known
 amount of memory, and prints how many of the reported peaks were right, and the worst error. The sides take turns."""
 
 
@@ -30,9 +29,9 @@ def peak(tracker: pathlib.Path, directory: pathlib.Path, job: Job, rule: Rule) -
     """The combined RAM peak of one run, bytes; None: the report does not know it."""
     report = directory / "report.json"
     program, *arguments = job.command
-    command = [str(tracker), "-f", "json", "--ru", "bytes", "-o", str(report), *job.options, "--"]
-    environment = {**os.environ, "GPU_TRACK_SAMPLING": json.dumps(rule.off)}
-    subprocess.run([*command, str(directory / program), *arguments], check=True, env=environment)
+    command = [str(tracker), "-f", "json", "--ru", "bytes", "-o", str(report), *job.options]
+    command += ["--sampling", json.dumps(rule.off), "--"]
+    subprocess.run([*command, str(directory / program), *arguments], check=True)
     total: float | None = json.loads(report.read_text())["max_ram"]["combined"]["total_rss"]
     return total
 

@@ -1,0 +1,109 @@
+//! Where a report goes: the path of `-o`, followed once, at the start.
+//!
+//! The kernel's rules for directories where all users may write and none may remove another's files, such as /tmp, are
+//! obeyed here, whether the machine has them on or not (fs.protected_symlinks, fs.protected_regular; proc_sys_fs(5)).
+//! There, a link of another user is not followed, and a file of another user is not written to.
+
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::model::style::{Output, StreamFile};
+
+/// The kernel's limit (path_resolution(7)).
+const MOST_LINKS: u32 = 40;
+
+/// The output at an absolute path.
+///
+/// # Errors
+/// If the path can't be resolved, is a directory, or is another user's where all users may write.
+pub(super) fn find(given: &Path) -> io::Result<Output> {
+    let mut here = PathBuf::from("/");
+    let mut left = reversed(given);
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            here.pop();
+            continue;
+        }
+        let is_last = left.is_empty();
+        // /dev/stderr leads here. A link in /proc/PID/fd stands for an open file, not for a name: to replace the file of
+        // that name would leave the process that has it open with the old one.
+        if is_last && here.starts_with("/proc") {
+            return stream(given);
+        }
+        let next = here.join(&name);
+        match fs::symlink_metadata(&next) {
+            Ok(found) if found.is_symlink() => {
+                check(&here, &next, &found)?;
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                let target = fs::read_link(&next)?;
+                if target.is_absolute() {
+                    here = PathBuf::from("/");
+                }
+                left.extend(reversed(&target));
+            }
+            Ok(_) if !is_last => here = next,
+            Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if found.is_file() => {
+                check(&here, &next, &found)?;
+                return Ok(Output::File(next));
+            }
+            Ok(_) => return stream(given),
+            Err(error) if is_last && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Output::File(next));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::IsADirectory.into())
+}
+
+/// The names in a path, the last one first.
+fn reversed(path: &Path) -> Vec<OsString> {
+    let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().filter(is_name).map(|part| part.as_os_str().to_owned()).rev().collect()
+}
+
+fn stream(path: &Path) -> io::Result<Output> {
+    let found = fs::metadata(path)?;
+    Ok(Output::Stream(StreamFile {
+        path: path.to_owned(),
+        device: found.dev(),
+        inode: found.ino(),
+        kind: found.mode() & libc::S_IFMT,
+    }))
+}
+
+fn check(directory: &Path, path: &Path, found: &Metadata) -> io::Result<()> {
+    if !is_foreign(&fs::symlink_metadata(directory)?, found) {
+        return Ok(());
+    }
+    let (what, cure) = match found.is_symlink() {
+        true => ("link", "name the file that it leads to"),
+        false => ("file", "give another name"),
+    };
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "{} is a {what} of user {}, in a directory where all users may write: {cure}",
+            path.display(),
+            found.uid()
+        ),
+    ))
+}
+
+/// Whether a file in this directory is of a user that may not be trusted there: neither this one nor the directory's owner, in a
+/// directory where all users may write.
+pub(super) fn is_foreign(directory: &Metadata, file: &Metadata) -> bool {
+    let is_shared = directory.mode() & libc::S_ISVTX != 0 && directory.mode() & libc::S_IWOTH != 0;
+    let user = rustix::process::geteuid().as_raw();
+    is_shared && file.uid() != user && file.uid() != directory.uid()
+}

@@ -1,0 +1,232 @@
+//! Which paths no other user can redirect: the rule of sshd's `safe_path` (misc.c), for files that this user's programs
+//! load.
+//!
+//! A directory is safe if this user or root owns it, and only they can write to it, or it is sticky. In a sticky
+//! directory another user can't rename or remove what this user or root owns. A path is safe if all its directories are,
+//! after its symbolic links are resolved. The resolved path has no link left that could change.
+//!
+//! The root directory is not judged: what can change it can change every program. For that reason its owner is trusted,
+//! too. A user namespace shows owners that it does not map as user 65534. Root's own directories look so there, and so do
+//! those of other users. There, only directories that every system has are trusted.
+
+use std::fs::{self, DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// What a user namespace shows for users that it does not map (user_namespaces(7), /proc/sys/kernel/overflowuid).
+const UNMAPPED: u32 = 65534;
+/// Directories of every system.
+const OF_SYSTEM: [&str; 9] =
+    ["/", "/dev", "/dev/shm", "/home", "/run", "/run/user", "/tmp", "/var", "/var/cache"];
+
+/// Why a path is not safe.
+#[derive(Debug, Error)]
+pub(crate) enum Unsafe {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("user {1} owns {0}")]
+    Owner(PathBuf, u32),
+    #[error("other users can write to {0} (mode {1:03o})")]
+    Writable(PathBuf, u32),
+}
+
+/// The user whose files are to be safe.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct User {
+    uid: u32,
+    /// Owner of the root directory.
+    of_root: u32,
+}
+
+impl User {
+    /// The effective user of this process.
+    pub(crate) fn this() -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        Self { uid, of_root: fs::metadata("/").map_or(0, |root| root.uid()) }
+    }
+
+    /// A user where the root directory has this owner.
+    #[cfg(test)]
+    pub(crate) fn of(uid: u32, of_root: u32) -> Self {
+        Self { uid, of_root }
+    }
+
+    /// Its number.
+    pub(crate) fn uid(self) -> u32 {
+        self.uid
+    }
+
+    /// Whether this is the machine's root, or a container's. In a user namespace that maps one user to 0, the root
+    /// directory belongs to another.
+    pub(crate) fn is_root(self) -> bool {
+        self.uid == 0 && self.of_root != UNMAPPED
+    }
+
+    fn trusts(self, path: &Path, found: &Metadata) -> bool {
+        let owner = found.uid();
+        let is_unmapped = owner == UNMAPPED && self.of_root == UNMAPPED;
+        owner == self.uid
+            || owner == 0
+            || (owner == self.of_root && owner != UNMAPPED)
+            || (is_unmapped && OF_SYSTEM.iter().any(|of_system| path == Path::new(of_system)))
+    }
+
+    /// Checks one file or directory of a resolved path.
+    fn check(self, path: &Path) -> Result<(), Unsafe> {
+        let found = fs::symlink_metadata(path)?;
+        if path == Path::new("/") {
+            return Ok(());
+        }
+        if !self.trusts(path, &found) {
+            return Err(Unsafe::Owner(path.to_owned(), found.uid()));
+        }
+        let is_sticky = found.is_dir() && found.mode() & libc::S_ISVTX != 0;
+        if found.mode() & 0o022 != 0 && !is_sticky {
+            return Err(Unsafe::Writable(path.to_owned(), found.mode() & 0o777));
+        }
+        Ok(())
+    }
+
+    /// The path without links, of an existing file or directory that no other user can replace.
+    ///
+    /// # Errors
+    /// If it does not exist, or another user could replace it.
+    pub(crate) fn resolve(self, path: &Path) -> Result<PathBuf, Unsafe> {
+        let resolved = fs::canonicalize(path)?;
+        resolved.ancestors().try_for_each(|part| self.check(part))?;
+        Ok(resolved)
+    }
+
+    /// The same for a directory, which is created if it does not exist, with all above it. None is created in a directory
+    /// that is not safe.
+    pub(crate) fn resolve_or_create(self, directory: &Path, mode: u32) -> Result<PathBuf, Unsafe> {
+        match self.resolve(directory) {
+            Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            resolved => return resolved,
+        }
+        let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else {
+            return Err(io::Error::from(io::ErrorKind::NotFound).into());
+        };
+        let created = self.resolve_or_create(parent, mode)?.join(name);
+        match DirBuilder::new().mode(mode).create(&created) {
+            // Another launcher was faster, or it is a link that leads nowhere.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.resolve(&created),
+            result => Ok(result.map(|()| created)?),
+        }
+    }
+
+    /// Whether only this user or root decides which file has this name, now and later. It need not exist yet.
+    pub(crate) fn decides(self, path: &Path) -> bool {
+        match self.resolve(path) {
+            Ok(_) => true,
+            Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                path.parent().is_some_and(|parent| !is_sticky(parent) && self.decides(parent))
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Whether other users can create files in a directory although it is safe.
+fn is_sticky(directory: &Path) -> bool {
+    fs::metadata(directory).is_ok_and(|found| found.mode() & libc::S_ISVTX != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn top() -> (tempfile::TempDir, PathBuf) {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().canonicalize().unwrap();
+        (top, path)
+    }
+
+    // Requirement: FAULT-13
+    #[test]
+    fn every_directory_above_is_judged() {
+        let (_top, top) = top();
+        let user = User::this();
+        let cache = top.join("home/cache");
+        fs::create_dir_all(&cache).unwrap();
+        assert_eq!(user.resolve(&cache).unwrap(), cache);
+        for (mode, is_safe) in [(0o755, true), (0o775, false), (0o757, false), (0o1777, true)] {
+            set_mode(&top.join("home"), mode);
+            assert_eq!(user.resolve(&cache).is_ok(), is_safe, "{mode:o}");
+            assert_eq!(user.resolve_or_create(&cache.join("a/b"), 0o700).is_ok(), is_safe, "{mode:o}");
+            fs::remove_dir_all(cache.join("a")).ok();
+        }
+    }
+
+    // Requirement: FAULT-13
+    #[test]
+    fn links_are_resolved_and_nothing_is_made_behind_an_unsafe_one() {
+        let (_top, top) = top();
+        let user = User::this();
+        fs::create_dir_all(top.join("real")).unwrap();
+        symlink("real", top.join("link")).unwrap();
+        assert_eq!(user.resolve(&top.join("link")).unwrap(), top.join("real"));
+        set_mode(&top.join("real"), 0o777);
+        let error = user.resolve_or_create(&top.join("link/new"), 0o700).unwrap_err().to_string();
+        assert!(error.contains("real (mode 777)"), "{error}");
+        assert!(!top.join("real/new").exists());
+        symlink("nowhere", top.join("dangling")).unwrap();
+        assert!(user.resolve_or_create(&top.join("dangling"), 0o700).is_err());
+    }
+
+    // Requirement: FAULT-13
+    #[test]
+    fn directory_of_another_user_is_not_safe() {
+        let (_top, top) = top();
+        let theirs = top.join("theirs");
+        fs::create_dir_all(theirs.join("ours")).unwrap();
+        let user = User::this();
+        if user.uid() != 0 {
+            println!("skipped: needs root, for a directory of another user");
+            return;
+        }
+        chown(&theirs, Some(12345), None).unwrap();
+        let error = user.resolve(&theirs.join("ours")).unwrap_err().to_string();
+        assert!(error.contains("user 12345 owns"), "{error}");
+        assert!(!user.decides(&theirs.join("none")));
+    }
+
+    #[test]
+    fn in_a_user_namespace_only_directories_of_the_system_may_be_of_unmapped_users() {
+        let (_top, top) = top();
+        let inside = User { uid: 1000, of_root: UNMAPPED };
+        let Ok(of_nobody) = fs::metadata(&top) else { return };
+        // The directory is the test's own: the rule is about the number alone.
+        let user = User { uid: of_nobody.uid(), of_root: UNMAPPED };
+        assert!(user.trusts(&top, &of_nobody));
+        if of_nobody.uid() == 0 {
+            chown(&top, Some(UNMAPPED), None).unwrap();
+            let of_nobody = fs::metadata(&top).unwrap();
+            assert!(!inside.trusts(&top, &of_nobody));
+            assert!(inside.trusts(Path::new("/dev/shm"), &of_nobody));
+            let outside = User { uid: 1000, of_root: 0 };
+            assert!(!outside.trusts(Path::new("/dev/shm"), &of_nobody));
+        }
+        assert!(!User { uid: 0, of_root: UNMAPPED }.is_root());
+    }
+
+    #[test]
+    fn name_that_does_not_exist_is_decided_by_its_directory() {
+        let (_top, top) = top();
+        let user = User::this();
+        assert!(user.decides(&top.join("none/at/all")));
+        set_mode(&top, 0o1777);
+        assert!(!user.decides(&top.join("none")));
+        set_mode(&top, 0o777);
+        assert!(!user.decides(&top.join("none")));
+    }
+}

@@ -1,0 +1,81 @@
+//! A limit for work that a file system may never answer: a stopped FUSE program, a dead NFS server.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
+
+use crate::signals;
+
+/// Enough for system calls with paths. Memory for it counts for `ulimit -v`.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// What `work` returns, or `None` if that takes longer than `limit`. It goes on then, in a thread that ends with the
+/// process.
+///
+/// The thread blocks all signals: one that it took would end the process although the launcher has blocked it.
+pub(crate) fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl Fn() -> T + Clone + Send + 'static,
+) -> Option<T> {
+    let (sender, result) = mpsc::sync_channel(1);
+    let in_thread = work.clone();
+    let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+        signals::block(&signals::all_but_faults());
+        // Too late: nobody waits any more.
+        let _ = sender.send(in_thread());
+    });
+    match thread {
+        Ok(_) => result.recv_timeout(limit).ok(),
+        // A limit of processes or of memory.
+        Err(_) => Some(unlimited(work)),
+    }
+}
+
+/// Whether a directory is on a disk of this machine, and the kernel has its path at hand. Work there needs no limit, which saves
+/// a thread at each start. Asking waits for no file system: RESOLVE_CACHED (Linux 5.12) fails instead, and
+/// AT_STATX_DONT_SYNC takes what is known. File systems of the network and of FUSE have no device, so their major number is 0.
+pub(crate) fn is_on_disk(directory: &Path) -> bool {
+    let at_hand = ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, directory, flags, Mode::empty(), at_hand)
+        .and_then(|found| {
+            statx(found, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS)
+        })
+        .is_ok_and(|found| found.stx_dev_major != 0)
+}
+
+/// As [`within`] without a thread, for what answers.
+///
+/// A file size limit raises SIGXFSZ, which would end the launcher. The error of the write says the same.
+pub(crate) fn unlimited<T>(work: impl FnOnce() -> T) -> T {
+    let exceeded = signals::only(libc::SIGXFSZ);
+    let before = signals::block(&exceeded);
+    let result = work();
+    signals::discard_pending(&exceeded);
+    signals::restore(&before);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: FAULT-14
+    #[test]
+    fn work_that_does_not_end_is_left_alone() {
+        let (_never, forever) = mpsc::channel::<()>();
+        let forever = std::sync::Arc::new(std::sync::Mutex::new(forever));
+        let stuck = move || forever.lock().map(|forever| forever.recv().is_ok()).is_ok();
+        assert_eq!(within(Duration::from_millis(1), stuck), None);
+        assert_eq!(within(Duration::from_secs(60), || 5), Some(5));
+        assert_eq!(unlimited(|| 6), 6);
+    }
+
+    #[test]
+    fn only_a_directory_on_a_disk_needs_no_limit() {
+        assert!(!is_on_disk(Path::new("/proc")) && !is_on_disk(Path::new("/no/such")));
+    }
+}
