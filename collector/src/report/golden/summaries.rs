@@ -239,7 +239,7 @@ fn golden_summaries_of_other_terminals() {
 /// A report with many of everything, and hostile names.
 fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
     let mut report = [build, on_gpus, unknown, hostile][base % 4]();
-    if many % 3 == 0 {
+    if many.is_multiple_of(3) {
         report.gpus.iter_mut().for_each(|gpu| gpu.power.mean_span_s = Some(many as f64 * 100.0));
     }
     if let Some((exit, cause)) = causes().into_iter().chain(hostile_cause()).nth(cause) {
