@@ -50,6 +50,8 @@ impl Passes {
             }
             peaks.extend(self.budget.spend(|| self.sampler.peak(*id)));
         }
+        // The rest is for private and proportional sizes.
+        let rich_credit_ns = self.budget.credit_of_quarter(self.budget.policy().reserved_ns);
         let alive = &sampling.alive;
         let start = if alive.is_empty() { 0 } else { self.peak_cursor % alive.len() };
         for id in alive.iter().cycle().skip(start).take(alive.len()) {
@@ -57,7 +59,7 @@ impl Passes {
                 break;
             }
             self.peak_cursor = self.peak_cursor.wrapping_add(1);
-            let is_rich = self.budget.has_credit(-self.budget.policy().reserved_ns);
+            let is_rich = rich_credit_ns.is_some_and(|credit_ns| self.budget.has_credit(credit_ns));
             if new_images.binary_search(id).is_err() && sampling.is_peak_due(*id, is_rich) {
                 peaks.extend(self.budget.spend(|| self.sampler.peak(*id)));
             }

@@ -1,38 +1,43 @@
 //! GPU_TRACK_NVML_LIB: which library the collector loads in place of NVIDIA's.
 //!
 //! The environment of root's programs can be another user's (`su -m`, `sudo -E`). So root takes the variable only if no other
-//! user decides which file the path stands for. `--nvml-lib` is root's own word.
+//! user decides which file the path stands for. `--nvml-lib` is not checked: root typed it.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, absolute};
 
 use gpu_track_collector::{ENV_NVML_LIB, GpuConfig};
 
-use crate::safe_path::User;
+use crate::safe_path::{Unsafe, User};
 
 /// Adds what the environment says to the configuration. If the library in it is left out, `warnings` gets the reason.
 pub(crate) fn with_environment(config: &GpuConfig, warnings: &mut Vec<String>) -> GpuConfig {
-    let user = User::this();
     let named = env::var_os(ENV_NVML_LIB).filter(|_| config.nvml_lib.is_none());
-    let refused = named.filter(|path| !may_load(path, user));
-    if let Some(path) = &refused {
-        warnings.push(format!(
-            "{ENV_NVML_LIB} is ignored: root loads no library that another user can replace, and {} is one. If you trust \
-             it, name it by --nvml-lib.",
-            path.display()
-        ));
-    }
-    let variable = |name: &str| env::var_os(name).filter(|_| refused.is_none() || name != ENV_NVML_LIB);
-    config.clone().with_environment(variable)
+    let library = named.and_then(|path| match to_load(&path, User::this()) {
+        Ok(library) => Some(library),
+        Err(reason) => {
+            warnings.push(format!(
+                "{ENV_NVML_LIB} is ignored: root loads no library that another user can replace: {}: {reason}. If you \
+                 trust it, name it by --nvml-lib.",
+                path.display()
+            ));
+            None
+        }
+    });
+    config
+        .clone()
+        .with_environment(|name| if name == ENV_NVML_LIB { library.clone() } else { env::var_os(name) })
 }
 
-/// Without a slash, the dynamic linker searches the system's directories for it (dlopen(3)).
-fn may_load(path: &OsStr, user: User) -> bool {
-    !user.is_root()
-        || !path.as_bytes().contains(&b'/')
-        || absolute(Path::new(path)).is_ok_and(|path| user.decides(&path))
+/// What is loaded for this path. For root that is the file without links: a link in another user's directory can be turned
+/// after it was checked. Without a slash, the dynamic linker searches the system's directories for it (dlopen(3)).
+fn to_load(path: &OsStr, user: User) -> Result<OsString, Unsafe> {
+    if !user.is_root() || !path.as_bytes().contains(&b'/') {
+        return Ok(path.to_owned());
+    }
+    Ok(user.resolve(&absolute(Path::new(path))?)?.into_os_string())
 }
 
 #[cfg(test)]
@@ -48,10 +53,21 @@ mod tests {
         let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
         std::fs::set_permissions(&library, mode(0o666)).unwrap();
         for (user, may) in [(User::of(0, 0), false), (User::of(1000, 0), true), (User::of(0, 65534), true)] {
-            assert_eq!(may_load(library.as_os_str(), user), may, "{user:?}");
+            assert_eq!(to_load(library.as_os_str(), user).is_ok(), may, "{user:?}");
         }
-        assert!(may_load(OsStr::new("libnvidia-ml.so.1"), User::of(0, 0)));
-        assert!(may_load(OsStr::new("/usr/lib/there/is/none.so"), User::of(0, 0)));
-        assert!(!may_load(OsStr::new("/tmp/there-is-none.so"), User::of(0, 0)));
+        let name = OsStr::new("libnvidia-ml.so.1");
+        assert_eq!(to_load(name, User::of(0, 0)).unwrap(), name);
+        assert!(to_load(OsStr::new("/usr/lib/there/is/none.so"), User::of(0, 0)).is_err());
+    }
+
+    // Requirement: FAULT-15
+    #[test]
+    fn root_loads_what_a_link_led_to_when_it_was_checked() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("lib.so");
+        std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
+        let file = std::fs::canonicalize("/bin/sh").unwrap();
+        assert_eq!(to_load(link.as_os_str(), User::of(0, 0)).unwrap(), file.into_os_string());
+        assert_eq!(to_load(link.as_os_str(), User::of(1000, 0)).unwrap(), link.into_os_string());
     }
 }

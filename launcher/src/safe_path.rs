@@ -117,22 +117,6 @@ impl User {
             result => Ok(result.map(|()| created)?),
         }
     }
-
-    /// Whether only this user or root decides which file has this name, now and later. It need not exist yet.
-    pub(crate) fn decides(self, path: &Path) -> bool {
-        match self.resolve(path) {
-            Ok(_) => true,
-            Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                path.parent().is_some_and(|parent| !is_sticky(parent) && self.decides(parent))
-            }
-            Err(_) => false,
-        }
-    }
-}
-
-/// Whether other users can create files in a directory although it is safe.
-fn is_sticky(directory: &Path) -> bool {
-    fs::metadata(directory).is_ok_and(|found| found.mode() & libc::S_ISVTX != 0)
 }
 
 #[cfg(test)]
@@ -197,7 +181,6 @@ mod tests {
         chown(&theirs, Some(12345), None).unwrap();
         let error = user.resolve(&theirs.join("ours")).unwrap_err().to_string();
         assert!(error.contains("user 12345 owns"), "{error}");
-        assert!(!user.decides(&theirs.join("none")));
     }
 
     #[test]
@@ -217,16 +200,5 @@ mod tests {
             assert!(!outside.trusts(Path::new("/dev/shm"), &of_nobody));
         }
         assert!(!User { uid: 0, of_root: UNMAPPED }.is_root());
-    }
-
-    #[test]
-    fn name_that_does_not_exist_is_decided_by_its_directory() {
-        let (_top, top) = top();
-        let user = User::this();
-        assert!(user.decides(&top.join("none/at/all")));
-        set_mode(&top, 0o1777);
-        assert!(!user.decides(&top.join("none")));
-        set_mode(&top, 0o777);
-        assert!(!user.decides(&top.join("none")));
     }
 }

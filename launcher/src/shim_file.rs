@@ -48,10 +48,12 @@ pub(crate) struct ShimFileError {
 impl ShimFileError {
     fn new(reasons: &[String], user: User) -> Self {
         let cure = if user.is_root() {
-            "make one of them that is root's, that only root can write to, and that is not mounted noexec"
+            "make one of them that is root's, that only root can write to, and that is not mounted noexec; or make \
+             lib/gpu-track beside the bin directory of gpu-track-run, as a part of a container's image"
         } else {
             "set XDG_CACHE_HOME to a directory that only this user can write to, below directories that no other user \
-             can write to, and not mounted noexec"
+             can write to, and not mounted noexec; or, in a container's image, make lib/gpu-track beside the bin directory of \
+             gpu-track-run, and run gpu-track-run true there once as root"
         };
         Self { reasons: reasons.join("; "), cure }
     }

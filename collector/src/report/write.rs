@@ -6,6 +6,7 @@ mod stream;
 
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -141,12 +142,13 @@ fn directory_of(target: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Creates a new file. A name can be taken: pids repeat on other hosts and after a crash.
+/// Creates a new file. Its name is random: another user can take names that can be told beforehand.
 fn create_in(directory: BorrowedFd<'_>) -> io::Result<(String, File)> {
-    const TRIES: u32 = 1000;
+    const TRIES: u32 = 100;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     for attempt in 0..TRIES {
-        let temporary = format!(".gpu-track.{}.{attempt}", std::process::id());
+        let random = RandomState::new().hash_one(attempt);
+        let temporary = format!(".gpu-track.{}.{random:016x}", std::process::id());
         match openat(directory, temporary.as_str(), flags, Mode::from_raw_mode(0o666)) {
             Err(Errno::EXIST) => {}
             result => return Ok((temporary, result?.into())),

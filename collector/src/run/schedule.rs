@@ -44,6 +44,8 @@ pub struct Schedule {
     sampled_ns: u64,
     /// Not before this time.
     deferred_until_ns: u64,
+    /// What the samples cost that did not count since the last one, nanoseconds.
+    deferred_cost_ns: u64,
     grows_until_ns: u64,
 }
 
@@ -60,6 +62,7 @@ impl Schedule {
             paid_ns: 0,
             sampled_ns: start_ns,
             deferred_until_ns: 0,
+            deferred_cost_ns: 0,
             // Nearly every program grows at its start.
             grows_until_ns: start_ns.saturating_add(policy.growth_pause_ns),
         }
@@ -131,12 +134,16 @@ impl Schedule {
     }
 
     /// The sample itself found a large process dead: it does not count, and is taken again.
-    pub fn defer_again(&mut self, deferral: Deferral, now_ns: u64) {
+    /// Its CPU time, nanoseconds, is the next one's.
+    pub fn defer_again(&mut self, deferral: Deferral, now_ns: u64, cost_ns: u64) {
+        self.deferred_cost_ns = self.deferred_cost_ns.saturating_add(cost_ns);
         self.deferred_until_ns = now_ns.saturating_add(deferral.together_ns);
     }
 
     /// A sample was taken.
     pub fn taken(&mut self, taken: &Taken) {
+        let deferred_cost_ns = std::mem::take(&mut self.deferred_cost_ns);
+        let taken = &Taken { cost_ns: taken.cost_ns.saturating_add(deferred_cost_ns), ..*taken };
         self.sampled_ns = taken.at_ns;
         if taken.at_ns < self.next_tick_ns.min(self.early_ns) {
             self.pay(taken);

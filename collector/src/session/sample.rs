@@ -26,7 +26,7 @@ impl Session {
         self.readers.passes.read(&mut self.run, now_ns);
         self.readers.look_at_programs(&mut self.run, now_ns);
         if let Some(deferral) = deferral.filter(|one| self.run.sampling.current.dead_bytes >= one.bytes) {
-            self.schedule.defer_again(deferral, now_ns);
+            self.schedule.defer_again(deferral, now_ns, clock::thread_cpu_ns().saturating_sub(begun_ns));
             return;
         }
         self.readers.passes.conclude(&mut self.run, now_ns);

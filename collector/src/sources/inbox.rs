@@ -2,8 +2,8 @@
 //!
 //! A message that was received is in no socket any more, and until its event is journaled, it is nowhere else. So all
 //! collectors of a run map one file without a name, and recvmmsg(2) writes there. A slot is in use while the first word
-//! of its message is not 0. That is the message's length (nlmsghdr), and the kernel copies it with the message: nobody
-//! learns what a recvmmsg returns in whose midst the process is killed.
+//! of its message is not 0. That is the message's length (nlmsghdr), and the kernel copies it with the message. If the
+//! process is killed during recvmmsg, the call's return value is lost.
 //!
 //! The reader journals the events, and then frees the slots. What a SIGKILL leaves:
 //!
@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// Messages received by one system call.
@@ -43,12 +43,18 @@ pub(super) struct Inbox {
 // SAFETY: the mapping belongs to this value alone.
 unsafe impl Send for Inbox {}
 
-/// Make the file, with all slots free.
+/// Make the file, with all slots free: a memfd, or a file without a name where a filter forbids that call.
 ///
 /// # Errors
 /// If there is no memory, or no descriptor left.
 pub(super) fn create() -> io::Result<OwnedFd> {
-    let file = rustix::fs::memfd_create("gpu-track-inbox", MemfdFlags::CLOEXEC)?;
+    // vm.memfd_noexec=2 wants the seal, and kernels before 6.3 do not know it.
+    let sealed = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
+    let memfd = |flags| rustix::fs::memfd_create("gpu-track-inbox", flags);
+    let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = memfd(sealed)
+        .or_else(|_| memfd(MemfdFlags::CLOEXEC))
+        .or_else(|_| rustix::fs::open("/dev/shm", unnamed, Mode::from_raw_mode(0o600)))?;
     rustix::fs::ftruncate(&file, size_of::<Slots>() as u64)?;
     Ok(file)
 }

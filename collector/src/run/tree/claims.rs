@@ -39,7 +39,7 @@ impl Tree {
             return;
         }
         let Some(parent) = parent.and_then(|id| self.processes.get_mut(&id)) else {
-            self.charge_another(&claim);
+            self.charge_another_or_none(&claim);
             return;
         };
         claim.is_by_parent =
@@ -54,11 +54,20 @@ impl Tree {
         } else if claim.is_by_parent {
             parent.charge(&claim);
         } else {
-            self.charge_another(&claim);
+            self.charge_another_or_none(&claim);
+        }
+    }
+
+    /// Where none of those that are left can have waited for it, the kernel or the launcher did.
+    fn charge_another_or_none(&mut self, claim: &Claim) {
+        let is_any_left = claim.others.iter().any(|id| self.processes.contains_key(id));
+        if !self.charge_another(claim) && is_any_left {
+            self.counts.autoreaped += 1;
         }
     }
 
     /// The parent did not wait for it. Returns whether another process is there that may have.
+    #[must_use]
     fn charge_another(&mut self, claim: &Claim) -> bool {
         let can = |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
         let Some(other) = claim.others.iter().find(can).copied() else { return false };

@@ -29,8 +29,7 @@ pub struct LiveInterval {
     pub end_ns: u64,
     /// The most that it added to footprints since its last sample.
     pub memory: Contribution,
-    /// Its end is only known to be no later, and the memory may have been given to others by then: it is no part of what was
-    /// held for certain.
+    /// The process ended at this time or earlier, and others may have had its memory by then: it counts in `at_most` only.
     pub is_end_rough: bool,
     /// How much more may be private, as it was never read, bytes. `None`: all, since no sample saw the image.
     pub unread_bytes: Option<u64>,

@@ -142,6 +142,7 @@ impl Window {
         life.end_ns >= self.from_ns && life.start_ns.min(life.end_ns) < self.until_ns
     }
 
+    /// Keeps what later records may overlap.
     fn keep_largest(&mut self) {
         self.intervals.retain(|life| life.memory.combined_bytes >= KEPT_BYTES);
         self.intervals.sort_by_key(|life| std::cmp::Reverse(life.memory.combined_bytes));
@@ -241,6 +242,10 @@ impl RamUsage {
         }
     }
 
+    fn raise_at_most(&mut self, sums: &TreeSums) {
+        self.at_most = self.at_most.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
+    }
+
     /// The time between the samples: steps up and down in order of time, ends before starts. A late interval counts in
     /// each window that it overlaps.
     fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
@@ -256,6 +261,7 @@ impl RamUsage {
         // A late interval can end before its start was counted.
         let mut level = window.steady.map(i128::from);
         let mut at_most = window.steady_at_most.map(i128::from);
+        self.raise_at_most(&window.steady_at_most);
         for (at, sign, life) in steps {
             let of_life = sums_of(life).map(|of_life| i128::from(of_life) * i128::from(sign));
             if !life.is_end_rough {
@@ -264,8 +270,7 @@ impl RamUsage {
             at_most = at_most.with(of_life, |sum, of_life| sum + of_life);
             if sign > 0 {
                 let now = level.map(positive);
-                let most = at_most.map(positive).groups();
-                self.at_most = self.at_most.with(most, |most, sums| most.max(sums.footprint_bytes));
+                self.raise_at_most(&at_most.map(positive));
                 self.series.raise(at, now.groups().combined.footprint_bytes);
                 self.raise(&now, at, MaxRss::with_moment, Vec::new);
             }

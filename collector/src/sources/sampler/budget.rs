@@ -40,6 +40,13 @@ impl Budget {
         result
     }
 
+    /// A credit by which a quarter of what is left beyond this reserve, nanoseconds, can be spent. `None`: nothing is.
+    #[must_use]
+    pub fn credit_of_quarter(&self, reserved_ns: i64) -> Option<i64> {
+        let beyond_ns = self.nanoseconds.saturating_sub(reserved_ns);
+        (beyond_ns > 0).then(|| (beyond_ns / 4).saturating_sub(self.nanoseconds))
+    }
+
     /// Whether anything is left.
     #[must_use]
     pub fn is_left(&self) -> bool {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::amount::Amount;
 use crate::run::gpu::policy::POLICY;
 
-/// The sum over the devices along the time of which some are not known yet.
+/// The sum over the devices for the time in which some devices have no reading yet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct BusySum<T> {
     /// Until when the utilization of each device is known, by its number, CLOCK_MONOTONIC nanoseconds.
@@ -79,7 +79,7 @@ impl<T: Amount> BusySum<T> {
         largest
     }
 
-    /// Forget the time of which all devices are known, and what is too old for a device that is read late.
+    /// Drop the time that all devices have covered, and what is too old for a device that is read late.
     fn forget(&mut self, now_ns: u64) {
         let oldest_ns = now_ns.saturating_sub(POLICY.busy_kept_ns);
         let known_until = self.known_until.values().copied().filter(|until_ns| *until_ns >= oldest_ns);
