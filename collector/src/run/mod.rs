@@ -5,6 +5,8 @@ pub(crate) mod failures;
 pub(crate) mod gpu;
 pub(crate) mod nodes;
 #[cfg(test)]
+pub(crate) mod random_seed;
+#[cfg(test)]
 pub(crate) mod random_trees;
 pub(crate) mod ranks;
 pub(crate) mod sampling;

@@ -2,7 +2,7 @@
 //! thousands of trees per second, and what the core concludes must be what happened.
 //!
 //! The same properties are tried with real processes in tests/e2e/trees.rs. A failing tree is shrunk and printed with
-//! all that was observed. GPU_TRACK_TEST_SEED repeats a seed, PROPTEST_CASES sets the number of trees.
+//! all that was observed. [`super::random_seed`] says how to repeat it.
 
 mod collector;
 mod machine;
@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 use super::RunState;
+use super::random_seed::seed;
 use crate::model::observation::Observation;
 use crate::model::quality::Quality;
 use crate::model::report::ProcessUsage;
@@ -281,7 +282,7 @@ fn check_peak(ours: &ProcessUsage, truth: &SimProcess) -> Result<(), TestCaseErr
 }
 
 fn check_random_trees(rules: Rules, trees: u32) {
-    let seed: u64 = std::env::var("GPU_TRACK_TEST_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    let seed = seed();
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let cases = std::env::var("PROPTEST_CASES").map_or(trees, |cases| cases.parse().expect("a number"));

@@ -111,6 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::run::random_seed::seeded;
 
     const S: u64 = 1_000_000_000;
 
@@ -166,6 +167,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(seeded())]
+
         // Requirement: RAM-12
         #[test]
         fn merging_keeps_extremes_and_integral(values in prop::collection::vec(0u64..1000, 1..9000)) {

@@ -10,6 +10,7 @@ use crate::model::style::{Console, RamUnit, Style, TimeUnit};
 use crate::report::{Ending, Report};
 use crate::report::{quote, text};
 use crate::run::cause::{Cause, DeadProcess, OutOfMemory};
+use crate::run::random_seed::seeded;
 
 const MB: u64 = 1_000_000;
 
@@ -284,7 +285,7 @@ fn columns(line: &str) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..seeded() })]
 
     // Requirement: OUT-9, OUT-16, OUT-17
     #[test]

@@ -7,6 +7,7 @@ use proptest::test_runner::TestCaseResult;
 use super::tests::{Bench, gpu, listed, memory};
 use crate::model::gpu::{DeviceSample, Figure};
 use crate::model::groups::Groups;
+use crate::run::random_seed::seeded;
 
 /// The pids of the main process and of a descendant, as the bench has them, and their ids.
 const PROCESSES: [(u32, u64); 2] = [(10, 1), (20, 2)];
@@ -133,6 +134,8 @@ impl Machine {
 }
 
 proptest! {
+    #![proptest_config(seeded())]
+
     // Requirement: GPU-1
     #[test]
     fn moved_memory_is_never_counted_twice(

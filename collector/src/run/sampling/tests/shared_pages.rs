@@ -8,6 +8,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
+use crate::run::random_seed::seeded;
 
 /// A page here is 1 MiB, so that differences are not negligible.
 const FILE_PAGES: u64 = 40;
@@ -301,6 +302,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    #![proptest_config(seeded())]
+
     // Requirement: RAM-3, RAM-22, RAM-58
     #[test]
     fn footprint_is_what_the_kernels_figures_allow(steps in prop::collection::vec(step(), 1..60)) {
