@@ -278,8 +278,12 @@ impl Sampling {
     /// The third pass, one unit at a time.
     pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
         let mut may_change_footprint = unit.members.len() > 1;
+        // The relatives of a process that is read by itself are not looked up: then none counts as read since.
+        let read_ns = |id: &ProcessId| self.readings.get(id)?.sharing.map(|sharing| sharing.at_ns);
+        let is_group = unit.members.len() > 1;
+        let oldest_ns = unit.members.iter().map(read_ns).min().flatten().filter(|_| is_group).unwrap_or(0);
         for (id, read) in &unit.read {
-            may_change_footprint |= self.note_sharing(tree, *id, read);
+            may_change_footprint |= self.note_sharing(tree, *id, read, oldest_ns);
         }
         for process in unit.members.iter().filter_map(|id| tree.get(*id)) {
             self.current.tried.groups.insert(process.program.group);
@@ -295,8 +299,8 @@ impl Sampling {
         }
     }
 
-    /// Returns whether it tells of mapped files.
-    fn note_sharing(&mut self, tree: &Tree, id: ProcessId, read: &SharingReading) -> bool {
+    /// The first of its relatives was read at `oldest_ns`. Returns whether it tells of mapped files.
+    fn note_sharing(&mut self, tree: &Tree, id: ProcessId, read: &SharingReading, oldest_ns: u64) -> bool {
         let at_ns = self.current.at_ns;
         let Some(reading) = self.readings.get_mut(&id) else { return false };
         let others_shared_bytes = self.shared_of_all_bytes.saturating_sub(reading.size.shared_bytes);
@@ -307,14 +311,18 @@ impl Sampling {
                 reading.size = size.unwrap_or(before);
                 // What it mapped while smaps was read can be missing there.
                 let has_changed = reading.size.differs_from(before);
-                let sharing = Sharing {
+                let mut sharing = Sharing {
                     rollup: *rollup,
                     mapped_private_anon_bytes: mappings.as_ref().map(|mappings| mappings.private_anon_bytes),
                     size: if has_changed { rollup.size() } else { reading.size },
                     others_shared_bytes,
                     minor_faults: reading.vitals.minor_faults,
                     epoch: footprint::epoch(tree, id),
+                    at_ns,
+                    unshared_before_bytes: 0,
                 };
+                let last = reading.sharing.filter(|last| last.epoch == sharing.epoch);
+                sharing.note_unshared(last.as_ref(), reading.copied_since(tree.context().page), oldest_ns);
                 let is_valid = reading.is_of_one_program(rollup);
                 reading.sharing = is_valid.then_some(sharing);
                 if let Some(mappings) = mappings.as_ref().filter(|_| is_valid) {

@@ -24,6 +24,10 @@ pub(crate) struct Sharing {
     pub minor_faults: u64,
     /// The image group's epoch then.
     pub epoch: u64,
+    /// When it was read, CLOCK_MONOTONIC nanoseconds: all readings of a sample are of one time.
+    pub at_ns: u64,
+    /// How much of its relatives' pages it no longer shared by then, but may have shared when a relative was last read, bytes.
+    pub unshared_before_bytes: u64,
 }
 
 /// How much memory a process has touched.
@@ -85,6 +89,29 @@ impl Sharing {
     pub(super) fn most_private_anon_bytes(&self) -> u64 {
         self.mapped_private_anon_bytes.unwrap_or(self.rollup.private_bytes.min(self.rollup.pss_anon_bytes))
     }
+
+    /// Anonymous pages less its proportional part of them, bytes. What falls is by pages that it copied or unmapped: by at
+    /// least half of each, as at least two processes had it.
+    fn anon_of_others_bytes(&self) -> u64 {
+        (self.size.rss_bytes - self.size.shared_bytes).saturating_sub(self.rollup.pss_anon_bytes)
+    }
+
+    /// This is a new reading. `before` is the one before of the same epoch, `copied_bytes` bounds what it copied without one;
+    /// `oldest_ns` is when the first of its relatives was read.
+    pub(super) fn note_unshared(&mut self, before: Option<&Self>, copied_bytes: u64, oldest_ns: u64) {
+        self.unshared_before_bytes = match before {
+            Some(before) => {
+                let unshared = before.anon_of_others_bytes().saturating_sub(self.anon_of_others_bytes());
+                unshared + before.unshared_since(oldest_ns)
+            }
+            None => copied_bytes,
+        };
+    }
+
+    /// What a relative that was read at this time may still show as shared with it, bytes.
+    pub(super) fn unshared_since(&self, oldest_ns: u64) -> u64 {
+        if self.at_ns > oldest_ns { self.unshared_before_bytes } else { 0 }
+    }
 }
 
 impl LastReading {
@@ -92,6 +119,16 @@ impl LastReading {
     pub(super) fn is_of_one_program(&self, rollup: &Rollup) -> bool {
         let (rss, of_rollup) = (self.size.rss_bytes, rollup.rss_bytes);
         rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
+    }
+
+    /// What it may have copied by writing since it has relatives that were not read, and what it unmapped, bytes: those may
+    /// have the old pages.
+    pub(super) fn copied_since(&self, page_bytes: u64) -> u64 {
+        let Some(before) = self.before_relatives else { return 0 };
+        let faults = self.vitals.minor_faults.saturating_sub(before.minor_faults);
+        let grown = self.anonymous_bytes().saturating_sub(before.anonymous_bytes);
+        let unmapped = before.anonymous_bytes.saturating_sub(self.anonymous_bytes());
+        faults.saturating_mul(page_bytes).saturating_sub(grown).min(before.anonymous_bytes) + unmapped
     }
 
     /// What it had touched by then.

@@ -81,20 +81,15 @@ impl Member<'_> {
         carried(self.reading, sharing, sharing.most_private_anon_bytes())
     }
 
+    /// When its sharing was read, CLOCK_MONOTONIC nanoseconds.
+    fn read_ns(&self) -> u64 {
+        self.reading.sharing.map_or(0, |sharing| sharing.at_ns)
+    }
+
     /// How much more anonymous memory it has than its parent had memory at the fork, bytes: none of that is the parent's.
     fn grown_since_fork(&self) -> u64 {
         let Image::Forked { rss_at_fork } = self.image else { return 0 };
         self.reading.anonymous_bytes().saturating_sub(rss_at_fork)
-    }
-
-    /// What it may have copied by writing since it has relatives that were not read, and what it unmapped, bytes: those may
-    /// have the old pages.
-    fn copied_since(&self, page_bytes: u64) -> u64 {
-        let Some(before) = self.reading.before_relatives else { return 0 };
-        let faults = self.reading.vitals.minor_faults.saturating_sub(before.minor_faults);
-        let grown = self.reading.anonymous_bytes().saturating_sub(before.anonymous_bytes);
-        let unmapped = before.anonymous_bytes.saturating_sub(self.reading.anonymous_bytes());
-        faults.saturating_mul(page_bytes).saturating_sub(grown).min(before.anonymous_bytes) + unmapped
     }
 
     /// A process with an older relative: what it grew by since the fork or had alone when it was read, and what it has
@@ -145,7 +140,7 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
     let mut of_member = |(place, member): (usize, &Member)| {
         let bytes = member.reading.anonymous_bytes();
         let mut own = match place {
-            0 => Anonymous { certain_bytes: bytes, uncertain_bytes: member.copied_since(page_bytes) },
+            0 => Anonymous { certain_bytes: bytes, uncertain_bytes: member.reading.copied_since(page_bytes) },
             _ => member.younger(page_bytes),
         };
         // None has more than all.
@@ -162,15 +157,26 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
     members.iter().enumerate().map(&mut of_member).collect()
 }
 
+/// How much of what a relative that was read at `read_ns` shares these had left by their own readings, bytes.
+fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
+    let of = |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
+    members.iter().map(of).sum()
+}
+
 /// All were read: the sum of their proportional sizes, less what `without` alone has. The oldest counts in full, the
 /// others share the rest.
+///
+/// They can be read in different samples. A page that one copied before its own reading and after a relative's counts too
+/// little with the relative. With `without`, it can be in the sum though `without` alone has it by now.
 fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec<Anonymous> {
     let known: Vec<Known> = members.iter().map(|member| member.known(page_bytes)).collect();
     let without_known = without.map(|member| member.known(page_bytes)).unwrap_or_default();
     let alone = without.map_or(0, Member::most_private);
-    let sum = known.iter().map(|known| known.pss).sum::<u64>() + without_known.pss;
+    let left_to_without = without.map_or(0, |member| unshared_since(members, member.read_ns()));
+    let shared_with = without_known.pss.saturating_sub(alone).saturating_sub(left_to_without);
+    let sum = known.iter().map(|known| known.pss).sum::<u64>() + shared_with;
     let largest = members.iter().map(|member| member.reading.anonymous_bytes()).max().unwrap_or(0);
-    let total = sum.saturating_sub(alone).max(largest);
+    let total = sum.max(largest);
     let oldest = members.first().map_or(0, |member| member.reading.anonymous_bytes());
     let mut rest = total - oldest;
     let mut added: Vec<u64> = vec![0; members.len()];
@@ -204,6 +210,14 @@ fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec
     let mut result: Vec<Anonymous> = added.into_iter().zip(&known).zip(members).map(of_member).collect();
     if let Some(first) = result.first_mut() {
         first.uncertain_bytes += without_known.uncertain + (alone - without_known.private.min(alone));
+        first.uncertain_bytes += left_to_without;
+    }
+    // Another reading of the one that was read first tells.
+    let first_read = members.iter().map(Member::read_ns).enumerate().min_by_key(|(_, read_ns)| *read_ns);
+    if let Some((place, read_ns)) = first_read
+        && let Some(own) = result.get_mut(place)
+    {
+        own.uncertain_bytes += unshared_since(members, read_ns);
     }
     result
 }

@@ -320,3 +320,28 @@ proptest! {
         prop_assert!(now.descendants.footprint_bytes + rounding >= descendants, "{:?}, not {}", now, descendants);
     }
 }
+
+/// The first process is read once, and a descendant, for its files, again after it copied a page: by then the old page is the
+/// first process's alone.
+// Requirement: RAM-3
+#[test]
+fn copied_page_is_not_counted_by_an_older_reading_of_its_other_owner() {
+    let mut world = World::new();
+    let copy_and_map = [
+        Step::Fork(0),
+        Step::Fork(0),
+        Step::Write(1, 1),
+        Step::Touch(2, 0, 0, 8),
+        Step::Sample,
+        Step::Write(2, 1),
+        Step::Touch(1, 0, 1, 8),
+    ];
+    copy_and_map.iter().for_each(|step| world.apply(step));
+    let [_, descendants, combined] = world.footprints();
+    assert_eq!((descendants, combined), (20 * MIB, 21 * MIB));
+    let footprints = |now: TreeSums| (now.descendants.footprint_bytes, now.combined_bytes);
+    let samples: Vec<_> = (0..4).map(|_| footprints(world.sample().now)).collect();
+    assert!(samples.iter().all(|(of_descendants, _)| *of_descendants <= descendants), "{samples:?}");
+    // The first process is read again, and the page found.
+    assert_eq!(samples.last(), Some(&(descendants, combined)), "{samples:?}");
+}
