@@ -66,11 +66,8 @@ impl Tree {
                 }
             }
             Event::SpawnFailed { .. } => {
-                if let Some(parent) = self.open_instance(key) {
-                    self.forget_failed_spawn(parent);
-                }
-                self.counts.created += 1;
-                self.counts.failed_spawns += 1;
+                let parent = self.open_instance(key);
+                self.spawn_failed(parent, self.time_of(parent, origin, now_ns));
             }
         }
     }

@@ -168,6 +168,10 @@ impl Tree {
         id: ProcessId,
         now_ns: u64,
     ) -> Option<(ProcessId, Option<ProcessId>)> {
+        // No exit event can follow.
+        if self.forget_failed_spawn(id) {
+            return None;
+        }
         let mut process = self.processes.remove(&id)?;
         self.settle_claims(&mut process);
         let own = process.own(self.context.tick_us);

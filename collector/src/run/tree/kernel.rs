@@ -6,9 +6,6 @@ use super::tolerance::Tolerance;
 use super::{FoundBy, Key, Parent, ProcessId, Tree};
 use crate::model::finding::{KernelEvent, What};
 
-/// Wait status of a child of posix_spawn that could not exec.
-const COULD_NOT_EXEC: i32 = 127 << 8;
-
 impl Tree {
     /// Apply an event of the process connector. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply_kernel(&mut self, event: &KernelEvent, now_ns: u64) {
@@ -95,9 +92,7 @@ impl Tree {
         if !libc::WIFSIGNALED(exit.status) {
             self.note_free_end(id, exit.at_ns);
         }
-        if exit.status == COULD_NOT_EXEC {
-            self.lists.could_not_exec.insert(id);
-        }
+        self.note_failed_exec(id, exit.status);
     }
 
     /// Applies the exec of the command if the connector reported it before the launcher did.
@@ -128,21 +123,5 @@ impl Tree {
     /// The connector reported the end of a process's first thread, and the process lives on.
     pub(crate) fn first_thread_ended(&mut self, id: ProcessId) {
         self.lists.kernel_ends.remove(&id);
-    }
-
-    /// A posix_spawn of this process failed after its child was made: the connector reported the child, which never became
-    /// a process of its own.
-    pub(super) fn forget_failed_spawn(&mut self, parent: ProcessId) {
-        let failed = self.lists.could_not_exec.iter().rev().copied().find(|id| {
-            self.processes.get(id).is_some_and(|process| {
-                process.ancestry.parent == Parent::Known(parent)
-                    && !process.program.has_record
-                    && process.end.kernel_exit.is_some_and(|exit| exit.status == COULD_NOT_EXEC)
-                    && process.end.reaped.is_none()
-            })
-        });
-        if let Some(id) = failed {
-            self.forget(id);
-        }
     }
 }

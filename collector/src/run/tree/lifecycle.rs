@@ -157,6 +157,7 @@ impl Tree {
     pub(super) fn forget(&mut self, id: ProcessId) {
         if let Some(process) = self.processes.remove(&id) {
             self.drop_from_lists(&process);
+            self.forget_found_ahead(&process);
             self.lists.ended.retain(|other| *other != id);
             self.counts.created -= 1;
         }

@@ -27,6 +27,8 @@ pub(super) struct Lists {
     pub known_by_kernel_alone: BTreeSet<ProcessId>,
     /// The connector reported an exit status of 127.
     pub could_not_exec: BTreeSet<ProcessId>,
+    /// Failed spawns whose child is not known, oldest first.
+    pub failed_spawns: VecDeque<FailedSpawn>,
     /// In the collector's pid namespace, new, and known by records only.
     pub unproven: BTreeSet<ProcessId>,
     /// Their program has not written a record, and its /proc files have not been read.
@@ -39,6 +41,14 @@ pub(super) struct Lists {
     pub kernel_ends: BTreeSet<ProcessId>,
     /// /proc showed them when records and events up to then were not applied yet.
     pub found_ahead: Vec<ChildSeen>,
+}
+
+/// A SPAWN_FAILED record whose child is not known as yet, if it ever will be.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct FailedSpawn {
+    pub parent: ProcessId,
+    /// When the record was written, CLOCK_MONOTONIC nanoseconds: the child was reaped by then.
+    pub at_ns: u64,
 }
 
 /// Counts over the whole run.

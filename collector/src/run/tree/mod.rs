@@ -17,6 +17,7 @@ mod contribution;
 pub(in crate::run) mod cpu;
 mod discovery;
 mod events;
+mod failed_spawns;
 mod finalize;
 mod groups;
 mod interval;

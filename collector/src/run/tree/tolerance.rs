@@ -62,6 +62,9 @@ impl Tolerance {
     /// Children without a REAPED record that await their ended parent's sums: more than a few are no help.
     pub(crate) const MOST_CLAIMS: usize = 64;
 
+    /// SPAWN_FAILED records that await their child: without the connector, most children are never known.
+    pub(crate) const MOST_FAILED_SPAWNS: usize = 64;
+
     /// Ancestors that are followed: records can claim a circle.
     pub(crate) const MOST_ANCESTORS: usize = 64;
 

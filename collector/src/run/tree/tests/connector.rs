@@ -85,14 +85,6 @@ fn exec_in_another_thread_cancels_the_first_threads_end() {
 }
 
 #[test]
-fn failed_spawn_reported_by_the_connector_counts_once() {
-    let mut run = Run::new();
-    run.kernel_fork(102, MAIN).over(102, 127 << 8).record(MAIN, LAUNCHER, 0, Event::SpawnFailed { error: 2 });
-    assert_eq!((run.tree.counts().created, run.tree.counts().failed_spawns), (2, 1));
-    assert_eq!(run.end().len(), 1);
-}
-
-#[test]
 fn killed_process_ended_when_killed_not_when_reaped() {
     let mut run = Run::new();
     run.kernel_fork(102, MAIN).fork(102, MAIN, MIB_KIB);

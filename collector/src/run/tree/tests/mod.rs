@@ -4,6 +4,7 @@ mod accounts;
 mod connector;
 mod cpu;
 mod exec;
+mod failed_spawns;
 mod hostile;
 mod membership;
 mod namespaces;

@@ -1,0 +1,68 @@
+//! Children of posix_spawn that could not exec. A SPAWN_FAILED record counts such a child, and the connector or /proc may report
+//! it, too: it is counted once, whichever comes first.
+//!
+//! The kernel wakes the parent that waits for the child before it sends the child's exit event. So the parent's record can be
+//! older than that event, and a sample can find the child gone before the event is read.
+
+use super::lists::FailedSpawn;
+use super::process::Process;
+use super::tolerance::Tolerance;
+use super::{Parent, ProcessId, Tree};
+
+/// Wait status of a child of posix_spawn that could not exec.
+const COULD_NOT_EXEC: i32 = 127 << 8;
+
+impl FailedSpawn {
+    /// Whether this may be its child: one that is not known to have run or lived on after the record.
+    fn may_be_of(&self, process: &Process) -> bool {
+        is_childs(process, self.parent)
+            && process.lifetime.start_ns <= self.at_ns
+            && process.observed.at_ns <= self.at_ns
+            && process.program.unreported_exec.is_none()
+            && process.end.kernel_exit.is_none_or(|exit| exit.status == COULD_NOT_EXEC)
+    }
+}
+
+/// Nothing but the connector or /proc has reported this child of that parent.
+fn is_childs(process: &Process, parent: ProcessId) -> bool {
+    process.ancestry.parent == Parent::Known(parent)
+        && !process.program.has_record
+        && process.end.reaped.is_none()
+}
+
+impl Tree {
+    /// A posix_spawn of this process failed after its child was made, by `at_ns`. The child never became a process of its own.
+    pub(super) fn spawn_failed(&mut self, parent: Option<ProcessId>, at_ns: u64) {
+        self.counts.created += 1;
+        self.counts.failed_spawns += 1;
+        let Some(parent) = parent else { return };
+        let is_child =
+            |id: &ProcessId| self.processes.get(id).is_some_and(|process| is_childs(process, parent));
+        if let Some(child) = self.lists.could_not_exec.iter().rev().copied().find(is_child) {
+            self.forget(child);
+            return;
+        }
+        let unmatched = &mut self.lists.failed_spawns;
+        if unmatched.len() >= Tolerance::MOST_FAILED_SPAWNS {
+            unmatched.pop_front();
+        }
+        unmatched.push_back(FailedSpawn { parent, at_ns });
+    }
+
+    /// The connector reported the end of this process. If a SPAWN_FAILED record has counted it already, forgets it.
+    pub(super) fn note_failed_exec(&mut self, id: ProcessId, status: i32) {
+        if status == COULD_NOT_EXEC && !self.forget_failed_spawn(id) {
+            self.lists.could_not_exec.insert(id);
+        }
+    }
+
+    /// Forgets a process that a SPAWN_FAILED record has counted. Returns whether it was one.
+    pub(super) fn forget_failed_spawn(&mut self, id: ProcessId) -> bool {
+        let Some(process) = self.processes.get(&id) else { return false };
+        let unmatched = &mut self.lists.failed_spawns;
+        let Some(place) = unmatched.iter().position(|spawn| spawn.may_be_of(process)) else { return false };
+        unmatched.remove(place);
+        self.forget(id);
+        true
+    }
+}
