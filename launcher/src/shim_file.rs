@@ -149,7 +149,7 @@ fn install_to(directories: &[PathBuf], user: User, elf32: bool) -> Result<PathBu
     for directory in directories {
         let tried = directory.clone();
         let work = move || install_or_leave_nothing(&tried, user, elf32);
-        // Root's directories are the system's own.
+        // No variable of the environment names a directory of root's.
         let result = match user.is_root() || time_limit::is_on_disk(directory) {
             true => time_limit::unlimited(work),
             false => time_limit::within(PATIENCE, work).unwrap_or(Err(Unfit::NoAnswer)),
