@@ -58,11 +58,14 @@ impl Tree {
         }
     }
 
-    /// Where none of those that are left can have waited for it, the kernel or the launcher did.
+    /// Where none of those that are left can have waited for it, the kernel reaped it. Where none is left, its parent was
+    /// finalized before, and the launcher has not reaped it.
     fn charge_another_or_none(&mut self, claim: &Claim) {
         let is_any_left = claim.others.iter().any(|id| self.processes.contains_key(id));
-        if !self.charge_another(claim) && is_any_left {
-            self.counts.autoreaped += 1;
+        match self.charge_another(claim) {
+            true => {}
+            false if is_any_left => self.counts.autoreaped += 1,
+            false => self.counts.unreaped_orphans += 1,
         }
     }
 
