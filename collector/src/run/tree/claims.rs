@@ -39,7 +39,7 @@ impl Tree {
             return;
         }
         let Some(parent) = parent.and_then(|id| self.processes.get_mut(&id)) else {
-            self.charge_another_or_none(&claim);
+            self.charge_another_or_none(&claim, process.has_joined());
             return;
         };
         claim.is_by_parent =
@@ -54,16 +54,17 @@ impl Tree {
         } else if claim.is_by_parent {
             parent.charge(&claim);
         } else {
-            self.charge_another_or_none(&claim);
+            self.charge_another_or_none(&claim, process.has_joined());
         }
     }
 
     /// Where none of those that are left can have waited for it, the kernel reaped it. Where none is left, its parent was
-    /// finalized before, and the launcher has not reaped it.
-    fn charge_another_or_none(&mut self, claim: &Claim) {
+    /// finalized before, and the launcher has not reaped it. Processes that joined are counted where they are finalized.
+    fn charge_another_or_none(&mut self, claim: &Claim, has_joined: bool) {
         let is_any_left = claim.others.iter().any(|id| self.processes.contains_key(id));
         match self.charge_another(claim) {
             true => {}
+            false if has_joined => {}
             false if is_any_left => self.counts.autoreaped += 1,
             false => self.counts.unreaped_orphans += 1,
         }
