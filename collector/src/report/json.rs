@@ -4,9 +4,9 @@
 use std::time::SystemTime;
 
 use serde::{Serialize, Serializer};
-use serde_json::ser;
+use serde_json::ser::{self, PrettyFormatter};
 
-use super::escaped_json::EscapedFormatter;
+use super::quote::escape_json;
 use super::timestamp::rfc3339;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::{Percent, Rss, Stage};
@@ -29,10 +29,11 @@ pub(super) fn json(report: &Report, style: &Style) -> String {
 
 fn text(value: &impl Serialize, indent: &str) -> String {
     let mut bytes = Vec::with_capacity(16 * 1024);
-    let mut serializer = ser::Serializer::with_formatter(&mut bytes, EscapedFormatter::new(indent));
+    let formatter = PrettyFormatter::with_indent(indent.as_bytes());
+    let mut serializer = ser::Serializer::with_formatter(&mut bytes, formatter);
     value.serialize(&mut serializer).expect("numbers, strings and lists serialize");
     bytes.push(b'\n');
-    String::from_utf8(bytes).expect("JSON is UTF-8")
+    escape_json(&String::from_utf8(bytes).expect("JSON is UTF-8"))
 }
 
 /// The output of `--gpus` as JSON, with a newline at its end.

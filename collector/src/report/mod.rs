@@ -2,7 +2,6 @@
 
 pub(crate) mod build;
 mod counts;
-mod escaped_json;
 pub mod format;
 mod gpu;
 mod hints;

@@ -39,6 +39,29 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// The format characters that [`is_hidden`] leaves alone in text, since they have a shape (Unicode 16, category Cf).
+fn is_visible_format(c: char) -> bool {
+    matches!(c,
+        '\u{600}'..='\u{605}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{110bd}' | '\u{110cd}'
+        | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
+}
+
+/// JSON with `\uXXXX` in place of control and format characters (Unicode's Cc and Cf). JSON itself escapes U+0000 to U+001F
+/// only. Of these characters, only line feeds stand outside of strings.
+pub(super) fn escape_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || !(is_hidden(c) || is_visible_format(c)) {
+            out.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _infallible = write!(out, "\\u{unit:04x}");
+            }
+        }
+    }
+    out
+}
+
 /// One word, quoted for a shell if it needs to be.
 #[must_use]
 pub(crate) fn word(word: &str) -> String {
@@ -147,6 +170,18 @@ pub(crate) fn ascii(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Requirement: OUT-9
+    #[test]
+    fn control_and_format_characters_are_escaped_in_json_and_read_back() {
+        let name = "a\x1b\x7f\u{9b}31m\u{202e}\u{200b}\u{feff}\u{600}\u{e0041}é数\"\\\n";
+        let text = escape_json(&serde_json::to_string_pretty(&[name]).unwrap());
+        assert_eq!(
+            text,
+            "[\n  \"a\\u001b\\u007f\\u009b31m\\u202e\\u200b\\ufeff\\u0600\\udb40\\udc41é数\\\"\\\\\\n\"\n]"
+        );
+        assert_eq!(serde_json::from_str::<[String; 1]>(&text).unwrap(), [name]);
+    }
 
     #[test]
     fn process_is_shown_without_the_directory_of_its_program() {

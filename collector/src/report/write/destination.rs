@@ -1,8 +1,8 @@
 //! Where a report goes: the path of `-o`, followed once, at the start.
 //!
-//! The kernel's rules for directories where all users may write and none may remove another's files, such as /tmp, are
-//! obeyed here, whether the machine has them on or not (fs.protected_symlinks, fs.protected_regular; proc_sys_fs(5)).
-//! There, a link of another user is not followed, and a file of another user is not written to.
+//! In sticky directories where all users may write, such as /tmp, a link of another user is not followed, and a file of
+//! another user is not written to. These are the kernel's rules (fs.protected_symlinks, fs.protected_regular;
+//! proc_sys_fs(5)). They are applied here whether the machine has them on or not.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
