@@ -1,8 +1,7 @@
 //! The collector process: the same executable, started again under another name.
 //!
-//! Its arguments are six descriptors and two paths. The descriptors are the pipe, the segment, the state file, the
-//! process connector's socket and inbox, and the lock of the report file ("-" if there is none). The paths are those of the
-//! segment and the state file.
+//! Its arguments are six descriptors and the paths of the segment and the state file. The descriptors are the pipe, the segment,
+//! the state file, the process connector's socket and inbox, and the report file's lock. "-" stands for one that is missing.
 
 use std::ffi::OsString;
 use std::io::{self, PipeWriter, Write};

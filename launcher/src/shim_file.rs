@@ -1,8 +1,8 @@
 //! The shim on disk: the launcher contains its bytes, but the dynamic linker needs a file.
 //!
 //! The file is named by a hash of its content and written once. It goes to the first directory that only the user can
-//! write to, that no other user can replace (see [`safe_path`](crate::safe_path)), and that is not mounted noexec. An
-//! existing file is used only if no other user could have written it and every byte is right.
+//! write to and that is not mounted noexec. No other user may be able to replace it (see
+//! [`safe_path`](crate::safe_path)). An existing file is used only if no other user could have written it and every byte is right.
 //!
 //! LD_PRELOAD names a link to the file, because AddressSanitizer checks names:
 //!

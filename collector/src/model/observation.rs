@@ -163,8 +163,8 @@ pub struct ChildSeen {
 }
 
 impl ChildSeen {
-    /// The earliest and the latest start of a process that was seen at a time, by the clock tick (nanoseconds) in which
-    /// /proc shows that it started. All processes start after the session.
+    /// The earliest and the latest start of a process, nanoseconds. /proc shows the clock tick in which it started. It
+    /// started before it was seen, and after the session.
     #[must_use]
     pub fn starts(shown_ns: u64, tick_ns: u64, seen_ns: u64, session_start_ns: u64) -> (u64, u64) {
         let earliest_ns = shown_ns.max(session_start_ns);

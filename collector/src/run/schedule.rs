@@ -133,8 +133,8 @@ impl Schedule {
         now_ns < self.deferred_until_ns
     }
 
-    /// The sample itself found a large process dead: it does not count, and is taken again.
-    /// Its CPU time, nanoseconds, is the next one's.
+    /// The sample itself found a large process dead: it does not count, and is taken again. Its CPU time, nanoseconds, counts
+    /// with the next sample.
     pub fn defer_again(&mut self, deferral: Deferral, now_ns: u64, cost_ns: u64) {
         self.deferred_cost_ns = self.deferred_cost_ns.saturating_add(cost_ns);
         self.deferred_until_ns = now_ns.saturating_add(deferral.together_ns);

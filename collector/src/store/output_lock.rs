@@ -7,8 +7,8 @@
 //! Where the directory is read-only, a report is written in place, and the lock is on the report file itself. Where the
 //! file system has no locks, there is none.
 //!
-//! Any user that can open a file can lock it. So a lock file has mode 0600, and one of another user is no lock: in /tmp, it
-//! would let that user keep commands from running. Root's is one.
+//! Any user that can open a file can lock it. So a lock file has mode 0600, and another user's lock file is ignored, but not
+//! root's. Otherwise, that user could keep commands from running in /tmp.
 
 use std::fmt;
 use std::os::fd::OwnedFd;

@@ -7,7 +7,7 @@
 //!   A number `1000+50/s` grows by 50 in each second since the driver's start.
 //!
 //!   `samples` are `TIME:PERCENT ...`, or a ring buffer: `ring LENGTH PERIOD PERCENT [FROM UNTIL]` is one sample in each
-//!   PERIOD, of PERCENT from FROM to UNTIL and of 0 otherwise; the latest LENGTH are kept. With
+//!   PERIOD, of PERCENT from FROM to UNTIL and of 0 otherwise. The latest LENGTH are kept. With
 //!   `bursts LENGTH PERIOD PERCENT BUSY EVERY` there are samples only in the first BUSY of each EVERY.
 //!
 //!   With `memory_held 1` the device's memory in use is `memory_used` and what processes hold. `crowd 100` puts 100 foreign

@@ -266,9 +266,8 @@ impl<'a> PidResolver<'a> {
         (!self.table.lacks_gpu(process)).then_some(process)
     }
 
-    /// Whether a pid that is no process of the run can be one of another pid namespace, so that it may stand for a process
-    /// of the run: in a container, or in a sandbox that is a single process to the driver (gVisor). So can one that no process
-    /// here has.
+    /// Whether a pid that is no process of the run may stand for one. It can be of another pid namespace: in a container, or
+    /// in a sandbox that is a single process to the driver (gVisor). So can a pid that no process here has.
     pub(super) fn is_foreign(&self, pid: u32) -> bool {
         let facts = self.facts_of(pid);
         if facts.is_absent {

@@ -39,7 +39,8 @@ pub(crate) struct Sample {
     pub now: TreeSums,
     /// Memory of the processes that lived at both times, each with the smaller of its two contributions.
     pub steady: TreeSums,
-    /// The same, each with the most that it can have added in between, without what `intervals` has of it.
+    /// Memory of the processes in `steady`, each with the larger of its two contributions. What `intervals` has of it is
+    /// subtracted.
     pub steady_at_most: TreeSums,
     /// Mean of the two for those, for time-weighted means.
     pub steady_mean: TreeSums,

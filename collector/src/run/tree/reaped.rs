@@ -130,9 +130,12 @@ impl Tree {
         }
     }
 
-    /// The process that a REAPED record is about: the oldest unreaped one of that pid whose parent the reaper is, or whose
-    /// parent can no longer reap it; else the youngest of that pid; else, where the child is in another pid namespace, the
-    /// one whose EXIT record fits; else the reaper's oldest child whose host pid is unknown.
+    /// The process that a REAPED record is about, by the first of these rules that finds one:
+    ///
+    /// - the oldest unreaped process of that pid whose parent is the reaper, or can no longer reap it;
+    /// - the youngest process of that pid;
+    /// - in another pid namespace, the process whose EXIT record fits;
+    /// - the reaper's oldest child whose host pid is unknown.
     fn reaped_instance(&self, key: Key, reaper: Reaper, record: &ReapRecord) -> Option<ProcessId> {
         let is_unreaped = |process: &&Process| process.end.reaped.is_none();
         let may_be = |process: &&Process| match process.ancestry.parent {

@@ -42,8 +42,8 @@ impl ExitRecord {
         })
     }
 
-    /// How far the CPU time (microseconds) of a REAPED record differs, if it can be about this process and the reaper is outside
-    /// of its pid namespace: the same status, and sums that are not less.
+    /// How far the CPU time of a REAPED record differs, microseconds. `None`: the record can't be about this process, by status
+    /// or sums, or its reaper is in its pid namespace.
     pub(super) fn fits(&self, reaped: &ReapRecord) -> Option<u64> {
         let is_status =
             self.flags & FLAG_NO_STATUS != 0 || libc::WEXITSTATUS(reaped.status) == self.status & 0xff;

@@ -61,8 +61,8 @@ pub(crate) struct GpuUsage {
 pub(crate) struct Unsampled {
     /// How many.
     pub count: u64,
-    /// One of them lived long enough to use a device, and had a GPU's library loaded or lived for longer than devices should be
-    /// left unread.
+    /// One of them lived long enough to use a device. Besides, it had a GPU's library loaded, or lived for longer than
+    /// devices should be left unread.
     pub is_any_long: Groups<bool>,
 }
 

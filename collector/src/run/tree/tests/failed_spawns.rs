@@ -1,5 +1,5 @@
-//! A child of posix_spawn that could not exec is counted once, in whichever order its parent's record and what the connector and
-//! /proc show of it are read.
+//! A child of posix_spawn that could not exec is counted once. The parent's record, connector events and /proc can be read
+//! in any order.
 
 use super::*;
 

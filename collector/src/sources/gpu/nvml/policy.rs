@@ -13,8 +13,8 @@ pub(super) struct PlanPolicy {
     /// The part of it for the calls that ask how much memory is in use, where the lists can't be read each time: one such call
     /// shows whether a list has changed. With 4.5 ms a call it lets eight devices be read every 105 ms.
     pub in_use_share: f64,
-    /// The same two where the shares are smaller: the memory in use shows a change, so the lists are read less often, and what they
-    /// leave lets each of the other figures be read a few times in a minute.
+    /// The same two where the shares are smaller. Memory in use shows a change, so the lists are read less often. The time
+    /// saved goes to the other figures.
     pub shares_at_less: [f64; 2],
     /// The same of each other kind of figures.
     pub shares: [(Kind, f64); 9],
@@ -30,8 +30,8 @@ pub(super) struct PlanPolicy {
     pub most_usual_costs: u64,
     /// The latest costs of a kind that are kept, for their median.
     pub costs_kept: usize,
-    /// Until half of those are known, a kind is read after so many of the asked intervals at most; where the shares are smaller, after
-    /// as many times more.
+    /// The longest wait for a kind until half of those are known, in intervals asked for. Smaller shares lengthen it in
+    /// proportion.
     pub first_intervals: f64,
     /// A visit reads several kinds of figures of a device if they take less than this, nanoseconds: the lists of the others
     /// wait meanwhile.
@@ -42,8 +42,8 @@ pub(super) struct PlanPolicy {
     /// Utilization samples need not be read more often than this for what the driver overwrites, nanoseconds: the shortest
     /// memory seen is 2 s (some 100 samples, 20 ms apart).
     pub shortest_sample_memory_ns: u64,
-    /// Where little may be read, utilization is read before other kinds come for the first time, if its interval is at most so many
-    /// times that which loses none of it: half of what the driver keeps. At more, most of it is lost in any case.
+    /// Where little may be read, utilization comes before the first reading of other kinds. That holds up to this many times the
+    /// interval that loses none of it, half of what the driver keeps. Beyond it, most is lost in any case.
     pub most_kept_up: u64,
     /// A counter that can wrap is read after this part of the time in which the link can fill it: the other part is for a
     /// thread that wakes late.
