@@ -431,9 +431,11 @@ fn short_process_with_a_gpu_library_that_no_reading_saw_is_unknown() {
         let go = gpus.path("go");
         gpus.script("script", &format!("*.utilization 0\npower.stall {go}"));
         std::os::unix::fs::symlink(&cuda, gpus.path(file)).unwrap();
-        // The child begins and ends while the first reading stalls, which has read the lists of processes by then.
+        // The child begins and ends while the first reading stalls, which has read the lists of processes by then. The command
+        // ends after that reading, so that the utilization is known.
         let (stalled, child) = (gpus.line(&["stalled"]), gpus.line(&["for:60"]));
-        let script = format!("{stalled}; LD_PRELOAD={} {child}; : >{go}; exit 0", gpus.path(file));
+        let read = format!("until [ -s {} ]; do sleep 0.01; done", gpus.path("samples"));
+        let script = format!("{stalled}; LD_PRELOAD={} {child}; : >{go}; {read}; exit 0", gpus.path(file));
         let run = gpus.tracked(["sh", "-c", &script]).options(&["--st", "60", "--hints"]).run();
         assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
         let (report, gpu) = (run.report(), run.report().gpu(GPU0));
