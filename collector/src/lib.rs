@@ -6,15 +6,16 @@
 //!
 //! What is public here is all that the launcher and the tests use.
 
-mod model;
 mod passes;
 mod recover;
-mod report;
-mod run;
 mod session;
 mod sources;
 mod store;
 mod sys;
+pub mod write;
+
+use gpu_track_core::{build, model, run};
+use gpu_track_report as report;
 
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
@@ -27,8 +28,10 @@ pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::values;
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::format::{self, render};
-pub use report::{quote, write};
+pub use report::quote;
 pub use session::{Inheritance, serve, untracked};
+pub use sources::cgroup;
+pub use sources::cgroup::run as run_cgroup;
 pub use sources::connector;
 pub use sources::gpu::list::{Present as PresentGpus, list as list_gpus, present as present_gpus};
 pub use store::output_lock::{NoLock, OutputLock};
@@ -44,12 +47,12 @@ pub mod hostile_input {
     pub use crate::model::command::command_of_args;
     pub use crate::model::finding::{ENTRY_WORDS, Finding, KernelEvent, ReadUpTo, What};
     pub use crate::model::journal::Journal;
-    pub use crate::model::observation::{Observation, Rollup};
+    pub use crate::model::observation::Observation;
     pub use crate::run::RunState;
     pub use crate::run::tree::{RunContext, Tree};
     pub use crate::run::trust::Trust;
     pub use crate::run::usage::CpuUsage;
-    pub use crate::sources::connector::Members;
+    pub use crate::sources::connector::{Members, parse as parse_event};
     pub use crate::sources::gpu::drm::fdinfo::Client;
-    pub use crate::sys::proc_fs::{Stat, Statm, Status, busy_ticks};
+    pub use crate::sys::proc_fs::{Stat, Statm, Status, busy_ticks, rollup};
 }

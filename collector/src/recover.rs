@@ -13,6 +13,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
+use crate::build;
+use crate::build::Inputs;
 use crate::model::cgroup::RunCgroup;
 use crate::model::config::Config;
 use crate::model::finding::Damage;
@@ -23,14 +25,13 @@ use crate::model::host::{HostInfo, RunEnd};
 use crate::model::journal::Journal;
 use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
+use crate::model::report::Report;
 use crate::model::report::{Stage, Topic, Warning};
 use crate::model::style::Output;
 use crate::passes::Passes;
-use crate::report::Report;
-use crate::report::build;
 use crate::report::format::render;
-use crate::report::inputs::Inputs;
 use crate::run::RunState;
+use crate::sources::cgroup::{self, run as run_cgroup};
 use crate::sources::overflow::Overflow;
 use crate::sources::records::RecordReader;
 use crate::sources::sampler::Sampler;
@@ -147,7 +148,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
                 .as_ref()
                 .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
             is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
-            cgroups: config.cgroups.used(),
+            cgroups: cgroup::used(&config.cgroups),
             full_disks: Vec::new(),
         },
     });
@@ -216,7 +217,7 @@ impl Recovered {
     /// Its report is written: take away what it has besides its files.
     pub fn clean_up(&self) {
         if let Some(cgroup) = &self.cgroup {
-            cgroup.remove();
+            run_cgroup::remove(cgroup);
         }
         if let Output::File(path) = &self.output {
             // Once taken and given back, it is removed.
@@ -341,7 +342,7 @@ mod tests {
         note(
             &StateFile::create(&state).unwrap(),
             &config(pid_ns),
-            &HostInfo::of_this_machine(&ProcRoot::default()),
+            &crate::sources::host::of_this_machine(&ProcRoot::default()),
         );
         for (pid, monotonic_ns) in starts {
             let origin =

@@ -1,6 +1,6 @@
 //! The configuration of a run, as its collectors get it and as its report needs it.
 
-use gpu_track_collector::{Cgroups, Config, ProcRoot, SessionStart, clock};
+use gpu_track_collector::{Config, ProcRoot, SessionStart, cgroup, clock};
 
 use crate::cli::Options;
 
@@ -8,7 +8,7 @@ use crate::cli::Options;
 pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
     let pid = std::process::id();
     let tracking = &options.tracking;
-    let cgroups = Cgroups::of_this_process(root);
+    let cgroups = cgroup::of_this_process(root);
     Config {
         command: options.command.words.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
         start: SessionStart {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use gpu_track_collector::stale::Stale;
+use gpu_track_collector::write::write_report;
 use gpu_track_collector::{NotRecovered, Output, ProcRoot, Recovered, ReportConfig, render};
 
 use crate::cli::{self, Options, PatternValues, UsageError};
@@ -56,7 +57,7 @@ pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
 
 /// Writes the report and removes the data of the run. Returns whether that succeeded.
 fn report(run: &Stale, output: &Output, recovered: &Recovered, config: &ReportConfig) -> bool {
-    if let Err(error) = output.write(&render(&recovered.report, config)) {
+    if let Err(error) = write_report(output, &render(&recovered.report, config)) {
         message(format_args!(
             "cannot write the report to {output}: {error}; the run is kept, so --recover can be tried again"
         ));

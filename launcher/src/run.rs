@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
+use gpu_track_collector::write::write_report;
 use gpu_track_collector::{Layer, Message, Output, OutputLock, ProcRoot, clock, render, untracked};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
@@ -107,7 +108,7 @@ fn report_untracked(options: &Options, exit_code: Option<u8>, why: String) {
     config.report.warnings.push(why);
     let report = untracked(&config, exit_code.map(|code| i32::from(code) << 8));
     let output = &config.report.output;
-    if let Err(error) = output.write(&render(&report, &config.report)) {
+    if let Err(error) = write_report(output, &render(&report, &config.report)) {
         console::message(format_args!("cannot write the report to {output}: {error}"));
     }
 }

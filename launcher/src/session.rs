@@ -15,8 +15,8 @@ use gpu_track_abi::record::{Event, Origin};
 use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::pidfd::{cpu_clock_ns, has_pidfs};
 use gpu_track_collector::{
-    Config, Layer, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, OutputLock, ProcRoot, RunCgroup, Segment,
-    SegmentError, StateFile, clock, connector, has_split_rss, stale,
+    Config, Layer, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, OutputLock, ProcRoot, Segment, SegmentError,
+    StateFile, clock, connector, has_split_rss, run_cgroup, stale,
 };
 use thiserror::Error;
 
@@ -89,7 +89,7 @@ impl Session {
             None
         });
         config.cgroups.own =
-            options.tracking.cgroup.then(|| RunCgroup::create(&proc_root, pid, random.hash_one(2) as u32));
+            options.tracking.cgroup.then(|| run_cgroup::create(&proc_root, pid, random.hash_one(2) as u32));
         let origin = Origin { pid, pid_ns: config.start.pid_ns, ..Origin::default() };
         Ok(Self { segment, state, connector, preload, output_lock, origin, config })
     }
@@ -109,10 +109,10 @@ impl Session {
     /// The cgroup.procs through which the command moves into its own cgroup, if it has one.
     pub(crate) fn cgroup_procs(&mut self) -> Option<File> {
         let Some(Ok(cgroup)) = &self.config.cgroups.own else { return None };
-        match cgroup.entrance() {
+        match run_cgroup::entrance(cgroup) {
             Ok(procs) => Some(procs),
             Err(error) => {
-                cgroup.remove();
+                run_cgroup::remove(cgroup);
                 self.config.cgroups.own = Some(Err(NoRunCgroup::NotEntered { error: error.to_string() }));
                 None
             }
@@ -180,7 +180,7 @@ impl Session {
             let _ = file.unlink();
         }
         if let Some(Ok(cgroup)) = &self.config.cgroups.own {
-            cgroup.remove();
+            run_cgroup::remove(cgroup);
         }
     }
 }

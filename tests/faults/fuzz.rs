@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS, Usage};
-use gpu_track_collector::hostile_input::{Finding, KernelEvent, Observation, Rollup, What};
+use gpu_track_collector::hostile_input::{Finding, KernelEvent, Observation, What, parse_event, rollup};
 
 #[path = "../fuzz/entries.rs"]
 mod entries;
@@ -202,9 +202,9 @@ fn fuzz_seeds_are_accepted_by_the_parsers() {
     }
     let seed = |wanted| seeds("proc_files").into_iter().find(|(name, _)| *name == wanted).unwrap().1;
     assert!(Stat::parse(&seed("stat")).is_some() && Statm::parse(&seed("statm")).is_some());
-    assert!(Rollup::parse(&seed("smaps_rollup")).is_some() && busy_ticks(&seed("machine")).is_some());
+    assert!(rollup(&seed("smaps_rollup")).is_some() && busy_ticks(&seed("machine")).is_some());
     assert!(Status::parse(&seed("status")).is_killed);
-    assert!(KernelEvent::parse(&messages()[1..]).is_some());
+    assert!(parse_event(&messages()[1..]).is_some());
     assert_eq!(entries::loaded(&saved_state()).map(|run| run.tree.counts().created), Some(2));
     assert_eq!(small_run().len(), 14 * entries::RECORD_BYTES);
 }

@@ -6,8 +6,8 @@
 use gpu_track_abi::record::{Event, RECORD_WORDS};
 use gpu_track_collector::StateFile;
 use gpu_track_collector::hostile_input::{
-    Client, CpuUsage, ENTRY_WORDS, Finding, Journal, KernelEvent, Members, Observation, ReadUpTo, Rollup,
-    RunContext, RunState, Stat, Statm, Status, Tree, Trust, busy_ticks, command_of_args,
+    Client, CpuUsage, ENTRY_WORDS, Finding, Journal, KernelEvent, Members, Observation, ReadUpTo, RunContext,
+    RunState, Stat, Statm, Status, Tree, Trust, busy_ticks, command_of_args, parse_event, rollup,
 };
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
@@ -124,8 +124,8 @@ pub fn proc_files(bytes: &[u8]) {
     if let Some(stat) = Stat::parse(bytes) {
         assert!(bytes.contains(&b')'), "{stat:?}");
     }
-    if let Some(rollup) = Rollup::parse(bytes) {
-        assert!(rollup.private_bytes.is_multiple_of(1024) || rollup.private_bytes == u64::MAX, "{rollup:?}");
+    if let Some(read) = rollup(bytes) {
+        assert!(read.private_bytes.is_multiple_of(1024) || read.private_bytes == u64::MAX, "{read:?}");
     }
     assert!(Status::parse(bytes).ns_pids.len() <= bytes.len());
     let _ = (Statm::parse(bytes), busy_ticks(bytes));
@@ -150,7 +150,7 @@ pub fn kernel_events(bytes: &[u8]) {
     while let Some((length, after)) = rest.split_first() {
         let (message, next) = after.split_at(usize::from(*length).min(after.len()));
         rest = next;
-        if let Some(event) = KernelEvent::parse(message) {
+        if let Some(event) = parse_event(message) {
             assert_eq!(KernelEvent::decode(&event.encode()), Some(event));
             members.take(&event);
         }

@@ -5,19 +5,20 @@ use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
 use super::work::Session;
+use crate::build;
+use crate::build::Inputs;
 use crate::model::host::{CommandExit, DiskFull, RunEnd};
 use crate::model::observation::Observation;
+use crate::model::report::Report;
 use crate::model::report::Stage;
 use crate::model::style::Output;
-use crate::report::Report;
-use crate::report::build;
 use crate::report::format::render;
-use crate::report::inputs::Inputs;
 use crate::report::quote;
-use crate::report::write::write_atomically;
 use crate::run::RunState;
+use crate::sources::cgroup::{self, run as run_cgroup};
 use crate::sources::disks;
 use crate::sys::clock;
+use crate::write::{write_atomically, write_report};
 
 /// The report-so-far is written each time the run is twice as old, or this much older.
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
@@ -51,7 +52,7 @@ impl Session {
             dropped_events: self.segment.ring().dropped(),
             unreachable_programs: self.segment.header().unreachable.0.load(Ordering::Relaxed),
             is_truncated: self.segment.is_lost(),
-            cgroups: self.config.cgroups.used(),
+            cgroups: cgroup::used(&self.config.cgroups),
             full_disks: self.full_disks(stage),
         }
     }
@@ -106,7 +107,7 @@ impl Session {
             && let Some(Ok(cgroup)) = &self.config.cgroups.own
         {
             // The launcher, which made it, is gone.
-            cgroup.remove();
+            run_cgroup::remove(cgroup);
         }
         let _ = self.checkpoint.state().named().unlink();
         written
@@ -114,7 +115,7 @@ impl Session {
 
     fn write(&self, text: &str) -> Result<(), SessionError> {
         let output = &self.config.report.output;
-        output.write(text).map_err(|source| {
+        write_report(output, text).map_err(|source| {
             // The run may have taken days: stderr may still be seen.
             if !matches!(output, Output::Stderr) {
                 let _ = io::stderr().write_all(text.as_bytes());

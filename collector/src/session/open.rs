@@ -14,6 +14,7 @@ use crate::recover;
 use crate::run::RunState;
 use crate::run::schedule::Schedule;
 use crate::sources::connector::{Connector, Members, Subscription};
+use crate::sources::host;
 use crate::sources::membership::Membership;
 use crate::sources::pump::{Pump, Sources};
 use crate::store::checkpoint::CheckpointWriter;
@@ -36,7 +37,7 @@ impl Session {
         subscription: Option<Subscription>,
     ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
-        let host = HostInfo::of_this_machine(&root);
+        let host = host::of_this_machine(&root);
         // The command's own are known by now.
         own_process::raise_limits();
         // Orphans of a program that a driver starts are reparented to the collector, not to the launcher, which would

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::model::config::{Config, Layer};
-use crate::model::finding::Remains;
 use crate::model::host::HostInfo;
 use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramSeen, Request};
@@ -30,7 +29,7 @@ use crate::sources::segment_name::SegmentName;
 use crate::store::journal::JournaledRun;
 use crate::sys::clock::{self, Timer};
 use crate::sys::pidfd;
-use crate::sys::proc_fs::ProcRoot;
+use crate::sys::proc_fs::{self, ProcRoot};
 use crate::sys::segment::Segment;
 
 /// Which processes that ended have left /proc is asked of all of them this often; else only where an ancestor waits.
@@ -114,7 +113,7 @@ impl Readers {
         if stat.is_some_and(|stat| !stat.is_over()) {
             return Observation::FirstThreadEnded(target.id);
         }
-        let remains = stat.and_then(|stat| Remains::of(target.pid, &stat));
+        let remains = stat.and_then(|stat| proc_fs::remains(target.pid, &stat));
         Observation::Ended { id: target.id, at_ns, gone_ns, remains }
     }
 

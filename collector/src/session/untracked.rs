@@ -1,18 +1,19 @@
 //! The report of a run that tracked nothing: its command could not be executed, or tracking could not begin.
 
+use crate::build;
+use crate::build::Inputs;
 use crate::model::config::Config;
-use crate::model::host::{HostInfo, RunEnd};
-use crate::report::Report;
-use crate::report::build;
-use crate::report::inputs::Inputs;
+use crate::model::host::RunEnd;
+use crate::model::report::Report;
 use crate::run::RunState;
+use crate::sources::host;
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
 
 /// A report without figures; the configuration's warnings say why. `status`: the wait status, if the command is over.
 #[must_use]
 pub fn untracked(config: &Config, status: Option<i32>) -> Report {
-    let host = HostInfo::of_this_machine(&ProcRoot::default());
+    let host = host::of_this_machine(&ProcRoot::default());
     let run = RunState::of_run(config, &host);
     let at_ns = clock::monotonic_ns();
     let end = RunEnd::of_status(at_ns, status);

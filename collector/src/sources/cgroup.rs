@@ -1,11 +1,11 @@
 //! Control groups (cgroups(7)): the groups that this process is in, and their limits.
 
 mod memory;
-mod run;
+pub mod run;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::cgroup::{CgroupUse, Cgroups, MemoryLimit, OomCounter};
+use crate::model::cgroup::{CgroupUse, Cgroups, OomCounter};
 use crate::model::report::Limit;
 use crate::sys::proc_fs::ProcRoot;
 use procfs::process::MountInfos;
@@ -115,29 +115,25 @@ impl Places {
 /// The v2 file that counts OOM kills. `memory.events.local` would leave out descendant groups.
 const MEMORY_EVENTS: &str = "memory.events";
 
-impl Cgroups {
-    /// Those of this process. The command has none of its own.
-    #[must_use]
-    pub fn of_this_process(root: &ProcRoot) -> Self {
-        let places = Places::own(root);
-        Self { own: None, oom: places.oom_counter(), memory_limits: places.memory_limits() }
-    }
+/// Those of this process. The command has none of its own.
+#[must_use]
+pub fn of_this_process(root: &ProcRoot) -> Cgroups {
+    let places = Places::own(root);
+    Cgroups { own: None, oom: places.oom_counter(), memory_limits: places.memory_limits() }
+}
 
-    /// What the run has done in them.
-    pub(crate) fn used(&self) -> CgroupUse {
-        CgroupUse {
-            own: self.own.as_ref().and_then(|made| Some(made.as_ref().ok()?.figures())),
-            oom_kills: self.oom.as_ref().and_then(OomCounter::since),
-            memory_limits: self.memory_limits.iter().filter_map(MemoryLimit::used).collect(),
-        }
+/// What the run has done in them.
+pub(crate) fn used(cgroups: &Cgroups) -> CgroupUse {
+    CgroupUse {
+        own: cgroups.own.as_ref().and_then(|made| Some(run::figures(made.as_ref().ok()?))),
+        oom_kills: cgroups.oom.as_ref().and_then(kills_since),
+        memory_limits: cgroups.memory_limits.iter().filter_map(memory::used).collect(),
     }
 }
 
-impl OomCounter {
-    /// OOM kills since the start of the session; `None` if the group is gone.
-    pub(crate) fn since(&self) -> Option<u64> {
-        oom_kills(&self.file)?.checked_sub(self.before)
-    }
+/// OOM kills since the start of the session; `None` if the group is gone.
+pub(crate) fn kills_since(counter: &OomCounter) -> Option<u64> {
+    oom_kills(&counter.file)?.checked_sub(counter.before)
 }
 
 /// OOM kills in a group. Both versions have this line since Linux 4.13; the root group of v2 has no such file.
@@ -265,17 +261,17 @@ pub(crate) mod tests {
         assert_eq!(Places::own(&root).oom_counter(), None, "the root group counts nothing");
         put(&dir, "fs/job/memory.events", "low 0\nmax 7\noom 3\noom_kill 2\noom_group_kill 0\n");
         let counter = Places::own(&root).oom_counter().unwrap();
-        assert_eq!(counter.since(), Some(0));
+        assert_eq!(kills_since(&counter), Some(0));
         put(&dir, "fs/job/memory.events", "low 0\nmax 9\noom 4\noom_kill 5\noom_group_kill 0\n");
-        assert_eq!(counter.since(), Some(3));
+        assert_eq!(kills_since(&counter), Some(3));
         std::fs::remove_dir_all(dir.path().join("fs/job")).unwrap();
-        assert_eq!(counter.since(), None);
+        assert_eq!(kills_since(&counter), None);
 
         let (dir, root) = tree("4:memory:/job\n", "30 20 0:26 / TOP/memory rw - cgroup cgroup rw,memory\n");
         put(&dir, "memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
         let counter = Places::own(&root).oom_counter().unwrap();
         put(&dir, "memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
-        assert_eq!(counter.since(), Some(1));
+        assert_eq!(kills_since(&counter), Some(1));
     }
 
     // Requirement: CGROUP-1

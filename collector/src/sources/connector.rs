@@ -23,20 +23,18 @@ const EVENT: usize = 16 + 20;
 const TIME: usize = EVENT + 8;
 const DATA: usize = EVENT + 16;
 
-impl KernelEvent {
-    /// Parse a netlink message.
-    #[must_use]
-    pub fn parse(message: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u32::from_ne_bytes(message.get(at..at + 4)?.try_into().ok()?));
-        let time = message.get(TIME..TIME + 8)?.try_into().ok()?;
-        let (pid, what) = match word(EVENT)? {
-            PROC_EVENT_FORK => (word(DATA + 12)?, What::Fork { parent: word(DATA + 4)? }),
-            PROC_EVENT_EXEC => (word(DATA + 4)?, What::Exec),
-            PROC_EVENT_EXIT => (word(DATA + 4)?, What::Exit { status: word(DATA + 8)?.cast_signed() }),
-            _ => return None,
-        };
-        Some(Self { at_ns: u64::from_ne_bytes(time), pid, what })
-    }
+/// Parse a netlink message.
+#[must_use]
+pub fn parse(message: &[u8]) -> Option<KernelEvent> {
+    let word = |at: usize| Some(u32::from_ne_bytes(message.get(at..at + 4)?.try_into().ok()?));
+    let time = message.get(TIME..TIME + 8)?.try_into().ok()?;
+    let (pid, what) = match word(EVENT)? {
+        PROC_EVENT_FORK => (word(DATA + 12)?, What::Fork { parent: word(DATA + 4)? }),
+        PROC_EVENT_EXEC => (word(DATA + 4)?, What::Exec),
+        PROC_EVENT_EXIT => (word(DATA + 4)?, What::Exit { status: word(DATA + 8)?.cast_signed() }),
+        _ => return None,
+    };
+    Some(KernelEvent { at_ns: u64::from_ne_bytes(time), pid, what })
 }
 
 /// Requested size of the receive buffer.
@@ -196,7 +194,7 @@ impl Connector {
                 }
             }
         }
-        events.extend(self.inbox.messages().filter_map(KernelEvent::parse));
+        events.extend(self.inbox.messages().filter_map(parse));
         batch
     }
 
@@ -310,7 +308,7 @@ impl Members {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::model::finding::AbsenceReason;
 
@@ -331,28 +329,26 @@ mod tests {
         assert_eq!(KernelEvent::decode(&[7; 8]), None);
     }
 
-    impl KernelEvent {
-        /// The kernel's message of a fork.
-        pub(crate) fn message(&self) -> Vec<u8> {
-            let What::Fork { parent } = self.what else { panic!("not a fork") };
-            let mut message = vec![0; EVENT];
-            message.extend(PROC_EVENT_FORK.to_ne_bytes());
-            message.extend(3u32.to_ne_bytes());
-            message.extend(self.at_ns.to_ne_bytes());
-            message.extend([11, parent, 21, self.pid].iter().flat_map(|word: &u32| word.to_ne_bytes()));
-            let length = message.len() as u32;
-            message[..4].copy_from_slice(&length.to_ne_bytes());
-            message
-        }
+    /// The kernel's message of a fork.
+    pub(crate) fn message(event: &KernelEvent) -> Vec<u8> {
+        let What::Fork { parent } = event.what else { panic!("not a fork") };
+        let mut message = vec![0; EVENT];
+        message.extend(PROC_EVENT_FORK.to_ne_bytes());
+        message.extend(3u32.to_ne_bytes());
+        message.extend(event.at_ns.to_ne_bytes());
+        message.extend([11, parent, 21, event.pid].iter().flat_map(|word: &u32| word.to_ne_bytes()));
+        let length = message.len() as u32;
+        message[..4].copy_from_slice(&length.to_ne_bytes());
+        message
     }
 
     #[test]
     fn netlink_message_is_parsed() {
-        let mut message = event(20, What::Fork { parent: 10 }).message();
-        assert_eq!(KernelEvent::parse(&message), Some(event(20, What::Fork { parent: 10 })));
-        assert_eq!(KernelEvent::parse(&message[..message.len() - 1]), None);
+        let mut message = message(&event(20, What::Fork { parent: 10 }));
+        assert_eq!(parse(&message), Some(event(20, What::Fork { parent: 10 })));
+        assert_eq!(parse(&message[..message.len() - 1]), None);
         message[EVENT] = 0;
-        assert_eq!(KernelEvent::parse(&message), None);
+        assert_eq!(parse(&message), None);
     }
 
     // Requirement: SEE-7

@@ -280,6 +280,7 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixDatagram;
 
+    use super::super::connector::tests::message;
     use super::super::connector::{Subscription, subscribe};
     use super::super::inbox;
     use super::*;
@@ -313,14 +314,14 @@ mod tests {
             let inbox = inbox::create().unwrap();
             let mut killed = connector(receiver.try_clone().unwrap(), &inbox);
             for event in &all[..2] {
-                sender.send(&event.message()).unwrap();
+                sender.send(&message(event)).unwrap();
             }
             let mut read = Vec::new();
             assert!(killed.read(&mut read).is_leftover && read.is_empty());
             assert!(killed.read(&mut read).is_last);
             assert_eq!(read, all[..2]);
             drop(killed);
-            sender.send(&all[2].message()).unwrap();
+            sender.send(&message(&all[2])).unwrap();
             let journaled = &all[..journaled];
             let mut next = queue(Some(connector(receiver, &inbox)), [1], journaled.into());
             let mut now_journaled = journaled.to_vec();

@@ -35,38 +35,36 @@ const SLURM: [&str; 21] = [
     "SLURM_STEP_GPUS",
 ];
 
-impl Limits {
-    /// The limits of this process, which must not have changed them yet.
-    pub(crate) fn own(root: &ProcRoot) -> Self {
-        let places = Places::own(root);
-        let limit = |resource| {
-            let of = getrlimit(resource);
-            let limit = |value: Option<u64>| value.map_or(Limit::Unlimited, Limit::Known);
-            SoftHard { soft: limit(of.current), hard: limit(of.maximum) }
-        };
-        let ulimits = [
-            ("address_space_bytes", Resource::As),
-            ("core_bytes", Resource::Core),
-            ("cpu_s", Resource::Cpu),
-            ("data_bytes", Resource::Data),
-            ("file_size_bytes", Resource::Fsize),
-            ("locked_memory_bytes", Resource::Memlock),
-            ("open_files", Resource::Nofile),
-            ("processes", Resource::Nproc),
-            ("stack_bytes", Resource::Stack),
-        ];
-        let slurm = SLURM.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
-        Self {
-            memory_bytes: places.memory_limit(),
-            cpu_millicores: places.cpu_limit(),
-            tasks: places.task_limit(),
-            cgroup: places.name().map(str::to_owned),
-            // Known at the end of the run only.
-            oom_kills: None,
-            cpus: affinity(),
-            ulimits: ulimits.into_iter().map(|(name, resource)| (name.to_owned(), limit(resource))).collect(),
-            slurm: slurm.collect::<BTreeMap<_, _>>(),
-        }
+/// The limits of this process, which must not have changed them yet.
+pub(crate) fn own(root: &ProcRoot) -> Limits {
+    let places = Places::own(root);
+    let limit = |resource| {
+        let of = getrlimit(resource);
+        let limit = |value: Option<u64>| value.map_or(Limit::Unlimited, Limit::Known);
+        SoftHard { soft: limit(of.current), hard: limit(of.maximum) }
+    };
+    let ulimits = [
+        ("address_space_bytes", Resource::As),
+        ("core_bytes", Resource::Core),
+        ("cpu_s", Resource::Cpu),
+        ("data_bytes", Resource::Data),
+        ("file_size_bytes", Resource::Fsize),
+        ("locked_memory_bytes", Resource::Memlock),
+        ("open_files", Resource::Nofile),
+        ("processes", Resource::Nproc),
+        ("stack_bytes", Resource::Stack),
+    ];
+    let slurm = SLURM.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    Limits {
+        memory_bytes: places.memory_limit(),
+        cpu_millicores: places.cpu_limit(),
+        tasks: places.task_limit(),
+        cgroup: places.name().map(str::to_owned),
+        // Known at the end of the run only.
+        oom_kills: None,
+        cpus: affinity(),
+        ulimits: ulimits.into_iter().map(|(name, resource)| (name.to_owned(), limit(resource))).collect(),
+        slurm: slurm.collect::<BTreeMap<_, _>>(),
     }
 }
 
@@ -84,7 +82,7 @@ mod tests {
     // Requirement: CGROUP-1
     #[test]
     fn own_limits_match_proc_self_limits() {
-        let limits = Limits::own(&ProcRoot::default());
+        let limits = own(&ProcRoot::default());
         let text = std::fs::read_to_string("/proc/self/limits").unwrap();
         let files = text.lines().find(|line| line.starts_with("Max open files")).unwrap();
         let soft: u64 = files.split_whitespace().nth(3).unwrap().parse().unwrap();

@@ -28,21 +28,19 @@ impl Place {
     }
 }
 
-impl MemoryLimit {
-    /// What has happened in the group since the start of the session; `None` if it is gone.
-    pub(crate) fn used(&self) -> Option<MemoryLimitUse> {
-        // The limit may have been changed meanwhile.
-        let Limit::Known(limit_bytes) = memory_limit(&self.dir)? else { return None };
-        let since = |(now, before): (u64, u64)| now.checked_sub(before);
-        let peak_bytes = peak(&self.dir);
-        Some(MemoryLimitUse {
-            cgroup: self.name.clone(),
-            limit_bytes,
-            hits: hits(&self.dir).zip(self.hits_before).and_then(since),
-            peak_bytes,
-            is_peak_of_run: peak_bytes > self.peak_before && self.peak_before.is_some(),
-        })
-    }
+/// What has happened in the group since the start of the session; `None` if it is gone.
+pub(crate) fn used(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
+    // The limit may have been changed meanwhile.
+    let Limit::Known(limit_bytes) = memory_limit(&limit.dir)? else { return None };
+    let since = |(now, before): (u64, u64)| now.checked_sub(before);
+    let peak_bytes = peak(&limit.dir);
+    Some(MemoryLimitUse {
+        cgroup: limit.name.clone(),
+        limit_bytes,
+        hits: hits(&limit.dir).zip(limit.hits_before).and_then(since),
+        peak_bytes,
+        is_peak_of_run: peak_bytes > limit.peak_before && limit.peak_before.is_some(),
+    })
 }
 
 /// How often an allocation met the limit. v1 counts the limits of memory alone, and of memory with swap; a 0 there says
@@ -82,16 +80,16 @@ mod tests {
         let names: Vec<_> = limits.iter().map(|limit| (limit.name.as_str(), limit.limit_bytes)).collect();
         assert_eq!(names, [("/job/step", 7000), ("/job", 9000)]);
         put(&dir, "fs/job/memory.events.local", "max 9\noom 3\n");
-        let used = |limit: &MemoryLimit| {
-            let used = limit.used().unwrap();
+        let figures = |limit: &MemoryLimit| {
+            let used = used(limit).unwrap();
             (used.hits, used.peak_bytes, used.is_peak_of_run)
         };
-        assert_eq!(used(&limits[1]), (Some(1), Some(4000), false), "the peak is from before the run");
+        assert_eq!(figures(&limits[1]), (Some(1), Some(4000), false), "the peak is from before the run");
         put(&dir, "fs/job/memory.peak", "8000\n");
-        assert_eq!(used(&limits[1]), (Some(1), Some(8000), true));
-        assert_eq!(used(&limits[0]), (None, None, false), "an old kernel keeps neither");
+        assert_eq!(figures(&limits[1]), (Some(1), Some(8000), true));
+        assert_eq!(figures(&limits[0]), (None, None, false), "an old kernel keeps neither");
         std::fs::remove_dir_all(dir.path().join("fs/job")).unwrap();
-        assert_eq!(limits[0].used(), None);
+        assert_eq!(used(&limits[0]), None);
     }
 
     // Requirement: WHY-2
@@ -106,7 +104,7 @@ mod tests {
         assert_eq!((limits[0].hits_before, limits[0].peak_before), (Some(3), Some(6000)));
         put(&dir, "memory/job/memory.failcnt", "0\n");
         put(&dir, "memory/job/memory.memsw.failcnt", "0\n");
-        assert_eq!(limits[0].used().unwrap().hits, None);
+        assert_eq!(used(&limits[0]).unwrap().hits, None);
         put(&dir, "memory/job/memory.failcnt", "3\n");
         put(&dir, "memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(Places::own(&root).memory_limits(), limits, "the topmost group has none");

@@ -22,132 +22,130 @@ const BLOCK_DEVICES: &str = "/sys/dev/block";
 #[derive(Debug, PartialEq, Eq)]
 struct Occupied;
 
-impl RunCgroup {
-    /// Create a group for the command of this launcher, which has a single thread.
-    ///
-    /// # Errors
-    /// If there is no cgroup v2, or no permission.
-    pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<Self, NoRunCgroup> {
-        let home = Places::own(root).v2.ok_or(NoRunCgroup::NotMounted)?.dir;
-        // Groups of runs whose launcher was killed. The kernel refuses to remove a group in use.
-        for (dir, launcher) in siblings(&home) {
-            if !root.path(launcher, "stat").exists() {
-                groups_below(&dir).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
-            }
-        }
-        let name = format!("{PREFIX}{launcher}.{random:08x}");
-        let dir = home.join(&name);
-        std::fs::create_dir(&dir).map_err(|error| NoRunCgroup::NotCreated {
-            dir: dir.display().to_string(),
-            error: error.to_string(),
-        })?;
-        let mut run = Self { home, dir, aside: None, enabled: Vec::new(), missing: Vec::new() };
-        if run.enable_controllers() == Err(Occupied)
-            && words(&run.home.join("cgroup.procs")) == [launcher.to_string()]
-        {
-            run.move_launcher_aside(&name, launcher);
-        }
-        Ok(run)
-    }
-
-    /// Enable as many of [`CONTROLLERS`] as possible for the command's group.
-    fn enable_controllers(&mut self) -> Result<(), Occupied> {
-        let [above, own] = [&self.home, &self.dir].map(|dir| words(&dir.join("cgroup.controllers")));
-        let home = self.home.display();
-        let (mut missing, mut is_occupied) = (Vec::new(), false);
-        for controller in CONTROLLERS.map(str::to_owned) {
-            if own.contains(&controller) {
-                continue;
-            }
-            if !above.contains(&controller) {
-                missing.push(format!("{home} has no {controller} controller"));
-                continue;
-            }
-            match std::fs::write(self.home.join("cgroup.subtree_control"), format!("+{controller}")) {
-                Ok(()) => self.enabled.push(controller),
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => is_occupied = true,
-                Err(error) => missing.push(format!("cannot enable the {controller} controller: {error}")),
-            }
-        }
-        if is_occupied {
-            missing.push(format!("{home} holds other processes: start gpu-track-run in a group of its own"));
-        }
-        self.missing = missing;
-        if is_occupied { Err(Occupied) } else { Ok(()) }
-    }
-
-    /// Move the launcher out of `home`, then try again to enable controllers.
-    fn move_launcher_aside(&mut self, name: &str, launcher: u32) {
-        let aside = self.home.join(format!("{name}{ASIDE}"));
-        if std::fs::create_dir(&aside).is_err() {
-            return;
-        }
-        if std::fs::write(aside.join("cgroup.procs"), launcher.to_string()).is_ok()
-            && self.enable_controllers().is_ok()
-        {
-            self.aside = Some(aside);
-        } else {
-            empty_into(&aside, &self.home);
+/// Create a group for the command of this launcher, which has a single thread.
+///
+/// # Errors
+/// If there is no cgroup v2, or no permission.
+pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, NoRunCgroup> {
+    let home = Places::own(root).v2.ok_or(NoRunCgroup::NotMounted)?.dir;
+    // Groups of runs whose launcher was killed. The kernel refuses to remove a group in use.
+    for (dir, launcher) in siblings(&home) {
+        if !root.path(launcher, "stat").exists() {
+            groups_below(&dir).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
         }
     }
-
-    /// The file `cgroup.procs`: a process moves itself into the group by writing "0".
-    ///
-    /// # Errors
-    /// If this process may not write to it.
-    pub fn entrance(&self) -> io::Result<File> {
-        File::options().write(true).open(self.dir.join("cgroup.procs"))
+    let name = format!("{PREFIX}{launcher}.{random:08x}");
+    let dir = home.join(&name);
+    std::fs::create_dir(&dir).map_err(|error| NoRunCgroup::NotCreated {
+        dir: dir.display().to_string(),
+        error: error.to_string(),
+    })?;
+    let mut run = RunCgroup { home, dir, aside: None, enabled: Vec::new(), missing: Vec::new() };
+    if enable_controllers(&mut run) == Err(Occupied)
+        && words(&run.home.join("cgroup.procs")) == [launcher.to_string()]
+    {
+        move_launcher_aside(&mut run, &name, launcher);
     }
+    Ok(run)
+}
 
-    /// The kernel's figures for all processes that were ever in the group.
-    pub(crate) fn figures(&self) -> Figures {
-        self.figures_with(Path::new(BLOCK_DEVICES))
-    }
-
-    fn figures_with(&self, block_devices: &Path) -> Figures {
-        let path = Some(self.dir.display().to_string());
-        let stat = read(&self.dir.join("cpu.stat")).unwrap_or_default();
-        let seconds = |key: &str| {
-            let value = stat.lines().find_map(|line| line.strip_prefix(key))?;
-            Some(value.trim().parse::<f64>().ok()? / 1e6)
-        };
-        // A process that ran in the group would have used CPU time.
-        if seconds("usage_usec ") == Some(0.0) {
-            let reason = Some("the command could not be moved into it".into());
-            return Figures { path, reason, ..Figures::default() };
+/// Enable as many of [`CONTROLLERS`] as possible for the command's group.
+fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
+    let [above, own] = [&run.home, &run.dir].map(|dir| words(&dir.join("cgroup.controllers")));
+    let home = run.home.display();
+    let (mut missing, mut is_occupied) = (Vec::new(), false);
+    for controller in CONTROLLERS.map(str::to_owned) {
+        if own.contains(&controller) {
+            continue;
         }
-        let memory_peak_bytes = read(&self.dir.join("memory.peak")).and_then(|text| text.trim().parse().ok());
-        let mut reasons = self.missing.clone();
-        if memory_peak_bytes.is_none() && self.dir.join("memory.current").exists() {
-            reasons.push("memory.peak needs Linux 5.19".to_owned());
+        if !above.contains(&controller) {
+            missing.push(format!("{home} has no {controller} controller"));
+            continue;
         }
-        let io = read(&self.dir.join("io.stat"));
-        let bytes = |key: &str| Some(io_bytes(io.as_ref()?, key, block_devices));
-        Figures {
-            path,
-            memory_peak_bytes,
-            oom_kills: oom_kills(&self.dir.join(MEMORY_EVENTS)),
-            cpu_usage_s: seconds("usage_usec "),
-            cpu_user_s: seconds("user_usec "),
-            cpu_system_s: seconds("system_usec "),
-            io_read_bytes: bytes("rbytes="),
-            io_write_bytes: bytes("wbytes="),
-            reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
+        match std::fs::write(run.home.join("cgroup.subtree_control"), format!("+{controller}")) {
+            Ok(()) => run.enabled.push(controller),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => is_occupied = true,
+            Err(error) => missing.push(format!("cannot enable the {controller} controller: {error}")),
         }
     }
+    if is_occupied {
+        missing.push(format!("{home} holds other processes: start gpu-track-run in a group of its own"));
+    }
+    run.missing = missing;
+    if is_occupied { Err(Occupied) } else { Ok(()) }
+}
 
-    /// Remove the group. Processes that still run move to the launcher's original group.
-    pub fn remove(&self) {
-        // Controllers stay enabled while another run uses them. Processes can move back only after they are disabled.
-        let is_ours = |path: &PathBuf| *path == self.dir || self.aside.as_ref() == Some(path);
-        if siblings(&self.home).all(|(path, _)| is_ours(&path)) {
-            for controller in &self.enabled {
-                let _ = std::fs::write(self.home.join("cgroup.subtree_control"), format!("-{controller}"));
-            }
+/// Move the launcher out of `home`, then try again to enable controllers.
+fn move_launcher_aside(run: &mut RunCgroup, name: &str, launcher: u32) {
+    let aside = run.home.join(format!("{name}{ASIDE}"));
+    if std::fs::create_dir(&aside).is_err() {
+        return;
+    }
+    if std::fs::write(aside.join("cgroup.procs"), launcher.to_string()).is_ok()
+        && enable_controllers(run).is_ok()
+    {
+        run.aside = Some(aside);
+    } else {
+        empty_into(&aside, &run.home);
+    }
+}
+
+/// The file `cgroup.procs`: a process moves itself into the group by writing "0".
+///
+/// # Errors
+/// If this process may not write to it.
+pub fn entrance(run: &RunCgroup) -> io::Result<File> {
+    File::options().write(true).open(run.dir.join("cgroup.procs"))
+}
+
+/// The kernel's figures for all processes that were ever in the group.
+pub(crate) fn figures(run: &RunCgroup) -> Figures {
+    figures_with(run, Path::new(BLOCK_DEVICES))
+}
+
+fn figures_with(run: &RunCgroup, block_devices: &Path) -> Figures {
+    let path = Some(run.dir.display().to_string());
+    let stat = read(&run.dir.join("cpu.stat")).unwrap_or_default();
+    let seconds = |key: &str| {
+        let value = stat.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(value.trim().parse::<f64>().ok()? / 1e6)
+    };
+    // A process that ran in the group would have used CPU time.
+    if seconds("usage_usec ") == Some(0.0) {
+        let reason = Some("the command could not be moved into it".into());
+        return Figures { path, reason, ..Figures::default() };
+    }
+    let memory_peak_bytes = read(&run.dir.join("memory.peak")).and_then(|text| text.trim().parse().ok());
+    let mut reasons = run.missing.clone();
+    if memory_peak_bytes.is_none() && run.dir.join("memory.current").exists() {
+        reasons.push("memory.peak needs Linux 5.19".to_owned());
+    }
+    let io = read(&run.dir.join("io.stat"));
+    let bytes = |key: &str| Some(io_bytes(io.as_ref()?, key, block_devices));
+    Figures {
+        path,
+        memory_peak_bytes,
+        oom_kills: oom_kills(&run.dir.join(MEMORY_EVENTS)),
+        cpu_usage_s: seconds("usage_usec "),
+        cpu_user_s: seconds("user_usec "),
+        cpu_system_s: seconds("system_usec "),
+        io_read_bytes: bytes("rbytes="),
+        io_write_bytes: bytes("wbytes="),
+        reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
+    }
+}
+
+/// Remove the group. Processes that still run move to the launcher's original group.
+pub fn remove(run: &RunCgroup) {
+    // Controllers stay enabled while another run uses them. Processes can move back only after they are disabled.
+    let is_ours = |path: &PathBuf| *path == run.dir || run.aside.as_ref() == Some(path);
+    if siblings(&run.home).all(|(path, _)| is_ours(&path)) {
+        for controller in &run.enabled {
+            let _ = std::fs::write(run.home.join("cgroup.subtree_control"), format!("-{controller}"));
         }
-        for dir in [Some(&self.dir), self.aside.as_ref()].into_iter().flatten() {
-            empty_into(dir, &self.home);
-        }
+    }
+    for dir in [Some(&run.dir), run.aside.as_ref()].into_iter().flatten() {
+        empty_into(dir, &run.home);
     }
 }
 
@@ -224,7 +222,7 @@ mod tests {
     #[test]
     fn no_cgroup_without_a_v2_mount() {
         let (_dir, root) = tree("4:memory:/\n", "31 20 0:27 / TOP/memory rw - cgroup cgroup rw,memory\n");
-        assert_eq!(RunCgroup::create(&root, 1, 1), Err(NoRunCgroup::NotMounted));
+        assert_eq!(create(&root, 1, 1), Err(NoRunCgroup::NotMounted));
     }
 
     // Requirement: CGROUP-54
@@ -232,16 +230,16 @@ mod tests {
     fn figures_are_read_from_the_groups_files() {
         let (dir, root) = tree("0::/\n", MOUNTS);
         put(&dir, "fs/cgroup.controllers", "cpu io\n");
-        let run = RunCgroup::create(&root, 7, 1).unwrap();
+        let run = create(&root, 7, 1).unwrap();
         assert_eq!(run.enabled, ["io"]);
         put(&dir, "fs/gpu-track.7.00000001/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
-        assert!(run.figures().cpu_usage_s.is_none() && run.figures().reason.is_some());
+        assert!(figures(&run).cpu_usage_s.is_none() && figures(&run).reason.is_some());
         put(
             &dir,
             "fs/gpu-track.7.00000001/cpu.stat",
             "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n",
         );
-        let figures = run.figures();
+        let figures = figures(&run);
         assert_eq!((figures.cpu_usage_s, figures.cpu_user_s), (Some(1.5), Some(1.0)));
         assert_eq!((figures.memory_peak_bytes, figures.io_read_bytes), (None, None));
         let reason = figures.reason.unwrap();
@@ -253,13 +251,13 @@ mod tests {
     fn missing_memory_peak_names_the_kernel_version() {
         let (dir, root) = tree("0::/\n", MOUNTS);
         put(&dir, "fs/cgroup.controllers", "memory io\n");
-        let run = RunCgroup::create(&root, 7, 1).unwrap();
+        let run = create(&root, 7, 1).unwrap();
         assert_eq!(run.missing, [""; 0]);
         put(&dir, "fs/gpu-track.7.00000001/memory.current", "1000\n");
-        assert_eq!(run.figures().reason.as_deref(), Some("memory.peak needs Linux 5.19"));
+        assert_eq!(figures(&run).reason.as_deref(), Some("memory.peak needs Linux 5.19"));
         put(&dir, "fs/gpu-track.7.00000001/memory.peak", "4096\n");
         put(&dir, "fs/gpu-track.7.00000001/memory.events", "max 9\noom 2\noom_kill 1\n");
-        let figures = run.figures();
+        let figures = figures(&run);
         assert_eq!(
             (figures.memory_peak_bytes, figures.oom_kills, figures.reason),
             (Some(4096), Some(1), None)
@@ -296,8 +294,8 @@ mod tests {
         {
             std::fs::create_dir_all(dir.path().join("fs").join(group)).unwrap();
         }
-        let run = RunCgroup::create(&root, 9, 3).unwrap();
-        run.remove();
+        let run = create(&root, 9, 3).unwrap();
+        remove(&run);
         let mut left: Vec<_> = std::fs::read_dir(dir.path().join("fs"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

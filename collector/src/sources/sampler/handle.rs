@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::io::ErrorKind;
 
-use crate::model::finding::Remains;
 use crate::model::ids::Target;
 use crate::model::observation::{Mappings, PeakReading, ReadingState, SharingReading, Size, Vitals};
-use crate::sys::proc_fs::{ProcRoot, Stat, Statm, read_held};
+use crate::sys::proc_fs::{self, ProcRoot, Stat, Statm, read_held};
 use crate::sys::{clock, pidfd, rlimit};
 
 /// A process that did not run since it was read is read again after this time: the kernel may have taken memory from
@@ -99,7 +98,7 @@ impl Handle {
             start_stack: stat.start_stack,
         };
         if stat.is_over() {
-            let remains = Remains::of(self.pid, &stat);
+            let remains = proc_fs::remains(self.pid, &stat);
             let at_ns = clock::monotonic_ns();
             return remains.map_or(ReadingState::Gone(at_ns), |remains| ReadingState::Zombie(at_ns, remains));
         }

@@ -18,23 +18,21 @@ use crate::model::finding::Remains;
 use crate::model::observation::{Mappings, Rollup};
 use crate::sys::pidfd;
 use pages::PageMap;
-pub use parse::{Stat, Statm, Status, busy_ticks};
+pub use parse::{Stat, Statm, Status, busy_ticks, rollup};
 use parse::{forks, line, parse_u64};
 
-impl Remains {
-    /// The final figures of the process with this pid, if its `stat` shows that all its threads are dead.
-    #[must_use]
-    pub(crate) fn of(pid: u32, stat: &Stat) -> Option<Self> {
-        // `stat` comes first: a CPU clock that is read before the end is not final.
-        let cpu_ns = stat.is_over().then(|| pidfd::cpu_clock_ns(pid))??;
-        Some(Self {
-            cpu_ns,
-            user_ticks: stat.user_ticks,
-            system_ticks: stat.system_ticks,
-            minor_faults: stat.minor_faults,
-            major_faults: stat.major_faults,
-        })
-    }
+/// The final figures of the process with this pid, if its `stat` shows that all its threads are dead.
+#[must_use]
+pub(crate) fn remains(pid: u32, stat: &Stat) -> Option<Remains> {
+    // `stat` comes first: a CPU clock that is read before the end is not final.
+    let cpu_ns = stat.is_over().then(|| pidfd::cpu_clock_ns(pid))??;
+    Some(Remains {
+        cpu_ns,
+        user_ticks: stat.user_ticks,
+        system_ticks: stat.system_ticks,
+        minor_faults: stat.minor_faults,
+        major_faults: stat.major_faults,
+    })
 }
 
 /// A /proc directory, real or made for a test.
@@ -88,7 +86,7 @@ impl ProcRoot {
     /// The final figures of a zombie.
     #[must_use]
     pub(crate) fn remains(&self, pid: u32) -> Option<Remains> {
-        Remains::of(pid, &self.stat(pid)?)
+        remains(pid, &self.stat(pid)?)
     }
 
     /// /proc/PID/status.
@@ -104,7 +102,7 @@ impl ProcRoot {
     pub fn rollup(&self, pid: u32) -> io::Result<Option<Rollup>> {
         // The kernel checks permission at open and again at read.
         match self.open(pid, "smaps_rollup").and_then(|file| read_whole(&file, u64::MAX)) {
-            Ok(bytes) => Ok(Rollup::parse(&bytes)),
+            Ok(bytes) => Ok(parse::rollup(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
             Err(_) => Ok(None),
         }
@@ -121,7 +119,7 @@ impl ProcRoot {
                 || Some(PageMap::new(self.open(pid, "pagemap").ok()?, rustix::param::page_size() as u64));
             page_map.get_or_insert_with(open).as_ref()?.pieces(addresses)
         };
-        (!bytes.is_empty()).then(|| Mappings::parse(&bytes, &mut pieces))
+        (!bytes.is_empty()).then(|| parse::mappings(&bytes, &mut pieces))
     }
 
     /// Device and inode of the executable of a process.

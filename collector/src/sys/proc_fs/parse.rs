@@ -121,20 +121,17 @@ impl Statm {
     }
 }
 
-impl Rollup {
-    /// Parse the file. Kernels before 5.2 have no `Pss_Anon` line: it is then 0.
-    #[must_use]
-    pub fn parse(text: &[u8]) -> Option<Self> {
-        let mut rollup =
-            Self { rss_bytes: kib(text, b"Rss:")?, pss_bytes: kib(text, b"Pss:")?, ..Self::default() };
-        rollup.pss_anon_bytes = kib(text, b"Pss_Anon:").unwrap_or(0);
-        let hugetlb = kib(text, b"Private_Hugetlb:").unwrap_or(0);
-        rollup.private_bytes = kib(text, b"Private_Clean:")?
-            .saturating_add(kib(text, b"Private_Dirty:")?)
-            .saturating_add(hugetlb);
-        rollup.anonymous_bytes = kib(text, b"Anonymous:")?;
-        Some(rollup)
-    }
+/// Parse the file. Kernels before 5.2 have no `Pss_Anon` line: it is then 0.
+#[must_use]
+pub fn rollup(text: &[u8]) -> Option<Rollup> {
+    let mut read =
+        Rollup { rss_bytes: kib(text, b"Rss:")?, pss_bytes: kib(text, b"Pss:")?, ..Rollup::default() };
+    read.pss_anon_bytes = kib(text, b"Pss_Anon:").unwrap_or(0);
+    let hugetlb = kib(text, b"Private_Hugetlb:").unwrap_or(0);
+    read.private_bytes =
+        kib(text, b"Private_Clean:")?.saturating_add(kib(text, b"Private_Dirty:")?).saturating_add(hugetlb);
+    read.anonymous_bytes = kib(text, b"Anonymous:")?;
+    Some(read)
 }
 
 /// Parts of a mapping, bytes from its beginning.
@@ -208,26 +205,24 @@ impl Mapping {
             let pieces = is_divided.then(|| pieces(&(address..address + length))).flatten();
             let whole = FileMapping { file, start, end, rss_bytes, pss_bytes };
             match pieces.filter(|pieces| !pieces.is_empty()) {
-                Some(pieces) => mappings.files.extend(whole.divided(&pieces)),
+                Some(pieces) => mappings.files.extend(divided(whole, &pieces)),
                 None => mappings.files.push(whole),
             }
         }
     }
 }
 
-impl FileMapping {
-    /// The resident pieces of it, each with its part of the proportional size.
-    fn divided(self, pieces: &[Range<u64>]) -> impl Iterator<Item = Self> {
-        let length = |piece: &Range<u64>| piece.end - piece.start;
-        let resident: u64 = pieces.iter().map(length).sum();
-        pieces.iter().map(move |piece| Self {
-            start: self.start + piece.start,
-            end: self.start + piece.end,
-            rss_bytes: length(piece),
-            pss_bytes: scaled(self.pss_bytes, length(piece), resident),
-            ..self
-        })
-    }
+/// The resident pieces of it, each with its part of the proportional size.
+fn divided(whole: FileMapping, pieces: &[Range<u64>]) -> impl Iterator<Item = FileMapping> {
+    let length = |piece: &Range<u64>| piece.end - piece.start;
+    let resident: u64 = pieces.iter().map(length).sum();
+    pieces.iter().map(move |piece| FileMapping {
+        start: whole.start + piece.start,
+        end: whole.start + piece.end,
+        rss_bytes: length(piece),
+        pss_bytes: scaled(whole.pss_bytes, length(piece), resident),
+        ..whole
+    })
 }
 
 /// `bytes` times `part` / `whole`.
@@ -235,41 +230,39 @@ fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
     (u128::from(bytes) * u128::from(part)).checked_div(u128::from(whole)).unwrap_or(0) as u64
 }
 
-impl Mappings {
-    /// Parse /proc/PID/smaps. `pieces` says which parts of some addresses are resident pages of a file, as offsets from the
-    /// first address, if that can be said.
-    #[must_use]
-    pub fn parse(text: &[u8], mut pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) -> Self {
-        let mut mappings = Self::default();
-        let mut mapping = Mapping::default();
-        for line in text.split(|b| *b == b'\n') {
-            // The first line of a mapping begins with an address, each other line with the name of a figure.
-            if line.first().is_some_and(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase()) {
-                mapping.add_to(&mut mappings, &mut pieces);
-                mapping = Mapping::header(line).unwrap_or_default();
-                continue;
-            }
-            let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-            let (name, value) = line.split_at(colon);
-            let bytes = kib_value(&value[1..]).unwrap_or(0);
-            let figure = match name {
-                b"Rss" => &mut mapping.rss,
-                b"Pss" => &mut mapping.pss,
-                b"Private_Clean" => &mut mapping.private,
-                b"Private_Dirty" => {
-                    mapping.private_dirty = bytes;
-                    &mut mapping.private
-                }
-                b"Anonymous" => &mut mapping.anonymous,
-                b"Private_Hugetlb" => &mut mapping.hugetlb_private,
-                b"Shared_Hugetlb" => &mut mapping.hugetlb_shared,
-                _ => continue,
-            };
-            *figure = figure.saturating_add(bytes);
+/// Parse /proc/PID/smaps. `pieces` says which parts of some addresses are resident pages of a file, as offsets from the
+/// first address, if that can be said.
+#[must_use]
+pub fn mappings(text: &[u8], mut pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) -> Mappings {
+    let mut mappings = Mappings::default();
+    let mut mapping = Mapping::default();
+    for line in text.split(|b| *b == b'\n') {
+        // The first line of a mapping begins with an address, each other line with the name of a figure.
+        if line.first().is_some_and(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase()) {
+            mapping.add_to(&mut mappings, &mut pieces);
+            mapping = Mapping::header(line).unwrap_or_default();
+            continue;
         }
-        mapping.add_to(&mut mappings, pieces);
-        mappings
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = line.split_at(colon);
+        let bytes = kib_value(&value[1..]).unwrap_or(0);
+        let figure = match name {
+            b"Rss" => &mut mapping.rss,
+            b"Pss" => &mut mapping.pss,
+            b"Private_Clean" => &mut mapping.private,
+            b"Private_Dirty" => {
+                mapping.private_dirty = bytes;
+                &mut mapping.private
+            }
+            b"Anonymous" => &mut mapping.anonymous,
+            b"Private_Hugetlb" => &mut mapping.hugetlb_private,
+            b"Shared_Hugetlb" => &mut mapping.hugetlb_shared,
+            _ => continue,
+        };
+        *figure = figure.saturating_add(bytes);
     }
+    mapping.add_to(&mut mappings, pieces);
+    mappings
 }
 
 /// The fields of /proc/PID/status that we use.
@@ -409,7 +402,7 @@ Pss:                   6 kB
 Private_Dirty:         4 kB
 Anonymous:             8 kB
 ";
-        let mappings = Mappings::parse(smaps, |_| None);
+        let mappings = mappings(smaps, |_| None);
         // The clean pages are the file's, whoever has the anonymous ones, too.
         assert_eq!(mappings.private_anon_bytes, (4 + 4) << 10);
         let file = FileMapping {

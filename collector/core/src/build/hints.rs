@@ -1,0 +1,478 @@
+//! What to ask a batch system for next time: rules on what this run used and was given.
+//!
+//! docs/GUIDE.md has the rules for users. The factor of memory, the test for a serial run and the advice on unused GPUs are
+//! those of Princeton's jobstats; torc's correction of requirements has the same factor.
+
+use super::usable::usable_devices;
+use crate::model::report::Report;
+use crate::model::report::{
+    CoresSource, CpusHint, Exit, GpuDevice, GpusHint, Hints, Limits, MemoryBasis, MemoryHint, MemorySource,
+    Stage, TimeBasis, TimeHint,
+};
+use crate::run::cause::{Cause, TimeLimitSource};
+
+/// Values of the rules.
+struct Policy {
+    /// Memory to ask for, over the peak: another input, or other page sizes, need a little more.
+    memory_factor: f64,
+    /// The same over the limit at which the kernel killed a process, and over a time limit.
+    after_limit_factor: f64,
+    /// At least so much memory: less is in no scheduler's way, and leaves no room for libraries.
+    least_memory_bytes: u64,
+    /// Steps of memory: up to a size, a multiple. They are about a tenth of it or less.
+    memory_steps: [(u64, u64); 4],
+    /// Wall time to ask for, over this run's: nodes differ, and shared file systems are slow at times.
+    time_factor: f64,
+    /// Steps of time, seconds.
+    time_step_s: u64,
+    /// At least so much time, seconds: a job that waits for a slow start must not end by it.
+    least_time_s: u64,
+    /// The part of the time for which there are cores enough.
+    busy_part: f64,
+    /// Busy cores beyond a whole number that need no further core: other threads' moments, clocks read apart.
+    busy_slack: f64,
+    /// CPU efficiency times cores of a serial run.
+    serial: std::ops::RangeInclusive<f64>,
+    /// Use above this part of what was given fits.
+    fitting: f64,
+    /// A shorter run says little of what a job needs.
+    shortest_s: f64,
+    /// A charged peak above this part of the limit can be page cache, which the kernel drops for the asking.
+    full_of_cache: f64,
+}
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Memory is in binary units, as batch systems count it.
+const POLICY: Policy = Policy {
+    memory_factor: 1.2,
+    after_limit_factor: 1.5,
+    least_memory_bytes: GIB,
+    memory_steps: [(4 * GIB, 256 * MIB), (32 * GIB, GIB), (128 * GIB, 5 * GIB), (u64::MAX, 10 * GIB)],
+    time_factor: 1.3,
+    time_step_s: 300,
+    least_time_s: 600,
+    busy_part: 0.95,
+    busy_slack: 0.1,
+    serial: 0.85..=1.01,
+    fitting: 0.7,
+    shortest_s: 1.0,
+    full_of_cache: 0.95,
+};
+
+/// What the rules need beside the report.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Basis {
+    /// Cores that were busy for most of the time, see [`busy_part`].
+    pub(super) busy_cores: Option<f64>,
+    /// Largest charged memory of the launcher's cgroup, if it was reached during the run.
+    pub(super) cgroup_peak_bytes: Option<u64>,
+    /// Start of the command, seconds since the epoch.
+    pub(super) started_s: f64,
+}
+
+/// For so much of the time [`Basis::busy_cores`] was not exceeded.
+pub(super) fn busy_part() -> f64 {
+    POLICY.busy_part
+}
+
+/// What to ask for next time. All of the report but the hints themselves is known by now.
+pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
+    let hints = Hints {
+        withheld: withheld(report),
+        memory: memory(report, basis.cgroup_peak_bytes),
+        time: time(report, basis.started_s),
+        cpus: cpus(report, basis.busy_cores),
+        gpus: gpus(report),
+    };
+    // A run that a limit ended says what it needs more of, and of nothing else how much it needs.
+    match &report.ending.cause {
+        Some(Cause::OutOfMemory(_)) => Hints { time: None, cpus: None, gpus: None, ..hints },
+        Some(Cause::TimeLimit(_)) => Hints { memory: None, cpus: None, gpus: None, ..hints },
+        _ => hints,
+    }
+}
+
+fn withheld(report: &Report) -> Option<String> {
+    let is_success = report.ending.exit == Exit { code: Some(0), signal: None };
+    if report.stage != Stage::Over {
+        Some("the run is not over".into())
+    } else if matches!(report.ending.cause, Some(Cause::OutOfMemory(_) | Cause::TimeLimit(_))) {
+        None
+    } else if !is_success {
+        Some("the command failed, and may need more than it used up to then".into())
+    } else {
+        (report.wall_s < POLICY.shortest_s).then(|| format!("the run took less than {} s", POLICY.shortest_s))
+    }
+}
+
+fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint> {
+    let memory = &report.usable.memory;
+    let given_bytes = memory.bytes.filter(|_| memory.source != Some(MemorySource::Machine));
+    if let Some(Cause::OutOfMemory(killed)) = &report.ending.cause {
+        let basis_bytes = killed.limit_bytes.or(memory.bytes)?;
+        return Some(MemoryHint {
+            bytes: memory_step(basis_bytes as f64 * POLICY.after_limit_factor),
+            is_lower_bound: true,
+            basis: MemoryBasis::OutOfMemoryLimit,
+            basis_bytes,
+            given_bytes,
+            is_fitting: false,
+        });
+    }
+    let is_cache =
+        |peak: u64| given_bytes.is_some_and(|given| peak as f64 > given as f64 * POLICY.full_of_cache);
+    let own_group = report.cgroup.as_ref().and_then(|cgroup| cgroup.memory_peak_bytes);
+    let charged = own_group.or(cgroup_peak_bytes).filter(|peak| !is_cache(*peak));
+    let combined = report.max_ram.combined.total_bytes;
+    // Both kinds of memory are charged, so a smaller charge is that of another group.
+    let (basis, basis_bytes) = match (charged, combined) {
+        (Some(charged), combined) if Some(charged) >= combined => (MemoryBasis::CgroupPeak, charged),
+        (_, combined) => (MemoryBasis::CombinedRam, combined?),
+    };
+    Some(MemoryHint {
+        bytes: memory_step(basis_bytes as f64 * POLICY.memory_factor),
+        is_lower_bound: false,
+        basis,
+        basis_bytes,
+        given_bytes,
+        is_fitting: given_bytes.is_some_and(|given| fits(basis_bytes as f64, given as f64)),
+    })
+}
+
+/// Rounded up to a step.
+fn memory_step(bytes: f64) -> u64 {
+    let bytes = (bytes as u64).max(POLICY.least_memory_bytes);
+    let step = POLICY.memory_steps.iter().find(|(most, _)| bytes <= *most).map_or(GIB, |(_, step)| *step);
+    bytes.div_ceil(step).saturating_mul(step)
+}
+
+/// Slurm's job may have done something else before the command: it counts from the job's start.
+fn time(report: &Report, started_s: f64) -> Option<TimeHint> {
+    let job = slurm_job(&report.limits);
+    let given_s = job.and_then(|(start_s, end_s)| Some(end_s? - start_s));
+    if let Some(Cause::TimeLimit(limit)) = &report.ending.cause {
+        // What `timeout` was given is no limit of the job.
+        let of_job = given_s.filter(|_| limit.set_by == TimeLimitSource::Slurm);
+        let basis_s = of_job.or(limit.limit_s).unwrap_or(report.wall_s);
+        return Some(TimeHint {
+            time_s: time_step(basis_s * POLICY.after_limit_factor),
+            is_lower_bound: true,
+            basis: TimeBasis::TimeLimit,
+            basis_s,
+            given_s,
+            is_fitting: false,
+        });
+    }
+    let since_job_start = job.map(|(start_s, _)| started_s + report.wall_s - start_s);
+    let (basis, basis_s) = match since_job_start {
+        Some(job_s) if job_s > report.wall_s => (TimeBasis::SlurmJob, job_s),
+        _ => (TimeBasis::Wall, report.wall_s),
+    };
+    Some(TimeHint {
+        time_s: time_step(basis_s * POLICY.time_factor),
+        is_lower_bound: false,
+        basis,
+        basis_s,
+        given_s,
+        is_fitting: given_s.is_some_and(|given| fits(basis_s, given)),
+    })
+}
+
+/// Start of the Slurm job, and its latest end if it has one, seconds since the epoch.
+fn slurm_job(limits: &Limits) -> Option<(f64, Option<f64>)> {
+    let start = limits.slurm_number("SLURM_JOB_START_TIME").filter(|start| *start > 0)?;
+    let end = limits.slurm_number("SLURM_JOB_END_TIME").filter(|end| *end > start);
+    Some((start as f64, end.map(|end| end as f64)))
+}
+
+fn time_step(seconds: f64) -> u64 {
+    (seconds.ceil() as u64)
+        .max(POLICY.least_time_s)
+        .div_ceil(POLICY.time_step_s)
+        .saturating_mul(POLICY.time_step_s)
+}
+
+fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
+    let p95_busy_cores = busy_cores?;
+    let usable = &report.usable.cores;
+    let given = (usable.source != CoresSource::Machine).then_some(usable.count);
+    let busy = report.cpu_time.total_s.filter(|_| report.wall_s > 0.0).map(|total_s| total_s / report.wall_s);
+    let count = (p95_busy_cores - POLICY.busy_slack).ceil().max(1.0);
+    // A run of serial and parallel parts can have the same mean.
+    let is_serial =
+        count <= 1.0 && usable.count > 1.0 && busy.is_some_and(|busy| POLICY.serial.contains(&busy));
+    Some(CpusHint {
+        count: count as u32,
+        p95_busy_cores,
+        given,
+        is_fitting: given.is_some_and(|given| busy.is_some_and(|busy| fits(busy, given))),
+        is_serial,
+    })
+}
+
+/// GPUs that a process of the run was seen on, and that were busy.
+fn gpus(report: &Report) -> Option<GpusHint> {
+    let given = report.usable.gpus.count.filter(|count| *count > 0)?;
+    let is_busy = |gpu: &&GpuDevice| gpu.utilization.max_percent.is_some_and(|percent| percent > 0.0);
+    // Whether a GPU was idle is only known where the driver says how busy it was.
+    let is_idle = |gpu: &&GpuDevice| gpu.utilization.max_percent == Some(0.0);
+    let devices = || usable_devices(&report.gpus);
+    if devices().any(|gpu| gpu.utilization.max_percent.is_none() || gpu.used.is_none()) {
+        return None;
+    }
+    let used = || devices().filter(|gpu| gpu.used == Some(true));
+    let count = u32::try_from(used().filter(is_busy).count()).ok()?;
+    let held_idle = used().filter(is_idle).map(|gpu| gpu.id.clone()).collect();
+    Some(GpusHint { count, given, is_fitting: count == given, held_idle })
+}
+
+fn fits(used: f64, given: f64) -> bool {
+    used > given * POLICY.fitting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::report::Ending;
+    use crate::model::report::{UsableCores, UsableGpus, UsableMemory};
+    use crate::run::cause::{OutOfMemory, TimeLimit};
+    use crate::samples::full;
+
+    const MB: u64 = 1_000_000;
+
+    /// A run of this many seconds on a machine of 8 cores and 64 GiB.
+    fn run(wall_s: f64) -> Report {
+        let mut report = full();
+        report.wall_s = wall_s;
+        report.limits.slurm.clear();
+        report.usable.cores = UsableCores { count: 8.0, source: CoresSource::Machine };
+        report.usable.memory = UsableMemory {
+            bytes: Some(64 * GIB),
+            source: Some(MemorySource::Machine),
+            process_address_space_bytes: None,
+        };
+        report
+    }
+
+    fn given_memory(mut report: Report, bytes: u64) -> Report {
+        report.usable.memory.bytes = Some(bytes);
+        report.usable.memory.source = Some(MemorySource::Cgroup);
+        report
+    }
+
+    fn given_time(mut report: Report, start: &str, end: &str) -> Report {
+        for (name, value) in [("SLURM_JOB_START_TIME", start), ("SLURM_JOB_END_TIME", end)] {
+            report.limits.slurm.insert(name.into(), value.into());
+        }
+        report
+    }
+
+    fn out_of_memory(limit_bytes: Option<u64>) -> Cause {
+        Cause::OutOfMemory(OutOfMemory {
+            process: None,
+            is_certain: false,
+            oom_kills: 1,
+            cgroup: None,
+            limit_bytes,
+            peak_bytes: limit_bytes,
+        })
+    }
+
+    // Requirement: HINT-1
+    #[test]
+    fn memory_is_a_fifth_more_than_the_peak_in_steps() {
+        let cases = [
+            (10 * MB, GIB),
+            (890 * MB, GIB),
+            (900 * MB, GIB + 256 * MIB),
+            (3000 * MB, 3 * GIB + 512 * MIB),
+            (3570 * MB, 4 * GIB),
+            (3600 * MB, 5 * GIB),
+            (26_000 * MB, 30 * GIB),
+            (30_000 * MB, 35 * GIB),
+            (120_000 * MB, 140 * GIB),
+            (1_000_000 * MB, 1120 * GIB),
+        ];
+        for (peak, asked) in cases {
+            let mut report = run(60.0);
+            report.max_ram.combined.total_bytes = Some(peak);
+            let hint = memory(&report, None).unwrap();
+            assert_eq!(hint.bytes as f64 / GIB as f64, asked as f64 / GIB as f64, "peak of {peak}");
+            assert_eq!((hint.basis, hint.basis_bytes), (MemoryBasis::CombinedRam, peak));
+            assert!(hint.bytes as f64 >= peak as f64 * 1.2 && !hint.is_lower_bound && !hint.is_fitting);
+        }
+        let mut unknown = run(60.0);
+        unknown.max_ram.combined.total_bytes = None;
+        assert_eq!(memory(&unknown, None), None);
+    }
+
+    // Requirement: HINT-1, HINT-51
+    #[test]
+    fn charged_peak_counts_unless_it_can_be_page_cache() {
+        let mut report = given_memory(run(60.0), 10_000 * MB);
+        report.max_ram.combined.total_bytes = Some(2000 * MB);
+        let cases = [
+            (None, MemoryBasis::CombinedRam, 2000),
+            (Some(3000), MemoryBasis::CgroupPeak, 3000),
+            (Some(1000), MemoryBasis::CombinedRam, 2000),
+            (Some(9999), MemoryBasis::CombinedRam, 2000),
+        ];
+        for (charged, basis, basis_mb) in cases {
+            let hint = memory(&report, charged.map(|mb: u64| mb * MB)).unwrap();
+            assert_eq!((hint.basis, hint.basis_bytes / MB), (basis, basis_mb), "{charged:?}");
+        }
+        report.max_ram.combined.total_bytes = None;
+        assert_eq!(memory(&report, Some(3000 * MB)).unwrap().basis, MemoryBasis::CgroupPeak);
+    }
+
+    // Requirement: HINT-1
+    #[test]
+    fn hint_fits_where_more_than_70_percent_was_used() {
+        let fits = |peak: u64| {
+            let mut report = given_memory(run(60.0), 1000 * MB);
+            report.max_ram.combined.total_bytes = Some(peak * MB);
+            memory(&report, None).unwrap().is_fitting
+        };
+        assert_eq!([fits(700), fits(701)], [false, true]);
+        let fits = |wall_s| time(&given_time(run(wall_s), "1000", "2000"), 1000.0).unwrap().is_fitting;
+        assert_eq!([fits(700.0), fits(701.0)], [false, true]);
+        assert!(!time(&run(60.0), 0.0).unwrap().is_fitting, "nothing was given");
+    }
+
+    // Requirement: HINT-1
+    #[test]
+    fn after_an_out_of_memory_kill_the_limit_is_the_basis() {
+        let mut report = given_memory(run(60.0), 100 * MB);
+        report.ending.exit = Exit { code: Some(1), signal: None };
+        for (limit, basis, asked) in [
+            (Some(4 * GIB), 4 * GIB, 6 * GIB),
+            (None, 100 * MB, GIB),
+            (Some(100 * GIB), 100 * GIB, 150 * GIB),
+        ] {
+            report.ending.cause = Some(out_of_memory(limit));
+            let hints = hints(&report, &Basis::default());
+            let hint = hints.memory.unwrap();
+            assert_eq!((hint.bytes, hint.basis_bytes, hint.is_lower_bound), (asked, basis, true));
+            assert_eq!((hints.withheld, hints.time, hints.cpus), (None, None, None));
+        }
+    }
+
+    // Requirement: HINT-1
+    #[test]
+    fn time_is_thirty_percent_more_in_steps_of_five_minutes() {
+        for (wall_s, asked) in [(0.5, 600), (460.0, 600), (462.0, 900), (3600.0, 4800), (86_400.0, 112_500)] {
+            let hint = time(&run(wall_s), 0.0).unwrap();
+            assert_eq!((hint.time_s, hint.basis, hint.given_s), (asked, TimeBasis::Wall, None), "{wall_s}");
+        }
+    }
+
+    // Requirement: HINT-1
+    #[test]
+    fn time_counts_from_the_start_of_the_slurm_job() {
+        let hint = time(&given_time(run(1000.0), "5000", "8600"), 6000.0).unwrap();
+        assert_eq!((hint.basis, hint.basis_s), (TimeBasis::SlurmJob, 2000.0));
+        assert_eq!((hint.given_s, hint.time_s), (Some(3600.0), 2700));
+        for (start, end) in [("", ""), ("0", "8600"), ("9000", "8600"), ("soon", "later")] {
+            let hint = time(&given_time(run(1000.0), start, end), 6000.0).unwrap();
+            assert_eq!((hint.basis, hint.given_s), (TimeBasis::Wall, None), "{start:?} {end:?}");
+        }
+    }
+
+    // Requirement: HINT-1
+    #[test]
+    fn after_a_time_limit_the_limit_is_the_basis() {
+        let limit = |set_by, limit_s| {
+            Some(Cause::TimeLimit(TimeLimit {
+                process: None,
+                signal: 15,
+                signal_name: "SIGTERM".into(),
+                set_by,
+                limit_s,
+            }))
+        };
+        let mut report = given_time(run(3000.0), "5000", "8600");
+        report.ending.cause = limit(TimeLimitSource::Slurm, Some(3600.0));
+        let hint = time(&report, 5500.0).unwrap();
+        assert_eq!((hint.time_s, hint.basis_s, hint.is_lower_bound), (5400, 3600.0, true));
+        report.ending.cause = limit(TimeLimitSource::Timeout, Some(3000.0));
+        assert_eq!(time(&report, 5500.0).unwrap().time_s, 4500);
+    }
+
+    // Requirement: HINT-1
+    #[test]
+    fn cpus_are_the_busy_cores_rounded_up() {
+        for (p95, count) in [(0.0, 1), (1.0, 1), (1.1, 1), (1.15, 2), (3.95, 4), (7.5, 8)] {
+            let hint = cpus(&run(60.0), Some(p95)).unwrap();
+            assert_eq!((hint.count, hint.given, hint.is_fitting), (count, None, false), "{p95}");
+        }
+        assert_eq!(cpus(&run(60.0), None), None);
+    }
+
+    // Requirement: HINT-1
+    #[test]
+    fn one_busy_core_of_several_is_a_serial_run() {
+        for (cores, cpu_s, is_serial, is_fitting) in [
+            (4.0, 84.0, false, false),
+            (4.0, 86.0, true, false),
+            (4.0, 101.0, true, false),
+            (4.0, 102.0, false, false),
+            (4.0, 300.0, false, true),
+            (1.0, 99.0, false, true),
+        ] {
+            let mut report = run(100.0);
+            report.usable.cores = UsableCores { count: cores, source: CoresSource::Affinity };
+            report.cpu_time.total_s = Some(cpu_s);
+            let hint = cpus(&report, Some(1.0)).unwrap();
+            assert_eq!((hint.is_serial, hint.is_fitting), (is_serial, is_fitting), "{cpu_s} s of {cores}");
+            assert!(!cpus(&report, Some(1.9)).unwrap().is_serial, "a part of it was parallel");
+        }
+    }
+
+    // Requirement: HINT-1
+    #[test]
+    fn gpus_are_those_ever_busy_and_idle_ones_are_named() {
+        let gpu = |id: &str, used, percent: Option<f64>| {
+            let mut gpu = GpuDevice { id: id.into(), used, ..GpuDevice::default() };
+            gpu.utilization.max_percent = percent;
+            gpu
+        };
+        let mut report = run(60.0);
+        assert_eq!(gpus(&report), None, "no GPU");
+        report.usable.gpus = UsableGpus { count: Some(3), source: None };
+        report.gpus = vec![
+            gpu("A", Some(true), Some(41.0)),
+            gpu("B", Some(true), Some(0.0)),
+            gpu("another job's", Some(false), Some(99.0)),
+        ];
+        let hint = gpus(&report).unwrap();
+        assert_eq!((hint.count, hint.given, hint.is_fitting), (1, 3, false));
+        assert_eq!(hint.held_idle, ["B"]);
+        report.gpus.push(gpu("C", Some(true), None));
+        assert_eq!(gpus(&report), None, "the driver does not say whether C was busy");
+        report.gpus.pop();
+        report.gpus.push(gpu("D", None, Some(9.0)));
+        assert_eq!(gpus(&report), None, "D was not read all the time");
+    }
+
+    // Requirement: HINT-2
+    #[test]
+    fn hints_are_withheld_where_the_run_says_little() {
+        let withheld = |report: &Report| hints(report, &Basis::default()).withheld;
+        assert_eq!(withheld(&run(1.0)), None);
+        assert_eq!(withheld(&run(0.999)).unwrap(), "the run took less than 1 s");
+        let failed = Report {
+            ending: Ending { exit: Exit { code: Some(2), signal: None }, cause: None },
+            ..run(60.0)
+        };
+        assert_eq!(
+            withheld(&failed).unwrap(),
+            "the command failed, and may need more than it used up to then"
+        );
+        let running = Report { stage: Stage::SoFar, ending: Ending::default(), ..run(60.0) };
+        assert_eq!(withheld(&running).unwrap(), "the run is not over");
+        let ending = Ending { cause: Some(out_of_memory(None)), ..failed.ending.clone() };
+        assert_eq!(withheld(&Report { ending, ..failed }), None);
+    }
+}

@@ -1,0 +1,387 @@
+//! From the run state to the report: converts units, divides, and makes unknown figures null. Nothing is measured here.
+
+mod gpu;
+mod hints;
+mod inputs;
+mod usable;
+mod warnings;
+
+#[cfg(test)]
+mod nulls;
+
+use std::time::{Duration, SystemTime};
+
+use hints::Basis;
+pub use inputs::Inputs;
+use usable::usable;
+use warnings::Context;
+
+use crate::model::config::Layer;
+use crate::model::counts::processes;
+use crate::model::groups::Groups;
+use crate::model::report::{
+    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Faults, Hints, Io, Layers, Limits,
+    MaxProportionalRam, MaxRam, Peak, Percent, Processes, RamSpan, Report, Rss, Stage,
+};
+use crate::run::RunState;
+use crate::run::cause::{self, Cause, Facts};
+use crate::run::nodes::Here;
+use crate::run::series::Point;
+use crate::run::tree::process::exit_of_wait_status;
+use crate::run::usage::{Floor, MaxRss};
+
+/// Builds the report.
+pub fn report(inputs: &Inputs) -> Report {
+    let wall_s = inputs.end.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
+    let coverage = coverage(inputs);
+    let on_gpus = &inputs.run.gpu.usage;
+    let gpus = gpu::gpus(on_gpus, inputs.run.start_ns);
+    let gpu = gpu::gpu(on_gpus);
+    let usable = usable(inputs, gpu.expected_gpus.is_some().then_some(gpus.as_slice()));
+    let cpu_time = cpu_time(inputs, &coverage, wall_s * usable.cores.count);
+    let own = &inputs.run.totals.own;
+    // Samples don't contain these figures: with no exactly known process, they are unknown.
+    let counted = |n: u64| (coverage.exact > 0).then_some(n);
+    let cgroup = cgroup(inputs);
+    let limits = Limits { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.limits.clone() };
+    let max_ram = max_ram(inputs, &coverage);
+    let max_ram_at_most = max_ram_at_most(inputs, &max_ram);
+    let mut report = Report {
+        stage: inputs.end.stage,
+        command: inputs.config.command.clone(),
+        started_at: SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.start.realtime_ns),
+        wall_s,
+        host: inputs.host_info.host.clone(),
+        ending: Ending {
+            exit: inputs.end.command_exit.map_or_else(Exit::default, |exit| exit_of_wait_status(exit.status)),
+            cause: cause(inputs, cgroup.as_ref()),
+        },
+        usable,
+        hints: Hints::default(),
+        mean_ram_bytes: mean_ram_bytes(inputs, &coverage, wall_s),
+        max_ram_proportional: max_ram_proportional(inputs, &coverage),
+        max_ram_at_most,
+        max_gpu_ram: gpu::max_gpu_ram(on_gpus),
+        cpu: cpu(inputs, &cpu_time, wall_s),
+        gpu,
+        gpus,
+        io: Io {
+            read_bytes: counted(own.input_blocks.saturating_mul(512)),
+            write_bytes: counted(own.output_blocks.saturating_mul(512)),
+        },
+        faults: Faults { minor: counted(own.minor_faults), major: counted(own.major_faults) },
+        context_switches: ContextSwitches {
+            voluntary: counted(own.voluntary_switches),
+            involuntary: counted(own.involuntary_switches),
+        },
+        processes: tracked_processes(inputs, &coverage),
+        peak: peak(inputs.run),
+        ram_over_time: ram_over_time(inputs.run, wall_s),
+        warnings: warnings::warnings(&Context {
+            inputs,
+            coverage: &coverage,
+            limits: &limits,
+            cgroup: cgroup.as_ref(),
+            max_ram: &max_ram,
+            cpu_time: &cpu_time,
+            max_ram_at_most: &max_ram_at_most,
+            wall_s,
+        }),
+        max_ram,
+        cpu_time,
+        cgroup,
+        limits,
+        coverage,
+    };
+    report.hints = hints::hints(&report, &basis(inputs));
+    report
+}
+
+fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
+    let (run, on_gpus) = (inputs.run, &inputs.run.gpu.usage);
+    Processes {
+        total: coverage.processes,
+        max_concurrent: run.ram.max_processes.max(u64::from(coverage.processes > 0)),
+        still_running: run.totals.survivors.count,
+        still_running_processes: run.totals.survivors.listed.clone(),
+        by_command: gpu::with_gpu_columns(on_gpus, run.totals.by_command()),
+        heaviest: gpu::heaviest(on_gpus, &run.totals),
+        max_sm_percent: gpu::max_sm_percent(on_gpus),
+    }
+}
+
+fn peak(run: &RunState) -> Option<Peak> {
+    run.ram.peak.as_ref().map(|peak| Peak {
+        at_s: peak.at_ns.saturating_sub(run.start_ns) as f64 / 1e9,
+        combined_rss_bytes: peak.combined,
+        processes: peak.holders.clone(),
+    })
+}
+
+/// What the hints need besides the report.
+fn basis(inputs: &Inputs) -> Basis {
+    let limit = inputs.end.cgroups.memory_limits.first();
+    Basis {
+        busy_cores: inputs.run.cpu.busy.quantile(hints::busy_part()),
+        cgroup_peak_bytes: limit.and_then(|limit| limit.peak_bytes.filter(|_| limit.is_peak_of_run)),
+        started_s: inputs.config.start.realtime_ns as f64 / 1e9,
+    }
+}
+
+/// A command that runs on, or whose launcher was killed, has none.
+fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
+    let (run, end) = (inputs.run, inputs.end);
+    let own_kills = cgroup.and_then(|cgroup| cgroup.oom_kills);
+    let since_session_ns = end.at_ns.saturating_sub(inputs.config.start.monotonic_ns);
+    cause::cause(&Facts {
+        exit: exit_of_wait_status(end.command_exit?.status),
+        span_ns: (run.start_ns, end.at_ns),
+        ended_s: (inputs.config.start.realtime_ns as f64 + since_session_ns as f64) / 1e9,
+        failures: &run.failures,
+        signals: &run.signals,
+        oom_kills: own_kills.or(end.cgroups.oom_kills),
+        is_own_cgroup: own_kills.is_some(),
+        memory_limits: &end.cgroups.memory_limits,
+        limits: &inputs.host_info.limits,
+        full_disks: &end.full_disks,
+    })
+}
+
+fn cgroup(inputs: &Inputs) -> Option<Cgroup> {
+    match inputs.config.cgroups.own.as_ref()? {
+        Ok(_) => inputs.end.cgroups.own.clone(),
+        Err(reason) => Some(Cgroup { reason: Some(reason.to_string()), ..Cgroup::default() }),
+    }
+}
+
+fn coverage(inputs: &Inputs) -> Coverage {
+    let uses = |layer| inputs.config.discovery.uses(layer);
+    let [preload, wait, subreaper, scan, connector] = inputs.run.totals.found;
+    let failed_spawns = inputs.run.tree.counts().failed_spawns;
+    let absent = match uses(Layer::Connector) {
+        true => inputs.run.health.connector.absent.clone(),
+        false => Some("switched off".into()),
+    };
+    let seen = &inputs.run.totals.coverage;
+    Coverage {
+        processes: seen.processes + failed_spawns,
+        unknown: seen.unknown + failed_spawns,
+        failed_spawns,
+        layers: Layers {
+            preload: uses(Layer::Preload).then_some(preload),
+            wait: uses(Layer::Wait).then_some(wait),
+            subreaper: uses(Layer::Subreaper).then_some(subreaper),
+            // Without the subreaper layer the launcher still reports the command itself, which counts as scanned then.
+            scan: uses(Layer::Scan).then_some(if uses(Layer::Subreaper) { scan } else { scan + subreaper }),
+            connector: (absent.is_none() || connector > 0).then_some(connector),
+        },
+        nodes: inputs.run.totals.remote.unseen(&Here {
+            hostname: inputs.host_info.host.hostname.as_deref().unwrap_or_default(),
+            slurm: &inputs.host_info.limits.slurm,
+            joined: seen.joined,
+        }),
+        // An interim report leaves this out: ranks may not have started.
+        ranks: inputs
+            .run
+            .totals
+            .ranks
+            .unseen(&inputs.host_info.own_ranks)
+            .filter(|_| inputs.end.stage == Stage::Over),
+        connector_absent: absent,
+        connector_overruns: inputs.run.health.connector.overruns,
+        ram_floor_bytes: Some(&inputs.run.totals.floors.combined)
+            .filter(|floor| floor.is_missed_by(&inputs.run.ram.max.combined))
+            .map(|floor| floor.rss),
+        private_ram_reason: private_ram_reason(inputs),
+        static_executables: inputs.run.totals.static_executables(),
+        dropped_events: inputs.end.dropped_events,
+        records_untrusted: records_untrusted(inputs),
+        ..seen.clone()
+    }
+}
+
+fn records_untrusted(inputs: &Inputs) -> Option<String> {
+    if inputs.end.is_truncated {
+        Some("the session's shared memory was truncated".into())
+    } else if let Some(forgery) = inputs.run.health.forgery {
+        Some(forgery.to_string())
+    } else {
+        inputs.run.health.damage.is_untrusted.then(|| "the event ring was overwritten".into())
+    }
+}
+
+/// The largest RAM of some processes: at least what one of them is known to have held. How much of that was shared is not
+/// known. Without processes (`is_empty`) all is 0.
+fn rss(max: &MaxRss, floor: &Floor, is_empty: bool) -> Rss {
+    let total = max.total.max(floor.rss);
+    let known = |bytes: Option<u64>| match total {
+        0 => is_empty.then_some(0),
+        _ => bytes.filter(|_| !floor.is_missed_by(max)),
+    };
+    Rss {
+        total_bytes: (total > 0 || is_empty).then_some(total),
+        private_bytes: known(max.private),
+        shared_bytes: known(max.shared),
+    }
+}
+
+/// Why private, shared or proportional RAM is null.
+const SHARING_UNKNOWN: &str = "at no sample was known how all of their memory is shared";
+
+fn private_ram_reason(inputs: &Inputs) -> Option<String> {
+    let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
+    let sets = ram.max.with(*floors, |max, floor| (max, floor)).values();
+    let is_unread = |max: &MaxRss| max.total > 0 && (max.private.is_none() || max.shared.is_none());
+    if sets.iter().any(|(max, floor)| floor.is_missed_by(max)) {
+        Some("of RAM that no sample saw, it is not known how it was shared".into())
+    } else if sets.iter().any(|(max, _)| is_unread(max)) {
+        Some(SHARING_UNKNOWN.into())
+    } else {
+        None
+    }
+}
+
+/// Whether there were no descendants, or none with memory of its own, as far as all that is unknown.
+fn had_none(coverage: &Coverage) -> bool {
+    coverage.processes <= 1 || (coverage.peaks.unknown == 0 && coverage.peaks.bound == 0)
+}
+
+/// Memory that no sample and no record gives is unknown. Without descendants theirs is 0.
+fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
+    let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
+    MaxRam {
+        system_capacity_bytes: inputs.host_info.host.ram_bytes,
+        system_bytes: inputs.run.ram.system,
+        main: rss(&ram.max.main, &floors.main, false),
+        descendants: rss(&ram.max.descendants, &floors.descendants, had_none(coverage)),
+        combined: rss(&ram.max.combined, &floors.combined, false),
+    }
+}
+
+fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
+    let known = Groups {
+        main: max_ram.main.total_bytes,
+        descendants: max_ram.descendants.total_bytes,
+        combined: max_ram.combined.total_bytes,
+    };
+    let is_known = inputs.run.totals.ram_missing == 0;
+    known.with(inputs.run.ram.at_most, |known, at_most| {
+        known.filter(|_| is_known).map(|known| known.max(at_most))
+    })
+}
+
+fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportionalRam {
+    let known = inputs.run.ram.proportional;
+    let descendants = known.descendants.or_else(|| had_none(coverage).then_some(0));
+    let bytes = Groups { descendants, ..known };
+    let is_known = bytes.values().iter().all(Option::is_some);
+    MaxProportionalRam { bytes, reason: (!is_known).then(|| SHARING_UNKNOWN.into()) }
+}
+
+fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<Option<f64>> {
+    let ram = &inputs.run.ram;
+    let Some(means) = ram.means(wall_s) else { return Groups::default() };
+    let is_empty = Groups { descendants: had_none(coverage), ..Groups::default() };
+    let total = ram.max.with(is_empty, |max, is_empty| (max.total > 0 || is_empty).then_some(max.total));
+    // The sum of all parts of the time can be rounded up.
+    means.with(total, |mean, total| total.map(|total| mean.min(total as f64)))
+}
+
+/// The last sample can be a little later than the end of the run.
+fn ram_over_time(run: &RunState, wall_s: f64) -> Vec<RamSpan> {
+    let seconds = |at_ns: u64| (at_ns.saturating_sub(run.start_ns) as f64 / 1e9).min(wall_s);
+    let span = |point: &Point| RamSpan {
+        start_s: seconds(point.start_ns),
+        end_s: seconds(point.end_ns),
+        min_bytes: point.min,
+        mean_bytes: point.mean(),
+        max_bytes: point.max,
+    };
+    run.ram.series.points().iter().map(span).collect()
+}
+
+fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
+    let host = &inputs.host_info.host;
+    let mean = |seconds: f64| Some(seconds / wall_s * 100.0).filter(|percent| percent.is_finite());
+    // The descendants' CPU time is the total less the first process's, so it is known only if that is.
+    let main_s = inputs.run.totals.main.as_ref().map(|main| main.cpu_us() as f64 / 1e6);
+    let main_s = cpu_time.total_s.and(main_s);
+    let descendants_s = Option::zip(cpu_time.total_s, main_s).map(|(total, main)| total - main);
+    let max = inputs.run.cpu.max_percent;
+    // The mean is exact. One above every window's value shows that the windows missed some CPU time.
+    let percent = |max, mean| Percent { max_sum: larger(max, mean), mean_sum: mean };
+    let (max_system, mean_system) = inputs.run.cpu.system_percent(inputs.host_info.ticks_per_second);
+    let ram = &inputs.run.ram;
+    Cpu {
+        system_core_count: host.cores,
+        expected_cores: inputs.config.tracking.expected_cores.unwrap_or(host.cores),
+        system: Percent { max_sum: max_system, mean_sum: mean_system },
+        main: percent(max.main.filter(|_| main_s.is_some()), main_s.and_then(mean)),
+        descendants: percent(max.descendants, descendants_s.and_then(mean)),
+        combined: percent(max.combined, cpu_time.total_s.and_then(mean)),
+        main_threads: Some(ram.threads.main).filter(|n| *n > 0),
+        descendants_threads: Some(ram.threads.descendants),
+        combined_threads: Some(ram.threads.combined).filter(|n| *n > 0),
+    }
+}
+
+/// The larger of two values, either of which may be unknown.
+fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::max)
+}
+
+/// `usable_s` is the CPU time that was to be had.
+fn cpu_time(inputs: &Inputs, coverage: &Coverage, usable_s: f64) -> CpuTime {
+    let totals = &inputs.run.totals;
+    let is_known = coverage.exact + coverage.sampled > 0;
+    let seconds = |us: u64| us as f64 / 1e6;
+    let kernel = kernel_time(inputs);
+    let total_s = is_known.then(|| seconds(totals.own.cpu_us().saturating_add(totals.unattributed_us)));
+    CpuTime {
+        user_s: is_known.then(|| seconds(totals.own.user_us)),
+        system_s: is_known.then(|| seconds(totals.own.system_us)),
+        total_s,
+        usable_percent: total_s.filter(|_| usable_s > 0.0).map(|total_s| total_s / usable_s * 100.0),
+        kernel_s: kernel.as_ref().ok().copied(),
+        kernel_s_reason: kernel.err(),
+        unattributed_s: is_known.then(|| seconds(totals.unattributed_us)),
+    }
+}
+
+/// The kernel's sum over the launcher's reaped descendants, or why it does not cover the whole tree.
+fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
+    let Some(command_exit) = inputs.end.command_exit else {
+        let is_running = inputs.end.stage == Stage::SoFar;
+        return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
+    };
+    let tree = &inputs.run.tree;
+    if tree.counts().created == 0 {
+        return Err("no process was tracked".into());
+    }
+    let running = inputs.run.totals.survivors.count;
+    if running > 0 {
+        return Err(format!("still running: {}", processes(running)));
+    }
+    if tree.counts().autoreaped > 0 {
+        return Err(format!(
+            "the kernel itself reaped {} (SIGCHLD ignored, or killed with their pid namespace)",
+            processes(tree.counts().autoreaped)
+        ));
+    }
+    if tree.counts().unreaped_orphans > 0 {
+        return Err(format!(
+            "ended after their parent, and not reaped before the command ended: {}",
+            processes(tree.counts().unreaped_orphans)
+        ));
+    }
+    // Only the connector shows that a joined process has no parent in the tree. Else an uninstrumented process of the tree
+    // may have started and reaped it.
+    let connector = &inputs.run.health.connector;
+    if tree.counts().joined_unreaped > 0 && connector.absent.is_none() && connector.overruns == 0 {
+        return Err(format!(
+            "joined the run without being a descendant: {}",
+            processes(tree.counts().joined_unreaped)
+        ));
+    }
+    Ok(command_exit.children_cpu_us as f64 / 1e6)
+}

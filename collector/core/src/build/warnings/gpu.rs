@@ -1,0 +1,438 @@
+//! The warnings about GPUs.
+
+use std::collections::BTreeMap;
+
+use super::super::gpu::{energy_span_s, gaps, is_any_of, is_used, may_have_missed, missing_of, whole};
+use super::super::inputs::Inputs;
+use super::gpu_names::names;
+use crate::model::counts::{processes, times};
+use crate::model::gpu::{DRIVER_PERCENT_AT_INTERVAL as GIVEN_PERCENT, Figure, Missing, Vendor};
+use crate::model::report::{Stage, Topic, Warning};
+use crate::run::gpu::GpuUsage;
+use crate::run::gpu::usage::availability::Gap;
+use crate::run::gpu::usage::device::{DeviceUsage, Loss};
+
+/// A share of lost utilization samples that is worth a warning; less changes no figure by more than that.
+const LOST_SHARE: f64 = 0.01;
+/// The share of the run that energy or utilization may lack without a warning.
+const UNCOVERED_SHARE: f64 = 0.1;
+/// The least time without energy that is worth one, seconds.
+const LEAST_WITHOUT_ENERGY_S: f64 = 0.2;
+/// A longest time between two readings of up to this many means is that of a driver which is always slow.
+const REGULAR: f64 = 3.0;
+/// The same of utilization: where a driver takes no samples of an idle GPU, it is known to be idle after 2 s only.
+const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
+/// A time without a reading of memory that is worth a warning, also where the mean is as asked for, nanoseconds.
+const LONGEST_INTERVAL_NS: f64 = 1e9;
+
+/// How much the figures mislead a reader who skips the warnings, the most first: the summary shows the first two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    /// All figures of a driver or of a GPU are missing or end early, or are of other GPUs.
+    Whole,
+    /// Peaks of memory are missing, or too small.
+    Peak,
+    /// Energy or utilization is missing, or of a part of the run.
+    Total,
+    /// Another figure is missing.
+    Gauge,
+    /// Figures are as they are said to be.
+    Remark,
+}
+
+impl Weight {
+    fn of(figure: Figure) -> Self {
+        match figure {
+            Figure::MemoryUsed | Figure::ProcessMemory => Self::Peak,
+            Figure::Utilization | Figure::ProcessUtilization | Figure::Energy | Figure::Power => Self::Total,
+            _ => Self::Gauge,
+        }
+    }
+}
+
+/// The most misleading first.
+pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
+    let (usage, start_ns) = (&inputs.run.gpu.usage, inputs.run.start_ns);
+    let seconds = |at_ns: u64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
+    let run_s = seconds(inputs.end.at_ns);
+    let mut all = Warnings(Vec::new());
+    let (figures, command) = (Topic::Figures, Topic::Command);
+    all.extend(
+        Weight::Whole,
+        figures,
+        usage.backends.failed.iter().map(|(name, missing)| failed(usage, name, missing)),
+    );
+    let unresponsive = |(name, since_ns): &(String, u64)| unresponsive(name, seconds(*since_ns));
+    all.extend(Weight::Whole, command, usage.unresponsive.iter().map(unresponsive));
+    all.extend(Weight::Whole, figures, no_gpu_of_vendor(inputs));
+    all.extend(
+        Weight::Whole,
+        figures,
+        usage.backends.unknown_names.iter().map(|name| unknown_name(usage, name)),
+    );
+    all.extend(Weight::Peak, figures, usage.backends.notes.iter().cloned());
+    let lost = |of: &DeviceUsage| of.loss.map(|loss| lost(of, loss, seconds(loss.at_ns)));
+    all.extend(Weight::Whole, command, usage.devices.iter().filter_map(lost));
+    all.extend(Weight::Whole, command, usage.devices.iter().flat_map(xid_errors));
+    all.extend(Weight::Whole, command, usage.devices.iter().filter_map(memory_errors));
+    all.extend(Weight::Whole, figures, ambiguous_indices(usage));
+    all.extend(Weight::Peak, figures, slow_readings(inputs));
+    all.extend(Weight::Peak, figures, unread(usage));
+    all.extend(Weight::Peak, figures, unsampled_processes(usage));
+    for (weight, text) in missing_figures(usage) {
+        all.extend(weight, figures, [text]);
+    }
+    for (weight, text) in unread_spans(usage) {
+        all.extend(weight, figures, [text]);
+    }
+    all.extend(Weight::Total, figures, usage.devices.iter().flat_map(energy_counter));
+    all.extend(Weight::Total, figures, lost_utilization(usage));
+    all.extend(Weight::Total, figures, short_energy(usage, run_s));
+    all.extend(Weight::Total, figures, short_utilization(usage, run_s));
+    all.extend(Weight::Remark, Topic::IdleGpu, idle(usage));
+    all.0.sort_by_key(|(weight, _)| *weight);
+    all.0.into_iter().map(|(_, warning)| warning).collect()
+}
+
+struct Warnings(Vec<(Weight, Warning)>);
+
+impl Warnings {
+    fn extend(&mut self, weight: Weight, topic: Topic, texts: impl IntoIterator<Item = String>) {
+        self.0.extend(texts.into_iter().map(|text| (weight, Warning::new(topic, text))));
+    }
+}
+
+fn failed(usage: &GpuUsage, backend: &str, missing: &Missing) -> String {
+    let then = if is_any_of(usage, backend) {
+        "their figures end there"
+    } else {
+        "whether there are any is not known"
+    };
+    format!("{backend} GPUs: {missing}; {then}.")
+}
+
+/// Zeros for a vendor that was named by mistake would look like a command that uses no GPU.
+fn no_gpu_of_vendor(inputs: &Inputs) -> Option<String> {
+    let (usage, config) = (&inputs.run.gpu.usage, &inputs.config.gpu);
+    // Before the end, the driver may still be starting.
+    let is_none =
+        usage.devices.is_empty() && usage.backends.failed.is_empty() && usage.backends.unreadable.is_empty();
+    let vendor = config.vendor.filter(|_| is_none && inputs.end.stage != Stage::SoFar)?.name();
+    let which = if config.only_visible { " that the command may see" } else { "" };
+    Some(format!(
+        "--gb {vendor}: there is no GPU of this vendor{which}, so all GPU figures are 0. GPUs of other vendors are left out."
+    ))
+}
+
+fn unknown_name(usage: &GpuUsage, name: &str) -> String {
+    let known: Vec<&str> = usage.machine.iter().map(String::as_str).collect();
+    format!(
+        "--guuids: \"{name}\" is not a GPU of this machine: one of {}. Sums over the GPUs are not known.",
+        known.join(", ")
+    )
+}
+
+fn unresponsive(backend: &str, since_s: f64) -> String {
+    format!(
+        "{backend} GPUs: the driver has not responded since {since_s:.1} s after the start; their figures end there."
+    )
+}
+
+fn lost(of: &DeviceUsage, loss: Loss, at_s: f64) -> String {
+    let then = if loss.is_back { "it came back later" } else { "its figures end there" };
+    format!("GPU lost at {at_s:.1} s: {}; {then}.", of.device.id)
+}
+
+fn energy_counter(of: &DeviceUsage) -> impl Iterator<Item = String> {
+    let counter = of.counters.get(&Figure::Energy);
+    let id = &of.device.id;
+    let reset = counter.filter(|counter| counter.restarts > 0).map(|_| {
+        format!(
+            "The energy counter of {id} was reset during the run, as when a driver is reloaded: the energy between the last \
+             reading and the reset is missing."
+        )
+    });
+    let stepped = counter.filter(|counter| counter.steps_back > 0).map(|counter| {
+        format!(
+            "The energy counter of {id} stepped back {} without a reset: the larger reading was kept.",
+            times(counter.steps_back)
+        )
+    });
+    reset.into_iter().chain(stepped)
+}
+
+/// Figures that could not be read for a while: what was used meanwhile may exceed their maxima. A line for each figure and reason.
+fn unread_spans(usage: &GpuUsage) -> Vec<(Weight, String)> {
+    let mut spans: BTreeMap<(Figure, String), Vec<(&DeviceUsage, &Gap)>> = BTreeMap::new();
+    for of in &usage.devices {
+        // One that could not be read to the end has a warning of its own.
+        for (figure, gap) in gaps(usage, of).filter(|(figure, _)| !of.figures.missing.contains_key(figure)) {
+            spans.entry((figure, gap.reason.to_string())).or_default().push((of, gap));
+        }
+    }
+    let line = |((figure, reason), on): (&(Figure, String), &Vec<(&DeviceUsage, &Gap)>)| {
+        let devices: Vec<&DeviceUsage> = on.iter().map(|(of, _)| *of).collect();
+        let longest_ns = on.iter().map(|(of, gap)| of.gap_ns(gap)).max().unwrap_or(0);
+        let used = on.iter().filter_map(|(_, gap)| gap.used_bytes).max();
+        let used = used.filter(|_| *figure == Figure::ProcessMemory).map(|bytes| {
+            let which = if on.len() == 1 { "it" } else { "one of them" };
+            format!(" Up to {:.1} GB were in use on {which} meanwhile, by all processes.", bytes as f64 / 1e9)
+        });
+        let up_to = if on.len() == 1 { "" } else { "up to " };
+        let text = format!(
+            "GPU figure that could not be read for {up_to}{:.1} s of the run ({reason}): {} of {}. What was used meanwhile is \
+             missing.{}",
+            longest_ns as f64 / 1e9,
+            figure.name(),
+            names(usage, &devices),
+            used.unwrap_or_default()
+        );
+        (Weight::of(*figure), text)
+    };
+    spans.iter().map(line).collect()
+}
+
+/// The driver had overwritten samples before they were read.
+fn lost_utilization(usage: &GpuUsage) -> Option<String> {
+    let is_short = |of: &&DeviceUsage| of.busy.lost_s() > of.busy.measured_s() * LOST_SHARE;
+    let devices: Vec<&DeviceUsage> = usage.devices.iter().filter(is_short).collect();
+    let worst = devices.iter().copied().max_by(|a, b| a.busy.lost_s().total_cmp(&b.busy.lost_s()))?;
+    let (least, most) = if devices.len() == 1 { ("", "") } else { ("at least ", "up to ") };
+    let known_s = devices.iter().map(|of| of.busy.measured_s()).fold(f64::INFINITY, f64::min);
+    Some(format!(
+        "The utilization of {} is known for {least}{known_s:.1} s, and not for {most}{:.1} s: the driver keeps it for less than \
+         the time between two readings. The mean is that of the time which is known.",
+        names(usage, &devices),
+        worst.busy.lost_s(),
+    ))
+}
+
+/// Energy that is known for a part of the run only: a counter is read first when the driver answers, and last before the end.
+fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
+    let spans = usage.devices.iter().filter_map(|of| Some((of, energy_span_s(of)?)));
+    short(usage, spans.collect(), run_s, LEAST_WITHOUT_ENERGY_S).map(|(ids, known_s)| {
+        format!(
+            "The energy of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. What \
+             was used before the first reading and after the last is missing."
+        )
+    })
+}
+
+/// The same of utilization. What the driver had overwritten has a warning of its own.
+fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
+    let is_known = |of: &&DeviceUsage| of.busy.measured_s() > 0.0;
+    let spans = usage.devices.iter().filter(is_known);
+    let spans = spans.map(|of| (of, of.busy.measured_s() + of.busy.lost_s()));
+    short(usage, spans.collect(), run_s, LEAST_WITHOUT_UTILIZATION_S).map(|(ids, known_s)| {
+        format!(
+            "The utilization of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. \
+             Active time before and after that is missing."
+        )
+    })
+}
+
+/// The devices of which too little is known, and for how long the least is. A lost one has a warning of its own.
+fn short(
+    usage: &GpuUsage,
+    spans: Vec<(&DeviceUsage, f64)>,
+    run_s: f64,
+    least_s: f64,
+) -> Option<(String, f64)> {
+    let is_short = |(of, known_s): &(&DeviceUsage, f64)| {
+        of.loss.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_SHARE)
+    };
+    let short: Vec<_> = spans.into_iter().filter(is_short).collect();
+    let known_s = short.iter().map(|(_, known_s)| *known_s).reduce(f64::min)?;
+    let devices: Vec<&DeviceUsage> = short.iter().map(|(of, _)| *of).collect();
+    Some((names(usage, &devices), known_s))
+}
+
+/// Whether memory was read much less often than asked for, on the average or once.
+fn is_slow(usage: &GpuUsage, of: &DeviceUsage) -> bool {
+    let is_asked = of.is_visible != Some(false);
+    let asked_ns = usage.interval_ns as f64;
+    let is_long = of.lists.longest_ns as f64 > LONGEST_INTERVAL_NS.max(asked_ns * 2.0);
+    is_asked && of.lists.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
+}
+
+fn is_any_slow(usage: &GpuUsage) -> bool {
+    usage.devices.iter().any(|of| is_slow(usage, of))
+}
+
+/// GPUs that were not read for a while, besides those that are read slowly all the time.
+fn unread(usage: &GpuUsage) -> Option<String> {
+    let is_regular = |of: &DeviceUsage| {
+        let longest_ns = usage.longest_unread_ns(of) as f64;
+        is_slow(usage, of) && of.lists.mean_ns().is_some_and(|mean_ns| longest_ns <= mean_ns * REGULAR)
+    };
+    let is_unread = |of: &&DeviceUsage| {
+        of.is_visible != Some(false)
+            && usage.unread_ns(of) > 0
+            && !is_regular(of)
+            && !has_memory_gap(usage, of)
+    };
+    let unread: Vec<&DeviceUsage> = usage.devices.iter().filter(is_unread).collect();
+    let unread_ns = unread.iter().map(|of| usage.unread_ns(of)).max()?;
+    Some(format!(
+        "GPU memory was not read for {:.1} s of the run on {}, since the driver or the machine was slow: what was used meanwhile \
+         is missing, and where nothing else was seen it is not known whether there was any.",
+        unread_ns as f64 / 1e9,
+        names(usage, &unread)
+    ))
+}
+
+/// The process lists failed for a while, which has a warning of its own.
+fn has_memory_gap(usage: &GpuUsage, of: &DeviceUsage) -> bool {
+    gaps(usage, of).any(|(figure, _)| figure == Figure::ProcessMemory)
+}
+
+/// GPUs that were read much less often than asked for.
+fn slow_readings(inputs: &Inputs) -> Option<String> {
+    let usage = &inputs.run.gpu.usage;
+    let slow: Vec<&DeviceUsage> = usage.devices.iter().filter(|of| is_slow(usage, of)).collect();
+    let slowest = slow.iter().filter_map(|of| of.lists.mean_ns()).reduce(f64::max)?;
+    let longest = slow.iter().map(|of| of.lists.longest_ns).max().unwrap_or(0);
+    let why = match inputs.config.gpu.driver_percent {
+        _ if slow.iter().all(|of| of.device.vendor != Some(Vendor::Nvidia)) => {
+            "The driver is slow.".to_owned()
+        }
+        percent if percent < GIVEN_PERCENT => format!(
+            "The driver is slow, and at most {percent}% of its time are used; with --st given, {GIVEN_PERCENT}%."
+        ),
+        percent => format!("The driver is slow, and at most {percent}% of its time are used."),
+    };
+    Some(format!(
+        "GPU memory by process was read every {:.2} s, at most {:.2} s apart, instead of every {:.2} s: shorter peaks are missing \
+         on {}. {why}",
+        slowest / 1e9,
+        longest as f64 / 1e9,
+        usage.interval_ns as f64 / 1e9,
+        names(usage, &slow)
+    ))
+}
+
+fn xid_errors(of: &DeviceUsage) -> impl Iterator<Item = String> {
+    of.xids
+        .iter()
+        .map(|(xid, count)| format!("{} reported XID error {xid} ({}).", of.device.id, times(*count)))
+}
+
+fn memory_errors(of: &DeviceUsage) -> Option<String> {
+    let has_any = of.counted(Figure::EccUncorrected).is_some_and(|total| total > 0.0);
+    has_any.then(|| format!("{} had uncorrected memory errors (ECC).", of.device.id))
+}
+
+fn ambiguous_indices(usage: &GpuUsage) -> Option<String> {
+    usage.is_order_unsure.then(|| {
+        "The indices in CUDA_VISIBLE_DEVICES were read in PCI bus order, but CUDA's default order has the fastest GPU first: \
+         they may mean other GPUs. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPUs by UUID."
+            .into()
+    })
+}
+
+/// A driver with accounting switched on reports every process, sampled or not.
+fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
+    let has_gap = whole(usage).any(|device| !device.knows(Figure::Accounting));
+    (usage.unsampled.count > 0 && has_gap).then(|| {
+        let is_null = may_have_missed(usage).combined && usage.max.memory.is_none_or(|max| max.combined == 0);
+        let cure = if is_any_slow(usage) { "" } else { ", or a smaller --st" };
+        format!(
+            "{} lived between two readings of the GPUs: GPU memory and utilization of such processes are missing{}. Use \
+             --gpu-accounting{cure}.",
+            processes(usage.unsampled.count),
+            if is_null { ", so it is not known whether any GPU memory was used" } else { "" }
+        )
+    })
+}
+
+/// Figures by reason, each with the devices that lack it.
+type Reasons<'a> = BTreeMap<String, BTreeMap<Figure, Vec<&'a DeviceUsage>>>;
+
+/// One line for each reason and set of devices, with the figures that those lack. Accounting is no figure of the report.
+fn lines(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, String)> {
+    let mut lines = Vec::new();
+    for (reason, by_figure) in reasons {
+        let mut by_devices: Vec<(Vec<&DeviceUsage>, Vec<Figure>)> = Vec::new();
+        for (figure, devices) in by_figure.into_iter().filter(|(figure, _)| *figure != Figure::Accounting) {
+            let is_same = |others: &[&DeviceUsage]| {
+                others.len() == devices.len()
+                    && others.iter().zip(&devices).all(|(a, b)| std::ptr::eq(*a, *b))
+            };
+            match by_devices.iter_mut().find(|(others, _)| is_same(others)) {
+                Some((_, figures)) => figures.push(figure),
+                None => by_devices.push((devices, vec![figure])),
+            }
+        }
+        lines.extend(by_devices.into_iter().map(|(devices, figures)| {
+            let weight = figures.iter().map(|figure| Weight::of(*figure)).min().unwrap_or(Weight::Gauge);
+            let figures: Vec<&str> = figures.into_iter().map(Figure::name).collect();
+            let (figures, devices) = (figures.join(", "), names(usage, &devices));
+            (weight, format!("GPU figures that {problem} ({reason}): {figures} of {devices}."))
+        }));
+    }
+    lines
+}
+
+/// Figures that are null by how this device or this run is, so that nothing is wrong: `gpus[].missing` has them.
+fn is_expected(figure: Figure, reason: &Missing) -> bool {
+    let is_pcie = matches!(figure, Figure::PcieTx | Figure::PcieRx);
+    is_pcie && matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
+}
+
+fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, of: &'a DeviceUsage) {
+    reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(of);
+}
+
+fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
+    let (mut missing, mut ended, mut unread) = (Reasons::new(), Reasons::new(), Vec::new());
+    for of in &usage.devices {
+        if !of.was_read() {
+            // A lost device has a warning of its own.
+            unread.extend(of.loss.is_none().then_some(of));
+            continue;
+        }
+        // A loss has a warning of its own.
+        let is_told = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
+        for (figure, reason) in missing_of(of) {
+            if !is_told(&reason) && !is_expected(figure, &reason) {
+                note(&mut missing, &reason, figure, of);
+            }
+        }
+        let was_known = |(figure, _): &(&Figure, &Missing)| of.knows(**figure) && of.loss.is_none();
+        for (figure, reason) in of.figures.missing.iter().filter(was_known) {
+            note(&mut ended, reason, *figure, of);
+        }
+    }
+    let mut lines = [
+        lines(usage, "are missing", missing),
+        lines(usage, "could no longer be read when the command ended", ended),
+    ]
+    .concat();
+    if !unread.is_empty() {
+        let all = format!("({}): all figures of {}", Missing::NoSample, names(usage, &unread));
+        lines.push((Weight::Whole, format!("GPU figures that are missing {all}.")));
+    }
+    lines
+}
+
+/// GPUs that the command was given and never used.
+fn idle(usage: &GpuUsage) -> impl Iterator<Item = String> {
+    // CUDA uses one part (MIG) of a device that is named as a whole: that device is idle or not, its parts are not judged.
+    let is_part_of_visible = |of: &DeviceUsage| {
+        let mut all = usage.devices.iter();
+        all.any(|other| Some(&other.device.id) == of.device.parent.as_ref() && other.is_visible == Some(true))
+    };
+    let is_idle = move |of: &&DeviceUsage| {
+        let parts = || usage.devices.iter().filter(|d| d.device.parent.as_ref() == Some(&of.device.id));
+        of.is_visible == Some(true)
+            && is_used(usage, of) == Some(false)
+            && of.loss.is_none()
+            && (of.knows(Figure::ProcessMemory) || parts().count() > 0)
+            && parts().all(|part| is_used(usage, part) == Some(false))
+            && !is_part_of_visible(of)
+    };
+    usage.devices.iter().filter(is_idle).map(|of| {
+        let name = of.device.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
+        format!("Allocated but idle: {}{name} was never seen in use by the command.", of.device.id)
+    })
+}

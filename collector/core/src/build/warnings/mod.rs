@@ -1,0 +1,394 @@
+//! The warnings: one function for each cause. A message says what happened, to what, what it means for the figures, and
+//! what to do where something can be done.
+
+mod gpu;
+mod gpu_names;
+
+use super::inputs::Inputs;
+use crate::model::config::Layer;
+use crate::model::counts::{processes, records, times};
+use crate::model::groups::Groups;
+use crate::model::report::{Cgroup, Coverage, CpuTime, Limits, MaxRam, Stage, Topic, Warning};
+
+/// Most processes that one warning names.
+const MOST_NAMED: usize = 10;
+
+/// What the causes are looked for in.
+pub(super) struct Context<'a> {
+    pub(super) inputs: &'a Inputs<'a>,
+    pub(super) coverage: &'a Coverage,
+    pub(super) limits: &'a Limits,
+    pub(super) cgroup: Option<&'a Cgroup>,
+    pub(super) max_ram: &'a MaxRam,
+    pub(super) cpu_time: &'a CpuTime,
+    pub(super) max_ram_at_most: &'a Groups<Option<u64>>,
+    /// Length of the run, seconds.
+    pub(super) wall_s: f64,
+}
+
+/// A cause: a message where it applies.
+type CauseOf = fn(&Context) -> Option<String>;
+
+/// All causes, in the order of the report.
+const CAUSES: [(Topic, CauseOf); 26] = [
+    (Topic::OutOfMemory, out_of_memory),
+    (Topic::Tracking, launcher_killed),
+    (Topic::Figures, no_cgroup),
+    (Topic::Figures, unseen_nodes),
+    (Topic::Figures, preload_off),
+    (Topic::Tracking, connector_overruns),
+    (Topic::Figures, uninstrumented),
+    (Topic::Figures, unreachable_programs),
+    (Topic::Tracking, dropped_events),
+    (Topic::Tracking, unread_events),
+    (Topic::Tracking, untrusted_records),
+    (Topic::Tracking, invalid_events),
+    (Topic::Tracking, collector_restarts),
+    (Topic::Tracking, state_lost),
+    (Topic::Tracking, segment_unlinked),
+    (Topic::Figures, cpu_above_kernel),
+    (Topic::Figures, sampled_cpu),
+    (Topic::Figures, killed_with_namespace),
+    (Topic::Figures, unknown_cpu),
+    (Topic::Figures, unknown_ram),
+    (Topic::Figures, ram_floor),
+    (Topic::Figures, ram_at_most),
+    (Topic::Figures, no_ram),
+    (Topic::Figures, no_process),
+    (Topic::Figures, no_length),
+    (Topic::Command, still_running),
+];
+
+/// The launcher's own warnings, those of [`CAUSES`], then those of the GPUs.
+pub(super) fn warnings(context: &Context) -> Vec<Warning> {
+    let inputs = context.inputs;
+    let ours = inputs.config.report.warnings.iter().map(|text| Warning::new(Topic::Tracking, text.clone()));
+    let mut warnings: Vec<_> = ours.collect();
+    let found = CAUSES.iter().filter_map(|(topic, cause)| Some(Warning::new(*topic, cause(context)?)));
+    warnings.extend(found);
+    warnings.extend(gpu::warnings(inputs));
+    warnings
+}
+
+/// From the command's own cgroup if it has one, else from the launcher's, which may hold processes outside the tree.
+fn out_of_memory(context: &Context) -> Option<String> {
+    let (kills, which) = match (context.cgroup.and_then(|cgroup| cgroup.oom_kills), &context.limits.cgroup) {
+        (Some(kills), _) => (kills, "of the command".to_owned()),
+        (None, Some(cgroup)) => (context.limits.oom_kills?, format!("in cgroup {cgroup} during the run")),
+        (None, None) => return None,
+    };
+    (kills > 0).then(|| {
+        format!(
+            "Out of memory: the kernel killed {} {which}. The RAM figures are what was used up to then, not what the \
+             command needs: give it more memory.",
+            processes(kills)
+        )
+    })
+}
+
+/// `--cgroup` was asked for, and no group could be made.
+fn no_cgroup(context: &Context) -> Option<String> {
+    let cgroup = context.cgroup.filter(|cgroup| cgroup.path.is_none())?;
+    let reason = cgroup.reason.as_deref()?;
+    Some(format!(
+        "--cgroup: the command ran without a cgroup of its own, and its figures are missing: {reason}."
+    ))
+}
+
+fn launcher_killed(context: &Context) -> Option<String> {
+    let is_killed = context.inputs.end.stage == Stage::Over && context.inputs.end.command_exit.is_none();
+    is_killed.then(|| {
+        "The launcher was killed. The report covers the tree until its last process ended, but the command's exit status \
+         is unknown."
+            .into()
+    })
+}
+
+fn preload_off(context: &Context) -> Option<String> {
+    (!context.inputs.config.discovery.uses(Layer::Preload)).then(|| {
+        "The preload layer is off (--layers): processes that no sample sees are not counted, and their CPU time is added to \
+         the process that reaped them."
+            .into()
+    })
+}
+
+fn connector_overruns(context: &Context) -> Option<String> {
+    let overruns = context.coverage.connector_overruns;
+    (overruns > 0).then(|| {
+        format!(
+            "The kernel's process events came faster than they could be read, {}. Short processes of programs without the \
+             shim (static, setuid, another user's) may be missing. As root, or with a larger net.core.rmem_max, more \
+             events are buffered.",
+            times(overruns)
+        )
+    })
+}
+
+/// Without the preload layer no program carries the shim, and [`preload_off`] says what that means.
+fn uninstrumented(context: &Context) -> Option<String> {
+    let count = context.coverage.uninstrumented;
+    let reason = context.coverage.connector_absent.as_ref()?;
+    (count > 0 && context.inputs.config.discovery.uses(Layer::Preload)).then(|| {
+        format!(
+            "Ended without a record of their own: {}, of programs that can't carry the shim (static, setuid, another \
+             user's, in another root). Their children that no sample saw are not counted, and the CPU time of those is \
+             added to the process that reaped them. The kernel's process connector would show them, but is not used: \
+             {reason}.",
+            processes(count)
+        )
+    })
+}
+
+/// What to do about ranks on other nodes.
+const REPORT_OF_EACH_RANK: &str = "For a report of each rank, put gpu-track-run behind srun or mpirun: srun gpu-track-run \
+                                   -o usage.json -- ./app.";
+
+/// Machines, or ranks, whose processes are in no figure.
+fn unseen_nodes(context: &Context) -> Option<String> {
+    let ranks = context.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
+    let Some(nodes) = &context.coverage.nodes else {
+        return Some(format!(
+            "{} of an MPI job or Slurm step wrote no record: they ran on other nodes, and are not in this report, or they \
+             can't carry the shim. {REPORT_OF_EACH_RANK}",
+            ranks?
+        ));
+    };
+    let ranks = ranks.map_or_else(String::new, |ranks| format!(", {ranks} of the job among them"));
+    let names: Vec<&str> = nodes.unseen_names.iter().take(MOST_NAMED).map(String::as_str).collect();
+    let more = if nodes.unseen_names.len() > MOST_NAMED { ", ..." } else { "" };
+    let names = if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) };
+    let count =
+        if nodes.unseen == 1 { "1 other node".to_owned() } else { format!("{} other nodes", nodes.unseen) };
+    Some(format!(
+        "The command started processes on {count}{names}, by srun or an MPI launcher: they are not in this \
+         report{ranks}. {REPORT_OF_EACH_RANK}"
+    ))
+}
+
+/// Where the command's programs do not see what the shim needs.
+fn unreachable_programs(context: &Context) -> Option<String> {
+    let count = context.inputs.end.unreachable_programs;
+    let shim = context.inputs.config.discovery.shim_directory.as_deref().unwrap_or("the shim's directory");
+    (count > 0).then(|| {
+        format!(
+            "{} in a sandbox or container that can't see {shim} or /dev/shm: uninstrumented, like their children. Bind \
+             both: bwrap --ro-bind {shim} {shim} --bind /dev/shm /dev/shm (after --dev); apptainer --bind {shim},/dev/shm.",
+            processes(count)
+        )
+    })
+}
+
+fn dropped_events(context: &Context) -> Option<String> {
+    let count = context.coverage.dropped_events;
+    (count > 0).then(|| {
+        format!(
+            "{} could not be stored, because /dev/shm was full or the collector got too little CPU time. Processes and \
+             their CPU time may be missing.",
+            records(count)
+        )
+    })
+}
+
+fn unread_events(context: &Context) -> Option<String> {
+    let count = context.inputs.run.health.unread;
+    (count > 0).then(|| {
+        format!(
+            "{} could not be read in time at the end: the machine was too busy. Processes may be missing, or be known from \
+             their last sample only.",
+            records(count)
+        )
+    })
+}
+
+fn untrusted_records(context: &Context) -> Option<String> {
+    let inputs = context.inputs;
+    if inputs.end.is_truncated {
+        Some("The session's shared memory was truncated: event records not read by then are lost.".into())
+    } else if let Some(forgery) = inputs.run.health.forgery {
+        Some(format!(
+            "A process of the tree forges event records: {forgery}. No later record is counted, but figures from before \
+             may contain forged ones."
+        ))
+    } else {
+        inputs.run.health.damage.is_untrusted.then(|| {
+            "The event ring was overwritten by a process of the tree: no later record is counted.".into()
+        })
+    }
+}
+
+/// Where the whole ring is not trusted, [`untrusted_records`] says so.
+fn invalid_events(context: &Context) -> Option<String> {
+    let damage = context.inputs.run.health.damage;
+    let count = damage.events.saturating_add(context.inputs.run.health.impossible);
+    (count > 0 && !context.inputs.end.is_truncated && !damage.is_untrusted).then(|| {
+        format!(
+            "Invalid and not counted: {}. A process of the tree may have written to the session's shared memory.",
+            records(count)
+        )
+    })
+}
+
+fn collector_restarts(context: &Context) -> Option<String> {
+    let restarts = context.inputs.config.restarts;
+    let has_all_events =
+        context.coverage.connector_absent.is_none() && context.coverage.connector_overruns == 0;
+    let processes =
+        if has_all_events { "" } else { ", and processes without the shim that lived only then," };
+    (restarts > 0).then(|| {
+        format!(
+            "The collector was killed {} and replaced. Nothing was sampled for {:.3} s in all: RAM peaks of that \
+             time{processes} may be missing.",
+            times(restarts.into()),
+            context.inputs.run.health.unsampled_ns as f64 / 1e9
+        )
+    })
+}
+
+fn state_lost(context: &Context) -> Option<String> {
+    context.inputs.run.health.is_state_lost.then(|| {
+        "The state of a killed collector could not be restored: processes that had ended by then are missing.".into()
+    })
+}
+
+fn segment_unlinked(context: &Context) -> Option<String> {
+    context.inputs.run.health.is_unlinked.then(|| {
+        "The session's shared memory was unlinked during the run, as a logout does with RemoveIPC=yes (logind.conf). \
+         Programs that started later are known from /proc and from their parents only."
+            .into()
+    })
+}
+
+fn cpu_above_kernel(context: &Context) -> Option<String> {
+    let CpuTime { total_s, kernel_s, .. } = context.cpu_time;
+    let above_s = context.cpu_time.above_kernel_s()?;
+    Some(format!(
+        "The CPU times of the processes add up to {:.3} s, {above_s:.3} s more than the kernel's own sum of {:.3} s: part \
+         of a process's CPU time counts twice. Trust the kernel's sum.",
+        (*total_s)?,
+        (*kernel_s)?
+    ))
+}
+
+fn sampled_cpu(context: &Context) -> Option<String> {
+    let count = context.coverage.sampled;
+    (count > 0).then(|| {
+        format!(
+            "The CPU time of {} is from the last sample: what was used after it is missing or unattributed.",
+            processes(count)
+        )
+    })
+}
+
+fn killed_with_namespace(context: &Context) -> Option<String> {
+    let count = context.inputs.run.tree.counts().killed_with_namespace;
+    (count > 0).then(|| {
+        format!(
+            "Killed with their pid namespace: {}. Their CPU time is missing, since the kernel adds it to no sum.",
+            processes(count)
+        )
+    })
+}
+
+/// Failed spawns used next to nothing, and [`killed_with_namespace`] names its processes.
+fn unknown_cpu(context: &Context) -> Option<String> {
+    let Coverage { unknown, failed_spawns, .. } = context.coverage;
+    let count =
+        (unknown - failed_spawns).saturating_sub(context.inputs.run.tree.counts().killed_with_namespace);
+    (count > 0).then(|| {
+        format!(
+            "The CPU time of {} is unknown: it is unattributed, as far as the sums of the processes that reaped them have it.",
+            processes(count)
+        )
+    })
+}
+
+fn unknown_ram(context: &Context) -> Option<String> {
+    let count = context.inputs.run.totals.ram_missing;
+    (count > 0).then(|| {
+        format!(
+            "The RAM of {} is unknown and missing from the RAM figures: no sample saw it, and no record has it. A smaller \
+             --st sees more.",
+            processes(count)
+        )
+    })
+}
+
+fn ram_floor(context: &Context) -> Option<String> {
+    let (ram, floors) = (&context.inputs.run.ram, &context.inputs.run.totals.floors);
+    let sets = [
+        ("combined", &floors.combined, &ram.max.combined),
+        ("descendants", &floors.descendants, &ram.max.descendants),
+        ("main", &floors.main, &ram.max.main),
+    ];
+    let (set, floor, _) = sets.into_iter().find(|(_, floor, seen)| floor.is_missed_by(seen))?;
+    Some(format!(
+        "A process held {:.1} MB while no sample saw it. The largest RAM of {set} is only known to be no less: what others \
+         held at that time is unknown, and so is how much was shared. A smaller --st sees more.",
+        floor.rss as f64 / 1e6
+    ))
+}
+
+/// Where processes ended between two samples between which others grew. Of a run in which a process was killed, this is what
+/// people look for, so less is said then.
+fn ram_at_most(context: &Context) -> Option<String> {
+    const NEGLIGIBLE_BYTES: u64 = 4_000_000;
+    let is_any_killed = !context.inputs.run.failures.by_signal.is_empty();
+    let part = if is_any_killed { 10 } else { 2 };
+    let seen = context.max_ram.combined.total_bytes?;
+    let at_most = context.max_ram_at_most.combined?;
+    (at_most - seen > NEGLIGIBLE_BYTES.max(seen / part)).then(|| {
+        format!(
+            "The largest RAM can have been up to {:.1} MB, and was {:.1} MB for certain: processes ended between two samples, \
+             and how much the others held just then is unknown. A smaller --st knows more.",
+            at_most as f64 / 1e6,
+            seen as f64 / 1e6
+        )
+    })
+}
+
+/// Where processes without known RAM are counted, [`unknown_ram`] says so.
+fn no_ram(context: &Context) -> Option<String> {
+    let MaxRam { main, descendants, combined, .. } = context.max_ram;
+    let sets = [("main", main), ("descendants", descendants), ("combined", combined)];
+    let unknown = sets.into_iter().filter(|(_, rss)| rss.total_bytes.is_none());
+    let names: Vec<&str> = unknown.map(|(name, _)| name).collect();
+    let is_said = context.inputs.run.totals.ram_missing > 0 || context.coverage.processes == 0;
+    (!names.is_empty() && !is_said).then(|| {
+        format!(
+            "The RAM of {} is unknown: the processes ended before a sample saw them, and no record has it. A smaller --st \
+             sees more.",
+            names.join(", ")
+        )
+    })
+}
+
+/// The launcher's warnings say why nothing was tracked.
+fn no_process(context: &Context) -> Option<String> {
+    let is_said = !context.inputs.config.report.warnings.is_empty();
+    (context.coverage.processes == 0 && !is_said)
+        .then(|| "No process of the command was seen, so its RAM and CPU time are unknown.".into())
+}
+
+fn no_length(context: &Context) -> Option<String> {
+    (context.wall_s <= 0.0).then(|| {
+        "The run was shorter than the clock shows: its mean RAM and CPU percentages are unknown.".into()
+    })
+}
+
+fn still_running(context: &Context) -> Option<String> {
+    let survivors = &context.inputs.run.totals.survivors;
+    let count = survivors.count;
+    let named = survivors.listed.iter().take(MOST_NAMED);
+    let mut names: Vec<_> = named.map(|of| format!("pid {} ({})", of.pid, of.command)).collect();
+    let left_out = count.saturating_sub(names.len() as u64);
+    if left_out > 0 {
+        names.push(format!("and {left_out} more"));
+    }
+    let (when, cure) = match context.inputs.end.stage {
+        Stage::Over => ("at the end", " (--wait-all waits for them)"),
+        Stage::SoFar | Stage::Recovered => ("when this report was made", ""),
+    };
+    (count > 0).then(|| {
+        format!("Still running {when}: {}. What they use after it is missing{cure}.", names.join(", "))
+    })
+}

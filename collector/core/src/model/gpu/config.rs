@@ -1,0 +1,156 @@
+//! Which GPUs the user wants tracked, and where to look for them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use serde::{Deserialize, Serialize};
+
+use crate::model::values::{Uuids, one_of, uuids};
+
+/// The command's own calls wait while the driver is kept busy, so by default this is little, percent.
+const DRIVER_PERCENT: u32 = 25;
+/// Where the user gave the sampling interval, readings that are as close as that are worth more, percent.
+pub const DRIVER_PERCENT_AT_INTERVAL: u32 = 75;
+
+/// Names the library to load in place of `libnvidia-ml.so.1`.
+pub const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
+
+/// Maker of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vendor {
+    /// NVIDIA: asked through NVML.
+    Nvidia,
+    /// AMD: amdgpu's fdinfo and sysfs, and KFD.
+    Amd,
+    /// Intel: fdinfo and sysfs of i915 and xe.
+    Intel,
+}
+
+impl Vendor {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Nvidia, Self::Amd, Self::Intel];
+
+    /// Its name in options and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nvidia => "nvidia",
+            Self::Amd => "amd",
+            Self::Intel => "intel",
+        }
+    }
+}
+
+/// What the command's environment says about the GPUs that it may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Visible {
+    /// CUDA_VISIBLE_DEVICES.
+    pub cuda: Option<String>,
+    /// CUDA_DEVICE_ORDER: how CUDA counts.
+    pub cuda_order: Option<String>,
+    /// SLURM_STEP_GPUS, or SLURM_JOB_GPUS: numbers of device nodes.
+    pub slurm: Option<String>,
+    /// ROCR_VISIBLE_DEVICES.
+    pub rocr: Option<String>,
+    /// HIP_VISIBLE_DEVICES: what HIP programs see of the devices that ROCm leaves.
+    pub hip: Option<String>,
+    /// GPU_DEVICE_ORDINAL: the same for OpenCL programs.
+    pub opencl: Option<String>,
+}
+
+impl Visible {
+    fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let value = |name: &str| variable(name)?.into_string().ok();
+        Self {
+            cuda: value("CUDA_VISIBLE_DEVICES"),
+            cuda_order: value("CUDA_DEVICE_ORDER"),
+            slurm: value("SLURM_STEP_GPUS").or_else(|| value("SLURM_JOB_GPUS")),
+            rocr: value("ROCR_VISIBLE_DEVICES"),
+            hip: value("HIP_VISIBLE_DEVICES"),
+            opencl: value("GPU_DEVICE_ORDINAL"),
+        }
+    }
+}
+
+/// The configuration of the GPU monitor.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "GPUs")]
+pub struct GpuConfig {
+    /// GPUs to track: UUIDs of GPUs or MIG instances, prefixes of UUIDs, or PCI addresses [default: all of the machine]
+    #[arg(long = "guuids", value_name = "UUID,UUID", value_parser = uuids)]
+    pub uuids: Option<Uuids>,
+
+    /// Track only the GPUs that COMMAND may use (CUDA_VISIBLE_DEVICES, SLURM_STEP_GPUS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
+    #[arg(long = "visible")]
+    pub only_visible: bool,
+
+    /// Track only the GPUs of one vendor
+    #[arg(long = "gb", visible_alias = "gpu-brand", value_name = "VENDOR",
+          value_parser = one_of(&Vendor::ALL, Vendor::name))]
+    pub vendor: Option<Vendor>,
+
+    /// Path of NVIDIA's management library [default: GPU_TRACK_NVML_LIB, or libnvidia-ml.so.1]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub nvml_lib: Option<PathBuf>,
+
+    /// Enable the driver's accounting mode for the run, to count GPU processes that end between two samples (NVIDIA;
+    /// needs root)
+    #[arg(long = "gpu-accounting")]
+    pub accounting: bool,
+
+    /// Read the /proc, /sys and /dev files of GPUs below DIR
+    #[arg(long = "gpu-root", value_name = "DIR", hide = true, default_value = "/")]
+    pub root: PathBuf,
+
+    /// The variables that say what the command may see.
+    #[arg(skip)]
+    pub visible: Visible,
+
+    /// With NVIDIA's library loaded the collector was killed by this signal repeatedly, so it is not loaded again.
+    #[arg(skip)]
+    pub crashed_by: Option<i32>,
+
+    /// Shortest time between two samples, nanoseconds.
+    #[arg(skip = 100_000_000_u64)]
+    pub interval_ns: u64,
+
+    /// For how much of the time NVIDIA's driver may be kept busy, percent. More where the user gave the sampling interval.
+    #[arg(skip = DRIVER_PERCENT)]
+    pub driver_percent: u32,
+}
+
+/// Of a command line without options.
+#[cfg(any(test, feature = "test-support"))]
+impl Default for GpuConfig {
+    fn default() -> Self {
+        crate::model::config::without_options()
+    }
+}
+
+impl GpuConfig {
+    /// Add what the command's environment says: the visible GPUs, and NVIDIA's library where no option names it.
+    #[must_use]
+    pub fn with_environment(self, variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let library = variable(ENV_NVML_LIB).filter(|path| !path.is_empty()).map(PathBuf::from);
+        Self { visible: Visible::from_environment(variable), nvml_lib: self.nvml_lib.or(library), ..self }
+    }
+
+    /// Read at this interval, which the user gave or did not give.
+    #[must_use]
+    pub fn at_interval(self, interval_ns: u64, is_given: bool) -> Self {
+        let driver_percent = if is_given { DRIVER_PERCENT_AT_INTERVAL } else { DRIVER_PERCENT };
+        Self { interval_ns, driver_percent, ..self }
+    }
+
+    /// Whether GPUs of this maker are wanted.
+    pub fn wants(&self, vendor: Vendor) -> bool {
+        self.vendor.is_none_or(|only| only == vendor)
+    }
+
+    /// A path below the root.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+}

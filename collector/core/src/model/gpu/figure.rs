@@ -1,0 +1,162 @@
+//! The figures of a device, and why one is not known.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why a figure is not known.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Error, Serialize, Deserialize)]
+pub enum Missing {
+    /// The hardware or its driver does not have it.
+    #[error("not supported by this device")]
+    NotSupported,
+    /// Only another user may see it.
+    #[error("no permission")]
+    NoPermission,
+    /// The device fell off the bus.
+    #[error("GPU lost")]
+    Lost,
+    /// The driver's kernel module and its library are of different versions.
+    #[error("driver/library version mismatch")]
+    VersionMismatch,
+    /// The kernel module is not loaded.
+    #[error("no driver")]
+    NoDriver,
+    /// The driver is present but has no device: nothing is missing.
+    #[error("no GPU")]
+    NoDevice,
+    /// The driver's library is absent or can't be loaded.
+    #[error("the driver's library could not be loaded: {0}")]
+    NoLibrary(String),
+    /// The library is too old to have the function.
+    #[error("the driver's library has no call for it")]
+    NoCall,
+    /// The driver lists the process or the sensor without its value.
+    #[error("not reported by the driver")]
+    NotReported,
+    /// The parts that the device is divided into report the figure, the whole does not.
+    #[error("reported by its MIG instances only")]
+    ReportedByInstances,
+    /// The same of a device that is divided into partitions (AMD MI300).
+    #[error("reported by its partitions only")]
+    ReportedByPartitions,
+    /// The driver names processes by pids of another pid namespace.
+    #[error("the driver's process ids are of another pid namespace")]
+    ForeignPids,
+    /// The driver was still initialising at the end of the run.
+    #[error("driver not yet initialised when the command ended")]
+    NotInitialized,
+    /// No sample was taken.
+    #[error("no sample was taken in time")]
+    NoSample,
+    /// The library crashed earlier collectors, so it is not loaded.
+    #[error("the driver's library crashes (signal {0})")]
+    Crashes(i32),
+    /// The figure is a difference between two readings.
+    #[error("read only once, so no difference is known")]
+    ReadOnce,
+    /// The driver was initialised, but its first reading had not returned at the end of the run.
+    #[error("the driver's first reading was not complete when the command ended")]
+    FirstReading,
+    /// The counter has 32 bits, and the link is fast enough to wrap it between two readings.
+    #[error("its 32-bit counter can wrap between two readings at the link's rate")]
+    Wraps,
+    /// The energy counter did not count, though the device drew power.
+    #[error("its counter stood still while power was drawn")]
+    StandsStill,
+    /// Two readings were too far apart: what was in between is not known.
+    #[error("not read for longer than two intervals")]
+    Unread,
+    /// Any other failure, in the driver's words.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Missing {
+    /// The parts that the device is divided into report the figure: a sum over devices lacks nothing.
+    pub fn is_reported_by_parts(&self) -> bool {
+        matches!(self, Self::ReportedByInstances | Self::ReportedByPartitions)
+    }
+}
+
+/// A value, or why there is none.
+pub type Reading<T> = Result<T, Missing>;
+
+/// Of two readings of a figure, what is known: of both, what `of` makes of them.
+pub fn either<T>(a: Reading<T>, b: Reading<T>, of: impl FnOnce(T, T) -> T) -> Reading<T> {
+    match (a, b) {
+        (Ok(a), Ok(b)) => Ok(of(a, b)),
+        (Ok(known), Err(_)) | (Err(_), Ok(known)) => Ok(known),
+        (Err(_), later) => later,
+    }
+}
+
+/// The figures, each with its name in reports.
+macro_rules! figures {
+    ($($(#[$doc:meta])* $figure:ident = $name:literal,)*) => {
+        /// What a device can report.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Figure {
+            $($(#[$doc])* $figure,)*
+        }
+
+        impl Figure {
+            /// All of them.
+            pub const ALL: [Self; [$(Self::$figure),*].len()] = [$(Self::$figure),*];
+
+            /// Its name in reports.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$figure => $name,)*
+                }
+            }
+        }
+    };
+}
+
+figures! {
+    /// Memory in use by all processes of the machine, bytes.
+    MemoryUsed = "memory",
+    /// Time in which anything ran on it, percent.
+    Utilization = "utilization",
+    /// Time in which its memory was read or written, percent.
+    MemoryUtilization = "memory utilization",
+    /// Power, watts.
+    Power = "power",
+    /// The energy counter, joules.
+    Energy = "energy counter",
+    /// Temperature, degrees Celsius.
+    Temperature = "temperature",
+    /// Clock of the processors, MHz.
+    SmClock = "SM clock",
+    /// Clock of the memory, MHz.
+    MemoryClock = "memory clock",
+    /// Performance state, 0 the fastest.
+    Pstate = "performance state",
+    /// Why the clocks are below their maximum.
+    Throttle = "throttle reasons",
+    /// Bytes sent over PCIe, a counter.
+    PcieTx = "PCIe bytes sent",
+    /// Bytes received over PCIe, a counter.
+    PcieRx = "PCIe bytes received",
+    /// Memory errors that were corrected, a counter.
+    EccCorrected = "ECC errors corrected",
+    /// Memory errors that were not corrected, a counter.
+    EccUncorrected = "ECC errors uncorrected",
+    /// Critical errors that the driver reports by number.
+    Xid = "XID errors",
+    /// GPU memory of each process, bytes.
+    ProcessMemory = "memory by process",
+    /// Time in which each process ran on it, percent.
+    ProcessUtilization = "utilization by process",
+    /// The driver's accounting entries, which outlive their processes.
+    Accounting = "accounting",
+}
+
+impl Figure {
+    /// The driver adds it up, so a reading includes what happened while it could not be read.
+    pub fn is_cumulative(self) -> bool {
+        use Figure::{Accounting, EccCorrected, EccUncorrected, Energy, PcieRx, PcieTx, Xid};
+        matches!(self, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)
+    }
+}

@@ -1,0 +1,19 @@
+//! GPUs: what the user wants to know, the devices, and what a reading of them holds.
+
+pub mod config;
+mod device;
+mod figure;
+pub mod listing;
+mod observation;
+mod sample;
+pub mod select;
+
+pub use config::DRIVER_PERCENT_AT_INTERVAL;
+pub use config::{ENV_NVML_LIB, GpuConfig, Vendor};
+pub use device::Device;
+pub use figure::{Figure, Missing, Reading, either};
+pub use observation::{BackendsAtEnd, Batch, DeviceList, GpuObservation, GpuPids, PidFacts, TrackedDevice};
+pub use sample::{AccountingEntry, Busy, DeviceSample, ProcessBusy, ProcessMemory};
+
+/// The name of the NVML backend in reports.
+pub const NVIDIA: &str = "NVIDIA";

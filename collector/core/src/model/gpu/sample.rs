@@ -1,0 +1,171 @@
+//! One reading of one device.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::figure::{Figure, Missing, Reading};
+
+/// Utilisation over a stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Busy {
+    /// Length, microseconds.
+    pub us: u64,
+    /// Mean over it, 0 to 100.
+    pub percent: f64,
+}
+
+/// A process that a driver lists on a device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessMemory {
+    /// Its pid as the driver has it.
+    pub pid: u32,
+    /// Its memory there, bytes.
+    pub bytes: Reading<u64>,
+}
+
+/// Utilisation of a device by one process.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ProcessBusy {
+    /// Its pid as the driver has it.
+    pub pid: u32,
+    /// When, and how much.
+    pub busy: Busy,
+    /// The process was not read before, and `busy` is its busy time (at 100 percent) since its start, which the core knows.
+    pub is_from_start: bool,
+}
+
+impl ProcessBusy {
+    /// The stretch of a process that started at this time; the reading began at `at_ns`. `None`: it is not known, since the
+    /// process used what is older than itself. A counter is read up to `slack_ns` after the reading began.
+    pub fn stretch(&self, start_ns: u64, at_ns: u64, slack_ns: u64) -> Option<Busy> {
+        if !self.is_from_start {
+            return Some(self.busy);
+        }
+        let us = at_ns.saturating_sub(start_ns) / 1000;
+        let percent = if us == 0 { 0.0 } else { self.busy.us.min(us) as f64 * self.busy.percent / us as f64 };
+        (self.busy.us <= us.saturating_add(slack_ns / 1000)).then_some(Busy { us, percent })
+    }
+}
+
+/// What a driver in accounting mode recorded of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountingEntry {
+    /// Its pid as the driver has it.
+    pub pid: u32,
+    /// When it began to use the device, microseconds since the epoch.
+    pub started_us: u64,
+    /// Whether it still runs: the figures are final only after it.
+    pub is_running: bool,
+    /// Its largest memory, bytes.
+    pub peak_bytes: Option<u64>,
+    /// Its mean utilisation, percent.
+    pub utilization_percent: Option<u32>,
+}
+
+/// A reading of one device. Figures that it did not read are absent: a backend may read each figure at a rate of its own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceSample {
+    /// [`Device::id`](super::Device::id).
+    pub device: String,
+    /// When the reading began, CLOCK_MONOTONIC nanoseconds; 0: with its batch.
+    pub at_ns: u64,
+    /// The device is lost.
+    pub is_lost: bool,
+    /// Single values: gauges and counters.
+    pub values: Vec<(Figure, Reading<f64>)>,
+    /// Utilisation since the sample before.
+    pub busy: Option<Reading<Vec<Busy>>>,
+    /// Time before `busy` of which the driver no longer knows the utilisation, microseconds: it keeps few samples.
+    pub busy_lost_us: u64,
+    /// When the PCIe bytes had been read, CLOCK_MONOTONIC nanoseconds; 0: at the time of the whole reading. How long two
+    /// readings are apart decides whether the counters may have wrapped.
+    pub counted_ns: u64,
+    /// The most that the PCIe link carries one way, bytes a second; `None`: not known.
+    pub link_bytes_per_s: Option<u64>,
+    /// Names of the throttle reasons that hold now.
+    pub throttle: Option<Reading<Vec<Cow<'static, str>>>>,
+    /// Critical errors since the sample before, by number.
+    pub xids: Option<Reading<Vec<u64>>>,
+    /// CLOCK_MONOTONIC after `processes` was read, nanoseconds; 0: at the time of the whole reading. Reading many devices
+    /// takes long enough for processes to start and end in between.
+    pub listed_ns: u64,
+    /// The processes with memory on it.
+    pub processes: Option<Reading<Vec<ProcessMemory>>>,
+    /// The processes that ran on it since the sample before.
+    pub process_busy: Option<Reading<Vec<ProcessBusy>>>,
+    /// The driver's accounting entries.
+    pub accounting: Option<Reading<Vec<AccountingEntry>>>,
+}
+
+impl DeviceSample {
+    /// Of a device of which nothing was read.
+    pub fn of(device: &str) -> Self {
+        Self { device: device.to_owned(), ..Self::default() }
+    }
+
+    /// Of a device that is lost.
+    pub fn lost(device: &str) -> Self {
+        Self { is_lost: true, ..Self::of(device) }
+    }
+
+    /// Together with a later reading of the device: each figure as it was read first.
+    pub fn with_later(mut self, later: Self) -> Self {
+        self.values.extend(later.values);
+        Self {
+            busy: self.busy.or(later.busy),
+            throttle: self.throttle.or(later.throttle),
+            xids: self.xids.or(later.xids),
+            processes: self.processes.or(later.processes),
+            process_busy: self.process_busy.or(later.process_busy),
+            accounting: self.accounting.or(later.accounting),
+            is_lost: self.is_lost || later.is_lost,
+            ..self
+        }
+    }
+
+    /// Whether a figure could not be read since the device is lost.
+    pub fn is_any_lost(&self) -> bool {
+        self.values.iter().any(|(_, value)| *value == Err(Missing::Lost))
+            || self.busy == Some(Err(Missing::Lost))
+            || self.processes == Some(Err(Missing::Lost))
+    }
+
+    /// Whether it has more than critical errors.
+    pub fn has_figures(&self) -> bool {
+        !self.values.is_empty()
+            || self.busy.is_some()
+            || self.throttle.is_some()
+            || self.processes.is_some()
+            || self.process_busy.is_some()
+            || self.accounting.is_some()
+    }
+
+    /// Every pid that the driver names.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        let listed = self.processes.iter().flatten().flatten().map(|process| process.pid);
+        let busy = self.process_busy.iter().flatten().flatten().map(|process| process.pid);
+        let accounted = self.accounting.iter().flatten().flatten().map(|entry| entry.pid);
+        listed.chain(busy).chain(accounted)
+    }
+
+    /// Which figures the device reports, and why not the others, in the order of [`Figure::ALL`].
+    pub fn capabilities(&self) -> Vec<(Figure, Reading<()>)> {
+        fn whether<T>(reading: &Reading<T>) -> Reading<()> {
+            reading.as_ref().map(|_| ()).map_err(Clone::clone)
+        }
+        let of = |figure: Figure| {
+            let listed = match figure {
+                Figure::Utilization => self.busy.as_ref().map(whether),
+                Figure::Throttle => self.throttle.as_ref().map(whether),
+                Figure::Xid => self.xids.as_ref().map(whether),
+                Figure::ProcessMemory => self.processes.as_ref().map(whether),
+                Figure::ProcessUtilization => self.process_busy.as_ref().map(whether),
+                Figure::Accounting => self.accounting.as_ref().map(whether),
+                _ => self.values.iter().find(|(other, _)| *other == figure).map(|(_, value)| whether(value)),
+            };
+            (figure, listed.unwrap_or(Err(Missing::NotSupported)))
+        };
+        Figure::ALL.map(of).to_vec()
+    }
+}

@@ -1,0 +1,333 @@
+//! Which devices are tracked: those that the user named, or that the command may see.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::config::{GpuConfig, Vendor, Visible};
+use super::device::Device;
+
+/// Whether a name means this device: its id, UUID or PCI address, or a beginning of its UUID, as `nvidia-smi -i` and
+/// CUDA_VISIBLE_DEVICES take it.
+fn names(name: &str, device: &Device) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_start = |id: &str| {
+        let id = id.to_ascii_lowercase();
+        let is_uuid = ["gpu-", "mig-"].iter().any(|kind| id.starts_with(kind) && name.starts_with(kind));
+        is_uuid && name.len() > 4 && id.starts_with(&name)
+    };
+    let is_address = device.pci_address.as_ref().is_some_and(|address| address.eq_ignore_ascii_case(&name));
+    device.id.eq_ignore_ascii_case(&name)
+        || (is_address && device.parent.is_none())
+        || is_start(&device.id)
+        || device.uuid.as_ref().is_some_and(|uuid| is_start(uuid))
+}
+
+/// The first name that means none of the devices.
+#[must_use]
+pub fn unknown<'a>(given: &'a [String], devices: &[Device]) -> Option<&'a String> {
+    given.iter().find(|name| !devices.iter().any(|device| names(name, device)))
+}
+
+/// Which devices of a machine the command may see, by its environment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Visibility {
+    /// By id, whether the command may see it. A device that the environment says nothing of is absent.
+    by_id: BTreeMap<String, bool>,
+    /// The answer depends on the order in which CUDA counts devices, which only CUDA knows.
+    pub is_order_unsure: bool,
+}
+
+/// A variable that lists devices, and how it counts those.
+struct List<'a> {
+    text: &'a str,
+    number: Number,
+}
+
+/// How a list counts devices.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Number {
+    /// By rank among the devices that the process can open: CUDA skips the others, the driver's numbers don't.
+    Rank,
+    /// By the driver's index.
+    Index,
+    /// By device node: `/dev/nvidia2` is 2, also where the job sees only some of them.
+    Node,
+}
+
+impl Visibility {
+    /// Of all devices of the machine.
+    pub fn new(visible: &Visible, all: &[Device]) -> Self {
+        let mut visibility = Self::default();
+        for vendor in [Vendor::Nvidia, Vendor::Amd] {
+            let of_vendor: Vec<&Device> = all.iter().filter(|device| device.vendor == Some(vendor)).collect();
+            // HIP counts what ROCm leaves, in ROCm's order.
+            let lists = [list(visible, vendor), hip(visible).filter(|_| vendor == Vendor::Amd)];
+            if lists.iter().all(Option::is_none) {
+                continue;
+            }
+            let named = lists.iter().flatten().fold(counted(&of_vendor), |left, list| named(list, &left));
+            for device in &of_vendor {
+                let is_named = |id: &String| named.iter().any(|named| &named.id == id);
+                // CUDA takes one part of a device that is named as a whole, and does not say which.
+                let is_visible = is_named(&device.id) || device.parent.as_ref().is_some_and(is_named);
+                visibility.by_id.insert(device.id.clone(), is_visible);
+            }
+            if let (Vendor::Nvidia, true, [Some(list), _]) = (vendor, visible.cuda.is_some(), &lists) {
+                visibility.is_order_unsure = is_order_unsure(visible, list, &of_vendor, named.len());
+            }
+        }
+        visibility
+    }
+
+    /// Whether the command may see a device; `None`: its environment does not say.
+    pub fn of(&self, id: &str) -> Option<bool> {
+        self.by_id.get(id).copied()
+    }
+}
+
+/// The variable that CUDA or ROCm reads for a maker's devices.
+fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
+    let (own, number) = match vendor {
+        Vendor::Nvidia => (&visible.cuda, Number::Rank),
+        Vendor::Amd => (&visible.rocr, Number::Index),
+        Vendor::Intel => return None,
+    };
+    let own = own.as_deref().map(|text| List { text, number });
+    own.or_else(|| visible.slurm.as_deref().map(|text| List { text, number: Number::Node }))
+}
+
+/// The variable that HIP and OpenCL read on top of ROCm's. HIP reads CUDA's where its own is not set, and an empty one is not set
+/// (ROCm's rocdevice.cpp).
+fn hip(visible: &Visible) -> Option<List<'_>> {
+    let variables = [&visible.hip, &visible.cuda, &visible.opencl];
+    let text = variables.into_iter().flatten().find(|list| !list.is_empty())?;
+    Some(List { text, number: Number::Rank })
+}
+
+/// The devices that lists name, in the order of the driver's numbers. AMD's partitions have numbers, and the device that is
+/// divided into them has none; of MIG it is the other way round.
+fn counted<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
+    let is_divided = |device: &Device| device.index.is_none() && has_part(device, devices);
+    let mut counted: Vec<&Device> = devices.iter().copied().filter(|device| !is_divided(device)).collect();
+    counted.sort_by_key(|device| device.index);
+    counted
+}
+
+fn has_part(device: &Device, devices: &[&Device]) -> bool {
+    devices.iter().any(|part| part.parent.as_ref() == Some(&device.id))
+}
+
+/// The devices that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation of
+/// CUDA_VISIBLE_DEVICES). The beginning of a UUID must be unique.
+fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
+    let has_number = |device: &&&Device| device.parent.is_none() || device.index.is_some();
+    let numbered: Vec<&'a Device> = devices.iter().filter(has_number).copied().collect();
+    let by_number = |number: u32| match list.number {
+        Number::Rank => numbered.get(number as usize).copied(),
+        Number::Index => numbered.iter().copied().find(|device| device.index == Some(number)),
+        Number::Node => numbered.iter().copied().find(|device| device.minor.or(device.index) == Some(number)),
+    };
+    let one = |word: &str| -> Option<&'a Device> {
+        if let Ok(number) = word.parse::<u32>() {
+            return by_number(number);
+        }
+        if let Some(exact) = devices.iter().find(|device| device.id.eq_ignore_ascii_case(word)) {
+            return Some(exact);
+        }
+        // Drivers of the 450 and 460 series name an instance MIG-GPU-UUID/1/0, and later ones accept that. NVML of the later
+        // ones does not say which instance it is, so it stands for its GPU with all instances.
+        let word =
+            word.strip_prefix("MIG-").and_then(|name| name.split_once('/')).map_or(word, |(gpu, _)| gpu);
+        let mut matching = devices.iter().copied().filter(|device| names(word, device));
+        matching.next().filter(|_| matching.next().is_none())
+    };
+    let mut named: Vec<&Device> = Vec::new();
+    for device in list.text.split(',').map(str::trim).map_while(one) {
+        if !named.iter().any(|known| known.id == device.id) {
+            named.push(device);
+        }
+    }
+    named
+}
+
+/// CUDA counts the fastest device first unless CUDA_DEVICE_ORDER is PCI_BUS_ID. That matters where devices of different
+/// models are selected by number.
+fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named: usize) -> bool {
+    let whole = || devices.iter().filter(|device| device.parent.is_none());
+    let is_by_number = list.text.split(',').any(|word| word.trim().parse::<u32>().is_ok());
+    let models: BTreeSet<_> = whole().filter_map(|device| device.name.as_ref()).collect();
+    is_by_number
+        && visible.cuda_order.as_deref() != Some("PCI_BUS_ID")
+        && models.len() > 1
+        && (1..whole().count()).contains(&named)
+}
+
+/// The devices that are tracked.
+pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device]) -> Vec<&'a Device> {
+    let visibility = Visibility::new(&config.visible, all);
+    let is_wanted = |device: &&Device| {
+        // A device that is divided (MIG) is used by its parts only, so its name stands for them, too.
+        let parent = device.parent.as_ref().and_then(|id| all.iter().find(|other| &other.id == id));
+        let is_named =
+            |name: &String| names(name, device) || parent.is_some_and(|parent| names(name, parent));
+        device.vendor.is_none_or(|vendor| config.wants(vendor))
+            && config.uuids.as_ref().is_none_or(|given| given.iter().any(is_named))
+            && (!config.only_visible || visibility.of(&device.id) != Some(false))
+    };
+    all.iter().filter(is_wanted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(id: &str, index: u32) -> Device {
+        Device {
+            id: id.into(),
+            index: Some(index),
+            vendor: Some(Vendor::Nvidia),
+            pci_address: Some(format!("0000:0{index}:00.0")),
+            ..Device::default()
+        }
+    }
+
+    fn seen(by: &Visible, devices: &[Device]) -> Vec<String> {
+        let visibility = Visibility::new(by, devices);
+        let ids = devices.iter().map(|device| device.id.clone());
+        ids.filter(|id| visibility.of(id) == Some(true)).collect()
+    }
+
+    fn cuda(list: &str) -> Visible {
+        Visible { cuda: Some(list.into()), ..Visible::default() }
+    }
+
+    #[test]
+    fn cuda_visible_devices_is_read_as_cuda_reads_it() {
+        let devices = [device("GPU-aa11", 0), device("GPU-aa22", 1), device("GPU-bb33", 2)];
+        let see = |list: &str| seen(&cuda(list), &devices).concat();
+        assert_eq!(see("0,2"), "GPU-aa11GPU-bb33");
+        assert_eq!(see("gpu-bb33, 0"), "GPU-aa11GPU-bb33");
+        assert_eq!(see("GPU-aa2"), "GPU-aa22");
+        for nothing in ["", "NoDevFiles", "-1", "none", "GPU-aa", "GPU-"] {
+            assert_eq!(see(nothing), "", "{nothing}");
+        }
+        for one in ["1,-1,0", "1,3,0", "1,GPU-aa,0", "1,,0"] {
+            assert_eq!(see(one), "GPU-aa22", "{one}");
+        }
+        assert_eq!(Visibility::new(&Visible::default(), &devices), Visibility::default());
+    }
+
+    #[test]
+    fn mig_parts_are_visible_by_name_or_with_the_whole() {
+        let part = |id: &str| Device { parent: Some("GPU-aa11".into()), index: None, ..device(id, 0) };
+        let devices = [device("GPU-aa11", 0), part("MIG-1"), part("MIG-2"), device("GPU-aa22", 1)];
+        assert_eq!(seen(&cuda("MIG-2"), &devices), ["MIG-2"]);
+        assert_eq!(seen(&cuda("0"), &devices), ["GPU-aa11", "MIG-1", "MIG-2"]);
+        assert_eq!(seen(&cuda("GPU-aa22"), &devices), ["GPU-aa22"]);
+        assert_eq!(seen(&cuda("MIG-GPU-aa11/1/0"), &devices), ["GPU-aa11", "MIG-1", "MIG-2"]);
+        let old = [device("GPU-aa11", 0), part("MIG-GPU-aa11/1/0"), part("MIG-GPU-aa11/2/0")];
+        assert_eq!(seen(&cuda("MIG-GPU-aa11/2/0"), &old), ["MIG-GPU-aa11/2/0"]);
+    }
+
+    #[test]
+    fn slurm_counts_device_nodes_and_cuda_open_devices() {
+        // A job that was given /dev/nvidia2 and /dev/nvidia3.
+        let node = |id: &str, index, minor| Device { minor: Some(minor), ..device(id, index) };
+        let devices = [node("GPU-cc", 0, 2), node("GPU-dd", 1, 3)];
+        let slurm = Visible { slurm: Some("3".into()), ..Visible::default() };
+        assert_eq!(seen(&slurm, &devices), ["GPU-dd"]);
+        assert_eq!(seen(&Visible { cuda: Some("0".into()), ..slurm }, &devices), ["GPU-cc"]);
+    }
+
+    #[test]
+    fn cuda_skips_devices_that_can_not_be_opened() {
+        let devices = [device("GPU-bb", 3), device("GPU-aa", 1)];
+        assert_eq!(seen(&cuda("0"), &devices), ["GPU-aa"]);
+        assert_eq!(seen(&cuda("1"), &devices), ["GPU-bb"]);
+    }
+
+    #[test]
+    fn rocr_visible_devices_takes_numbers_and_uuids() {
+        let amd = |address: &str, index, uuid: &str| Device {
+            id: address.into(),
+            uuid: Some(uuid.into()),
+            vendor: Some(Vendor::Amd),
+            ..device("", index)
+        };
+        let devices = [amd("0000:03:00.0", 0, "GPU-00000000000000aa"), amd("0000:83:00.0", 1, "GPU-00bb")];
+        let rocr =
+            |list: &str| seen(&Visible { rocr: Some(list.into()), ..Visible::default() }, &devices).concat();
+        assert_eq!(rocr("1"), "0000:83:00.0");
+        assert_eq!(rocr("GPU-00bb,GPU-00000000000000AA"), "0000:03:00.00000:83:00.0");
+        assert_eq!(rocr("GPU-00ff,0"), "");
+    }
+
+    #[test]
+    fn hip_visible_devices_counts_what_rocm_leaves() {
+        let amd = |address: &str, index| Device { vendor: Some(Vendor::Amd), ..device(address, index) };
+        let devices = [amd("a", 0), amd("b", 1), amd("c", 2), amd("d", 3)];
+        let see = |rocr: Option<&str>, hip: &str| {
+            let visible = Visible { rocr: rocr.map(Into::into), hip: Some(hip.into()), ..Visible::default() };
+            seen(&visible, &devices).concat()
+        };
+        assert_eq!(see(None, "1,3"), "bd");
+        assert_eq!(see(Some("3,1"), "0"), "d", "in ROCm's order");
+        assert_eq!(see(Some("1,2"), "0,2,1"), "b", "up to the first that is not there");
+        assert_eq!(see(Some("1,2"), "1,1,0"), "bc");
+    }
+
+    #[test]
+    fn partitions_of_an_amd_device_are_counted_and_the_device_is_not() {
+        let amd = |id: &str, index| Device { index, vendor: Some(Vendor::Amd), ..device(id, 0) };
+        let part = |id: &str, index| Device { parent: Some("whole".into()), ..amd(id, Some(index)) };
+        let devices = [amd("whole", None), part("whole/0", 0), part("whole/1", 1), amd("other", Some(2))];
+        let rocr = |list: &str| seen(&Visible { rocr: Some(list.into()), ..Visible::default() }, &devices);
+        assert_eq!(rocr("1,2"), ["whole/1", "other"]);
+        assert_eq!(rocr("0"), ["whole/0"]);
+    }
+
+    #[test]
+    fn order_is_unsure_for_different_models_by_number() {
+        let model = |id: &str, index, name: &str| Device { name: Some(name.into()), ..device(id, index) };
+        let mixed = [model("GPU-aa11", 0, "T4"), model("GPU-aa22", 1, "H200")];
+        let alike = [model("GPU-aa11", 0, "H200"), model("GPU-aa22", 1, "H200")];
+        let is_unsure = |by: &Visible, devices: &[Device]| Visibility::new(by, devices).is_order_unsure;
+        assert!(is_unsure(&cuda("0"), &mixed));
+        assert!(!is_unsure(&cuda("0"), &alike) && !is_unsure(&cuda("0,1"), &mixed));
+        assert!(!is_unsure(&cuda("GPU-aa11"), &mixed) && !is_unsure(&cuda(""), &mixed));
+        let by_bus = Visible { cuda_order: Some("PCI_BUS_ID".into()), ..cuda("0") };
+        assert!(!is_unsure(&by_bus, &mixed));
+    }
+
+    #[test]
+    fn device_name_is_uuid_its_beginning_or_pci_address() {
+        let gpu = device("GPU-aa11", 1);
+        assert!(names("GPU-aa11", &gpu) && names("gpu-a", &gpu) && names("0000:01:00.0", &gpu));
+        assert!(!names("GPU-", &gpu) && !names("", &gpu) && !names("1", &gpu) && !names("aa11", &gpu));
+        assert_eq!(unknown(&["GPU-aa".into(), "GPU-x".into()], &[gpu]), Some(&"GPU-x".to_owned()));
+    }
+
+    #[test]
+    fn name_of_a_divided_device_means_its_parts_too() {
+        let part = |id: &str| Device { parent: Some("GPU-aa11".into()), index: None, ..device(id, 0) };
+        let devices = [device("GPU-aa11", 0), part("MIG-1"), part("MIG-2"), device("GPU-bb22", 1)];
+        let ids = |name: &str| {
+            let config = GpuConfig { uuids: Some(vec![name.into()]), ..GpuConfig::default() };
+            wanted(&config, &devices).iter().map(|device| device.id.clone()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(ids("GPU-aa"), "GPU-aa11 MIG-1 MIG-2");
+        assert_eq!(ids("0000:00:00.0"), "GPU-aa11 MIG-1 MIG-2");
+        assert_eq!((ids("MIG-2"), ids("GPU-bb")), ("MIG-2".into(), "GPU-bb22".into()));
+    }
+
+    #[test]
+    fn filters_combine() {
+        let devices = [device("GPU-aa11", 0), device("GPU-aa22", 1)];
+        let mut config = GpuConfig { uuids: Some(vec!["GPU-aa".into()]), ..GpuConfig::default() };
+        assert_eq!(wanted(&config, &devices).len(), 2);
+        config.only_visible = true;
+        config.visible.cuda = Some("1".into());
+        assert_eq!(wanted(&config, &devices), [&devices[1]]);
+        config.vendor = Some(Vendor::Amd);
+        assert_eq!(wanted(&config, &devices).len(), 0);
+    }
+}

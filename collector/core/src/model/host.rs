@@ -1,0 +1,101 @@
+//! The machine that a run takes place on, and the end of its command.
+
+use gpu_track_abi::rank::Rank;
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::CgroupUse;
+use super::report::{Host, Limits, Stage};
+
+/// The machine, and the limits that the command starts with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HostInfo {
+    /// The machine.
+    pub host: Host,
+    /// Clock ticks per second.
+    pub ticks_per_second: u64,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// Limits of the command.
+    pub limits: Limits,
+    /// The ranks of the jobs that the launcher is itself a part of.
+    pub own_ranks: Vec<Rank>,
+}
+
+impl HostInfo {
+    /// Microseconds of a clock tick.
+    #[must_use]
+    pub fn tick_us(&self) -> u64 {
+        1_000_000 / self.ticks_per_second.max(1)
+    }
+}
+
+/// The end of the command, as the launcher reports it.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct CommandExit {
+    /// The command's wait status.
+    pub status: i32,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// RUSAGE_CHILDREN of the launcher over the run, microseconds.
+    pub children_cpu_us: u64,
+}
+
+/// How the run ended, or how far it is: what a report needs beside the run state.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// CLOCK_MONOTONIC of the run's end, or of now, nanoseconds.
+    pub at_ns: u64,
+    /// How far the run is when its report is made.
+    pub stage: Stage,
+    /// What the launcher reported; `None` while the command runs, or if the launcher was killed.
+    pub command_exit: Option<CommandExit>,
+    /// Event records that were lost because ring and overflow file were full.
+    pub dropped_events: u64,
+    /// Programs that were started where they can't see the shim or the segment.
+    pub unreachable_programs: u64,
+    /// Whether the segment's file was truncated.
+    pub is_truncated: bool,
+    /// What the run did in its cgroups.
+    pub cgroups: CgroupUse,
+    /// File systems without space that the command may write to; looked for only if it failed.
+    pub full_disks: Vec<DiskFull>,
+}
+
+impl RunEnd {
+    /// An end at this time of which only the command's wait status is known, if it is over.
+    pub fn of_status(at_ns: u64, status: Option<i32>) -> Self {
+        Self {
+            at_ns,
+            stage: if status.is_some() { Stage::Over } else { Stage::SoFar },
+            command_exit: status.map(|status| CommandExit { status, at_ns, children_cpu_us: 0 }),
+            dropped_events: 0,
+            unreachable_programs: 0,
+            is_truncated: false,
+            cgroups: CgroupUse::default(),
+            full_disks: Vec::new(),
+        }
+    }
+}
+
+/// A file system without space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskFull {
+    /// A directory on it.
+    pub path: String,
+    /// What it is to the command.
+    pub role: DiskRole,
+    /// Space that is left for this user at the end of the run, bytes.
+    pub available_bytes: u64,
+}
+
+/// What a directory is to the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskRole {
+    /// The directory that the command was started in.
+    Working,
+    /// TMPDIR, else /tmp.
+    Temporary,
+    /// Where the report is written.
+    Report,
+}

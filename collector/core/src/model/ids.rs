@@ -1,0 +1,103 @@
+//! Ids of processes, which stay unique when pids are reused.
+
+use serde::{Deserialize, Serialize};
+
+/// A process of this run. Never used twice, unlike a pid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProcessId(pub u64);
+
+/// Processes whose memory may be shared copy-on-write: an image and its fork children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ImageGroup(pub u64);
+
+/// A pid in a pid namespace (its inode).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Key {
+    /// Inode of the namespace.
+    pub pid_ns: u32,
+    /// The pid there.
+    pub pid: u32,
+}
+
+/// The creator of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parent {
+    /// The launcher: the process is the command's first one, or was reparented before it wrote a record.
+    Launcher,
+    /// A process of the tree, whose figures may be final already.
+    Known(ProcessId),
+    /// Not known.
+    Unknown,
+}
+
+impl Parent {
+    /// The process of the tree that it is.
+    pub fn known(self) -> Option<ProcessId> {
+        if let Self::Known(id) = self { Some(id) } else { None }
+    }
+}
+
+/// The layer that found a process first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FoundBy {
+    /// Its own record.
+    Preload,
+    /// Its reaper's record.
+    Wait,
+    /// The launcher, as its parent or as subreaper.
+    Subreaper,
+    /// Looking at /proc.
+    Scan,
+    /// The kernel's process connector.
+    Connector,
+}
+
+/// Distinguishes a process from one that gets its pid later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Inode of a pidfd of it; 0: unknown.
+    pub pidfd_inode: u64,
+    /// The latest start that /proc can show for it, CLOCK_MONOTONIC nanoseconds: a process that gets its pid later
+    /// starts after it was last there.
+    pub latest_start_ns: u64,
+    /// Its start is that of another time namespace's clock, so only roughly known.
+    pub is_start_rough: bool,
+    /// The launcher has not reaped it, so no other process can have its pid.
+    pub is_pid_held: bool,
+}
+
+impl Identity {
+    /// Whether a process with this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds, can be this one.
+    #[must_use]
+    pub fn can_be(&self, pidfd_inode: u64, start_ns: u64) -> bool {
+        if self.pidfd_inode != 0 && pidfd_inode != 0 {
+            return self.pidfd_inode == pidfd_inode;
+        }
+        start_ns <= self.latest_start_ns
+    }
+
+    /// Whether what /proc shows under its pid is this process. `pidfd_inode` is called only if one is known to compare
+    /// with.
+    #[must_use]
+    pub fn is_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
+        self.is_pid_held || self.can_be_shown(start_ns, pidfd_inode)
+    }
+
+    /// The same for a pid that nothing keeps from being used again.
+    #[must_use]
+    pub fn can_be_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
+        let inode = if self.pidfd_inode == 0 { 0 } else { pidfd_inode() };
+        self.can_be(inode, start_ns) || (inode == 0 && self.is_start_rough)
+    }
+}
+
+/// A live process as sources address it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Its id in this run.
+    pub id: ProcessId,
+    /// Its pid in the collector's pid namespace.
+    pub pid: u32,
+    /// Distinguishes it from a later process of that pid.
+    pub identity: Identity,
+}

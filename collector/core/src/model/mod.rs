@@ -1,0 +1,22 @@
+//! Data that several parts share: names, qualities, what sources find, what was asked for, and the report. It knows no
+//! other module and does no I/O.
+
+pub mod cgroup;
+pub mod command;
+pub mod config;
+pub mod counts;
+pub mod finding;
+pub mod gpu;
+pub mod groups;
+pub mod host;
+pub mod ids;
+pub mod journal;
+pub mod observation;
+pub mod policy;
+pub mod process_table;
+pub mod quality;
+pub mod report;
+pub mod signal;
+pub mod style;
+pub mod timestamp;
+pub mod values;

@@ -1,0 +1,430 @@
+//! What sources report to the core, and what the core requests of them. All that happens to a run enters it as an
+//! [`Observation`] with a time, so a run can be written down and replayed without /proc.
+
+use serde::{Deserialize, Serialize};
+
+use super::finding::{Damage, ExitAccount, Finding, Remains};
+use super::gpu::GpuObservation;
+use super::ids::{Key, ProcessId, Target};
+use super::signal::SignalReceived;
+
+/// One thing that a source has seen. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Observation {
+    /// Event records of processes and events of the kernel, in order of time.
+    Findings(Vec<Finding>),
+    /// Processes and threads that the machine has made since the session's start, where the kernel counts them.
+    MachineForks(Option<u64>),
+    /// The launcher started the command.
+    CommandStarted {
+        /// Its pid.
+        pid: u32,
+        /// Before its fork.
+        start_ns: u64,
+        /// Base name of its program.
+        command: String,
+    },
+    /// A process of the collector's pid namespace has a pidfd of this inode: the kernel numbers both alike.
+    PidNumber {
+        /// Its pid.
+        pid: u32,
+        /// The inode.
+        pidfd_inode: u64,
+    },
+    /// /proc shows a child that was not known.
+    Child(ChildSeen),
+    /// /proc shows the pid, in the collector's namespace, of a process of another pid namespace.
+    HostPid {
+        /// The process.
+        id: ProcessId,
+        /// Its pid.
+        pid: u32,
+    },
+    /// What /proc shows of the program that a process runs.
+    Program(ProgramSeen),
+    /// A process has exec'd by this time, and no connector event reported it.
+    Exec {
+        /// The process.
+        id: ProcessId,
+        /// By when.
+        by_ns: u64,
+    },
+    /// Whether the pid that only a record names is that of a process of the tree; `None`: unknown as yet.
+    Membership {
+        /// The process.
+        id: ProcessId,
+        /// The answer.
+        is_member: Option<bool>,
+    },
+    /// A process was found dead, or gone.
+    Ended {
+        /// The process.
+        id: ProcessId,
+        /// When it was dead for certain.
+        at_ns: u64,
+        /// When it was no longer in /proc.
+        gone_ns: Option<u64>,
+        /// Figures of its zombie.
+        remains: Option<Remains>,
+    },
+    /// The kernel's account of a process that exited.
+    Accounted {
+        /// The process.
+        id: ProcessId,
+        /// The account.
+        account: ExitAccount,
+    },
+    /// The kernel reported the end of a process's first thread, and other threads live on.
+    FirstThreadEnded(ProcessId),
+    /// Processes that were no longer in /proc at these times.
+    Absent(Vec<(ProcessId, u64)>),
+    /// The wait status that the kernel keeps for holders of a pidfd.
+    WaitStatus {
+        /// The process.
+        id: ProcessId,
+        /// The status.
+        status: i32,
+    },
+    /// Time has passed: programs that had time to write a START record and did not are uninstrumented.
+    Tick,
+    /// All that was written before `complete_ns` is applied: compute the figures of processes that are over.
+    Finalize {
+        /// See above.
+        complete_ns: u64,
+    },
+    /// A sample's first pass: clock, size and state of the live processes.
+    Readings(Vec<Reading>),
+    /// A sample's second pass: peaks so far, as many as the budget allowed.
+    Peaks(Vec<PeakReading>),
+    /// A sample's third pass, for processes whose sharing is read together.
+    Sharing(SharingReadings),
+    /// The sample's passes are over; what is known of ends up to now belongs before it.
+    SampleRead,
+    /// The sample is complete: records of all processes that it found dead are applied.
+    SampleComplete,
+    /// The machine's own figures.
+    System {
+        /// Memory in use.
+        memory_used_bytes: Option<u64>,
+        /// Busy time of all cores since boot, clock ticks.
+        busy_ticks: Option<u64>,
+    },
+    /// A process sent the launcher a signal, which it passed on to the command.
+    SignalReceived(SignalReceived),
+    /// The segment's name was removed during the run.
+    SegmentUnlinked,
+    /// Why the process connector can't be had.
+    ConnectorAbsent(String),
+    /// What was wrong with the records so far.
+    RecordsDamaged(Damage),
+    /// Records that were there at the end and were not read in time.
+    Unread(u64),
+    /// Whether there are GPU backends.
+    GpuBackends(bool),
+    /// GPU backends are about to be asked about the processes of now.
+    GpuTick,
+    /// What GPU backends read.
+    Gpu(Box<GpuObservation>),
+    /// No more readings of GPUs come.
+    GpuEnd,
+    /// Block I/O of processes that live on at the end of the run, 512-byte units.
+    Survivor {
+        /// The process.
+        id: ProcessId,
+        /// Input and output, waited-for children included.
+        blocks: Option<(u64, u64)>,
+    },
+    /// The run's last window of CPU time ends at this time.
+    WindowsEnd {
+        /// When.
+        end_ns: u64,
+    },
+    /// The run is over: compute the figures of all processes, the living as they are.
+    FinalizeAll,
+}
+
+/// A child that /proc shows below a known process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildSeen {
+    /// Its pid as it sees it itself.
+    pub key: Key,
+    /// Its pid in the collector's namespace.
+    pub host_pid: u32,
+    /// The known process that is its parent.
+    pub parent: ProcessId,
+    /// Its earliest start: /proc rounds down to a clock tick.
+    pub earliest_start_ns: u64,
+    /// Its latest start.
+    pub start_ns: u64,
+    /// Inode of a pidfd of it, or 0.
+    pub pidfd_inode: u64,
+    /// When /proc showed it, CLOCK_MONOTONIC nanoseconds.
+    pub seen_ns: u64,
+}
+
+impl ChildSeen {
+    /// The earliest and the latest start of a process, nanoseconds. /proc shows the clock tick in which it started. It
+    /// started before it was seen, and after the session.
+    #[must_use]
+    pub fn starts(shown_ns: u64, tick_ns: u64, seen_ns: u64, session_start_ns: u64) -> (u64, u64) {
+        let earliest_ns = shown_ns.max(session_start_ns);
+        (earliest_ns, shown_ns.saturating_add(tick_ns).min(seen_ns).max(earliest_ns))
+    }
+}
+
+#[cfg(test)]
+impl ChildSeen {
+    /// A child with a known start and without a pidfd, in the collector's pid namespace.
+    pub fn of_test(key: Key, parent: ProcessId, start_ns: u64) -> Self {
+        let earliest_start_ns = start_ns;
+        Self { key, host_pid: key.pid, parent, earliest_start_ns, start_ns, pidfd_inode: 0, seen_ns: 0 }
+    }
+}
+
+/// The memory of a process that has not written a record for the program that it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnreportedMemory {
+    /// Its parent's memory itself: vfork, not yet exec'd.
+    Parents,
+    /// Perhaps a copy of its parent's, shared until written to.
+    Copy,
+    /// That of a program of its own.
+    Own,
+}
+
+/// A program as /proc shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Command name.
+    pub command: Option<String>,
+    /// Arguments.
+    pub args: Option<Vec<String>>,
+    /// The executable, if it has no dynamic loader.
+    pub static_executable: Option<String>,
+    /// Peak RSS so far, bytes.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl Program {
+    /// Whether it was read too late, or until too late: a zombie has no memory, no arguments and no executable.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.peak_rss_bytes.is_none()
+    }
+}
+
+/// A reading of the program that a process runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramSeen {
+    /// The process.
+    pub id: ProcessId,
+    /// The program.
+    pub program: Program,
+    /// Its pid as it sees it itself, where that is in another pid namespace.
+    pub inner: Option<Key>,
+    /// Its memory, if the program has written no record, and the time by which the program runs.
+    pub memory: Option<(UnreportedMemory, u64)>,
+    /// The core asked for it.
+    pub is_answer: bool,
+}
+
+/// A process to be sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampleTarget {
+    /// The process.
+    pub target: Target,
+    /// Its arguments are not known yet.
+    pub wants_args: bool,
+    /// No other process has its memory: if it used no CPU time since it was read, it has touched none.
+    pub is_alone: bool,
+}
+
+/// What a sample's first pass found of one process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The process.
+    pub id: ProcessId,
+    /// Its arguments, where they were asked for.
+    pub args: Option<Vec<String>>,
+    /// What was found.
+    pub state: ReadingState,
+}
+
+/// See [`Reading`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReadingState {
+    /// It used no CPU time since it was last read: nothing has changed.
+    Rested,
+    /// It runs.
+    Alive(Vitals, Option<Size>),
+    /// It is a zombie, and was at this time.
+    Zombie(u64, Remains),
+    /// It is being torn down, and was at this time.
+    Ending(u64, Vitals),
+    /// It was not there at this time.
+    Gone(u64),
+}
+
+/// Figures of stat and the CPU clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vitals {
+    /// CPU clock, nanoseconds.
+    pub cpu_ns: Option<u64>,
+    /// User part of the CPU time, clock ticks.
+    pub user_ticks: u64,
+    /// System part of the CPU time, clock ticks.
+    pub system_ticks: u64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Address space, bytes.
+    pub virtual_bytes: u64,
+    /// Address of the bottom of the stack, which an exec changes; 0: not known.
+    pub start_stack: u64,
+}
+
+/// Figures of statm.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// RSS, bytes.
+    pub rss_bytes: u64,
+    /// The part of it that belongs to files or shared memory, bytes.
+    pub shared_bytes: u64,
+}
+
+/// Figures of status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeakReading {
+    /// The process.
+    pub id: ProcessId,
+    /// VmHWM, bytes.
+    pub vm_hwm_bytes: Option<u64>,
+    /// Memory in huge pages of hugetlbfs, which RSS and PSS leave out, bytes; `None`: not read.
+    pub hugetlb_bytes: Option<u64>,
+    /// Its own resource limits; `None`: not read.
+    pub limits: Option<ProcessLimits>,
+}
+
+/// Resource limits of a process that can end it (getrlimit(2)). `None`: it has no such limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessLimits {
+    /// RLIMIT_AS, bytes.
+    pub address_space_bytes: Option<u64>,
+    /// RLIMIT_CPU, seconds: SIGXCPU is sent there.
+    pub cpu_s: Option<u64>,
+    /// Its hard limit, seconds: SIGKILL is sent there.
+    pub hard_cpu_s: Option<u64>,
+}
+
+/// Figures of smaps_rollup.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollup {
+    /// RSS, bytes.
+    pub rss_bytes: u64,
+    /// PSS, bytes.
+    pub pss_bytes: u64,
+    /// Anonymous part of the PSS, bytes.
+    pub pss_anon_bytes: u64,
+    /// Pages that no other process has mapped, those of hugetlbfs included, bytes.
+    pub private_bytes: u64,
+    /// Anonymous part of the RSS, bytes.
+    pub anonymous_bytes: u64,
+}
+
+impl Rollup {
+    /// What statm has of the same pages.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let shared_bytes = self.rss_bytes.saturating_sub(self.anonymous_bytes);
+        Size { rss_bytes: self.rss_bytes, shared_bytes }
+    }
+}
+
+/// Resident pages of a file, of shared memory or of hugetlbfs in a process. From smaps; pages that the process has copied
+/// by writing to a private mapping are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileMapping {
+    /// Device and inode.
+    pub file: (u64, u64),
+    /// Where the mapping begins in the file, bytes.
+    pub start: u64,
+    /// Where it ends in the file, bytes.
+    pub end: u64,
+    /// Resident bytes.
+    pub rss_bytes: u64,
+    /// Their proportional size, bytes.
+    pub pss_bytes: u64,
+}
+
+/// Figures of smaps.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mappings {
+    /// What is resident of files.
+    pub files: Vec<FileMapping>,
+    /// Anonymous pages that no other process has mapped, bytes.
+    pub private_anon_bytes: u64,
+    /// The sums that smaps_rollup has. The anonymous part of the PSS is partly estimated, ...
+    pub rollup: Rollup,
+    /// ... for so many bytes: copied pages of private file mappings that others have, too.
+    pub estimated_bytes: u64,
+}
+
+/// How the memory of processes is shared, read one after another.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SharingReadings {
+    /// All processes whose proportional sizes depend on each other.
+    pub members: Vec<ProcessId>,
+    /// Those that were read, in this order.
+    pub read: Vec<(ProcessId, SharingReading)>,
+    /// Sizes of all of them afterwards, where there are several: `None` for one whose memory is gone.
+    pub sizes_after: Vec<(ProcessId, Option<Size>)>,
+}
+
+/// See [`SharingReadings`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SharingReading {
+    /// It was read.
+    Read {
+        /// smaps_rollup.
+        rollup: Rollup,
+        /// smaps, where it was asked for.
+        mappings: Option<Mappings>,
+        /// statm right after it, if there was one.
+        size: Option<Size>,
+    },
+    /// Its memory is gone: it is about to end.
+    NoMemory,
+    /// Only another user may read it.
+    Denied,
+}
+
+/// A process whose sharing is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharingTarget {
+    /// The process.
+    pub id: ProcessId,
+    /// smaps, too, which takes up to four times as long: which files its memory belongs to.
+    pub wants_mappings: bool,
+}
+
+/// What the core wants to know of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Read what it runs: answered by [`Observation::Program`] with `is_answer`.
+    ReadProgram(Target, ProgramQuestion),
+    /// The kernel reported its end at this time: read what is left of it. Answered by [`Observation::Ended`] or
+    /// [`Observation::FirstThreadEnded`].
+    ReadEnd(Target, u64),
+}
+
+/// What is asked of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramQuestion {
+    /// It runs a program of its own for certain: what that is.
+    What,
+    /// Whether its memory is its own or that of its parent, which has this pid.
+    WhatAndWhose(Option<u32>),
+}

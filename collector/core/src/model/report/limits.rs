@@ -1,0 +1,135 @@
+//! What the command was allowed to use, and the kernel's figures of its own cgroup.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Limit {
+    /// The largest value allowed.
+    Known(u64),
+    /// No limit applies.
+    Unlimited,
+    /// It could not be read.
+    #[default]
+    Unknown,
+}
+
+impl Limit {
+    /// Its value, if it is set and known.
+    pub fn known(self) -> Option<u64> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unlimited | Self::Unknown => None,
+        }
+    }
+
+    /// From a kernel file: "max" or a number. Numbers from `none` on mean "no limit", too.
+    #[must_use]
+    pub fn parse(text: &str, none: u64) -> Option<Self> {
+        match text.trim() {
+            "max" => Some(Self::Unlimited),
+            number => number.parse().ok().map(|n| if n >= none { Self::Unlimited } else { Self::Known(n) }),
+        }
+    }
+
+    /// The stricter of two limits; an unknown one changes nothing.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Known(a), Self::Known(b)) => Self::Known(a.min(b)),
+            (Self::Known(_), _) | (_, Self::Unknown) => self,
+            _ => other,
+        }
+    }
+}
+
+/// A number, "unlimited", or null.
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Known(n) => serializer.serialize_u64(*n),
+            Self::Unlimited => serializer.serialize_str("unlimited"),
+            Self::Unknown => serializer.serialize_none(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(u64),
+            Word(String),
+        }
+        match Option::deserialize(deserializer)? {
+            Some(Form::Number(n)) => Ok(Self::Known(n)),
+            Some(Form::Word(word)) if word == "unlimited" => Ok(Self::Unlimited),
+            Some(Form::Word(_)) => Err(serde::de::Error::custom("neither a number nor \"unlimited\"")),
+            None => Ok(Self::Unknown),
+        }
+    }
+}
+
+/// A resource limit (getrlimit(2)), in the unit of its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SoftHard {
+    /// The limit in force.
+    pub soft: Limit,
+    /// The value up to which the process may raise it.
+    pub hard: Limit,
+}
+
+/// Limits that applied to the command. A cgroup's limit is the smallest of the group and those above it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Memory limit of its cgroup (memory.max; v1: memory.limit_in_bytes), bytes.
+    pub memory_bytes: Limit,
+    /// CPU quota of its cgroup (cpu.max; v1: cpu.cfs_quota_us), thousandths of a core.
+    pub cpu_millicores: Limit,
+    /// Limit of the processes and threads of its cgroup (pids.max).
+    pub tasks: Limit,
+    /// The cgroup that the launcher was started in; `None` if it can't be read.
+    pub cgroup: Option<String>,
+    /// Processes of that cgroup that the kernel's out-of-memory killer ended during the run, processes outside the tree
+    /// included; `None` if the cgroup has no such counter.
+    pub oom_kills: Option<u64>,
+    /// Processors of its affinity mask.
+    pub cpus: Option<Vec<u32>>,
+    /// Resource limits (ulimit), by name.
+    pub ulimits: BTreeMap<String, SoftHard>,
+    /// Slurm's allocation variables that are set.
+    pub slurm: BTreeMap<String, String>,
+}
+
+impl Limits {
+    /// A number among Slurm's variables.
+    pub fn slurm_number(&self, name: &str) -> Option<u64> {
+        self.slurm.get(name)?.parse().ok()
+    }
+}
+
+/// The kernel's figures of a cgroup (v2) that held the command alone. `reason` says why one is null.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cgroup {
+    /// Its directory; `None` if none could be made.
+    pub path: Option<String>,
+    /// memory.peak, bytes: page cache and kernel memory are in it.
+    pub memory_peak_bytes: Option<u64>,
+    /// Its processes that the kernel's out-of-memory killer ended (memory.events).
+    pub oom_kills: Option<u64>,
+    /// CPU time (cpu.stat), seconds.
+    pub cpu_usage_s: Option<f64>,
+    /// CPU time in user mode, seconds.
+    pub cpu_user_s: Option<f64>,
+    /// CPU time in the kernel, seconds.
+    pub cpu_system_s: Option<f64>,
+    /// Bytes read from block devices (io.stat). A device that lies on others is left out: those count the same bytes.
+    pub io_read_bytes: Option<u64>,
+    /// Bytes written to block devices, likewise.
+    pub io_write_bytes: Option<u64>,
+    /// Why a figure is null.
+    pub reason: Option<String>,
+}

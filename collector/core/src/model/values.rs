@@ -1,0 +1,97 @@
+//! Values of options. An error quotes the value and says what is allowed; the caller adds the option's name.
+
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use thiserror::Error;
+
+/// gpu_tracker's minimum is 0.1 s; a sample takes only microseconds here.
+const MIN_INTERVAL_S: f64 = 0.001;
+/// A year: longer than any batch system lets a job run.
+const MAX_INTERVAL_S: f64 = 365.0 * 86_400.0;
+
+/// Why a value is not allowed.
+#[derive(Debug, Error)]
+pub enum ValueError {
+    /// It is no sampling interval.
+    #[error(
+        "\"{0}\" is not allowed: a number of seconds from {MIN_INTERVAL_S} to {MAX_INTERVAL_S} (one year)"
+    )]
+    Seconds(String),
+    /// It is no number of cores.
+    #[error("\"{0}\" is not allowed: a whole number of cores, at least 1")]
+    Cores(String),
+    /// It is no list of UUIDs.
+    #[error("\"{0}\" is not allowed: UUIDs separated by commas, none of them empty")]
+    Uuids(String),
+    /// It is none of a few names.
+    #[error("\"{value}\" is not allowed: one of {}", .allowed.join(", "))]
+    NotOneOf {
+        /// The value.
+        value: String,
+        /// The names.
+        allowed: Vec<&'static str>,
+    },
+}
+
+/// A sampling interval.
+///
+/// # Errors
+/// If it is none.
+pub fn seconds(given: &str) -> Result<Duration, ValueError> {
+    match given.parse() {
+        Ok(s) if (MIN_INTERVAL_S..=MAX_INTERVAL_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        _ => Err(ValueError::Seconds(given.to_owned())),
+    }
+}
+
+/// A number of cores.
+///
+/// # Errors
+/// If it is none.
+pub fn cores(given: &str) -> Result<u32, ValueError> {
+    match given.parse() {
+        Ok(cores @ 1..) => Ok(cores),
+        _ => Err(ValueError::Cores(given.to_owned())),
+    }
+}
+
+/// A list in one value. For a bare `Vec`, clap would expect the option several times.
+pub type Uuids = Vec<String>;
+
+/// A list of GPU UUIDs without repetitions.
+///
+/// # Errors
+/// If it is none.
+pub fn uuids(given: &str) -> Result<Uuids, ValueError> {
+    let mut uuids: Uuids = Vec::new();
+    for uuid in given.split(',').map(str::trim) {
+        if uuid.is_empty() {
+            return Err(ValueError::Uuids(given.to_owned()));
+        }
+        if !uuids.iter().any(|known| known == uuid) {
+            uuids.push(uuid.to_owned());
+        }
+    }
+    Ok(uuids)
+}
+
+/// The value of this name.
+///
+/// # Errors
+/// If it is none.
+pub fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, ValueError> {
+    all.iter().copied().find(|value| name(*value) == text).ok_or_else(|| ValueError::NotOneOf {
+        value: text.to_owned(),
+        allowed: all.iter().map(|value| name(*value)).collect(),
+    })
+}
+
+/// A value that is one of a few names, which help, completions and errors list.
+pub fn one_of<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let names = PossibleValuesParser::new(all.iter().map(move |value| name(*value)));
+    names.try_map(move |given| named(&given, all, name))
+}

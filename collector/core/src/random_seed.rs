@@ -1,0 +1,17 @@
+//! The seed of random tests: fixed, so that a test that passed passes again. GPU_TRACK_TEST_SEED sets another one,
+//! PROPTEST_CASES the number of cases.
+
+use proptest::test_runner::{Config, RngSeed};
+
+/// The seed, which is shown with a failure.
+pub fn seed() -> u64 {
+    let seed = std::env::var("GPU_TRACK_TEST_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    // The test harness shows it only if the test fails.
+    eprintln!("GPU_TRACK_TEST_SEED={seed}");
+    seed
+}
+
+/// For `proptest!`. No file of seeds is written: the seed and the number of cases repeat a failure.
+pub fn seeded() -> Config {
+    Config { rng_seed: RngSeed::Fixed(seed()), failure_persistence: None, ..Config::default() }
+}

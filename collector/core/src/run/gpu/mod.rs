@@ -1,0 +1,88 @@
+//! What the run used on GPUs: the state of the core, from observations of the GPU monitor and the process tree.
+
+pub(crate) mod pid_table;
+mod policy;
+#[cfg(test)]
+mod tests;
+pub(crate) mod usage;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use usage::GpuUsage;
+
+use crate::model::gpu::{Batch, GpuObservation, GpuPids};
+use crate::run::tree::{ProcessSummary, Tree};
+use pid_table::{PidResolver, PidTable};
+
+/// The pid table and the usage, which a restarted collector goes on from.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct GpuState {
+    /// There are backends: without one, no process needs to be remembered.
+    pub is_active: bool,
+    table: PidTable,
+    /// The figures.
+    pub usage: GpuUsage,
+}
+
+impl GpuState {
+    /// Take over the processes of the tree; to be called before [`Self::pids`].
+    pub(crate) fn update(&mut self, tree: &Tree) {
+        if self.is_active {
+            self.table.update(tree);
+        }
+    }
+
+    /// The ids by which drivers may name processes of the run.
+    pub fn pids(&self) -> GpuPids {
+        if self.is_active { self.table.pids() } else { GpuPids::default() }
+    }
+
+    /// Take in what the backends read.
+    pub(crate) fn apply(&mut self, observation: &GpuObservation) {
+        self.table.epoch_us = observation.epoch_us;
+        self.usage.interval_ns = observation.interval_ns;
+        for (pid, facts) in &observation.pids {
+            self.table.add_facts(*pid, facts);
+        }
+        let pids = PidResolver {
+            table: &self.table,
+            facts: &observation.pids,
+            has_own_pid_ns: observation.has_own_pid_ns,
+        };
+        // Each backend's are in order. A sum over the devices of several is that of one time.
+        let mut batches: Vec<&Batch> = observation.batches.iter().collect();
+        batches.sort_by_key(|batch| batch.at_ns);
+        for batch in batches {
+            self.usage.add(batch, pids);
+        }
+        self.usage.unresponsive.clone_from(&observation.unresponsive);
+        for process in self.table.forget(observation.at_ns) {
+            self.usage.ended(&process);
+        }
+        self.usage.has_descendants |= self.table.entries().any(|process| !process.is_main);
+        if let Some(end) = &observation.end {
+            self.usage.backends.clone_from(end);
+            self.usage.end_ns = Some(observation.at_ns);
+        }
+        self.is_active = observation.is_active;
+    }
+
+    /// A process ended. Gives its GPU memory peak in bytes, if it used a GPU.
+    pub(crate) fn finalized(&mut self, process: &ProcessSummary) -> Option<u64> {
+        if !self.is_active {
+            return None;
+        }
+        self.table.finalized(process);
+        self.usage.processes.by_id.get(&process.ids.id.0).map(|used| used.peak_bytes.unwrap_or(0))
+    }
+
+    /// The run is over: no more observations come.
+    pub(crate) fn finish(&mut self, tree: &Tree) {
+        self.update(tree);
+        if self.is_active {
+            for process in self.table.entries() {
+                self.usage.ended(process);
+            }
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The pid table: maps the pids that drivers name to processes of the run, those that ended lately included.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::policy::POLICY;
+use crate::model::gpu::{GpuPids, PidFacts};
+use crate::run::tree::{ProcessId, ProcessSummary, Tree};
+
+/// A process of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PidEntry {
+    /// Its id in this run, never used twice.
+    pub id: u64,
+    /// Its pid in the collector's pid namespace; `None`: it is in another one, and its pid here is not known yet.
+    pub pid: Option<u32>,
+    /// Its pid in its own pid namespace.
+    pub own_pid: u32,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub start_ns: u64,
+    /// CLOCK_MONOTONIC, nanoseconds; `None`: it runs.
+    pub end_ns: Option<u64>,
+    /// The command's first process.
+    pub is_main: bool,
+    /// Its command name.
+    pub command: Arc<str>,
+    /// Its EXIT record says that it had a library of a GPU's driver loaded.
+    pub had_gpu_library: bool,
+}
+
+impl PidEntry {
+    fn existed_between(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.start_ns <= to_ns.saturating_add(POLICY.start_slack_ns)
+            && self.end_ns.is_none_or(|end| end >= from_ns)
+    }
+
+    /// Whether an entry of the driver's list that has been unchanged since `since_ns` can be about this process. Drivers
+    /// keep some entries after their process ended, and then the pid is used again.
+    pub(super) fn started_by(&self, since_ns: u64) -> bool {
+        self.start_ns <= since_ns.saturating_add(POLICY.start_slack_ns)
+    }
+}
+
+/// Running processes, and those that ended lately.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PidTable {
+    entries: HashMap<u64, PidEntry>,
+    by_pid: BTreeMap<u32, Vec<u64>>,
+    by_own_pid: BTreeMap<u32, Vec<u64>>,
+    /// Ended processes, in the order in which they were finalized.
+    ended: VecDeque<u64>,
+    /// Pids of processes, by the thread ids that drivers name them by.
+    leaders: BTreeMap<u32, u32>,
+    /// Whether a process that a driver seems to name has a GPU open, by id.
+    has_gpu_open: HashMap<u64, bool>,
+    /// CLOCK_REALTIME - CLOCK_MONOTONIC, microseconds.
+    pub(super) epoch_us: u64,
+}
+
+impl PidTable {
+    /// Take over the running processes, and the ends of those that are not finalized yet.
+    pub(super) fn update(&mut self, tree: &Tree) {
+        for entry in self.entries.values_mut().filter(|entry| entry.end_ns.is_none()) {
+            if let Some(process) = tree.get(ProcessId(entry.id)) {
+                (entry.end_ns, entry.had_gpu_library) = (process.lifetime.end_ns, process.had_gpu_library());
+            }
+        }
+        for process in tree.alive().iter().filter_map(|id| tree.get(*id)) {
+            self.put(PidEntry {
+                id: process.ids.id.0,
+                pid: process.ids.host_pid,
+                own_pid: process.ids.key.pid,
+                start_ns: process.lifetime.earliest_start_ns,
+                end_ns: process.lifetime.end_ns,
+                is_main: process.ids.is_main,
+                command: process.name.command.clone(),
+                had_gpu_library: process.had_gpu_library(),
+            });
+        }
+    }
+
+    /// Take over a process that ended.
+    pub(super) fn finalized(&mut self, process: &ProcessSummary) {
+        let id = process.ids.id.0;
+        self.put(PidEntry {
+            id,
+            pid: process.ids.host_pid,
+            own_pid: process.ids.key.pid,
+            start_ns: process.start_ns,
+            end_ns: Some(process.end_ns()),
+            is_main: process.ids.is_main,
+            command: process.name.command.clone(),
+            had_gpu_library: process.had_gpu_library,
+        });
+        self.ended.push_back(id);
+    }
+
+    /// Take in what /proc says of an id that a driver names.
+    pub(super) fn add_facts(&mut self, pid: u32, facts: &PidFacts) {
+        self.add_leader(pid, facts.thread_group_leader);
+        self.add_gpu_open(pid, facts.has_gpu_open);
+    }
+
+    /// Some drivers name a process by the id of the thread that opened the device (NVIDIA's open kernel modules 560.28 and
+    /// 570.86 do). An id that is no process's pid is then resolved through the thread group leader.
+    fn add_leader(&mut self, pid: u32, leader: Option<u32>) {
+        if self.by_pid.contains_key(&pid) {
+            return;
+        }
+        match leader {
+            Some(leader) if self.by_pid.contains_key(&leader) => drop(self.leaders.insert(pid, leader)),
+            Some(_) => drop(self.leaders.remove(&pid)),
+            // The thread ended: what was known of it still holds.
+            None => {}
+        }
+    }
+
+    /// A driver's pid of another pid namespace can equal the pid of a process of the run by chance. A process without a GPU
+    /// open is not the one that the driver means; once it had one open, it stays resolved.
+    fn add_gpu_open(&mut self, pid: u32, is_open: Option<bool>) {
+        let pid = self.leaders.get(&pid).copied().unwrap_or(pid);
+        if let (Some(id), Some(is_open)) = (self.running(pid), is_open)
+            && self.has_gpu_open.get(&id) != Some(&true)
+        {
+            self.has_gpu_open.insert(id, is_open);
+        }
+    }
+
+    fn running(&self, pid: u32) -> Option<u64> {
+        let ids = self.by_pid.get(&pid).into_iter().flatten();
+        ids.copied().find(|id| self.entries.get(id).is_some_and(|process| process.end_ns.is_none()))
+    }
+
+    /// Whether a process that a driver seems to name is known to have no GPU open.
+    fn lacks_gpu(&self, process: &PidEntry) -> bool {
+        self.has_gpu_open.get(&process.id) == Some(&false)
+    }
+
+    pub(super) fn put(&mut self, process: PidEntry) {
+        let (id, pid, own_pid) = (process.id, process.pid, process.own_pid);
+        if self.entries.get(&id).is_none_or(|known| known.pid != pid) {
+            self.remove(id);
+            if let Some(pid) = pid {
+                self.by_pid.entry(pid).or_default().push(id);
+            }
+            if pid != Some(own_pid) {
+                self.by_own_pid.entry(own_pid).or_default().push(id);
+            }
+        }
+        self.entries.insert(id, process);
+    }
+
+    /// Remove and return the processes that ended too long ago.
+    pub(super) fn forget(&mut self, now_ns: u64) -> Vec<PidEntry> {
+        let mut gone = Vec::new();
+        while let Some(id) = self.ended.front().copied() {
+            let end_ns = self.entries.get(&id).and_then(|process| process.end_ns);
+            let is_old = end_ns.is_none_or(|end| end.saturating_add(POLICY.ended_kept_ns) < now_ns);
+            if !is_old && self.ended.len() <= POLICY.most_ended {
+                break;
+            }
+            self.ended.pop_front();
+            gone.extend(self.remove(id));
+        }
+        gone
+    }
+
+    fn remove(&mut self, id: u64) -> Option<PidEntry> {
+        let process = self.entries.remove(&id)?;
+        for (index, pid) in [(&mut self.by_pid, process.pid), (&mut self.by_own_pid, Some(process.own_pid))] {
+            if let Some(pid) = pid
+                && let Some(ids) = index.get_mut(&pid)
+            {
+                ids.retain(|other| *other != id);
+                if ids.is_empty() {
+                    index.remove(&pid);
+                }
+            }
+        }
+        self.leaders.retain(|_, leader| self.by_pid.contains_key(leader));
+        self.has_gpu_open.remove(&id);
+        Some(process)
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = &PidEntry> {
+        self.entries.values()
+    }
+
+    /// The ids by which drivers may name the processes.
+    pub fn pids(&self) -> GpuPids {
+        let has_gpu_open = self.has_gpu_open.iter().filter(|(_, is_open)| **is_open);
+        let with_gpu_open = has_gpu_open.filter_map(|(id, _)| {
+            let pid = self.entries.get(id)?.pid?;
+            (self.running(pid) == Some(*id)).then_some(pid)
+        });
+        GpuPids {
+            processes: self.by_pid.keys().copied().collect(),
+            threads: self.leaders.clone(),
+            inner: self.by_own_pid.keys().copied().collect(),
+            with_gpu_open: with_gpu_open.collect(),
+        }
+    }
+
+    /// The process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`. A process that had it
+    /// in its own pid namespace is meant where the collector's has no process of this pid that could use a GPU
+    /// (`is_taken`).
+    fn resolve(
+        &self,
+        pid: u32,
+        [from_ns, to_ns]: [u64; 2],
+        is_taken: impl FnOnce() -> bool,
+    ) -> Option<&PidEntry> {
+        let among = |index: &BTreeMap<u32, Vec<u64>>, pid: u32| -> Vec<&PidEntry> {
+            let ids = index.get(&pid).into_iter().flatten();
+            ids.filter_map(|id| self.entries.get(id)).filter(|p| p.existed_between(from_ns, to_ns)).collect()
+        };
+        for pid in [Some(pid), self.leaders.get(&pid).copied()].into_iter().flatten() {
+            let latest = among(&self.by_pid, pid).into_iter().max_by_key(|process| process.start_ns);
+            if latest.is_some() {
+                return latest;
+            }
+        }
+        match among(&self.by_own_pid, pid).as_slice() {
+            [only] if !is_taken() => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The process that an accounting entry is about: one of this pid that ran at `started_us` (microseconds since the
+    /// epoch), when the entry began.
+    pub(super) fn resolve_accounting(&self, pid: u32, started_us: u64) -> Option<&PidEntry> {
+        let us = started_us.saturating_sub(self.epoch_us);
+        let slack_us = POLICY.accounting_slack_us;
+        let pids = [Some(pid), self.leaders.get(&pid).copied()].into_iter().flatten();
+        let ids = pids.filter_map(|pid| self.by_pid.get(&pid)).flatten();
+        ids.filter_map(|id| self.entries.get(id)).filter(|process| !self.lacks_gpu(process)).find(|process| {
+            let end_us = process.end_ns.map_or(u64::MAX, |end| (end / 1000).saturating_add(slack_us));
+            us.saturating_add(slack_us) >= process.start_ns / 1000 && us <= end_us
+        })
+    }
+}
+
+/// Maps what a driver lists to processes of the run.
+#[derive(Clone, Copy)]
+pub(super) struct PidResolver<'a> {
+    /// The processes of the run.
+    pub table: &'a PidTable,
+    /// What /proc says of the pids that drivers name.
+    pub facts: &'a BTreeMap<u32, PidFacts>,
+    /// The collector is in a pid namespace of its own.
+    pub has_own_pid_ns: bool,
+}
+
+impl<'a> PidResolver<'a> {
+    fn facts_of(&self, pid: u32) -> PidFacts {
+        self.facts.get(&pid).copied().unwrap_or_default()
+    }
+
+    /// The process of the run that the driver means.
+    pub(super) fn resolve(&self, pid: u32, from_to_ns: [u64; 2]) -> Option<&'a PidEntry> {
+        // A kernel thread and a zombie use no GPU.
+        let is_taken = || self.facts_of(pid).has_memory == Some(true);
+        let process = self.table.resolve(pid, from_to_ns, is_taken)?;
+        (!self.table.lacks_gpu(process)).then_some(process)
+    }
+
+    /// Whether a pid that is no process of the run may stand for one. It can be of another pid namespace: in a container, or
+    /// in a sandbox that is a single process to the driver (gVisor). So can a pid that no process here has.
+    pub(super) fn is_foreign(&self, pid: u32) -> bool {
+        let facts = self.facts_of(pid);
+        if facts.is_absent {
+            return true;
+        }
+        self.has_own_pid_ns && facts.has_gpu_open.map_or(facts.has_memory.is_none(), |is_open| !is_open)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn process(id: u64, pid: u32, start_ns: u64, end_ns: Option<u64>) -> PidEntry {
+        let command = format!("program{id}").into();
+        PidEntry {
+            id,
+            pid: Some(pid),
+            own_pid: pid,
+            start_ns,
+            end_ns,
+            is_main: id == 1,
+            command,
+            had_gpu_library: false,
+        }
+    }
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn reused_pid_resolves_by_time() {
+        let mut table = PidTable::default();
+        table.put(process(1, 50, S, Some(2 * S)));
+        table.put(process(2, 50, 3 * S, None));
+        let find = |at| table.resolve(50, [at, at], || false).map(|p| p.id);
+        assert_eq!(find(S / 2), None);
+        assert_eq!(find(S + S / 2), Some(1));
+        assert_eq!(find(2 * S + S / 2), None);
+        assert_eq!(find(4 * S), Some(2));
+        assert!(!table.entries[&2].started_by(2 * S) && table.entries[&2].started_by(3 * S));
+    }
+
+    #[test]
+    fn inner_pid_resolves_only_if_unambiguous() {
+        let mut table = PidTable::default();
+        table.put(PidEntry { own_pid: 5, ..process(1, 900, S, None) });
+        assert_eq!(table.resolve(5, [S, S], || false).map(|p| p.pid), Some(Some(900)));
+        assert_eq!(table.resolve(5, [S, S], || true), None);
+        // The outer pid becomes known later.
+        table.put(PidEntry { own_pid: 5, pid: None, ..process(2, 901, S, None) });
+        assert_eq!(table.resolve(901, [S, S], || false), None);
+        table.put(PidEntry { own_pid: 5, ..process(2, 901, S, None) });
+        assert_eq!(table.resolve(901, [S, S], || false).map(|p| p.id), Some(2));
+        assert_eq!(table.resolve(5, [S, S], || false), None, "two namespaces, each with a pid 5");
+        let pids = table.pids();
+        assert_eq!((pids.processes, pids.inner), (vec![900, 901], vec![5]));
+    }
+
+    #[test]
+    fn thread_id_resolves_to_its_process() {
+        let mut table = PidTable::default();
+        table.put(process(1, 50, S, None));
+        let find = |table: &PidTable| table.resolve(51, [S, S], || false).map(|p| p.id);
+        table.add_leader(51, Some(99));
+        assert_eq!(find(&table), None, "a thread of a process outside the run");
+        table.add_leader(51, Some(50));
+        assert_eq!(find(&table), Some(1));
+        assert_eq!(table.pids().threads, BTreeMap::from([(51, 50)]));
+        table.add_leader(51, None);
+        assert_eq!(find(&table), Some(1), "the thread ended");
+        table.add_leader(51, Some(99));
+        assert_eq!(find(&table), None, "the id was used again, outside the run");
+    }
+
+    #[test]
+    fn accounting_entry_belongs_to_process_at_its_start() {
+        let mut table = PidTable { epoch_us: 1_000_000_000, ..PidTable::default() };
+        table.put(process(1, 50, 10 * S, Some(11 * S)));
+        table.put(process(2, 50, 60 * S, Some(61 * S)));
+        let find = |s: u64| table.resolve_accounting(50, 1_000_000_000 + s * 1_000_000).map(|p| p.id);
+        assert_eq!((find(10), find(60), find(30), find(5)), (Some(1), Some(2), None, None));
+    }
+
+    #[test]
+    fn ended_processes_are_forgotten_after_a_while() {
+        let mut table = PidTable::default();
+        table.put(process(1, 50, S, Some(2 * S)));
+        table.ended.push_back(1);
+        assert_eq!(table.forget(3 * S), []);
+        assert_eq!(table.forget(5 * S).len(), 1);
+        assert_eq!(table.pids(), GpuPids::default());
+    }
+
+    #[test]
+    fn only_running_processes_count_as_with_gpu_open() {
+        let mut table = PidTable::default();
+        table.put(process(1, 50, S, None));
+        table.add_gpu_open(50, Some(false));
+        assert_eq!(table.pids().with_gpu_open, [0; 0]);
+        table.add_gpu_open(50, Some(true));
+        table.add_gpu_open(50, Some(false));
+        assert_eq!(table.pids().with_gpu_open, [50]);
+        table.put(process(1, 50, S, Some(2 * S)));
+        assert_eq!(table.pids().with_gpu_open, [0; 0]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Which figures of a device are known, and why the others are not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::gpu::{Figure, Missing, Reading};
+
+/// A time during which a figure could not be read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gap {
+    /// Why, by the latest failure.
+    pub reason: Missing,
+    /// For how long in all, from the first failed reading to the first that succeeded, nanoseconds.
+    ns: u64,
+    /// Since when it can't be read now, CLOCK_MONOTONIC nanoseconds.
+    since_ns: Option<u64>,
+    /// Most memory in use on the device meanwhile by all processes of the machine, bytes.
+    pub used_bytes: Option<u64>,
+}
+
+impl Gap {
+    /// For how long in all, if nothing was read after `until_ns`, nanoseconds.
+    pub(super) fn ns(&self, until_ns: u64) -> u64 {
+        self.ns + self.since_ns.map_or(0, |since_ns| until_ns.saturating_sub(since_ns))
+    }
+}
+
+/// What is known of the figures of a device.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Availability {
+    /// Figures that were known at any time.
+    pub(super) known: BTreeSet<Figure>,
+    /// Why a figure was not known when it was last read.
+    pub missing: BTreeMap<Figure, Missing>,
+    /// Times during which figures could not be read.
+    pub gaps: BTreeMap<Figure, Gap>,
+}
+
+impl Availability {
+    /// A figure's reading, if it was read. Gives its value.
+    pub(super) fn note<'a, T>(
+        &mut self,
+        at_ns: u64,
+        figure: Figure,
+        reading: Option<&'a Reading<T>>,
+    ) -> Option<&'a T> {
+        match reading? {
+            Ok(value) => {
+                self.known.insert(figure);
+                self.missing.remove(&figure);
+                if let Some(gap) = self.gaps.get_mut(&figure) {
+                    (gap.ns, gap.since_ns) = (gap.ns(at_ns), None);
+                }
+                Some(value)
+            }
+            Err(missing) => {
+                self.missing.insert(figure, missing.clone());
+                let new = || Gap { reason: missing.clone(), ns: 0, since_ns: None, used_bytes: None };
+                let gap = self.gaps.entry(figure).or_insert_with(new);
+                gap.reason.clone_from(missing);
+                gap.since_ns.get_or_insert(at_ns);
+                None
+            }
+        }
+    }
+
+    /// So much memory is in use on the device, by all processes of the machine.
+    pub(super) fn note_used(&mut self, bytes: Option<u64>) {
+        for gap in self.gaps.values_mut().filter(|gap| gap.since_ns.is_some()) {
+            gap.used_bytes = gap.used_bytes.max(bytes);
+        }
+    }
+
+    /// What the driver gave of a figure can't be used, and never could.
+    pub(super) fn withdraw(&mut self, figure: Figure, reason: Missing) {
+        self.known.remove(&figure);
+        self.missing.insert(figure, reason);
+    }
+}

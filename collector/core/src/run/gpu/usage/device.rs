@@ -1,0 +1,348 @@
+//! One device over the run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::availability::{Availability, Gap};
+use super::lists::ProcessLists;
+use super::maxima::Maxima;
+use super::meters::{BusyMeter, Counter, CounterKind, Gauge, ThrottleTimes};
+use super::processes::{BusyProcesses, Processes};
+use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
+use crate::model::groups::Groups;
+use crate::run::gpu::pid_table::PidResolver;
+use crate::run::gpu::policy::POLICY;
+
+/// A reading of a device.
+#[derive(Clone, Copy)]
+pub(super) struct DeviceReading<'a> {
+    /// The device's number among all.
+    pub number: u32,
+    /// When it began, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    pub sample: &'a DeviceSample,
+    pub pids: PidResolver<'a>,
+    /// For how long the device may be left unread, nanoseconds.
+    pub longest_ns: u64,
+}
+
+/// When a device stopped answering.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Loss {
+    /// The first time, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// It answered again later.
+    pub is_back: bool,
+}
+
+/// What a driver reported of the run's processes on a device.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RunOnDevice {
+    /// Their largest memory, bytes.
+    pub max: Groups<u64>,
+    /// Whether any was ever seen on it.
+    pub is_used: bool,
+    /// An accounting entry reported memory of one, whether or not the process list did.
+    pub has_accounting: bool,
+    /// The driver listed one without its memory.
+    pub has_unreported: Groups<bool>,
+    /// When the driver first listed one by a known pid, CLOCK_MONOTONIC nanoseconds.
+    listed_since_ns: Option<u64>,
+    /// The driver listed a pid of another namespace, which may be one of them.
+    has_foreign: bool,
+    /// The driver reported the utilisation of any process of the machine.
+    has_any_samples: bool,
+    /// The driver reported that of a pid of another namespace. Drivers up to 560 do so where their lists already have the
+    /// pids of the reader's namespace (HAMi-core issue 112).
+    has_foreign_samples: bool,
+    /// The driver reported the utilisation of one of them.
+    pub has_samples: bool,
+}
+
+/// What a device did over the run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct DeviceUsage {
+    /// The device.
+    pub device: Device,
+    /// Whether the command's environment names it; `None`: it names none.
+    pub is_visible: Option<bool>,
+    /// It is part of a device that is tracked itself.
+    pub is_part: bool,
+    /// Which figures are known, and why the others are not.
+    pub figures: Availability,
+    /// Figures that go up and down.
+    pub gauges: BTreeMap<Figure, Gauge>,
+    /// Figures that count.
+    pub counters: BTreeMap<Figure, Counter>,
+    /// Its utilisation.
+    pub busy: BusyMeter,
+    /// Time in each throttle reason.
+    pub throttle: ThrottleTimes,
+    /// Critical errors by number, and how often.
+    pub xids: BTreeMap<u64, u64>,
+    /// It was lost.
+    pub loss: Option<Loss>,
+    /// The driver's lists of the processes on it.
+    pub lists: ProcessLists,
+    /// The run's processes on it.
+    pub run: RunOnDevice,
+    /// Memory in use by all processes of the machine at the last reading, bytes.
+    used_bytes: Option<u64>,
+    /// When it was read last, CLOCK_MONOTONIC nanoseconds; 0: never.
+    last_ns: u64,
+}
+
+impl DeviceUsage {
+    pub(super) fn new(device: Device, is_visible: Option<bool>) -> Self {
+        Self { device, is_visible, ..Self::default() }
+    }
+
+    /// Whether a figure was ever known.
+    pub(crate) fn knows(&self, figure: Figure) -> bool {
+        self.figures.known.contains(&figure)
+    }
+
+    /// Why a figure was not known when it was last read.
+    pub(crate) fn missing(&self, figure: Figure) -> Option<&Missing> {
+        self.figures.missing.get(&figure)
+    }
+
+    /// The largest reading of a gauge.
+    pub(crate) fn max(&self, figure: Figure) -> Option<f64> {
+        self.gauges.get(&figure).map(|gauge| gauge.max)
+    }
+
+    /// The mean of a gauge over time.
+    pub(crate) fn mean(&self, figure: Figure) -> Option<f64> {
+        self.gauges.get(&figure).map(Gauge::mean)
+    }
+
+    /// What a counter counted.
+    pub(crate) fn counted(&self, figure: Figure) -> Option<f64> {
+        self.counters.get(&figure).and_then(Counter::total)
+    }
+
+    /// Whether any reading had more than its loss.
+    pub(crate) fn was_read(&self) -> bool {
+        self.last_ns != 0
+    }
+
+    /// For how long a figure could not be read, up to the last reading, nanoseconds.
+    pub(crate) fn gap_ns(&self, gap: &Gap) -> u64 {
+        gap.ns(self.last_ns)
+    }
+
+    /// Whether the lists were read while a process lived. `None`: they are never read, or no process of the run is expected
+    /// on this device.
+    pub(super) fn was_listed_within(&self, from_ns: u64, to_ns: u64) -> Option<bool> {
+        let counts = self.lists.count > 0 && self.is_visible != Some(false);
+        counts.then(|| self.lists.is_any_within(from_ns, to_ns))
+    }
+
+    /// Why the utilisation by the run's processes is not known, although the driver has a call for it.
+    pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
+        let interval_ns = POLICY.process_sample_interval_ns;
+        let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
+        // A process of the run that the lists show may be the one that has the samples.
+        let is_foreign = self.missing(Figure::ProcessMemory) == Some(&Missing::ForeignPids)
+            || (self.run.has_foreign_samples && listed_ns.is_some());
+        let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
+        match (self.run.has_any_samples, self.run.has_samples) {
+            // Drivers report no samples of a process that is idle. That is known only after an interval, and only if the
+            // device was idle too.
+            (false, _) if listed_ns.is_some_and(|ns| ns < interval_ns || was_busy) => Some(Missing::NoSample),
+            (_, false) if is_foreign => Some(Missing::ForeignPids),
+            _ => None,
+        }
+    }
+
+    /// Take in a reading: of the device, then of the run's processes on it.
+    pub(super) fn add(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
+        self.add_figures(reading, all);
+        self.add_memory(reading, seen, all);
+        self.add_run_busy(reading, seen, all);
+        self.add_accounting(reading, seen, all);
+        self.figures.note_used(self.used_bytes);
+    }
+
+    fn add_figures(&mut self, reading: &DeviceReading, all: &mut Maxima) {
+        let DeviceReading { at_ns, sample, .. } = *reading;
+        // The XID that explains a loss comes before it, or in the same reading.
+        let xids = self.figures.note(at_ns, Figure::Xid, sample.xids.as_ref());
+        for xid in xids.into_iter().flatten() {
+            *self.xids.entry(*xid).or_default() += 1;
+        }
+        if sample.is_lost {
+            self.loss.get_or_insert(Loss { at_ns, is_back: false }).is_back = false;
+            self.used_bytes = None;
+            all.lose(reading.number, at_ns);
+            return;
+        }
+        if !sample.has_figures() {
+            return;
+        }
+        if let Some(loss) = &mut self.loss {
+            loss.is_back = true;
+        }
+        for (figure, value) in &sample.values {
+            self.add_value(reading, *figure, value, all);
+        }
+        self.add_busy(reading, all);
+        if let Some(reasons) = self.figures.note(at_ns, Figure::Throttle, sample.throttle.as_ref()) {
+            self.throttle.add(at_ns, reasons);
+        }
+        self.last_ns = at_ns;
+    }
+
+    fn add_value(&mut self, of: &DeviceReading, figure: Figure, value: &Reading<f64>, all: &mut Maxima) {
+        let DeviceReading { at_ns, sample, .. } = *of;
+        if figure == Figure::MemoryUsed {
+            self.used_bytes = value.as_ref().ok().map(|value| *value as u64);
+            self.figures.note_used(self.used_bytes);
+            if let Some(bytes) = self.used_bytes.filter(|_| !self.is_part) {
+                all.add_used(of.number, at_ns, bytes);
+            }
+        }
+        let Some(value) = self.figures.note(at_ns, figure, Some(value)).copied() else { return };
+        if !figure.is_cumulative() {
+            let gauge = self.gauges.entry(figure);
+            gauge.and_modify(|gauge| gauge.add(at_ns, value)).or_insert_with(|| Gauge::new(at_ns, value));
+            return;
+        }
+        let most_per_s = match figure {
+            Figure::Energy => self.max(Figure::Power).unwrap_or(POLICY.most_w),
+            Figure::PcieTx | Figure::PcieRx => {
+                sample.link_bytes_per_s.unwrap_or(POLICY.fastest_link_bytes_per_s) as f64
+            }
+            _ => f64::MAX,
+        };
+        let may_wrap = matches!(figure, Figure::PcieTx | Figure::PcieRx);
+        let until_ns = if may_wrap { sample.counted_ns.max(at_ns) } else { at_ns };
+        let kind = CounterKind { most_per_s, may_wrap, until_ns };
+        let counter = self.counters.entry(figure);
+        counter
+            .and_modify(|counter| counter.add(at_ns, value, kind))
+            .or_insert_with(|| Counter::new(at_ns, value));
+    }
+
+    fn add_busy(&mut self, reading: &DeviceReading, all: &mut Maxima) {
+        let DeviceReading { at_ns, sample, .. } = *reading;
+        let spans = self.figures.note(at_ns, Figure::Utilization, sample.busy.as_ref());
+        let Some(spans) = spans else { return };
+        self.busy.lose(sample.busy_lost_us);
+        spans.iter().for_each(|span| self.busy.add(*span));
+        let stretch = |span: &Busy| (span.us.saturating_mul(1000), span.percent.clamp(0.0, 100.0));
+        let stretches: Vec<(u64, f64)> = spans.iter().map(stretch).collect();
+        all.add_busy(reading.number, at_ns, &stretches);
+    }
+
+    /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560 list
+    /// a process of a container by its pid there, and look for its memory by its pid outside (open-gpu-kernel-modules PR 614,
+    /// HAMi-core issue 112). A single 0 is that of a process that ended between these two questions.
+    fn has_false_zeros(&self) -> bool {
+        self.device.vendor == Some(Vendor::Nvidia)
+    }
+
+    /// Take in the process lists.
+    fn add_memory(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
+        let DeviceReading { number, sample, pids, .. } = *reading;
+        if sample.is_lost {
+            seen.add_memory(number, &self.device.id, reading.at_ns, &BTreeMap::new());
+        }
+        let at_ns = if sample.listed_ns == 0 { reading.at_ns } else { sample.listed_ns };
+        let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
+        let Some(list) = list else { return };
+        self.lists.add(at_ns, reading.longest_ns);
+        let (mut memory, mut by_process) = (Groups::default(), BTreeMap::new());
+        // Processes without memory in the lists: their id, and whether one is the main process.
+        let (mut without, mut with) = (BTreeMap::new(), BTreeSet::new());
+        for listed in list {
+            let said = listed.bytes.as_ref().ok().copied();
+            let since_ns = self.lists.add_entry(at_ns, listed.pid, said);
+            let bytes = said.filter(|bytes| *bytes > 0 || !self.has_false_zeros());
+            match pids.resolve(listed.pid, [at_ns, at_ns]) {
+                Some(process) if process.started_by(since_ns) => {
+                    self.run.is_used = true;
+                    self.run.listed_since_ns.get_or_insert(at_ns);
+                    self.run.has_unreported.add(process.is_main, said.is_none(), |a, b| a || b);
+                    if bytes.is_some() {
+                        with.insert(process.id);
+                    } else if since_ns < at_ns {
+                        without.insert(process.id, process.is_main);
+                    }
+                    memory.add(process.is_main, bytes.unwrap_or(0), u64::saturating_add);
+                    if let Some(used) = seen.named(process, listed.pid) {
+                        used.on(&self.device.id);
+                        // The driver may list it once for each of several thread ids.
+                        let held: &mut Option<u64> = by_process.entry(process.id).or_default();
+                        *held = bytes.map_or(*held, |bytes| Some(held.unwrap_or(0).saturating_add(bytes)));
+                    }
+                }
+                Some(_) => {}
+                None => self.run.has_foreign |= pids.is_foreign(listed.pid),
+            }
+        }
+        for (_, is_main) in without.into_iter().filter(|(id, _)| !with.contains(id)) {
+            self.run.has_unreported.add(is_main, true, |a, b| a || b);
+        }
+        self.lists.forget_unlisted(at_ns);
+        seen.add_memory(number, &self.device.id, at_ns, &by_process);
+        if self.run.has_foreign && self.run.listed_since_ns.is_none() {
+            // Any of those may be a process of the run.
+            self.figures.withdraw(Figure::ProcessMemory, Missing::ForeignPids);
+        } else {
+            all.add_memory(number, at_ns, memory);
+            self.run.max = self.run.max.with(memory, u64::max);
+        }
+    }
+
+    /// Take in the utilisation by process.
+    fn add_run_busy(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
+        let DeviceReading { number, at_ns, sample, pids, .. } = *reading;
+        let list = self.figures.note(at_ns, Figure::ProcessUtilization, sample.process_busy.as_ref());
+        let Some(list) = list else { return };
+        let mut stretches = BusyProcesses::default();
+        for listed in list {
+            let us = if listed.is_from_start { 0 } else { listed.busy.us };
+            let from_ns = at_ns.saturating_sub(us.saturating_mul(1000));
+            let Some(process) = pids.resolve(listed.pid, [from_ns, at_ns]) else {
+                self.run.has_foreign_samples |= pids.is_foreign(listed.pid);
+                continue;
+            };
+            // Nothing is known of a stretch without length.
+            let busy = listed.stretch(process.start_ns, at_ns, POLICY.start_slack_ns);
+            let busy = busy.unwrap_or(Busy { us: 0, percent: 0.0 });
+            stretches.add(process, busy);
+            self.run.has_samples = true;
+            self.run.is_used |= busy.percent > 0.0;
+            if let Some(process) = seen.named(process, listed.pid) {
+                process.on(&self.device.id).busy.add(busy);
+            }
+        }
+        self.run.has_any_samples |= !list.is_empty();
+        all.add_process_busy(number, at_ns, &stretches.sums());
+    }
+
+    /// Take in accounting entries, which hold the peak of processes that no sample saw.
+    fn add_accounting(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
+        let DeviceReading { at_ns, sample, pids, .. } = *reading;
+        let list = self.figures.note(at_ns, Figure::Accounting, sample.accounting.as_ref());
+        // The entry of a running process is not final; it is read again.
+        for entry in list.into_iter().flatten().filter(|entry| !entry.is_running) {
+            let process = pids.table.resolve_accounting(entry.pid, entry.started_us);
+            let (Some(process), Some(bytes)) = (process, entry.peak_bytes) else { continue };
+            // The entry does not say which processes used the device at the same time. The process alone is a lower bound
+            // of their sum.
+            let mut alone = Groups::default();
+            alone.add(process.is_main, bytes, u64::saturating_add);
+            self.run.is_used = true;
+            self.run.has_accounting = true;
+            self.run.max = self.run.max.with(alone, u64::max);
+            all.add_accounted(alone);
+            if let Some(process) = seen.named(process, entry.pid) {
+                process.add_accounting(&self.device.id, bytes, entry.utilization_percent);
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The largest sums over all devices at one time.
+
+use serde::{Deserialize, Serialize};
+
+use super::amount::Amount;
+use super::busy::BusySum;
+use super::held::HeldSum;
+use crate::model::groups::Groups;
+
+/// The largest sums over all devices at one time; `None`: no device gave the figure.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Maxima {
+    /// Memory in use by all processes of the machine, bytes.
+    pub used_bytes: Option<u64>,
+    /// Memory of the run's processes, bytes.
+    pub memory: Option<Groups<u64>>,
+    /// Utilisation of the devices, percent.
+    pub busy: Option<f64>,
+    /// Utilisation by the run's processes, percent.
+    pub process_busy: Option<Groups<f64>>,
+    used_sum: HeldSum<u64>,
+    memory_sum: HeldSum<Groups<u64>>,
+    busy_sum: BusySum<f64>,
+    process_busy_sum: BusySum<Groups<f64>>,
+}
+
+impl Maxima {
+    /// So much memory of a whole device is in use.
+    pub(super) fn add_used(&mut self, device: u32, at_ns: u64, bytes: u64) {
+        raise(&mut self.used_bytes, self.used_sum.read(device, at_ns, bytes));
+    }
+
+    /// The run's processes have so much memory on a device.
+    pub(super) fn add_memory(&mut self, device: u32, at_ns: u64, bytes: Groups<u64>) {
+        raise(&mut self.memory, self.memory_sum.read(device, at_ns, bytes));
+    }
+
+    /// They had it at some time that is over.
+    pub(super) fn add_accounted(&mut self, bytes: Groups<u64>) {
+        raise(&mut self.memory, bytes);
+    }
+
+    /// A device was busy in these stretches before a reading, with their lengths in nanoseconds.
+    pub(super) fn add_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, f64)]) {
+        let largest = self.busy_sum.lay(device, read_ns, stretches);
+        if !stretches.is_empty() {
+            raise(&mut self.busy, largest);
+        }
+    }
+
+    /// The same by the run's processes.
+    pub(super) fn add_process_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, Groups<f64>)]) {
+        raise(&mut self.process_busy, self.process_busy_sum.lay(device, read_ns, stretches));
+    }
+
+    /// A lost device has nothing any more.
+    pub(super) fn lose(&mut self, device: u32, at_ns: u64) {
+        self.used_sum.read(device, at_ns, 0);
+        self.memory_sum.read(device, at_ns, Groups::default());
+    }
+}
+
+fn raise<T: Amount>(max: &mut Option<T>, to: T) {
+    *max = Some(max.unwrap_or_default().larger(to));
+}

@@ -1,0 +1,138 @@
+//! GPU usage over the run: of each device, of each process, and of main, descendants and all together, from dated
+//! readings.
+
+mod amount;
+pub(crate) mod availability;
+mod busy;
+pub(crate) mod device;
+mod held;
+mod lists;
+mod maxima;
+pub(crate) mod meters;
+pub(crate) mod processes;
+#[cfg(test)]
+mod random_moves;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::pid_table::{PidEntry, PidResolver};
+use super::policy::{POLICY, longest_read_ns};
+use crate::model::gpu::{BackendsAtEnd, Batch, TrackedDevice};
+use crate::model::groups::Groups;
+use device::{DeviceReading, DeviceUsage};
+use maxima::Maxima;
+use processes::Processes;
+
+/// The usage of all devices and processes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct GpuUsage {
+    /// The tracked devices, in the order of the drivers.
+    pub devices: Vec<DeviceUsage>,
+    /// Ids of all whole devices of the machine, tracked or not.
+    pub machine: BTreeSet<String>,
+    /// Which devices the command may see depends on the order in which CUDA counts them.
+    pub is_order_unsure: bool,
+    /// The processes of the run that used a GPU.
+    pub processes: Processes,
+    /// Maxima over all devices.
+    pub max: Maxima,
+    /// Processes that no reading of the devices can have seen.
+    pub unsampled: Unsampled,
+    /// Backends that have not returned from a driver call, and since when, CLOCK_MONOTONIC nanoseconds.
+    pub unresponsive: Vec<(String, u64)>,
+    /// How the backends ended.
+    pub backends: BackendsAtEnd,
+    /// How often devices should be read, nanoseconds.
+    pub interval_ns: u64,
+    /// When the command began, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// When all was read that will be; `None`: the run goes on.
+    pub end_ns: Option<u64>,
+    /// There was a process besides the first one.
+    pub has_descendants: bool,
+}
+
+/// Processes of the run during which not every device was read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Unsampled {
+    /// How many.
+    pub count: u64,
+    /// One of them lived long enough to use a device. Besides, it had a GPU's library loaded, or lived for longer than
+    /// devices should be left unread.
+    pub is_any_long: Groups<bool>,
+}
+
+impl GpuUsage {
+    /// Take in what a backend read.
+    pub(super) fn add(&mut self, batch: &Batch, pids: PidResolver) {
+        if let Some(list) = &batch.devices {
+            self.machine.extend(list.machine.iter().cloned());
+            self.is_order_unsure |= list.is_order_unsure;
+            for tracked in &list.tracked {
+                self.add_device(tracked);
+            }
+        }
+        for sample in &batch.samples {
+            let at_ns = if sample.at_ns == 0 { batch.at_ns } else { sample.at_ns };
+            let Some(number) = self.devices.iter().position(|usage| usage.device.id == sample.device) else {
+                continue;
+            };
+            let reading = DeviceReading {
+                number: u32::try_from(number).unwrap_or(u32::MAX),
+                at_ns,
+                sample,
+                pids,
+                longest_ns: longest_read_ns(self.interval_ns),
+            };
+            self.devices[number].add(&reading, &mut self.processes, &mut self.max);
+        }
+    }
+
+    /// For how long the process lists of a device were not read though they could be, nanoseconds: the time between readings that
+    /// are further apart than two intervals, or as far from the run's start or end.
+    pub(crate) fn unread_ns(&self, of: &DeviceUsage) -> u64 {
+        of.lists.unread_ns(self.start_ns, self.end_of(of), longest_read_ns(self.interval_ns))
+    }
+
+    /// The longest time without a reading, nanoseconds.
+    pub(crate) fn longest_unread_ns(&self, of: &DeviceUsage) -> u64 {
+        of.lists.longest_unread_ns(self.start_ns, self.end_of(of))
+    }
+
+    /// Until when a device should have been read: no process can be on one that is lost.
+    fn end_of(&self, of: &DeviceUsage) -> Option<u64> {
+        self.end_ns.filter(|_| of.loss.is_none_or(|loss| loss.is_back))
+    }
+
+    fn add_device(&mut self, TrackedDevice { device, is_visible }: &TrackedDevice) {
+        let known = self.devices.iter_mut().find(|usage| usage.device.id == device.id);
+        match known {
+            Some(usage) => (usage.device, usage.is_visible) = (device.clone(), *is_visible),
+            None => self.devices.push(DeviceUsage::new(device.clone(), *is_visible)),
+        }
+        let ids: BTreeSet<String> = self.devices.iter().map(|usage| usage.device.id.clone()).collect();
+        for usage in &mut self.devices {
+            usage.is_part = usage.device.parent.as_ref().is_some_and(|parent| ids.contains(parent));
+        }
+    }
+
+    /// A process ended: take over its last name, and count it if no sample was taken while it ran.
+    pub(super) fn ended(&mut self, ended: &PidEntry) {
+        self.processes.ended(ended);
+        let end_ns = ended.end_ns.unwrap_or(u64::MAX);
+        let mut listed = self.devices.iter().filter_map(|of| of.was_listed_within(ended.start_ns, end_ns));
+        let is_any_listed = self.devices.iter().any(|of| of.lists.count > 0);
+        if is_any_listed && listed.all(|was_listed| was_listed) {
+            return;
+        }
+        self.unsampled.count += 1;
+        let lived_ns = end_ns.saturating_sub(ended.start_ns);
+        let is_long = lived_ns > POLICY.shortest_gpu_use_ns.max(self.interval_ns.saturating_mul(2))
+            || ended.had_gpu_library && lived_ns >= POLICY.shortest_gpu_use_ns;
+        self.unsampled.is_any_long.add(ended.is_main, is_long, |a, b| a || b);
+    }
+}

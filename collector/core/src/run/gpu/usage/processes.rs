@@ -1,0 +1,164 @@
+//! The processes of the run that used a GPU.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::held::HeldSum;
+use super::meters::BusyMeter;
+use crate::model::gpu::Busy;
+use crate::model::groups::Groups;
+use crate::run::gpu::pid_table::PidEntry;
+use crate::run::gpu::policy::POLICY;
+
+/// A process on one device.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct OnDevice {
+    /// Its largest memory there, bytes; `None`: never reported.
+    pub peak_bytes: Option<u64>,
+    /// Its utilisation there.
+    pub busy: BusyMeter,
+    /// The peak is from an accounting entry, which covers what no sample saw.
+    pub is_accounted: bool,
+    /// Its mean utilisation by its accounting entry, percent, used where no sample reported any.
+    pub accounted_percent: Option<f64>,
+}
+
+/// A process that used a GPU.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProcessGpu {
+    /// Its pid in the collector's pid namespace.
+    pub pid: u32,
+    /// Its pid as the driver has it.
+    pub driver_pid: u32,
+    /// Its command name.
+    pub command: Arc<str>,
+    /// The command's first process.
+    pub is_main: bool,
+    /// Largest sum over the devices at one time, bytes; `None`: never reported.
+    pub peak_bytes: Option<u64>,
+    /// By device id.
+    pub devices: BTreeMap<String, OnDevice>,
+    /// Its memory on the devices, while it runs.
+    held: HeldSum<u64>,
+}
+
+impl ProcessGpu {
+    /// The process on a device.
+    pub(super) fn on(&mut self, device: &str) -> &mut OnDevice {
+        self.devices.entry(device.to_owned()).or_default()
+    }
+
+    /// It has so much memory on a device; `None`: none, or it is not known.
+    fn add_memory(&mut self, number: u32, device: &str, at_ns: u64, bytes: Option<u64>) {
+        let largest = self.held.read(number, at_ns, bytes.unwrap_or(0));
+        if bytes.is_some() || largest > 0 {
+            self.peak_bytes = self.peak_bytes.max(Some(largest));
+        }
+        let on = self.on(device);
+        on.peak_bytes = on.peak_bytes.max(bytes);
+    }
+
+    /// The driver has an accounting entry of it, with its peak on a device.
+    pub(super) fn add_accounting(&mut self, device: &str, bytes: u64, percent: Option<u32>) {
+        self.peak_bytes = self.peak_bytes.max(Some(bytes));
+        let on = self.on(device);
+        if on.peak_bytes.is_none_or(|peak| bytes > peak) {
+            (on.peak_bytes, on.is_accounted) = (Some(bytes), true);
+        }
+        if let (None, Some(percent)) = (on.busy.max, percent) {
+            on.accounted_percent = Some(f64::from(percent).clamp(0.0, 100.0));
+        }
+    }
+
+    /// Take over its name and pid, which an exec and a later look can change.
+    fn identify(&mut self, of: &PidEntry) {
+        self.command = of.command.clone();
+        self.pid = of.pid.unwrap_or(self.pid);
+    }
+}
+
+/// All of them, up to a limit. The sums count the others, too.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Processes {
+    /// By their id in the run.
+    pub by_id: BTreeMap<u64, ProcessGpu>,
+}
+
+impl Processes {
+    /// A process that the driver names; `None`: there are too many.
+    pub(super) fn named(&mut self, of: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpu> {
+        if self.by_id.len() >= POLICY.most_processes && !self.by_id.contains_key(&of.id) {
+            return None;
+        }
+        let process = self.by_id.entry(of.id).or_insert_with(|| ProcessGpu {
+            pid: of.own_pid,
+            driver_pid,
+            command: of.command.clone(),
+            is_main: of.is_main,
+            peak_bytes: None,
+            devices: BTreeMap::new(),
+            held: HeldSum::default(),
+        });
+        process.identify(of);
+        Some(process)
+    }
+
+    /// The lists of a device were read, and have these processes, by id.
+    pub(super) fn add_memory(
+        &mut self,
+        number: u32,
+        device: &str,
+        at_ns: u64,
+        listed: &BTreeMap<u64, Option<u64>>,
+    ) {
+        for (id, process) in &mut self.by_id {
+            match listed.get(id) {
+                Some(bytes) => process.add_memory(number, device, at_ns, *bytes),
+                None if process.held.is_held_on(number) => process.add_memory(number, device, at_ns, None),
+                None => {}
+            }
+        }
+    }
+
+    /// A process ended.
+    pub(super) fn ended(&mut self, ended: &PidEntry) {
+        if let Some(process) = self.by_id.get_mut(&ended.id) {
+            process.identify(ended);
+            process.held = HeldSum::default();
+        }
+    }
+}
+
+/// The processes that ran on a device before a reading.
+#[derive(Debug, Default)]
+pub(super) struct BusyProcesses {
+    /// Whether each is the main process, and its busy time, by id.
+    by_id: BTreeMap<u64, (bool, Busy)>,
+}
+
+impl BusyProcesses {
+    /// A process ran for a stretch that ended at the reading. Of several stretches of one process the largest counts.
+    pub(super) fn add(&mut self, process: &PidEntry, busy: Busy) {
+        let (_, known) = self.by_id.entry(process.id).or_insert((process.is_main, busy));
+        *known = Busy { us: known.us.max(busy.us), percent: known.percent.max(busy.percent) };
+    }
+
+    /// Their sum in each part of that time, oldest first, with its length in nanoseconds.
+    pub(super) fn sums(&self) -> Vec<(u64, Groups<f64>)> {
+        let lengths: BTreeSet<u64> = self.by_id.values().map(|(_, busy)| busy.us).collect();
+        let mut sums = Vec::new();
+        let mut newer_us = 0;
+        for us in lengths {
+            let mut sum = Groups::default();
+            for (is_main, busy) in self.by_id.values().filter(|(_, busy)| busy.us >= us) {
+                sum.add(*is_main, busy.percent.clamp(0.0, 100.0), |a, b| a + b);
+            }
+            sums.push(((us - newer_us).saturating_mul(1000), sum));
+            newer_us = us;
+        }
+        sums.reverse();
+        sums
+    }
+}

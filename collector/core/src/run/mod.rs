@@ -1,0 +1,18 @@
+//! The core: from observations to what the run used. It does no I/O and reads no clock.
+
+pub mod cause;
+pub(crate) mod failures;
+pub mod gpu;
+pub(crate) mod nodes;
+#[cfg(test)]
+pub(crate) mod random_trees;
+pub(crate) mod ranks;
+pub mod sampling;
+pub mod schedule;
+pub(crate) mod series;
+pub mod state;
+pub mod tree;
+pub mod trust;
+pub mod usage;
+
+pub use state::RunState;

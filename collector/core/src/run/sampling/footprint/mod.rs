@@ -1,0 +1,328 @@
+//! The tree's RAM: its footprint, the distinct pages that its processes have mapped, whoever else maps them.
+//!
+//! The kernel says exactly how pages are shared, but reading that takes 20 us for a small process and 19 ms for 4 GB, with the
+//! process's mmap lock held. Most of it is known from statm alone, or from an earlier reading:
+//!
+//! - Anonymous pages are shared between fork relatives only: see [`anonymous`].
+//! - Pages of files and of shared memory are mapped by any process: see [`super::files`].
+//!
+//! Both give what each process adds for certain, and how much more that can be. A maximum counts what is certain; the sum of
+//! the uncertain decides what is read next: see [`wishes`].
+
+mod anonymous;
+mod wishes;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::files::{FileFootprint, FileTimes, KnownFiles, KnownPrograms};
+use super::reading::LastReading;
+use crate::run::tree::{Contribution, Image, ImageGroup, Process, ProcessId, Tree};
+use anonymous::{Anonymous, Member};
+pub(crate) use wishes::Tried;
+pub use wishes::{SharingCredit, Unit};
+
+/// What one process adds to the tree's RAM.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Estimate {
+    /// For certain.
+    pub contribution: Contribution,
+    /// Its proportional size, as far as that was read, bytes.
+    pub proportional_bytes: u64,
+    /// Pages of which the proportional size was never read, bytes.
+    pub unread_bytes: u64,
+    /// How much more may be private, as it was never read, bytes.
+    pub unread_private_bytes: u64,
+    /// How much more anonymous memory it may add, to the tree's footprint or the descendants', bytes.
+    pub anonymous_uncertain_bytes: u64,
+    /// File pages that other processes of the tree may have, too, as far as was read, bytes.
+    pub files_unread_bytes: u64,
+    /// By how much its private and proportional sizes may be wrong, bytes.
+    pub stale_bytes: u64,
+}
+
+/// What all processes add.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Estimates {
+    of: FxHashMap<ProcessId, Estimate>,
+    /// By how much the footprint may be larger, bytes.
+    uncertain_bytes: u64,
+    /// The part of that in files, bytes.
+    files_uncertain_bytes: u64,
+    /// Footprint of the tree, for certain, bytes.
+    combined_bytes: u64,
+    /// Footprint of the descendants, for certain, bytes.
+    descendants_bytes: u64,
+}
+
+impl Estimates {
+    /// One process's.
+    pub(crate) fn get(&self, id: ProcessId) -> Option<&Estimate> {
+        self.of.get(&id)
+    }
+
+    /// What does not matter in the sum of all, bytes.
+    fn negligible_bytes(&self) -> u64 {
+        negligible_bytes(self.combined_bytes + self.uncertain_bytes)
+    }
+}
+
+/// What does not matter in a sum of this size, bytes.
+fn negligible_bytes(of_bytes: u64) -> u64 {
+    (of_bytes / 100).max(1 << 20)
+}
+
+/// Last readings of the live processes, and of programs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Readings<'a> {
+    pub of: &'a FxHashMap<ProcessId, LastReading>,
+    pub programs: &'a KnownPrograms,
+    /// The live processes, oldest first.
+    pub alive: &'a [ProcessId],
+    /// Their shared memory, each in full, bytes.
+    pub shared_of_all_bytes: u64,
+}
+
+/// Estimates for all live processes.
+pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
+    let mut all = Estimates::default();
+    add_anonymous(tree, readings, &mut all);
+    add_files(tree, readings, &mut all);
+    for (id, estimate) in &mut all.of {
+        // One that runs in its parent's memory has nothing to be read.
+        let reading = readings.of.get(id).filter(|_| !is_borrowed(tree, *id));
+        add_last_reading(estimate, reading, readings.shared_of_all_bytes);
+        if let Some(reading) = reading
+            && !reading.is_sharing_denied
+            && has_unread_relatives(tree, *id, reading)
+        {
+            // What it has alone is not known any more.
+            estimate.stale_bytes += reading.anonymous_bytes();
+        }
+        all.combined_bytes += estimate.contribution.combined_bytes;
+        all.descendants_bytes += estimate.contribution.descendants_bytes;
+        all.uncertain_bytes += estimate.anonymous_uncertain_bytes;
+    }
+    all.uncertain_bytes += all.files_uncertain_bytes;
+    all
+}
+
+/// A process that runs in its parent's memory adds none.
+fn counted<'a>(
+    tree: &'a Tree,
+    readings: Readings<'a>,
+    id: ProcessId,
+) -> Option<(&'a Process, &'a LastReading)> {
+    let process = tree.get(id)?;
+    let reading = readings.of.get(&id)?;
+    (process.program.image != Image::Borrowed).then_some((process, reading))
+}
+
+fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
+    let page_bytes = tree.context().page;
+    let mut groups: FxHashMap<ImageGroup, Vec<ProcessId>> = FxHashMap::default();
+    let mut of_one = |id: ProcessId| {
+        let Some((process, _)) = counted(tree, readings, id) else {
+            all.of.insert(id, Estimate::default());
+            return;
+        };
+        groups.entry(process.program.group).or_default().push(id);
+    };
+    readings.alive.iter().for_each(|id| of_one(*id));
+    let parents: FxHashSet<ProcessId> =
+        readings.alive.iter().filter_map(|id| tree.get(*id)?.ancestry.parent.known()).collect();
+    let member = |id: &ProcessId| {
+        let (process, reading) = counted(tree, readings, *id)?;
+        Some(Member {
+            reading,
+            image: process.program.image,
+            is_main: process.ids.is_main,
+            is_current: is_current(Some(reading), epoch(tree, *id)),
+            has_forked: parents.contains(id),
+        })
+    };
+    for (group, ids) in groups {
+        let members: Vec<Member> = ids.iter().filter_map(member).collect();
+        // One that is not alive any more, or was not read as yet, can have its part of the pages.
+        let is_alone = is_alone(tree, group);
+        let with_memory = tree
+            .group(group)
+            .map_or(0, |group| group.members.iter().filter(|id| !is_borrowed(tree, **id)).count());
+        let are_read = members.len() == with_memory && is_group_read(tree, readings.of, group);
+        let combined = anonymous::of_group(&members, are_read, page_bytes);
+        let has_main = members.iter().any(|member| member.is_main);
+        let mut descendants: Vec<Anonymous> = match has_main && members.len() > 1 {
+            true => anonymous::of_descendants(&members, are_read, page_bytes),
+            false => combined.clone(),
+        };
+        if let Some(place) = members.iter().position(|member| member.is_main).filter(|_| members.len() > 1) {
+            descendants.insert(place, Anonymous::default());
+        }
+        for (((id, member), combined), descendants) in ids.iter().zip(&members).zip(combined).zip(descendants)
+        {
+            let uncertain_bytes = combined.uncertain_bytes.max(descendants.uncertain_bytes);
+            let is_denied = member.reading.is_sharing_denied;
+            // What can't be read counts in full.
+            let more = if is_denied { uncertain_bytes } else { 0 };
+            let contribution = Contribution {
+                combined_bytes: combined.certain_bytes + more,
+                descendants_bytes: if member.is_main { 0 } else { descendants.certain_bytes + more },
+                private_bytes: anonymous::private_bytes(member, is_alone)
+                    + anonymous::private_of_files_bytes(member, is_alone),
+            };
+            all.of.insert(
+                *id,
+                Estimate {
+                    contribution,
+                    proportional_bytes: anonymous::proportional_bytes(member, is_alone),
+                    unread_private_bytes: anonymous::unread_private_bytes(member, is_alone, page_bytes),
+                    anonymous_uncertain_bytes: uncertain_bytes - more,
+                    ..Estimate::default()
+                },
+            );
+        }
+    }
+}
+
+fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
+    let mut times = FileTimes::default();
+    for id in readings.alive {
+        if let Some(files) = readings.of.get(id).and_then(|reading| reading.files.as_ref()) {
+            times.add(files);
+        }
+    }
+    let mut combined = FileFootprint::default();
+    let mut descendants = FileFootprint::default();
+    let mut parts: Vec<(ProcessId, u64)> = Vec::new();
+    for id in readings.alive {
+        let Some((process, reading)) = counted(tree, readings, *id) else { continue };
+        let Some(estimate) = all.of.get_mut(id) else { continue };
+        let bytes = reading.file_bytes();
+        let known = match &reading.files {
+            Some(files) => KnownFiles::Own(files),
+            None if reading.is_sharing_denied => KnownFiles::Denied,
+            None => readings
+                .programs
+                .find(&process.name.command, bytes)
+                .map_or(KnownFiles::Size, |files| KnownFiles::Assumed(files)),
+        };
+        let files = FilesReading::of(reading, readings.shared_of_all_bytes);
+        let pss_bytes = if files.more_others_bytes > 0 { 0 } else { files.pss_bytes };
+        parts.push((*id, pss_bytes));
+        let added = combined.add(bytes, pss_bytes, known, &times);
+        estimate.contribution.combined_bytes += added.certain_bytes;
+        estimate.files_unread_bytes = added.unread_bytes;
+        if !process.ids.is_main {
+            let added = descendants.add(bytes, pss_bytes, known, &times);
+            estimate.contribution.descendants_bytes += added.certain_bytes;
+        }
+    }
+    all.files_uncertain_bytes = combined.uncertain_bytes().max(descendants.uncertain_bytes());
+    let missing_bytes = combined.missing_bytes().max(descendants.missing_bytes());
+    for (id, pss_bytes) in parts.into_iter().filter(|_| missing_bytes > 0) {
+        all.files_uncertain_bytes = all.files_uncertain_bytes.max(missing_bytes);
+        if let Some(estimate) = all.of.get_mut(&id) {
+            estimate.files_unread_bytes = estimate.files_unread_bytes.max(pss_bytes);
+        }
+    }
+}
+
+/// What a process's last reading says of its file pages.
+struct FilesReading {
+    /// Their proportional size, scaled to how many there are now, bytes.
+    pss_bytes: u64,
+    /// Pages that others may have mapped since, bytes.
+    more_others_bytes: u64,
+    /// How many more or less there are than then, bytes.
+    changed_bytes: u64,
+}
+
+impl FilesReading {
+    fn of(reading: &LastReading, shared_of_all_bytes: u64) -> Self {
+        let now = reading.size.shared_bytes;
+        let Some(sharing) = &reading.sharing else {
+            return Self { pss_bytes: 0, more_others_bytes: 0, changed_bytes: reading.file_bytes() };
+        };
+        let then = sharing.size.shared_bytes;
+        let pss_then = sharing.rollup.pss_bytes.saturating_sub(sharing.rollup.pss_anon_bytes);
+        let others_now = shared_of_all_bytes.saturating_sub(now);
+        Self {
+            pss_bytes: scale(pss_then, now, then).min(now),
+            more_others_bytes: others_now.saturating_sub(sharing.others_shared_bytes).min(pss_then),
+            changed_bytes: now.abs_diff(then),
+        }
+    }
+}
+
+/// The proportional part of file pages, as it was when smaps_rollup was read, and how far that may be off.
+fn add_last_reading(estimate: &mut Estimate, reading: Option<&LastReading>, shared_of_all_bytes: u64) {
+    let Some(reading) = reading else { return };
+    let files = FilesReading::of(reading, shared_of_all_bytes);
+    estimate.proportional_bytes += files.pss_bytes;
+    if reading.sharing.is_none() {
+        // Anonymous pages count without a reading only where no other process can have them.
+        let anonymous_bytes = reading.anonymous_bytes().saturating_sub(estimate.proportional_bytes);
+        estimate.unread_bytes = reading.size.shared_bytes + anonymous_bytes;
+        estimate.unread_private_bytes += reading.size.shared_bytes;
+    }
+    let is_denied = reading.is_sharing_denied;
+    estimate.stale_bytes = if is_denied { 0 } else { files.changed_bytes + files.more_others_bytes };
+}
+
+/// `part` of `then`, scaled to `now`.
+fn scale(part: u64, now: u64, then: u64) -> u64 {
+    if then == 0 { now } else { (u128::from(part) * u128::from(now) / u128::from(then)) as u64 }
+}
+
+/// Whether all processes of an image group of several were read since it last changed.
+fn is_group_read(tree: &Tree, readings: &FxHashMap<ProcessId, LastReading>, group: ImageGroup) -> bool {
+    tree.group(group).is_some_and(|group| {
+        group.members.iter().all(|id| is_borrowed(tree, *id) || is_current(readings.get(id), group.epoch))
+    })
+}
+
+fn is_borrowed(tree: &Tree, id: ProcessId) -> bool {
+    tree.get(id).is_some_and(|process| process.program.image == Image::Borrowed)
+}
+
+fn is_current(reading: Option<&LastReading>, epoch: u64) -> bool {
+    reading.and_then(|reading| reading.sharing).is_some_and(|sharing| sharing.epoch == epoch)
+}
+
+/// Whether at most one process has memory of this image.
+pub(super) fn is_alone(tree: &Tree, group: ImageGroup) -> bool {
+    let has_memory = |id: &&ProcessId| !is_borrowed(tree, **id);
+    tree.group(group).is_none_or(|group| group.members.iter().filter(has_memory).nth(1).is_none())
+}
+
+/// Image groups of several processes that were not all read since they came or went.
+pub(crate) fn unread_groups(
+    tree: &Tree,
+    readings: &FxHashMap<ProcessId, LastReading>,
+    alive: &[ProcessId],
+) -> FxHashSet<ImageGroup> {
+    let groups: FxHashSet<ImageGroup> =
+        alive.iter().filter_map(|id| Some(tree.get(*id)?.program.group)).collect();
+    let is_unread = |group: &ImageGroup| !is_alone(tree, *group) && !is_group_read(tree, readings, *group);
+    groups.into_iter().filter(is_unread).collect()
+}
+
+/// Whether it shares anonymous pages with other processes, and was not read since they came or went.
+fn has_unread_relatives(tree: &Tree, id: ProcessId, reading: &LastReading) -> bool {
+    let is_shared = |process: &Process| {
+        process.program.image != Image::Borrowed && !is_alone(tree, process.program.group)
+    };
+    !is_current(Some(reading), epoch(tree, id)) && tree.get(id).is_some_and(is_shared)
+}
+
+/// The epoch of a process's image group.
+pub(crate) fn epoch(tree: &Tree, id: ProcessId) -> u64 {
+    tree.get(id).and_then(|process| tree.group(process.program.group)).map_or(0, |group| group.epoch)
+}
+
+/// The shared memory of several processes, each in full, bytes.
+pub(crate) fn shared_of_all<'a>(
+    readings: &FxHashMap<ProcessId, LastReading>,
+    of: impl IntoIterator<Item = &'a ProcessId>,
+) -> u64 {
+    of.into_iter().filter_map(|id| Some(readings.get(id)?.size.shared_bytes)).sum()
+}

@@ -1,0 +1,186 @@
+//! What to read next of how memory is shared.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Estimate, Estimates, Readings, is_borrowed, is_current, negligible_bytes};
+use crate::model::groups::Groups;
+use crate::model::observation::SharingTarget;
+use crate::run::tree::{ImageGroup, Process, ProcessId, Tree};
+
+/// What the sample must still be allowed to cost for sharing to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharingCredit {
+    /// Only what the budget has left.
+    None,
+    /// It would set a new peak that it can't vouch for.
+    NewPeak,
+    /// The same of memory that still grows: the next sample will ask again.
+    GrowingPeak,
+}
+
+/// Processes to be read.
+#[derive(Debug)]
+pub struct Unit {
+    /// Those whose figures depend on each other: they are read together or not at all.
+    pub members: Vec<ProcessId>,
+    /// What to read, in this order.
+    pub order: Vec<SharingTarget>,
+    /// What it may cost.
+    pub credit: SharingCredit,
+}
+
+/// What was read for this sample already.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tried {
+    /// Image groups.
+    pub groups: FxHashSet<ImageGroup>,
+    /// Processes, with their mappings.
+    pub files: FxHashSet<ProcessId>,
+}
+
+impl Estimates {
+    /// The reading that makes most of the footprint certain, if that is worth it. `mark` is the largest RAM so far, bytes: a
+    /// sample beyond it must be certain.
+    pub(crate) fn next_unit(
+        &self,
+        tree: &Tree,
+        readings: Readings,
+        tried: &Tried,
+        mark: Groups<u64>,
+    ) -> Option<Unit> {
+        let groups =
+            self.uncertain_groups(tree).into_iter().filter(|(group, _)| !tried.groups.contains(group));
+        let largest_group = groups.max_by_key(|(_, (uncertain_bytes, _))| *uncertain_bytes);
+        let programs = self.unread_programs(tree, tried).into_values();
+        let largest_program = programs.max_by_key(|(unread_bytes, _, _)| *unread_bytes);
+        let of_files = largest_program.map_or(0, |(unread, ..)| unread.min(self.files_uncertain_bytes));
+        let of_group = largest_group.as_ref().map_or(0, |(_, (uncertain_bytes, _))| *uncertain_bytes);
+        if of_files.max(of_group) <= self.negligible_bytes() / 4 {
+            return None;
+        }
+        let (members, order) = match largest_group.filter(|_| of_group >= of_files) {
+            Some((_, (_, members))) => {
+                let order = self.reading_order(tree, readings, &members);
+                (members, order)
+            }
+            None => {
+                let (_, _, id) = largest_program?;
+                (vec![id], vec![SharingTarget { id, wants_mappings: true }])
+            }
+        };
+        let credit = self.credit(tree, readings, mark, &members);
+        Some(Unit { members, order, credit })
+    }
+
+    /// Processes whose private and proportional sizes are not known any more, the most wrong first. They are no part of
+    /// the footprint. The first process has figures of its own, however small it is beside the others.
+    pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
+        let of_descendants = negligible_bytes(self.descendants_bytes + self.uncertain_bytes) / 4;
+        let is_stale = |(id, estimate): &(&ProcessId, &Estimate)| {
+            let is_main = tree.get(**id).is_some_and(|process| process.ids.is_main);
+            let of_main = || negligible_bytes(estimate.contribution.combined_bytes) / 4;
+            estimate.stale_bytes > if is_main { of_main() } else { of_descendants }
+        };
+        let mut stale: Vec<_> = self.of.iter().filter(is_stale).collect();
+        stale.sort_unstable_by_key(|(id, estimate)| (std::cmp::Reverse(estimate.stale_bytes), **id));
+        stale.into_iter().map(|(id, _)| target(tree, *id)).collect()
+    }
+
+    /// What reading these may cost beyond the budget.
+    fn credit(
+        &self,
+        tree: &Tree,
+        readings: Readings,
+        mark: Groups<u64>,
+        members: &[ProcessId],
+    ) -> SharingCredit {
+        let may_be = |certain_bytes: u64| certain_bytes + self.uncertain_bytes;
+        let is_new_peak =
+            may_be(self.combined_bytes) > mark.combined || may_be(self.descendants_bytes) > mark.descendants;
+        if !is_new_peak || self.uncertain_bytes <= self.negligible_bytes() {
+            SharingCredit::None
+        } else if members.iter().any(|id| is_growing(tree, readings, *id)) {
+            SharingCredit::GrowingPeak
+        } else {
+            SharingCredit::NewPeak
+        }
+    }
+
+    /// Image groups with uncertain anonymous memory, and their processes.
+    fn uncertain_groups(&self, tree: &Tree) -> FxHashMap<ImageGroup, (u64, Vec<ProcessId>)> {
+        // One that runs in its parent's memory is not read: its files show its parent's.
+        let group_of = |id: ProcessId| {
+            tree.get(id).filter(|_| !is_borrowed(tree, id)).map(|process| process.program.group)
+        };
+        let mut groups: FxHashMap<ImageGroup, (u64, Vec<ProcessId>)> = FxHashMap::default();
+        for (id, estimate) in self.of.iter().filter(|(_, estimate)| estimate.anonymous_uncertain_bytes > 0) {
+            let Some(group) = group_of(*id) else { continue };
+            groups.entry(group).or_default().0 += estimate.anonymous_uncertain_bytes;
+        }
+        if groups.is_empty() {
+            return groups;
+        }
+        for id in self.of.keys() {
+            if let Some((_, members)) = group_of(*id).and_then(|group| groups.get_mut(&group)) {
+                members.push(*id);
+            }
+        }
+        for (_, members) in groups.values_mut() {
+            members.sort_unstable();
+        }
+        groups
+    }
+
+    /// By program: unread file pages of all its processes, and the process with most of them.
+    fn unread_programs<'a>(
+        &self,
+        tree: &'a Tree,
+        tried: &Tried,
+    ) -> HashMap<&'a Arc<str>, (u64, u64, ProcessId)> {
+        let mut programs: HashMap<&Arc<str>, (u64, u64, ProcessId)> = HashMap::new();
+        for (id, estimate) in &self.of {
+            let unread_bytes = estimate.files_unread_bytes;
+            let is_wanted = unread_bytes > 0 && !tried.files.contains(id);
+            let Some(process) = tree.get(*id).filter(|_| is_wanted) else { continue };
+            let (sum, most, of) = programs.entry(&process.name.command).or_insert((0, 0, *id));
+            *sum += unread_bytes;
+            if unread_bytes > *most || (unread_bytes == *most && *id < *of) {
+                (*most, *of) = (unread_bytes, *id);
+            }
+        }
+        programs
+    }
+
+    /// In which order to read the members of a group: those that were not read since the group last changed; once all were,
+    /// the most uncertain first.
+    fn reading_order(&self, tree: &Tree, readings: Readings, members: &[ProcessId]) -> Vec<SharingTarget> {
+        let is_read = |id: &ProcessId| {
+            is_borrowed(tree, *id) || is_current(readings.of.get(id), super::epoch(tree, *id))
+        };
+        let mut order: Vec<ProcessId> = members.iter().copied().filter(|id| !is_read(id)).collect();
+        if order.is_empty() {
+            order = members.to_vec();
+            order.sort_by_key(|id| {
+                std::cmp::Reverse(self.get(*id).map_or(0, |estimate| estimate.anonymous_uncertain_bytes))
+            });
+        }
+        order.into_iter().map(|id| target(tree, id)).collect()
+    }
+}
+
+/// What to read of a process to know its sharing. What the first process alone has of its fork children's pages is known from
+/// its mappings only.
+fn target(tree: &Tree, id: ProcessId) -> SharingTarget {
+    let has_relatives =
+        |process: &Process| process.ids.is_main && !super::is_alone(tree, process.program.group);
+    SharingTarget { id, wants_mappings: tree.get(id).is_some_and(has_relatives) }
+}
+
+/// Whether a process's memory is more than 0.1% larger than at the last sample.
+fn is_growing(tree: &Tree, readings: Readings, id: ProcessId) -> bool {
+    let before = tree.get(id).map_or(0, |process| process.observed.rss_bytes);
+    readings.of.get(&id).is_some_and(|reading| reading.size.rss_bytes > before.saturating_add(before / 1000))
+}

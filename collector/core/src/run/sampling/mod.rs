@@ -1,0 +1,489 @@
+//! From readings to a sample: what each live process uses now, and what the tree's RAM is.
+//!
+//! A sample has passes, each an observation: first clock, size and state of every live process; then peaks and sharing,
+//! which are expensive, so the core says which it wants most and the session reads as many as the budget allows; at last
+//! the ends of the processes that the sample found dead, whose records may come later than it.
+
+mod files;
+mod footprint;
+mod reading;
+pub(crate) mod sums;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::tree::process::Observed;
+use super::tree::{Contribution, Image, LiveInterval, Process, ProcessId, Tree};
+use crate::model::groups::Groups;
+use crate::model::observation::{
+    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingTarget, Size,
+    Vitals,
+};
+use files::{FileTable, KnownPrograms};
+use footprint::{Estimate, Estimates, Readings, Tried};
+pub use footprint::{SharingCredit, Unit};
+use reading::{LastReading, Sharing, Touched};
+use sums::TreeSums;
+
+/// What is known of the tree at one time, and what happened since the time before.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sample {
+    /// CLOCK_MONOTONIC of the sample before (or the start), nanoseconds.
+    pub from_ns: u64,
+    /// CLOCK_MONOTONIC of this sample, nanoseconds.
+    pub at_ns: u64,
+    /// Memory now.
+    pub now: TreeSums,
+    /// Memory of the processes that lived at both times, each with the smaller of its two contributions.
+    pub steady: TreeSums,
+    /// Memory of the processes in `steady`, each with the larger of its two contributions. What `intervals` has of it is
+    /// subtracted.
+    pub steady_at_most: TreeSums,
+    /// Mean of the two for those, for time-weighted means.
+    pub steady_mean: TreeSums,
+    /// Processes and memory that were there in part only.
+    pub intervals: Vec<LiveInterval>,
+    /// CPU time since the sample before, nanoseconds (live processes only).
+    pub cpu_ns: Groups<u64>,
+    /// What each process holds now.
+    pub holders: Vec<Held>,
+}
+
+/// What a process holds at a sample.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held {
+    /// The process.
+    pub id: ProcessId,
+    /// RSS, and huge pages of hugetlbfs, bytes.
+    pub rss_bytes: u64,
+    /// What it adds to footprints.
+    pub contribution: Contribution,
+    /// How much more may be private, as it was never read, bytes.
+    pub unread_bytes: u64,
+}
+
+/// A process that runs another program than at its reading before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedProgram {
+    /// The process.
+    pub id: ProcessId,
+    /// When it was last read, CLOCK_MONOTONIC nanoseconds.
+    pub since_ns: u64,
+}
+
+/// Peaks of a process that touched new memory are read again this long after the last time: what it held for a moment between
+/// two samples only VmHWM shows, and only a reading soon after it tells what others held then.
+pub const PEAK_INTERVAL_NS: u64 = 20_000_000;
+/// From this long after the last time on, also where that takes from other readings' budget.
+pub const LATEST_PEAK_NS: u64 = 1_000_000_000;
+
+/// What the passes of the sample that is being taken have found so far.
+#[derive(Debug, Clone, Default)]
+pub struct CurrentSample {
+    at_ns: u64,
+    /// Processes that were read for the first time, and the bottom of their stacks then (0: not known).
+    pub first: Vec<(ProcessId, u64)>,
+    /// Processes that run another program than at their reading before.
+    pub changed: Vec<ChangedProgram>,
+    args: FxHashMap<ProcessId, Vec<String>>,
+    /// When the last process that was found dead was; `None`: none was.
+    pub dead_ns: Option<u64>,
+    /// What the largest of those held when it was last read, bytes.
+    pub dead_bytes: u64,
+    tried: Tried,
+    is_any_sharing_read: bool,
+    /// Sharing was read of a process that shares anonymous pages with others.
+    is_any_relative_read: bool,
+    /// All its passes are over: it was not put off.
+    is_concluded: bool,
+    /// The sample before was put off.
+    is_put_off_before: bool,
+}
+
+/// The sample that is being taken, and the last readings of live processes. A restarted collector begins without them.
+#[derive(Debug, Clone, Default)]
+pub struct Sampling {
+    readings: FxHashMap<ProcessId, LastReading>,
+    programs: KnownPrograms,
+    /// The live processes of this sample, oldest first.
+    pub alive: Vec<ProcessId>,
+    /// Changes of image groups up to the last sample.
+    group_changes: u64,
+    /// Of the live processes, each in full.
+    shared_of_all_bytes: u64,
+    estimates: Estimates,
+    /// Processes have come, gone or touched memory since the estimates were made.
+    is_estimate_due: bool,
+    /// No reading of how memory is shared would tell anything more.
+    is_settled: bool,
+    /// The sample that is being taken.
+    pub current: CurrentSample,
+    /// What the passes came to.
+    sample: Option<Sample>,
+}
+
+impl Sampling {
+    /// The live processes to be read.
+    pub fn targets(tree: &Tree) -> Vec<SampleTarget> {
+        let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
+        let target = |process: &Process| {
+            let is_alone = tree.group(process.program.group).is_some_and(|group| group.members.len() <= 1);
+            Some(SampleTarget {
+                target: process.target()?,
+                is_alone,
+                wants_args: process.name.args.is_none(),
+            })
+        };
+        alive.filter_map(target).collect()
+    }
+
+    /// The first pass.
+    pub(crate) fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
+        self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
+        let before = std::mem::take(&mut self.alive);
+        let mut has_changed = false;
+        self.sample = None;
+        let is_put_off_before = !self.current.is_concluded;
+        self.current = CurrentSample { at_ns, is_put_off_before, ..CurrentSample::default() };
+        for Reading { id, args, state } in readings {
+            self.current.args.extend(args.clone().map(|args| (*id, args)));
+            match *state {
+                ReadingState::Rested => self.alive.push(*id),
+                ReadingState::Alive(vitals, size) => has_changed |= self.read_alive(*id, vitals, size),
+                ReadingState::Zombie(dead_ns, remains) => {
+                    tree.note_remains(*id, &remains);
+                    self.found_dead(tree, *id, dead_ns, None);
+                }
+                ReadingState::Ending(dead_ns, vitals) => {
+                    note_clock(tree, *id, &vitals);
+                    self.found_dead(tree, *id, dead_ns, None);
+                }
+                ReadingState::Gone(gone_ns) => self.found_dead(tree, *id, gone_ns, Some(gone_ns)),
+            }
+        }
+        let groups_before = std::mem::replace(&mut self.group_changes, tree.group_changes());
+        self.is_estimate_due |= has_changed || self.alive != before || self.group_changes != groups_before;
+    }
+
+    /// Returns whether its memory is another than at the reading before.
+    fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) -> bool {
+        let is_new = !self.readings.contains_key(&id);
+        let reading = self.readings.entry(id).or_default();
+        let (size_before, touched_before) = (reading.size, reading.touched());
+        if !self.current.is_put_off_before {
+            reading.before = touched_before;
+        }
+        let before = reading.vitals.start_stack;
+        let since_ns = std::mem::replace(&mut reading.at_ns, self.current.at_ns);
+        reading.vitals = Vitals { cpu_ns: vitals.cpu_ns.or(reading.vitals.cpu_ns), ..vitals };
+        if vitals.start_stack == 0 {
+            reading.vitals.start_stack = before;
+        } else if before != 0 && before != vitals.start_stack {
+            self.current.changed.push(ChangedProgram { id, since_ns });
+        }
+        reading.size = size.unwrap_or(reading.size);
+        if is_new {
+            // What it has by now may all be inherited.
+            reading.before = Touched { minor_faults: 0, anonymous_bytes: reading.anonymous_bytes() };
+            self.current.first.push((id, reading.vitals.start_stack));
+        }
+        self.alive.push(id);
+        is_new || reading.size != size_before || reading.touched() != touched_before
+    }
+
+    fn found_dead(&mut self, tree: &mut Tree, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
+        self.current.dead_ns = Some(at_ns);
+        self.current.dead_bytes =
+            self.current.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss_bytes));
+        tree.observe_end(id, at_ns, gone_ns);
+        tree.observe_missing(id, self.current.at_ns);
+    }
+
+    /// Processes whose image is newer than what is known of its peak.
+    pub fn new_images(&self, tree: &Tree) -> Vec<ProcessId> {
+        self.alive.iter().copied().filter(|id| self.is_new_image(tree, *id)).collect()
+    }
+
+    fn is_new_image(&self, tree: &Tree, id: ProcessId) -> bool {
+        let image_ns = tree.get(id).map(Process::program_start_ns);
+        self.readings.get(&id).zip(image_ns).is_some_and(|(reading, image_ns)| image_ns >= reading.peak_at_ns)
+    }
+
+    /// Whether a process's peak should be read again; `is_rich`: the budget has more than footprints need.
+    pub fn is_peak_due(&self, id: ProcessId, is_rich: bool) -> bool {
+        let rest_ns = if is_rich { PEAK_INTERVAL_NS } else { LATEST_PEAK_NS };
+        self.readings.get(&id).is_some_and(|reading| {
+            self.current.at_ns.saturating_sub(reading.peak_at_ns) >= rest_ns
+                && reading.vitals.minor_faults != reading.faults_at_peak
+        })
+    }
+
+    /// The second pass. What was known of the memory of images that were replaced is void.
+    pub(crate) fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
+        for id in self.new_images(tree) {
+            if let Some(reading) = self.readings.get_mut(&id) {
+                (reading.sharing, reading.files, reading.vm_hwm_bytes, reading.hugetlb_bytes) =
+                    (None, None, None, 0);
+                reading.is_sharing_denied = false;
+            }
+        }
+        for peak in peaks {
+            let Some(reading) = self.readings.get_mut(&peak.id) else { continue };
+            (reading.peak_at_ns, reading.faults_at_peak) = (self.current.at_ns, reading.vitals.minor_faults);
+            reading.vm_hwm_bytes = peak.vm_hwm_bytes.or(reading.vm_hwm_bytes);
+            reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
+            reading.limits = peak.limits.unwrap_or(reading.limits);
+        }
+        if !self.is_estimate_due && peaks.is_empty() {
+            return;
+        }
+        (self.is_estimate_due, self.is_settled) = (false, false);
+        let unread_groups = footprint::unread_groups(tree, &self.readings, &self.alive);
+        for id in &self.alive {
+            let Some(reading) = self.readings.get_mut(id) else { continue };
+            let is_unread = |process: &Process| unread_groups.contains(&process.program.group);
+            reading.before_relatives = match tree.get(*id).is_some_and(is_unread) {
+                true => reading.before_relatives.or(Some(reading.before)),
+                false => None,
+            };
+        }
+        self.shared_of_all_bytes = footprint::shared_of_all(&self.readings, &self.alive);
+        self.estimates = footprint::estimate_all(tree, self.last_readings());
+    }
+
+    fn last_readings(&self) -> Readings<'_> {
+        Readings {
+            of: &self.readings,
+            programs: &self.programs,
+            alive: &self.alive,
+            shared_of_all_bytes: self.shared_of_all_bytes,
+        }
+    }
+
+    /// The reading of how memory is shared that makes most of the footprint certain, if that is worth it.
+    pub fn next_unit(&self, tree: &Tree, mark: Groups<u64>) -> Option<Unit> {
+        if self.is_settled {
+            return None;
+        }
+        self.estimates.next_unit(tree, self.last_readings(), &self.current.tried, mark)
+    }
+
+    /// Processes whose private and proportional sizes are not known any more.
+    pub fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
+        if self.is_settled { Vec::new() } else { self.estimates.stale(tree) }
+    }
+
+    /// The third pass, one unit at a time.
+    pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
+        let mut may_change_footprint = unit.members.len() > 1;
+        // The relatives of a process that is read by itself are not looked up: then none counts as read since.
+        let read_ns = |id: &ProcessId| self.readings.get(id)?.sharing.map(|sharing| sharing.at_ns);
+        let is_group = unit.members.len() > 1;
+        let oldest_ns = unit.members.iter().map(read_ns).min().flatten().filter(|_| is_group).unwrap_or(0);
+        for (id, read) in &unit.read {
+            may_change_footprint |= self.note_sharing(tree, *id, read, oldest_ns);
+        }
+        for process in unit.members.iter().filter_map(|id| tree.get(*id)) {
+            self.current.tried.groups.insert(process.program.group);
+            self.current.is_any_relative_read |= !footprint::is_alone(tree, process.program.group);
+            if unit.members.len() == 1 {
+                self.current.tried.files.insert(process.ids.id);
+            }
+        }
+        self.current.is_any_sharing_read |= !unit.read.is_empty();
+        self.discard_if_moved(&unit.sizes_after);
+        if may_change_footprint {
+            self.estimates = footprint::estimate_all(tree, self.last_readings());
+        }
+    }
+
+    /// The first of its relatives was read at `oldest_ns`. Returns whether it tells of mapped files.
+    fn note_sharing(&mut self, tree: &Tree, id: ProcessId, read: &SharingReading, oldest_ns: u64) -> bool {
+        let at_ns = self.current.at_ns;
+        let Some(reading) = self.readings.get_mut(&id) else { return false };
+        let others_shared_bytes = self.shared_of_all_bytes.saturating_sub(reading.size.shared_bytes);
+        let mut has_files = false;
+        match read {
+            SharingReading::Read { rollup, mappings, size } => {
+                let before = reading.size;
+                reading.size = size.unwrap_or(before);
+                // What it mapped while smaps was read can be missing there.
+                let has_changed = reading.size.differs_from(before);
+                let mut sharing = Sharing {
+                    rollup: *rollup,
+                    mapped_private_anon_bytes: mappings.as_ref().map(|mappings| mappings.private_anon_bytes),
+                    size: if has_changed { rollup.size() } else { reading.size },
+                    others_shared_bytes,
+                    minor_faults: reading.vitals.minor_faults,
+                    epoch: footprint::epoch(tree, id),
+                    at_ns,
+                    unshared_before_bytes: 0,
+                };
+                let last = reading.sharing.filter(|last| last.epoch == sharing.epoch);
+                sharing.note_unshared(last.as_ref(), reading.copied_since(tree.context().page), oldest_ns);
+                let is_valid = reading.is_of_one_program(rollup);
+                reading.sharing = is_valid.then_some(sharing);
+                if let Some(mappings) = mappings.as_ref().filter(|_| is_valid) {
+                    let files = mappings.files.clone();
+                    let before = reading.files.as_deref();
+                    let bytes = sharing.size.shared_bytes + reading.hugetlb_bytes;
+                    let table = Arc::new(FileTable::new(files, bytes, at_ns, before));
+                    if let Some(process) = tree.get(id) {
+                        self.programs.remember(&process.name.command, &table);
+                    }
+                    reading.files = Some(table);
+                    has_files = true;
+                }
+            }
+            SharingReading::NoMemory => {}
+            SharingReading::Denied => reading.is_sharing_denied = true,
+        }
+        self.shared_of_all_bytes = others_shared_bytes + reading.size.shared_bytes;
+        has_files
+    }
+
+    /// While the members of a unit were read one after another, one may have exec'd or ended: then their proportional
+    /// sizes are of different times and don't add up.
+    fn discard_if_moved(&mut self, sizes_after: &[(ProcessId, Option<Size>)]) {
+        let mut has_moved = false;
+        for (id, size) in sizes_after {
+            let Some(reading) = self.readings.get_mut(id) else {
+                has_moved = true;
+                continue;
+            };
+            let Some(size) = *size else {
+                has_moved = true;
+                continue;
+            };
+            let before = reading.size.shared_bytes;
+            reading.size = size;
+            self.shared_of_all_bytes = self.shared_of_all_bytes.saturating_sub(before) + size.shared_bytes;
+            has_moved |= reading.sharing.is_none_or(|sharing| {
+                size.rss_bytes.abs_diff(sharing.size.rss_bytes) > sharing.size.rss_bytes / 100
+            });
+        }
+        for (id, _) in sizes_after.iter().filter(|_| has_moved) {
+            if let Some(reading) = self.readings.get_mut(id) {
+                reading.sharing = None;
+            }
+        }
+    }
+
+    /// The passes are over: turn what was read into sums, and store it with the processes.
+    pub(crate) fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
+        if self.current.is_any_sharing_read {
+            // Other members may have mapped memory while one after another was read.
+            self.estimates = footprint::estimate_all(tree, self.last_readings());
+        }
+        // What fork children had copied before it was read is known now.
+        self.is_estimate_due |= self.current.is_any_relative_read;
+        self.current.is_concluded = true;
+        let is_nothing_wanted =
+            || self.estimates.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
+        self.is_settled = !self.current.is_any_sharing_read && (self.is_settled || is_nothing_wanted());
+        let mut sample = Sample { from_ns, at_ns: self.current.at_ns, ..Sample::default() };
+        let largest_shared = reading::largest_shared(&self.readings, &self.alive);
+        for id in &self.alive {
+            let (Some(reading), Some(estimate)) = (self.readings.get(id), self.estimates.get(*id)) else {
+                continue;
+            };
+            note_clock(tree, *id, &reading.vitals);
+            let Some(process) = tree.get_mut(*id) else { continue };
+            process.note_bounds(reading.vitals.virtual_bytes, reading.limits);
+            let common_growth = reading::common_growth(reading, largest_shared, *id);
+            add_process(&mut sample, process, reading, estimate, common_growth);
+            if process.name.args.is_none() {
+                process.name.args = self.current.args.remove(id);
+            }
+        }
+        self.sample = Some(sample);
+    }
+
+    /// What the passes came to, once.
+    pub(crate) fn take(&mut self) -> Option<Sample> {
+        self.sample.take()
+    }
+}
+
+/// One process's part of a sample.
+fn add_process(
+    sample: &mut Sample,
+    process: &mut Process,
+    reading: &LastReading,
+    estimate: &Estimate,
+    common_growth: u64,
+) {
+    let (from_ns, now_ns, rss) = (sample.from_ns, sample.at_ns, reading.size.rss_bytes);
+    let before = process.observed;
+    // The high-water mark of what may be a copy of the parent is the parent's.
+    let hwm = reading.vm_hwm_bytes.filter(|_| process.program.image != Image::Unknown).unwrap_or(0);
+    // Nor is it one of a program that an unreported exec replaced since.
+    let is_new_program = process.program_start_ns() >= before.at_ns;
+    let peak_before = if is_new_program { 0 } else { before.peak_rss_bytes };
+    let peak = peak_before.max(rss).max(hwm);
+    // A peak that no sample saw lies between the last two.
+    let is_spike = peak > peak_before.max(rss);
+    let spike = if is_spike { process.program.image.own_part(peak, rss) } else { 0 };
+    let (contribution, unread) = (estimate.contribution, estimate.unread_private_bytes);
+    let at_peak = contribution.plus(Contribution::private(spike));
+    let (is_main, threads) = (process.ids.is_main, reading.vitals.threads);
+    sample.now.add(&TreeSums::of_estimate(is_main, estimate, reading));
+    if before.at_ns == from_ns && before.at_ns != 0 {
+        let steady = contribution.min(before.contribution);
+        let steady_unread = unread.max(before.unread_bytes);
+        let threads_before = threads.min(before.threads);
+        sample.steady.add(&TreeSums::of(is_main, &steady, steady_unread, threads_before));
+        let is_new_image = process.program.image_start_ns >= from_ns;
+        if !is_new_image {
+            let mean = contribution.mean(before.contribution);
+            sample.steady_mean.add(&TreeSums::of(is_main, &mean, 0, threads));
+        }
+        let mut at_most = contribution.max(before.contribution);
+        if is_new_image || spike > 0 {
+            // What is unread of it is in the steady part.
+            let beside = at_peak.minus(steady);
+            let [_, memory] = process.intervals_until(now_ns, beside, 0, rss + spike);
+            sample.intervals.push(memory);
+            at_most = before.contribution.max(at_peak.minus(beside));
+        }
+        sample.steady_at_most.add(&TreeSums::of(is_main, &at_most, steady_unread, threads_before));
+    } else {
+        sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread, rss + spike));
+    }
+    let rss_bytes = rss + reading.hugetlb_bytes;
+    sample.holders.push(Held { id: process.ids.id, rss_bytes, contribution, unread_bytes: unread });
+    process.observed = Observed {
+        at_ns: now_ns,
+        rss_bytes: rss,
+        peak_rss_bytes: peak,
+        contribution,
+        unread_bytes: unread,
+        common_growth_bytes: common_growth,
+        threads: reading.vitals.threads,
+        minor_faults: reading.vitals.minor_faults,
+        major_faults: reading.vitals.major_faults,
+        user_ticks: reading.vitals.user_ticks,
+        system_ticks: reading.vitals.system_ticks,
+        cpu_ns: reading.vitals.cpu_ns.or(before.cpu_ns),
+        blocks: None,
+    };
+    let counted = reading.vitals.cpu_ns.unwrap_or(0);
+    let spent = counted.saturating_sub(process.cpu.counted_cpu_ns);
+    process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(counted);
+    process.cpu.counted_at_ns = now_ns;
+    sample.cpu_ns.add(is_main, spent, u64::saturating_add);
+}
+
+/// The last reading of a process's CPU clock counts if no record has more.
+fn note_clock(tree: &mut Tree, id: ProcessId, vitals: &Vitals) {
+    if let Some(process) = tree.get_mut(id)
+        && let Some(cpu_ns) = vitals.cpu_ns
+    {
+        process.observed.cpu_ns = Some(cpu_ns);
+        (process.observed.user_ticks, process.observed.system_ticks) =
+            (vitals.user_ticks, vitals.system_ticks);
+    }
+}

@@ -1,0 +1,111 @@
+//! RAM and threads of the tree at one time, added up over its processes.
+
+use serde::{Deserialize, Serialize};
+
+use super::footprint::Estimate;
+use super::reading::LastReading;
+use crate::model::groups::Groups;
+use crate::run::tree::Contribution;
+
+/// Sums over some processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sums<N = u64> {
+    /// Footprint, bytes.
+    pub footprint_bytes: N,
+    /// Pages that one of them alone maps, bytes.
+    pub private_bytes: N,
+    /// How much more may be private, as it was never read, bytes.
+    pub unread_private_bytes: N,
+    /// Sum of their proportional sizes, bytes.
+    pub proportional_bytes: N,
+    /// Pages of which the proportional size was never read, bytes.
+    pub unread_proportional_bytes: N,
+    /// Threads.
+    pub threads: N,
+}
+
+impl<N: Copy> Sums<N> {
+    fn with<M>(self, other: Self, of: impl Fn(N, N) -> M) -> Sums<M> {
+        Sums {
+            footprint_bytes: of(self.footprint_bytes, other.footprint_bytes),
+            private_bytes: of(self.private_bytes, other.private_bytes),
+            unread_private_bytes: of(self.unread_private_bytes, other.unread_private_bytes),
+            proportional_bytes: of(self.proportional_bytes, other.proportional_bytes),
+            unread_proportional_bytes: of(self.unread_proportional_bytes, other.unread_proportional_bytes),
+            threads: of(self.threads, other.threads),
+        }
+    }
+}
+
+/// Sums over the tree.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeSums<N = u64> {
+    /// The first process.
+    pub main: Sums<N>,
+    /// The others.
+    pub descendants: Sums<N>,
+    /// Footprint of all, bytes.
+    pub combined_bytes: N,
+    /// Processes.
+    pub processes: N,
+}
+
+impl<N: Copy> TreeSums<N> {
+    /// A figure of two, sum by sum.
+    pub(crate) fn with<M>(self, other: Self, of: impl Fn(N, N) -> M) -> TreeSums<M> {
+        TreeSums {
+            main: self.main.with(other.main, &of),
+            descendants: self.descendants.with(other.descendants, &of),
+            combined_bytes: of(self.combined_bytes, other.combined_bytes),
+            processes: of(self.processes, other.processes),
+        }
+    }
+
+    /// A figure of one, sum by sum.
+    pub(crate) fn map<M>(self, of: impl Fn(N) -> M) -> TreeSums<M> {
+        self.with(self, |sum, _| of(sum))
+    }
+}
+
+impl TreeSums {
+    /// One process with a contribution. So many more bytes of it may be private.
+    pub(crate) fn of(is_main: bool, contribution: &Contribution, unread_bytes: u64, threads: u64) -> Self {
+        let mut sums = Self { processes: 1, combined_bytes: contribution.combined_bytes, ..Self::default() };
+        *sums.part_mut(is_main) = Sums {
+            footprint_bytes: contribution.footprint_bytes(is_main),
+            private_bytes: contribution.private_bytes,
+            unread_private_bytes: unread_bytes,
+            threads,
+            ..Sums::default()
+        };
+        sums
+    }
+
+    /// One process as a sample has it.
+    pub(crate) fn of_estimate(is_main: bool, estimate: &Estimate, reading: &LastReading) -> Self {
+        let (unread_bytes, threads) = (estimate.unread_private_bytes, reading.vitals.threads);
+        let mut sums = Self::of(is_main, &estimate.contribution, unread_bytes, threads);
+        let part = sums.part_mut(is_main);
+        part.proportional_bytes = estimate.proportional_bytes;
+        part.unread_proportional_bytes = estimate.unread_bytes;
+        sums
+    }
+
+    fn part_mut(&mut self, is_main: bool) -> &mut Sums {
+        if is_main { &mut self.main } else { &mut self.descendants }
+    }
+
+    /// Add another's. A record may claim any size.
+    pub(crate) fn add(&mut self, other: &Self) {
+        *self = self.with(*other, u64::saturating_add);
+    }
+
+    /// Main, descendants and both. No set of processes has a smaller footprint than a part of it.
+    pub(crate) fn groups(&self) -> Groups<Sums> {
+        let (main, descendants) = (self.main, self.descendants);
+        let of_parts = main.footprint_bytes.max(descendants.footprint_bytes);
+        let footprint_bytes = self.combined_bytes.max(of_parts);
+        let combined = Sums { footprint_bytes, ..main.with(descendants, u64::saturating_add) };
+        Groups { main, descendants, combined }
+    }
+}

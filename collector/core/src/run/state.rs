@@ -1,0 +1,400 @@
+//! The run so far: all that a restarted collector resumes from. It can be written to the state file and read back.
+//! It changes by observations only.
+
+use gpu_track_abi::record::Event;
+use serde::{Deserialize, Serialize};
+
+use super::failures::Failures;
+use super::gpu::GpuState;
+use super::sampling::Sampling;
+use super::sampling::sums::TreeSums;
+use super::tree::{RunContext, Rusage, Tree};
+use super::trust::{Forgery, Trust};
+use super::usage::{CpuUsage, RamUsage, Totals};
+use crate::model::config::Config;
+use crate::model::finding::{Damage, Finding, KernelEvent, ReadUpTo, StoredRecord, What, number};
+use crate::model::host::HostInfo;
+use crate::model::ids::Target;
+use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
+use crate::model::signal::SignalReceived;
+
+/// The state of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunState {
+    /// Processes whose figures are not final.
+    pub tree: Tree,
+    /// Sums over those whose figures are.
+    pub(crate) totals: Totals,
+    /// Processes that did not succeed.
+    pub(crate) failures: Failures,
+    /// Signals that the launcher passed on, the first of each number.
+    pub(crate) signals: Vec<SignalReceived>,
+    /// RAM over time.
+    pub ram: RamUsage,
+    /// CPU over time.
+    pub(crate) cpu: CpuUsage,
+    /// GPUs over time.
+    pub gpu: GpuState,
+    /// CLOCK_MONOTONIC of the command's start, nanoseconds.
+    pub start_ns: u64,
+    /// CLOCK_MONOTONIC of the last sample, nanoseconds.
+    pub sampled_ns: u64,
+    /// Failures of the sources.
+    pub health: Health,
+    /// The findings that are applied.
+    pub found: ReadUpTo,
+    trust: Trust,
+    /// The sample that is being taken.
+    #[serde(skip)]
+    pub sampling: Sampling,
+    /// The sums of the last sample.
+    #[serde(skip)]
+    pub latest: TreeSums,
+    ticks_per_second: u64,
+}
+
+/// Failures of the sources of a run, which limit how far its figures can be trusted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Damaged and dropped records.
+    pub damage: Damage,
+    /// Records that claim more CPU time than there was, and were left out.
+    pub impossible: u64,
+    /// Records that were there at the end and were not read in time.
+    pub unread: u64,
+    /// The evidence that records are forged; later records are not applied.
+    pub forgery: Option<Forgery>,
+    /// State of the process connector.
+    pub connector: ConnectorState,
+    /// A killed collector left no readable state, so what it knew is missing.
+    pub is_state_lost: bool,
+    /// Time in which no collector sampled, or the last samples died with it, nanoseconds.
+    pub unsampled_ns: u64,
+    /// The segment's name was removed during the run.
+    pub is_unlinked: bool,
+}
+
+/// State of the process connector.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectorState {
+    /// Why it is not, or no longer, available.
+    pub absent: Option<String>,
+    /// How often events were lost because the socket's buffer was full.
+    pub overruns: u64,
+    /// Lost events of the whole machine, as far as the kernel counts them.
+    pub dropped: u32,
+}
+
+/// The CPU time in a record.
+fn claimed_cpu_us(event: &Event) -> u64 {
+    let cpu_us = |usage| Rusage::from(usage).cpu_us();
+    match event {
+        Event::Exit { own, children, .. } => cpu_us(own).saturating_add(cpu_us(children)),
+        Event::Reaped { usage, .. } => cpu_us(usage),
+        Event::Start { .. } | Event::Fork { .. } | Event::Exec { .. } | Event::SpawnFailed { .. } => 0,
+    }
+}
+
+impl RunState {
+    /// A run that has just begun, on this machine.
+    pub fn of_run(config: &Config, host: &HostInfo) -> Self {
+        let start_ns = config.start.monotonic_ns;
+        let context = RunContext {
+            launcher_pid: config.start.launcher_pid,
+            pid_ns: config.start.pid_ns,
+            session_monotonic_ns: start_ns,
+            session_realtime_ns: config.start.realtime_ns,
+            page: host.page_bytes,
+            tick_us: host.tick_us(),
+        };
+        let cores = host.host.cores;
+        let cpu = CpuUsage::new(config.tracking.interval_ns(), cores, start_ns);
+        let trust = Trust::new(start_ns, cores, config.start.forks_before.is_some());
+        Self::new(context, cpu, trust, config.report.most_heaviest)
+    }
+
+    /// The same from its parts.
+    #[must_use]
+    pub fn new(context: RunContext, cpu: CpuUsage, trust: Trust, most_heaviest: usize) -> Self {
+        let start_ns = context.session_monotonic_ns;
+        Self {
+            tree: Tree::new(context),
+            totals: Totals::new(most_heaviest),
+            failures: Failures::default(),
+            signals: Vec::new(),
+            ram: RamUsage::default(),
+            cpu,
+            gpu: GpuState::default(),
+            start_ns,
+            sampled_ns: start_ns,
+            health: Health::default(),
+            found: ReadUpTo::default(),
+            trust,
+            sampling: Sampling::default(),
+            latest: TreeSums::default(),
+            ticks_per_second: 1_000_000 / context.tick_us.max(1),
+        }
+    }
+
+    /// Apply an observation. `now_ns` is CLOCK_MONOTONIC.
+    pub fn apply(&mut self, now_ns: u64, observation: &Observation) {
+        match observation {
+            Observation::Findings(findings) => self.apply_findings(findings, now_ns),
+            Observation::MachineForks(made) => {
+                self.trust.made = *made;
+                self.health.forgery = self.suspicion(now_ns);
+            }
+            Observation::CommandStarted { pid, start_ns, command } => {
+                self.start_ns = *start_ns;
+                self.gpu.usage.start_ns = *start_ns;
+                self.tree.set_main(*pid, *start_ns, command);
+            }
+            Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),
+            Observation::Child(child) if self.has_connector() => {
+                self.tree.found_ahead(child.clone());
+            }
+            Observation::Child(child) => drop(self.tree.found_in_proc(child)),
+            Observation::HostPid { id, pid } => self.tree.set_host_pid(*id, *pid),
+            Observation::Program(seen) => self.apply_program(seen),
+            Observation::Exec { id, by_ns } => self.tree.observe_exec(*id, *by_ns),
+            Observation::Membership { id, is_member } => {
+                if let Some(is_member) = is_member {
+                    self.tree.prove(*id, *is_member, now_ns);
+                }
+            }
+            Observation::Ended { id, at_ns, gone_ns, remains } => {
+                if self.tree.get(*id).is_none_or(|process| !process.is_alive()) {
+                    return;
+                }
+                if let Some(remains) = remains {
+                    self.tree.note_remains(*id, remains);
+                }
+                self.tree.observe_end(*id, *at_ns, *gone_ns);
+            }
+            Observation::Accounted { id, account } => self.tree.note_account(*id, *account),
+            Observation::FirstThreadEnded(id) => self.tree.first_thread_ended(*id),
+            Observation::Absent(absent) => {
+                absent.iter().for_each(|(id, at_ns)| self.tree.observe_absence(*id, *at_ns));
+            }
+            Observation::WaitStatus { id, status } => self.tree.note_status(*id, *status),
+            Observation::Tick => self.tree.tick(now_ns),
+            Observation::Finalize { complete_ns } => {
+                self.tree.finalize(now_ns, *complete_ns);
+                self.count_finalized();
+            }
+            Observation::Readings(readings) => self.sampling.read(&mut self.tree, now_ns, readings),
+            Observation::Peaks(peaks) => self.sampling.peaks(&self.tree, peaks),
+            Observation::Sharing(unit) => self.sampling.sharing(&self.tree, unit),
+            Observation::SampleRead => self.sampling.conclude(&mut self.tree, self.sampled_ns),
+            Observation::SampleComplete => self.complete_sample(),
+            Observation::System { memory_used_bytes, busy_ticks } => {
+                self.ram.system = self.ram.system.max(*memory_used_bytes);
+                if let Some(busy_ticks) = busy_ticks {
+                    self.cpu.add_system(now_ns, *busy_ticks, self.ticks_per_second);
+                }
+            }
+            Observation::SignalReceived(received) => self.note_signal(received),
+            Observation::SegmentUnlinked => self.health.is_unlinked = true,
+            Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
+            Observation::RecordsDamaged(damage) => self.health.damage = *damage,
+            Observation::Unread(unread) => self.health.unread = *unread,
+            Observation::GpuBackends(is_any) => self.gpu.is_active = *is_any,
+            Observation::GpuTick => self.gpu.update(&self.tree),
+            Observation::Gpu(observation) => self.gpu.apply(observation),
+            Observation::GpuEnd => self.gpu.finish(&self.tree),
+            Observation::Survivor { id, blocks } => {
+                if let Some(process) = self.tree.get_mut(*id) {
+                    process.observed.blocks = *blocks;
+                }
+            }
+            Observation::WindowsEnd { end_ns } => self.cpu.finish(*end_ns),
+            Observation::FinalizeAll => {
+                self.tree.finalize_all(now_ns);
+                self.count_finalized();
+            }
+        }
+    }
+
+    fn apply_findings(&mut self, findings: &[Finding], now_ns: u64) {
+        for finding in findings {
+            self.found.count += 1;
+            match finding {
+                Finding::Record(record) => self.apply_record(record, now_ns),
+                Finding::Kernel(event) => self.apply_kernel_event(event, now_ns),
+            }
+        }
+    }
+
+    fn apply_record(&mut self, record: &StoredRecord, now_ns: u64) {
+        let age_ns = now_ns.saturating_sub(self.tree.context().session_monotonic_ns);
+        if !self.cpu.is_possible(claimed_cpu_us(&record.event), age_ns) {
+            self.health.impossible += 1;
+        } else if self.health.forgery.is_none() {
+            self.tree.apply(&record.origin, &record.event, now_ns);
+            if let Event::Start { rank, .. } = record.event {
+                self.totals.ranks.add(rank);
+            }
+        }
+        match number(record.position) {
+            Some(number) => self.found.overflow = number + 1,
+            None => self.found.position = record.position.wrapping_add(1),
+        }
+    }
+
+    fn apply_kernel_event(&mut self, event: &KernelEvent, now_ns: u64) {
+        let connector = &mut self.health.connector;
+        match event.what {
+            What::Lost { dropped } => {
+                connector.overruns += 1;
+                connector.dropped = dropped;
+            }
+            What::GivenUp(reason) => connector.absent = Some(reason.to_string()),
+            What::Fork { .. } | What::Exec | What::Exit { .. } => {}
+        }
+        self.tree.apply_kernel(event, now_ns);
+        self.found.events += 1;
+    }
+
+    fn apply_program(&mut self, seen: &ProgramSeen) {
+        if let Some(key) = seen.inner {
+            self.tree.found_inside(seen.id, key);
+        }
+        // If the process had ended by then, /proc no longer shows its memory.
+        if let Some((memory, at_ns)) = seen.memory.filter(|_| !seen.program.is_over()) {
+            self.tree.set_unreported_image(seen.id, memory, at_ns);
+        }
+        self.tree.set_program(seen.id, seen.program.clone());
+        if seen.is_answer {
+            self.tree.program_was_read(seen.id);
+        }
+    }
+
+    fn complete_sample(&mut self) {
+        let Some(mut sample) = self.sampling.take() else { return };
+        sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
+        self.ram.add(&self.tree, &sample);
+        self.cpu.add(&sample);
+        (self.sampled_ns, self.latest) = (sample.at_ns, sample.now);
+    }
+
+    /// The launcher tells a restarted collector again.
+    fn note_signal(&mut self, received: &SignalReceived) {
+        if self.signals.iter().all(|known| known.signal != received.signal) {
+            self.signals.push(received.clone());
+        }
+    }
+
+    fn count_finalized(&mut self) {
+        for process in self.tree.take_summaries() {
+            self.totals.add(&process);
+            self.failures.add(&process);
+            if let Some(peak) = self.gpu.finalized(&process) {
+                self.totals.add_on_gpus(&process, peak);
+            }
+        }
+    }
+
+    /// What the core wants to know now: programs that began by `by_ns` and have written no record since, programs whose
+    /// time for that is over, and zombies that the connector reported.
+    pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
+        let tree = &self.tree;
+        let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));
+        let programs = unread.filter_map(|process| {
+            let question = if process.program.unreported_exec.is_some() {
+                ProgramQuestion::What
+            } else if process.program.has_record {
+                return None;
+            } else {
+                ProgramQuestion::WhatAndWhose(tree.parent_host_pid(process))
+            };
+            Some(Request::ReadProgram(process.target()?, question))
+        });
+        let ends = tree.ends_to_read();
+        let ends = ends.filter_map(|(process, exit)| Some(Request::ReadEnd(process.target()?, exit.at_ns)));
+        programs.chain(ends).collect()
+    }
+
+    /// Pids that only records name.
+    pub fn membership_requests(&self) -> Vec<Target> {
+        self.tree.memberships_to_check().collect()
+    }
+
+    /// Whether the records seem forged, judged by the kernel's count of processes.
+    pub fn suspicion(&self, now_ns: u64) -> Option<Forgery> {
+        self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))
+    }
+
+    /// Whether the process connector reports every fork, exec and exit.
+    pub fn has_connector(&self) -> bool {
+        self.health.connector.absent.is_none()
+    }
+
+    /// CPU time of all processes that was counted so far, nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        let finalized_us = self.totals.own.cpu_us();
+        finalized_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns())
+    }
+
+    /// A restarted collector resumes: connector events may have been lost meanwhile, and no sample was taken.
+    pub fn resume(&mut self, now_ns: u64) {
+        self.tree.forget_watched();
+        self.health.unsampled_ns += now_ns.saturating_sub(self.sampled_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_abi::record::{Origin, Usage};
+
+    use super::*;
+    use crate::model::finding::StoredRecord;
+    use crate::model::finding::{AbsenceReason, KernelEvent};
+
+    const S: u64 = 1_000_000_000;
+
+    fn findings(findings: impl IntoIterator<Item = Finding>) -> Observation {
+        Observation::Findings(findings.into_iter().collect())
+    }
+
+    fn new_run() -> RunState {
+        let frame = RunContext {
+            launcher_pid: 100,
+            pid_ns: 10,
+            session_monotonic_ns: 50 * S,
+            session_realtime_ns: 50 * S,
+            page: 4096,
+            tick_us: 10_000,
+        };
+        RunState::new(frame, CpuUsage::new(S, 2, 50 * S), Trust::new(50 * S, 2, false), 5)
+    }
+
+    // Requirement: SEE-57
+    #[test]
+    fn lost_connector_events_and_its_end_are_counted() {
+        let mut run = new_run();
+        let finding = |what| Finding::Kernel(KernelEvent { at_ns: 60 * S, pid: 0, what });
+        run.apply(60 * S, &findings([5, 7].map(|dropped| finding(What::Lost { dropped }))));
+        assert_eq!(run.health.connector, ConnectorState { absent: None, overruns: 2, dropped: 7 });
+        run.apply(60 * S, &findings([finding(What::GivenUp(AbsenceReason::Cost))]));
+        assert!(run.health.connector.absent.unwrap().contains("5% of a core"));
+        assert_eq!(run.found, ReadUpTo { count: 3, events: 3, ..ReadUpTo::default() });
+    }
+
+    // Requirement: FAULT-88
+    #[test]
+    fn record_claiming_impossible_cpu_time_is_left_out() {
+        let mut run = new_run();
+        let mut ended = |pid: u32, own_s: u64, children_s: u64| {
+            let usage = |s: u64| Usage { user_us: s.saturating_mul(1_000_000), ..Usage::default() };
+            let event =
+                Event::Exit { status: 0, vm_hwm_kib: 0, own: usage(own_s), children: usage(children_s) };
+            let origin = Origin { pid, pid_ns: 10, parent: 100, monotonic_ns: 60 * S, flags: 0 };
+            run.apply(60 * S, &findings([Finding::Record(StoredRecord { position: 0, origin, event })]));
+            (run.tree.counts().created, run.health.impossible)
+        };
+        // Ten seconds of two cores, and some slack.
+        assert_eq!(ended(1, 15, 5), (1, 0));
+        assert_eq!(ended(2, 40, 10), (1, 1));
+        assert_eq!(ended(3, u64::MAX, u64::MAX), (1, 2));
+    }
+}

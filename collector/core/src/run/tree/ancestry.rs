@@ -1,0 +1,169 @@
+//! How processes are related: parents, adoption, and ancestors that reap orphans without a record.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::lists::Finalized;
+use super::tolerance::Tolerance;
+use super::{Image, Key, Parent, Process, ProcessId, Tree};
+
+/// Processes that are no one's nearest uninstrumented ancestor any more, each with what takes its place.
+pub(super) type Replaced = FxHashMap<ProcessId, Option<ProcessId>>;
+
+impl Tree {
+    /// The parent that a process names by its pid.
+    pub(super) fn parent_of(&self, parent: Key) -> Parent {
+        if parent == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid }) {
+            return Parent::Launcher;
+        }
+        if let Some(id) = self.open_instance(parent) {
+            return Parent::Known(id);
+        }
+        // It may have ended before its child's first record (daemon(3)): the last process of that pid is meant.
+        let ended = self.lists.index.get(&parent).and_then(|of_pid| of_pid.last().copied());
+        let finalized = |finalized: &&Finalized| finalized.key == parent;
+        ended
+            .or_else(|| self.recently_finalized.iter().rev().find(finalized).map(|finalized| finalized.id))
+            .map_or(Parent::Unknown, Parent::Known)
+    }
+
+    /// The nearest ancestor, this parent included, that runs an uninstrumented program. An ancestor whose own parent is
+    /// unknown takes that place until the parent is known.
+    pub(super) fn uninstrumented_ancestor(&mut self, parent: Parent) -> Option<ProcessId> {
+        let id = parent.known()?;
+        let process = self.processes.get_mut(&id)?;
+        let is_it = !process.is_instrumented() || process.ancestry.parent == Parent::Unknown;
+        process.ancestry.was_uninstrumented_ancestor |= is_it;
+        is_it.then_some(id).or(process.ancestry.uninstrumented_ancestor)
+    }
+
+    /// Whether a fork child of this parent writes no FORK record. A parent that no record names is uninstrumented, too.
+    pub(super) fn makes_unread_copies(&self, parent: Parent) -> bool {
+        match parent {
+            Parent::Launcher => false,
+            Parent::Known(id) => self.processes.get(&id).is_some_and(|parent| !parent.is_instrumented()),
+            Parent::Unknown => true,
+        }
+    }
+
+    /// Other processes take the places of these as nearest uninstrumented ancestors. Looks at every process of the tree.
+    pub(super) fn replace_uninstrumented_ancestors(&mut self, replaced: &Replaced) {
+        if replaced.is_empty() {
+            return;
+        }
+        for process in self.processes.values_mut() {
+            let nearest = &mut process.ancestry.uninstrumented_ancestor;
+            // As often as there are entries at most: records can claim a circle.
+            for _ in 0..replaced.len() {
+                let Some(by) = nearest.and_then(|id| replaced.get(&id)) else { break };
+                *nearest = *by;
+            }
+        }
+    }
+
+    /// The command that a child of this parent runs until it execs.
+    pub(super) fn command_of_parent(&self, parent: Parent) -> Option<Arc<str>> {
+        let id = parent.known()?;
+        if let Some(process) = self.processes.get(&id) {
+            return Some(process.name.command.clone());
+        }
+        let finalized = self.recently_finalized.iter().rev().find(|finalized| finalized.id == id);
+        finalized.map(|finalized| finalized.command.clone())
+    }
+
+    /// The unknown parent that some processes named is known now.
+    pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
+        let mut adopted = Replaced::default();
+        let uninstrumented_ancestor = self.uninstrumented_ancestor(Parent::Known(id));
+        self.lists.unparented.retain(|child| {
+            let Some(process) = self.processes.get_mut(child) else { return false };
+            let ancestry = &mut process.ancestry;
+            let is_its = ancestry.parent == Parent::Unknown
+                && ancestry.parent_pid == parent.pid
+                && process.ids.key.pid_ns == parent.pid_ns
+                && process.ids.id != id;
+            if is_its {
+                ancestry.parent = Parent::Known(id);
+                ancestry.uninstrumented_ancestor = uninstrumented_ancestor;
+                adopted.insert(*child, uninstrumented_ancestor);
+            }
+            ancestry.parent == Parent::Unknown
+        });
+        if adopted.is_empty() {
+            return;
+        }
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.ancestry.has_children = true;
+        }
+        // An uninstrumented child remains the nearest such ancestor of its own descendants. A program that it has exec'd and
+        // that has not reported yet made none of them.
+        let has_reported =
+            |process: &Process| matches!(process.program.image, Image::Loaded { .. } | Image::Forked { .. });
+        adopted.retain(|id, _| self.processes.get(id).is_some_and(has_reported));
+        self.replace_uninstrumented_ancestors(&adopted);
+    }
+
+    /// The processes that may have waited for an unreaped one: its parent, and those that reap it as an orphan. Its usage is
+    /// subtracted from theirs, so they are finalized after it.
+    pub(super) fn possible_reapers(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
+        let process = self.processes.get(&id).filter(|process| process.end.reaped.is_none());
+        let parent = process.and_then(|process| {
+            process.ancestry.parent.known().filter(|parent| !self.has_outlived(process, *parent))
+        });
+        let others = process.map(|process| self.unreporting_reapers(process)).unwrap_or_default();
+        let adopter = process.and_then(|process| self.adopted_by(process)?.known());
+        parent.into_iter().chain(others).chain(adopter)
+    }
+
+    /// The parent that a process had at its EXIT record, if another one had made it.
+    pub(super) fn adopted_by(&self, process: &Process) -> Option<Parent> {
+        let maker = process.ancestry.parent.known()?;
+        let (maker, own) = (self.processes.get(&maker)?.ids.key, process.ids.key);
+        let last = Key { pid_ns: own.pid_ns, pid: process.end.exit?.parent_pid };
+        (maker.pid_ns == own.pid_ns && last.pid != 0 && last != maker).then(|| self.parent_of(last))
+    }
+
+    /// The processes that may reap an orphan without a REAPED record, nearest first: uninstrumented ancestors, which may be
+    /// subreapers, and its pid namespace's init.
+    pub(super) fn unreporting_reapers(&self, process: &Process) -> Vec<ProcessId> {
+        let next = |id: &ProcessId| self.processes.get(id)?.ancestry.uninstrumented_ancestor;
+        let ancestors = std::iter::successors(process.ancestry.uninstrumented_ancestor, next)
+            .take(Tolerance::MOST_ANCESTORS);
+        let can_be = |id: &ProcessId| {
+            self.processes.get(id).is_some_and(|ancestor| {
+                !ancestor.is_instrumented()
+                    && !self.has_outlived(process, *id)
+                    && self.namespace_of(ancestor) == self.namespace_of(process)
+            })
+        };
+        let mut all: Vec<ProcessId> = ancestors.filter(can_be).collect();
+        all.extend(self.init_of(process).filter(|init| !all.contains(init)));
+        all
+    }
+
+    /// Whether a process was there after this other one's end.
+    pub(super) fn has_outlived(&self, process: &Process, other: ProcessId) -> bool {
+        self.end_of(Parent::Known(other)).is_some_and(|end| process.last_seen_ns() > end)
+    }
+
+    pub(super) fn end_of(&self, parent: Parent) -> Option<u64> {
+        self.processes.get(&parent.known()?)?.lifetime.end_ns
+    }
+
+    /// Live processes whose parent will not report their exit.
+    pub fn unawaited(&self) -> impl Iterator<Item = &Process> {
+        let writes_no_record = |parent: &Process| parent.is_alive() && !parent.is_instrumented();
+        let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
+        alive.filter(move |process| {
+            process.ids.is_proven
+                && process.lifetime.seen_dead_ns.is_none()
+                && match process.ancestry.parent {
+                    // The launcher writes REAPED for each child, orphans too.
+                    Parent::Launcher => false,
+                    Parent::Known(id) => self.processes.get(&id).is_some_and(writes_no_record),
+                    Parent::Unknown => true,
+                }
+        })
+    }
+}

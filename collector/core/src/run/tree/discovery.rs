@@ -1,0 +1,332 @@
+//! What /proc and the samples show: processes, pids, programs, ends.
+
+use super::process::{Image, UnreportedExec};
+use super::tolerance::Tolerance;
+use super::{ChildSeen, FoundBy, Key, Parent, Process, ProcessId, Program, Tree, UnreportedMemory};
+use crate::model::finding::{ExitAccount, Remains};
+use crate::model::ids::Target;
+
+impl Tree {
+    /// A child that /proc shows below a known process.
+    pub(crate) fn found_in_proc(&mut self, child: &ChildSeen) -> ProcessId {
+        let parent = Parent::Known(child.parent);
+        let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
+        self.lists.young.insert(id);
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.ids.host_pid = Some(child.host_pid);
+            process.ids.pidfd_inode = child.pidfd_inode;
+            process.set_earliest_start(child.earliest_start_ns);
+        }
+        // Until it is known to run something else, it may share its parent's memory.
+        if let Some(group) = self.processes.get(&child.parent).map(|parent| parent.program.group) {
+            self.join_group(id, group);
+        }
+        if child.key.pid_ns != self.context.pid_ns {
+            self.index_host_pid(id, child.host_pid);
+        }
+        self.adopt(child.key, id);
+        id
+    }
+
+    /// The same where the connector reports every process. An unknown child may just be ahead of its events; those of an
+    /// earlier process with its pid would be taken for its own. It waits until all events up to its sighting are applied.
+    pub(crate) fn found_ahead(&mut self, child: ChildSeen) {
+        self.lists.found_ahead.push(child);
+    }
+
+    /// Adds those children of [`Self::found_ahead`] that are unknown although everything before `complete_ns` is applied.
+    pub(super) fn add_found_ahead(&mut self, complete_ns: u64) {
+        let mut waiting = std::mem::take(&mut self.lists.found_ahead);
+        for child in waiting.extract_if(.., |child| child.seen_ns <= complete_ns) {
+            let here = Key { pid_ns: self.context.pid_ns, pid: child.host_pid };
+            let is_known = |key| self.knows(key, child.pidfd_inode, child.earliest_start_ns);
+            if !is_known(here) && !is_known(child.key) {
+                self.found_in_proc(&child);
+            }
+        }
+        self.lists.found_ahead = waiting;
+    }
+
+    /// A process is finalized. A child of [`Self::found_ahead`] that may be this one is not another one.
+    pub(super) fn forget_found_ahead(&mut self, process: &Process) {
+        let is_pid = |child: &ChildSeen| match process.ids.host_pid {
+            Some(host_pid) => host_pid == child.host_pid,
+            None => process.ids.key == child.key,
+        };
+        let identity = process.identity();
+        self.lists
+            .found_ahead
+            .retain(|child| !(is_pid(child) && identity.can_be(child.pidfd_inode, child.earliest_start_ns)));
+    }
+
+    /// /proc showed the pid that a process of another pid namespace has in the collector's.
+    pub(crate) fn set_host_pid(&mut self, id: ProcessId, host_pid: u32) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if process.ids.host_pid.is_none() {
+            process.ids.host_pid = Some(host_pid);
+            process.ids.is_proven = true;
+            self.index_host_pid(id, host_pid);
+        }
+    }
+
+    fn index_host_pid(&mut self, id: ProcessId, pid: u32) {
+        self.lists.index.entry(Key { pid_ns: self.context.pid_ns, pid }).or_default().push(id);
+    }
+
+    /// What /proc shows at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process whose image has no
+    /// record. Own memory does not count where the connector reports execs: its event will follow, with the exact time.
+    pub(crate) fn set_unreported_image(&mut self, id: ProcessId, memory: UnreportedMemory, at_ns: u64) {
+        let was_forked = |process: &Process| matches!(process.program.image, Image::Forked { .. });
+        let is_reported = |process: &Process| {
+            (process.program.has_record && !was_forked(process))
+                || (process.ancestry.is_watched && memory == UnreportedMemory::Own)
+        };
+        let Some(process) = self.processes.get_mut(&id).filter(|process| !is_reported(process)) else {
+            return;
+        };
+        let image = match memory {
+            UnreportedMemory::Parents => Image::Borrowed,
+            UnreportedMemory::Copy => Image::Unknown,
+            UnreportedMemory::Own => Image::Uninstrumented,
+        };
+        if was_forked(process) && memory == UnreportedMemory::Own {
+            // The exec replaced its copy of its parent's memory. A START record may still follow.
+            let peak = process.program.exec_peak_bytes;
+            process.change_image(Some(&mut self.intervals), image, at_ns, peak);
+            process.name.args = None;
+        } else {
+            process.program.image = image;
+            self.groups.note_image();
+        }
+        let group = process.program.group;
+        if memory == UnreportedMemory::Own
+            && self.groups.get(group).is_some_and(|group| group.members.len() > 1)
+        {
+            let own = self.groups.new_id();
+            self.join_group(id, own);
+        }
+    }
+
+    /// New live processes that only records name: such a pid may be that of a process outside of the tree.
+    pub fn memberships_to_check(&self) -> impl Iterator<Item = Target> {
+        let unproven = self.lists.unproven.iter().filter_map(|id| self.processes.get(id));
+        unproven.filter(|process| process.is_alive() && !process.ids.is_proven).filter_map(Process::target)
+    }
+
+    /// Whether the pid of such a process is that of a process of the tree. If not, nothing is counted for it.
+    pub(crate) fn prove(&mut self, id: ProcessId, is_member: bool, now_ns: u64) {
+        self.lists.unproven.remove(&id);
+        let Some(process) = self.processes.get_mut(&id).filter(|process| process.is_alive()) else { return };
+        if is_member {
+            process.ids.is_proven = true;
+        } else {
+            process.ids.host_pid = None;
+            self.end(id, now_ns);
+        }
+    }
+
+    /// Whether something other than a record shows that the process with this host pid belongs to the tree.
+    pub fn is_proven(&self, pid: u32) -> bool {
+        let id = self.open_instance(Key { pid_ns: self.context.pid_ns, pid });
+        id.and_then(|id| self.processes.get(&id)).is_some_and(|process| process.ids.is_proven)
+    }
+
+    /// Number of live processes of other pid namespaces that only records name.
+    pub(in crate::run) fn unseen(&self) -> usize {
+        let inner = self.lists.inner.iter().filter_map(|(_, id)| self.processes.get(id));
+        inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none()).count()
+    }
+
+    /// Whether there can be so many of those.
+    pub(in crate::run) fn may_have_unseen(&self, count: usize) -> bool {
+        self.lists.inner.len() >= count
+    }
+
+    /// A process was dead at this time: a zombie, or not found. Its records may not all have been applied, so it ends at a
+    /// [`Tree::finalize`] that has all records up to this time. `gone_ns` is when it was not found.
+    pub(crate) fn observe_end(&mut self, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.lifetime.seen_dead_ns.get_or_insert(at_ns);
+            self.lists.seen_dead.insert(id);
+            process.lifetime.gone_ns = process.lifetime.gone_ns.or(gone_ns);
+            self.lists.kernel_ends.remove(&id);
+        }
+    }
+
+    /// A sample of this time, CLOCK_MONOTONIC nanoseconds, found a process dead.
+    pub(crate) fn observe_missing(&mut self, id: ProcessId, at_ns: u64) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.lifetime.missing_ns.get_or_insert(at_ns);
+        }
+    }
+
+    /// A process was no longer in /proc at this time, CLOCK_MONOTONIC nanoseconds.
+    pub fn observe_absence(&mut self, id: ProcessId, at_ns: u64) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.lifetime.gone_ns.get_or_insert(at_ns);
+        if process.is_alive() {
+            process.lifetime.seen_dead_ns.get_or_insert(at_ns);
+            self.lists.seen_dead.insert(id);
+        }
+    }
+
+    /// Figures of a zombie.
+    pub(crate) fn note_remains(&mut self, id: ProcessId, remains: &Remains) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.cpu.is_clock_final = true;
+        let observed = &mut process.observed;
+        observed.cpu_ns = Some(remains.cpu_ns);
+        (observed.user_ticks, observed.system_ticks) = (remains.user_ticks, remains.system_ticks);
+        (observed.minor_faults, observed.major_faults) = (remains.minor_faults, remains.major_faults);
+    }
+
+    /// The kernel's account of its exit.
+    pub(crate) fn note_account(&mut self, id: ProcessId, account: ExitAccount) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.end.account = Some(account);
+            self.intervals.extend(process.take_late_memory(self.context.page));
+        }
+    }
+
+    /// The process that exited with this pid of the collector's namespace, by its account. `start_ns`, CLOCK_MONOTONIC, is
+    /// when its last thread started, or somewhat later.
+    #[must_use]
+    pub fn accounted(&self, pid: u32, start_ns: u64) -> Option<ProcessId> {
+        let of_pid = self.lists.index.get(&Key { pid_ns: self.context.pid_ns, pid })?;
+        let id = of_pid.iter().rev().copied().find(|id| {
+            let lifetime = self.processes.get(id).map(|process| process.lifetime);
+            lifetime
+                .is_some_and(|life| life.start_ns <= start_ns.saturating_add(Tolerance::START_ROUNDING_NS))
+        })?;
+        let lifetime = self.processes.get(&id)?.lifetime;
+        let end_ns = lifetime.end_ns.or(lifetime.seen_dead_ns).unwrap_or(u64::MAX);
+        (start_ns <= end_ns.saturating_add(Tolerance::ACCOUNT_READ_LATE_NS)).then_some(id)
+    }
+
+    /// The wait status that a pidfd gave.
+    pub(crate) fn note_status(&mut self, id: ProcessId, status: i32) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.end.kept_status = Some(status);
+        }
+    }
+
+    /// Without the connector: a process has exec'd by this time (CLOCK_MONOTONIC, nanoseconds), and no START record came.
+    pub(crate) fn observe_exec(&mut self, id: ProcessId, at_ns: u64) {
+        if self.processes.get(&id).is_some_and(Process::is_alive) {
+            self.note_exec(id, at_ns);
+        }
+    }
+
+    /// A process has exec'd; its program has not reported yet.
+    pub(super) fn note_exec(&mut self, id: ProcessId, at: u64) {
+        // If the program before has not reported either, it was uninstrumented.
+        self.confirm_uninstrumented(id);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let is_sampled = process.observed.at_ns > at;
+        let previous_peak_bytes = process.sampled_peak().filter(|_| !is_sampled);
+        if is_sampled {
+            process.observed.forget_peak();
+        }
+        process.program.unreported_exec =
+            Some(UnreportedExec { at_ns: at, program: None, previous_peak_bytes });
+        self.lists.unreported.insert(id);
+        self.lists.young.insert(id);
+    }
+
+    /// What /proc shows of the program of a process that has not reported. What was read while the program ran is kept.
+    pub(crate) fn set_program(&mut self, id: ProcessId, program: Program) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let is_uninstrumented = process.program.image == Image::Uninstrumented;
+        let was_read = match &process.program.unreported_exec {
+            Some(exec) => exec.program.as_ref().is_some_and(|seen| seen.args.is_some()),
+            None => is_uninstrumented && process.name.args.is_some(),
+        };
+        if was_read && program.is_over() {
+            return;
+        }
+        match &mut process.program.unreported_exec {
+            Some(exec) => exec.program = Some(program),
+            None if !process.program.has_record || is_uninstrumented => process.set_program(program),
+            None => {}
+        }
+    }
+
+    /// Processes that were made, or exec'd, by this time, and have written no record since.
+    pub fn programs_to_read(&self, by_ns: u64) -> impl Iterator<Item = &Process> {
+        let unread = self.lists.unreported.iter().filter_map(|id| self.processes.get(id));
+        unread.filter(move |p| p.is_alive() && p.awaits_record() && p.program_start_ns() <= by_ns)
+    }
+
+    /// The program of such a process was read. It still has time to write a START record.
+    pub(in crate::run) fn program_was_read(&mut self, id: ProcessId) {
+        if self.lists.unreported.remove(&id) {
+            self.lists.unconfirmed.push_back(id);
+        }
+    }
+
+    /// Processes whose time to write a START record is over: their programs are read once more before that is concluded.
+    pub fn overdue_starts(&self, now_ns: u64) -> impl Iterator<Item = &Process> {
+        let unconfirmed = self.lists.unconfirmed.iter().map(|id| self.processes.get(id));
+        let overdue =
+            unconfirmed.take_while(move |process| process.is_none_or(|p| !p.may_still_report(now_ns)));
+        overdue.flatten().filter(|process| process.is_alive() && process.program.unreported_exec.is_some())
+    }
+
+    /// Time has passed: programs whose time to write a START record is over are uninstrumented.
+    pub fn tick(&mut self, now_ns: u64) {
+        while let Some(id) = self.lists.unconfirmed.front().copied() {
+            if self.processes.get(&id).is_some_and(|process| process.may_still_report(now_ns)) {
+                break;
+            }
+            if self.processes.get(&id).is_some_and(Process::is_alive) {
+                self.confirm_uninstrumented(id);
+            }
+            self.lists.unconfirmed.pop_front();
+        }
+        let processes = &self.processes;
+        let is_alive = |id: &ProcessId| processes.get(id).is_some_and(Process::is_alive);
+        self.lists
+            .unreported
+            .retain(|id| is_alive(id) && processes.get(id).is_some_and(Process::awaits_record));
+        self.lists.kernel_ends.retain(is_alive);
+        self.lists.young.retain(|id| {
+            processes.get(id).is_some_and(|process| {
+                let age_ns = now_ns.saturating_sub(process.program_start_ns());
+                process.is_alive() && !process.is_instrumented() && age_ns < Tolerance::YOUNG_NS
+            })
+        });
+        self.lists.unproven.retain(is_alive);
+    }
+
+    /// Whether an uninstrumented program runs.
+    pub fn has_uninstrumented(&self) -> bool {
+        let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
+        alive.into_iter().any(|process| process.program.image == Image::Uninstrumented)
+    }
+
+    /// When the youngest program began, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), that has not reported, if there is a
+    /// young one.
+    pub fn youngest_unreported_ns(&self, by_ns: u64) -> Option<u64> {
+        let young = self.lists.young.iter().filter_map(|id| self.processes.get(id));
+        young.map(Process::program_start_ns).filter(|start_ns| *start_ns <= by_ns).max()
+    }
+
+    /// The program that a process exec'd writes no record: it has ended, or had enough time.
+    pub(super) fn confirm_uninstrumented(&mut self, id: ProcessId) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let Some(exec) = process.program.unreported_exec.clone() else { return };
+        self.counts.uninstrumented_programs += 1;
+        let peak = process.program.exec_peak_bytes.or(exec.previous_peak_bytes);
+        process.change_image(Some(&mut self.intervals), Image::Uninstrumented, exec.at_ns, peak);
+        process.program.unreported_exec = None;
+        // The first program of the command's first process is the command, which the launcher named.
+        let is_named =
+            process.ids.is_main && !process.program.has_record && !process.program.had_uninstrumented_image;
+        if !is_named {
+            process.name = super::process::Name::unseen();
+        }
+        process.set_program(exec.program.unwrap_or_default());
+        let group = self.groups.new_id();
+        self.join_group(id, group);
+    }
+}

@@ -1,0 +1,127 @@
+//! What the process connector's events do to the tree: they report uninstrumented processes, and the exact time of
+//! forks, execs and ends.
+
+use super::process::{KernelExit, Process};
+use super::tolerance::Tolerance;
+use super::{FoundBy, Key, Parent, ProcessId, Tree};
+use crate::model::finding::{KernelEvent, What};
+
+impl Tree {
+    /// Apply an event of the process connector. `now_ns` is CLOCK_MONOTONIC.
+    pub fn apply_kernel(&mut self, event: &KernelEvent, now_ns: u64) {
+        let key = Key { pid_ns: self.context.pid_ns, pid: event.pid };
+        let at_ns = event.at_ns.clamp(self.context.session_monotonic_ns.min(now_ns), now_ns);
+        match event.what {
+            // The launcher's children are the command, which the launcher reports itself, and collectors.
+            What::Fork { parent } if parent == self.context.launcher_pid => {}
+            What::Fork { parent } => self.kernel_fork(key, Key { pid: parent, ..key }, at_ns),
+            What::Exec => self.kernel_exec(key, at_ns),
+            What::Exit { status } => self.kernel_exit(key, KernelExit { at_ns, status }),
+            What::Lost { .. } | What::GivenUp(_) => self.forget_watched(),
+        }
+    }
+
+    fn kernel_fork(&mut self, key: Key, parent: Key, at_ns: u64) {
+        let known = self.open_instance(key);
+        // A record or a scan may have added this process before the fork event.
+        let is_same = known.and_then(|id| self.processes.get(&id)).is_some_and(|process| {
+            process.end.kernel_exit.is_none()
+                && !process.ancestry.is_watched
+                && process.lifetime.start_ns + Tolerance::START_ROUNDING_NS >= at_ns
+        });
+        let maker = self.parent_of(parent);
+        let mut fork_number = None;
+        if let Parent::Known(id) = maker
+            && let Some(maker) = self.processes.get_mut(&id)
+        {
+            maker.ancestry.has_children = true;
+            fork_number = self.count_fork(id);
+        }
+        let id = known.filter(|_| is_same).unwrap_or_else(|| {
+            self.end_stale(key, at_ns);
+            let id = self.insert(key, maker, FoundBy::Connector, at_ns);
+            // Until it execs it may share its parent's memory.
+            if let Parent::Known(maker) = maker
+                && let Some(maker) = self.processes.get(&maker).filter(|maker| maker.is_alive())
+            {
+                self.join_group(id, maker.program.group);
+            }
+            self.lists.unreported.insert(id);
+            self.lists.young.insert(id);
+            id
+        });
+        let command = self.command_of_parent(maker);
+        let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.ids.is_proven = true;
+        if process.ids.key == key {
+            process.ids.fork_number = fork_number;
+        }
+        let ancestry = &mut process.ancestry;
+        ancestry.is_watched = true;
+        ancestry.parent_pid = parent.pid;
+        if ancestry.parent == Parent::Unknown {
+            (ancestry.parent, ancestry.uninstrumented_ancestor) = (maker, uninstrumented_ancestor);
+        }
+        if !is_same && let Some(command) = command {
+            process.name.command = command;
+        }
+    }
+
+    fn kernel_exec(&mut self, key: Key, at_ns: u64) {
+        let Some(id) = self.open_instance(key) else {
+            // Before the launcher's report only the command and collectors exist.
+            if self.main.is_none() && self.early_execs.len() < Tolerance::MOST_EARLY_EXECS {
+                self.early_execs.push((key, at_ns));
+            }
+            return;
+        };
+        self.note_exec(id, at_ns);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        // The exit event before was that of the first thread, and another thread exec'd.
+        process.end.kernel_exit = None;
+        // The connector was listening already when the launcher started the command.
+        process.ancestry.is_watched |= process.ancestry.parent == Parent::Launcher;
+    }
+
+    fn kernel_exit(&mut self, key: Key, exit: KernelExit) {
+        let Some(id) = self.open_instance(key) else { return };
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.end.kernel_exit = Some(exit);
+        self.lists.kernel_ends.insert(id);
+        if !libc::WIFSIGNALED(exit.status) {
+            self.note_free_end(id, exit.at_ns);
+        }
+        self.note_failed_exec(id, exit.status);
+    }
+
+    /// Applies the exec of the command if the connector reported it before the launcher did.
+    pub(super) fn apply_early_exec(&mut self, main: ProcessId, key: Key) {
+        let execs = std::mem::take(&mut self.early_execs);
+        let Some((_, at_ns)) = execs.into_iter().rfind(|(early, _)| *early == key) else { return };
+        match self.processes.get_mut(&main) {
+            // Its START record came meanwhile.
+            Some(process) if process.program.has_record => process.ancestry.is_watched = true,
+            _ => self.kernel_exec(key, at_ns),
+        }
+    }
+
+    /// Connector events were lost, so no process's children are known to be complete any more.
+    pub(crate) fn forget_watched(&mut self) {
+        for process in self.processes.values_mut() {
+            process.ancestry.is_watched = false;
+        }
+    }
+
+    /// Live processes whose end the connector reported, and when. Other threads of theirs may live on.
+    pub fn ends_to_read(&self) -> impl Iterator<Item = (&Process, KernelExit)> {
+        let ends = self.lists.kernel_ends.iter().filter_map(|id| self.processes.get(id));
+        let live = ends.filter(|process| process.is_alive());
+        live.filter_map(|process| Some((process, process.end.kernel_exit?)))
+    }
+
+    /// The connector reported the end of a process's first thread, and the process lives on.
+    pub(crate) fn first_thread_ended(&mut self, id: ProcessId) {
+        self.lists.kernel_ends.remove(&id);
+    }
+}

@@ -1,0 +1,237 @@
+//! The processes of the run: which there are, how they are related, and what each used.
+//!
+//! Observations come in ([`Tree::apply`], [`Tree::apply_kernel`], [`Tree::found_in_proc`], ...). Out come
+//! [`LiveInterval`]s, for RAM and CPU over time, and [`ProcessSummary`]s, the final figures. A process is finalized and
+//! forgotten as soon as no record can change its figures, so memory does not grow with the length of the run.
+//!
+//! Every record is a claim of the process that wrote it: an impossible one may produce a wrong process, never a panic, a
+//! loop or memory without bound.
+//!
+//! `process` has what is known of one process; `program`, `cpu` and `peak` conclude from that. `events`, `reaped`,
+//! `kernel` and `discovery` apply records, the connector's events and what /proc shows; `lifecycle`, `ancestry`,
+//! `namespaces` and `finalize` keep the tree.
+
+mod ancestry;
+mod claims;
+mod contribution;
+pub(in crate::run) mod cpu;
+mod discovery;
+mod events;
+mod failed_spawns;
+mod finalize;
+mod groups;
+mod interval;
+mod kernel;
+mod lifecycle;
+mod lists;
+mod namespace;
+mod namespaces;
+mod peak;
+pub(crate) mod process;
+mod processes;
+pub(in crate::run) mod program;
+mod reaped;
+mod records;
+mod rusage;
+pub(in crate::run) mod summary;
+#[cfg(test)]
+mod tests;
+pub(in crate::run) mod tolerance;
+mod view;
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use crate::model::ids::{FoundBy, ImageGroup, Key, Parent, ProcessId};
+pub(crate) use crate::model::observation::{ChildSeen, Program, UnreportedMemory};
+pub(crate) use crate::model::quality::Quality;
+pub use contribution::Contribution;
+pub(crate) use groups::Group;
+pub use interval::LiveInterval;
+pub use lists::Counts;
+pub(crate) use process::{Image, Process};
+pub use rusage::Rusage;
+pub use summary::ProcessSummary;
+
+use groups::ImageGroups;
+use lists::{Finalized, Lists};
+use namespace::{Forks, PidNumber};
+use processes::Processes;
+
+/// The constants of the run that the tree needs.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct RunContext {
+    /// The launcher's pid.
+    pub launcher_pid: u32,
+    /// Inode of the launcher's (and the collector's) pid namespace.
+    pub pid_ns: u32,
+    /// CLOCK_MONOTONIC at the session's start, nanoseconds.
+    pub session_monotonic_ns: u64,
+    /// CLOCK_REALTIME at the session's start, nanoseconds.
+    pub session_realtime_ns: u64,
+    /// Bytes of a page.
+    pub page: u64,
+    /// Microseconds of a clock tick.
+    pub tick_us: u64,
+}
+
+/// The processes of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Tree {
+    context: RunContext,
+    processes: Processes,
+    lists: Lists,
+    groups: ImageGroups,
+    /// By the inode of another pid namespace.
+    forks: FxHashMap<u32, Forks>,
+    pid_number: Option<PidNumber>,
+    intervals: Vec<LiveInterval>,
+    summaries: Vec<ProcessSummary>,
+    recently_finalized: VecDeque<Finalized>,
+    counts: Counts,
+    next_id: u64,
+    main: Option<ProcessId>,
+    /// Execs that the connector reported before the launcher reported the command.
+    early_execs: Vec<(Key, u64)>,
+}
+
+impl Tree {
+    /// An empty tree.
+    #[must_use]
+    pub fn new(context: RunContext) -> Self {
+        Self {
+            context,
+            processes: Processes::default(),
+            lists: Lists::default(),
+            groups: ImageGroups::default(),
+            forks: FxHashMap::default(),
+            pid_number: None,
+            intervals: Vec::new(),
+            summaries: Vec::new(),
+            recently_finalized: VecDeque::new(),
+            counts: Counts::default(),
+            next_id: 0,
+            main: None,
+            early_execs: Vec::new(),
+        }
+    }
+
+    /// The constants of the run.
+    pub(crate) fn context(&self) -> &RunContext {
+        &self.context
+    }
+
+    /// Counts over the whole run.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// A process that is not finalized.
+    pub fn get(&self, id: ProcessId) -> Option<&Process> {
+        self.processes.get(&id)
+    }
+
+    /// A process that is not finalized.
+    pub(crate) fn get_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
+        self.processes.get_mut(&id)
+    }
+
+    /// The live processes, oldest first.
+    #[must_use]
+    pub fn alive(&self) -> &[ProcessId] {
+        &self.lists.alive
+    }
+
+    /// Pids, in the collector's namespace, of the processes that are not finalized.
+    pub fn host_pids(&self) -> impl Iterator<Item = u32> {
+        self.processes.values().filter_map(|process| process.ids.host_pid)
+    }
+
+    /// Whether the launcher has reported the command.
+    pub fn has_main(&self) -> bool {
+        self.main.is_some()
+    }
+
+    /// A live image group.
+    pub(crate) fn group(&self, group: ImageGroup) -> Option<&Group> {
+        self.groups.get(group)
+    }
+
+    /// How often a process has joined or left an image group, or got another kind of image.
+    pub(crate) fn group_changes(&self) -> u64 {
+        self.groups.changes()
+    }
+
+    /// The latest time at which any process certainly existed, CLOCK_MONOTONIC nanoseconds.
+    pub fn last_seen_ns(&self) -> u64 {
+        let last_seen = |process: &Process| process.last_seen_ns().max(process.lifetime.end_ns.unwrap_or(0));
+        self.processes.values().map(last_seen).max().unwrap_or(0)
+    }
+
+    /// CPU time of processes that are not finalized, as far as it was counted, nanoseconds.
+    pub fn counted_cpu_ns(&self) -> u64 {
+        self.processes.values().fold(0, |sum: u64, process| sum.saturating_add(process.cpu.counted_cpu_ns))
+    }
+
+    /// The intervals up to this time. What is left of them, and those that began later, wait for the next call.
+    pub fn take_intervals(&mut self, at_ns: u64) -> Vec<LiveInterval> {
+        let mut taken = Vec::with_capacity(self.intervals.len());
+        for life in std::mem::take(&mut self.intervals) {
+            if life.start_ns >= at_ns {
+                self.intervals.push(life);
+            } else if life.end_ns > at_ns {
+                self.intervals.push(LiveInterval {
+                    start_ns: at_ns,
+                    likely_start_ns: at_ns,
+                    counted_at_ns: life.end_ns,
+                    cpu_ns: 0,
+                    ..life.clone()
+                });
+                taken.push(LiveInterval { end_ns: at_ns, ..life });
+            } else {
+                taken.push(life);
+            }
+        }
+        taken
+    }
+
+    /// How many intervals wait to be taken.
+    pub fn intervals_waiting(&self) -> usize {
+        self.intervals.len()
+    }
+
+    /// The last end of a waiting interval with at least so many bytes, CLOCK_MONOTONIC nanoseconds.
+    pub fn last_end_of(&self, bytes: u64) -> Option<u64> {
+        self.intervals.iter().filter(|life| life.memory.combined_bytes >= bytes).map(|life| life.end_ns).max()
+    }
+
+    /// Processes that were finalized since the last call.
+    pub fn take_summaries(&mut self) -> Vec<ProcessSummary> {
+        std::mem::take(&mut self.summaries)
+    }
+
+    /// The parent's pid in the collector's namespace, where it is known and the parent is not finalized.
+    pub(crate) fn parent_host_pid(&self, process: &Process) -> Option<u32> {
+        self.processes.get(&process.ancestry.parent.known()?)?.ids.host_pid
+    }
+
+    /// A live process with this pid, the youngest if there are several claims.
+    pub(crate) fn open_instance(&self, key: Key) -> Option<ProcessId> {
+        let of_pid = self.lists.index.get(&key)?;
+        of_pid.iter().rev().copied().find(|id| self.processes.get(id).is_some_and(Process::is_alive))
+    }
+
+    /// Whether this pid and pidfd inode, of a process that started at about this time, belong to one that is not
+    /// finalized, dead or alive.
+    #[must_use]
+    fn knows(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {
+        let of_pid = self.lists.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
+        of_pid.rev().any(|process| {
+            let are_known = process.ids.pidfd_inode != 0 && pidfd_inode != 0;
+            (process.is_alive() && !are_known) || process.identity().can_be(pidfd_inode, start_ns)
+        })
+    }
+}

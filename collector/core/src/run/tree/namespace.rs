@@ -1,0 +1,48 @@
+//! How processes of another pid namespace are numbered: what the tree needs to find out which pid in there belongs to
+//! which process that the kernel reported by its pid here.
+
+use serde::{Deserialize, Serialize};
+
+/// A fork in another pid namespace whose pid there is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkNumber {
+    /// Inode of the pid namespace.
+    pub pid_ns: u32,
+    /// Its number among the forks there.
+    pub number: u64,
+}
+
+/// The forks in a pid namespace.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) struct Forks {
+    /// How many the kernel reported.
+    pub count: u64,
+    /// The pid there that became known last, and its number among the forks.
+    pub known: (u32, u64),
+    /// When a process last ended there that was not killed, CLOCK_MONOTONIC nanoseconds.
+    pub last_end_ns: u64,
+}
+
+impl Forks {
+    /// The pid that the fork of this number has if no thread took a pid since the last known one.
+    pub(super) fn expected_pid(&self, number: u64) -> i64 {
+        let (pid, known) = self.known;
+        i64::from(pid) + (number.cast_signed() - known.cast_signed())
+    }
+}
+
+/// A pid of the collector's namespace, and the inode of its pidfd. The kernel (pidfs) numbers all pids that it hands out by
+/// those, so both count alike until pids begin again.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct PidNumber {
+    pub pid: u32,
+    pub inode: u64,
+}
+
+impl PidNumber {
+    /// The pid in the collector's namespace of the process whose pidfd has this inode.
+    pub(super) fn pid_of(self, inode: u64) -> Option<u32> {
+        let ahead = inode.wrapping_sub(self.inode).cast_signed();
+        i64::from(self.pid).checked_add(ahead)?.try_into().ok()
+    }
+}

@@ -1,0 +1,456 @@
+//! One process: what records, connector events, /proc and samples have reported of it so far.
+//!
+//! What is concluded from that is in `cpu` (own CPU time), `peak` (peak RSS) and `program` (which program it runs).
+
+use std::sync::Arc;
+
+use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_NO_STATUS};
+use serde::{Deserialize, Serialize};
+
+use super::contribution::Contribution;
+use super::namespace::ForkNumber;
+use super::records::{ExitRecord, ReapRecord};
+use super::rusage::Rusage;
+use super::tolerance::Tolerance;
+use crate::model::finding::ExitAccount;
+use crate::model::ids::{FoundBy, Identity, ImageGroup, Key, Parent, ProcessId, Target};
+use crate::model::observation::{ProcessLimits, Program};
+use crate::model::quality::Quality;
+use crate::model::report::Exit;
+
+/// What a process runs, as far as its memory goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Image {
+    /// A copy of its parent's memory.
+    Forked {
+        /// The parent's RSS at the fork, bytes.
+        rss_at_fork: u64,
+    },
+    /// A program that wrote a START record.
+    Loaded {
+        /// ru_maxrss that it inherited over exec, bytes.
+        inherited: u64,
+    },
+    /// A program of its own that does not carry the shim.
+    Uninstrumented,
+    /// No record exists; it may still be a copy of its parent.
+    Unknown,
+    /// Its parent's memory itself (vfork).
+    Borrowed,
+}
+
+/// The end of a process as the process connector reported it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelExit {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// Wait status.
+    pub status: i32,
+}
+
+/// An exec whose program has not written a START record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreportedExec {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// The program as /proc shows it.
+    pub program: Option<Program>,
+    /// Peak RSS of the program before it as samples saw it, bytes.
+    pub previous_peak_bytes: Option<u64>,
+}
+
+/// The last sample of a process.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Observed {
+    /// CLOCK_MONOTONIC, nanoseconds; 0: never sampled.
+    pub at_ns: u64,
+    /// CPU clock, nanoseconds.
+    pub cpu_ns: Option<u64>,
+    /// User part of it, clock ticks.
+    pub user_ticks: u64,
+    /// System part of it, clock ticks.
+    pub system_ticks: u64,
+    /// RSS, bytes.
+    pub rss_bytes: u64,
+    /// The largest RSS or VmHWM seen, bytes.
+    pub peak_rss_bytes: u64,
+    /// What it adds to footprints for certain.
+    pub contribution: Contribution,
+    /// How much more may be private, as it was never read, bytes.
+    pub unread_bytes: u64,
+    /// How much of its growth after the sample may be other processes' memory too, bytes.
+    pub common_growth_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// Block input and output of the process and its waited-for children, 512-byte units; read at the run's end only.
+    pub blocks: Option<(u64, u64)>,
+}
+
+/// How close its program came to its resource limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// When that program began, CLOCK_MONOTONIC nanoseconds.
+    program_start_ns: u64,
+    /// The largest address space that a sample saw, bytes; 0: none did.
+    pub peak_virtual_bytes: u64,
+    /// Its limits at the last sample that read them.
+    pub limits: ProcessLimits,
+}
+
+/// Ids and pids of a process.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Ids {
+    /// Its id in this run.
+    pub id: ProcessId,
+    /// Its pid in its own pid namespace.
+    pub key: Key,
+    /// Its pid in the collector's namespace; `None` until that is known.
+    pub host_pid: Option<u32>,
+    /// Its place among the forks of another pid namespace, while only the kernel has reported it.
+    pub fork_number: Option<ForkNumber>,
+    /// Inode of a pidfd of it; 0: unknown.
+    pub pidfd_inode: u64,
+    /// To be added to its clock to get the collector's (time namespaces).
+    pub clock_skew_ns: i64,
+    /// It is the command's first process.
+    pub is_main: bool,
+    /// Something other than a record shows that the pid belongs to a process of this tree.
+    pub is_proven: bool,
+}
+
+impl Ids {
+    /// Its pid in the collector's namespace, or, where that is not known, in its own.
+    pub(crate) fn pid(&self) -> u32 {
+        self.host_pid.unwrap_or(self.key.pid)
+    }
+}
+
+/// How a process is related to others.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Ancestry {
+    /// The process that made it.
+    pub parent: Parent,
+    /// Its parent's pid when it started.
+    pub parent_pid: u32,
+    /// The nearest ancestor that ran an uninstrumented program when this process was made, or whose own parent is unknown:
+    /// if that program is a subreaper, it reaps orphans without a REAPED record.
+    pub uninstrumented_ancestor: Option<ProcessId>,
+    /// It was that ancestor of another process; it may have become instrumented since.
+    pub was_uninstrumented_ancestor: bool,
+    /// The layer that found it first.
+    pub found_by: FoundBy,
+    /// It has made children.
+    pub has_children: bool,
+    /// The process connector has reported on it since it was made, so all its children are known.
+    pub is_watched: bool,
+}
+
+/// What a process is called.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Name {
+    /// Base name, with the script's where it is an interpreter.
+    pub command: Arc<str>,
+    /// Arguments, if they could be read.
+    pub args: Option<Vec<String>>,
+    /// Its executable, if that has no dynamic loader.
+    pub static_executable: Option<String>,
+}
+
+impl Name {
+    /// Of a program that could not be read while it ran.
+    pub(super) fn unseen() -> Self {
+        Self { command: Arc::from("(unseen)"), args: None, static_executable: None }
+    }
+}
+
+/// The program that a process runs, and whether that has reported.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProgramState {
+    /// What its memory is.
+    pub image: Image,
+    /// Processes that may share its memory.
+    pub group: ImageGroup,
+    /// When the image began, CLOCK_MONOTONIC nanoseconds.
+    pub image_start_ns: u64,
+    /// The process has written a record, of this program or an earlier one.
+    pub has_record: bool,
+    /// An exec whose program has not written a record yet.
+    pub unreported_exec: Option<UnreportedExec>,
+    /// VmHWM in the image's EXEC record, bytes.
+    pub exec_peak_bytes: Option<u64>,
+    /// Peak RSS of earlier images, bytes.
+    pub earlier_images_peak_bytes: Option<u64>,
+    /// An earlier image was uninstrumented, so its peak is that of a sample.
+    pub had_uninstrumented_image: bool,
+    /// The image that its last START or FORK record reported.
+    pub recorded: Option<Image>,
+    /// It may have run a copy of an uninstrumented parent's memory, whose peak no record has.
+    pub had_unread_copy: bool,
+}
+
+/// When a process lived, CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Lifetime {
+    /// Its start: it was there by then.
+    pub start_ns: u64,
+    /// Its earliest start, which is less where only /proc shows it.
+    pub earliest_start_ns: u64,
+    /// Its end.
+    pub end_ns: Option<u64>,
+    /// When a sample first found it dead.
+    pub seen_dead_ns: Option<u64>,
+    /// When it was first found to be no longer in /proc.
+    pub gone_ns: Option<u64>,
+    /// What its memory counted with since the last sample when its end was known.
+    pub counted: Option<Contribution>,
+    /// The time of the sample that found it dead. From then on what it shared counts with others.
+    pub missing_ns: Option<u64>,
+}
+
+impl Lifetime {
+    /// A source that knows its start reported it.
+    pub fn set_start(&mut self, start_ns: u64) {
+        if start_ns <= self.start_ns {
+            (self.start_ns, self.earliest_start_ns) = (start_ns, start_ns);
+        }
+    }
+
+    /// The middle of the times at which it can have started: as often too early as too late.
+    pub fn likely_start_ns(&self) -> u64 {
+        self.earliest_start_ns.midpoint(self.start_ns)
+    }
+}
+
+/// What the sources reported of a process's end.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct EndReports {
+    /// Its EXIT record.
+    pub exit: Option<ExitRecord>,
+    /// Its reaper's REAPED record.
+    pub reaped: Option<ReapRecord>,
+    /// The kernel's account of its exit.
+    pub account: Option<ExitAccount>,
+    /// The process connector's event.
+    pub kernel_exit: Option<KernelExit>,
+    /// The wait status that the kernel kept for a pidfd. Records of the process may still follow.
+    pub kept_status: Option<i32>,
+}
+
+/// CPU time: of the children, and what was counted so far.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct CpuState {
+    /// Sum of the children that its REAPED records name.
+    pub reaped_children: Rusage,
+    /// Summed usage of its children that ended without a REAPED record.
+    pub unreaped_children: Rusage,
+    /// Number of those.
+    pub unreaped_count: u64,
+    /// The usage of at least one of those is not known exactly.
+    pub has_inexact_children: bool,
+    /// That of at least one of those lacks the kernel's teardown of it.
+    pub children_lack_teardown: bool,
+    /// The kernel reaped children of it that do not fit into its REAPED record.
+    pub has_autoreaped_children: bool,
+    /// The clock in `observed` was read after its end.
+    pub is_clock_final: bool,
+    /// CPU time already counted into windows, nanoseconds.
+    pub counted_cpu_ns: u64,
+    /// When that was counted.
+    pub counted_at_ns: u64,
+}
+
+/// A process that ended without a REAPED record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Claim {
+    /// It and what it waited for.
+    pub used: Rusage,
+    /// The part of its CPU time that is certain: without children that no record says were reaped, microseconds.
+    pub least_us: u64,
+    /// How `used` is known.
+    pub quality: Quality,
+    /// It lacks the kernel's teardown, which its reaper's sums have.
+    pub lacks_teardown: bool,
+    /// Processes that may have reaped it as an orphan, nearest first.
+    pub others: Vec<ProcessId>,
+    /// Of these, its pid namespace's init.
+    pub init: Option<ProcessId>,
+    /// When it ended, CLOCK_MONOTONIC nanoseconds.
+    pub end_ns: Option<u64>,
+    /// A signal killed it.
+    pub was_killed: bool,
+    /// No process but its parent can have reaped it.
+    pub is_by_parent: bool,
+}
+
+/// A process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Process {
+    /// Ids and pids.
+    pub ids: Ids,
+    /// Relations.
+    pub ancestry: Ancestry,
+    /// Names.
+    pub name: Name,
+    /// The program that it runs.
+    pub program: ProgramState,
+    /// Start and end.
+    pub lifetime: Lifetime,
+    /// Reports of its end.
+    pub end: EndReports,
+    /// CPU time.
+    pub cpu: CpuState,
+    /// Its last sample.
+    pub observed: Observed,
+    /// Its resource limits.
+    pub bounds: Bounds,
+    /// Children that it may have waited for without a record.
+    pub claims: Vec<Claim>,
+}
+
+impl Process {
+    /// A process that nothing else is known of.
+    pub(super) fn new(ids: Ids, ancestry: Ancestry, group: ImageGroup, start_ns: u64) -> Self {
+        Self {
+            ids,
+            ancestry,
+            name: Name::unseen(),
+            program: ProgramState {
+                image: Image::Unknown,
+                group,
+                image_start_ns: start_ns,
+                has_record: false,
+                unreported_exec: None,
+                exec_peak_bytes: None,
+                earlier_images_peak_bytes: None,
+                had_uninstrumented_image: false,
+                recorded: None,
+                had_unread_copy: false,
+            },
+            lifetime: Lifetime { start_ns, earliest_start_ns: start_ns, ..Lifetime::default() },
+            end: EndReports::default(),
+            cpu: CpuState { counted_at_ns: start_ns, ..CpuState::default() },
+            observed: Observed::default(),
+            bounds: Bounds::default(),
+            claims: Vec::new(),
+        }
+    }
+
+    /// It can have started from this time on, and was there at `lifetime.start_ns`.
+    pub(super) fn set_earliest_start(&mut self, earliest_ns: u64) {
+        let lifetime = &mut self.lifetime;
+        lifetime.earliest_start_ns = earliest_ns.min(lifetime.start_ns);
+        self.cpu.counted_at_ns = lifetime.likely_start_ns();
+    }
+
+    /// It was there at this time.
+    pub(super) fn note_alive(&mut self, at_ns: u64) {
+        let lifetime = &mut self.lifetime;
+        let start_ns = at_ns.max(lifetime.earliest_start_ns);
+        if start_ns < lifetime.start_ns {
+            if self.program.image_start_ns == lifetime.start_ns {
+                self.program.image_start_ns = start_ns;
+            }
+            lifetime.start_ns = start_ns;
+            self.cpu.counted_at_ns = lifetime.likely_start_ns();
+        }
+    }
+
+    /// Whether it carries the session and is no descendant.
+    pub(super) fn has_joined(&self) -> bool {
+        self.ancestry.parent == Parent::Unknown && !self.ids.is_main
+    }
+
+    /// Whether no source has reported its end.
+    pub fn is_alive(&self) -> bool {
+        self.lifetime.end_ns.is_none()
+    }
+
+    /// Keeps the largest address space, and the resource limits, that a sample read.
+    pub(crate) fn note_bounds(&mut self, virtual_bytes: u64, limits: ProcessLimits) {
+        let program_start_ns = self.program_start_ns();
+        let is_same = self.bounds.program_start_ns == program_start_ns;
+        let before = if is_same { self.bounds.peak_virtual_bytes } else { 0 };
+        self.bounds = Bounds { program_start_ns, peak_virtual_bytes: before.max(virtual_bytes), limits };
+    }
+
+    /// A record named the inode of a pidfd of it; 0: it did not.
+    pub(super) fn note_inode(&mut self, pidfd_inode: u64) {
+        if pidfd_inode != 0 {
+            self.ids.pidfd_inode = pidfd_inode;
+        }
+    }
+
+    /// Distinguishes it from a process that gets its pid later.
+    pub(crate) fn identity(&self) -> Identity {
+        let last_ns = self.lifetime.start_ns.max(self.last_seen_ns());
+        Identity {
+            pidfd_inode: self.ids.pidfd_inode,
+            latest_start_ns: last_ns.saturating_add(Tolerance::START_ROUNDING_NS),
+            is_start_rough: self.ids.clock_skew_ns != 0,
+            // Only a time before the start of the first process is known, and the launcher keeps its pid for it.
+            is_pid_held: self.ids.is_main && self.ancestry.parent == Parent::Launcher,
+        }
+    }
+
+    /// How sources address it; `None` while its pid in the collector's namespace is unknown.
+    pub fn target(&self) -> Option<Target> {
+        Some(Target { id: self.ids.id, pid: self.ids.host_pid?, identity: self.identity() })
+    }
+
+    /// The latest time at which it certainly existed, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) fn last_seen_ns(&self) -> u64 {
+        let recorded_end_ns = self.lifetime.end_ns.filter(|_| self.end.exit.is_some());
+        let reported_ns = self.end.kernel_exit.map(|exit| exit.at_ns).max(recorded_end_ns).unwrap_or(0);
+        reported_ns.max(self.observed.at_ns).max(self.program.image_start_ns)
+    }
+
+    /// Whether it ignored SIGCHLD at its end, so that the kernel reaped its children by itself.
+    pub(super) fn ignores_children(&self) -> bool {
+        self.end.exit.is_some_and(|exit| exit.flags & FLAG_AUTOREAP != 0)
+    }
+
+    /// Its EXIT record says that it had a library of a GPU's driver loaded. Without that record it is not known.
+    pub(crate) fn had_gpu_library(&self) -> bool {
+        self.end.exit.is_some_and(|exit| exit.had_gpu_library())
+    }
+
+    /// Whether its last program ended without an EXIT record though it could have written one: its children may be unknown.
+    pub(super) fn ended_without_exit_record(&self) -> bool {
+        let by_exit = self.end.reaped.is_some_and(|reaped| libc::WIFEXITED(reaped.status));
+        !self.program.has_record || (self.end.exit.is_none() && by_exit)
+    }
+
+    /// How it ended.
+    pub(crate) fn exit_status(&self) -> Exit {
+        match (&self.end.reaped, &self.end.exit) {
+            (Some(reaped), _) => exit_of_wait_status(reaped.status),
+            (None, Some(exit)) if exit.flags & FLAG_NO_STATUS == 0 => {
+                Exit { code: Some(exit.status & 0xff), signal: None }
+            }
+            _ => {
+                let status = self.end.kernel_exit.map(|exit| exit.status).or(self.end.kept_status);
+                status.map_or_else(Exit::default, exit_of_wait_status)
+            }
+        }
+    }
+
+    /// Whether SIGKILL ended it.
+    pub(crate) fn was_killed(&self) -> bool {
+        self.exit_status().signal == Some(libc::SIGKILL)
+    }
+}
+
+/// Exit code or signal of a wait status.
+pub(crate) fn exit_of_wait_status(status: i32) -> Exit {
+    if libc::WIFEXITED(status) {
+        Exit { code: Some(libc::WEXITSTATUS(status)), signal: None }
+    } else if libc::WIFSIGNALED(status) {
+        Exit { code: None, signal: Some(libc::WTERMSIG(status)) }
+    } else {
+        Exit::default()
+    }
+}

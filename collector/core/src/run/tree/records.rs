@@ -1,0 +1,95 @@
+//! What is kept of the records about a process's end.
+
+use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_GPU_LIBRARY, FLAG_NO_STATUS, Origin};
+use serde::{Deserialize, Serialize};
+
+use super::rusage::Rusage;
+use super::tolerance::Tolerance;
+
+/// Records hold KiB, as getrusage(2) and /proc do.
+pub(super) fn bytes(kib: u64) -> u64 {
+    kib.saturating_mul(1024)
+}
+
+/// An EXIT record.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct ExitRecord {
+    /// Argument of exit.
+    pub status: i32,
+    /// VmHWM, bytes, if it was read.
+    pub vm_hwm_bytes: Option<u64>,
+    /// RUSAGE_SELF.
+    pub own: Rusage,
+    /// RUSAGE_CHILDREN.
+    pub children: Rusage,
+    /// Its parent's pid then, in its own pid namespace: the pid of the process that adopted it, if it was an orphan.
+    pub parent_pid: u32,
+    /// `FLAG_*`.
+    pub flags: u8,
+}
+
+impl ExitRecord {
+    /// The record of this event, if it is an EXIT.
+    pub(super) fn of(origin: &Origin, event: &Event) -> Option<Self> {
+        let Event::Exit { status, vm_hwm_kib, ref own, ref children } = *event else { return None };
+        Some(Self {
+            status,
+            vm_hwm_bytes: (vm_hwm_kib > 0).then_some(bytes(vm_hwm_kib)),
+            own: Rusage::from(own),
+            children: Rusage::from(children),
+            parent_pid: origin.parent,
+            flags: origin.flags,
+        })
+    }
+
+    /// How far the CPU time of a REAPED record differs, microseconds. `None`: the record can't be about this process, by status
+    /// or sums, or its reaper is in its pid namespace.
+    pub(super) fn fits(&self, reaped: &ReapRecord) -> Option<u64> {
+        let is_status =
+            self.flags & FLAG_NO_STATUS != 0 || libc::WEXITSTATUS(reaped.status) == self.status & 0xff;
+        let is_reaped_outside = self.parent_pid == 0;
+        let sum_us = self.own.cpu_us().saturating_add(self.children.cpu_us());
+        let all_us = reaped.usage.cpu_us();
+        let is_within = sum_us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US);
+        let can_be = is_reaped_outside && is_status && libc::WIFEXITED(reaped.status) && is_within;
+        can_be.then(|| all_us.abs_diff(sum_us))
+    }
+
+    /// It ran in its parent's memory (vfork), or was made by a raw clone, which looks the same to the shim.
+    pub(super) fn has_borrowed_memory(&self) -> bool {
+        self.flags & FLAG_BORROWED_MEMORY != 0
+    }
+
+    /// A library of a GPU's driver was loaded at its end.
+    pub(super) fn had_gpu_library(&self) -> bool {
+        self.flags & FLAG_GPU_LIBRARY != 0
+    }
+}
+
+/// A REAPED record, from the child's point of view.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct ReapRecord {
+    /// Wait status.
+    pub status: i32,
+    /// The child and what it waited for.
+    pub usage: Rusage,
+    /// The child's own CPU time, nanoseconds, if its clock was read after its end.
+    pub clock_ns: Option<u64>,
+    /// The reaper's ru_maxrss, bytes.
+    pub reaper_peak_rss_bytes: u64,
+}
+
+impl ReapRecord {
+    /// The record of this event, if it is a REAPED.
+    pub(super) fn of(event: &Event) -> Option<Self> {
+        let Event::Reaped { status, reaper_max_rss_kib, ref usage, clock_ns, .. } = *event else {
+            return None;
+        };
+        let reaper_peak_rss_bytes = bytes(reaper_max_rss_kib);
+        let usage = Rusage::from(usage);
+        // A clock above the usage, which has the child's own part, too, would be a false claim.
+        let most_ns = usage.cpu_us().saturating_mul(1000);
+        let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);
+        Some(Self { status, usage, clock_ns, reaper_peak_rss_bytes })
+    }
+}

@@ -1,0 +1,219 @@
+//! Reports of commands that something ended, one of them with GPUs.
+
+use super::{full, hints, percent, rss};
+use crate::model::groups::Groups;
+use crate::model::host::{DiskFull, DiskRole};
+use crate::model::report::Report;
+use crate::model::report::*;
+use crate::run::cause::{
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, OutOfMemory, TimeLimit, TimeLimitSource,
+};
+
+fn cgroup() -> Cgroup {
+    Cgroup {
+        path: Some("/sys/fs/cgroup/slurm/job_17/gpu-track.7.1".into()),
+        memory_peak_bytes: None,
+        oom_kills: Some(0),
+        cpu_usage_s: Some(12.5),
+        cpu_user_s: Some(10.0),
+        cpu_system_s: Some(2.5),
+        io_read_bytes: Some(4096),
+        io_write_bytes: Some(0),
+        reason: Some("memory.peak needs Linux 5.19".into()),
+    }
+}
+
+/// A GPU of which every figure is known.
+fn used_gpu() -> GpuDevice {
+    GpuDevice {
+        id: "GPU-8f6c2d1e-0000-1111-2222-333344445555".into(),
+        index: Some(1),
+        pci_address: Some("0000:3b:00.0".into()),
+        name: Some("NVIDIA H100 80GB HBM3".into()),
+        vendor: Some("nvidia"),
+        parent: None,
+        source: "nvml".into(),
+        driver_version: Some("550.54.15".into()),
+        runtime_version: Some("12.4".into()),
+        visible: Some(true),
+        used: Some(true),
+        lost_at_s: None,
+        reading: GpuReading { count: 73_401, mean_interval_s: Some(0.1), max_interval_s: Some(0.25) },
+        memory: GpuMemory {
+            total_bytes: Some(85_899_345_920),
+            max_used_bytes: Some(12_345_678_901),
+            max_main_bytes: Some(12_000_000_000),
+            max_descendants_bytes: Some(0),
+            max_combined_bytes: Some(12_000_000_000),
+        },
+        utilization: GpuUtilization {
+            mean_percent: Some(75.125),
+            max_percent: Some(100.0),
+            active_s: Some(5500.25),
+            measured_s: Some(7321.5),
+            mean_memory_percent: Some(20.5),
+            max_memory_percent: Some(61.0),
+        },
+        power: GpuPower {
+            mean_w: Some(412.5),
+            mean_span_s: Some(7321.75),
+            max_w: Some(699.25),
+            energy_j: Some(3_046_065.125),
+            energy_span_s: Some(7321.75),
+            integrated_energy_j: Some(3_046_000.5),
+        },
+        max_temperature_c: Some(71.0),
+        clocks: GpuClocks {
+            mean_sm_mhz: Some(1801.5),
+            max_sm_mhz: Some(1980.0),
+            mean_memory_mhz: Some(2619.0),
+            max_memory_mhz: Some(2619.0),
+        },
+        pstate: GpuPstate { fastest: Some(0), slowest: Some(2) },
+        throttle: Some(vec![GpuThrottle { reason: "software power cap".into(), time_s: 12.25 }]),
+        pcie: GpuPcie { tx_bytes: Some(5_000_000_000), rx_bytes: Some(90_000_000_000) },
+        errors: GpuErrors {
+            ecc_corrected: Some(2),
+            ecc_uncorrected: Some(0),
+            xid: Some(vec![GpuXid { xid: 13, count: 2 }]),
+        },
+        processes: vec![GpuProcess {
+            pid: 4242,
+            driver_pid: 4242,
+            command: "python3 train.py".into(),
+            is_main: true,
+            peak_bytes: Some(12_000_000_000),
+            mean_sm_percent: Some(74.5),
+            max_sm_percent: Some(97.0),
+            accounted: false,
+        }],
+        missing: vec![],
+        gaps: vec![GpuGap {
+            figure: "memory by process".into(),
+            reason: "NVML error 999: unknown error".into(),
+            time_s: 2.5,
+        }],
+    }
+}
+
+/// A part of a GPU that gave no figure and was lost.
+fn lost_gpu() -> GpuDevice {
+    GpuDevice {
+        parent: Some("0000:82:00.0".into()),
+        used: Some(false),
+        lost_at_s: Some(12.25),
+        missing: vec![GpuMissing { figure: "power".into(), reason: "no permission".into() }],
+        ..GpuDevice::default()
+    }
+}
+
+/// Killed by the out-of-memory killer, with a GPU.
+pub fn killed() -> Report {
+    let killed = Exit { code: None, signal: Some(9) };
+    let mut report = full();
+    report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
+    report.cgroup = Some(cgroup());
+    report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["node18".into()] });
+    report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
+    report.ending.exit = killed;
+    report.wall_s = 7384.4;
+    report.ending.cause = Some(Cause::OutOfMemory(OutOfMemory {
+        process: Some(DeadProcess {
+            pid: 4242,
+            command: "python3 train.py".into(),
+            args: Some(["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec()),
+            is_main: true,
+            exit: killed,
+            at_s: 7384.25,
+            peak_rss_bytes: Some(15_900_000_000),
+            cpu_s: Some(7001.5),
+        }),
+        is_certain: true,
+        oom_kills: 1,
+        cgroup: Some("/slurm/job_17".into()),
+        limit_bytes: Some(16_000_000_000),
+        peak_bytes: Some(16_000_000_000),
+    }));
+    report.usable.gpus = UsableGpus { count: Some(1), source: Some(GpusSource::Environment) };
+    report.hints = Hints {
+        memory: Some(MemoryHint {
+            bytes: 24_696_061_952,
+            is_lower_bound: true,
+            basis: MemoryBasis::OutOfMemoryLimit,
+            basis_bytes: 16_000_000_000,
+            given_bytes: Some(16_000_000_000),
+            is_fitting: false,
+        }),
+        time: None,
+        cpus: None,
+        ..hints()
+    };
+    report.max_ram.combined = rss(21_000_000_000, 20_900_000_000, 120_000_000);
+    report.max_gpu_ram = MaxGpuRam {
+        system_capacity_bytes: Some(85_899_345_920),
+        system_bytes: Some(12_345_678_901),
+        main_bytes: Some(12_000_000_000),
+        descendants_bytes: Some(0),
+        combined_bytes: Some(12_000_000_000),
+    };
+    report.gpu = Gpu { system_gpu_count: Some(4), expected_gpus: Some(2), percent: percent(187.5, 150.25) };
+    report.gpus =
+        vec![used_gpu(), GpuDevice { id: "0000:83:00.0".into(), source: "kfd".into(), ..lost_gpu() }];
+    report.processes.max_sm_percent = Some(Groups { main: 97.0, descendants: 0.0, combined: 97.0 });
+    report.processes.by_command.truncate(1);
+    report.processes.heaviest.truncate(1);
+    report.processes.heaviest[0].exit = killed;
+    report.processes.by_command[0].gpu =
+        Some(CommandGpu { count: 3, peak_ram_bytes: Some(12_000_000_000), max_sm_percent: None });
+    report.processes.heaviest[0].gpu =
+        Some(ProcessGpu { peak_ram_bytes: Some(12_000_000_000), max_sm_percent: Some(97.0) });
+    report.processes.still_running = 0;
+    report.processes.still_running_processes.clear();
+    report.warnings.clear();
+    report
+}
+
+/// The kinds of causes that no other report has.
+pub fn causes() -> Vec<(Exit, Cause)> {
+    let failed = Exit { code: Some(1), signal: None };
+    let killed = Exit { code: None, signal: Some(24) };
+    let process = |exit| DeadProcess {
+        pid: 4243,
+        command: "solve".into(),
+        args: None,
+        is_main: false,
+        exit,
+        at_s: 83.125,
+        peak_rss_bytes: Some(900_000_000),
+        cpu_s: Some(60.25),
+    };
+    vec![
+        (
+            failed,
+            Cause::AddressSpaceLimit(AddressSpaceLimit {
+                process: process(Exit { code: None, signal: Some(6) }),
+                limit_bytes: 1_000_000_000,
+                peak_bytes: 990_000_000,
+            }),
+        ),
+        (killed, Cause::CpuTimeLimit(CpuTimeLimit { process: process(killed), limit_s: Some(60) })),
+        (
+            Exit { code: None, signal: Some(15) },
+            Cause::TimeLimit(TimeLimit {
+                process: None,
+                signal: 15,
+                signal_name: "SIGTERM".into(),
+                set_by: TimeLimitSource::Slurm,
+                limit_s: Some(3600.0),
+            }),
+        ),
+        (
+            failed,
+            Cause::DiskFull(DiskFull {
+                path: "/scratch/me".into(),
+                role: DiskRole::Working,
+                available_bytes: 0,
+            }),
+        ),
+    ]
+}

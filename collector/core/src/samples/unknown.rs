@@ -1,0 +1,122 @@
+//! A report without figures.
+
+use super::full;
+use crate::model::groups::Groups;
+use crate::model::quality::Quality;
+use crate::model::report::*;
+use crate::model::report::{Ending, Report};
+
+/// An interim report in which no figure could be read.
+pub fn unknown() -> Report {
+    let nothing = Percent::default();
+    Report {
+        stage: Stage::SoFar,
+        command: vec!["./app".into()],
+        wall_s: 7384.4,
+        host: Host { hostname: None, kernel: None, cores: 8, ram_bytes: None },
+        limits: Limits::default(),
+        ending: Ending::default(),
+        usable: Usable {
+            cores: UsableCores { count: 8.0, source: CoresSource::Machine },
+            memory: UsableMemory::default(),
+            gpus: UsableGpus::default(),
+        },
+        hints: Hints { withheld: Some("the run is not over".into()), ..Hints::default() },
+        max_ram: MaxRam {
+            system_capacity_bytes: None,
+            system_bytes: None,
+            main: Rss::default(),
+            descendants: Rss::default(),
+            combined: Rss::default(),
+        },
+        mean_ram_bytes: Groups::default(),
+        max_ram_at_most: Groups::default(),
+        max_ram_proportional: MaxProportionalRam {
+            reason: Some("at no sample was known how all of their memory is shared".into()),
+            ..MaxProportionalRam::default()
+        },
+        max_gpu_ram: MaxGpuRam {
+            system_capacity_bytes: None,
+            system_bytes: None,
+            main_bytes: None,
+            descendants_bytes: None,
+            combined_bytes: None,
+        },
+        cpu: Cpu {
+            system: nothing,
+            main: nothing,
+            descendants: nothing,
+            combined: nothing,
+            main_threads: None,
+            descendants_threads: None,
+            combined_threads: None,
+            ..full().cpu
+        },
+        gpu: Gpu { system_gpu_count: Some(2), expected_gpus: Some(1), percent: nothing },
+        cpu_time: CpuTime {
+            user_s: None,
+            system_s: None,
+            total_s: None,
+            usable_percent: None,
+            kernel_s: None,
+            kernel_s_reason: Some("a process still runs".into()),
+            unattributed_s: None,
+        },
+        io: Io { read_bytes: None, write_bytes: None },
+        faults: Faults { minor: None, major: None },
+        context_switches: ContextSwitches { voluntary: None, involuntary: None },
+        processes: processes(),
+        peak: None,
+        ram_over_time: vec![],
+        coverage: Coverage { processes: 1, unknown: 1, ..Coverage::default() },
+        warnings: warnings(),
+        ..full()
+    }
+}
+
+fn processes() -> Processes {
+    Processes {
+        total: 1,
+        max_concurrent: 1,
+        still_running: 1,
+        still_running_processes: vec![],
+        by_command: vec![CommandUsage {
+            command: "app".into(),
+            count: 1,
+            cpu_s: None,
+            peak_rss_bytes: None,
+            wall_s: 7384.4,
+            gpu: None,
+        }],
+        heaviest: vec![ProcessUsage {
+            pid: 77,
+            ppid: None,
+            command: "app".into(),
+            args: None,
+            cpu_s: None,
+            cpu_quality: Quality::Unknown,
+            peak_rss_bytes: None,
+            peak_quality: Quality::Unknown,
+            wall_s: 7384.4,
+            exit: Exit::default(),
+            gpu: None,
+        }],
+        max_sm_percent: None,
+    }
+}
+
+fn warnings() -> Vec<Warning> {
+    vec![
+        Warning::new(
+            Topic::Figures,
+            "The CPU time of 1 process is unknown: it is unattributed, as far as the sums of the processes that reaped them have it."
+                .into(),
+        ),
+        Warning::new(
+            Topic::Figures,
+            "The RAM of 1 process is unknown and missing from the RAM figures: no sample saw it, and no record has it. A \
+             smaller --st sees more."
+                .into(),
+        ),
+    ]
+}

@@ -1,0 +1,167 @@
+//! Both forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test -p gpu-track-report golden`
+//! rewrites those; read the difference before it is committed.
+
+mod summaries;
+
+use gpu_track_core::samples::{causes, full, hostile, killed, unknown};
+
+use super::json::json;
+use super::text::text;
+use crate::model::report::{Ending, Report};
+use crate::model::style::{RamUnit, Style, TimeUnit};
+
+fn full_style() -> Style {
+    Style { full: true, ..Style::default() }
+}
+
+fn compare(actual: &str, name: &str, golden: &str) {
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(format!("{}/../../tests/golden/{name}", env!("CARGO_MANIFEST_DIR")), actual).unwrap();
+        return;
+    }
+    for (number, (actual, golden)) in (1..).zip(actual.lines().zip(golden.lines())) {
+        assert_eq!(actual, golden, "{name} line {number}");
+    }
+    assert_eq!(actual, golden, "{name}");
+}
+
+/// `golden!(report, "name")` checks both forms of a report.
+macro_rules! golden {
+    ($report:expr, $name:literal, $style:expr) => {{
+        let (report, style): (Report, Style) = ($report, $style);
+        let golden = include_str!(concat!("../../../../tests/golden/", $name, ".txt"));
+        compare(&text(&report, &style), concat!($name, ".txt"), golden);
+        let golden = include_str!(concat!("../../../../tests/golden/", $name, ".json"));
+        compare(&json(&report, &style), concat!($name, ".json"), golden);
+    }};
+}
+
+// Requirement: OUT-1
+#[test]
+fn golden_full() {
+    golden!(full(), "full", full_style());
+}
+
+// Requirement: OUT-1
+#[test]
+fn golden_requested_units() {
+    let style = Style {
+        ram_unit: Some(RamUnit::Kilobytes),
+        gpu_ram_unit: Some(RamUnit::Bytes),
+        time_unit: Some(TimeUnit::Minutes),
+        ..full_style()
+    };
+    golden!(killed(), "units", style);
+}
+
+// Requirement: OUT-3
+#[test]
+fn golden_unknown() {
+    golden!(unknown(), "unknown", full_style());
+}
+
+// Requirement: OUT-1
+#[test]
+fn golden_killed() {
+    golden!(killed(), "killed", full_style());
+}
+
+/// Of these, `exit` alone is pinned.
+// Requirement: WHY-1
+#[test]
+fn golden_causes() {
+    macro_rules! check {
+        ($($name:literal)*) => {{
+            let goldens = [$(($name, include_str!(concat!("../../../../tests/golden/", $name, ".json")))),*];
+            let causes = causes();
+            assert_eq!(causes.len(), goldens.len());
+            for ((name, golden), cause) in goldens.into_iter().zip(causes) {
+                let mut report = full();
+                report.ending = Ending { exit: cause.0, cause: Some(cause.1) };
+                let whole = json(&report, &Style::default());
+                let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
+                let exit = serde_json::json!({ "exit": whole["exit"] });
+                compare(&(serde_json::to_string_pretty(&exit).unwrap() + "\n"), &format!("{name}.json"), golden);
+            }
+        }};
+    }
+    check!("cause_address_space" "cause_cpu_time" "cause_time" "cause_disk_full");
+}
+
+// Requirement: OUT-9
+#[test]
+fn golden_hostile() {
+    golden!(hostile(), "hostile", full_style());
+}
+
+// Requirement: OUT-9
+#[test]
+fn hostile_names_are_escaped_and_fit_the_page() {
+    let text = text(&hostile(), &full_style());
+    for line in text.lines() {
+        assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+    }
+    // A path without a space is not broken.
+    let too_long = text.lines().find(|line| line.chars().count() > 100 && !line.contains("/z/z"));
+    assert_eq!(too_long, None);
+}
+
+/// gpu_tracker 5.0's own output, `gpu-tracker --execute "sleep 1.5" --format=json`.
+const GPU_TRACKER: &str = include_str!("../../../../tests/golden/gpu_tracker.json");
+
+/// Likewise with `--format=text`.
+const GPU_TRACKER_TEXT: &str = include_str!("../../../../tests/golden/gpu_tracker.txt");
+
+/// Every object's keys in order, as `(depth, key)`, read from the lines of indented JSON.
+fn keys(json: &str) -> Vec<(usize, String)> {
+    let key_of = |line: &str| {
+        let depth = line.len() - line.trim_start().len();
+        let (key, _) = line.trim_start().strip_prefix('"')?.split_once("\": ")?;
+        Some((depth, key.to_owned()))
+    };
+    json.lines().filter_map(key_of).collect()
+}
+
+// Requirement: OUT-2
+#[test]
+fn json_begins_with_gpu_tracker_keys_in_their_order() {
+    let theirs = keys(GPU_TRACKER);
+    assert_eq!(theirs.len(), 60);
+    for report in [full(), unknown()] {
+        let ours = keys(&json(&report, &Style::default()));
+        assert_eq!(ours[..theirs.len()], theirs);
+    }
+}
+
+// Requirement: OUT-2
+#[test]
+fn json_values_have_gpu_tracker_types() {
+    fn same(theirs: &serde_json::Value, ours: &serde_json::Value, path: &str) {
+        use serde_json::Value::{Number, Object, String};
+        match (theirs, ours) {
+            (Object(theirs), Object(ours)) => {
+                theirs.iter().for_each(|(key, value)| same(value, &ours[key], &format!("{path}.{key}")));
+            }
+            (Number(theirs), Number(ours)) => assert_eq!(theirs.is_f64(), ours.is_f64(), "{path}"),
+            (String(_), String(_)) => {}
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+    let theirs = serde_json::from_str(GPU_TRACKER).unwrap();
+    let ours = json(&full(), &Style::default());
+    same(&theirs, &serde_json::from_str(&ours).unwrap(), "");
+}
+
+// Requirement: OUT-2
+#[test]
+fn text_has_gpu_tracker_labels_in_their_order() {
+    let labels = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split_once(':').unwrap_or((line, "")).0.to_owned()).collect()
+    };
+    let theirs = labels(GPU_TRACKER_TEXT);
+    assert_eq!(theirs.len(), 60);
+    for report in [full(), unknown()] {
+        let style = Style { as_gpu_tracker: true, ..Style::default() };
+        assert_eq!(labels(&text(&report, &style)), theirs);
+    }
+}

@@ -1,0 +1,314 @@
+//! The summary of eight kinds of run, and what holds for that of any run.
+
+use proptest::prelude::*;
+
+use super::compare;
+use crate::model::quality::Quality;
+use crate::model::report::*;
+use crate::model::style::{Console, RamUnit, Style, TimeUnit};
+use crate::{quote, text};
+use gpu_track_core::random_seed::seeded;
+use gpu_track_core::run::cause::{Cause, DeadProcess, OutOfMemory};
+use gpu_track_core::samples::{causes, full, hostile, killed, over_time, unknown};
+
+const MB: u64 = 1_000_000;
+
+/// `golden!(report, style, "name")` checks the summary of a report.
+macro_rules! golden {
+    ($report:expr, $style:expr, $name:literal) => {{
+        let golden = include_str!(concat!("../../../../tests/golden/summary_", $name, ".txt"));
+        compare(&text::text(&$report, &$style), concat!("summary_", $name, ".txt"), golden);
+    }};
+}
+
+fn command(command: &str, count: u64, cpu_s: f64, peak_bytes: u64, wall_s: f64) -> CommandUsage {
+    CommandUsage {
+        command: command.into(),
+        count,
+        cpu_s: Some(cpu_s),
+        peak_rss_bytes: Some(peak_bytes),
+        wall_s,
+        gpu: None,
+    }
+}
+
+fn ended(mut report: Report, code: Option<i32>, signal: Option<i32>) -> Report {
+    report.ending.exit = Exit { code, signal };
+    report
+}
+
+/// All processes are known exactly, and there is nothing to warn of.
+fn exact(mut report: Report, processes: u64) -> Report {
+    report.processes.total = processes;
+    report.processes.max_concurrent = report.processes.max_concurrent.min(processes);
+    report.processes.still_running = 0;
+    report.processes.still_running_processes.clear();
+    let peaks = Peaks { exact: processes, ..Peaks::default() };
+    report.coverage = Coverage { processes, exact: processes, peaks, ..Coverage::default() };
+    report.warnings.clear();
+    report
+}
+
+/// A build that succeeds on a machine without a GPU.
+fn build() -> Report {
+    let mut report = exact(full(), 26);
+    report.command = ["make", "-s", "-j4"].map(str::to_owned).to_vec();
+    report.wall_s = 3.184;
+    report.processes.max_concurrent = 9;
+    report.processes.by_command = vec![
+        command("cc1plus", 8, 4.124, 85_900_000, 8.44),
+        command("as", 8, 0.032, 4_800_000, 0.071),
+        command("make", 1, 0.006, 2_500_000, 3.18),
+        command("sh", 9, 0.004, 2_100_000, 1.0),
+    ];
+    report.cpu_time.total_s = Some(4.184);
+    report.cpu_time.usable_percent = Some(65.7);
+    report.usable.cores = UsableCores { count: 2.0, source: CoresSource::Machine };
+    report.usable.memory.bytes = report.host.ram_bytes;
+    report.usable.memory.source = Some(MemorySource::Machine);
+    report.max_ram.combined.total_bytes = Some(271_400_000);
+    report.mean_ram_bytes.combined = Some(152e6);
+    report.ram_over_time = over_time(3.184, 271_400_000);
+    report.io = Io { read_bytes: Some(0), write_bytes: Some(307_200) };
+    report.peak = Some(peak(2.1, &[("cc1plus", 3, 85_700_000), ("as", 1, 4_800_000), ("sh", 4, 2_100_000)]));
+    report.hints.cpus = report.hints.cpus.map(|of| CpusHint { count: 2, is_fitting: false, ..of });
+    report
+}
+
+fn peak(at_s: f64, holders: &[(&str, u32, u64)]) -> Peak {
+    let of = |(command, count, rss_bytes): &(&str, u32, u64)| {
+        let command = (*command).to_owned();
+        let (rss_bytes, private_bytes, added_bytes) = (*rss_bytes, Some(*rss_bytes), *rss_bytes);
+        let holder = Holder { pid: 1, command, rss_bytes, private_bytes, added_bytes };
+        vec![holder; *count as usize]
+    };
+    Peak { at_s, combined_rss_bytes: 0, processes: holders.iter().flat_map(of).collect() }
+}
+
+/// One process that ended within a sampling interval.
+fn short() -> Report {
+    let mut report = exact(build(), 1);
+    report.command = vec!["true".into()];
+    report.wall_s = 0.0204;
+    report.processes.by_command = vec![command("true", 1, 0.0007, 1_950_000, 0.02)];
+    report.cpu_time.total_s = Some(0.000_68);
+    report.cpu_time.usable_percent = Some(1.67);
+    report.max_ram.combined.total_bytes = Some(1_950_000);
+    report.ram_over_time.truncate(1);
+    report.peak = Some(peak(0.001, &[("true", 1, 1_950_000)]));
+    report.io = Io { read_bytes: Some(0), write_bytes: Some(0) };
+    report.hints.withheld = Some("the run took less than 1 s".into());
+    report
+}
+
+/// A training run that used one of two GPUs.
+fn on_gpus() -> Report {
+    let mut report = exact(killed(), 5);
+    report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
+    report.ending = Ending { exit: Exit { code: Some(0), signal: None }, cause: None };
+    report.ram_over_time = over_time(report.wall_s, 21_000_000_000);
+    report.gpus[0].memory.max_combined_bytes = Some(61_200_000_000);
+    report.gpus[1] =
+        GpuDevice { id: "GPU-2".into(), visible: Some(true), used: Some(false), ..GpuDevice::default() };
+    report.usable.gpus = UsableGpus { count: Some(2), source: Some(GpusSource::Environment) };
+    report.hints = Hints {
+        gpus: Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec![] }),
+        ..full().hints
+    };
+    report
+}
+
+/// A script whose Python process ran out of memory.
+fn out_of_memory() -> Report {
+    let mut report = ended(exact(build(), 2), Some(1), None);
+    report.command = ["sh", "run.sh"].map(str::to_owned).to_vec();
+    report.wall_s = 0.104;
+    report.processes.by_command = vec![
+        command("python3 allo.py", 1, 0.06, 108_700_000, 0.09),
+        command("sh run.sh", 1, 0.001, 2 * MB, 0.1),
+    ];
+    report.cpu_time.total_s = Some(0.061);
+    report.cpu_time.usable_percent = Some(29.3);
+    report.max_ram.combined.total_bytes = Some(110_600_000);
+    report.usable.memory =
+        UsableMemory { bytes: Some(104_857_600), source: Some(MemorySource::Cgroup), ..Default::default() };
+    report.ram_over_time.clear();
+    report.peak = Some(peak(0.1, &[("python3 allo.py", 1, 108_700_000), ("sh run.sh", 1, 2 * MB)]));
+    report.ending.cause = Some(Cause::OutOfMemory(OutOfMemory {
+        process: Some(DeadProcess {
+            pid: 23_095,
+            command: "python3 allo.py".into(),
+            args: Some(["python3", "allo.py", "300"].map(str::to_owned).to_vec()),
+            is_main: false,
+            exit: Exit { code: None, signal: Some(9) },
+            at_s: 0.1,
+            peak_rss_bytes: Some(108_700_000),
+            cpu_s: Some(0.06),
+        }),
+        is_certain: true,
+        oom_kills: 1,
+        cgroup: Some("/nu".into()),
+        limit_bytes: Some(104_857_600),
+        peak_bytes: Some(104_857_600),
+    }));
+    report.hints = Hints { memory: killed().hints.memory, ..Hints::default() };
+    report.warnings =
+        vec![Warning::new(Topic::OutOfMemory, "Out of memory: the kernel killed 1 process.".into())];
+    report
+}
+
+fn failed() -> Report {
+    let mut report = ended(build(), Some(2), None);
+    report.hints.withheld = Some("the command failed, and may need more than it used up to then".into());
+    report
+}
+
+fn killed_by_signal() -> Report {
+    let mut report = ended(exact(short(), 1), None, Some(11));
+    report.command = vec!["./solve".into(), "input file.dat".into()];
+    report.wall_s = 266_400.0;
+    report.cpu_time.total_s = Some(260_000.0);
+    report.cpu_time.usable_percent = Some(48.8);
+    report.max_ram.combined.total_bytes = Some(1_480_000_000_000);
+    report.mean_ram_bytes.combined = Some(1.1e12);
+    report.usable.memory.bytes = Some(2_160_000_000_000);
+    report.ram_over_time = over_time(266_400.0, 1_480_000_000_000);
+    report
+}
+
+/// Uninstrumented programs, and a collector that was killed.
+fn partly_unknown() -> Report {
+    let mut report = build();
+    report.coverage.exact = 20;
+    report.coverage.sampled = 4;
+    report.coverage.unknown = 2;
+    report.io = Io { read_bytes: None, write_bytes: None };
+    report.processes.by_command[3].cpu_s = None;
+    report.processes.by_command[3].peak_rss_bytes = None;
+    report.processes.heaviest[0].cpu_quality = Quality::Unknown;
+    report.warnings = vec![
+        Warning::new(
+            Topic::Figures,
+            "The CPU time of 4 processes is from the last sample: what was used after it is missing or unattributed.".into(),
+        ),
+        Warning::new(
+            Topic::Tracking,
+            "The collector was killed once and replaced. Nothing was sampled for 0.120 s in all: RAM peaks of that time, and \
+             processes without the shim that lived only then, may be missing."
+                .into(),
+        ),
+        Warning::new(Topic::Figures, "The RAM of 2 processes is unknown.".into()),
+    ];
+    report
+}
+
+// Requirement: OUT-16
+#[test]
+fn golden_summaries() {
+    let style = Style::default();
+    golden!(build(), style, "ok");
+    golden!(failed(), style, "failed");
+    golden!(out_of_memory(), style, "oom");
+    golden!(killed_by_signal(), style, "signal");
+    golden!(on_gpus(), style, "gpu");
+    golden!(exact(full(), 2021), style, "no_gpu");
+    golden!(partly_unknown(), style, "partly_unknown");
+    golden!(short(), style, "short");
+}
+
+// Requirement: GPU-34
+#[test]
+fn mean_power_of_few_readings_has_its_time() {
+    let mut report = on_gpus();
+    report.gpus[0].power.mean_span_s = Some(90.0);
+    let summary = text::text(&report, &Style::default());
+    assert!(summary.contains("413 W mean of 1.50 min, 3.05 MJ\n"), "{summary}");
+}
+
+// Requirement: OUT-16, OUT-17
+#[test]
+fn golden_summaries_of_other_terminals() {
+    let narrow = Console { columns: 72, is_unicode: false, has_colour: false };
+    golden!(partly_unknown(), Style { console: narrow, ..Style::default() }, "ascii");
+    let colour = Console { has_colour: true, ..Console::default() };
+    golden!(out_of_memory(), Style { console: colour, ..Style::default() }, "colour");
+    golden!(unknown(), Style::default(), "unknown");
+    golden!(hostile(), Style::default(), "hostile");
+}
+
+/// A report with many of everything, and hostile names.
+fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
+    let mut report = [build, on_gpus, unknown, hostile][base % 4]();
+    if many.is_multiple_of(3) {
+        report.gpus.iter_mut().for_each(|gpu| gpu.power.mean_span_s = Some(many as f64 * 100.0));
+    }
+    if let Some((exit, cause)) = causes().into_iter().chain(hostile_cause()).nth(cause) {
+        report.ending = Ending { exit, cause: Some(cause) };
+    }
+    report.stage = [Stage::Over, Stage::SoFar, Stage::Recovered][many % 3];
+    report.command = vec![text.to_owned(); many + 1];
+    report.wall_s *= (many as f64).powi(4);
+    report.processes.total += many as u64;
+    report.processes.by_command = (0..many)
+        .map(|i| command(&format!("{text}{i}"), 1 << (i % 60), 10f64.powi(i as i32 % 12), 1 << (i % 50), 1e6))
+        .collect();
+    report.peak = Some(peak(1e6, &[(text, 3, 1 << 50), ("other", 90, 5)]));
+    report.warnings = (0..many)
+        .map(|i| Warning::new([Topic::Tracking, Topic::Figures][i % 2], format!("{text}. {text}")))
+        .collect();
+    report.hints.gpus =
+        Some(GpusHint { count: 1, given: 9, is_fitting: false, held_idle: vec![text.into(); many] });
+    if let Some(gpu) = report.gpus.first().cloned() {
+        report.gpus =
+            vec![GpuDevice { name: Some(text.into()), id: text.into(), index: None, ..gpu }; many % 17];
+        report.gpus.extend((0..many % 3).map(|_| GpuDevice {
+            visible: Some(true),
+            used: Some(false),
+            ..GpuDevice::default()
+        }));
+    }
+    report
+}
+
+fn hostile_cause() -> Option<(Exit, Cause)> {
+    let hostile = hostile();
+    Some((hostile.ending.exit, hostile.ending.cause?))
+}
+
+/// The columns of a line, without what sets its colours.
+fn columns(line: &str) -> usize {
+    let without = ["1", "1;32", "1;31", "33", "2", "0"];
+    let plain = without.iter().fold(line.to_owned(), |line, code| line.replace(&format!("\x1b[{code}m"), ""));
+    assert!(!plain.contains(|c: char| c.is_control() || c == '\u{202e}'), "{plain:?}");
+    quote::width(&plain)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..seeded() })]
+
+    // Requirement: OUT-9, OUT-16, OUT-17
+    #[test]
+    fn any_summary_fits_thirty_lines_and_the_terminal(
+        (base, cause, many) in (0usize..4, 0usize..8, 0usize..300),
+        text in prop_oneof!["[ -~]{0,300}", "(\\PC|\x1b|\n|\u{202e}|数| ){0,120}"],
+        (columns_given, is_unicode, has_colour) in (0u16..200, any::<bool>(), any::<bool>()),
+        unit in prop::option::of(0usize..4),
+    ) {
+        let report = large(base, cause, many, &text);
+        let style = Style {
+            console: Console { columns: columns_given, is_unicode, has_colour },
+            ram_unit: unit.map(|unit| RamUnit::ALL[unit]),
+            time_unit: unit.map(|unit| TimeUnit::ALL[unit]),
+            hints: many % 2 == 0,
+            ..Style::default()
+        };
+        let summary = text::text(&report, &style);
+        prop_assert!(summary.lines().count() <= 30, "{summary}");
+        for line in summary.lines() {
+            let most = usize::from(columns_given).clamp(60, 100);
+            prop_assert!(columns(line) <= most, "{} of {most}: {line:?}", columns(line));
+            prop_assert!(is_unicode || line.is_ascii(), "{line:?}");
+            prop_assert!(!line.ends_with(' '), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The report as JSON. The first five objects have gpu_tracker 5's names, nesting, units and meanings, so that programs
+//! that parse those can switch. Unknown is null.
+
+use serde::Serialize;
+use serde_json::ser::{self, PrettyFormatter};
+
+use super::quote::escape_json;
+use crate::model::gpu::listing::Listing;
+use crate::model::report::Report;
+use crate::model::report::{Percent, Rss};
+use crate::model::style::{RamUnit, Style, TimeUnit};
+
+/// Version of the JSON form. It goes up when a key changes its name or meaning, or is removed.
+///
+/// 2: `coverage.silent` became `coverage.uninstrumented`.
+const SCHEMA_VERSION: u32 = 2;
+
+/// The report as JSON, indented as in gpu_tracker, with a newline at its end.
+pub(super) fn json(report: &Report, style: &Style) -> String {
+    let gpu_tracker = GpuTracker::new(report, style);
+    match style.as_gpu_tracker {
+        true => text(&gpu_tracker, " "),
+        false => text(&Document { gpu_tracker, schema_version: SCHEMA_VERSION, report }, " "),
+    }
+}
+
+fn text(value: &impl Serialize, indent: &str) -> String {
+    let mut bytes = Vec::with_capacity(16 * 1024);
+    let formatter = PrettyFormatter::with_indent(indent.as_bytes());
+    let mut serializer = ser::Serializer::with_formatter(&mut bytes, formatter);
+    value.serialize(&mut serializer).expect("numbers, strings and lists serialize");
+    bytes.push(b'\n');
+    escape_json(&String::from_utf8(bytes).expect("JSON is UTF-8"))
+}
+
+/// The output of `--gpus` as JSON, with a newline at its end.
+pub(super) fn gpu_list(listing: &Listing) -> String {
+    text(listing, "  ")
+}
+
+/// The objects of gpu_tracker 5.
+#[derive(Serialize)]
+struct GpuTracker {
+    max_ram: MaxRam,
+    max_gpu_ram: MaxGpuRam,
+    cpu_utilization: CpuUtilization,
+    gpu_utilization: GpuUtilization,
+    compute_time: ComputeTime,
+}
+
+/// The whole report.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    gpu_tracker: GpuTracker,
+    schema_version: u32,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+#[derive(Serialize)]
+struct MaxRam {
+    unit: &'static str,
+    system_capacity: Option<f64>,
+    system: Option<f64>,
+    main: RssValues,
+    descendants: RssValues,
+    combined: RssValues,
+}
+
+#[derive(Serialize)]
+struct RssValues {
+    total_rss: Option<f64>,
+    private_rss: Option<f64>,
+    shared_rss: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct MaxGpuRam {
+    unit: &'static str,
+    system_capacity: Option<f64>,
+    system: Option<f64>,
+    main: Option<f64>,
+    descendants: Option<f64>,
+    combined: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct CpuUtilization {
+    system_core_count: u32,
+    n_expected_cores: u32,
+    system: Percentages,
+    main: Percentages,
+    descendants: Percentages,
+    combined: Percentages,
+    main_n_threads: Option<u64>,
+    descendants_n_threads: Option<u64>,
+    combined_n_threads: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct GpuUtilization {
+    system_gpu_count: Option<u32>,
+    n_expected_gpus: Option<u32>,
+    gpu_percentages: Percentages,
+}
+
+#[derive(Serialize)]
+struct Percentages {
+    max_sum_percent: Option<f64>,
+    max_hardware_percent: Option<f64>,
+    mean_sum_percent: Option<f64>,
+    mean_hardware_percent: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct ComputeTime {
+    unit: &'static str,
+    time: f64,
+}
+
+impl GpuTracker {
+    fn new(report: &Report, style: &Style) -> Self {
+        let ram_unit = style.ram_unit.unwrap_or(RamUnit::Gigabytes);
+        let gpu_ram_unit = style.gpu_ram_unit.unwrap_or(RamUnit::Gigabytes);
+        let time_unit = style.time_unit.unwrap_or(TimeUnit::Hours);
+        let ram = |bytes: Option<u64>| bytes.map(|b| ram_unit.convert(b as f64));
+        let gpu_ram = |bytes: Option<u64>| bytes.map(|b| gpu_ram_unit.convert(b as f64));
+        let rss = |rss: &Rss| RssValues {
+            total_rss: ram(rss.total_bytes),
+            private_rss: ram(rss.private_bytes),
+            shared_rss: ram(rss.shared_bytes),
+        };
+        let cpu = &report.cpu;
+        let of_expected = |percent| percentages(percent, cpu.expected_cores);
+        Self {
+            max_ram: MaxRam {
+                unit: ram_unit.name(),
+                system_capacity: ram(report.max_ram.system_capacity_bytes),
+                system: ram(report.max_ram.system_bytes),
+                main: rss(&report.max_ram.main),
+                descendants: rss(&report.max_ram.descendants),
+                combined: rss(&report.max_ram.combined),
+            },
+            max_gpu_ram: MaxGpuRam {
+                unit: gpu_ram_unit.name(),
+                system_capacity: gpu_ram(report.max_gpu_ram.system_capacity_bytes),
+                system: gpu_ram(report.max_gpu_ram.system_bytes),
+                main: gpu_ram(report.max_gpu_ram.main_bytes),
+                descendants: gpu_ram(report.max_gpu_ram.descendants_bytes),
+                combined: gpu_ram(report.max_gpu_ram.combined_bytes),
+            },
+            cpu_utilization: CpuUtilization {
+                system_core_count: cpu.system_core_count,
+                n_expected_cores: cpu.expected_cores,
+                system: percentages(cpu.system, cpu.system_core_count),
+                main: of_expected(cpu.main),
+                descendants: of_expected(cpu.descendants),
+                combined: of_expected(cpu.combined),
+                main_n_threads: cpu.main_threads,
+                descendants_n_threads: cpu.descendants_threads,
+                combined_n_threads: cpu.combined_threads,
+            },
+            gpu_utilization: GpuUtilization {
+                system_gpu_count: report.gpu.system_gpu_count,
+                n_expected_gpus: report.gpu.expected_gpus,
+                gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus.unwrap_or(0)),
+            },
+            compute_time: ComputeTime { unit: time_unit.name(), time: time_unit.convert(report.wall_s) },
+        }
+    }
+}
+
+fn percentages(percent: Percent, units: u32) -> Percentages {
+    Percentages {
+        max_sum_percent: percent.max_sum,
+        max_hardware_percent: percent.max_hardware(units),
+        mean_sum_percent: percent.mean_sum,
+        mean_hardware_percent: percent.mean_hardware(units),
+    }
+}

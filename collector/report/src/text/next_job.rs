@@ -1,0 +1,147 @@
+//! What to ask a batch system for next time: as options of Slurm, directives of Nextflow and resources of Snakemake, each
+//! with its basis.
+
+use super::format::short;
+use super::page::Page;
+use super::units::Units;
+use crate::model::report::{GpusHint, Hints, MemoryBasis, TimeBasis};
+use crate::quote;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Slurm's binary units: `1G`, `1280M`.
+fn slurm_memory(bytes: u64) -> String {
+    if bytes.is_multiple_of(GIB) { format!("{}G", bytes / GIB) } else { format!("{}M", bytes.div_ceil(MIB)) }
+}
+
+/// Slurm's form: `00:10:00`, `1-06:00:00`.
+fn slurm_time(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    let of_day = format!("{hours:02}:{minutes:02}:{:02}", seconds % 60);
+    if days > 0 { format!("{days}-{of_day}") } else { of_day }
+}
+
+pub(super) fn next_job(page: &mut Page, hints: &Hints, units: Units) {
+    page.heading(0, "Next job");
+    if let Some(reason) = &hints.withheld {
+        page.field(1, "Of little meaning", quote::escape(reason));
+    }
+    bases(page, hints, units);
+    for (label, forms) in
+        [("sbatch", slurm(hints)), ("Nextflow", nextflow(hints)), ("Snakemake", snakemake(hints))]
+    {
+        if !forms.is_empty() {
+            page.field(1, label, forms);
+        }
+    }
+}
+
+/// What each is computed from.
+fn bases(page: &mut Page, hints: &Hints, units: Units) {
+    let at_least = |is_lower_bound| if is_lower_bound { "at least " } else { "" };
+    if let Some(of) = &hints.memory {
+        let basis = match of.basis {
+            MemoryBasis::CombinedRam => "peak RAM",
+            MemoryBasis::CgroupPeak => "peak of the cgroup, page cache included",
+            MemoryBasis::OutOfMemoryLimit => "the limit at which the kernel killed a process",
+        };
+        let (least, memory, from) =
+            (at_least(of.is_lower_bound), slurm_memory(of.bytes), units.bytes(of.basis_bytes));
+        let given = given(of.given_bytes.map(|bytes| units.bytes(bytes)), of.is_fitting);
+        page.field(1, "Memory", format_args!("{least}{memory}, from {basis}, {from}{given}"));
+    }
+    if let Some(of) = &hints.time {
+        let basis = match of.basis {
+            TimeBasis::Wall => "the time that it took",
+            TimeBasis::SlurmJob => "the time since the Slurm job's start",
+            TimeBasis::TimeLimit => "the time limit that ended it",
+        };
+        let (least, time, from) =
+            (at_least(of.is_lower_bound), slurm_time(of.time_s), units.seconds(of.basis_s));
+        let given = given(of.given_s.map(|s| units.seconds(s)), of.is_fitting);
+        page.field(1, "Time", format_args!("{least}{time}, from {basis}, {from}{given}"));
+    }
+    if let Some(of) = &hints.cpus {
+        let serial = if of.is_serial { "; it ran serially" } else { "" };
+        let (busy, given) = (short(of.p95_busy_cores), given(of.given.map(short), of.is_fitting));
+        let text = format!(
+            "{}, from {busy} cores that were busy at most for 95% of the time{given}{serial}",
+            of.count
+        );
+        page.field(1, "CPUs", text);
+    }
+    if let Some(GpusHint { count, given, held_idle, .. }) = &hints.gpus {
+        page.field(1, "GPUs", format_args!("{count} of {given} were busy"));
+        page.list(2, "Held memory and were never busy", held_idle);
+    }
+}
+
+fn given(given: Option<String>, is_fitting: bool) -> String {
+    let fitting = if is_fitting { ", which fits" } else { "" };
+    given.map(|given| format!("; given: {given}{fitting}")).unwrap_or_default()
+}
+
+/// Parts that are known, with something between them.
+fn join(parts: [Option<String>; 4], between: &str) -> String {
+    parts.into_iter().flatten().collect::<Vec<_>>().join(between)
+}
+
+/// Slurm's options, without those for what fits unless all are wanted.
+pub(super) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
+    let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
+    let (cpus, gpus) = (hints.cpus, hints.gpus.as_ref());
+    let parts = [
+        cpus.filter(|of| is_wanted(of.is_fitting)).map(|of| format!("--cpus-per-task={}", of.count)),
+        gpus.filter(|of| is_wanted(of.is_fitting)).map(|of| format!("--gpus={}", of.count)),
+        hints
+            .memory
+            .filter(|of| is_wanted(of.is_fitting))
+            .map(|of| format!("--mem={}", slurm_memory(of.bytes))),
+        hints
+            .time
+            .filter(|of| is_wanted(of.is_fitting))
+            .map(|of| format!("--time={}", slurm_time(of.time_s))),
+    ];
+    join(parts, " ")
+}
+
+fn slurm(hints: &Hints) -> String {
+    let options = slurm_options(hints, true);
+    if options.is_empty() { options } else { format!("#SBATCH {options}") }
+}
+
+fn nextflow(hints: &Hints) -> String {
+    let parts = [
+        hints.cpus.map(|of| format!("cpus {}", of.count)),
+        hints.gpus.as_ref().filter(|of| of.count > 0).map(|of| format!("accelerator {}", of.count)),
+        // A MB is binary there.
+        hints.memory.map(|of| format!("memory {}.MB", of.bytes.div_ceil(MIB))),
+        hints.time.map(|of| format!("time {}.min", of.time_s.div_ceil(60))),
+    ];
+    join(parts, "; ")
+}
+
+fn snakemake(hints: &Hints) -> String {
+    let parts = [
+        hints.gpus.as_ref().map(|of| format!("gpu={}", of.count)),
+        hints.memory.map(|of| format!("mem_mib={}", of.bytes.div_ceil(MIB))),
+        hints.time.map(|of| format!("runtime={}", of.time_s.div_ceil(60))),
+        None,
+    ];
+    let resources = join(parts, ", ");
+    let threads = hints.cpus.map(|of| format!("threads: {}", of.count));
+    let resources = (!resources.is_empty()).then(|| format!("resources: {resources}"));
+    join([threads, resources, None, None], "; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_those_of_slurm() {
+        assert_eq!([1 << 30, 1280 << 20, 23 << 30].map(slurm_memory), ["1G", "1280M", "23G"]);
+        assert_eq!([600, 4800, 108_000].map(slurm_time), ["00:10:00", "01:20:00", "1-06:00:00"]);
+    }
+}

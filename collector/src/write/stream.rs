@@ -1,0 +1,144 @@
+//! A report to a fifo, a terminal, a device, or a file that a process has open.
+//!
+//! The path is opened at the run's end, when another user may have put something else there. So the file must be the one
+//! that was found at the start. It is not opened before that is known: to open a device can have side effects.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags, fstat, open, openat};
+use rustix::io::Errno;
+
+use crate::model::style::StreamFile;
+
+/// How long a fifo may be without a reader.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
+/// How often that is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long a reader may take nothing: a person may have stopped the terminal.
+const STALL_SECONDS: i64 = 60;
+
+/// Appends a report.
+///
+/// # Errors
+/// If the file is another one than at the start, has no reader, or can't be written.
+pub(super) fn append(stream: &StreamFile, bytes: &[u8]) -> io::Result<()> {
+    append_within(stream, bytes, READER_PATIENCE)
+}
+
+fn append_within(stream: &StreamFile, bytes: &[u8], patience: Duration) -> io::Result<()> {
+    write_all(&mut open_within(stream, patience)?, bytes)
+}
+
+fn open_within(stream: &StreamFile, patience: Duration) -> io::Result<File> {
+    let start = Instant::now();
+    let found = held(stream)?;
+    // The same file, whatever has its name by now.
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    loop {
+        match open(path.as_str(), flags, Mode::empty()) {
+            // A fifo that no process reads (fifo(7)).
+            Err(Errno::NXIO) if stream.kind == libc::S_IFIFO => {
+                if start.elapsed() >= patience {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "no process reads it"));
+                }
+                thread::sleep(LOOK_EVERY);
+            }
+            result => return Ok(result?.into()),
+        }
+    }
+}
+
+/// Holds the file of the path without opening it.
+fn held(stream: &StreamFile) -> io::Result<OwnedFd> {
+    let found = openat(CWD, &stream.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = fstat(&found)?;
+    let is_it =
+        (stat.st_dev, stat.st_ino, stat.st_mode & libc::S_IFMT) == (stream.device, stream.inode, stream.kind);
+    if is_it { Ok(found) } else { Err(io::Error::other("it is another file than at the start of the run")) }
+}
+
+fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => await_space(file)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn await_space(file: &File) -> io::Result<()> {
+    let mut fds = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)];
+    match poll(&mut fds, Some(&Timespec { tv_sec: STALL_SECONDS, tv_nsec: 0 })) {
+        Ok(0) => Err(io::Error::new(io::ErrorKind::TimedOut, "its reader takes nothing")),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use rustix::fs::{FileType, mknodat};
+
+    use super::*;
+    use crate::model::style::Output;
+    use crate::write::output_at;
+
+    fn fifo(path: &Path) -> StreamFile {
+        mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let Output::Stream(stream) = output_at(path).unwrap() else { panic!("a fifo is a stream") };
+        stream
+    }
+
+    // Requirement: OUT-20
+    #[test]
+    fn fifo_replaced_during_the_run_is_not_written_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, victim) = (directory.path().join("fifo"), directory.path().join("victim"));
+        fs::write(&victim, "theirs").unwrap();
+        let stream = fifo(&path);
+        fs::rename(&path, directory.path().join("away")).unwrap();
+        let refused = || append(&stream, b"a report").unwrap_err().to_string();
+        assert!(refused().contains("No such file"));
+        symlink(&victim, &path).unwrap();
+        assert!(refused().contains("another file than at the start"));
+        fs::remove_file(&path).unwrap();
+        fs::hard_link(&victim, &path).unwrap();
+        assert!(refused().contains("another file than at the start"));
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "theirs");
+    }
+
+    // Requirement: OUT-21
+    #[test]
+    fn fifo_without_a_reader_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let stream = fifo(&directory.path().join("fifo"));
+        let error = append_within(&stream, b"x", Duration::ZERO).unwrap_err();
+        assert_eq!(error.to_string(), "no process reads it");
+    }
+
+    #[test]
+    fn slow_reader_gets_all_of_a_long_report() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fifo");
+        let stream = fifo(&path);
+        // A pipe holds 64 KiB.
+        let report = "x".repeat(1 << 20);
+        let reader = thread::spawn(move || fs::read_to_string(path));
+        append(&stream, report.as_bytes()).unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), report);
+    }
+}
