@@ -1,78 +1,43 @@
-//! The sections that gpu_tracker has, in its words and nesting.
+//! The text that gpu_tracker writes: every row, units in rows of their own, and numbers as Python writes them.
 
-use super::page::Page;
-use super::units::Units;
-use crate::model::report::{Percent, Rss};
-use crate::model::style::{RamUnit, TimeUnit};
+use crate::model::style::Style;
 use crate::report::Report;
+use crate::report::document::{Block, Cell, Row, Section};
+use crate::report::figures::{count, number};
+use crate::report::gpu_tracker;
+use crate::report::units::Units;
 
-pub(super) fn sections(page: &mut Page, report: &Report, units: Units) {
-    max_ram(page, report, units.ram);
-    max_gpu_ram(page, report, units.gpu_ram);
-    cpu_utilization(page, report);
-    gpu_utilization(page, report);
-    compute_time(page, report, units.time);
+/// The text, with a newline at its end.
+pub(super) fn text(report: &Report, style: &Style) -> String {
+    let sections = gpu_tracker::sections(report, Units::choose(report, style));
+    sections.iter().map(|section| lines_of(section, "")).collect()
 }
 
-fn max_ram(page: &mut Page, report: &Report, unit: RamUnit) {
-    let rss = |page: &mut Page, label: &str, rss: &Rss| {
-        page.heading(1, label);
-        page.bytes(2, "Total RSS", rss.total_bytes, unit);
-        page.bytes(2, "Private RSS", rss.private_bytes, unit);
-        page.bytes(2, "Shared RSS", rss.shared_bytes, unit);
-    };
-    let ram = &report.max_ram;
-    page.heading(0, "Max RAM");
-    page.unit(unit.name());
-    page.bytes(1, "System capacity", ram.system_capacity_bytes, unit);
-    page.bytes(1, "System", ram.system_bytes, unit);
-    rss(page, "Main", &ram.main);
-    rss(page, "Descendants", &ram.descendants);
-    rss(page, "Combined", &ram.combined);
+fn lines_of(section: &Section, indent: &str) -> String {
+    let inner = format!("{indent}   ");
+    let unit = section.unit.map(|name| format!("{inner}Unit: {name}\n")).unwrap_or_default();
+    let lines = section.blocks.iter().map(|block| match block {
+        Block::Section(section) => lines_of(section, &inner),
+        Block::Row(Row { label, cells }) => {
+            cells.iter().map(|cell| format!("{inner}{label}: {}\n", value(cell))).collect()
+        }
+        _ => String::new(),
+    });
+    let title = section.title.as_deref().unwrap_or_default();
+    format!("{indent}{title}:\n{unit}{}", lines.collect::<String>())
 }
 
-fn max_gpu_ram(page: &mut Page, report: &Report, unit: RamUnit) {
-    let ram = &report.max_gpu_ram;
-    page.heading(0, "Max GPU RAM");
-    page.unit(unit.name());
-    page.bytes(1, "System capacity", ram.system_capacity_bytes, unit);
-    page.bytes(1, "System", ram.system_bytes, unit);
-    page.bytes(1, "Main", ram.main_bytes, unit);
-    page.bytes(1, "Descendants", ram.descendants_bytes, unit);
-    page.bytes(1, "Combined", ram.combined_bytes, unit);
+fn value(cell: &Cell) -> String {
+    match cell {
+        Cell::Number(value, _) => python(&number(*value)).to_owned(),
+        Cell::Count(value) => count(*value),
+        Cell::Text(text) => text.clone(),
+    }
 }
 
-fn cpu_utilization(page: &mut Page, report: &Report) {
-    let cpu = &report.cpu;
-    page.heading(0, "CPU utilization");
-    page.field(1, "System core count", cpu.system_core_count);
-    page.field(1, "Number of expected cores", cpu.expected_cores);
-    percentages(page, "System", cpu.system, cpu.system_core_count);
-    percentages(page, "Main", cpu.main, cpu.expected_cores);
-    percentages(page, "Descendants", cpu.descendants, cpu.expected_cores);
-    percentages(page, "Combined", cpu.combined, cpu.expected_cores);
-    page.count(1, "Main number of threads", cpu.main_threads);
-    page.count(1, "Descendants number of threads", cpu.descendants_threads);
-    page.count(1, "Combined number of threads", cpu.combined_threads);
-}
-
-fn gpu_utilization(page: &mut Page, report: &Report) {
-    page.heading(0, "GPU utilization");
-    page.count(1, "System GPU count", report.gpu.system_gpu_count.map(u64::from));
-    page.count(1, "Number of expected GPUs", report.gpu.expected_gpus.map(u64::from));
-    percentages(page, "GPU percentages", report.gpu.percent, report.gpu.expected_gpus.unwrap_or(0));
-}
-
-fn compute_time(page: &mut Page, report: &Report, unit: TimeUnit) {
-    page.heading(0, "Compute time");
-    page.unit(unit.name());
-    page.seconds(1, "Time", Some(report.wall_s), unit);
-}
-
-fn percentages(page: &mut Page, of: &str, percent: Percent, units: u32) {
-    page.heading(1, of);
-    page.number(2, "Max sum percent", percent.max_sum, "");
-    page.number(2, "Max hardware percent", percent.max_hardware(units), "");
-    page.number(2, "Mean sum percent", percent.mean_sum, "");
-    page.number(2, "Mean hardware percent", percent.mean_hardware(units), "");
+/// `1.200` as `1.2`, and `3.000` as `3.0`.
+fn python(number: &str) -> &str {
+    let digits = number.trim_end_matches('0');
+    let is_whole = digits.ends_with('.');
+    number.get(..digits.len() + usize::from(is_whole)).unwrap_or(number)
 }

@@ -1,10 +1,10 @@
 //! The commands that used most CPU time, in a table.
 
-use super::super::super::quote;
-use super::super::format::{UNKNOWN, column, percent, thousands};
+use super::super::look::{Tone, left, right};
 use super::context::Context;
-use super::look::{Tone, left, right};
 use crate::model::report::CommandUsage;
+use crate::report::figures::{UNKNOWN, column, percent, thousands};
+use crate::report::quote;
 
 /// Most commands in the table.
 const MOST: usize = 5;

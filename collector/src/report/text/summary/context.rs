@@ -1,9 +1,9 @@
 //! What all parts of the summary share: the report, its units, the terminal, and the columns.
 
-use super::super::super::quote;
-use super::super::units::Units;
-use super::look::{Look, Tone, left};
+use super::super::look::{Look, Tone, left};
 use crate::report::Report;
+use crate::report::quote;
+use crate::report::units::Units;
 
 /// Columns before the figures.
 pub(super) const LABEL: usize = 15;

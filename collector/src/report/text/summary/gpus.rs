@@ -1,10 +1,10 @@
 //! GPUs: a line for each that was used, as far as there is room.
 
-use super::super::super::quote;
-use super::super::format::short;
+use super::super::look::{Tone, left};
 use super::context::{Context, FIGURE, LABEL};
-use super::look::{Tone, left};
 use crate::model::report::GpuDevice;
+use crate::report::figures::short;
+use crate::report::quote;
 
 /// Most lines of used GPUs.
 const MOST: usize = 4;

@@ -1,12 +1,12 @@
 //! The first lines: the command, how it ended, and the evidence of what ended it.
 
-use super::super::super::quote;
-use super::super::cause;
-use super::super::format::{readable, short, signal_name};
+use super::super::look::Tone;
 use super::context::Context;
-use super::look::Tone;
 use crate::model::report::{Exit, Stage};
 use crate::report::Report;
+use crate::report::figures::{readable, short, signal_name};
+use crate::report::quote;
+use crate::report::sections::cause;
 
 /// The end of the line, where the terminal is wide enough. Longer commands reach further.
 const USUAL_WIDTH: usize = 80;

@@ -5,17 +5,16 @@ mod commands;
 mod context;
 mod gpus;
 mod headline;
-mod look;
 mod next_job;
 mod usage;
 mod warnings;
 
+use super::look::Look;
 use context::Context;
-use look::Look;
 
-use super::units::Units;
 use crate::model::style::Style;
 use crate::report::Report;
+use crate::report::units::Units;
 
 /// Most lines.
 const MOST_LINES: usize = 30;

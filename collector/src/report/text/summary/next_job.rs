@@ -1,7 +1,7 @@
 //! What to ask a batch system for next time, as options of Slurm.
 
-use super::super::next_job::slurm_options;
 use super::context::Context;
+use crate::report::sections::next_job::slurm_options;
 
 /// Most lines.
 const MOST_LINES: usize = 3;

@@ -1,9 +1,9 @@
 //! CPU, RAM, I/O and processes: what was used, of how much.
 
-use super::super::format::{percent, short, thousands};
+use super::super::look::{Tone, left, right};
 use super::context::{Context, FIGURE, LABEL};
-use super::look::{Tone, left, right};
 use crate::model::report::{Holder, MemorySource, RamSpan};
+use crate::report::figures::{percent, short, thousands};
 
 /// Columns of the line of RAM over time: those of the two figures above it.
 const SPARKS: usize = 2 * FIGURE - 1;

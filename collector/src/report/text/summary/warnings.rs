@@ -1,9 +1,9 @@
 //! Warnings and remarks: the most important ones, and how many more there are.
 
-use super::super::super::quote;
+use super::super::look::Tone;
 use super::context::Context;
-use super::look::Tone;
 use crate::model::report::{Topic, Warning};
+use crate::report::quote;
 use crate::run::cause::Cause;
 
 /// Most warnings that are shown.

@@ -12,11 +12,6 @@ pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| format!("{v:.3}"))
 }
 
-/// Bytes in `unit`, with three decimals.
-pub(super) fn number_of_bytes(bytes: Option<u64>, unit: RamUnit) -> String {
-    number(bytes.map(|b| unit.convert(b as f64)))
-}
-
 /// A whole number.
 pub(super) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| v.to_string())

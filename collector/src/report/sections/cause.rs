@@ -1,17 +1,17 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
-use super::super::quote;
-use super::format::{bytes, exit};
-use super::units::Units;
 use crate::model::host::DiskRole;
 use crate::model::signal::Sender;
+use crate::report::figures::{bytes, exit};
+use crate::report::units::Units;
+use crate::report::{counts, quote};
 use crate::run::cause::{Cause, DeadProcess, OutOfMemory, TimeLimitSource};
 
 /// Columns of a command in the evidence.
 const COMMAND: usize = 40;
 
 /// In capitals, for the first line; `None` if the way that the command ended says it all.
-pub(super) fn title(cause: &Cause) -> Option<&'static str> {
+pub(in crate::report) fn title(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::OutOfMemory(_) => Some("OUT OF MEMORY"),
         Cause::AddressSpaceLimit(_) => Some("ADDRESS SPACE LIMIT"),
@@ -23,7 +23,7 @@ pub(super) fn title(cause: &Cause) -> Option<&'static str> {
 }
 
 /// The evidence in a sentence; `None` if the way that the command ended says it all.
-pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
+pub(in crate::report) fn evidence(cause: &Cause, units: Units) -> Option<String> {
     Some(match cause {
         Cause::OutOfMemory(killed) => out_of_memory(killed, units),
         Cause::AddressSpaceLimit(limit) => format!(
@@ -83,14 +83,10 @@ fn out_of_memory(of: &OutOfMemory, units: Units) -> String {
             "SIGKILL ended {}{}, and the kernel killed {} for lack of memory{limit}",
             process(killed),
             at(killed),
-            processes(of.oom_kills)
+            counts::processes(of.oom_kills)
         ),
-        None => format!("the kernel killed {} for lack of memory{limit}", processes(of.oom_kills)),
+        None => format!("the kernel killed {} for lack of memory{limit}", counts::processes(of.oom_kills)),
     }
-}
-
-fn processes(count: u64) -> String {
-    super::super::counts::processes(count)
 }
 
 /// `pid 4242 (python3 train.py)`

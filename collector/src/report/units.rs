@@ -1,6 +1,6 @@
-//! The units of a text report.
+//! The units in which a report's figures are shown.
 
-use super::format::{bytes, short};
+use super::figures::{bytes, number, short};
 use crate::model::style::{RamUnit, Style, TimeUnit};
 use crate::report::Report;
 
@@ -41,6 +41,36 @@ impl Units {
     /// A time as text, in the report's unit.
     pub(super) fn seconds(&self, seconds: f64) -> String {
         format!("{} {}", short(self.time.convert(seconds)), self.time.symbol())
+    }
+
+    /// RAM with three decimals.
+    pub(super) fn exact_bytes(&self, bytes: u64) -> String {
+        format!("{:.3} {}", self.ram.convert(bytes as f64), self.ram.symbol())
+    }
+
+    /// A moment of the run.
+    pub(super) fn after_the_start(&self, at_s: f64) -> String {
+        format!("{:.3} {} after the start", self.time.convert(at_s), self.time.symbol())
+    }
+
+    /// RAM in a column that has the report's unit in its head.
+    pub(super) fn ram_cell(&self, bytes: Option<u64>) -> String {
+        number(bytes.map(|bytes| self.ram.convert(bytes as f64)))
+    }
+
+    /// GPU RAM in such a column.
+    pub(super) fn gpu_ram_cell(&self, bytes: Option<u64>) -> String {
+        number(bytes.map(|bytes| self.gpu_ram.convert(bytes as f64)))
+    }
+
+    /// A time in such a column.
+    pub(super) fn time_cell(&self, seconds: Option<f64>) -> String {
+        number(seconds.map(|seconds| self.time.convert(seconds)))
+    }
+
+    /// Bytes read or written, as far as there are any.
+    pub(super) fn some_io(&self, bytes: Option<u64>) -> Option<String> {
+        bytes.filter(|bytes| *bytes > 0).map(|bytes| self.io(bytes))
     }
 
     /// I/O as text. Its size has nothing to do with that of RAM, so its unit is its own unless the user asked for one.

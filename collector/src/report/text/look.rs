@@ -1,9 +1,10 @@
 //! What the reader's terminal can show: width, characters, colours.
 
-use super::super::super::quote;
-use super::super::page::WIDTH;
 use crate::model::style::Console;
+use crate::report::quote;
 
+/// Columns of a page.
+pub(super) const WIDTH: usize = 100;
 /// The fewest columns that the summary is laid out for; lines of a narrower terminal wrap.
 const LEAST_WIDTH: usize = 60;
 

@@ -1,13 +1,12 @@
 //! The first line: the command, how it ended, and after what time.
 
-use super::super::quote;
 use super::cause;
-use super::format::{duration, signal_name};
-use super::page::WIDTH;
 use crate::model::report::{Exit, Stage};
 use crate::report::Report;
+use crate::report::document::Headline;
+use crate::report::figures::{duration, signal_name};
 
-pub(super) fn headline(report: &Report) -> String {
+pub(super) fn headline(report: &Report) -> Headline {
     let end = match report.ending.exit {
         _ if report.stage == Stage::Recovered && report.processes.still_running == 0 => {
             "tracking was killed".to_owned()
@@ -17,12 +16,8 @@ pub(super) fn headline(report: &Report) -> String {
         Exit { signal: Some(signal), .. } => format!("killed by {}", signal_name(signal)),
         Exit { code: None, signal: None } => "ended in an unknown way".to_owned(),
     };
-    let title = report
-        .ending
-        .cause
-        .as_ref()
-        .and_then(cause::title)
-        .map(|title| format!(": {}", title.to_lowercase()));
-    let end = format!(": {end} after {}{}", duration(report.wall_s), title.unwrap_or_default());
-    quote::cut(&quote::command(&report.command, WIDTH.saturating_sub(end.len())), WIDTH) + &end
+    let title = report.ending.cause.as_ref().and_then(cause::title);
+    let title = title.map(|title| format!(": {}", title.to_lowercase())).unwrap_or_default();
+    let verdict = format!("{end} after {}{title}", duration(report.wall_s));
+    Headline { command: report.command.clone(), verdict }
 }

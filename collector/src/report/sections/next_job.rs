@@ -1,11 +1,10 @@
 //! What to ask a batch system for next time: as options of Slurm, directives of Nextflow and resources of Snakemake, each
 //! with its basis.
 
-use super::super::quote;
-use super::format::short;
-use super::page::Page;
-use super::units::Units;
-use crate::model::report::{GpusHint, Hints, MemoryBasis, TimeBasis};
+use crate::model::report::{CpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
+use crate::report::document::Section;
+use crate::report::figures::short;
+use crate::report::units::Units;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -22,59 +21,52 @@ fn slurm_time(seconds: u64) -> String {
     if days > 0 { format!("{days}-{of_day}") } else { of_day }
 }
 
-pub(super) fn next_job(page: &mut Page, hints: &Hints, units: Units) {
-    page.heading(0, "Next job");
-    if let Some(reason) = &hints.withheld {
-        page.field(1, "Of little meaning", quote::escape(reason));
-    }
-    bases(page, hints, units);
-    for (label, forms) in
-        [("sbatch", slurm(hints)), ("Nextflow", nextflow(hints)), ("Snakemake", snakemake(hints))]
-    {
-        if !forms.is_empty() {
-            page.field(1, label, forms);
-        }
-    }
+pub(super) fn next_job(hints: &Hints, units: Units) -> Section {
+    let held_idle = hints.gpus.as_ref().map(|of| of.held_idle.clone()).unwrap_or_default();
+    let held_idle = Section::list("Held memory and were never busy", held_idle);
+    let some = |forms: String| Some(forms).filter(|forms| !forms.is_empty());
+    Section::new("Next job")
+        .text("Of little meaning", hints.withheld.clone())
+        .text("Memory", hints.memory.map(|of| memory(&of, units)))
+        .text("Time", hints.time.map(|of| time(&of, units)))
+        .text("CPUs", hints.cpus.map(cpus))
+        .text("GPUs", hints.gpus.as_ref().map(|of| format!("{} of {} were busy", of.count, of.given)))
+        .section(Section::default().section(held_idle))
+        .text("sbatch", some(slurm(hints)))
+        .text("Nextflow", some(nextflow(hints)))
+        .text("Snakemake", some(snakemake(hints)))
 }
 
-/// What each is computed from.
-fn bases(page: &mut Page, hints: &Hints, units: Units) {
-    let at_least = |is_lower_bound| if is_lower_bound { "at least " } else { "" };
-    if let Some(of) = &hints.memory {
-        let basis = match of.basis {
-            MemoryBasis::CombinedRam => "peak RAM",
-            MemoryBasis::CgroupPeak => "peak of the cgroup, page cache included",
-            MemoryBasis::OutOfMemoryLimit => "the limit at which the kernel killed a process",
-        };
-        let (least, memory, from) =
-            (at_least(of.is_lower_bound), slurm_memory(of.bytes), units.bytes(of.basis_bytes));
-        let given = given(of.given_bytes.map(|bytes| units.bytes(bytes)), of.is_fitting);
-        page.field(1, "Memory", format_args!("{least}{memory}, from {basis}, {from}{given}"));
-    }
-    if let Some(of) = &hints.time {
-        let basis = match of.basis {
-            TimeBasis::Wall => "the time that it took",
-            TimeBasis::SlurmJob => "the time since the Slurm job's start",
-            TimeBasis::TimeLimit => "the time limit that ended it",
-        };
-        let (least, time, from) =
-            (at_least(of.is_lower_bound), slurm_time(of.time_s), units.seconds(of.basis_s));
-        let given = given(of.given_s.map(|s| units.seconds(s)), of.is_fitting);
-        page.field(1, "Time", format_args!("{least}{time}, from {basis}, {from}{given}"));
-    }
-    if let Some(of) = &hints.cpus {
-        let serial = if of.is_serial { "; it ran serially" } else { "" };
-        let (busy, given) = (short(of.p95_busy_cores), given(of.given.map(short), of.is_fitting));
-        let text = format!(
-            "{}, from {busy} cores that were busy at most for 95% of the time{given}{serial}",
-            of.count
-        );
-        page.field(1, "CPUs", text);
-    }
-    if let Some(GpusHint { count, given, held_idle, .. }) = &hints.gpus {
-        page.field(1, "GPUs", format_args!("{count} of {given} were busy"));
-        page.list(2, "Held memory and were never busy", held_idle);
-    }
+fn memory(of: &MemoryHint, units: Units) -> String {
+    let basis = match of.basis {
+        MemoryBasis::CombinedRam => "peak RAM",
+        MemoryBasis::CgroupPeak => "peak of the cgroup, page cache included",
+        MemoryBasis::OutOfMemoryLimit => "the limit at which the kernel killed a process",
+    };
+    let (memory, from) = (slurm_memory(of.bytes), units.bytes(of.basis_bytes));
+    let given = given(of.given_bytes.map(|bytes| units.bytes(bytes)), of.is_fitting);
+    format!("{}{memory}, from {basis}, {from}{given}", at_least(of.is_lower_bound))
+}
+
+fn time(of: &TimeHint, units: Units) -> String {
+    let basis = match of.basis {
+        TimeBasis::Wall => "the time that it took",
+        TimeBasis::SlurmJob => "the time since the Slurm job's start",
+        TimeBasis::TimeLimit => "the time limit that ended it",
+    };
+    let (time, from) = (slurm_time(of.time_s), units.seconds(of.basis_s));
+    let given = given(of.given_s.map(|s| units.seconds(s)), of.is_fitting);
+    format!("{}{time}, from {basis}, {from}{given}", at_least(of.is_lower_bound))
+}
+
+fn cpus(of: CpusHint) -> String {
+    let serial = if of.is_serial { "; it ran serially" } else { "" };
+    let (busy, given) = (short(of.p95_busy_cores), given(of.given.map(short), of.is_fitting));
+    format!("{}, from {busy} cores that were busy at most for 95% of the time{given}{serial}", of.count)
+}
+
+fn at_least(is_lower_bound: bool) -> &'static str {
+    if is_lower_bound { "at least " } else { "" }
 }
 
 fn given(given: Option<String>, is_fitting: bool) -> String {
@@ -88,7 +80,7 @@ fn join(parts: [Option<String>; 4], between: &str) -> String {
 }
 
 /// Slurm's options, without those for what fits unless all are wanted.
-pub(super) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
+pub(in crate::report) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
     let (cpus, gpus) = (hints.cpus, hints.gpus.as_ref());
     let parts = [
