@@ -1,34 +1,50 @@
 //! What a report says, as data: sections of labelled values, tables and lists. A writer such as [`super::text`] gives them
 //! their form. Their texts are not escaped yet, and many are untrusted.
 
+use crate::model::report::RamSpan;
 use crate::model::style::{RamUnit, TimeUnit};
+
+/// What a reader should see at a glance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// No more than other text.
+    Plain,
+    /// What to read first.
+    Strong,
+    /// Success.
+    Good,
+    /// Failure.
+    Bad,
+    /// What to look at.
+    Caution,
+    /// What only guides the eye.
+    Faint,
+}
 
 /// A part of a report.
 pub(super) enum Block {
-    /// The first line.
-    Headline(Headline),
-    /// Blocks that belong together.
+    /// The command, and how it ended, after what time and why. The verdict is ASCII.
+    Headline { command: Vec<String>, verdict: String, tone: Tone },
+    /// Blocks that belong together. A writer leaves out a section that has nothing to say.
     Section(Section),
-    /// A value, or several, with a label.
-    Row(Row),
+    /// A label and its values.
+    Row(String, Vec<Cell>),
+    /// What the cells of the rows below are.
+    Heads(&'static [&'static str]),
     /// Rows of cells.
     Table(Table),
     /// Texts that are read one by one.
     List(Vec<String>),
+    /// A label, and words in as many lines as they need.
+    Paragraph(&'static str, String),
+    /// What a reader must not miss. Its first sentence is the most important one; `Plain` goes on from the remark above.
+    Remark { tone: Tone, text: String, most_lines: usize },
 }
 
-/// The command, and how it ended.
-pub(super) struct Headline {
-    /// The command and its arguments.
-    pub(super) command: Vec<String>,
-    /// How it ended, after what time, and why; ASCII.
-    pub(super) verdict: String,
-}
-
-/// Blocks that belong together. One that has nothing to say is left out by the writers.
+/// Blocks that belong together.
 #[derive(Default)]
 pub(super) struct Section {
-    /// Its title; `None` for details of the row above.
+    /// `None` for details of the row above.
     pub(super) title: Option<String>,
     /// The name of its numbers' unit, for a form that has no unit beside each number.
     pub(super) unit: Option<&'static str>,
@@ -36,22 +52,22 @@ pub(super) struct Section {
     pub(super) blocks: Vec<Block>,
 }
 
-/// A label and its values.
-pub(super) struct Row {
-    /// What the values are.
-    pub(super) label: String,
-    /// The values.
-    pub(super) cells: Vec<Cell>,
-}
-
 /// A value.
 pub(super) enum Cell {
-    /// A measured value; `None` if it is unknown. Without a unit, the symbol is empty.
+    /// A measured value with the symbol of its unit, which may be empty; `None` if it is unknown.
     Number(Option<f64>, &'static str),
     /// How many there are; `None` if it is unknown.
     Count(Option<u64>),
     /// Words.
-    Text(String),
+    Text(Tone, String),
+    /// A figure in words, in a column of its own.
+    Figure(Tone, String),
+    /// A part of a whole, from 0 to 1, or more than that.
+    Part(f64),
+    /// Words that may be left out.
+    Note(String),
+    /// RAM over the run, which took this many seconds.
+    RamOverTime(Vec<RamSpan>, f64),
 }
 
 /// Rows of cells.
@@ -62,6 +78,8 @@ pub(super) struct Table {
     pub(super) rows: Vec<Vec<String>>,
     /// How many rows there would be if all were known.
     pub(super) total: usize,
+    /// The part of the whole that each row is; empty where that says nothing.
+    pub(super) parts: Vec<Option<f64>>,
 }
 
 /// A column of a table.
@@ -74,26 +92,17 @@ pub(super) struct Column {
     pub(super) is_text: bool,
 }
 
+impl Block {
+    /// A row of words.
+    pub(super) fn text(label: &str, text: impl Into<String>) -> Self {
+        Self::Row(label.to_owned(), vec![Cell::Text(Tone::Plain, text.into())])
+    }
+}
+
+/// Each function that takes `self` adds something, and nothing for a text that is `None`.
 impl Section {
-    /// One without content.
     pub(super) fn new(title: impl Into<String>) -> Self {
         Self { title: Some(title.into()), ..Self::default() }
-    }
-
-    /// Adds a block.
-    pub(super) fn block(mut self, block: Block) -> Self {
-        self.blocks.push(block);
-        self
-    }
-
-    /// Adds a section.
-    pub(super) fn section(self, section: Self) -> Self {
-        self.block(Block::Section(section))
-    }
-
-    /// Adds sections.
-    pub(super) fn sections(self, sections: impl IntoIterator<Item = Self>) -> Self {
-        sections.into_iter().fold(self, Self::section)
     }
 
     /// One of texts; nothing without any.
@@ -101,44 +110,47 @@ impl Section {
         Self::new(title).block(Block::List(items))
     }
 
-    /// Adds a table, if it has rows.
+    fn block(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+
+    pub(super) fn section(self, section: Self) -> Self {
+        self.block(Block::Section(section))
+    }
+
     pub(super) fn table(self, table: Table) -> Self {
         if table.rows.is_empty() { self } else { self.block(Block::Table(table)) }
     }
 
     fn row(self, label: impl Into<String>, cell: Cell) -> Self {
-        self.block(Block::Row(Row { label: label.into(), cells: vec![cell] }))
+        self.block(Block::Row(label.into(), vec![cell]))
     }
 
-    /// Adds words, if there are any.
     pub(super) fn text(self, label: impl Into<String>, text: impl Into<Option<String>>) -> Self {
         match text.into() {
-            Some(text) => self.row(label, Cell::Text(text)),
+            Some(text) => self.row(label, Cell::Text(Tone::Plain, text)),
             None => self,
         }
     }
 
-    /// Adds why a figure is unknown, if there is a reason.
+    /// Why a figure is unknown.
     pub(super) fn unknown(self, label: &str, reason: Option<&String>) -> Self {
         self.text(label, reason.map(|reason| format!("n/a ({reason})")))
     }
 
-    /// Adds a measured value with the symbol of its unit.
     pub(super) fn number(self, label: impl Into<String>, value: Option<f64>, unit: &'static str) -> Self {
         self.row(label, Cell::Number(value, unit))
     }
 
-    /// Adds a size.
     pub(super) fn bytes(self, label: &str, bytes: Option<u64>, unit: RamUnit) -> Self {
         self.number(label, bytes.map(|bytes| unit.convert(bytes as f64)), unit.symbol())
     }
 
-    /// Adds a time.
     pub(super) fn seconds(self, label: impl Into<String>, seconds: Option<f64>, unit: TimeUnit) -> Self {
         self.number(label, seconds.map(|seconds| unit.convert(seconds)), unit.symbol())
     }
 
-    /// Adds a count.
     pub(super) fn count(self, label: &str, count: impl Into<Option<u64>>) -> Self {
         self.row(label, Cell::Count(count.into()))
     }
@@ -151,22 +163,22 @@ impl Table {
         rows: impl IntoIterator<Item = [String; N]>,
     ) -> Self {
         let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
-        Self { columns: columns.into(), total: rows.len(), rows }
+        Self { columns: columns.into(), total: rows.len(), rows, parts: Vec::new() }
     }
 }
 
 impl Column {
-    /// A column of figures in a unit.
+    /// Figures in a unit.
     pub(super) fn number(name: &'static str, unit: &'static str) -> Self {
         Self { name, unit, is_text: false }
     }
 
-    /// A column of figures without a unit.
+    /// Figures without a unit.
     pub(super) fn count(name: &'static str) -> Self {
         Self::number(name, "")
     }
 
-    /// A column of words.
+    /// Words.
     pub(super) fn text(name: &'static str) -> Self {
         Self { name, unit: "", is_text: true }
     }

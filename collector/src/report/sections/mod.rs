@@ -1,25 +1,26 @@
 //! What each form of a report says, as data: pure functions of the report.
 
-pub(super) mod cause;
+mod cause;
 mod coverage;
 mod environment;
 mod gpus;
 mod headline;
-pub(super) mod next_job;
+mod next_job;
 mod processes;
 mod usage;
+mod warnings;
 
-use super::document::{Block, Section};
+use super::document::{Block, Section, Tone};
 use super::gpu_tracker;
 use super::units::Units;
 use crate::report::Report;
 
+/// Most lines of evidence in the summary.
+const MOST_EVIDENCE: usize = 3;
+
 /// All that there is to say.
 pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
-    let evidence = report.ending.cause.as_ref().and_then(|cause| cause::evidence(cause, units));
-    let evidence: Vec<_> = evidence.into_iter().collect();
-    let warnings: Vec<_> = report.warnings.iter().map(|warning| warning.text.clone()).collect();
-    let mut sections = vec![Section::list("Evidence", evidence)];
+    let mut sections = vec![Section::list("Evidence", evidence(report, units).into_iter().collect())];
     sections.extend(gpu_tracker::sections(report, units));
     sections.extend([
         usage::cpu_time(report, units),
@@ -36,8 +37,28 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
         environment::limits(report, units),
         next_job::next_job(&report.hints, units),
         coverage::coverage(&report.coverage),
-        Section::list("Warnings", warnings),
+        warnings::warnings(report),
     ]);
-    let headline = Block::Headline(headline::headline(report));
+    let headline = headline::full(report);
     std::iter::once(headline).chain(sections.into_iter().map(Block::Section)).collect()
+}
+
+/// Whether the command worked and what ended it, how much it used of what it might use, what used it, and what to ask for
+/// next time. The commands that used most have `command_lines` lines.
+pub(super) fn summary(report: &Report, units: Units, shows_hints: bool, command_lines: usize) -> Vec<Block> {
+    let remark = |text| Block::Remark { tone: Tone::Bad, text, most_lines: MOST_EVIDENCE };
+    let mut blocks = vec![headline::brief(report, units)];
+    blocks.extend(evidence(report, units).map(remark));
+    blocks.extend(usage::rows(report, units));
+    blocks.extend(gpus::rows(report, units));
+    blocks.extend(usage::io_row(report, units));
+    blocks.extend(processes::row(report));
+    blocks.extend(processes::top_commands(report, units, command_lines));
+    blocks.extend(next_job::paragraph(report, shows_hints));
+    blocks.extend(warnings::remarks(report));
+    blocks
+}
+
+fn evidence(report: &Report, units: Units) -> Option<String> {
+    report.ending.cause.as_ref().and_then(|cause| cause::evidence(cause, units))
 }

@@ -2,7 +2,8 @@
 //! with its basis.
 
 use crate::model::report::{CpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
-use crate::report::document::Section;
+use crate::report::Report;
+use crate::report::document::{Block, Section};
 use crate::report::figures::short;
 use crate::report::units::Units;
 
@@ -80,20 +81,17 @@ fn join(parts: [Option<String>; 4], between: &str) -> String {
 }
 
 /// Slurm's options, without those for what fits unless all are wanted.
-pub(in crate::report) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
+fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
-    let (cpus, gpus) = (hints.cpus, hints.gpus.as_ref());
+    let cpus = hints.cpus.filter(|of| is_wanted(of.is_fitting));
+    let gpus = hints.gpus.as_ref().filter(|of| is_wanted(of.is_fitting));
+    let memory = hints.memory.filter(|of| is_wanted(of.is_fitting));
+    let time = hints.time.filter(|of| is_wanted(of.is_fitting));
     let parts = [
-        cpus.filter(|of| is_wanted(of.is_fitting)).map(|of| format!("--cpus-per-task={}", of.count)),
-        gpus.filter(|of| is_wanted(of.is_fitting)).map(|of| format!("--gpus={}", of.count)),
-        hints
-            .memory
-            .filter(|of| is_wanted(of.is_fitting))
-            .map(|of| format!("--mem={}", slurm_memory(of.bytes))),
-        hints
-            .time
-            .filter(|of| is_wanted(of.is_fitting))
-            .map(|of| format!("--time={}", slurm_time(of.time_s))),
+        cpus.map(|of| format!("--cpus-per-task={}", of.count)),
+        gpus.map(|of| format!("--gpus={}", of.count)),
+        memory.map(|of| format!("--mem={}", slurm_memory(of.bytes))),
+        time.map(|of| format!("--time={}", slurm_time(of.time_s))),
     ];
     join(parts, " ")
 }
@@ -125,6 +123,37 @@ fn snakemake(hints: &Hints) -> String {
     let threads = hints.cpus.map(|of| format!("threads: {}", of.count));
     let resources = (!resources.is_empty()).then(|| format!("resources: {resources}"));
     join([threads, resources, None, None], "; ")
+}
+
+/// Slurm's options for the summary. Nothing where the run says little, or what it was given fits; all of them where the
+/// user asked.
+pub(super) fn paragraph(report: &Report, shows_hints: bool) -> Option<Block> {
+    if report.hints.withheld.is_some() && !shows_hints {
+        return None;
+    }
+    let options = slurm_options(&report.hints, shows_hints);
+    let remarks = remarks(report).join("; ");
+    let remarks = if remarks.is_empty() { remarks } else { format!(" ({remarks})") };
+    (!options.is_empty()).then(|| Block::Paragraph("Next job", options + &remarks))
+}
+
+/// What the options can't say.
+fn remarks(report: &Report) -> Vec<String> {
+    let hints = &report.hints;
+    let mut remarks = Vec::new();
+    if hints.memory.is_some_and(|of| of.is_lower_bound) || hints.time.is_some_and(|of| of.is_lower_bound) {
+        remarks.push("at least: how much it needs is not known".to_owned());
+    }
+    if hints.cpus.is_some_and(|of| of.is_serial) {
+        remarks.push(format!("it ran serially on {} cores", report.usable.cores.count));
+    }
+    match hints.gpus.as_ref().map_or(0, |of| of.held_idle.len()) {
+        0 => {}
+        1 => remarks.push("1 GPU held memory and was never busy".to_owned()),
+        idle => remarks.push(format!("{idle} GPUs held memory and were never busy")),
+    }
+    remarks.extend(hints.withheld.clone());
+    remarks
 }
 
 #[cfg(test)]

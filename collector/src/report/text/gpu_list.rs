@@ -1,6 +1,6 @@
 //! The output of `--gpus` as text.
 
-use super::layout::lay_out;
+use super::layout::{Form, lay_out};
 use super::look::Look;
 use crate::model::gpu::listing::{Listed, Listing};
 use crate::model::style::Console;
@@ -20,7 +20,7 @@ pub(in crate::report) fn gpu_list(listing: &Listing) -> String {
     for gpu in &listing.gpus {
         all = all.text(&gpu.device.id, known(gpu.device.name.as_ref())).section(device(gpu));
     }
-    let lines = lay_out(&all.blocks, Look::new(Console::default()));
+    let lines = lay_out(&all.blocks, Look::new(Console::default()), Form::Outline);
     lines.join("\n") + "\n"
 }
 

@@ -2,7 +2,7 @@
 
 use crate::model::style::Style;
 use crate::report::Report;
-use crate::report::document::{Block, Cell, Row, Section};
+use crate::report::document::{Block, Cell, Section};
 use crate::report::figures::{count, number};
 use crate::report::gpu_tracker;
 use crate::report::units::Units;
@@ -18,7 +18,7 @@ fn lines_of(section: &Section, indent: &str) -> String {
     let unit = section.unit.map(|name| format!("{inner}Unit: {name}\n")).unwrap_or_default();
     let lines = section.blocks.iter().map(|block| match block {
         Block::Section(section) => lines_of(section, &inner),
-        Block::Row(Row { label, cells }) => {
+        Block::Row(label, cells) => {
             cells.iter().map(|cell| format!("{inner}{label}: {}\n", value(cell))).collect()
         }
         _ => String::new(),
@@ -31,7 +31,8 @@ fn value(cell: &Cell) -> String {
     match cell {
         Cell::Number(value, _) => python(&number(*value)).to_owned(),
         Cell::Count(value) => count(*value),
-        Cell::Text(text) => text.clone(),
+        Cell::Text(_, text) | Cell::Figure(_, text) | Cell::Note(text) => text.clone(),
+        Cell::Part(_) | Cell::RamOverTime(..) => String::new(),
     }
 }
 

@@ -4,16 +4,18 @@ pub(super) mod gpu_list;
 mod gpu_tracker;
 mod layout;
 mod look;
-mod summary;
 
+use layout::{Form, lay_out};
 use look::Look;
 
-use super::quote;
-use super::sections::full;
 use super::units::Units;
+use super::{quote, sections};
 use crate::model::report::Topic;
 use crate::model::style::{Console, Style};
 use crate::report::Report;
+
+/// Most lines of the summary.
+const MOST_LINES: usize = 30;
 
 /// The report as text, with a newline at its end.
 pub(super) fn text(report: &Report, style: &Style) -> String {
@@ -22,12 +24,27 @@ pub(super) fn text(report: &Report, style: &Style) -> String {
     }
     match style {
         Style { quiet: true, .. } => damage(report),
-        Style { full: true, .. } => {
-            let look = Look::new(Console { has_colour: false, ..style.console });
-            layout::lay_out(&full(report, Units::choose(report, style)), look).join("\n") + "\n"
-        }
-        _ => summary::summary(report, style),
+        Style { full: true, .. } => full(report, style),
+        _ => summary(report, style),
     }
+}
+
+/// Every section. What is zero, unknown, or as it should be has no line.
+fn full(report: &Report, style: &Style) -> String {
+    let blocks = sections::full(report, Units::choose(report, style));
+    let look = Look::new(Console { has_colour: false, ..style.console });
+    lay_out(&blocks, look, Form::Outline).join("\n") + "\n"
+}
+
+/// The default text. It begins with an empty line: the command's output may lack its last newline.
+fn summary(report: &Report, style: &Style) -> String {
+    let units = Units::choose(report, style);
+    let lines = |command_lines| {
+        let blocks = sections::summary(report, units, style.hints, command_lines);
+        lay_out(&blocks, Look::new(style.console), Form::Columns)
+    };
+    let left = MOST_LINES.saturating_sub(1 + lines(0).len());
+    format!("\n{}\n", lines(left).join("\n"))
 }
 
 /// What went wrong with tracking, a line for each warning.
