@@ -1,10 +1,47 @@
 //! gpu_tracker's form of a report: the sections that it has, in its words and nesting.
 
-use super::document::Section;
+use super::document::{Block, Cell, Section};
+use super::figures::{count, number};
 use super::units::Units;
 use crate::model::report::{MaxGpuRam, Percent, Rss};
-use crate::model::style::RamUnit;
+use crate::model::style::{RamUnit, Style};
 use crate::report::Report;
+
+/// The text that gpu_tracker writes, with a newline at its end: every row, units in rows of their own, and numbers as Python
+/// writes them.
+pub(super) fn text(report: &Report, style: &Style) -> String {
+    sections(report, Units::choose(report, style)).iter().map(|section| lines_of(section, "")).collect()
+}
+
+fn lines_of(section: &Section, indent: &str) -> String {
+    let inner = format!("{indent}   ");
+    let unit = section.unit.map(|name| format!("{inner}Unit: {name}\n")).unwrap_or_default();
+    let lines = section.blocks.iter().map(|block| match block {
+        Block::Section(section) => lines_of(section, &inner),
+        Block::Row(label, cells) => {
+            cells.iter().map(|cell| format!("{inner}{label}: {}\n", value(cell))).collect()
+        }
+        _ => String::new(),
+    });
+    let title = section.title.as_deref().unwrap_or_default();
+    format!("{indent}{title}:\n{unit}{}", lines.collect::<String>())
+}
+
+fn value(cell: &Cell) -> String {
+    match cell {
+        Cell::Number(value, _) => python(&number(*value)).to_owned(),
+        Cell::Count(value) => count(*value),
+        Cell::Text(_, text) | Cell::Figure(_, text) | Cell::Note(text) => text.clone(),
+        Cell::Part(_) | Cell::RamOverTime(..) => String::new(),
+    }
+}
+
+/// `1.200` as `1.2`, and `3.000` as `3.0`.
+fn python(number: &str) -> &str {
+    let digits = number.trim_end_matches('0');
+    let is_whole = digits.ends_with('.');
+    number.get(..digits.len() + usize::from(is_whole)).unwrap_or(number)
+}
 
 /// The sections that gpu_tracker has. The full text begins with them, too.
 pub(super) fn sections(report: &Report, units: Units) -> [Section; 5] {

@@ -6,6 +6,7 @@ mod summaries;
 
 use inputs::{causes, full, hostile, killed, unknown};
 
+use super::gpu_tracker;
 use super::json::json;
 use super::text::text;
 use crate::model::style::{RamUnit, Style, TimeUnit};
@@ -172,7 +173,6 @@ fn text_has_gpu_tracker_labels_in_their_order() {
     let theirs = labels(GPU_TRACKER_TEXT);
     assert_eq!(theirs.len(), 60);
     for report in [full(), unknown()] {
-        let style = Style { as_gpu_tracker: true, ..Style::default() };
-        assert_eq!(labels(&text(&report, &style)), theirs);
+        assert_eq!(labels(&gpu_tracker::text(&report, &Style::default())), theirs);
     }
 }

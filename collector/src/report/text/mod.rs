@@ -1,7 +1,6 @@
 //! The report as text: its sections, laid out for a page or a terminal. Unknown is `n/a`.
 
 pub(super) mod gpu_list;
-mod gpu_tracker;
 mod layout;
 mod look;
 
@@ -19,9 +18,6 @@ const MOST_LINES: usize = 30;
 
 /// The report as text, with a newline at its end.
 pub(super) fn text(report: &Report, style: &Style) -> String {
-    if style.as_gpu_tracker {
-        return gpu_tracker::text(report, style);
-    }
     match style {
         Style { quiet: true, .. } => damage(report),
         Style { full: true, .. } => full(report, style),
