@@ -68,21 +68,15 @@ impl Units {
         number(seconds.map(|seconds| self.time.convert(seconds)))
     }
 
-    /// Bytes read or written, as far as there are any.
-    pub(super) fn some_io(&self, bytes: Option<u64>) -> Option<String> {
-        bytes.filter(|bytes| *bytes > 0).map(|bytes| self.io(bytes))
-    }
-
-    /// I/O as text. Its size has nothing to do with that of RAM, so its unit is its own unless the user asked for one.
-    pub(super) fn io(&self, n: u64) -> String {
-        match self.asked_ram {
-            Some(_) => self.bytes(n),
-            None => bytes(n),
-        }
+    /// Bytes read or written, as far as there are any. Their number has nothing to do with that of RAM, so their unit is their
+    /// own unless the user asked for one.
+    pub(super) fn io(&self, n: Option<u64>) -> Option<String> {
+        let n = n.filter(|n| *n > 0)?;
+        Some(if self.asked_ram.is_some() { self.bytes(n) } else { bytes(n) })
     }
 }
 
 /// The unit in which `bytes` read well; gpu_tracker's default if they are 0 or unknown.
-pub(super) fn unit_that_fits(bytes: Option<u64>) -> RamUnit {
+fn unit_that_fits(bytes: Option<u64>) -> RamUnit {
     bytes.filter(|b| *b > 0).map_or(RamUnit::Gigabytes, |b| RamUnit::that_fits(b as f64))
 }

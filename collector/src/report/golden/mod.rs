@@ -7,7 +7,7 @@ mod summaries;
 use inputs::{causes, full, hostile, killed, unknown};
 
 use super::gpu_tracker;
-use super::json::json;
+use super::json::{gpu_tracker as gpu_tracker_json, json};
 use super::text::text;
 use crate::model::style::{RamUnit, Style, TimeUnit};
 use crate::report::{Ending, Report};
@@ -142,6 +142,7 @@ fn json_begins_with_gpu_tracker_keys_in_their_order() {
     for report in [full(), unknown()] {
         let ours = keys(&json(&report, &Style::default()));
         assert_eq!(ours[..theirs.len()], theirs);
+        assert_eq!(keys(&gpu_tracker_json(&report, &Style::default())), theirs, "its own form has no more");
     }
 }
 

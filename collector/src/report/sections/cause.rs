@@ -11,7 +11,7 @@ use crate::run::cause::{Cause, DeadProcess, OutOfMemory, TimeLimitSource};
 const COMMAND: usize = 40;
 
 /// In capitals, for the first line; `None` if the way that the command ended says it all.
-pub(in crate::report) fn title(cause: &Cause) -> Option<&'static str> {
+pub(super) fn title(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::OutOfMemory(_) => Some("OUT OF MEMORY"),
         Cause::AddressSpaceLimit(_) => Some("ADDRESS SPACE LIMIT"),
@@ -23,7 +23,7 @@ pub(in crate::report) fn title(cause: &Cause) -> Option<&'static str> {
 }
 
 /// The evidence in a sentence; `None` if the way that the command ended says it all.
-pub(in crate::report) fn evidence(cause: &Cause, units: Units) -> Option<String> {
+pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
     Some(match cause {
         Cause::OutOfMemory(killed) => out_of_memory(killed, units),
         Cause::AddressSpaceLimit(limit) => format!(

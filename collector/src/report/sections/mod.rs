@@ -24,8 +24,8 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     sections.extend(gpu_tracker::sections(report, units));
     sections.extend([
         usage::cpu_time(report, units),
-        usage::mean_ram(report.mean_ram_bytes, units),
-        usage::max_ram_proportional(&report.max_ram_proportional, units),
+        usage::mean_ram(report, units),
+        usage::max_ram_proportional(report, units),
         usage::peak(report.peak.as_ref(), units),
         usage::io(report, units),
         usage::faults(report),

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::model::groups::Groups;
-use crate::model::report::{MaxProportionalRam, MemorySource, Peak};
+use crate::model::report::{MemorySource, Peak};
 use crate::report::Report;
 use crate::report::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::report::figures::{short, thousands};
@@ -29,23 +29,24 @@ pub(super) fn cpu_time(report: &Report, units: Units) -> Section {
     section.seconds("Unattributed", time.unattributed_s, unit)
 }
 
-pub(super) fn mean_ram(mean: Groups<Option<f64>>, units: Units) -> Section {
-    let (ram, symbol) = (|bytes: Option<f64>| bytes.map(|b| units.ram.convert(b)), units.ram.symbol());
-    Section::new("Mean RAM")
-        .number("Main", ram(mean.main), symbol)
-        .number("Descendants", ram(mean.descendants), symbol)
-        .number("Combined", ram(mean.combined), symbol)
+pub(super) fn mean_ram(report: &Report, units: Units) -> Section {
+    groups("Mean RAM", report.mean_ram_bytes.values(), units)
 }
 
-pub(super) fn max_ram_proportional(max: &MaxProportionalRam, units: Units) -> Section {
-    let section = Section::new("Maximum proportional RAM (PSS)");
-    if max.bytes.combined.is_none() {
-        return section;
+/// Nothing where that of the whole tree is unknown.
+pub(super) fn max_ram_proportional(report: &Report, units: Units) -> Section {
+    const TITLE: &str = "Maximum proportional RAM (PSS)";
+    match report.max_ram_proportional.bytes {
+        Groups { combined: None, .. } => Section::new(TITLE),
+        bytes => groups(TITLE, bytes.values().map(|bytes| Some(bytes? as f64)), units),
     }
-    section
-        .bytes("Main", max.bytes.main, units.ram)
-        .bytes("Descendants", max.bytes.descendants, units.ram)
-        .bytes("Combined", max.bytes.combined, units.ram)
+}
+
+fn groups(title: &str, bytes: [Option<f64>; 3], units: Units) -> Section {
+    let labelled = ["Main", "Descendants", "Combined"].into_iter().zip(bytes);
+    labelled.fold(Section::new(title), |section, (label, bytes)| {
+        section.number(label, bytes.map(|bytes| units.ram.convert(bytes)), units.ram.symbol())
+    })
 }
 
 /// The moment of the largest RAM, and what held it.
@@ -75,7 +76,7 @@ pub(super) fn io(report: &Report, units: Units) -> Section {
 
 /// Adds the bytes read and written, as far as there are any.
 pub(super) fn traffic(section: Section, [read, written]: [Option<u64>; 2], units: Units) -> Section {
-    section.text("Read", units.some_io(read)).text("Written", units.some_io(written))
+    section.text("Read", units.io(read)).text("Written", units.io(written))
 }
 
 pub(super) fn faults(report: &Report) -> Section {
@@ -176,8 +177,8 @@ fn over_time_row(report: &Report, units: Units) -> Option<Block> {
 }
 
 pub(super) fn io_row(report: &Report, units: Units) -> Option<Block> {
-    let read = units.some_io(report.io.read_bytes).map(|read| format!("{read} read"));
-    let written = units.some_io(report.io.write_bytes).map(|written| format!("{written} written"));
+    let read = units.io(report.io.read_bytes).map(|read| format!("{read} read"));
+    let written = units.io(report.io.write_bytes).map(|written| format!("{written} written"));
     let parts: Vec<_> = [read, written].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| Block::text("I/O", parts.join(", ")))
 }
