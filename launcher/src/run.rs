@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use gpu_track_collector::{Layer, Message, Output, OutputLock, ProcRoot, clock, render, untracked};
+use gpu_track_collector::{Layer, Message, Output, OutputLock, ProcRoot, clock, format, render, untracked};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::Options;
@@ -12,7 +12,7 @@ use crate::preload::Preload;
 use crate::session::{Session, SessionError};
 use crate::spawn::{self, InheritedState, SpawnError};
 use crate::supervise::{Started, Supervisor};
-use crate::{config, console, exit, not_executed, reap, signals};
+use crate::{config, console, not_executed, reap, signals};
 
 /// Runs the command to its end, and ends as it ended. The lock is that of the report file.
 pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCode {
@@ -29,8 +29,7 @@ pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCod
         Err(error) => return run_untracked(options, &inherited, error),
     };
     match Supervisor::new(started, options, signals, &children_before).run() {
-        Ok(status) if options.report.style.as_gpu_tracker => exit::as_gpu_tracker(status),
-        Ok(status) => exit::as_command(status),
+        Ok(status) => options.exit_manner.end(status),
         Err(error) => {
             console::message(format_args!(
                 "cannot wait for signals: {error}; gpu-track-run ends, and the report follows at the command's end"
@@ -94,13 +93,13 @@ fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     console::message(format_args!("cannot run '{program}': {why}"));
     let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     report_untracked(options, Some(status), format!("The command could not be run: {why}."));
-    if options.report.style.as_gpu_tracker { ExitCode::FAILURE } else { ExitCode::from(status) }
+    options.exit_manner.not_executed(status)
 }
 
 /// Writes a report without figures to the report's file. The report of an earlier run in it would be taken for this run's.
 fn report_untracked(options: &Options, exit_code: Option<u8>, why: String) {
-    // gpu_tracker leaves the file alone, and its form has no place for the reason.
-    if !matches!(options.report.output, Output::File(_)) || options.report.style.as_gpu_tracker {
+    let has_reason = format::is_complete(&options.report.format);
+    if !matches!(options.report.output, Output::File(_)) || !has_reason {
         return;
     }
     let mut config = config::of(options, &ProcRoot::default());

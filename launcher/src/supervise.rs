@@ -53,7 +53,7 @@ pub(crate) struct Supervisor {
     /// CPU time in RUSAGE_CHILDREN that is not the command's: of collectors, and from before the run (exec keeps it).
     foreign_cpu_us: u64,
     is_quiet: bool,
-    as_gpu_tracker: bool,
+    exit_manner: exit::Manner,
 }
 
 /// How and when the command ended.
@@ -89,7 +89,7 @@ impl Supervisor {
             signals,
             foreign_cpu_us: cpu_us(children_before),
             is_quiet: options.tracking.disable_logs,
-            as_gpu_tracker: options.report.style.as_gpu_tracker,
+            exit_manner: options.exit_manner,
         };
         supervisor.send(Message::Started { pid: main_pid, monotonic_ns: started_ns });
         supervisor
@@ -248,8 +248,8 @@ impl Supervisor {
 
     /// Tells the collector that the command has ended, and waits for the report.
     fn finish(&mut self, exit: CommandExit) -> io::Result<()> {
-        if self.as_gpu_tracker {
-            console::print(&exit::gpu_tracker_line(ExitStatus::from_raw(exit.status)));
+        if let Some(line) = self.exit_manner.line(ExitStatus::from_raw(exit.status)) {
+            console::print(&line);
         }
         self.send(Message::Ended {
             status: exit.status,

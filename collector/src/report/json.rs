@@ -21,10 +21,12 @@ const SCHEMA_VERSION: u32 = 2;
 /// The report as JSON, indented as in gpu_tracker, with a newline at its end.
 pub(super) fn json(report: &Report, style: &Style) -> String {
     let gpu_tracker = GpuTracker::new(report, style);
-    match style.as_gpu_tracker {
-        true => text(&gpu_tracker, " "),
-        false => text(&Document { gpu_tracker, schema_version: SCHEMA_VERSION, report }, " "),
-    }
+    text(&Document { gpu_tracker, schema_version: SCHEMA_VERSION, report }, " ")
+}
+
+/// The objects that gpu_tracker has, and nothing more.
+pub(super) fn gpu_tracker(report: &Report, style: &Style) -> String {
+    text(&GpuTracker::new(report, style), " ")
 }
 
 fn text(value: &impl Serialize, indent: &str) -> String {

@@ -2,14 +2,19 @@
 
 pub(crate) mod build;
 mod counts;
+mod document;
+mod figures;
 pub mod format;
 mod gpu;
+mod gpu_tracker;
 mod hints;
 pub(crate) mod inputs;
 mod json;
 pub mod quote;
+mod sections;
 mod text;
 mod timestamp;
+mod units;
 mod usable;
 mod warnings;
 pub mod write;

@@ -11,7 +11,7 @@ use crate::model::report::Stage;
 use crate::model::style::Output;
 use crate::report::Report;
 use crate::report::build;
-use crate::report::format::render;
+use crate::report::format::{is_complete, render};
 use crate::report::inputs::Inputs;
 use crate::report::quote;
 use crate::report::write::write_atomically;
@@ -28,8 +28,7 @@ impl Session {
         let age = now_ns.saturating_sub(self.run.start_ns);
         self.interim_ns = now_ns + age.min(LONGEST_INTERIM_NS);
         let Output::File(path) = &self.config.report.output else { return };
-        if self.config.report.style.as_gpu_tracker {
-            // That form cannot say that it is unfinished.
+        if !is_complete(&self.config.report.format) {
             return;
         }
         let mut run = RunState::clone(&self.run);
@@ -95,8 +94,8 @@ impl Session {
         self.run.end(&end);
         let report = self.report(&self.run, &end);
         let written = self.write(&render(&report, &self.config.report));
-        if self.config.report.style.as_gpu_tracker && !self.config.tracking.disable_logs {
-            // That form has no place for them.
+        if !is_complete(&self.config.report.format) && !self.config.tracking.disable_logs {
+            // The report has no place for them.
             let lines =
                 report.warnings.iter().map(|of| format!("gpu-tracker: {}\n", quote::escape(&of.text)));
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::exit::Manner;
 
 fn with_config(json: &str, more: &[&str]) -> Result<Options, String> {
     let directory = tempfile::tempdir().unwrap();
@@ -129,15 +130,19 @@ fn name_gpu_tracker_has_its_defaults() {
         ram_unit: Some(RamUnit::Gigabytes),
         gpu_ram_unit: Some(RamUnit::Gigabytes),
         time_unit: Some(TimeUnit::Hours),
-        as_gpu_tracker: true,
         full: true,
         ..Style::default()
     };
     assert_eq!(options.report.style, units);
-    let options = run(&["-e", "ls", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
+    assert_eq!(
+        (options.report.format.as_str(), options.exit_manner),
+        ("gpu_tracker text", Manner::GpuTracker)
+    );
+    let options = run(&["-e", "ls", "-f=json", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
     assert_eq!(options.report.output, Output::Stderr);
     assert_eq!(options.tracking.interval(), Duration::from_millis(500));
     assert_eq!(options.report.style, Style { time_unit: Some(TimeUnit::Days), ..units });
+    assert_eq!(options.report.format, "gpu_tracker json");
     let refused = by_the_name_gpu_tracker(&["sub-track", "analyze", "--tf=x"]).unwrap_err().to_string();
     assert!(refused.starts_with("gpu-tracker sub-track is not there yet"), "{refused}");
 }

@@ -1,6 +1,6 @@
-//! The units of a text report.
+//! The units in which a report's figures are shown.
 
-use super::format::{bytes, short};
+use super::figures::{bytes, number, short};
 use crate::model::style::{RamUnit, Style, TimeUnit};
 use crate::report::Report;
 
@@ -43,16 +43,40 @@ impl Units {
         format!("{} {}", short(self.time.convert(seconds)), self.time.symbol())
     }
 
-    /// I/O as text. Its size has nothing to do with that of RAM, so its unit is its own unless the user asked for one.
-    pub(super) fn io(&self, n: u64) -> String {
-        match self.asked_ram {
-            Some(_) => self.bytes(n),
-            None => bytes(n),
-        }
+    /// RAM with three decimals.
+    pub(super) fn exact_bytes(&self, bytes: u64) -> String {
+        format!("{:.3} {}", self.ram.convert(bytes as f64), self.ram.symbol())
+    }
+
+    /// A moment of the run.
+    pub(super) fn after_the_start(&self, at_s: f64) -> String {
+        format!("{:.3} {} after the start", self.time.convert(at_s), self.time.symbol())
+    }
+
+    /// RAM in a column that has the report's unit in its head.
+    pub(super) fn ram_cell(&self, bytes: Option<u64>) -> String {
+        number(bytes.map(|bytes| self.ram.convert(bytes as f64)))
+    }
+
+    /// GPU RAM in such a column.
+    pub(super) fn gpu_ram_cell(&self, bytes: Option<u64>) -> String {
+        number(bytes.map(|bytes| self.gpu_ram.convert(bytes as f64)))
+    }
+
+    /// A time in such a column.
+    pub(super) fn time_cell(&self, seconds: Option<f64>) -> String {
+        number(seconds.map(|seconds| self.time.convert(seconds)))
+    }
+
+    /// Bytes read or written, as far as there are any. Their number has nothing to do with that of RAM, so their unit is their
+    /// own unless the user asked for one.
+    pub(super) fn io(&self, n: Option<u64>) -> Option<String> {
+        let n = n.filter(|n| *n > 0)?;
+        Some(if self.asked_ram.is_some() { self.bytes(n) } else { bytes(n) })
     }
 }
 
 /// The unit in which `bytes` read well; gpu_tracker's default if they are 0 or unknown.
-pub(super) fn unit_that_fits(bytes: Option<u64>) -> RamUnit {
+fn unit_that_fits(bytes: Option<u64>) -> RamUnit {
     bytes.filter(|b| *b > 0).map_or(RamUnit::Gigabytes, |b| RamUnit::that_fits(b as f64))
 }

@@ -1,10 +1,10 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
-use super::super::quote;
-use super::format::{bytes, exit};
-use super::units::Units;
 use crate::model::host::DiskRole;
 use crate::model::signal::Sender;
+use crate::report::figures::{bytes, exit};
+use crate::report::units::Units;
+use crate::report::{counts, quote};
 use crate::run::cause::{Cause, DeadProcess, OutOfMemory, TimeLimitSource};
 
 /// Columns of a command in the evidence.
@@ -83,14 +83,10 @@ fn out_of_memory(of: &OutOfMemory, units: Units) -> String {
             "SIGKILL ended {}{}, and the kernel killed {} for lack of memory{limit}",
             process(killed),
             at(killed),
-            processes(of.oom_kills)
+            counts::processes(of.oom_kills)
         ),
-        None => format!("the kernel killed {} for lack of memory{limit}", processes(of.oom_kills)),
+        None => format!("the kernel killed {} for lack of memory{limit}", counts::processes(of.oom_kills)),
     }
-}
-
-fn processes(count: u64) -> String {
-    super::super::counts::processes(count)
 }
 
 /// `pid 4242 (python3 train.py)`

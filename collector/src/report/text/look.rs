@@ -1,26 +1,14 @@
 //! What the reader's terminal can show: width, characters, colours.
 
-use super::super::super::quote;
-use super::super::page::WIDTH;
+use crate::model::report::RamSpan;
 use crate::model::style::Console;
+use crate::report::document::Tone;
+use crate::report::quote;
 
+/// Columns of a page.
+pub(super) const WIDTH: usize = 100;
 /// The fewest columns that the summary is laid out for; lines of a narrower terminal wrap.
 const LEAST_WIDTH: usize = 60;
-
-/// Parts of the summary that differ in colour.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Tone {
-    /// What to read first.
-    Strong,
-    /// Success.
-    Good,
-    /// Failure.
-    Bad,
-    /// What to look at.
-    Caution,
-    /// What only guides the eye.
-    Faint,
-}
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +56,7 @@ impl Look {
             return text.to_owned();
         }
         let code = match tone {
+            Tone::Plain => return text.to_owned(),
             Tone::Strong => "1",
             Tone::Good => "1;32",
             Tone::Bad => "1;31",
@@ -77,21 +66,11 @@ impl Look {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// A part of a whole as `[████····]`.
-    pub(super) fn gauge(&self, part: f64, cells: usize) -> String {
-        let filled = filled(part, cells);
-        let empty = if self.console.is_unicode { "·" } else { "-" };
-        let rest = self.paint(Tone::Faint, &empty.repeat(cells - filled));
-        format!("[{}{rest}]", self.full_cell().repeat(filled))
-    }
-
-    /// A part of a whole as `████`, without the rest.
-    pub(super) fn bar(&self, part: f64, cells: usize) -> String {
-        self.full_cell().repeat(filled(part, cells))
-    }
-
-    fn full_cell(&self) -> &'static str {
-        if self.console.is_unicode { "█" } else { "#" }
+    /// A part of a whole, as the filled and the empty cells of a bar. More than the whole fills it.
+    pub(super) fn bar(&self, part: f64, cells: usize) -> (String, String) {
+        let filled = (part.clamp(0.0, 1.0) * cells as f64).round() as usize;
+        let [full, empty] = if self.console.is_unicode { ["█", "·"] } else { ["#", "-"] };
+        (full.repeat(filled), empty.repeat(cells - filled))
     }
 
     /// Heights over time, of the largest one; a blank where nothing is known.
@@ -113,9 +92,19 @@ impl Look {
     }
 }
 
-/// Cells of a bar for a part of a whole. More than the whole fills it.
-fn filled(part: f64, cells: usize) -> usize {
-    (part.clamp(0.0, 1.0) * cells as f64).round() as usize
+/// The largest RAM in each of `parts` equal parts of the run; `None` where no span reaches.
+pub(super) fn heights(spans: &[RamSpan], wall_s: f64, parts: usize) -> Vec<Option<u64>> {
+    let mut heights = vec![None; parts];
+    let part_of = |at_s: f64| (at_s / wall_s * parts as f64).max(0.0);
+    for span in spans {
+        let first = part_of(span.start_s) as usize;
+        // A span that ends where a part begins is not in it.
+        let end = (part_of(span.end_s).ceil() as usize).max(first.saturating_add(1));
+        for height in heights.iter_mut().take(end).skip(first) {
+            *height = Some(height.unwrap_or(0).max(span.max_bytes));
+        }
+    }
+    heights
 }
 
 /// Aligned to the left in so many columns. Wider text stays as it is.
@@ -140,11 +129,23 @@ mod tests {
 
     #[test]
     fn bars_show_a_part_of_a_whole() {
-        assert_eq!(look(true).gauge(0.65, 20), "[█████████████·······]");
-        assert_eq!(look(false).gauge(0.65, 20), "[#############-------]");
-        assert_eq!(look(false).gauge(7.0, 4), "[####]");
-        assert_eq!(look(false).gauge(f64::NAN, 4), "[----]");
-        assert_eq!(look(true).bar(0.99, 18), "█".repeat(18));
+        let bar = |is_unicode, part, cells| {
+            let (filled, empty) = look(is_unicode).bar(part, cells);
+            filled + &empty
+        };
+        assert_eq!(bar(true, 0.65, 20), "█████████████·······");
+        assert_eq!(bar(false, 0.65, 20), "#############-------");
+        assert_eq!([bar(false, 7.0, 4), bar(false, f64::NAN, 4)], ["####", "----"]);
+    }
+
+    #[test]
+    fn each_part_of_the_run_has_the_largest_of_its_spans() {
+        let span =
+            |start_s, end_s, max_bytes| RamSpan { start_s, end_s, min_bytes: 0, mean_bytes: None, max_bytes };
+        let spans = [span(0.0, 1.0, 5), span(1.0, 1.5, 9), span(1.5, 3.0, 2)];
+        assert_eq!(heights(&spans, 4.0, 4), [Some(5), Some(9), Some(2), None]);
+        assert_eq!(heights(&spans, 3.0, 2), [Some(9), Some(2)]);
+        assert_eq!(heights(&[span(0.0, 0.0, 1)], 0.0, 2), [Some(1), None]);
     }
 
     #[test]
