@@ -15,7 +15,7 @@ fn json_on_stdout_parses_and_keeps_key_order() {
     {
         assert!(line.starts_with(&format!(" \"{key}\"")), "{line} where {key} should be");
     }
-    assert_eq!(report["schema_version"], 2);
+    assert_eq!(report["schema_version"], 3);
     assert_eq!(report["max_ram"]["unit"], "gigabytes");
     assert_eq!(report["compute_time"]["unit"], "hours");
     assert_eq!(report["command"], serde_json::json!(["/bin/true"]));
