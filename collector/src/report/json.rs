@@ -1,6 +1,6 @@
 //! The report as JSON. The first five objects have gpu_tracker 5's names, nesting, units and meanings, so that programs
 //! that parse those can switch. They are a rendering, in the units that the user asked for. Behind them stands the whole
-//! report, exactly. Unknown is null.
+//! report, exactly; `read` makes it a report again. Unknown is null.
 
 mod layout;
 
@@ -18,7 +18,7 @@ use layout::Layout;
 ///
 /// - 2: `coverage.silent` became `coverage.uninstrumented`.
 /// - 3: an entry of `warnings` is an object, and the whole report can be read back.
-const SCHEMA_VERSION: u64 = 3;
+pub(super) const SCHEMA_VERSION: u64 = 3;
 
 /// The report as JSON, indented as in gpu_tracker, with a newline at its end.
 pub(super) fn json(report: &Report, style: &Style) -> String {

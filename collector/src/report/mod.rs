@@ -8,6 +8,7 @@ mod hints;
 pub(crate) mod inputs;
 mod json;
 pub mod quote;
+pub mod read;
 mod text;
 mod usable;
 mod warnings;
