@@ -27,6 +27,7 @@ pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::values;
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::format::{self, render};
+pub use report::read::{NotRead, ReadReport, read as read_report};
 pub use report::{quote, write};
 pub use session::{Inheritance, serve, untracked};
 pub use sources::connector;

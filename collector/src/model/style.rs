@@ -122,7 +122,7 @@ impl RamUnit {
         self.facts().1
     }
 
-    fn bytes(self) -> f64 {
+    pub(crate) fn bytes(self) -> f64 {
         self.facts().2
     }
 
@@ -165,7 +165,7 @@ impl TimeUnit {
         self.facts().1
     }
 
-    fn seconds(self) -> f64 {
+    pub(crate) fn seconds(self) -> f64 {
         self.facts().2
     }
 

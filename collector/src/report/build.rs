@@ -14,6 +14,7 @@ use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Exit, Faults, Hints, Io, Layers, Limits,
     MaxProportionalRam, MaxRam, Peak, Percent, Processes, RamSpan, Rss, Stage,
 };
+use crate::model::timestamp;
 use crate::report::{Ending, Report};
 use crate::run::RunState;
 use crate::run::cause::{self, Cause, Facts};
@@ -41,7 +42,9 @@ pub(crate) fn report(inputs: &Inputs) -> Report {
     let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
-        started_at: SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.start.realtime_ns),
+        started_at: timestamp::representable(
+            SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.start.realtime_ns),
+        ),
         wall_s,
         host: inputs.host_info.host.clone(),
         ending: Ending {

@@ -41,7 +41,7 @@ fn unexplained(report: &Report) -> Vec<&'static str> {
     figures.into_iter().filter(|(_, of, is_known)| !is_known && !is_said(of)).map(|(name, ..)| name).collect()
 }
 
-fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
+pub(super) fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
     let host_info = HostInfo {
         host: super::golden::full_report().host,
         ticks_per_second: 100,

@@ -12,7 +12,7 @@ use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::report::{Ending, Report};
 pub(super) use hostile::hostile;
-pub(super) use killed::{causes, killed};
+pub(in crate::report) use killed::{causes, killed};
 pub(super) use unknown::unknown;
 
 fn rss(total: u64, private: u64, shared: u64) -> Rss {
