@@ -18,6 +18,8 @@ use crate::environment::environ;
 use crate::proc_status::vm_hwm_kib;
 use crate::{emit, next, rss, state, sys};
 
+assert_signatures_of_libc! { execv execve execveat execvp execvpe fexecve }
+
 type Array = *const *const c_char;
 
 #[unsafe(no_mangle)]
@@ -74,16 +76,16 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
 unsafe extern "C" fn execveat(
     dir: c_int,
     path: *const c_char,
-    argv: Array,
-    envp: Array,
+    argv: *const *mut c_char,
+    envp: *const *mut c_char,
     flags: c_int,
 ) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(envp, Program::At(dir, path), &|envp| match next::EXECVEAT.get() {
-            Some(next) => next(dir, path, argv, envp, flags),
-            None => raw_execveat(dir, path, argv, envp, flags),
+        with_repaired(envp.cast(), Program::At(dir, path), &|envp| match next::EXECVEAT.get() {
+            Some(next) => next(dir, path, argv, envp.cast(), flags),
+            None => raw_execveat(dir, path, argv.cast(), envp, flags),
         })
     }
 }

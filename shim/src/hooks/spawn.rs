@@ -1,7 +1,7 @@
 //! The posix_spawn family: repairs the environment, and writes SPAWN_FAILED for a child that could not exec. libc
 //! reaps that child without calling a wait function.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int};
 
 use gpu_track_abi::record::Event;
 
@@ -9,19 +9,23 @@ use crate::elf32::Program;
 use crate::env_repair::with_repaired;
 use crate::{emit, next, state, sys};
 
-type Array = *const *const c_char;
+assert_signatures_of_libc! { posix_spawn posix_spawnp }
 
 macro_rules! spawns {
     ($($name:ident($out:ty, $program:path) => $next:ident;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
-            child: *mut $out, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-            argv: Array, envp: Array,
+            child: *mut $out, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t,
+            attributes: *const libc::posix_spawnattr_t, argv: *const *mut c_char, envp: *const *mut c_char,
         ) -> c_int {
             // glibc before 2.39 has no pidfd_spawn, but a weak reference to it would find this hook.
             let Some(next) = next::$next.get() else { return libc::ENOSYS };
             // SAFETY: the caller keeps libc's contract.
-            let error = unsafe { with_repaired(envp, $program(path), &|envp| next(child, path, actions, attributes, argv, envp)) };
+            let error = unsafe {
+                with_repaired(envp.cast(), $program(path), &|envp| {
+                    next(child, path, actions, attributes, argv, envp.cast())
+                })
+            };
             if error != 0 {
                 write_spawn_failed(error);
             }
