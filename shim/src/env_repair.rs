@@ -1,6 +1,5 @@
 //! Environment repair: if the environment of a new program lacks the shim or the session (`env -i`, a hand-made
-//! envp), they are put back. A foreign LD_PRELOAD is kept behind the shim, and every other byte stays as it is. A
-//! 32-bit program gets the path of a 32-bit library (see [`crate::elf32`]).
+//! envp), they are put back. A foreign LD_PRELOAD is kept behind the shim, and every other byte stays as it is.
 //!
 //! A program that is started where the shim's file can't be seen (bubblewrap, chroot) gets an LD_PRELOAD without the
 //! shim, because its dynamic linker would print an error line. Such programs are counted.
@@ -14,10 +13,9 @@ use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
-use gpu_track_abi::preload::{for_elf32, shim_in};
+use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-use crate::elf32::Program;
 use crate::environment::{PRELOAD, SESSION, Strings, is_session_visible, is_shim_visible, value_of};
 use crate::{state, sys};
 
@@ -39,27 +37,21 @@ struct NewPreload {
     /// The entry that it replaces; `None` if it is added.
     replaces: Option<usize>,
     /// Its text, in parts.
-    parts: [&'static [u8]; 7],
+    parts: [&'static [u8]; 5],
 }
 
 impl NewPreload {
     /// The entry that is needed in place of `found` (its index and value), which is the LD_PRELOAD in effect. `None`
     /// if that one is right.
-    fn instead_of(found: Option<(usize, &'static [u8])>, is_elf32: bool) -> Option<Self> {
+    fn instead_of(found: Option<(usize, &'static [u8])>) -> Option<Self> {
         let value = found.map_or(&b""[..], |(_, value)| value);
-        let adapt = |preload| if is_elf32 { for_elf32(preload) } else { None };
-        let ([before, platform, after], rest) = if shim_in(value).is_some() {
-            (adapt(value)?, &b""[..])
-        } else {
-            let shim = value_of(PRELOAD.bytes(), ENV_PRELOAD)?;
-            (adapt(shim).unwrap_or([shim, b"", b""]), value)
-        };
-        let colon: &[u8] = if rest.is_empty() { b"" } else { b":" };
+        if shim_in(value).is_some() {
+            return None;
+        }
+        let shim = value_of(PRELOAD.bytes(), ENV_PRELOAD)?;
+        let colon: &[u8] = if value.is_empty() { b"" } else { b":" };
         let name = ENV_PRELOAD.as_bytes();
-        Some(Self {
-            replaces: found.map(|(index, _)| index),
-            parts: [name, b"=", before, platform, after, colon, rest],
-        })
+        Some(Self { replaces: found.map(|(index, _)| index), parts: [name, b"=", shim, colon, value] })
     }
 
     /// The entry without the shim, in place of `found`.
@@ -76,7 +68,7 @@ impl NewPreload {
             (None, None) => (before, after),
         };
         let name = ENV_PRELOAD.as_bytes();
-        Some(Self { replaces: Some(index), parts: [name, b"=", before, after, b"", b"", b""] })
+        Some(Self { replaces: Some(index), parts: [name, b"=", before, after, b""] })
     }
 
     fn text(&self) -> impl Iterator<Item = &'static u8> {
@@ -85,7 +77,7 @@ impl NewPreload {
 }
 
 impl Repair {
-    fn of(environment: Strings, is_elf32: bool, is_shim_visible: bool) -> Self {
+    fn of(environment: Strings, is_shim_visible: bool) -> Self {
         let mut repair = Self { entries: 0, adds_session: !SESSION.bytes().is_empty(), preload: None };
         let mut preload = None;
         for entry in environment.iter() {
@@ -97,7 +89,7 @@ impl Repair {
             repair.entries += 1;
         }
         repair.preload = match is_shim_visible {
-            true => NewPreload::instead_of(preload, is_elf32),
+            true => NewPreload::instead_of(preload),
             false => NewPreload::without_shim(preload),
         };
         repair
@@ -142,15 +134,11 @@ impl Repair {
 /// What is called with the environment: one of libc's exec or spawn functions.
 type Call<'a> = &'a dyn Fn(*const *const c_char) -> c_int;
 
-/// Calls with `environment`, or with a copy that is repaired for `program`.
+/// Calls with `environment`, or with a repaired copy.
 ///
 /// # Safety
-/// `environment` must be null or a null-terminated array of strings, and `program` what the call executes.
-pub(crate) unsafe fn with_repaired(
-    environment: *const *const c_char,
-    program: Program,
-    call: Call<'_>,
-) -> c_int {
+/// `environment` must be null or a null-terminated array of strings.
+pub(crate) unsafe fn with_repaired(environment: *const *const c_char, call: Call<'_>) -> c_int {
     if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
         return call(environment);
     }
@@ -164,7 +152,7 @@ pub(crate) unsafe fn with_repaired(
         });
     }
     // SAFETY: promised by the caller.
-    let repair = unsafe { Repair::of(Strings::new(environment), program.is_elf32(), is_shim_visible) };
+    let repair = unsafe { Repair::of(Strings::new(environment), is_shim_visible) };
     // SAFETY: the repair is for this environment.
     let result = unsafe {
         if !repair.adds_session && repair.preload.is_none() {

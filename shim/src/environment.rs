@@ -37,11 +37,6 @@ impl Strings {
         })
     }
 
-    /// The value of a variable's first entry, which is the one that getenv(3) returns.
-    pub(crate) fn first_value(self, name: &str) -> Option<&'static [u8]> {
-        self.iter().find_map(|entry| value_of(entry, name))
-    }
-
     /// What the constructor needs, in one pass.
     pub(crate) fn start_values(self) -> StartValues {
         let mut values = StartValues::default();
@@ -135,8 +130,7 @@ pub(crate) fn remember(sessions: &[u8], preload: &[u8]) {
 /// and its dynamic linker would print an error line.
 pub(crate) fn is_shim_visible() -> bool {
     let shim = value_of(PRELOAD.bytes(), ENV_PRELOAD).unwrap_or_default();
-    // What the dynamic linker expands is for 32-bit programs.
-    shim.is_empty() || shim.contains(&b'$') || sys::is_there(shim.as_ptr().cast(), libc::R_OK)
+    shim.is_empty() || sys::is_there(shim.as_ptr().cast(), libc::R_OK)
 }
 
 /// Whether it can see the segment. Another user can't open it, but that is no sandbox. Of several sessions, the outer ones

@@ -11,13 +11,12 @@
 //! - A vfork child runs in its parent's memory: a process whose pid is not the one in [`state`] writes nothing there.
 //! - Nothing here has a destructor: a cancelled thread is unwound straight through these frames.
 //!
-//! Imports go one way: [`start`], then [`hooks`], then environment repair ([`env_repair`], [`elf32`],
+//! Imports go one way: [`start`], then [`hooks`], then environment repair ([`env_repair`],
 //! [`environment`]) and records ([`emit`], [`overflow`], [`session`], [`identity`], [`rss`], [`proc_status`], [`loaded`]), then
 //! [`next`], [`state`], [`sys`].
 #![cfg_attr(panic = "abort", no_std)]
 #![deny(unreachable_pub)]
 
-mod elf32;
 mod emit;
 mod env_repair;
 mod environment;

@@ -12,7 +12,6 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gpu_track_abi::record::Event;
 
-use crate::elf32::Program;
 use crate::env_repair::with_repaired;
 use crate::environment::environ;
 use crate::proc_status::vm_hwm_kib;
@@ -26,7 +25,7 @@ type Array = *const *const c_char;
 unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
-    unsafe { with_repaired(envp, Program::path(path), &|envp| next_execve(path, argv, envp)) }
+    unsafe { with_repaired(envp, &|envp| next_execve(path, argv, envp)) }
 }
 
 #[unsafe(no_mangle)]
@@ -34,7 +33,7 @@ unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(environ, Program::path(path), &|envp| match next::EXECV.get() {
+        with_repaired(environ, &|envp| match next::EXECV.get() {
             Some(next) if envp == environ => next(path, argv),
             _ => next_execve(path, argv, envp),
         })
@@ -46,7 +45,7 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(environ, Program::Named(file), &|envp| match next::EXECVP.get() {
+        with_repaired(environ, &|envp| match next::EXECVP.get() {
             Some(next) if envp == environ => next(file, argv),
             _ => next_execvpe(file, argv, envp),
         })
@@ -57,7 +56,7 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
 unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
-    unsafe { with_repaired(envp, Program::Named(file), &|envp| next_execvpe(file, argv, envp)) }
+    unsafe { with_repaired(envp, &|envp| next_execvpe(file, argv, envp)) }
 }
 
 #[unsafe(no_mangle)]
@@ -65,7 +64,7 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(envp, Program::Open(fd), &|envp| match next::FEXECVE.get() {
+        with_repaired(envp, &|envp| match next::FEXECVE.get() {
             Some(next) => next(fd, argv, envp),
             None => raw_execveat(fd, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH),
         })
@@ -83,7 +82,7 @@ unsafe extern "C" fn execveat(
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(envp.cast(), Program::At(dir, path), &|envp| match next::EXECVEAT.get() {
+        with_repaired(envp.cast(), &|envp| match next::EXECVEAT.get() {
             Some(next) => next(dir, path, argv, envp.cast(), flags),
             None => raw_execveat(dir, path, argv.cast(), envp, flags),
         })

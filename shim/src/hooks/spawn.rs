@@ -5,14 +5,13 @@ use core::ffi::{c_char, c_int};
 
 use gpu_track_abi::record::Event;
 
-use crate::elf32::Program;
 use crate::env_repair::with_repaired;
 use crate::{emit, next, state, sys};
 
 assert_signatures_of_libc! { posix_spawn posix_spawnp }
 
 macro_rules! spawns {
-    ($($name:ident($out:ty, $program:path) => $next:ident;)*) => {$(
+    ($($name:ident($out:ty) => $next:ident;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             child: *mut $out, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t,
@@ -22,7 +21,7 @@ macro_rules! spawns {
             let Some(next) = next::$next.get() else { return libc::ENOSYS };
             // SAFETY: the caller keeps libc's contract.
             let error = unsafe {
-                with_repaired(envp.cast(), $program(path), &|envp| {
+                with_repaired(envp.cast(), &|envp| {
                     next(child, path, actions, attributes, argv, envp.cast())
                 })
             };
@@ -35,10 +34,10 @@ macro_rules! spawns {
 }
 
 spawns! {
-    posix_spawn(libc::pid_t, Program::path) => POSIX_SPAWN;
-    posix_spawnp(libc::pid_t, Program::Named) => POSIX_SPAWNP;
-    pidfd_spawn(c_int, Program::path) => PIDFD_SPAWN;
-    pidfd_spawnp(c_int, Program::Named) => PIDFD_SPAWNP;
+    posix_spawn(libc::pid_t) => POSIX_SPAWN;
+    posix_spawnp(libc::pid_t) => POSIX_SPAWNP;
+    pidfd_spawn(c_int) => PIDFD_SPAWN;
+    pidfd_spawnp(c_int) => PIDFD_SPAWNP;
 }
 
 /// Writes SPAWN_FAILED, unless there may have been no child: these are errors of clone(2), and EINVAL also of the
