@@ -16,7 +16,7 @@ use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
 use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-use crate::environment::{PRELOAD, SESSION, Strings, is_session_visible, is_shim_visible, value_of};
+use crate::environment::{PRELOAD, SESSION, Strings, is_session_visible, is_shim_visible};
 use crate::{state, sys};
 
 /// The largest array on the stack: small even for a thread with the smallest stack (PTHREAD_STACK_MIN, 16 KiB).
@@ -48,7 +48,7 @@ impl NewPreload {
         if shim_in(value).is_some() {
             return None;
         }
-        let shim = value_of(PRELOAD.bytes(), ENV_PRELOAD)?;
+        let shim = PRELOAD.text().value_of(ENV_PRELOAD)?;
         let colon: &[u8] = if value.is_empty() { b"" } else { b":" };
         let name = ENV_PRELOAD.as_bytes();
         Some(Self { replaces: found.map(|(index, _)| index), parts: [name, b"=", shim, colon, value] })
@@ -71,19 +71,34 @@ impl NewPreload {
         Some(Self { replaces: Some(index), parts: [name, b"=", before, after, b""] })
     }
 
-    fn text(&self) -> impl Iterator<Item = &'static u8> {
-        self.parts.into_iter().flatten().chain(b"\0")
+    /// Bytes of the text and its NUL.
+    fn size(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum::<usize>() + 1
+    }
+
+    /// # Safety
+    /// `text` must have [`NewPreload::size`] bytes, none of them in one of the parts.
+    unsafe fn write(&self, mut text: *mut u8) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            for part in self.parts {
+                text.copy_from_nonoverlapping(part.as_ptr(), part.len());
+                text = text.add(part.len());
+            }
+            text.write(0);
+        }
     }
 }
 
 impl Repair {
     fn of(environment: Strings, is_shim_visible: bool) -> Self {
-        let mut repair = Self { entries: 0, adds_session: !SESSION.bytes().is_empty(), preload: None };
+        let adds_session = SESSION.text().value_of(ENV_SESSION).is_some();
+        let mut repair = Self { entries: 0, adds_session, preload: None };
         let mut preload = None;
         for entry in environment.iter() {
-            if value_of(entry, ENV_SESSION).is_some() {
+            if entry.value_of(ENV_SESSION).is_some() {
                 repair.adds_session = false;
-            } else if let Some(value) = value_of(entry, ENV_PRELOAD) {
+            } else if let Some(value) = entry.value_of(ENV_PRELOAD) {
                 preload = Some((repair.entries, value));
             }
             repair.entries += 1;
@@ -99,7 +114,7 @@ impl Repair {
     /// than the old one, and the null.
     fn size(&self) -> usize {
         let array = (self.entries + 3) * size_of::<usize>();
-        array + self.preload.as_ref().map_or(0, |preload| preload.text().count())
+        array + self.preload.as_ref().map_or(0, NewPreload::size)
     }
 
     /// # Safety
@@ -107,8 +122,8 @@ impl Repair {
     unsafe fn write(&self, old: *const *const c_char, array: *mut *const c_char) {
         // SAFETY: promised by the caller; `old` is not read if it has no entries.
         unsafe {
-            for i in 0..self.entries {
-                array.add(i).write(old.add(i).read());
+            if self.entries != 0 {
+                array.copy_from_nonoverlapping(old, self.entries);
             }
             let mut end = array.add(self.entries);
             if self.adds_session {
@@ -117,7 +132,7 @@ impl Repair {
             }
             if let Some(preload) = &self.preload {
                 let text = array.add(self.entries + 3).cast::<u8>();
-                preload.text().enumerate().for_each(|(i, byte)| text.add(i).write(*byte));
+                preload.write(text);
                 match preload.replaces {
                     Some(index) => array.add(index).write(text.cast()),
                     None => {
