@@ -16,7 +16,8 @@ use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
 use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-use crate::environment::{PRELOAD, SESSION, Strings, is_session_visible, is_shim_visible};
+use crate::environment::{PRELOAD, SESSION, Strings};
+use crate::visibility::Visible;
 use crate::{state, sys};
 
 /// The largest array on the stack: small even for a thread with the smallest stack (PTHREAD_STACK_MIN, 16 KiB).
@@ -149,17 +150,21 @@ impl Repair {
 /// What is called with the environment: one of libc's exec or spawn functions.
 type Call<'a> = &'a dyn Fn(*const *const c_char) -> c_int;
 
-/// Calls with `environment`, or with a repaired copy.
+/// Calls with `environment`, or with a copy that is repaired for a program that sees what `look` returns.
 ///
 /// # Safety
 /// `environment` must be null or a null-terminated array of strings.
-pub(crate) unsafe fn with_repaired(environment: *const *const c_char, call: Call<'_>) -> c_int {
+pub(crate) unsafe fn with_repaired(
+    environment: *const *const c_char,
+    look: fn() -> Visible,
+    call: Call<'_>,
+) -> c_int {
     if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
         return call(environment);
     }
-    let may_ask = state::is_active() && state::may_call_kernel();
-    let is_shim_visible = !may_ask || is_shim_visible();
-    let is_unreachable = !is_shim_visible || (may_ask && !is_session_visible());
+    let may_look = state::is_active() && state::may_call_kernel();
+    let visible = if may_look { look() } else { Visible::BOTH };
+    let is_unreachable = !visible.shim || !visible.session;
     if is_unreachable {
         // A successful exec does not return.
         state::sessions().for_each(|header| {
@@ -167,7 +172,7 @@ pub(crate) unsafe fn with_repaired(environment: *const *const c_char, call: Call
         });
     }
     // SAFETY: promised by the caller.
-    let repair = unsafe { Repair::of(Strings::new(environment), is_shim_visible) };
+    let repair = unsafe { Repair::of(Strings::new(environment), visible.shim) };
     // SAFETY: the repair is for this environment.
     let result = unsafe {
         if !repair.adds_session && repair.preload.is_none() {

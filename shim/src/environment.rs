@@ -7,8 +7,6 @@ use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::rank::{self, Rank};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS};
 
-use crate::sys;
-
 unsafe extern "C" {
     /// libc's environment.
     pub(crate) static environ: *const *const c_char;
@@ -143,20 +141,6 @@ pub(crate) fn remember(sessions: &[u8], preload: &[u8]) {
     if let Some(shim) = shim_in(preload) {
         PRELOAD.set(ENV_PRELOAD, shim);
     }
-}
-
-/// Whether a program that this process starts can load the shim. In a sandbox or container with another root it can't,
-/// and its dynamic linker would print an error line.
-pub(crate) fn is_shim_visible() -> bool {
-    let shim = PRELOAD.text().value_of(ENV_PRELOAD).unwrap_or_default();
-    shim.is_empty() || sys::is_there(shim.as_ptr().cast(), libc::R_OK)
-}
-
-/// Whether it can see the segment. Another user can't open it, but that is no sandbox. Of several sessions, the outer ones
-/// are not asked about.
-pub(crate) fn is_session_visible() -> bool {
-    let paths = SESSION.text().value_of(ENV_SESSION).unwrap_or_default();
-    paths.is_empty() || paths.contains(&b':') || sys::is_there(paths.as_ptr().cast(), libc::F_OK)
 }
 
 /// The paths of the segments.

@@ -3,6 +3,8 @@
 mod common;
 use common::*;
 
+use std::sync::atomic::Ordering;
+
 use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
 use gpu_track_abi::record::Event;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
@@ -146,6 +148,19 @@ fn no_env_repair_flag_leaves_environments_alone() {
 fn failing_execs_return_libcs_errors() {
     let (_, output) = Session::new().case(&program("execs", &[]), &["errors"]);
     assert_clean(&output);
+}
+
+/// A fork child and exec notice it at once, posix_spawn within its memory of 100 ms.
+// Requirement: SEE-103
+#[test]
+fn programs_that_cannot_see_the_shim_start_without_it() {
+    let session = Session::new();
+    let shim = session.dir().join(SHIM.file_name().unwrap());
+    std::fs::copy(&*SHIM, &shim).unwrap();
+    let output = run(session.command(program("hidden", &[])).arg(&shim).env(ENV_PRELOAD, &shim));
+    assert_clean(&output);
+    // One program each of the fork child, the last posix_spawn, and execve.
+    assert_eq!(session.header().unreachable.0.load(Ordering::Relaxed), 3);
 }
 
 /// close(2) ends all record locks that a process holds on the file, whichever descriptor they were made by.

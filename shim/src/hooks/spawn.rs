@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int};
 use gpu_track_abi::record::Event;
 
 use crate::env_repair::with_repaired;
-use crate::{emit, next, state, sys};
+use crate::{emit, next, state, sys, visibility};
 
 assert_signatures_of_libc! { posix_spawn posix_spawnp }
 
@@ -21,7 +21,7 @@ macro_rules! spawns {
             let Some(next) = next::$next.get() else { return libc::ENOSYS };
             // SAFETY: the caller keeps libc's contract.
             let error = unsafe {
-                with_repaired(envp.cast(), &|envp| {
+                with_repaired(envp.cast(), visibility::recall_or_ask, &|envp| {
                     next(child, path, actions, attributes, argv, envp.cast())
                 })
             };
