@@ -50,10 +50,6 @@ pub const FLAG_NO_WAIT_RECORDS: u32 = 4;
 /// kernel count them before it reads its peak.
 pub const FLAG_SPLIT_RSS: u32 = 8;
 
-/// Header flag: the machine has a dynamic linker for 32-bit programs, which is given a 32-bit library
-/// ([`crate::preload::PLATFORM_DIRECTORY`]).
-pub const FLAG_ELF32: u32 = 16;
-
 /// [`Header::state`]: the session takes records.
 pub const STATE_OPEN: u32 = 1;
 

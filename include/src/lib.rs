@@ -66,7 +66,6 @@ mod tests {
             ("FLAG_NO_ENV_REPAIR", flag(layout::FLAG_NO_ENV_REPAIR)),
             ("FLAG_NO_WAIT_RECORDS", flag(layout::FLAG_NO_WAIT_RECORDS)),
             ("FLAG_SPLIT_RSS", flag(layout::FLAG_SPLIT_RSS)),
-            ("FLAG_ELF32", flag(layout::FLAG_ELF32)),
             ("STATE_OPEN", flag(layout::STATE_OPEN)),
             ("STATE_CLOSED", flag(layout::STATE_CLOSED)),
         ];

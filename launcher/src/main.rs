@@ -8,7 +8,6 @@ mod cli;
 mod collector;
 mod config;
 mod console;
-mod elf32;
 mod exit;
 mod gpus;
 mod not_executed;

@@ -45,7 +45,7 @@ fn start(
     mut session: Session,
     inherited: &InheritedState,
 ) -> Result<Started, SessionError> {
-    let env = session.environment(options.command.words.first());
+    let env = session.environment();
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     let was_subreaper = child_subreaper().ok().flatten().is_some();
