@@ -22,6 +22,7 @@ pub use model::config::{
 };
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, GpuConfig, Vendor};
+pub use model::order::{self, Action, Order, OrderId, OrderResult};
 pub use model::policy::SamplingPolicy;
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::values;

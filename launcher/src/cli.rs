@@ -58,6 +58,8 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     };
     options.without_effect =
         without_effect(&options.tracking, keywords).filter(|_| !options.report.style.quiet);
+    let is_quiet = options.report.style.quiet || options.tracking.disable_logs || as_gpu_tracker;
+    options.tracking.tells_waiting = options.command.wait_all && !is_quiet;
     options.report.output = output(options.output.as_deref(), patterns)?;
     options.report.format.clone_from(&options.format);
     if options.report.output != Output::Stderr {

@@ -12,6 +12,8 @@ mod exit;
 mod gpus;
 mod not_executed;
 mod nvml_lib;
+mod orders;
+mod pipes;
 mod preload;
 mod reap;
 mod recover;
@@ -24,6 +26,7 @@ mod signals;
 mod spawn;
 mod supervise;
 mod time_limit;
+mod wakeups;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -57,8 +57,8 @@ fn start(
     match spawn::spawn(&options.command.words, env, inherited, cgroup_procs.as_ref()) {
         Ok(main_pid) => Ok(Started { session, collector, main_pid, started_ns }),
         Err(error) => {
-            // If this fails, the collector has ended already.
-            let _ = collector.send(&Message::Cancelled);
+            collector.messages.send(&Message::Cancelled);
+            collector.messages.flush_all();
             session.wake_collector();
             reap::wait_for(collector.pid);
             session.clean_up();

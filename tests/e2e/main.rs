@@ -46,3 +46,4 @@ mod support;
 mod terminal;
 mod trees;
 mod users;
+mod wait_all;

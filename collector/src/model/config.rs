@@ -1,5 +1,5 @@
-//! What the launcher sends to the collector: first the configuration, then the start and end of the command. The groups of
-//! options that the collector obeys are parts of the configuration, with what the launcher adds to them.
+//! What the launcher sends to the collector: first the configuration, then the start and end of the command, and answers
+//! to orders. The groups of options that the collector obeys are parts of the configuration, with what the launcher adds to them.
 //!
 //! One pipe carries it, one JSON object per line. End of file without [`Message::Ended`] means that the launcher is
 //! gone.
@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 
+use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
@@ -134,6 +135,10 @@ pub struct TrackingConfig {
     #[arg(long)]
     pub disable_logs: bool,
 
+    /// Whether the user is told what `--wait-all` waits for.
+    #[arg(skip)]
+    pub tells_waiting: bool,
+
     /// Run COMMAND in a cgroup (v2) of its own, and add the kernel's figures for that cgroup to the report
     #[arg(long)]
     #[serde(skip)]
@@ -202,6 +207,18 @@ pub enum Message {
     },
     /// The command could not be executed.
     Cancelled,
+    /// The command has ended, and the launcher waits for its tree (`--wait-all`).
+    WaitingForTree {
+        /// CLOCK_MONOTONIC when the launcher saw the command's end, nanoseconds.
+        since_ns: u64,
+    },
+    /// The launcher has obeyed an order, or an earlier collector's of this id.
+    OrderAnswered {
+        /// The order.
+        id: OrderId,
+        /// What came of it.
+        result: OrderResult,
+    },
     /// The command (with `--wait-all`: the whole tree) ended.
     Ended {
         /// The command's wait status.

@@ -11,6 +11,7 @@ pub mod host;
 pub mod ids;
 pub(crate) mod journal;
 pub mod observation;
+pub mod order;
 pub mod policy;
 pub mod process_table;
 pub mod quality;

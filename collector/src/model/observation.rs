@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::finding::{Damage, ExitAccount, Finding, Remains};
 use super::gpu::GpuObservation;
 use super::ids::{Key, ProcessId, Target};
+use super::order::{OrderId, OrderResult};
 use super::signal::SignalReceived;
 
 /// One thing that a source has seen. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes.
@@ -111,6 +112,18 @@ pub enum Observation {
     },
     /// A process sent the launcher a signal, which it passed on to the command.
     SignalReceived(SignalReceived),
+    /// The command has ended, and the launcher waits for its tree (`--wait-all`).
+    WaitingForTree {
+        /// Since then.
+        since_ns: u64,
+    },
+    /// The launcher has answered an order.
+    OrderAnswered {
+        /// The order.
+        id: OrderId,
+        /// What came of it.
+        result: OrderResult,
+    },
     /// The segment's name was removed during the run.
     SegmentUnlinked,
     /// Why the process connector can't be had.

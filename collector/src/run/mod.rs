@@ -4,6 +4,7 @@ pub(crate) mod cause;
 pub(crate) mod failures;
 pub(crate) mod gpu;
 pub(crate) mod nodes;
+pub(crate) mod orders;
 #[cfg(test)]
 pub(crate) mod random_seed;
 #[cfg(test)]
@@ -16,5 +17,6 @@ pub mod state;
 pub mod tree;
 pub mod trust;
 pub mod usage;
+pub(crate) mod waiting;
 
 pub use state::RunState;

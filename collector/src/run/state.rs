@@ -6,16 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::failures::Failures;
 use super::gpu::GpuState;
+use super::orders::Orders;
 use super::sampling::Sampling;
 use super::sampling::sums::TreeSums;
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
 use super::usage::{CpuUsage, RamUsage, Totals};
+use super::waiting::Waiting;
 use crate::model::config::Config;
 use crate::model::finding::{Damage, Finding, KernelEvent, ReadUpTo, StoredRecord, What, number};
 use crate::model::host::HostInfo;
 use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
+use crate::model::order::Order;
 use crate::model::signal::SignalReceived;
 
 /// The state of a run.
@@ -41,6 +44,9 @@ pub struct RunState {
     pub(crate) sampled_ns: u64,
     /// Failures of the sources.
     pub(crate) health: Health,
+    /// What the launcher is to do.
+    pub(crate) orders: Orders,
+    pub(super) waiting: Waiting,
     /// The findings that are applied.
     pub(crate) found: ReadUpTo,
     trust: Trust,
@@ -110,7 +116,9 @@ impl RunState {
         let cores = host.host.cores;
         let cpu = CpuUsage::new(config.tracking.interval_ns(), cores, start_ns);
         let trust = Trust::new(start_ns, cores, config.start.forks_before.is_some());
-        Self::new(context, cpu, trust, config.report.most_heaviest)
+        let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
+        run.waiting.is_told = config.tracking.tells_waiting;
+        run
     }
 
     /// The same from its parts.
@@ -128,6 +136,8 @@ impl RunState {
             start_ns,
             sampled_ns: start_ns,
             health: Health::default(),
+            orders: Orders::default(),
+            waiting: Waiting::default(),
             found: ReadUpTo::default(),
             trust,
             sampling: Sampling::default(),
@@ -177,7 +187,10 @@ impl RunState {
                 absent.iter().for_each(|(id, at_ns)| self.tree.observe_absence(*id, *at_ns));
             }
             Observation::WaitStatus { id, status } => self.tree.note_status(*id, *status),
-            Observation::Tick => self.tree.tick(now_ns),
+            Observation::Tick => {
+                self.tree.tick(now_ns);
+                self.waiting.decide(now_ns, &self.tree, &mut self.orders);
+            }
             Observation::Finalize { complete_ns } => {
                 self.tree.finalize(now_ns, *complete_ns);
                 self.count_finalized();
@@ -194,6 +207,8 @@ impl RunState {
                 }
             }
             Observation::SignalReceived(received) => self.note_signal(received),
+            Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
+            Observation::OrderAnswered { id, .. } => self.orders.answer(*id),
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
@@ -317,6 +332,11 @@ impl RunState {
     /// Pids that only records name.
     pub(crate) fn membership_requests(&self) -> Vec<Target> {
         self.tree.memberships_to_check().collect()
+    }
+
+    /// The orders that the launcher is to get now.
+    pub(crate) fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
+        self.orders.take(now_ns)
     }
 
     /// Whether the records seem forged, judged by the kernel's count of processes.

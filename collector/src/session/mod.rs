@@ -5,6 +5,7 @@ mod ending;
 mod error;
 mod messages;
 mod open;
+mod orders;
 mod own_process;
 mod readers;
 mod sample;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::error::SessionError;
+use super::orders::OrderPipe;
 use super::own_process;
 use super::readers::Readers;
 use super::work::{End, Session};
@@ -34,6 +35,7 @@ impl Session {
         segment: Arc<Segment>,
         state: Arc<StateFile>,
         subscription: Option<Subscription>,
+        orders: OrderPipe,
     ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
         let host = HostInfo::of_this_machine(&root);
@@ -81,6 +83,7 @@ impl Session {
             pump,
             readers,
             checkpoint,
+            orders,
         })
     }
 }

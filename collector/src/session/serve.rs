@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::error::SessionError;
 use super::messages::Messages;
+use super::orders::OrderPipe;
 use super::own_process;
 use super::work::Session;
 use crate::model::config::Config;
@@ -21,6 +22,8 @@ use crate::sys::segment::Segment;
 pub struct Inheritance {
     /// Where the configuration and the messages come from.
     pub pipe: OwnedFd,
+    /// Where orders for the launcher go.
+    pub orders: OwnedFd,
     /// The segment's file.
     pub segment: OwnedFd,
     /// The state file.
@@ -44,7 +47,8 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     own_process::return_freed_memory();
     // They are not for children; there are none, but a library may start one some day.
     let connector = from.connector.iter().flat_map(|connector| [&connector.socket, &connector.inbox]);
-    for fd in [&from.pipe, &from.segment, &from.state].into_iter().chain(connector).chain(&from.output_lock) {
+    let always = [&from.pipe, &from.orders, &from.segment, &from.state];
+    for fd in always.into_iter().chain(connector).chain(&from.output_lock) {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
     }
     let mut messages = Messages::new(from.pipe);
@@ -68,7 +72,8 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
         let _ = state.named().unlink();
         return Ok(());
     }
-    let mut session = Session::open(config, segment, state, from.connector)?;
+    let orders = OrderPipe::new(from.orders)?;
+    let mut session = Session::open(config, segment, state, from.connector, orders)?;
     session.work(&mut messages)?;
     session.finish()
 }

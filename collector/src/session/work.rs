@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::error::SessionError;
 use super::messages::Messages;
+use super::orders::OrderPipe;
 use super::readers::Readers;
 use crate::model::config::{Config, Message};
 use crate::model::finding::Damage;
@@ -35,6 +36,7 @@ pub(super) struct Session {
     pub(super) pump: Pump,
     pub(super) readers: Readers,
     pub(super) checkpoint: CheckpointWriter,
+    pub(super) orders: OrderPipe,
     pub(super) schedule: Schedule,
     /// When the next report-so-far is written, CLOCK_MONOTONIC nanoseconds.
     pub(super) interim_ns: u64,
@@ -62,6 +64,7 @@ impl Session {
             let complete_ns = self.drain();
             self.finalize(complete_ns, false);
             let now_ns = clock::monotonic_ns();
+            self.orders.send(self.run.take_orders(now_ns));
             // A program for which it was due may have reported meanwhile.
             let is_due = now_ns >= self.schedule.due_ns();
             let largest = self.run.ram.high_water_mark().combined;
@@ -106,6 +109,12 @@ impl Session {
                     let received =
                         sender::received(&self.readers.root, signal, monotonic_ns, sender_pid, sender_uid);
                     self.run.apply_now(Observation::SignalReceived(received));
+                }
+                Message::WaitingForTree { since_ns } => {
+                    self.run.apply_now(Observation::WaitingForTree { since_ns });
+                }
+                Message::OrderAnswered { id, result } => {
+                    self.run.apply_now(Observation::OrderAnswered { id, result });
                 }
                 Message::Cancelled => self.end.is_cancelled = true,
                 Message::Ended { status, monotonic_ns, children_cpu_us } => {

@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::model::config::Config;
 use crate::model::host::{HostInfo, RunEnd};
 use crate::model::observation::Observation;
+use crate::model::order::Order;
 use crate::run::RunState;
 use crate::sys::clock;
 
@@ -116,6 +117,11 @@ impl JournaledRun {
     /// The same for what was seen just now.
     pub fn apply_now(&mut self, observation: Observation) {
         self.apply(clock::monotonic_ns(), observation);
+    }
+
+    /// See [`RunState::take_orders`]. Which orders were taken is no observation: a replay decides them again.
+    pub(crate) fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
+        self.run.take_orders(now_ns)
     }
 
     /// The run, when nothing more will be seen.

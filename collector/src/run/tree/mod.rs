@@ -145,6 +145,12 @@ impl Tree {
         &self.lists.alive
     }
 
+    /// The live processes without those that joined, oldest first.
+    pub(super) fn live_descendants(&self) -> impl Iterator<Item = &Process> {
+        let live = self.alive().iter().filter_map(|id| self.get(*id));
+        live.filter(|process| !process.has_joined())
+    }
+
     /// Pids, in the collector's namespace, of the processes that are not finalized.
     pub(crate) fn host_pids(&self) -> impl Iterator<Item = u32> {
         self.processes.values().filter_map(|process| process.ids.host_pid)
