@@ -178,7 +178,6 @@ fn coverage(inputs: &Inputs) -> Coverage {
         // An interim report leaves this out: ranks may not have started.
         ranks: inputs
             .run
-            .totals
             .ranks
             .unseen(&inputs.host_info.own_ranks)
             .filter(|_| inputs.end.stage == Stage::Over),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::failures::Failures;
 use super::gpu::GpuState;
 use super::orders::Orders;
+use super::ranks::Ranks;
 use super::sampling::Sampling;
 use super::sampling::sums::TreeSums;
 use super::tree::{RunContext, Rusage, Tree};
@@ -30,6 +31,8 @@ pub struct RunState {
     pub(crate) totals: Totals,
     /// Processes that did not succeed.
     pub(crate) failures: Failures,
+    /// The ranks of which a process was seen.
+    pub(crate) ranks: Ranks,
     /// Signals that the launcher passed on, the first of each number.
     pub(crate) signals: Vec<SignalReceived>,
     /// RAM over time.
@@ -97,7 +100,7 @@ fn claimed_cpu_us(event: &Event) -> u64 {
     match event {
         Event::Exit { own, children, .. } => cpu_us(own).saturating_add(cpu_us(children)),
         Event::Reaped { usage, .. } => cpu_us(usage),
-        Event::Start { .. } | Event::Fork { .. } | Event::Exec { .. } | Event::SpawnFailed { .. } => 0,
+        _ => 0,
     }
 }
 
@@ -129,6 +132,7 @@ impl RunState {
             tree: Tree::new(context),
             totals: Totals::new(most_heaviest),
             failures: Failures::default(),
+            ranks: Ranks::default(),
             signals: Vec::new(),
             ram: RamUsage::default(),
             cpu,
@@ -245,14 +249,27 @@ impl RunState {
         if !self.cpu.is_possible(claimed_cpu_us(&record.event), age_ns) {
             self.health.impossible += 1;
         } else if self.health.forgery.is_none() {
-            self.tree.apply(&record.origin, &record.event, now_ns);
-            if let Event::Start { rank, .. } = record.event {
-                self.totals.ranks.add(rank);
-            }
+            self.give_to_owners(record, now_ns);
         }
         match number(record.position) {
             Some(number) => self.found.overflow = number + 1,
             None => self.found.position = record.position.wrapping_add(1),
+        }
+    }
+
+    /// Each kind of record has its row: the parts of the run that it tells something.
+    fn give_to_owners(&mut self, record: &StoredRecord, now_ns: u64) {
+        let StoredRecord { origin, event, .. } = record;
+        match event {
+            Event::Start { rank, .. } => {
+                self.tree.apply(origin, event, now_ns);
+                self.ranks.add(*rank);
+            }
+            Event::Fork { .. }
+            | Event::Exec { .. }
+            | Event::Exit { .. }
+            | Event::Reaped { .. }
+            | Event::SpawnFailed { .. } => self.tree.apply(origin, event, now_ns),
         }
     }
 
@@ -364,7 +381,8 @@ impl RunState {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_abi::record::{Origin, Usage};
+    use gpu_track_abi::rank::Rank;
+    use gpu_track_abi::record::{NAME_BYTES, Origin, Usage};
 
     use super::*;
     use crate::model::finding::StoredRecord;
@@ -398,6 +416,22 @@ mod tests {
         run.apply(60 * S, &findings([finding(What::GivenUp(AbsenceReason::Cost))]));
         assert!(run.health.connector.absent.unwrap().contains("5% of a core"));
         assert_eq!(run.found, ReadUpTo { count: 3, events: 3, ..ReadUpTo::default() });
+    }
+
+    #[test]
+    fn start_record_goes_to_tree_and_ranks_and_fork_record_to_the_tree_alone() {
+        let mut run = new_run();
+        let mut apply = |pid: u32, event: Event| {
+            let origin = Origin { pid, pid_ns: 10, parent: 100, monotonic_ns: 60 * S, flags: 0 };
+            run.apply(60 * S, &findings([Finding::Record(StoredRecord { position: 0, origin, event })]));
+            (run.tree.counts().created, run.ranks.unseen(&[]).map(|ranks| (ranks.unseen, ranks.expected)))
+        };
+        let fork = Event::Fork { realtime_ns: 60 * S, pidfd_inode: 0, max_rss_kib: 0, parent_pid_ns: 10 };
+        assert_eq!(apply(1, fork), (1, None));
+        let rank = Rank { job: 7, rank: 1, count: 4 };
+        let names = [0; NAME_BYTES];
+        let start = Event::Start { realtime_ns: 60 * S, pidfd_inode: 0, max_rss_kib: 0, names, rank };
+        assert_eq!(apply(2, start), (2, Some((3, 4))));
     }
 
     // Requirement: FAULT-88

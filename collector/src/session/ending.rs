@@ -16,6 +16,7 @@ use crate::report::inputs::Inputs;
 use crate::report::quote;
 use crate::report::write::write_atomically;
 use crate::run::RunState;
+use crate::run::schedule::Terms;
 use crate::sources::disks;
 use crate::sys::clock;
 
@@ -72,7 +73,7 @@ impl Session {
         let _ = self.pump.await_last(clock::monotonic_ns());
         self.drain();
         let now_ns = clock::monotonic_ns();
-        self.sample(now_ns, None);
+        self.sample(Terms::default());
         let end_ns = self.end.exit.map_or(now_ns, |exit| exit.at_ns);
         self.run.apply_now(Observation::WindowsEnd { end_ns });
         self.readers.note_survivors(&mut self.run);
@@ -85,8 +86,8 @@ impl Session {
         }
         let complete_ns = self.drain();
         self.finalize(complete_ns, true);
-        if self.run.tree.intervals_waiting() > 0 {
-            self.sample(clock::monotonic_ns(), None);
+        if !self.run.tree.waiting_intervals().is_empty() {
+            self.sample(Terms::default());
         }
         self.readers.finish(&mut self.run);
         self.run.apply(now_ns, Observation::FinalizeAll);

@@ -204,14 +204,9 @@ impl Tree {
         taken
     }
 
-    /// How many intervals wait to be taken.
-    pub(crate) fn intervals_waiting(&self) -> usize {
-        self.intervals.len()
-    }
-
-    /// The last end of a waiting interval with at least so many bytes, CLOCK_MONOTONIC nanoseconds.
-    pub(crate) fn last_end_of(&self, bytes: u64) -> Option<u64> {
-        self.intervals.iter().filter(|life| life.memory.combined_bytes >= bytes).map(|life| life.end_ns).max()
+    /// The intervals that wait to be taken.
+    pub(crate) fn waiting_intervals(&self) -> &[LiveInterval] {
+        &self.intervals
     }
 
     /// Processes that were finalized since the last call.
