@@ -44,5 +44,6 @@ mod streams;
 mod summary;
 mod support;
 mod terminal;
+mod tracking_file;
 mod trees;
 mod users;

@@ -17,4 +17,5 @@ pub mod quality;
 pub(crate) mod report;
 pub mod signal;
 pub mod style;
+pub(crate) mod tree_sample;
 pub mod values;

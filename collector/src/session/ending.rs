@@ -1,6 +1,7 @@
 //! Reports: the one so far, and the last one.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
@@ -8,13 +9,10 @@ use super::work::Session;
 use crate::model::host::{CommandExit, DiskFull, RunEnd};
 use crate::model::observation::Observation;
 use crate::model::report::Stage;
-use crate::model::style::Output;
 use crate::report::Report;
 use crate::report::build;
-use crate::report::format::render;
 use crate::report::inputs::Inputs;
 use crate::report::quote;
-use crate::report::write::write_atomically;
 use crate::run::RunState;
 use crate::sources::disks;
 use crate::sys::clock;
@@ -27,16 +25,14 @@ impl Session {
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age = now_ns.saturating_sub(self.run.start_ns);
         self.interim_ns = now_ns + age.min(LONGEST_INTERIM_NS);
-        let Output::File(path) = &self.config.report.output else { return };
-        if self.config.report.style.as_gpu_tracker {
-            // That form cannot say that it is unfinished.
+        if !self.sinks.want_report(Stage::SoFar) {
             return;
         }
         let mut run = RunState::clone(&self.run);
         run.apply(now_ns, &Observation::FinalizeAll);
-        let report = self.report(&run, &self.run_end(now_ns, Stage::SoFar));
+        let report = Arc::new(self.report(&run, &self.run_end(now_ns, Stage::SoFar)));
         // A report-so-far that can't be written is no trouble yet; the final one says so.
-        let _ = write_atomically(path, render(&report, &self.config.report).as_bytes());
+        let _ = self.sinks.report(&report, Stage::SoFar);
     }
 
     fn report(&self, run: &RunState, end: &RunEnd) -> Report {
@@ -91,10 +87,14 @@ impl Session {
         }
         self.readers.finish(&mut self.run);
         self.run.apply(now_ns, Observation::FinalizeAll);
+        self.hand_on();
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end(&end);
-        let report = self.report(&self.run, &end);
-        let written = self.write(&render(&report, &self.config.report));
+        let report = Arc::new(self.report(&self.run, &end));
+        let written = self
+            .sinks
+            .report(&report, Stage::Over)
+            .map_err(|source| SessionError::Output { output: self.config.report.output.to_string(), source });
         if self.config.report.style.as_gpu_tracker && !self.config.tracking.disable_logs {
             // That form has no place for them.
             let lines =
@@ -108,18 +108,12 @@ impl Session {
             // The launcher, which made it, is gone.
             cgroup.remove();
         }
+        let late = self.sinks.close();
+        if !self.config.tracking.disable_logs {
+            let lines = late.iter().map(|line| format!("gpu-track-run: {}\n", quote::escape(line)));
+            let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
+        }
         let _ = self.checkpoint.state().named().unlink();
         written
-    }
-
-    fn write(&self, text: &str) -> Result<(), SessionError> {
-        let output = &self.config.report.output;
-        output.write(text).map_err(|source| {
-            // The run may have taken days: stderr may still be seen.
-            if !matches!(output, Output::Stderr) {
-                let _ = io::stderr().write_all(text.as_bytes());
-            }
-            SessionError::Output { output: output.to_string(), source }
-        })
     }
 }

@@ -15,6 +15,7 @@ use crate::model::finding::Damage;
 use crate::model::host::{CommandExit, HostInfo};
 use crate::model::observation::Observation;
 use crate::run::schedule::Schedule;
+use crate::sinks::Sinks;
 use crate::sources::pump::Pump;
 use crate::sources::sender;
 use crate::store::checkpoint::CheckpointWriter;
@@ -35,6 +36,7 @@ pub(super) struct Session {
     pub(super) pump: Pump,
     pub(super) readers: Readers,
     pub(super) checkpoint: CheckpointWriter,
+    pub(super) sinks: Sinks,
     pub(super) schedule: Schedule,
     /// When the next report-so-far is written, CLOCK_MONOTONIC nanoseconds.
     pub(super) interim_ns: u64,

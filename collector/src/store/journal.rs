@@ -17,6 +17,7 @@ use crate::model::config::Config;
 use crate::model::host::{HostInfo, RunEnd};
 use crate::model::observation::Observation;
 use crate::run::RunState;
+use crate::run::outbox::Outbox;
 use crate::sys::clock;
 
 /// The format of a journal is that of this version.
@@ -116,6 +117,11 @@ impl JournaledRun {
     /// The same for what was seen just now.
     pub fn apply_now(&mut self, observation: Observation) {
         self.apply(clock::monotonic_ns(), observation);
+    }
+
+    /// What waits for the sinks. What they have taken is no conclusion, so it is not written down.
+    pub(crate) fn outbox(&mut self) -> &mut Outbox {
+        &mut self.run.samples.outbox
     }
 
     /// The run, when nothing more will be seen.
