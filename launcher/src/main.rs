@@ -70,7 +70,8 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
                 notes.iter().flatten().for_each(console::message);
             }
             let lock = cli::lock(&options.report.output, &mut options.report.warnings)?;
-            Ok(run::run(&options, lock))
+            let tracking = cli::tracking_file(&mut options)?;
+            Ok(run::run(&options, lock, tracking))
         }
     }
 }

@@ -7,15 +7,20 @@ use std::process::ExitCode;
 use gpu_track_collector::{Layer, Message, Output, OutputLock, ProcRoot, clock, format, render, untracked};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
-use crate::cli::Options;
+use crate::cli::{HeldTrackingFile, Options};
 use crate::preload::Preload;
 use crate::session::{Session, SessionError};
 use crate::spawn::{self, InheritedState, SpawnError};
 use crate::supervise::{Started, Supervisor};
 use crate::{config, console, not_executed, reap, signals};
 
-/// Runs the command to its end, and ends as it ended. The lock is that of the report file.
-pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCode {
+/// Runs the command to its end, and ends as it ended. The lock is that of the report file; the tracking file is held until
+/// the end.
+pub(crate) fn run(
+    options: &Options,
+    output_lock: Option<OutputLock>,
+    tracking: Option<HeldTrackingFile>,
+) -> ExitCode {
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     // Before signals are blocked: a file system that does not answer must not keep a signal from ending the launcher.
     let preload = options.discovery.uses(Layer::Preload).then(Preload::new).transpose();
@@ -26,9 +31,16 @@ pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCod
     let started = match session.and_then(|session| start(options, session, &inherited)) {
         Ok(started) => started,
         Err(SessionError::Spawn(SpawnError::Exec(error))) => return not_executed(options, &error),
-        Err(error) => return run_untracked(options, &inherited, error),
+        Err(error) => {
+            // This process may become the command.
+            drop(tracking);
+            return run_untracked(options, &inherited, error);
+        }
     };
-    match Supervisor::new(started, options, signals, &children_before).run() {
+    let ended = Supervisor::new(started, options, signals, &children_before).run();
+    // A signal may end this process below.
+    drop(tracking);
+    match ended {
         Ok(status) => options.exit_manner.end(status),
         Err(error) => {
             console::message(format_args!(

@@ -13,7 +13,7 @@ use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::pidfd::{cpu_clock_ns, has_pidfs};
 use gpu_track_collector::{
     Config, Layer, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, OutputLock, ProcRoot, RunCgroup, Segment,
-    SegmentError, StateFile, clock, connector, has_split_rss, stale,
+    SegmentError, StateFile, clock, connector, has_split_rss, segment, stale,
 };
 use thiserror::Error;
 
@@ -172,6 +172,7 @@ impl Session {
 
     /// Removes the files and the cgroup, unless the collector has done so.
     pub(crate) fn clean_up(&self) {
+        segment::live::remove(self.segment.named().path());
         for file in [self.segment.named(), self.state.named()] {
             // An error means that the name is gone, or stands for another file.
             let _ = file.unlink();

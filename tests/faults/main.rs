@@ -25,6 +25,7 @@ mod shared_machine;
 )]
 mod support;
 mod tools;
+mod tracking_file;
 mod twice;
 
 /// How often a test repeats what may fail by chance: `few` times, or GPU_TRACK_SOAK times as often.

@@ -14,7 +14,7 @@ use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
-use crate::model::style::{Output, Style};
+use crate::model::style::{Output, StreamFile, Style};
 use crate::model::values::{cores, seconds};
 
 /// A discovery layer, by the name that the report uses too.
@@ -121,15 +121,20 @@ pub struct TrackingConfig {
     #[serde(skip)]
     pub config: Option<PathBuf>,
 
-    /// gpu_tracker's file of samples
-    #[arg(long = "tf", value_name = "FILE", hide = true, value_hint = ValueHint::FilePath)]
+    /// Write the run over time to FILE, which must end in .csv: a row for each interval, in the form of gpu_tracker's tracking
+    /// file. Its name has the patterns of --output
+    #[arg(long = "tf", visible_alias = "tracking-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[serde(skip)]
     pub tracking_file: Option<PathBuf>,
 
-    /// Whether an existing file of samples is replaced
-    #[arg(long, hide = true)]
+    /// Replace the file of --tf if it exists
+    #[arg(long)]
     #[serde(skip)]
     pub overwrite: bool,
+
+    /// The file of --tf, which the launcher made.
+    #[arg(skip)]
+    pub tracking_target: Option<StreamFile>,
 
     /// Write no warnings to stderr while COMMAND runs
     #[arg(long)]

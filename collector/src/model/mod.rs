@@ -19,4 +19,5 @@ pub(crate) mod report;
 pub mod signal;
 pub mod style;
 pub(crate) mod timestamp;
+pub(crate) mod tree_sample;
 pub mod values;

@@ -8,6 +8,7 @@ use super::gpu::GpuObservation;
 use super::ids::{Key, ProcessId, Target};
 use super::order::{OrderId, OrderResult};
 use super::signal::SignalReceived;
+use super::tree_sample::Wants;
 
 /// One thing that a source has seen. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -154,6 +155,24 @@ pub enum Observation {
     },
     /// The run is over: compute the figures of all processes, the living as they are.
     FinalizeAll,
+    /// What the sinks of this run take.
+    SinksWant(Wants),
+    /// An output failed, and is closed.
+    SinkFailed {
+        /// Its name, for the report.
+        sink: String,
+        /// Why.
+        error: String,
+    },
+    /// An output misses something.
+    SinkLost {
+        /// Its name, for the report.
+        sink: String,
+        /// How many lines or samples more than were known to be lost.
+        lost: u64,
+        /// Why; `None`: it was too slow.
+        error: Option<String>,
+    },
 }
 
 /// A child that /proc shows below a known process.

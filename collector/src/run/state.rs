@@ -8,8 +8,9 @@ use super::failures::Failures;
 use super::gpu::GpuState;
 use super::orders::Orders;
 use super::ranks::Ranks;
+use super::samples::{Parts, Samples};
 use super::sampling::Sampling;
-use super::sampling::sums::TreeSums;
+use super::sink_troubles::SinkTroubles;
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
 use super::usage::{CpuUsage, RamUsage, Totals};
@@ -21,6 +22,7 @@ use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
 use crate::model::order::Order;
 use crate::model::signal::SignalReceived;
+use crate::model::tree_sample::TreeSample;
 
 /// The state of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,6 +43,8 @@ pub struct RunState {
     pub(crate) cpu: CpuUsage,
     /// GPUs over time.
     pub(crate) gpu: GpuState,
+    /// The tree at each sample.
+    pub(crate) samples: Samples,
     /// CLOCK_MONOTONIC of the command's start, nanoseconds.
     pub(crate) start_ns: u64,
     /// CLOCK_MONOTONIC of the last sample, nanoseconds.
@@ -56,9 +60,6 @@ pub struct RunState {
     /// The sample that is being taken.
     #[serde(skip)]
     pub(crate) sampling: Sampling,
-    /// The sums of the last sample.
-    #[serde(skip)]
-    pub(crate) latest: TreeSums,
     ticks_per_second: u64,
 }
 
@@ -81,6 +82,8 @@ pub(crate) struct Health {
     pub unsampled_ns: u64,
     /// The segment's name was removed during the run.
     pub is_unlinked: bool,
+    /// Outputs that failed, or miss something.
+    pub sinks: SinkTroubles,
 }
 
 /// State of the process connector.
@@ -137,6 +140,7 @@ impl RunState {
             ram: RamUsage::default(),
             cpu,
             gpu: GpuState::default(),
+            samples: Samples::default(),
             start_ns,
             sampled_ns: start_ns,
             health: Health::default(),
@@ -145,7 +149,6 @@ impl RunState {
             found: ReadUpTo::default(),
             trust,
             sampling: Sampling::default(),
-            latest: TreeSums::default(),
             ticks_per_second: 1_000_000 / context.tick_us.max(1),
         }
     }
@@ -206,9 +209,10 @@ impl RunState {
             Observation::SampleComplete => self.complete_sample(),
             Observation::System { memory_used_bytes, busy_ticks } => {
                 self.ram.system = self.ram.system.max(*memory_used_bytes);
-                if let Some(busy_ticks) = busy_ticks {
-                    self.cpu.add_system(now_ns, *busy_ticks, self.ticks_per_second);
-                }
+                let ticks_per_second = self.ticks_per_second;
+                let percent =
+                    busy_ticks.and_then(|ticks| self.cpu.add_system(now_ns, ticks, ticks_per_second));
+                self.samples.note_system(now_ns, *memory_used_bytes, percent);
             }
             Observation::SignalReceived(received) => self.note_signal(received),
             Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
@@ -230,6 +234,12 @@ impl RunState {
             Observation::FinalizeAll => {
                 self.tree.finalize_all(now_ns);
                 self.count_finalized();
+                self.close_sample();
+            }
+            Observation::SinksWant(wants) => self.samples.outbox.wants = *wants,
+            Observation::SinkFailed { sink, error } => self.health.sinks.failed(sink, error),
+            Observation::SinkLost { sink, lost, error } => {
+                self.health.sinks.lost(sink, *lost, error.as_deref())
             }
         }
     }
@@ -306,7 +316,30 @@ impl RunState {
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
         self.ram.add(&self.tree, &sample);
         self.cpu.add(&sample);
-        (self.sampled_ns, self.latest) = (sample.at_ns, sample.now);
+        self.close_sample();
+        let Self { tree, ram, cpu, totals, gpu, samples, .. } = self;
+        let parts = Parts { tree, ram, cpu, totals, gpu: &gpu.usage };
+        samples.begin(&sample, parts);
+        self.sampled_ns = sample.at_ns;
+    }
+
+    /// The open sample closes. What is learnt of closed ones is news from then on.
+    fn close_sample(&mut self) {
+        let Self { tree, ram, cpu, totals, gpu, samples, .. } = self;
+        let parts = Parts { tree, ram, cpu, totals, gpu: &gpu.usage };
+        if let Some(at_ns) = samples.close(parts) {
+            self.ram.moments.close(at_ns);
+            self.gpu.usage.begin_sample();
+        }
+        for event in self.ram.moments.take_revised() {
+            self.samples.outbox.add_event(event);
+        }
+    }
+
+    /// The last sample as far as it is known: it is open, and may have more RAM when it closes.
+    pub(crate) fn now(&self) -> Option<TreeSample> {
+        let Self { tree, ram, cpu, totals, gpu, .. } = self;
+        self.samples.now(Parts { tree, ram, cpu, totals, gpu: &gpu.usage })
     }
 
     /// The launcher tells a restarted collector again.
@@ -320,6 +353,7 @@ impl RunState {
         for process in self.tree.take_summaries() {
             self.totals.add(&process);
             self.failures.add(&process);
+            self.samples.outbox.add_ended(&process);
             if let Some(peak) = self.gpu.finalized(&process) {
                 self.totals.add_on_gpus(&process, peak);
             }
@@ -364,12 +398,6 @@ impl RunState {
     /// Whether the process connector reports every fork, exec and exit.
     pub(crate) fn has_connector(&self) -> bool {
         self.health.connector.absent.is_none()
-    }
-
-    /// CPU time of all processes that was counted so far, nanoseconds.
-    pub(crate) fn cpu_ns(&self) -> u64 {
-        let finalized_us = self.totals.own.cpu_us();
-        finalized_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns())
     }
 
     /// A restarted collector resumes: connector events may have been lost meanwhile, and no sample was taken.

@@ -1,6 +1,7 @@
 //! Reports: the one so far, and the last one.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
@@ -8,13 +9,11 @@ use super::work::Session;
 use crate::model::host::{CommandExit, DiskFull, RunEnd};
 use crate::model::observation::Observation;
 use crate::model::report::Stage;
-use crate::model::style::Output;
 use crate::report::Report;
 use crate::report::build;
-use crate::report::format::{is_complete, render};
+use crate::report::format::is_complete;
 use crate::report::inputs::Inputs;
 use crate::report::quote;
-use crate::report::write::write_atomically;
 use crate::run::RunState;
 use crate::run::schedule::Terms;
 use crate::sources::disks;
@@ -28,15 +27,14 @@ impl Session {
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age = now_ns.saturating_sub(self.run.start_ns);
         self.interim_ns = now_ns + age.min(LONGEST_INTERIM_NS);
-        let Output::File(path) = &self.config.report.output else { return };
-        if !is_complete(&self.config.report.format) {
+        if !self.sinks.want_report(Stage::SoFar) {
             return;
         }
         let mut run = RunState::clone(&self.run);
         run.apply(now_ns, &Observation::FinalizeAll);
-        let report = self.report(&run, &self.run_end(now_ns, Stage::SoFar));
+        let report = Arc::new(self.report(&run, &self.run_end(now_ns, Stage::SoFar)));
         // A report-so-far that can't be written is no trouble yet; the final one says so.
-        let _ = write_atomically(path, render(&report, &self.config.report).as_bytes());
+        let _ = self.sinks.report(&report, Stage::SoFar);
     }
 
     fn report(&self, run: &RunState, end: &RunEnd) -> Report {
@@ -91,10 +89,14 @@ impl Session {
         }
         self.readers.finish(&mut self.run);
         self.run.apply(now_ns, Observation::FinalizeAll);
+        self.hand_on();
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end(&end);
-        let report = self.report(&self.run, &end);
-        let written = self.write(&render(&report, &self.config.report));
+        let report = Arc::new(self.report(&self.run, &end));
+        let written = self
+            .sinks
+            .report(&report, Stage::Over)
+            .map_err(|source| SessionError::Output { output: self.config.report.output.to_string(), source });
         if !is_complete(&self.config.report.format) && !self.config.tracking.disable_logs {
             // The report has no place for them.
             let lines =
@@ -108,18 +110,12 @@ impl Session {
             // The launcher, which made it, is gone.
             cgroup.remove();
         }
+        let late = self.sinks.close();
+        if !self.config.tracking.disable_logs {
+            let lines = late.iter().map(|line| format!("gpu-track-run: {}\n", quote::escape(line)));
+            let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
+        }
         let _ = self.checkpoint.state().named().unlink();
         written
-    }
-
-    fn write(&self, text: &str) -> Result<(), SessionError> {
-        let output = &self.config.report.output;
-        output.write(text).map_err(|source| {
-            // The run may have taken days: stderr may still be seen.
-            if !matches!(output, Output::Stderr) {
-                let _ = io::stderr().write_all(text.as_bytes());
-            }
-            SessionError::Output { output: output.to_string(), source }
-        })
     }
 }

@@ -3,6 +3,7 @@
 
 mod ending;
 mod error;
+mod hand_on;
 mod messages;
 mod open;
 mod orders;

@@ -14,6 +14,7 @@ use crate::model::style::Output;
 use crate::recover;
 use crate::run::RunState;
 use crate::run::schedule::Schedule;
+use crate::sinks::{Place, Sinks};
 use crate::sources::connector::{Connector, Members, Subscription};
 use crate::sources::membership::Membership;
 use crate::sources::pump::{Pump, Sources};
@@ -50,6 +51,7 @@ impl Session {
         let (checkpoint, run) = CheckpointWriter::resume(state, &segment, config.restarts > 0, now_ns, new);
         let mut run = journaled(run, &config, &host);
         note_itself(&mut run, &config, subscription.is_some(), now_ns);
+        let sinks = open_sinks(&mut run, &config, &host, &segment, now_ns);
         let membership = Membership::new(root.clone(), segment.named().path(), config.start.launcher_pid);
         // Given up once, it stays so.
         let connector = subscription.filter(|_| run.has_connector()).map(Connector::open).transpose();
@@ -84,6 +86,7 @@ impl Session {
             readers,
             checkpoint,
             orders,
+            sinks,
         })
     }
 }
@@ -95,6 +98,20 @@ fn journaled(run: RunState, config: &Config, host: &HostInfo) -> JournaledRun {
         let _ = run.write_to(path, config, host);
     }
     run
+}
+
+/// The outputs of the run.
+fn open_sinks(
+    run: &mut JournaledRun,
+    config: &Config,
+    host: &HostInfo,
+    segment: &Segment,
+    now_ns: u64,
+) -> Sinks {
+    let place = Place { config, host, segment: (segment.named().path(), segment.header().session_id) };
+    let (sinks, seen) = Sinks::open(&place, &run.samples.outbox);
+    seen.into_iter().for_each(|observation| run.apply(now_ns, observation));
+    sinks
 }
 
 /// What the core must know of this collector.

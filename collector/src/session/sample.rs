@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use gpu_track_abi::sample::Sample as LiveSample;
-
 use super::work::Session;
 use crate::model::observation::Observation;
 use crate::run::schedule::{Outcome, Taken, Terms};
@@ -32,7 +30,8 @@ impl Session {
         });
         if large_end.is_none() {
             self.readers.after_sample(&mut self.run, at_ns, self.end.exit.is_some());
-            self.show(at_ns);
+            self.hand_on();
+            self.show();
         }
     }
 
@@ -81,19 +80,5 @@ impl Session {
         self.pump.await_complete(at_ns, LONGEST_WAIT);
         let complete_ns = self.drain();
         self.finalize(complete_ns, false);
-    }
-
-    /// Writes the live sample, for programs that watch the run.
-    fn show(&self, now_ns: u64) {
-        let now = &self.run.latest;
-        self.segment.push_sample(LiveSample {
-            monotonic_ns: now_ns,
-            main_bytes: now.main.footprint_bytes,
-            descendants_bytes: now.descendants.footprint_bytes,
-            combined_bytes: now.combined_bytes,
-            cpu_ns: self.run.cpu_ns(),
-            processes: now.processes,
-            threads: now.main.threads + now.descendants.threads,
-        });
     }
 }

@@ -15,7 +15,7 @@ use crate::model::style::Output;
 use crate::sources::connector::Subscription;
 use crate::store::output_lock::OutputLock;
 use crate::store::state_file::StateFile;
-use crate::sys::segment::Segment;
+use crate::sys::segment::{Segment, live};
 
 /// What the launcher hands to every collector of a run.
 #[derive(Debug)]
@@ -54,6 +54,7 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     let mut messages = Messages::new(from.pipe);
     let Some(line) = messages.line()? else {
         // The launcher was killed before it could write anything: leave nothing behind.
+        live::remove(&from.segment_path);
         let _ = std::fs::remove_file(from.segment_path);
         let _ = std::fs::remove_file(from.state_path);
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -68,6 +69,7 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     let state = Arc::new(StateFile::from_file(&from.state_path, from.state)?);
     if state.is_reported() {
         // The collector before was killed while it cleaned up.
+        live::remove(segment.named().path());
         let _ = segment.named().unlink();
         let _ = state.named().unlink();
         return Ok(());

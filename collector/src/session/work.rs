@@ -16,6 +16,7 @@ use crate::model::finding::Damage;
 use crate::model::host::{CommandExit, HostInfo};
 use crate::model::observation::Observation;
 use crate::run::schedule::{Decision, Facts, Schedule};
+use crate::sinks::Sinks;
 use crate::sources::pump::Pump;
 use crate::sources::sender;
 use crate::store::checkpoint::CheckpointWriter;
@@ -37,6 +38,7 @@ pub(super) struct Session {
     pub(super) readers: Readers,
     pub(super) checkpoint: CheckpointWriter,
     pub(super) orders: OrderPipe,
+    pub(super) sinks: Sinks,
     pub(super) schedule: Schedule,
     /// When the next report-so-far is written, CLOCK_MONOTONIC nanoseconds.
     pub(super) interim_ns: u64,

@@ -10,6 +10,7 @@ pub mod pidfd;
 pub mod programs;
 pub mod pty;
 pub mod report;
+pub mod rows;
 pub mod run;
 pub mod signals;
 pub mod truth;

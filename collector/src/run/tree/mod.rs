@@ -178,6 +178,7 @@ impl Tree {
     }
 
     /// CPU time of processes that are not finalized, as far as it was counted, nanoseconds.
+    #[cfg(test)]
     pub(crate) fn counted_cpu_ns(&self) -> u64 {
         self.processes.values().fold(0, |sum: u64, process| sum.saturating_add(process.cpu.counted_cpu_ns))
     }

@@ -4,6 +4,7 @@ mod busy;
 mod cpu;
 mod floors;
 mod heaviest;
+mod moments;
 mod ram;
 #[cfg(test)]
 mod tests;
@@ -11,5 +12,6 @@ mod totals;
 
 pub use cpu::CpuUsage;
 pub(crate) use floors::Floor;
+pub(crate) use moments::Largest;
 pub(crate) use ram::{MaxRss, RamUsage};
 pub(crate) use totals::Totals;
