@@ -9,6 +9,7 @@
 mod passes;
 mod recover;
 mod session;
+mod sinks;
 mod sources;
 mod store;
 mod sys;
@@ -23,13 +24,16 @@ pub use model::config::{
 };
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, GpuConfig, Vendor};
+pub use model::order::{self, Action, Order, OrderId, OrderResult};
 pub use model::policy::SamplingPolicy;
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::values;
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::format::{self, render};
 pub use report::quote;
+pub use report::read::{NotRead, ReadReport, read as read_report};
 pub use session::{Inheritance, serve, untracked};
+pub use sinks::tracking_file;
 pub use sources::cgroup;
 pub use sources::cgroup::run as run_cgroup;
 pub use sources::connector;

@@ -16,7 +16,7 @@ use thiserror::Error;
 use crate::build;
 use crate::build::Inputs;
 use crate::model::cgroup::RunCgroup;
-use crate::model::config::Config;
+use crate::model::config::{Config, ReportConfig};
 use crate::model::finding::Damage;
 use crate::model::finding::Finding;
 use crate::model::finding::KernelEvent;
@@ -29,7 +29,6 @@ use crate::model::report::Report;
 use crate::model::report::{Stage, Topic, Warning};
 use crate::model::style::Output;
 use crate::passes::Passes;
-use crate::report::format::render;
 use crate::run::RunState;
 use crate::sources::cgroup::{self, run as run_cgroup};
 use crate::sources::overflow::Overflow;
@@ -195,14 +194,14 @@ fn finish(run: RunState, host: &HostInfo, root_of_living: Option<&ProcRoot>, end
     run.into_state()
 }
 
-/// The report of a run that was written down (`--journal`), in the form that the run asked for.
+/// The report of a run that was written down (`--journal`), and the form that the run asked for.
 ///
 /// # Errors
 /// If the journal can't be read, or is not whole.
-pub fn replay(path: &Path) -> Result<String, ReplayError> {
+pub fn replay(path: &Path) -> Result<(Report, ReportConfig), ReplayError> {
     let Replayed { config, host, run, end } = journal::replay(path)?;
     let report = build::report(&Inputs { config: &config, host_info: &host, run: &run, end: &end });
-    Ok(render(&report, &config.report))
+    Ok((report, config.report))
 }
 
 impl NotRecovered {

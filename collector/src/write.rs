@@ -79,7 +79,7 @@ fn is_denied(error: &io::Error) -> bool {
 
 /// Writes a new file and gives it this name. It is not synced to disk: the rename is atomic for readers without that, and a
 /// sync could stall the collector.
-fn replace(
+pub(crate) fn replace(
     directory: BorrowedFd<'_>,
     name: &OsStr,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
@@ -129,7 +129,7 @@ fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Resul
 }
 
 /// The directory of a path that had no symbolic links when it was resolved.
-fn directory_of(target: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn directory_of(target: &Path) -> io::Result<OwnedFd> {
     // O_PATH alone does not trigger an automount (autofs); to resolve "." in the directory does.
     let parent = &target.parent().unwrap_or(target).join(".");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

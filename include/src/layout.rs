@@ -1,20 +1,18 @@
-//! The segment: header page, event ring, sample ring, in one file of [`FILE_SIZE`] bytes.
+//! The segment: header page and event ring, in one file of [`FILE_SIZE`] bytes.
 //!
 //! ```text
-//! 0          HEADER_SIZE              TRACKED_SIZE                FILE_SIZE
-//! | Header   | RING_CAPACITY slots    | SAMPLE_CAPACITY samples   |
-//! |<-- what a tracked process maps -->|
+//! 0          HEADER_SIZE              FILE_SIZE
+//! | Header   | RING_CAPACITY slots    |
 //! ```
 //!
 //! Records that find the ring full are appended behind it in the same file ([`crate::overflow`]).
 //!
-//! A tracked process maps only header and event ring, less than 1 MiB: with more, an unprivileged `mlockall` in it
-//! could fail. An all-zero ring is a valid empty one.
+//! A tracked process maps header and event ring, less than 1 MiB: with more, an unprivileged `mlockall` in it could fail. An
+//! all-zero ring is a valid empty one.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::record::{ABI_VERSION, RECORD_WORDS};
-use crate::sample::{SAMPLE_CAPACITY, SampleSlot};
 
 /// First eight bytes of a segment: "gputrack" as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"gputrack");
@@ -34,8 +32,8 @@ pub const RING_SIZE: usize = RING_CAPACITY * SLOT_SIZE;
 /// Bytes that a tracked process maps.
 pub const TRACKED_SIZE: usize = HEADER_SIZE + RING_SIZE;
 
-/// Bytes of the whole segment file.
-pub const FILE_SIZE: usize = TRACKED_SIZE + SAMPLE_CAPACITY * size_of::<SampleSlot>();
+/// Bytes of the whole segment file without what is appended to it.
+pub const FILE_SIZE: usize = TRACKED_SIZE;
 
 /// Header flag: the kernel has pidfs (Linux 6.9), so a pidfd's inode number identifies a process uniquely.
 pub const FLAG_PIDFS: u32 = 1;
@@ -49,10 +47,6 @@ pub const FLAG_NO_WAIT_RECORDS: u32 = 4;
 /// Header flag: each thread buffers the RSS changes of its page faults (Linux before 6.2), so a process makes the
 /// kernel count them before it reads its peak.
 pub const FLAG_SPLIT_RSS: u32 = 8;
-
-/// Header flag: the machine has a dynamic linker for 32-bit programs, which is given a 32-bit library
-/// ([`crate::preload::PLATFORM_DIRECTORY`]).
-pub const FLAG_ELF32: u32 = 16;
 
 /// [`Header::state`]: the session takes records.
 pub const STATE_OPEN: u32 = 1;
@@ -99,8 +93,6 @@ pub struct Header {
     pub tail: Line,
     /// Records that were lost: the ring was full, and the overflow was full or could not be written.
     pub dropped: Line,
-    /// Samples written to the sample ring so far.
-    pub samples: Line,
     /// Programs that were started where they can't see the shim or the segment (another root or /dev).
     pub unreachable: Line,
 }

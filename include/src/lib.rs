@@ -7,7 +7,7 @@
 //! - [`ring`]: the lock-free event ring
 //! - [`overflow`]: records that find the ring full
 //! - [`record`]: the fields of a record
-//! - [`sample`]: the ring of live samples
+//! - [`live`], [`sample`]: the live file and its ring of samples
 //! - [`preload`]: the shim's entry in LD_PRELOAD
 //! - [`rank`]: ranks of MPI jobs and Slurm steps
 //!
@@ -17,6 +17,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do"))]
 
 pub mod layout;
+pub mod live;
 pub mod overflow;
 pub mod preload;
 pub mod rank;
@@ -66,9 +67,14 @@ mod tests {
             ("FLAG_NO_ENV_REPAIR", flag(layout::FLAG_NO_ENV_REPAIR)),
             ("FLAG_NO_WAIT_RECORDS", flag(layout::FLAG_NO_WAIT_RECORDS)),
             ("FLAG_SPLIT_RSS", flag(layout::FLAG_SPLIT_RSS)),
-            ("FLAG_ELF32", flag(layout::FLAG_ELF32)),
             ("STATE_OPEN", flag(layout::STATE_OPEN)),
             ("STATE_CLOSED", flag(layout::STATE_CLOSED)),
+            ("LIVE_SUFFIX", text(live::SUFFIX)),
+            ("LIVE_MAGIC", format!("{:#x}ull", live::LIVE_MAGIC)),
+            ("LIVE_VERSION", flag(live::LIVE_VERSION)),
+            ("LIVE_SIZE", number(live::LIVE_SIZE)),
+            ("SAMPLE_CAPACITY", number(sample::SAMPLE_CAPACITY)),
+            ("SAMPLE_SLOT", number(size_of::<sample::SampleSlot>())),
         ];
         assert_eq!(header.matches("#define GPU_TRACK_").count(), values.len() + 1, "and GPU_TRACK_H");
         for (name, value) in values {
@@ -94,8 +100,27 @@ mod tests {
 
     // Requirement: HOST-2
     #[test]
-    fn c_header_has_the_same_struct() {
-        let c = include_str!("../gpu_track.h").split_once("struct gpu_track_header {").unwrap().1;
+    fn c_header_has_the_same_structs() {
+        macro_rules! offsets {
+            ($of:ty: $($field:ident)*) => {
+                (vec![$((stringify!($field), offset_of!($of, $field))),*], size_of::<$of>())
+            };
+        }
+        let header = offsets!(Header:
+            magic abi_version record_words ring_capacity flags session_id launcher_pid launcher_pid_ns
+            created_monotonic_ns created_realtime_ns state doorbell head tail dropped unreachable
+        );
+        assert_eq!(c_struct("gpu_track_header"), header);
+        let live = offsets!(live::LiveHeader:
+            magic version slot_size capacity first_slot session_id samples
+        );
+        assert_eq!(c_struct("gpu_track_live_header"), live);
+    }
+
+    /// The fields of a struct of the C header with their offsets, and its size.
+    fn c_struct(name: &str) -> (Vec<(&'static str, usize)>, usize) {
+        let begin = format!("struct {name} {{");
+        let c = include_str!("../gpu_track.h").split_once(&begin).unwrap().1;
         let mut offset = 0;
         let mut offsets = Vec::new();
         for declaration in c.split_once('}').unwrap().0.split_terminator(';') {
@@ -108,13 +133,6 @@ mod tests {
             }
         }
         offsets.retain(|(name, _)| !name.starts_with("pad_"));
-        macro_rules! offsets {
-            ($($field:ident)*) => { vec![$((stringify!($field), offset_of!(Header, $field))),*] };
-        }
-        let rust = offsets!(
-            magic abi_version record_words ring_capacity flags session_id launcher_pid launcher_pid_ns
-            created_monotonic_ns created_realtime_ns state doorbell head tail dropped samples unreachable
-        );
-        assert_eq!((offsets, offset), (rust, size_of::<Header>()));
+        (offsets, offset)
     }
 }

@@ -1,4 +1,4 @@
-//! The sample ring: the latest samples of the tree, for a live view while the job runs.
+//! The sample ring of the live file ([`crate::live`]): the latest samples of the tree, while the job runs.
 //!
 //! The collector is the only writer, and readers never slow it down. Each slot is a sequence lock, whose sequence is
 //! odd while it is being written. Sample number `n` is in slot `n % SAMPLE_CAPACITY`; the header's `samples` is the
@@ -75,14 +75,15 @@ impl<const N: usize> Default for Slot<N> {
 
 impl<const N: usize> Slot<N> {
     fn write_fields(&self, fields: [u64; N]) {
-        let sequence = self.sequence.load(Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        // It is odd where the writer before was killed while it wrote.
+        let writing = self.sequence.load(Ordering::Relaxed).wrapping_add(1) | 1;
+        self.sequence.store(writing, Ordering::Relaxed);
         // SYNC POINT: a reader that sees a new field also sees the odd sequence.
         fence(Ordering::Release);
         for (cell, value) in self.fields.iter().zip(fields) {
             cell.store(value, Ordering::Relaxed);
         }
-        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+        self.sequence.store(writing.wrapping_add(1), Ordering::Release);
     }
 
     fn read_fields(&self) -> Option<[u64; N]> {
@@ -127,6 +128,17 @@ mod tests {
     #[test]
     fn unwritten_slot_is_none() {
         assert_eq!(SampleSlot::default().read(), None);
+    }
+
+    #[test]
+    fn slot_of_a_killed_writer_is_written_again() {
+        let slot = SampleSlot::default();
+        slot.write(sample(1));
+        slot.sequence.fetch_add(1, Ordering::Relaxed);
+        slot.fields[0].store(9, Ordering::Relaxed);
+        assert_eq!(slot.read(), None);
+        slot.write(sample(2));
+        assert_eq!(slot.read(), Some(sample(2)));
     }
 
     #[test]

@@ -7,16 +7,18 @@ mod output;
 mod tconfig;
 #[cfg(test)]
 mod tests;
+mod tracking_file;
 mod usage_error;
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use clap::{CommandFactory, Parser};
-use gpu_track_collector::{NoLock, Output, OutputLock, TrackingConfig};
+use gpu_track_collector::{NoLock, Output, OutputLock};
 
 pub(crate) use args::Options;
 pub(crate) use output::PatternValues;
+pub(crate) use tracking_file::{HeldTrackingFile, tracking_file};
 pub(crate) use usage_error::UsageError;
 
 /// What the user asks for.
@@ -56,10 +58,14 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
             .map_err(|error| UsageError::of_file("--tconfig", &path, error))?,
         None => Vec::new(),
     };
-    options.without_effect =
-        without_effect(&options.tracking, keywords).filter(|_| !options.report.style.quiet);
+    options.without_effect = without_effect(&keywords).filter(|_| !options.report.style.quiet);
+    let is_quiet = options.report.style.quiet || options.tracking.disable_logs || as_gpu_tracker;
+    options.tracking.tells_waiting = options.command.wait_all && !is_quiet;
     options.report.output = output(options.output.as_deref(), patterns)?;
     options.report.format.clone_from(&options.format);
+    if let Some(given) = options.tracking.tracking_file.clone() {
+        options.tracking.tracking_file = Some(tracking_file::path(&given, &options.report.output, patterns)?);
+    }
     if options.report.output != Output::Stderr {
         // A summary is for the terminal. What is written to a file is read later, when nothing can be asked again.
         (options.report.style.full, options.report.style.quiet) = (true, false);
@@ -101,14 +107,9 @@ pub(crate) fn lock(output: &Output, warnings: &mut Vec<String>) -> Result<Option
     }
 }
 
-/// One line about what was given and has no effect.
-fn without_effect(tracking: &TrackingConfig, keywords: Vec<String>) -> Option<String> {
-    let options = [("--tf", tracking.tracking_file.is_some()), ("--overwrite", tracking.overwrite)];
-    let options = options.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name.to_owned());
-    let given: Vec<_> = options.chain(keywords).collect();
-    let file = ["--tf", "tracking_file"].iter().any(|name| given.iter().any(|given| given == name));
-    let why = if file { " (samples are not written to a file yet)" } else { "" };
-    (!given.is_empty()).then(|| format!("without effect: {}{why}", given.join(", ")))
+/// One line about the keywords that have no effect.
+fn without_effect(keywords: &[String]) -> Option<String> {
+    (!keywords.is_empty()).then(|| format!("without effect: {}", keywords.join(", ")))
 }
 
 /// Where the report goes: to the output that `-o` names, or to stderr.

@@ -1,10 +1,11 @@
 //! The collector process: the same executable, started again under another name.
 //!
-//! Its arguments are six descriptors and the paths of the segment and the state file. The descriptors are the pipe, the segment,
-//! the state file, the process connector's socket and inbox, and the report file's lock. "-" stands for one that is missing.
+//! Its arguments are seven descriptors and the paths of the segment and the state file. The descriptors are the pipes for
+//! messages and for orders, the segment, the state file, the process connector's socket and inbox, and the report file's lock.
+//! "-" stands for one that is missing.
 
 use std::ffi::OsString;
-use std::io::{self, PipeWriter, Write};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -14,8 +15,8 @@ use gpu_track_collector::priority::prefer_at_once;
 use gpu_track_collector::segment::named::NamedFile;
 use gpu_track_collector::{Config, Inheritance, Output, clock};
 use libc::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
-use serde::Serialize;
 
+use crate::pipes::{MessagePipe, OrderPipe};
 use crate::{console, exit, signals};
 
 /// argv\[0\] of a collector.
@@ -31,7 +32,8 @@ pub(crate) struct Collector {
     pub(crate) pid: u32,
     /// CLOCK_MONOTONIC.
     pub(crate) started_ns: u64,
-    pipe: PipeWriter,
+    pub(crate) messages: MessagePipe,
+    pub(crate) orders: OrderPipe,
 }
 
 impl Collector {
@@ -44,10 +46,13 @@ impl Collector {
         config: &Config,
     ) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
+        let (orders_reader, orders_writer) = io::pipe()?;
+        let orders = OrderPipe::new(orders_reader)?;
         let files = [segment, state];
         let [segment_fd, state_fd] = files.map(|file| Some(file.file().as_raw_fd()));
         let [socket_fd, inbox_fd, lock_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
-        let fds = [Some(reader.as_raw_fd()), segment_fd, state_fd, socket_fd, inbox_fd, lock_fd];
+        let [pipe_fd, orders_fd] = [reader.as_raw_fd(), orders_writer.as_raw_fd()].map(Some);
+        let fds = [pipe_fd, orders_fd, segment_fd, state_fd, socket_fd, inbox_fd, lock_fd];
         let stdout =
             if matches!(config.report.output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
         let mut command = Command::new("/proc/self/exe");
@@ -68,34 +73,28 @@ impl Collector {
             });
         }
         let pid = command.spawn()?.id();
-        // If the collector ends at once, writing a long configuration must fail, not block.
-        drop(reader);
-        let mut collector = Self { pid, started_ns: clock::monotonic_ns(), pipe: writer };
-        // The launcher reaps a collector that has ended, and learns of it there.
-        let _ = collector.send(config);
-        Ok(collector)
-    }
-
-    /// Sends the configuration or a `Message`, in one line.
-    pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
-        self.pipe.write_all(format!("{}\n", serde_json::to_string(message)?).as_bytes())
+        // If the collector ends at once, writing a long configuration must fail, not block. And only its own end of the other
+        // pipe may keep that open.
+        drop((reader, orders_writer));
+        let started_ns = clock::monotonic_ns();
+        Ok(Self { pid, started_ns, messages: MessagePipe::new(writer, config), orders })
     }
 }
 
 /// Runs the collector and ends with it, if these are the arguments of one.
 pub(crate) fn serve_if_started_as_one(args: &[OsString]) {
     let fd = |arg: &OsString| arg.to_str().and_then(|fd| fd.parse().ok());
-    if let [name, pipe, segment, state, socket, inbox, lock, segment_path, state_path] = args
+    if let [name, pipe, orders, segment, state, socket, inbox, lock, segment_path, state_path] = args
         && name == NAME
-        && let (Some(pipe), Some(segment), Some(state)) = (fd(pipe), fd(segment), fd(state))
+        && let [Some(pipe), Some(orders), Some(segment), Some(state)] = [pipe, orders, segment, state].map(fd)
     {
         // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
         let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
-        let [pipe, segment, state] = [pipe, segment, state].map(owned);
+        let [pipe, orders, segment, state] = [pipe, orders, segment, state].map(owned);
         let [socket, inbox, output_lock] = [socket, inbox, lock].map(|arg| fd(arg).map(owned));
         let connector = socket.zip(inbox).map(|(socket, inbox)| Subscription { socket, inbox });
         let (segment_path, state_path) = (segment_path.into(), state_path.into());
-        serve(Inheritance { pipe, segment, state, connector, output_lock, segment_path, state_path });
+        serve(Inheritance { pipe, orders, segment, state, connector, output_lock, segment_path, state_path });
     }
 }
 

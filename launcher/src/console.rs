@@ -7,12 +7,29 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use gpu_track_collector::{Console, quote};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::tcgetwinsize;
 
 /// Writes one line for the user to stderr. Names in it can be another user's, so nothing in it may control the terminal.
 /// `eprintln!` panics if stderr cannot be written, and then the command would not run.
 pub(crate) fn message(text: impl Display) {
-    let _ = writeln!(std::io::stderr(), "gpu-track-run: {}", quote::escape(&text.to_string()));
+    let _ = write_line(text);
+}
+
+/// The same for what can be said later. The error is [`io::ErrorKind::WouldBlock`] if stderr takes nothing now: a pipe that
+/// nobody reads, a terminal after Ctrl-S.
+pub(crate) fn message_without_waiting(text: impl Display) -> io::Result<()> {
+    let stderr = io::stderr();
+    let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
+    match poll(&mut fds, Some(&Timespec::default()))? {
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        _ => write_line(text),
+    }
+}
+
+fn write_line(text: impl Display) -> io::Result<()> {
+    let line = format!("gpu-track-run: {}\n", quote::escape(&text.to_string()));
+    io::stderr().write_all(line.as_bytes())
 }
 
 /// Writes `text` to stdout. Errors are ignored: the reader can have closed its end (`--help | head`).

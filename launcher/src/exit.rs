@@ -8,8 +8,43 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 
 use crate::signals;
 
+/// What the launcher's own end tells of the command's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Ends as the command ended, or as a shell does where that can't be executed.
+    #[default]
+    Command,
+    /// Ends as gpu_tracker ends: with 0, however the command ended.
+    GpuTracker,
+}
+
+impl Manner {
+    /// Ends the launcher after a command that ended so.
+    pub(crate) fn end(self, status: ExitStatus) -> ExitCode {
+        match self {
+            Self::Command => as_command(status),
+            Self::GpuTracker => as_gpu_tracker(status),
+        }
+    }
+
+    /// Ends the launcher without a command. A shell would end with `status`.
+    pub(crate) fn not_executed(self, status: u8) -> ExitCode {
+        match self {
+            Self::Command => ExitCode::from(status),
+            Self::GpuTracker => ExitCode::FAILURE,
+        }
+    }
+
+    /// What stdout gets before the report; a signal as Python's `returncode` has it.
+    pub(crate) fn line(self, status: ExitStatus) -> Option<String> {
+        let code = status.code().or(status.signal().map(|signal| -signal)).unwrap_or_default();
+        let line = || format!("Resource tracking complete. Process completed with status code: {code}\n");
+        (self == Self::GpuTracker).then(line)
+    }
+}
+
 /// Ends the launcher as the command ended: with its exit status, or by the same signal.
-pub(crate) fn as_command(status: ExitStatus) -> ExitCode {
+fn as_command(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
         (None, Some(signal)) => by_signal(signal),
@@ -17,19 +52,12 @@ pub(crate) fn as_command(status: ExitStatus) -> ExitCode {
     }
 }
 
-/// Ends the launcher as gpu_tracker ends: with 0, however the command ended. A signal that ends whole jobs (Ctrl-C) ends
-/// gpu_tracker, too.
-pub(crate) fn as_gpu_tracker(status: ExitStatus) -> ExitCode {
+/// A signal that ends whole jobs (Ctrl-C) ends gpu_tracker, too.
+fn as_gpu_tracker(status: ExitStatus) -> ExitCode {
     match status.signal() {
         Some(signal) if signals::requests_end(signal) => by_signal(signal),
         _ => ExitCode::SUCCESS,
     }
-}
-
-/// The line that gpu_tracker prints before its report, with a signal as Python's `returncode` has it.
-pub(crate) fn gpu_tracker_line(status: ExitStatus) -> String {
-    let code = status.code().or(status.signal().map(|signal| -signal)).unwrap_or_default();
-    format!("Resource tracking complete. Process completed with status code: {code}\n")
 }
 
 /// Ends this process by `signal`, without a core dump: the only useful one is the command's.

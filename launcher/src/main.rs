@@ -8,11 +8,12 @@ mod cli;
 mod collector;
 mod config;
 mod console;
-mod elf32;
 mod exit;
 mod gpus;
 mod not_executed;
 mod nvml_lib;
+mod orders;
+mod pipes;
 mod preload;
 mod reap;
 mod recover;
@@ -25,6 +26,7 @@ mod signals;
 mod spawn;
 mod supervise;
 mod time_limit;
+mod wakeups;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -68,7 +70,8 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
                 notes.iter().flatten().for_each(console::message);
             }
             let lock = cli::lock(&options.report.output, &mut options.report.warnings)?;
-            Ok(run::run(&options, lock))
+            let tracking = cli::tracking_file(&mut options)?;
+            Ok(run::run(&options, lock, tracking))
         }
     }
 }

@@ -5,18 +5,15 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use gpu_track_abi::preload::{for_elf32, shim_in};
+use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS};
 
-use crate::elf32;
 use crate::shim_file::{self, ShimFileError};
 use crate::spawn::Environment;
 
 /// The command's LD_PRELOAD.
 pub(crate) struct Preload {
     value: OsString,
-    /// A library for 32-bit programs lies beside the shim.
-    pub(crate) has_elf32: bool,
 }
 
 impl Preload {
@@ -27,9 +24,7 @@ impl Preload {
             Some(_) => value,
             None => joined(shim_file::install()?.as_os_str(), &value),
         };
-        let shim = shim_in(value.as_bytes()).map(|path| Path::new(OsStr::from_bytes(path)));
-        let has_elf32 = elf32::is_supported() && shim.is_some_and(elf32::is_installed);
-        Ok(Self { value, has_elf32 })
+        Ok(Self { value })
     }
 
     /// The shim's directory.
@@ -38,17 +33,12 @@ impl Preload {
         Some(shim.parent()?.to_string_lossy().into_owned())
     }
 
-    /// The environment in which to start `program`: the launcher's, with the shim and this session's segment.
-    pub(crate) fn environment(&self, program: Option<&OsString>, segment: &Path) -> Environment {
-        let is_elf32 = self.has_elf32 && program.is_some_and(|program| elf32::is_elf32(program));
-        let preload = match for_elf32(self.value.as_bytes()).filter(|_| is_elf32) {
-            Some(parts) => OsString::from_vec(parts.concat()),
-            None => self.value.clone(),
-        };
+    /// The command's environment: the launcher's, with the shim and this session's segment.
+    pub(crate) fn environment(&self, segment: &Path) -> Environment {
         let sessions = joined(&outer_sessions(), segment.as_os_str());
         env::vars_os()
             .filter(|(name, _)| name != ENV_SESSION && name != ENV_PRELOAD)
-            .chain([(ENV_SESSION.into(), sessions), (ENV_PRELOAD.into(), preload)])
+            .chain([(ENV_SESSION.into(), sessions), (ENV_PRELOAD.into(), self.value.clone())])
             .collect()
     }
 }

@@ -5,18 +5,23 @@ use std::io;
 use std::process::ExitCode;
 
 use gpu_track_collector::write::write_report;
-use gpu_track_collector::{Layer, Message, Output, OutputLock, ProcRoot, clock, render, untracked};
+use gpu_track_collector::{Layer, Message, Output, OutputLock, ProcRoot, clock, format, render, untracked};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
-use crate::cli::Options;
+use crate::cli::{HeldTrackingFile, Options};
 use crate::preload::Preload;
 use crate::session::{Session, SessionError};
 use crate::spawn::{self, InheritedState, SpawnError};
 use crate::supervise::{Started, Supervisor};
-use crate::{config, console, exit, not_executed, reap, signals};
+use crate::{config, console, not_executed, reap, signals};
 
-/// Runs the command to its end, and ends as it ended. The lock is that of the report file.
-pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCode {
+/// Runs the command to its end, and ends as it ended. The lock is that of the report file; the tracking file is held until
+/// the end.
+pub(crate) fn run(
+    options: &Options,
+    output_lock: Option<OutputLock>,
+    tracking: Option<HeldTrackingFile>,
+) -> ExitCode {
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     // Before signals are blocked: a file system that does not answer must not keep a signal from ending the launcher.
     let preload = options.discovery.uses(Layer::Preload).then(Preload::new).transpose();
@@ -27,11 +32,17 @@ pub(crate) fn run(options: &Options, output_lock: Option<OutputLock>) -> ExitCod
     let started = match session.and_then(|session| start(options, session, &inherited)) {
         Ok(started) => started,
         Err(SessionError::Spawn(SpawnError::Exec(error))) => return not_executed(options, &error),
-        Err(error) => return run_untracked(options, &inherited, error),
+        Err(error) => {
+            // This process may become the command.
+            drop(tracking);
+            return run_untracked(options, &inherited, error);
+        }
     };
-    match Supervisor::new(started, options, signals, &children_before).run() {
-        Ok(status) if options.report.style.as_gpu_tracker => exit::as_gpu_tracker(status),
-        Ok(status) => exit::as_command(status),
+    let ended = Supervisor::new(started, options, signals, &children_before).run();
+    // A signal may end this process below.
+    drop(tracking);
+    match ended {
+        Ok(status) => options.exit_manner.end(status),
         Err(error) => {
             console::message(format_args!(
                 "cannot wait for signals: {error}; gpu-track-run ends, and the report follows at the command's end"
@@ -47,7 +58,7 @@ fn start(
     mut session: Session,
     inherited: &InheritedState,
 ) -> Result<Started, SessionError> {
-    let env = session.environment(options.command.words.first());
+    let env = session.environment();
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     let was_subreaper = child_subreaper().ok().flatten().is_some();
@@ -59,8 +70,8 @@ fn start(
     match spawn::spawn(&options.command.words, env, inherited, cgroup_procs.as_ref()) {
         Ok(main_pid) => Ok(Started { session, collector, main_pid, started_ns }),
         Err(error) => {
-            // If this fails, the collector has ended already.
-            let _ = collector.send(&Message::Cancelled);
+            collector.messages.send(&Message::Cancelled);
+            collector.messages.flush_all();
             session.wake_collector();
             reap::wait_for(collector.pid);
             session.clean_up();
@@ -95,13 +106,13 @@ fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     console::message(format_args!("cannot run '{program}': {why}"));
     let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     report_untracked(options, Some(status), format!("The command could not be run: {why}."));
-    if options.report.style.as_gpu_tracker { ExitCode::FAILURE } else { ExitCode::from(status) }
+    options.exit_manner.not_executed(status)
 }
 
 /// Writes a report without figures to the report's file. The report of an earlier run in it would be taken for this run's.
 fn report_untracked(options: &Options, exit_code: Option<u8>, why: String) {
-    // gpu_tracker leaves the file alone, and its form has no place for the reason.
-    if !matches!(options.report.output, Output::File(_)) || options.report.style.as_gpu_tracker {
+    let has_reason = format::is_complete(&options.report.format);
+    if !matches!(options.report.output, Output::File(_)) || !has_reason {
         return;
     }
     let mut config = config::of(options, &ProcRoot::default());

@@ -1,6 +1,5 @@
 //! A session, as the launcher holds it: the segment, the state file, and all that a collector needs to start.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -8,15 +7,13 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use gpu_track_abi::MAX_SESSIONS;
-use gpu_track_abi::layout::{
-    FLAG_ELF32, FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS,
-};
+use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS};
 use gpu_track_abi::record::{Event, Origin};
 use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::pidfd::{cpu_clock_ns, has_pidfs};
 use gpu_track_collector::{
     Config, Layer, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, OutputLock, ProcRoot, Segment, SegmentError,
-    StateFile, clock, connector, has_split_rss, run_cgroup, stale,
+    StateFile, clock, connector, has_split_rss, run_cgroup, segment, stale,
 };
 use thiserror::Error;
 
@@ -69,7 +66,7 @@ impl Session {
         let random = RandomState::new();
         config.discovery.shim_directory = preload.as_ref().and_then(Preload::directory);
         let new = NewSession {
-            flags: flags(options, preload.as_ref()),
+            flags: flags(options),
             session_id: random.hash_one(0),
             launcher_pid: pid,
             launcher_pid_ns: config.start.pid_ns,
@@ -94,8 +91,8 @@ impl Session {
         Ok(Self { segment, state, connector, preload, output_lock, origin, config })
     }
 
-    /// The environment in which the command starts `program`.
-    pub(crate) fn environment(&mut self, program: Option<&OsString>) -> Environment {
+    /// The command's environment.
+    pub(crate) fn environment(&mut self) -> Environment {
         let Some(preload) = &self.preload else { return std::env::vars_os().collect() };
         if is_nested_too_deep() {
             self.config.report.warnings.push(format!(
@@ -103,7 +100,7 @@ impl Session {
                  than the sampling interval can be missing. Nest fewer runs."
             ));
         }
-        preload.environment(program, self.segment.named().path())
+        preload.environment(self.segment.named().path())
     }
 
     /// The cgroup.procs through which the command moves into its own cgroup, if it has one.
@@ -175,6 +172,7 @@ impl Session {
 
     /// Removes the files and the cgroup, unless the collector has done so.
     pub(crate) fn clean_up(&self) {
+        segment::live::remove(self.segment.named().path());
         for file in [self.segment.named(), self.state.named()] {
             // An error means that the name is gone, or stands for another file.
             let _ = file.unlink();
@@ -186,13 +184,12 @@ impl Session {
 }
 
 /// The flags of the segment's header.
-fn flags(options: &Options, preload: Option<&Preload>) -> u32 {
+fn flags(options: &Options) -> u32 {
     [
         (FLAG_PIDFS, has_pidfs()),
         (FLAG_SPLIT_RSS, has_split_rss()),
         (FLAG_NO_ENV_REPAIR, options.diagnosis.no_env_repair),
         (FLAG_NO_WAIT_RECORDS, !options.discovery.uses(Layer::Wait)),
-        (FLAG_ELF32, preload.is_some_and(|preload| preload.has_elf32)),
     ]
     .into_iter()
     .fold(0, |flags, (flag, is_on)| if is_on { flags | flag } else { flags })

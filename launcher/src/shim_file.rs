@@ -29,7 +29,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use thiserror::Error;
 
 use crate::safe_path::{Unsafe, User};
-use crate::{elf32, time_limit};
+use crate::time_limit;
 
 /// The built library (see build.rs).
 const BYTES: &[u8] = include_bytes!(env!("GPU_TRACK_SHIM_SO"));
@@ -93,7 +93,7 @@ pub(crate) fn install() -> Result<PathBuf, ShimFileError> {
     if let Some(shim) = of_all.and_then(|directory| installed_in(&directory, user)) {
         return Ok(shim);
     }
-    install_to(&candidates(|name| std::env::var_os(name), user), user, elf32::is_supported())
+    install_to(&candidates(|name| std::env::var_os(name), user), user)
 }
 
 /// `PREFIX/lib/gpu-track` of `PREFIX/bin/gpu-track-run`, if there is such a directory. Sandboxes that show the program
@@ -108,13 +108,13 @@ fn installed_in(directory: &Path, user: User) -> Option<PathBuf> {
     let directory = user.resolve(directory).ok()?;
     let found = fs::symlink_metadata(&directory).ok()?;
     if found.uid() == user.uid() {
-        return time_limit::unlimited(|| install_in(&directory, user, elf32::is_supported())).ok();
+        return time_limit::unlimited(|| install_in(&directory, user)).ok();
     }
     let name = format!("{SHIM_PREFIX}{HASH}.so");
     let link = directory.join(format!("{SHIM_PREFIX}{HASH}.not-libasan.so"));
     let is_safe = found.uid() == 0 && found.mode() & 0o022 == 0;
     let is_it = is_safe && fs::read_link(&link).is_ok_and(|target| target == Path::new(&name));
-    let file = open_if_right(&directory.join(name), BYTES, user).filter(|_| is_it)?;
+    let file = open_if_right(&directory.join(name), user).filter(|_| is_it)?;
     check_executable(&file).ok().map(|()| link)
 }
 
@@ -144,11 +144,11 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>, user: User) -> Vec<Pa
     .collect()
 }
 
-fn install_to(directories: &[PathBuf], user: User, elf32: bool) -> Result<PathBuf, ShimFileError> {
+fn install_to(directories: &[PathBuf], user: User) -> Result<PathBuf, ShimFileError> {
     let mut reasons = Vec::new();
     for directory in directories {
         let tried = directory.clone();
-        let work = move || install_or_leave_nothing(&tried, user, elf32);
+        let work = move || install_or_leave_nothing(&tried, user);
         // No variable of the environment names a directory of root's.
         let result = match user.is_root() || time_limit::is_on_disk(directory) {
             true => time_limit::unlimited(work),
@@ -162,9 +162,9 @@ fn install_to(directories: &[PathBuf], user: User, elf32: bool) -> Result<PathBu
     Err(ShimFileError::new(&reasons, user))
 }
 
-fn install_or_leave_nothing(directory: &Path, user: User, elf32: bool) -> Result<PathBuf, Unfit> {
+fn install_or_leave_nothing(directory: &Path, user: User) -> Result<PathBuf, Unfit> {
     let is_new = !directory.exists();
-    install_in(directory, user, elf32).inspect_err(|_| {
+    install_in(directory, user).inspect_err(|_| {
         if is_new {
             // This fails if another process has put a file there meanwhile.
             let _ = fs::remove_dir(directory);
@@ -172,19 +172,15 @@ fn install_or_leave_nothing(directory: &Path, user: User, elf32: bool) -> Result
     })
 }
 
-fn install_in(directory: &Path, user: User, elf32: bool) -> Result<PathBuf, Unfit> {
+fn install_in(directory: &Path, user: User) -> Result<PathBuf, Unfit> {
     let directory = &make_private_directory(directory, user)?;
     if directory.as_os_str().as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
         return Err(Unfit::Path);
     }
     let name = format!("{SHIM_PREFIX}{HASH}.so");
-    write(&directory.join(&name), BYTES, user, check_executable)?;
+    write(&directory.join(&name), user)?;
     let link = directory.join(format!("{SHIM_PREFIX}{HASH}.not-libasan.so"));
     make_link(&name, &link)?;
-    if elf32 {
-        // The caller checks whether it is there.
-        let _ = add_for_elf32(directory, &link, user);
-    }
     Ok(link)
 }
 
@@ -208,21 +204,11 @@ fn make_private_directory(directory: &Path, user: User) -> Result<PathBuf, Unfit
     Ok(directory)
 }
 
-/// Adds the library that 32-bit programs load in place of the shim.
-fn add_for_elf32(directory: &Path, shim: &Path, user: User) -> Result<(), Unfit> {
-    for (link, target) in elf32::LINKS {
-        make_link(target, &directory.join(link))?;
-    }
-    let elf32_directory = make_private_directory(&directory.join(elf32::DIRECTORY), user)?;
-    let path = elf32_directory.join(shim.file_name().unwrap_or_default());
-    write(&path, &elf32::empty_library(), user, |_| Ok(()))
-}
-
-/// Writes a file for which `check` succeeds, unless it is there already.
-fn write(path: &Path, bytes: &[u8], user: User, check: fn(&File) -> Result<(), Unfit>) -> Result<(), Unfit> {
-    match open_if_right(path, bytes, user) {
-        Some(file) => check(&file),
-        None => replace(path, |new| check(&write_new(new, bytes)?)),
+/// Writes the library, unless it is there already, and checks that it can be mapped.
+fn write(path: &Path, user: User) -> Result<(), Unfit> {
+    match open_if_right(path, user) {
+        Some(file) => check_executable(&file),
+        None => replace(path, |new| check_executable(&write_new(new)?)),
     }
 }
 
@@ -255,24 +241,24 @@ fn temporary_name(path: &Path) -> OsString {
     name
 }
 
-/// Opens a file if it has this content and only this user or root could have written it.
-fn open_if_right(path: &Path, bytes: &[u8], user: User) -> Option<File> {
+/// Opens the library if its content is right and only this user or root could have written it.
+fn open_if_right(path: &Path, user: User) -> Option<File> {
     let mut file =
         OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
     let found = file.metadata().ok()?;
     let is_trusted = found.is_file() && [user.uid(), 0].contains(&found.uid()) && found.mode() & 0o022 == 0;
-    if !is_trusted || found.len() != bytes.len() as u64 {
+    if !is_trusted || found.len() != BYTES.len() as u64 {
         return None;
     }
-    let mut content = Vec::with_capacity(bytes.len());
+    let mut content = Vec::with_capacity(BYTES.len());
     file.read_to_end(&mut content).ok()?;
-    (content == bytes).then_some(file)
+    (content == BYTES).then_some(file)
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> Result<File, Unfit> {
+fn write_new(path: &Path) -> Result<File, Unfit> {
     let mut options = OpenOptions::new();
     let mut file = options.read(true).write(true).create_new(true).mode(0o755).open(path)?;
-    file.write_all(bytes)?;
+    file.write_all(BYTES)?;
     // The umask can have removed the read permission of others, which a command that runs as another user needs.
     rustix::fs::fchmod(file.as_fd(), 0o755.into()).map_err(io::Error::from)?;
     Ok(file)
@@ -344,13 +330,13 @@ mod tests {
     fn existing_file_is_used_again() {
         let top = dir();
         let target = top.path().join("a/gpu-track");
-        let path = install_in(&target, user(), false).unwrap();
+        let path = install_in(&target, user()).unwrap();
         assert_eq!(fs::read(&path).unwrap(), BYTES);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
         let mode = if user().uid() == 0 { 0o755 } else { 0o700 };
         assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, mode);
         let inode = fs::metadata(&path).unwrap().ino();
-        assert_eq!(install_in(&target, user(), false).unwrap(), path);
+        assert_eq!(install_in(&target, user()).unwrap(), path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
         assert_eq!(fs::read_dir(&target).unwrap().count(), 2, "only the file and the link are left");
     }
@@ -358,17 +344,17 @@ mod tests {
     #[test]
     fn file_that_others_can_write_is_replaced() {
         let top = dir();
-        let path = install_in(top.path(), user(), false).unwrap();
+        let path = install_in(top.path(), user()).unwrap();
         let inode = || fs::metadata(&path).unwrap().ino();
         let first = inode();
         set_mode(&path, 0o777);
-        install_in(top.path(), user(), false).unwrap();
+        install_in(top.path(), user()).unwrap();
         let second = inode();
         assert_ne!(first, second);
         let mut wrong = BYTES.to_vec();
         wrong[BYTES.len() / 2] ^= 1;
         fs::write(&path, &wrong).unwrap();
-        install_in(top.path(), user(), false).unwrap();
+        install_in(top.path(), user()).unwrap();
         assert_ne!(inode(), second);
         assert_eq!(fs::read(&path).unwrap(), BYTES);
     }
@@ -376,11 +362,11 @@ mod tests {
     #[test]
     fn link_in_place_of_the_file_is_replaced() {
         let top = dir();
-        let path = fs::canonicalize(install_in(top.path(), user(), false).unwrap()).unwrap();
+        let path = fs::canonicalize(install_in(top.path(), user()).unwrap()).unwrap();
         let victim = fs::canonicalize(top.path()).unwrap().join("victim");
         fs::rename(&path, &victim).unwrap();
         symlink(&victim, &path).unwrap();
-        install_in(top.path(), user(), false).unwrap();
+        install_in(top.path(), user()).unwrap();
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
         assert_eq!(fs::read(&victim).unwrap(), BYTES);
     }
@@ -389,54 +375,13 @@ mod tests {
     #[test]
     fn only_the_link_has_the_name_for_address_sanitizer() {
         let top = dir();
-        let link = install_in(top.path(), user(), false).unwrap();
+        let link = install_in(top.path(), user()).unwrap();
         let has = |path: &Path| path.file_name().unwrap().to_str().unwrap().contains("libasan.so");
         assert!(has(&link) && !has(&fs::canonicalize(&link).unwrap()));
         fs::remove_file(&link).unwrap();
         symlink("elsewhere", &link).unwrap();
-        assert_eq!(install_in(top.path(), user(), false).unwrap(), link);
+        assert_eq!(install_in(top.path(), user()).unwrap(), link);
         assert_eq!(fs::read(&link).unwrap(), BYTES, "a link to another file is replaced");
-    }
-
-    // Requirement: SEE-62
-    #[test]
-    fn library_for_32_bit_programs_is_beside_the_shim() {
-        let top = dir();
-        let link = install_in(top.path(), user(), true).unwrap();
-        let name = link.file_name().unwrap();
-        assert!(elf32::is_installed(&link));
-        // A wrong link is replaced. If that is impossible, only the 32-bit library is missing.
-        fs::remove_file(top.path().join("haswell")).unwrap();
-        symlink("elsewhere", top.path().join("haswell")).unwrap();
-        assert!(!elf32::is_installed(&link));
-        assert_eq!(install_in(top.path(), user(), true).unwrap(), link);
-        assert!(elf32::is_installed(&link));
-        let other = dir();
-        fs::write(other.path().join("i686"), "").unwrap();
-        assert!(!elf32::is_installed(&install_in(other.path(), user(), true).unwrap()));
-        for alias in ["x86_64", "haswell", "xeon_phi", "${PLATFORM}"] {
-            assert_eq!(fs::read(top.path().join(alias).join(name)).unwrap(), BYTES, "{alias}");
-        }
-        let narrow = top.path().join("i586").join(name);
-        assert_eq!(
-            narrow.canonicalize().unwrap(),
-            top.path().canonicalize().unwrap().join("i686").join(name)
-        );
-        let inode = fs::metadata(&narrow).unwrap().ino();
-        assert_eq!(install_in(top.path(), user(), true).unwrap(), link);
-        assert_eq!(fs::metadata(&narrow).unwrap().ino(), inode, "the file is used again");
-        assert_eq!(fs::read_dir(narrow.parent().unwrap()).unwrap().count(), 1, "no temporary file is left");
-
-        let output = std::process::Command::new("readelf").args(["--all", "--wide"]).arg(&narrow).output();
-        let Ok(output) = output else {
-            println!("skipped: readelf is not installed");
-            return;
-        };
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{text}");
-        for part in ["ELF32", "DYN (Shared object file)", "Intel 80386", "GNU_STACK", "RW  0x10", "(STRSZ)"] {
-            assert!(text.contains(part), "no {part:?} in {text}");
-        }
     }
 
     // Requirement: FAULT-52
@@ -454,14 +399,14 @@ mod tests {
         fs::write(&file, "").unwrap();
         let good = top.path().join("good");
         let bad = vec![colon, space, open, link, file.join("below")];
-        let error = install_to(&bad, user(), false).unwrap_err().to_string();
+        let error = install_to(&bad, user()).unwrap_err().to_string();
         for part in
             ["a:b: its path", "a b: its path", "open: another user could", "link: it is not", "below: "]
         {
             assert!(error.contains(part), "{error}");
         }
         let all: Vec<_> = bad.into_iter().chain([good.clone()]).collect();
-        assert!(install_to(&all, user(), false).unwrap().starts_with(good));
+        assert!(install_to(&all, user()).unwrap().starts_with(good));
     }
 
     // Requirement: FAULT-52
@@ -488,10 +433,10 @@ mod tests {
                     0
                 );
             }
-            let error = install_to(&[mount.join("gpu-track")], user(), false).unwrap_err().to_string();
+            let error = install_to(&[mount.join("gpu-track")], user()).unwrap_err().to_string();
             assert!(error.contains("cannot be mapped executable"), "{error}");
             assert_eq!(fs::read_dir(&mount).unwrap().count(), 0, "no file is left");
-            install_to(&[mount.join("gpu-track"), good.clone()], user(), false).unwrap().starts_with(good)
+            install_to(&[mount.join("gpu-track"), good.clone()], user()).unwrap().starts_with(good)
         });
         assert!(found.join().unwrap());
     }

@@ -21,6 +21,15 @@ pub(crate) struct Received {
     pub(crate) sender: Option<(u32, u32)>,
 }
 
+impl Received {
+    /// From the fields of a siginfo_t. si_code is 0 or below (SI_USER, SI_QUEUE, SI_TKILL) for what a process sent, and above 0
+    /// for what the kernel sent. A SIGPIPE for a write to the ended collector has the pid of this process.
+    pub(crate) fn new(signal: u32, code: i32, pid: u32, uid: u32) -> Self {
+        let is_of_another = code <= 0 && pid != std::process::id();
+        Self { signal: signal.cast_signed(), sender: is_of_another.then_some((pid, uid)) }
+    }
+}
+
 /// Whether users and batch systems send this signal to end a program.
 pub(crate) fn requests_end(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGTERM | SIGQUIT | SIGHUP)
@@ -101,24 +110,15 @@ pub(crate) fn wait(set: &SignalSet, timeout: Option<Duration>) -> io::Result<Opt
     if signal > 0 {
         // SAFETY: the call filled it in.
         let info = unsafe { info.assume_init_ref() };
-        return Ok(Some(Received { signal, sender: other_process(info) }));
+        // SAFETY: both are set for every signal that a process sent. Of others they are not used.
+        let (pid, uid) = unsafe { (info.si_pid().cast_unsigned(), info.si_uid()) };
+        return Ok(Some(Received::new(signal.cast_unsigned(), info.si_code, pid, uid)));
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::EINTR) => Ok(None),
         _ => Err(error),
     }
-}
-
-/// si_code is 0 or below (SI_USER, SI_QUEUE, SI_TKILL) for what a process sent, and above 0 for what the kernel sent. A
-/// SIGPIPE for a write to the ended collector has the pid of this process.
-fn other_process(info: &libc::siginfo_t) -> Option<(u32, u32)> {
-    if info.si_code > 0 {
-        return None;
-    }
-    // SAFETY: both are set for every signal that a process sent.
-    let (pid, uid) = unsafe { (info.si_pid().cast_unsigned(), info.si_uid()) };
-    (pid != std::process::id()).then_some((pid, uid))
 }
 
 /// Waits until a child changes its state, at most for `timeout`. Other signals stay pending.

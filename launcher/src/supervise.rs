@@ -17,7 +17,8 @@ use crate::reap::{self, ChildChange, usage_of};
 use crate::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
 use crate::session::Session;
 use crate::signals::{self, Received, SignalSet};
-use crate::{console, exit};
+use crate::wakeups::Wakeups;
+use crate::{console, exit, orders};
 
 /// How long the launcher waits for orphans that were killed together with the command. Their usage is known only when
 /// they have ended; the kernel needs tens of milliseconds to free 1 GB.
@@ -49,11 +50,11 @@ pub(crate) struct Supervisor {
     /// Messages that each collector gets after its configuration.
     messages: Vec<Message>,
     wait_all: bool,
-    signals: SignalSet,
+    wakeups: Wakeups,
     /// CPU time in RUSAGE_CHILDREN that is not the command's: of collectors, and from before the run (exec keeps it).
     foreign_cpu_us: u64,
     is_quiet: bool,
-    as_gpu_tracker: bool,
+    exit_manner: exit::Manner,
 }
 
 /// How and when the command ended.
@@ -86,10 +87,10 @@ impl Supervisor {
             exit: None,
             messages: Vec::new(),
             wait_all: options.command.wait_all,
-            signals,
+            wakeups: Wakeups::new(signals),
             foreign_cpu_us: cpu_us(children_before),
             is_quiet: options.tracking.disable_logs,
-            as_gpu_tracker: options.report.style.as_gpu_tracker,
+            exit_manner: options.exit_manner,
         };
         supervisor.send(Message::Started { pid: main_pid, monotonic_ns: started_ns });
         supervisor
@@ -99,8 +100,7 @@ impl Supervisor {
     fn send(&mut self, message: Message) {
         self.messages.push(message);
         if let Some(collector) = &mut self.collector {
-            // The launcher reaps a collector that has ended, and learns of it there.
-            let _ = collector.send(&message);
+            collector.messages.send(&message);
         }
     }
 
@@ -109,20 +109,50 @@ impl Supervisor {
         let mut end_is_requested = false;
         loop {
             self.reap();
-            if let Some(exit) = self.exit
-                && (!self.wait_all || end_is_requested || self.children().is_empty())
-            {
-                self.reap_killed_orphans();
-                let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };
-                self.finish(CommandExit { at_ns, ..exit })?;
-                return Ok(ExitStatus::from_raw(exit.status));
+            if let Some(exit) = self.exit {
+                if !self.wait_all || end_is_requested || self.children().is_empty() {
+                    self.reap_killed_orphans();
+                    let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };
+                    self.finish(CommandExit { at_ns, ..exit })?;
+                    return Ok(ExitStatus::from_raw(exit.status));
+                }
+                self.note_waiting(exit);
             }
-            let Some(received) = signals::wait(&self.signals, None)? else { continue };
+            self.attend_collector();
+            let Some(received) = self.wakeups.wait(self.collector.as_ref(), None)? else { continue };
             if self.exit.is_none() {
                 self.signal_received(received);
             } else {
                 // With --wait-all, a request to end that comes after the command's end ends the wait for its tree.
                 end_is_requested |= signals::requests_end(received.signal);
+            }
+        }
+    }
+
+    /// Tells the collector that the command has ended, and that the run goes on.
+    fn note_waiting(&mut self, exit: CommandExit) {
+        if !self.messages.iter().any(|message| matches!(message, Message::WaitingForTree { .. })) {
+            self.send(Message::WaitingForTree { since_ns: exit.at_ns });
+        }
+    }
+
+    /// Sends what has found the collector's pipe full, and obeys the orders that have come.
+    fn attend_collector(&mut self) {
+        if let Some(collector) = &mut self.collector {
+            collector.messages.flush();
+        }
+        while let Some(order) = self.collector.as_mut().and_then(|collector| collector.orders.next()) {
+            let is_its =
+                |message: &&Message| matches!(message, Message::OrderAnswered { id, .. } if *id == order.id);
+            let answer = self.messages.iter().find(is_its).copied();
+            match (answer, &mut self.collector) {
+                // The collector that got the answer was killed, or this one had issued the order before it came.
+                (Some(answer), Some(collector)) => collector.messages.send(&answer),
+                _ => {
+                    if let Some(result) = orders::obey(&order.action) {
+                        self.send(Message::OrderAnswered { id: order.id, result });
+                    }
+                }
             }
         }
     }
@@ -193,7 +223,7 @@ impl Supervisor {
         match self.session.restart_collector(self.main_pid, crashed_by) {
             Ok(mut collector) => {
                 for message in &self.messages {
-                    let _ = collector.send(message);
+                    collector.messages.send(message);
                 }
                 self.collector = Some(collector);
             }
@@ -248,8 +278,8 @@ impl Supervisor {
 
     /// Tells the collector that the command has ended, and waits for the report.
     fn finish(&mut self, exit: CommandExit) -> io::Result<()> {
-        if self.as_gpu_tracker {
-            console::print(&exit::gpu_tracker_line(ExitStatus::from_raw(exit.status)));
+        if let Some(line) = self.exit_manner.line(ExitStatus::from_raw(exit.status)) {
+            console::print(&line);
         }
         self.send(Message::Ended {
             status: exit.status,
@@ -264,7 +294,7 @@ impl Supervisor {
 
     fn wait_for_report(&mut self) -> io::Result<()> {
         // The signal that ended the command (Ctrl-C) was sent to the launcher too. It must not end the wait.
-        signals::discard_pending(&self.signals);
+        self.wakeups.discard_pending();
         let mut end_requests = 0;
         let mut was_dead = false;
         loop {
@@ -273,10 +303,14 @@ impl Supervisor {
                     self.collector_ended(change.status);
                 }
             }
-            if self.collector.is_none() || end_requests >= MAX_END_REQUESTS {
+            if end_requests >= MAX_END_REQUESTS {
                 return Ok(());
             }
-            match signals::wait(&self.signals, Some(COLLECTOR_CHECK_INTERVAL))? {
+            let Some(collector) = &mut self.collector else { return Ok(()) };
+            collector.messages.flush();
+            // The run is over, and with it what an order can be about.
+            collector.orders.close();
+            match self.wakeups.wait(Some(collector), Some(COLLECTOR_CHECK_INTERVAL))? {
                 Some(received) => end_requests += u32::from(signals::requests_end(received.signal)),
                 None => {
                     let is_dead = self.is_collector_dead();

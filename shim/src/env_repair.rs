@@ -1,6 +1,5 @@
 //! Environment repair: if the environment of a new program lacks the shim or the session (`env -i`, a hand-made
-//! envp), they are put back. A foreign LD_PRELOAD is kept behind the shim, and every other byte stays as it is. A
-//! 32-bit program gets the path of a 32-bit library (see [`crate::elf32`]).
+//! envp), they are put back. A foreign LD_PRELOAD is kept behind the shim, and every other byte stays as it is.
 //!
 //! A program that is started where the shim's file can't be seen (bubblewrap, chroot) gets an LD_PRELOAD without the
 //! shim, because its dynamic linker would print an error line. Such programs are counted.
@@ -14,11 +13,11 @@ use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
-use gpu_track_abi::preload::{for_elf32, shim_in};
+use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-use crate::elf32::Program;
-use crate::environment::{PRELOAD, SESSION, Strings, is_session_visible, is_shim_visible, value_of};
+use crate::environment::{PRELOAD, SESSION, Strings};
+use crate::visibility::Visible;
 use crate::{state, sys};
 
 /// The largest array on the stack: small even for a thread with the smallest stack (PTHREAD_STACK_MIN, 16 KiB).
@@ -39,27 +38,21 @@ struct NewPreload {
     /// The entry that it replaces; `None` if it is added.
     replaces: Option<usize>,
     /// Its text, in parts.
-    parts: [&'static [u8]; 7],
+    parts: [&'static [u8]; 5],
 }
 
 impl NewPreload {
     /// The entry that is needed in place of `found` (its index and value), which is the LD_PRELOAD in effect. `None`
     /// if that one is right.
-    fn instead_of(found: Option<(usize, &'static [u8])>, is_elf32: bool) -> Option<Self> {
+    fn instead_of(found: Option<(usize, &'static [u8])>) -> Option<Self> {
         let value = found.map_or(&b""[..], |(_, value)| value);
-        let adapt = |preload| if is_elf32 { for_elf32(preload) } else { None };
-        let ([before, platform, after], rest) = if shim_in(value).is_some() {
-            (adapt(value)?, &b""[..])
-        } else {
-            let shim = value_of(PRELOAD.bytes(), ENV_PRELOAD)?;
-            (adapt(shim).unwrap_or([shim, b"", b""]), value)
-        };
-        let colon: &[u8] = if rest.is_empty() { b"" } else { b":" };
+        if shim_in(value).is_some() {
+            return None;
+        }
+        let shim = PRELOAD.text().value_of(ENV_PRELOAD)?;
+        let colon: &[u8] = if value.is_empty() { b"" } else { b":" };
         let name = ENV_PRELOAD.as_bytes();
-        Some(Self {
-            replaces: found.map(|(index, _)| index),
-            parts: [name, b"=", before, platform, after, colon, rest],
-        })
+        Some(Self { replaces: found.map(|(index, _)| index), parts: [name, b"=", shim, colon, value] })
     }
 
     /// The entry without the shim, in place of `found`.
@@ -76,28 +69,43 @@ impl NewPreload {
             (None, None) => (before, after),
         };
         let name = ENV_PRELOAD.as_bytes();
-        Some(Self { replaces: Some(index), parts: [name, b"=", before, after, b"", b"", b""] })
+        Some(Self { replaces: Some(index), parts: [name, b"=", before, after, b""] })
     }
 
-    fn text(&self) -> impl Iterator<Item = &'static u8> {
-        self.parts.into_iter().flatten().chain(b"\0")
+    /// Bytes of the text and its NUL.
+    fn size(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum::<usize>() + 1
+    }
+
+    /// # Safety
+    /// `text` must have [`NewPreload::size`] bytes, none of them in one of the parts.
+    unsafe fn write(&self, mut text: *mut u8) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            for part in self.parts {
+                text.copy_from_nonoverlapping(part.as_ptr(), part.len());
+                text = text.add(part.len());
+            }
+            text.write(0);
+        }
     }
 }
 
 impl Repair {
-    fn of(environment: Strings, is_elf32: bool, is_shim_visible: bool) -> Self {
-        let mut repair = Self { entries: 0, adds_session: !SESSION.bytes().is_empty(), preload: None };
+    fn of(environment: Strings, is_shim_visible: bool) -> Self {
+        let adds_session = SESSION.text().value_of(ENV_SESSION).is_some();
+        let mut repair = Self { entries: 0, adds_session, preload: None };
         let mut preload = None;
         for entry in environment.iter() {
-            if value_of(entry, ENV_SESSION).is_some() {
+            if entry.value_of(ENV_SESSION).is_some() {
                 repair.adds_session = false;
-            } else if let Some(value) = value_of(entry, ENV_PRELOAD) {
+            } else if let Some(value) = entry.value_of(ENV_PRELOAD) {
                 preload = Some((repair.entries, value));
             }
             repair.entries += 1;
         }
         repair.preload = match is_shim_visible {
-            true => NewPreload::instead_of(preload, is_elf32),
+            true => NewPreload::instead_of(preload),
             false => NewPreload::without_shim(preload),
         };
         repair
@@ -107,7 +115,7 @@ impl Repair {
     /// than the old one, and the null.
     fn size(&self) -> usize {
         let array = (self.entries + 3) * size_of::<usize>();
-        array + self.preload.as_ref().map_or(0, |preload| preload.text().count())
+        array + self.preload.as_ref().map_or(0, NewPreload::size)
     }
 
     /// # Safety
@@ -115,8 +123,8 @@ impl Repair {
     unsafe fn write(&self, old: *const *const c_char, array: *mut *const c_char) {
         // SAFETY: promised by the caller; `old` is not read if it has no entries.
         unsafe {
-            for i in 0..self.entries {
-                array.add(i).write(old.add(i).read());
+            if self.entries != 0 {
+                array.copy_from_nonoverlapping(old, self.entries);
             }
             let mut end = array.add(self.entries);
             if self.adds_session {
@@ -125,7 +133,7 @@ impl Repair {
             }
             if let Some(preload) = &self.preload {
                 let text = array.add(self.entries + 3).cast::<u8>();
-                preload.text().enumerate().for_each(|(i, byte)| text.add(i).write(*byte));
+                preload.write(text);
                 match preload.replaces {
                     Some(index) => array.add(index).write(text.cast()),
                     None => {
@@ -142,21 +150,21 @@ impl Repair {
 /// What is called with the environment: one of libc's exec or spawn functions.
 type Call<'a> = &'a dyn Fn(*const *const c_char) -> c_int;
 
-/// Calls with `environment`, or with a copy that is repaired for `program`.
+/// Calls with `environment`, or with a copy that is repaired for a program that sees what `look` returns.
 ///
 /// # Safety
-/// `environment` must be null or a null-terminated array of strings, and `program` what the call executes.
+/// `environment` must be null or a null-terminated array of strings.
 pub(crate) unsafe fn with_repaired(
     environment: *const *const c_char,
-    program: Program,
+    look: fn() -> Visible,
     call: Call<'_>,
 ) -> c_int {
     if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
         return call(environment);
     }
-    let may_ask = state::is_active() && state::may_call_kernel();
-    let is_shim_visible = !may_ask || is_shim_visible();
-    let is_unreachable = !is_shim_visible || (may_ask && !is_session_visible());
+    let may_look = state::is_active() && state::may_call_kernel();
+    let visible = if may_look { look() } else { Visible::BOTH };
+    let is_unreachable = !visible.shim || !visible.session;
     if is_unreachable {
         // A successful exec does not return.
         state::sessions().for_each(|header| {
@@ -164,7 +172,7 @@ pub(crate) unsafe fn with_repaired(
         });
     }
     // SAFETY: promised by the caller.
-    let repair = unsafe { Repair::of(Strings::new(environment), program.is_elf32(), is_shim_visible) };
+    let repair = unsafe { Repair::of(Strings::new(environment), visible.shim) };
     // SAFETY: the repair is for this environment.
     let result = unsafe {
         if !repair.adds_session && repair.preload.is_none() {

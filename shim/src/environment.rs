@@ -7,8 +7,6 @@ use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::rank::{self, Rank};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS};
 
-use crate::sys;
-
 unsafe extern "C" {
     /// libc's environment.
     pub(crate) static environ: *const *const c_char;
@@ -25,33 +23,28 @@ impl Strings {
         Self(array)
     }
 
-    pub(crate) fn iter(self) -> impl Iterator<Item = &'static [u8]> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = Text> {
         let mut next = self.0;
         core::iter::from_fn(move || {
             // SAFETY: promised to `new`; nothing is read behind the null.
             unsafe {
                 let string = next.as_ref().copied().filter(|s| !s.is_null())?;
                 next = next.add(1);
-                Some(CStr::from_ptr(string).to_bytes())
+                Some(Text(string))
             }
         })
-    }
-
-    /// The value of a variable's first entry, which is the one that getenv(3) returns.
-    pub(crate) fn first_value(self, name: &str) -> Option<&'static [u8]> {
-        self.iter().find_map(|entry| value_of(entry, name))
     }
 
     /// What the constructor needs, in one pass.
     pub(crate) fn start_values(self) -> StartValues {
         let mut values = StartValues::default();
         for entry in self.iter() {
-            match entry.first() {
-                Some(b'G') => values.sessions = value_of(entry, ENV_SESSION).or(values.sessions),
-                Some(b'L') => values.preload = value_of(entry, ENV_PRELOAD).or(values.preload),
-                Some(b'O' | b'P' | b'S') => {
+            match entry.first_byte() {
+                b'G' => values.sessions = entry.value_of(ENV_SESSION).or(values.sessions),
+                b'L' => values.preload = entry.value_of(ENV_PRELOAD).or(values.preload),
+                b'O' | b'P' | b'S' => {
                     for (value, name) in values.ranks.iter_mut().zip(rank::VARIABLES) {
-                        *value = value.or_else(|| value_of(entry, name));
+                        *value = value.or_else(|| entry.value_of(name));
                     }
                 }
                 _ => {}
@@ -78,13 +71,32 @@ impl StartValues {
     }
 }
 
-/// The value in an entry `NAME=value`, if it has this name.
-pub(crate) fn value_of<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    // The length tells most names apart.
-    if entry.get(name.len()) != Some(&b'=') {
-        return None;
+/// One string of an environment. Its length is counted only where the name is right: the first letter tells most apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Text(*const c_char);
+
+impl Text {
+    /// The NUL of an empty string, too.
+    fn first_byte(self) -> u8 {
+        // SAFETY: a string has at least its NUL.
+        unsafe { self.0.cast::<u8>().read() }
     }
-    entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+
+    /// The value, if this is `NAME=value` with this name.
+    pub(crate) fn value_of(self, name: &str) -> Option<&'static [u8]> {
+        let mut at = self.0.cast::<u8>();
+        for wanted in name.as_bytes().iter().chain(b"=") {
+            // SAFETY: all bytes before were those of the name, so the string's NUL is not behind.
+            unsafe {
+                if at.read() != *wanted {
+                    return None;
+                }
+                at = at.add(1);
+            }
+        }
+        // SAFETY: the rest of the string.
+        Some(unsafe { CStr::from_ptr(at.cast()) }.to_bytes())
+    }
 }
 
 /// `NAME=value` and its NUL, written by the constructor. All zero if there was none, or it was too long.
@@ -98,9 +110,9 @@ impl<const N: usize> Entry<N> {
         Self(UnsafeCell::new([0; N]))
     }
 
-    pub(crate) fn bytes(&self) -> &'static [u8] {
-        // SAFETY: it is not written after the constructor, and its last byte is zero.
-        unsafe { CStr::from_ptr(self.as_ptr()) }.to_bytes()
+    /// The entry as a string. It is not written after the constructor, and its last byte is zero.
+    pub(crate) fn text(&self) -> Text {
+        Text(self.as_ptr())
     }
 
     pub(crate) fn as_ptr(&self) -> *const c_char {
@@ -131,23 +143,8 @@ pub(crate) fn remember(sessions: &[u8], preload: &[u8]) {
     }
 }
 
-/// Whether a program that this process starts can load the shim. In a sandbox or container with another root it can't,
-/// and its dynamic linker would print an error line.
-pub(crate) fn is_shim_visible() -> bool {
-    let shim = value_of(PRELOAD.bytes(), ENV_PRELOAD).unwrap_or_default();
-    // What the dynamic linker expands is for 32-bit programs.
-    shim.is_empty() || shim.contains(&b'$') || sys::is_there(shim.as_ptr().cast(), libc::R_OK)
-}
-
-/// Whether it can see the segment. Another user can't open it, but that is no sandbox. Of several sessions, the outer ones
-/// are not asked about.
-pub(crate) fn is_session_visible() -> bool {
-    let paths = value_of(SESSION.bytes(), ENV_SESSION).unwrap_or_default();
-    paths.is_empty() || paths.contains(&b':') || sys::is_there(paths.as_ptr().cast(), libc::F_OK)
-}
-
 /// The paths of the segments.
 pub(crate) fn session_paths() -> impl Iterator<Item = &'static [u8]> {
-    let list = value_of(SESSION.bytes(), ENV_SESSION).unwrap_or_default();
+    let list = SESSION.text().value_of(ENV_SESSION).unwrap_or_default();
     list.split(|b| *b == b':')
 }

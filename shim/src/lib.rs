@@ -11,13 +11,12 @@
 //! - A vfork child runs in its parent's memory: a process whose pid is not the one in [`state`] writes nothing there.
 //! - Nothing here has a destructor: a cancelled thread is unwound straight through these frames.
 //!
-//! Imports go one way: [`start`], then [`hooks`], then environment repair ([`env_repair`], [`elf32`],
-//! [`environment`]) and records ([`emit`], [`overflow`], [`session`], [`identity`], [`rss`], [`proc_status`], [`loaded`]), then
-//! [`next`], [`state`], [`sys`].
+//! Imports go one way: [`start`], then [`hooks`], then environment repair ([`env_repair`], [`visibility`],
+//! [`environment`]) and records ([`emit`], [`overflow`], [`session`], [`identity`], [`rss`], [`proc_status`],
+//! [`loaded`]), then [`next`], [`state`], [`sys`].
 #![cfg_attr(panic = "abort", no_std)]
 #![deny(unreachable_pub)]
 
-mod elf32;
 mod emit;
 mod env_repair;
 mod environment;
@@ -32,6 +31,7 @@ mod session;
 mod start;
 mod state;
 mod sys;
+mod visibility;
 
 /// The language requires a handler. The built library has no panic path (`scripts/check-shim` checks that).
 #[cfg(panic = "abort")]

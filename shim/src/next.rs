@@ -58,43 +58,60 @@ impl<F: Copy> Symbol<F> {
 }
 
 type Argv = *const *const c_char;
-type Spawn<Out> =
-    unsafe extern "C" fn(*mut Out, *const c_char, *const c_void, *const c_void, Argv, Argv) -> c_int;
+/// What the libc crate declares for the same parameter of some functions.
+type MutArgv = *const *mut c_char;
+type Spawn<Out> = unsafe extern "C" fn(
+    *mut Out,
+    *const c_char,
+    *const libc::posix_spawn_file_actions_t,
+    *const libc::posix_spawnattr_t,
+    MutArgv,
+    MutArgv,
+) -> c_int;
 
+/// A function that is `in libc` has the signature that the libc crate declares for it: the compiler compares the two.
 macro_rules! symbols {
-    ($($symbol:ident = $name:literal: $signature:ty;)*) => {
+    ($($symbol:ident = $name:ident $(in $libc:ident)?: $signature:ty;)*) => {
         $(#[doc = concat!("The next `", stringify!($name), "`.")]
-        pub(crate) static $symbol: Symbol<$signature> = Symbol::new($name);)*
+        pub(crate) static $symbol: Symbol<$signature> = Symbol::new(c_str(concat!(stringify!($name), "\0")));
+        $(const _: $signature = $libc::$name;)?)*
         static ALL: &[&Entry] = &[$(&$symbol.entry),*];
     };
 }
 
+/// Fails to compile if the text does not end with its only NUL.
+const fn c_str(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!(),
+    }
+}
+
 symbols! {
-    WAIT4 = c"wait4": unsafe extern "C" fn(c_int, *mut c_int, c_int, *mut libc::rusage) -> c_int;
-    WAITID = c"waitid": unsafe extern "C" fn(libc::idtype_t, libc::id_t, *mut libc::siginfo_t, c_int) -> c_int;
-    UNDERSCORE_EXIT = c"_exit": unsafe extern "C" fn(c_int) -> !;
-    QUICK_EXIT = c"quick_exit": unsafe extern "C" fn(c_int) -> !;
-    UNDERSCORE_FORK = c"_Fork": unsafe extern "C" fn() -> c_int;
-    EXECV = c"execv": unsafe extern "C" fn(*const c_char, Argv) -> c_int;
-    EXECVE = c"execve": unsafe extern "C" fn(*const c_char, Argv, Argv) -> c_int;
-    EXECVP = c"execvp": unsafe extern "C" fn(*const c_char, Argv) -> c_int;
-    EXECVPE = c"execvpe": unsafe extern "C" fn(*const c_char, Argv, Argv) -> c_int;
-    FEXECVE = c"fexecve": unsafe extern "C" fn(c_int, Argv, Argv) -> c_int;
-    EXECVEAT = c"execveat": unsafe extern "C" fn(c_int, *const c_char, Argv, Argv, c_int) -> c_int;
-    POSIX_SPAWN = c"posix_spawn": Spawn<libc::pid_t>;
-    POSIX_SPAWNP = c"posix_spawnp": Spawn<libc::pid_t>;
-    PIDFD_SPAWN = c"pidfd_spawn": Spawn<c_int>;
-    PIDFD_SPAWNP = c"pidfd_spawnp": Spawn<c_int>;
-    PRCTL = c"prctl": unsafe extern "C" fn(c_int, usize, usize, usize, usize) -> c_int;
-    SYSCALL = c"syscall":
-        unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
-    ON_EXIT = c"on_exit": unsafe extern "C" fn(extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
-    AT_QUICK_EXIT = c"__cxa_at_quick_exit": unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
-    REGISTER_ATFORK = c"__register_atfork": unsafe extern "C" fn(
+    WAIT4 = wait4 in libc: unsafe extern "C" fn(c_int, *mut c_int, c_int, *mut libc::rusage) -> c_int;
+    WAITID = waitid in libc: unsafe extern "C" fn(libc::idtype_t, libc::id_t, *mut libc::siginfo_t, c_int) -> c_int;
+    UNDERSCORE_EXIT = _exit in libc: unsafe extern "C" fn(c_int) -> !;
+    QUICK_EXIT = quick_exit: unsafe extern "C" fn(c_int) -> !;
+    UNDERSCORE_FORK = _Fork: unsafe extern "C" fn() -> c_int;
+    EXECV = execv in libc: unsafe extern "C" fn(*const c_char, Argv) -> c_int;
+    EXECVE = execve in libc: unsafe extern "C" fn(*const c_char, Argv, Argv) -> c_int;
+    EXECVP = execvp in libc: unsafe extern "C" fn(*const c_char, Argv) -> c_int;
+    EXECVPE = execvpe in libc: unsafe extern "C" fn(*const c_char, Argv, Argv) -> c_int;
+    FEXECVE = fexecve in libc: unsafe extern "C" fn(c_int, Argv, Argv) -> c_int;
+    EXECVEAT = execveat in libc: unsafe extern "C" fn(c_int, *const c_char, MutArgv, MutArgv, c_int) -> c_int;
+    POSIX_SPAWN = posix_spawn in libc: Spawn<libc::pid_t>;
+    POSIX_SPAWNP = posix_spawnp in libc: Spawn<libc::pid_t>;
+    PIDFD_SPAWN = pidfd_spawn: Spawn<c_int>;
+    PIDFD_SPAWNP = pidfd_spawnp: Spawn<c_int>;
+    PRCTL = prctl: unsafe extern "C" fn(c_int, usize, usize, usize, usize) -> c_int;
+    SYSCALL = syscall: unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+    ON_EXIT = on_exit: unsafe extern "C" fn(extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
+    AT_QUICK_EXIT = __cxa_at_quick_exit: unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
+    REGISTER_ATFORK = __register_atfork: unsafe extern "C" fn(
         Option<extern "C" fn()>, Option<extern "C" fn()>, Option<extern "C" fn()>, *mut c_void) -> c_int;
-    PTHREAD_ATFORK = c"pthread_atfork": unsafe extern "C" fn(
-        Option<extern "C" fn()>, Option<extern "C" fn()>, Option<extern "C" fn()>) -> c_int;
-    GLIBC_VERSION = c"gnu_get_libc_version": unsafe extern "C" fn() -> *const c_char;
+    PTHREAD_ATFORK = pthread_atfork in libc: unsafe extern "C" fn(
+        Option<unsafe extern "C" fn()>, Option<unsafe extern "C" fn()>, Option<unsafe extern "C" fn()>) -> c_int;
+    GLIBC_VERSION = gnu_get_libc_version in libc: unsafe extern "C" fn() -> *const c_char;
 }
 
 /// The vDSO's clock_gettime: no system call, and not intercepted by a library such as faketime.

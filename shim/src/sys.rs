@@ -100,21 +100,11 @@ pub(crate) fn getrusage(who: c_int) -> libc::rusage {
 
 /// open(2), close-on-exec. `None` on any error.
 pub(crate) fn open(path: &CStr, flags: c_int) -> Option<usize> {
-    open_at(libc::AT_FDCWD, path.as_ptr(), flags)
-}
-
-/// openat(2), close-on-exec. `None` on any error, including EFAULT for an unreadable path pointer.
-pub(crate) fn open_at(directory: c_int, path: *const c_char, flags: c_int) -> Option<usize> {
     let flags = (flags | libc::O_CLOEXEC) as usize;
-    // SAFETY: the kernel alone reads the path.
-    let fd = unsafe { call(libc::SYS_openat, [directory as usize, path as usize, flags, 0, 0, 0]) };
+    let args = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0];
+    // SAFETY: the path is a string.
+    let fd = unsafe { call(libc::SYS_openat, args) };
     usize::try_from(fd).ok()
-}
-
-/// Whether `path`, or the descriptor `directory` if the path is empty, is a regular file that some user may execute.
-pub(crate) fn is_program(directory: c_int, path: *const c_char) -> bool {
-    let mode = stat_at(directory, path, libc::AT_EMPTY_PATH).st_mode;
-    mode & libc::S_IFMT == libc::S_IFREG && mode & 0o111 != 0
 }
 
 /// faccessat(2): whether there is a file of this path, with R_OK one that the process may read. On an error that says

@@ -3,10 +3,9 @@
 mod common;
 use common::*;
 
-use std::path::Path;
-use std::process::Command;
+use std::sync::atomic::Ordering;
 
-use gpu_track_abi::layout::{FLAG_ELF32, FLAG_NO_ENV_REPAIR};
+use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
 use gpu_track_abi::record::Event;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
@@ -125,57 +124,6 @@ fn foreign_preload_is_kept_behind_the_shim() {
     }
 }
 
-/// The LD_PRELOAD of a 32-bit program, for each way to start it, in a session with these flags.
-fn preloads_of(narrow: &Path, flags: u32, preload: &str) -> Vec<String> {
-    let directories = format!("/nowhere::{}:/bin", narrow.with_file_name("").display());
-    let case = |how: &str, entries: &str| {
-        let session = Session::with_flags(flags);
-        let mut command = session.command(program("execs", &[]));
-        command.env("PATH", &directories).env("CASE_PROGRAM", narrow).env("CASE_PRELOAD", preload);
-        let output = run(command.args([how, entries]));
-        assert_clean(&output);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.starts_with("KEEP="), "{how}: {text}");
-        text.lines().filter_map(|line| line.strip_prefix("LD_PRELOAD=")).collect::<Vec<_>>().join(" and ")
-    };
-    let ways = ["execve", "execvpe", "execle", "fexecve", "execveat", "posix_spawn", "posix_spawnp", "vfork"];
-    let ways = ways.iter().chain(&["environ-execv"]);
-    ways.flat_map(|how| ["0", "3000"].map(|entries| case(how, entries))).collect()
-}
-
-// Requirement: SEE-62
-#[test]
-fn preload_of_32_bit_program_names_the_platform() {
-    if !cfg!(target_arch = "x86_64") {
-        println!("skipped: only on x86_64 are there 32-bit programs");
-        return;
-    }
-    // Static, so that it needs no 32-bit dynamic linker or libc.
-    let flags = ["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie"];
-    let narrow = compile("gcc", "../../../tests/programs/narrow", &flags);
-    if Command::new(&narrow).output().is_err() {
-        println!("skipped: the kernel runs no 32-bit programs");
-        return;
-    }
-    let shim = SHIM.display().to_string();
-    let (directory, file) = shim.rsplit_once('/').unwrap();
-    let platform = format!("{directory}/${{PLATFORM}}/{file}");
-    for (before, wanted) in [
-        (String::new(), platform.clone()),
-        ("libm.so.6".into(), format!("{platform}:libm.so.6")),
-        (format!("libm.so.6 {shim}:libc.so.6"), format!("libm.so.6 {platform}:libc.so.6")),
-        (platform.clone(), platform.clone()),
-    ] {
-        for preload in preloads_of(&narrow, FLAG_ELF32, &before) {
-            assert_eq!(preload, wanted);
-        }
-    }
-    // Without a dynamic linker for such programs, the LD_PRELOAD is that of any program.
-    for preload in preloads_of(&narrow, 0, "") {
-        assert_eq!(preload, shim);
-    }
-}
-
 // Requirement: SHIM-11
 #[test]
 fn programs_under_env_minus_i_are_tracked() {
@@ -198,8 +146,29 @@ fn no_env_repair_flag_leaves_environments_alone() {
 // Requirement: SHIM-4
 #[test]
 fn failing_execs_return_libcs_errors() {
-    for flags in [0, FLAG_ELF32] {
-        let (_, output) = Session::with_flags(flags).case(&program("execs", &[]), &["errors"]);
+    let (_, output) = Session::new().case(&program("execs", &[]), &["errors"]);
+    assert_clean(&output);
+}
+
+/// A fork child and exec notice it at once, posix_spawn within its memory of 100 ms.
+// Requirement: SEE-103
+#[test]
+fn programs_that_cannot_see_the_shim_start_without_it() {
+    let session = Session::new();
+    let shim = session.dir().join(SHIM.file_name().unwrap());
+    std::fs::copy(&*SHIM, &shim).unwrap();
+    let output = run(session.command(program("hidden", &[])).arg(&shim).env(ENV_PRELOAD, &shim));
+    assert_clean(&output);
+    // One program each of the fork child, the last posix_spawn, and execve.
+    assert_eq!(session.header().unreachable.0.load(Ordering::Relaxed), 3);
+}
+
+/// close(2) ends all record locks that a process holds on the file, whichever descriptor they were made by.
+// Requirement: SHIM-18
+#[test]
+fn process_keeps_its_record_lock_on_a_program_that_it_starts() {
+    for flags in [0, !FLAG_NO_ENV_REPAIR] {
+        let (_, output) = Session::with_flags(flags).case(&program("execs", &[]), &["lock"]);
         assert_clean(&output);
     }
 }

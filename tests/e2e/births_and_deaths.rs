@@ -26,7 +26,7 @@ fn cpu_of_unreaped_children_is_not_added_to_their_parent() {
     // meanwhile.
     let group = "f{f{c5} f{c5} c15 s9} f{f{c5 s9} f{c5 Y4} c10} P{c1} P{c2} a ";
     let run = tracked([program("twig"), group.repeat(12)])
-        .options(&["--wait-all"])
+        .options(&["--wait-all", "-q"])
         .with(|command| command.env("TWIG_STATIC", static_program("twig")))
         .run();
     let report = run.assert_clean(0);
@@ -148,7 +148,7 @@ fn wait_all_waits_for_the_last_daemon() {
     let pid_file = tempfile::tempdir().unwrap();
     let path = pid_file.path().join("pid");
     let words = [program("daemon"), "double".into(), path.to_str().unwrap().into()];
-    let running = tracked(words).options(&["--wait-all"]).start();
+    let running = tracked(words).options(&["--wait-all", "-q"]).start();
     wait_until("the daemon's pid", || path.exists());
     kill(std::fs::read_to_string(&path).unwrap().trim().parse().unwrap(), libc::SIGTERM);
     let run = running.wait();
@@ -162,7 +162,7 @@ fn wait_all_waits_for_the_last_daemon() {
 fn background_children_of_an_exited_shell_are_exact() {
     let burn = program("burn");
     let run = tracked(["sh", "-c", &format!("({burn} 0.3 & exec {burn} 0.3) & exit 0")])
-        .options(&["--wait-all"])
+        .options(&["--wait-all", "-q"])
         .run();
     let report = run.assert_clean(0);
     report.assert_all_exact(3);

@@ -110,7 +110,7 @@ fn sandboxes_that_outlive_their_maker_count_once() {
     let one = format!("{sandbox} sh -c '(sleep 0.02; {} 0.1) & true'", program("burn"));
     let script = format!("{one}; {one}; {one}");
     for layers in ["preload,wait,subreaper", "preload,wait,subreaper,scan", "preload,wait,subreaper,scan"] {
-        let run = tracked(["sh", "-c", &script]).options(&["--wait-all", "--layers", layers]).run();
+        let run = tracked(["sh", "-c", &script]).options(&["--wait-all", "-q", "--layers", layers]).run();
         let report = run.assert_clean(0);
         assert!(report.f64("cpu_time.kernel_s") > 0.3);
         report.assert_cpu(report.f64("cpu_time.kernel_s"), 5.0);

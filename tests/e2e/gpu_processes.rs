@@ -415,11 +415,10 @@ fn gpu_processes_between_samples_are_warned_about() {
         format!("{first}; for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/true; done; : >{go}; exit 0");
     let run = gpus.tracked(["sh", "-c", &script]).run();
     let warnings = run.assert_clean(0).warnings();
-    let warning = "20 processes lived between two readings of the GPUs: GPU memory and utilization of such processes are missing. \
-                   Use --gpu-accounting";
-    // A smaller --st is no cure where the driver is too slow, as it is on a busy machine.
-    let expected = [format!("{warning}."), format!("{warning}, or a smaller --st.")];
-    assert!(warnings.lines().any(|line| expected.iter().any(|of| of == line)), "{warnings}");
+    // What follows depends on how busy the machine is: whether one lived for long, and whether a smaller --st would do.
+    let warning = "20 processes lived between two readings of the GPUs: GPU memory and utilization of such processes are missing";
+    assert!(warnings.lines().any(|line| line.starts_with(warning)), "{warnings}");
+    assert!(warnings.contains("Use --gpu-accounting"), "{warnings}");
 }
 
 // Requirement: GPU-36

@@ -9,7 +9,7 @@ use crate::support::report::Report;
 
 /// All warnings, also those that depend on how fast the fake driver is.
 fn all_warnings(report: &Report) -> String {
-    report.array("warnings").iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
+    report.all_warnings().join("\n")
 }
 
 /// How often the driver's calls were made, by a part of their names.
@@ -340,7 +340,7 @@ fn gpu_warnings_have_the_most_misleading_first_and_no_list_of_uuids() {
         "*.temperature !4\n*.processes !999\n*.power !4\n*.pcie_tx !16\n0.energy 5000000|5000000|4000000",
     );
     let report = gpus.run(&["samples:34"]).assert_clean(0).clone();
-    let warnings: Vec<&str> = report.array("warnings").iter().filter_map(Value::as_str).collect();
+    let warnings = report.all_warnings();
     let place = |part: &str| {
         warnings
             .iter()

@@ -1,13 +1,11 @@
 //! GPU figures that are made of readings at different times: sums over devices, and what no reading covers.
 
-use serde_json::Value;
-
 use crate::support::assert_within;
 use crate::support::gpu::{FakeGpus, GPU0, GPU1};
 use crate::support::report::{Report, UNREAD_GPUS};
 
 fn warning(report: &Report, begin: &str) -> Option<String> {
-    let warnings = report.array("warnings").iter().filter_map(Value::as_str);
+    let warnings = report.all_warnings().into_iter();
     warnings.filter(|line| line.starts_with(begin)).map(str::to_owned).next()
 }
 

@@ -21,7 +21,7 @@ fn ours(args: &[&str]) -> Run {
 }
 
 /// gpu_tracker's own program.
-fn theirs() -> Result<PathBuf, String> {
+pub fn theirs() -> Result<PathBuf, String> {
     let path = std::env::var_os("GPU_TRACK_TEST_GPU_TRACKER")
         .ok_or("gpu_tracker is not installed (scripts/test)")?;
     let version =

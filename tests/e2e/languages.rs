@@ -16,8 +16,8 @@ fn compared_with_kernel(command: &[&str], expected: Option<u64>) -> Option<Run> 
     words[0] = path.to_str().unwrap().to_owned();
     let recorder = KernelRecorder::open();
     let run = match &recorder {
-        Ok(recorder) => tracked(recorder.wrap(words)).options(&["--wait-all"]).run(),
-        Err(_) => tracked(words).options(&["--wait-all"]).run(),
+        Ok(recorder) => tracked(recorder.wrap(words)).options(&["--wait-all", "-q"]).run(),
+        Err(_) => tracked(words).options(&["--wait-all", "-q"]).run(),
     };
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     if let Some(expected) = expected {

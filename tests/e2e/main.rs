@@ -44,5 +44,7 @@ mod streams;
 mod summary;
 mod support;
 mod terminal;
+mod tracking_file;
 mod trees;
 mod users;
+mod wait_all;

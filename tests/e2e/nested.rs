@@ -28,6 +28,7 @@ fn nested_runs_each_report_their_own_tree() {
         Ok(recorder) => assert_eq!(total, recorder.close().processes()),
         Err(_) => assert!(total >= 4, "the inner launcher and its three processes, not {total}"),
     }
-    outer.assert_cpu_between(0.5, 0.3);
+    // Two launchers and a collector, in a build without optimization.
+    outer.assert_cpu_between(0.5, 0.6);
     assert_eq!(outer.command("burn").unwrap()["count"], 1);
 }

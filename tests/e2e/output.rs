@@ -1,5 +1,9 @@
 //! Where the report goes and which form it has.
 
+use std::path::Path;
+
+use gpu_track_collector::{ReadReport, ReportConfig, Style, read_report, render, replay};
+
 use crate::support::tracked;
 
 // Requirement: OUT-2, OUT-4, OUT-51
@@ -15,7 +19,7 @@ fn json_on_stdout_parses_and_keeps_key_order() {
     {
         assert!(line.starts_with(&format!(" \"{key}\"")), "{line} where {key} should be");
     }
-    assert_eq!(report["schema_version"], 2);
+    assert_eq!(report["schema_version"], 3);
     assert_eq!(report["max_ram"]["unit"], "gigabytes");
     assert_eq!(report["compute_time"]["unit"], "hours");
     assert_eq!(report["command"], serde_json::json!(["/bin/true"]));
@@ -173,8 +177,7 @@ fn replayed_journal_gives_the_same_report() {
             .options(&["--journal", journal.to_str().unwrap()])
             .run();
         assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
-        let replayed = gpu_track_collector::replay(&journal).unwrap();
-        assert_eq!(std::fs::read_to_string(&report).unwrap(), replayed);
+        assert_eq!(std::fs::read_to_string(&report).unwrap(), replayed(&journal));
         std::fs::remove_file(&journal).unwrap();
     }
     let run = tracked(["/bin/sh", "-c", script])
@@ -182,5 +185,51 @@ fn replayed_journal_gives_the_same_report() {
         .options(&["--journal", journal.to_str().unwrap()])
         .run();
     assert!(run.stderr.contains("RAM over time"), "{}", run.stderr);
-    assert_eq!(run.stderr, gpu_track_collector::replay(&journal).unwrap());
+    assert_eq!(run.stderr, replayed(&journal));
+}
+
+/// The report of a journal, in the form that its run asked for.
+fn replayed(journal: &Path) -> String {
+    let (report, config) = replay(journal).unwrap();
+    render(&report, &config)
+}
+
+/// The same run in other forms than the one that it wrote: what its journal gives is what its JSON report gives.
+// Requirement: OUT-23
+#[test]
+fn json_report_that_is_read_back_gives_the_text_of_the_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let (written, journal) = (directory.path().join("report"), directory.path().join("journal"));
+    let script = "for i in 1 2 3; do (sleep 0.1 & /bin/true; wait) done; sh -c 'kill -SEGV $$'; exit 3";
+    let run = |options: &[&str]| {
+        let run = tracked(["/bin/sh", "-c", script])
+            .only_options(&["--st", "0.02", "--ru", "megabytes", "-o", written.to_str().unwrap()])
+            .options(&["--journal", journal.to_str().unwrap()])
+            .options(options)
+            .run();
+        assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+        let (of_journal, config) = replay(&journal).unwrap();
+        std::fs::remove_file(&journal).unwrap();
+        (std::fs::read_to_string(&written).unwrap(), of_journal, config)
+    };
+    let form = |config: &ReportConfig, format: &str, full: bool| {
+        let style = Style { full, ..config.style };
+        ReportConfig { format: format.to_owned(), style, ..config.clone() }
+    };
+
+    // The program writes JSON; the texts are those of its journal.
+    let (json, of_journal, config) = run(&["-f", "json"]);
+    let ReadReport { report, note } = read_report(&json).unwrap();
+    assert_eq!(note, None);
+    assert_eq!(render(&report, &config), json);
+    for full in [true, false] {
+        let text = form(&config, "text", full);
+        assert_eq!(render(&report, &text), render(&of_journal, &text));
+    }
+    assert!(render(&report, &form(&config, "text", false)).contains("RAM over time"), "{json}");
+
+    // The program writes text; the JSON is that of its journal.
+    let (text, of_journal, config) = run(&["-f", "text"]);
+    let json = render(&of_journal, &form(&config, "json", true));
+    assert_eq!(render(&read_report(&json).unwrap().report, &config), text);
 }

@@ -112,7 +112,10 @@ fn report_of_an_earlier_run_is_replaced_where_the_command_cannot_be_run() {
         assert!(replaced["cpu_time"]["total_s"].is_null() && replaced["cpu_time"]["kernel_s"].is_null());
         let warnings = replaced["warnings"].as_array().unwrap();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].as_str().unwrap().starts_with("The command could not be run: "), "{warnings:?}");
+        assert!(
+            warnings[0]["text"].as_str().unwrap().starts_with("The command could not be run: "),
+            "{warnings:?}"
+        );
     }
 }
 
@@ -128,7 +131,7 @@ fn report_of_an_earlier_run_is_replaced_where_tracking_cannot_begin() {
     let replaced = json(&report);
     assert_eq!(replaced["finished"], false);
     assert!(replaced["exit"]["code"].is_null());
-    assert!(replaced["warnings"][0].as_str().unwrap().starts_with("The command runs untracked"));
+    assert!(replaced["warnings"][0]["text"].as_str().unwrap().starts_with("The command runs untracked"));
     assert_eq!(names_in(directory.path()), ["r.json"]);
 }
 
@@ -141,10 +144,12 @@ fn report_of_an_earlier_run_is_replaced_while_the_command_runs() {
     let mut running =
         tracked(["cat"]).only_options(&["-f", "json", "-o", report.to_str().unwrap()]).piped_stdin().start();
     wait_until("a report so far", || json(&report)["command"] == serde_json::json!(["cat"]));
-    assert_eq!(json(&report)["finished"], false);
+    let so_far = json(&report);
+    assert_eq!((&so_far["finished"], &so_far["stage"]), (&false.into(), &"so_far".into()));
     drop(running.stdin());
     assert_eq!(running.wait().status.code(), Some(0));
-    assert_eq!(json(&report)["finished"], true);
+    let last = json(&report);
+    assert_eq!((&last["finished"], &last["stage"]), (&true.into(), &"final".into()));
 }
 
 // Requirement: OUT-12

@@ -3,8 +3,9 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
+use crate::support::descriptors::{SIGNAL_FD, descriptors};
 use crate::support::run::{BINARY, cache_home};
-use crate::support::{program, tracked};
+use crate::support::{kill, program, tracked, wait_until};
 
 /// Runs a shell line that contains gpu-track-run.
 fn shell(line: &str) -> Output {
@@ -73,5 +74,31 @@ fn command_has_the_same_descriptors_as_untracked() {
         assert!(status.success());
         let read = |file: &str| std::fs::read_to_string(file).unwrap();
         assert_eq!(read(&with), read(&without), "with {redirection}");
+    }
+}
+
+// Requirement: CMD-2
+#[test]
+fn launchers_descriptors_are_close_on_exec_and_above_the_standard_ones() {
+    for redirection in ["", "<&- >&- 2>&-"] {
+        let script = format!("exec \"$@\" {redirection}");
+        let running = tracked(["sleep", "100000"])
+            .through(&["sh", "-c", &script, "sh"])
+            .with(with_standard_descriptors_only)
+            .start();
+        let mut open = Vec::new();
+        wait_until("the signalfd", || {
+            open = descriptors(running.pid());
+            open.iter().any(|one| one.target == SIGNAL_FD)
+        });
+        let pipes = open.iter().filter(|one| one.target.starts_with("pipe:")).count();
+        assert_eq!(pipes, 2, "one there and one back: {open:?}");
+        assert!(open.iter().all(|one| one.number <= 2 || one.is_close_on_exec()), "{open:?}");
+        let is_standard = |target: &str| {
+            target == "/dev/null" || target.ends_with("/stdout") || target.ends_with("/stderr")
+        };
+        assert!(open.iter().all(|one| one.number > 2 || is_standard(&one.target)), "{open:?}");
+        kill(running.pid(), libc::SIGTERM);
+        running.wait();
     }
 }

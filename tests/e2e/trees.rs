@@ -93,7 +93,7 @@ fn compare_with_kernel(script: &str, setup: Setup) -> Result<(), TestCaseError> 
     words.extend([program("twig"), script.to_owned()]);
     let peaks_file = peaks.clone();
     let run = tracked(recorder.wrap(words))
-        .options(&["--wait-all", "--heaviest", "1000"])
+        .options(&["--wait-all", "-q", "--heaviest", "1000"])
         .with(move |command| {
             command
                 .env("TWIG_DYNAMIC", program("twig"))

@@ -263,9 +263,9 @@ fn forged_record_does_not_measure_a_foreign_process() {
             Event::Start { realtime_ns: 0, pidfd_inode: 0, max_rss_kib: 5, names, rank: Rank::default() };
         segment.push_event(&origin, &start);
         wait_until("the forged record to be read", || is_drained(&segment));
-        let samples = || segment.header().samples.0.load(Ordering::Acquire);
-        let seen = samples();
-        wait_until("further samples", || samples() >= seen + 3);
+        let live = running.live();
+        let seen = live.count();
+        wait_until("further samples", || live.count() >= seen + 3);
     });
     // SAFETY: kill(2) takes plain numbers; the process group is the foreign process's own.
     unsafe { libc::kill(-foreign.id().cast_signed(), libc::SIGKILL) };

@@ -9,6 +9,7 @@ mod fuzz;
 mod garbage;
 mod hostile;
 mod kills;
+mod orders;
 mod programs;
 mod recover;
 mod resources;
@@ -24,6 +25,7 @@ mod shared_machine;
 )]
 mod support;
 mod tools;
+mod tracking_file;
 mod twice;
 
 /// How often a test repeats what may fail by chance: `few` times, or GPU_TRACK_SOAK times as often.

@@ -82,7 +82,7 @@ impl Shm {
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
         assert_eq!(self.names().len(), 0, "the files of a recovered run are removed");
         let report = Report(serde_json::from_slice(&output.stdout).unwrap());
-        assert_eq!(report.at("finished"), false);
+        assert_eq!((report.at("finished"), report.at("stage")), (&false.into(), &"recovered".into()));
         assert!(report.at("exit.code").is_null() && report.at("exit.signal").is_null());
         assert!(report.warnings().contains("and its collector were killed"), "{}", report.warnings());
         report

@@ -1,6 +1,6 @@
 //! The forms in which a report, or the list of GPUs, is written: the values of `-f`.
 
-use super::{json, text};
+use super::{gpu_tracker, json, text};
 use crate::model::config::ReportConfig;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::Report;
@@ -8,8 +8,10 @@ use crate::model::style::Style;
 
 /// A form. Its functions are pure; what they return ends with a newline.
 struct Format {
-    /// Its name on the command line.
+    /// Its name.
     name: &'static str,
+    /// It can say that the run is not over, and has a place for warnings. Only such forms are values of `-f`.
+    is_complete: bool,
     /// Writes a report.
     report: fn(&Report, &Style) -> String,
     /// Writes the output of `--gpus`.
@@ -17,14 +19,31 @@ struct Format {
 }
 
 /// For people, and the default.
-const TEXT: Format = Format { name: "text", report: text::text, gpus: text::gpu_list::gpu_list };
+const TEXT: Format =
+    Format { name: "text", is_complete: true, report: text::text, gpus: text::gpu_list::gpu_list };
+/// For programs.
+const JSON: Format = Format { name: "json", is_complete: true, report: json::json, gpus: json::gpu_list };
 
-/// All of them.
-const FORMATS: [Format; 2] = [TEXT, Format { name: "json", report: json::json, gpus: json::gpu_list }];
+/// All of them. Those of gpu_tracker are named as ours, with [`GPU_TRACKER`] before that.
+const FORMATS: [Format; 4] = [
+    TEXT,
+    JSON,
+    Format { name: "gpu_tracker text", is_complete: false, report: gpu_tracker::text, ..TEXT },
+    Format { name: "gpu_tracker json", is_complete: false, report: json::gpu_tracker, ..JSON },
+];
 
-/// The names of all forms, the default first.
+/// Before the name of a form: what gpu_tracker 5 writes in that form, and nothing more.
+pub const GPU_TRACKER: &str = "gpu_tracker ";
+
+/// The values of `-f`, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    FORMATS.iter().map(|format| format.name)
+    FORMATS.iter().filter(|format| format.is_complete).map(|format| format.name)
+}
+
+/// Whether a report in the form of this name can say that the run is not over, and what to warn of.
+#[must_use]
+pub fn is_complete(name: &str) -> bool {
+    named(name).is_complete
 }
 
 /// The report in the form that `config` asks for; of one that nobody wants to see, what went wrong with tracking.
@@ -40,7 +59,25 @@ pub fn render_gpus(listing: &Listing, format: &str) -> String {
     (named(format).gpus)(listing)
 }
 
-/// The command line allows no other names.
+/// The command line gives no other names.
 fn named(name: &str) -> &'static Format {
     FORMATS.iter().find(|format| format.name == name).unwrap_or(&TEXT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: CMD-16
+    #[test]
+    fn each_value_of_the_option_has_a_form_of_gpu_tracker_that_is_none() {
+        assert_eq!(names().collect::<Vec<_>>(), ["text", "json"]);
+        for name in names() {
+            let form = format!("{GPU_TRACKER}{name}");
+            assert_eq!(
+                (named(&form).name, is_complete(&form), is_complete(name)),
+                (form.as_str(), false, true)
+            );
+        }
+    }
 }

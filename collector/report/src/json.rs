@@ -1,33 +1,40 @@
 //! The report as JSON. The first five objects have gpu_tracker 5's names, nesting, units and meanings, so that programs
-//! that parse those can switch. Unknown is null.
+//! that parse those can switch. They are a rendering, in the units that the user asked for. Behind them stands the whole
+//! report, exactly; `read` makes it a report again. Unknown is null.
+
+mod layout;
 
 use serde::Serialize;
-use serde_json::ser::{self, PrettyFormatter};
+use serde_json::ser;
 
 use super::quote::escape_json;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::Report;
-use crate::model::report::{Percent, Rss};
+use crate::model::report::{Percent, Rss, Stage};
 use crate::model::style::{RamUnit, Style, TimeUnit};
+use layout::Layout;
 
 /// Version of the JSON form. It goes up when a key changes its name or meaning, or is removed.
 ///
-/// 2: `coverage.silent` became `coverage.uninstrumented`.
-const SCHEMA_VERSION: u32 = 2;
+/// - 2: `coverage.silent` became `coverage.uninstrumented`.
+/// - 3: an entry of `warnings` is an object, and the whole report can be read back.
+pub(super) const SCHEMA_VERSION: u64 = 3;
 
 /// The report as JSON, indented as in gpu_tracker, with a newline at its end.
 pub(super) fn json(report: &Report, style: &Style) -> String {
     let gpu_tracker = GpuTracker::new(report, style);
-    match style.as_gpu_tracker {
-        true => text(&gpu_tracker, " "),
-        false => text(&Document { gpu_tracker, schema_version: SCHEMA_VERSION, report }, " "),
-    }
+    let finished = report.stage == Stage::Over;
+    text(&Document { gpu_tracker, schema_version: SCHEMA_VERSION, finished, report }, " ")
+}
+
+/// The objects that gpu_tracker has, and nothing more.
+pub(super) fn gpu_tracker(report: &Report, style: &Style) -> String {
+    text(&GpuTracker::new(report, style), " ")
 }
 
 fn text(value: &impl Serialize, indent: &str) -> String {
     let mut bytes = Vec::with_capacity(16 * 1024);
-    let formatter = PrettyFormatter::with_indent(indent.as_bytes());
-    let mut serializer = ser::Serializer::with_formatter(&mut bytes, formatter);
+    let mut serializer = ser::Serializer::with_formatter(&mut bytes, Layout::new(indent));
     value.serialize(&mut serializer).expect("numbers, strings and lists serialize");
     bytes.push(b'\n');
     escape_json(&String::from_utf8(bytes).expect("JSON is UTF-8"))
@@ -53,7 +60,8 @@ struct GpuTracker {
 struct Document<'a> {
     #[serde(flatten)]
     gpu_tracker: GpuTracker,
-    schema_version: u32,
+    schema_version: u64,
+    finished: bool,
     #[serde(flatten)]
     report: &'a Report,
 }

@@ -1,9 +1,15 @@
 //! The forms of a report: text and JSON. Each is a pure function of the report, and of how the user wants it.
 
+mod document;
+mod figures;
 pub mod format;
+mod gpu_tracker;
 mod json;
 pub mod quote;
+pub mod read;
+mod sections;
 mod text;
+mod units;
 
 #[cfg(test)]
 mod golden;

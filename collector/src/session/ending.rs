@@ -1,6 +1,7 @@
 //! Reports: the one so far, and the last one.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
@@ -11,14 +12,13 @@ use crate::model::host::{CommandExit, DiskFull, RunEnd};
 use crate::model::observation::Observation;
 use crate::model::report::Report;
 use crate::model::report::Stage;
-use crate::model::style::Output;
-use crate::report::format::render;
+use crate::report::format::is_complete;
 use crate::report::quote;
 use crate::run::RunState;
+use crate::run::schedule::Terms;
 use crate::sources::cgroup::{self, run as run_cgroup};
 use crate::sources::disks;
 use crate::sys::clock;
-use crate::write::{write_atomically, write_report};
 
 /// The report-so-far is written each time the run is twice as old, or this much older.
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
@@ -28,16 +28,14 @@ impl Session {
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age = now_ns.saturating_sub(self.run.start_ns);
         self.interim_ns = now_ns + age.min(LONGEST_INTERIM_NS);
-        let Output::File(path) = &self.config.report.output else { return };
-        if self.config.report.style.as_gpu_tracker {
-            // That form cannot say that it is unfinished.
+        if !self.sinks.want_report(Stage::SoFar) {
             return;
         }
         let mut run = RunState::clone(&self.run);
         run.apply(now_ns, &Observation::FinalizeAll);
-        let report = self.report(&run, &self.run_end(now_ns, Stage::SoFar));
+        let report = Arc::new(self.report(&run, &self.run_end(now_ns, Stage::SoFar)));
         // A report-so-far that can't be written is no trouble yet; the final one says so.
-        let _ = write_atomically(path, render(&report, &self.config.report).as_bytes());
+        let _ = self.sinks.report(&report, Stage::SoFar);
     }
 
     fn report(&self, run: &RunState, end: &RunEnd) -> Report {
@@ -74,7 +72,7 @@ impl Session {
         let _ = self.pump.await_last(clock::monotonic_ns());
         self.drain();
         let now_ns = clock::monotonic_ns();
-        self.sample(now_ns, None);
+        self.sample(Terms::default());
         let end_ns = self.end.exit.map_or(now_ns, |exit| exit.at_ns);
         self.run.apply_now(Observation::WindowsEnd { end_ns });
         self.readers.note_survivors(&mut self.run);
@@ -87,17 +85,21 @@ impl Session {
         }
         let complete_ns = self.drain();
         self.finalize(complete_ns, true);
-        if self.run.tree.intervals_waiting() > 0 {
-            self.sample(clock::monotonic_ns(), None);
+        if !self.run.tree.waiting_intervals().is_empty() {
+            self.sample(Terms::default());
         }
         self.readers.finish(&mut self.run);
         self.run.apply(now_ns, Observation::FinalizeAll);
+        self.hand_on();
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end(&end);
-        let report = self.report(&self.run, &end);
-        let written = self.write(&render(&report, &self.config.report));
-        if self.config.report.style.as_gpu_tracker && !self.config.tracking.disable_logs {
-            // That form has no place for them.
+        let report = Arc::new(self.report(&self.run, &end));
+        let written = self
+            .sinks
+            .report(&report, Stage::Over)
+            .map_err(|source| SessionError::Output { output: self.config.report.output.to_string(), source });
+        if !is_complete(&self.config.report.format) && !self.config.tracking.disable_logs {
+            // The report has no place for them.
             let lines =
                 report.warnings.iter().map(|of| format!("gpu-tracker: {}\n", quote::escape(&of.text)));
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
@@ -109,18 +111,12 @@ impl Session {
             // The launcher, which made it, is gone.
             run_cgroup::remove(cgroup);
         }
+        let late = self.sinks.close();
+        if !self.config.tracking.disable_logs {
+            let lines = late.iter().map(|line| format!("gpu-track-run: {}\n", quote::escape(line)));
+            let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
+        }
         let _ = self.checkpoint.state().named().unlink();
         written
-    }
-
-    fn write(&self, text: &str) -> Result<(), SessionError> {
-        let output = &self.config.report.output;
-        write_report(output, text).map_err(|source| {
-            // The run may have taken days: stderr may still be seen.
-            if !matches!(output, Output::Stderr) {
-                let _ = io::stderr().write_all(text.as_bytes());
-            }
-            SessionError::Output { output: output.to_string(), source }
-        })
     }
 }

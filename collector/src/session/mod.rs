@@ -3,8 +3,10 @@
 
 mod ending;
 mod error;
+mod hand_on;
 mod messages;
 mod open;
+mod orders;
 mod own_process;
 mod readers;
 mod sample;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::error::SessionError;
+use super::orders::OrderPipe;
 use super::own_process;
 use super::readers::Readers;
 use super::work::{End, Session};
@@ -13,6 +14,7 @@ use crate::model::style::Output;
 use crate::recover;
 use crate::run::RunState;
 use crate::run::schedule::Schedule;
+use crate::sinks::{Place, Sinks};
 use crate::sources::connector::{Connector, Members, Subscription};
 use crate::sources::host;
 use crate::sources::membership::Membership;
@@ -35,6 +37,7 @@ impl Session {
         segment: Arc<Segment>,
         state: Arc<StateFile>,
         subscription: Option<Subscription>,
+        orders: OrderPipe,
     ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
         let host = host::of_this_machine(&root);
@@ -49,6 +52,7 @@ impl Session {
         let (checkpoint, run) = CheckpointWriter::resume(state, &segment, config.restarts > 0, now_ns, new);
         let mut run = journaled(run, &config, &host);
         note_itself(&mut run, &config, subscription.is_some(), now_ns);
+        let sinks = open_sinks(&mut run, &config, &host, &segment, now_ns);
         let membership = Membership::new(root.clone(), segment.named().path(), config.start.launcher_pid);
         // Given up once, it stays so.
         let connector = subscription.filter(|_| run.has_connector()).map(Connector::open).transpose();
@@ -82,6 +86,8 @@ impl Session {
             pump,
             readers,
             checkpoint,
+            orders,
+            sinks,
         })
     }
 }
@@ -93,6 +99,20 @@ fn journaled(run: RunState, config: &Config, host: &HostInfo) -> JournaledRun {
         let _ = run.write_to(path, config, host);
     }
     run
+}
+
+/// The outputs of the run.
+fn open_sinks(
+    run: &mut JournaledRun,
+    config: &Config,
+    host: &HostInfo,
+    segment: &Segment,
+    now_ns: u64,
+) -> Sinks {
+    let place = Place { config, host, segment: (segment.named().path(), segment.header().session_id) };
+    let (sinks, seen) = Sinks::open(&place, &run.samples.outbox);
+    seen.into_iter().for_each(|observation| run.apply(now_ns, observation));
+    sinks
 }
 
 /// What the core must know of this collector.

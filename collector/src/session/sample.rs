@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use gpu_track_abi::sample::Sample as LiveSample;
-
 use super::work::Session;
 use crate::model::observation::Observation;
-use crate::run::schedule::{Deferral, Taken};
+use crate::run::schedule::{Outcome, Taken, Terms};
 use crate::sys::clock;
 
 /// A sample waits so long at most for records and events of processes that it found new or dead in /proc.
@@ -14,36 +12,49 @@ const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
 impl Session {
     /// Take a sample, unless it finds a large process dead: then it is taken again a little later.
-    pub(super) fn sample(&mut self, now_ns: u64, deferral: Option<Deferral>) {
+    pub(super) fn sample(&mut self, terms: Terms) {
         let begun_ns = clock::thread_cpu_ns();
-        let from_ns = self.run.sampled_ns;
+        let (from_ns, largest_before) = (self.run.sampled_ns, self.run.ram.high_water_mark().combined);
+        let at_ns = self.read();
+        let dead_bytes = self.run.sampling.current.dead_bytes;
+        let large_end = terms.large_end.filter(|rule| dead_bytes >= rule.bytes);
+        if large_end.is_none() {
+            self.conclude(at_ns);
+        }
+        let cost_ns = clock::thread_cpu_ns().saturating_sub(begun_ns);
+        let largest = self.run.ram.high_water_mark().combined;
+        let start_ns = self.run.start_ns;
+        self.schedule.sampled(&match large_end {
+            Some(large_end) => Outcome::PutOff { at_ns, cost_ns, large_end },
+            None => Outcome::Taken(Taken { at_ns, from_ns, start_ns, cost_ns, largest_before, largest }),
+        });
+        if large_end.is_none() {
+            self.readers.after_sample(&mut self.run, at_ns, self.end.exit.is_some());
+            self.hand_on();
+            self.show();
+        }
+    }
+
+    /// Reads the tree and all its live processes. Returns the sample's time, CLOCK_MONOTONIC nanoseconds.
+    fn read(&mut self) -> u64 {
+        let now_ns = clock::monotonic_ns();
         self.readers.check_memberships(&mut self.run, now_ns);
         self.scan(now_ns);
         // The scan may have taken in processes that started since.
-        let now_ns = clock::monotonic_ns();
-        self.readers.before_sample(&mut self.run, now_ns);
-        let mark = self.run.ram.high_water_mark();
-        self.readers.passes.read(&mut self.run, now_ns);
-        self.readers.look_at_programs(&mut self.run, now_ns);
-        if let Some(deferral) = deferral.filter(|one| self.run.sampling.current.dead_bytes >= one.bytes) {
-            self.schedule.defer_again(deferral, now_ns, clock::thread_cpu_ns().saturating_sub(begun_ns));
-            return;
-        }
-        self.readers.passes.conclude(&mut self.run, now_ns);
+        let at_ns = clock::monotonic_ns();
+        self.readers.before_sample(&mut self.run, at_ns);
+        self.readers.passes.read(&mut self.run, at_ns);
+        self.readers.look_at_programs(&mut self.run, at_ns);
+        at_ns
+    }
+
+    /// What is expensive to read, and all that happened before the processes were found dead.
+    fn conclude(&mut self, at_ns: u64) {
+        self.readers.passes.conclude(&mut self.run, at_ns);
         if let Some(dead_ns) = self.run.sampling.current.dead_ns {
             self.take_all_before(dead_ns);
         }
-        self.run.apply(now_ns, Observation::SampleComplete);
-        self.schedule.taken(&Taken {
-            at_ns: now_ns,
-            from_ns,
-            start_ns: self.run.start_ns,
-            cost_ns: clock::thread_cpu_ns().saturating_sub(begun_ns),
-            largest_before: mark.combined,
-            largest: self.run.ram.high_water_mark().combined,
-        });
-        self.readers.after_sample(&mut self.run, now_ns, self.end.exit.is_some());
-        self.show(now_ns);
+        self.run.apply(at_ns, Observation::SampleComplete);
     }
 
     /// Look for children of known processes in /proc.
@@ -69,19 +80,5 @@ impl Session {
         self.pump.await_complete(at_ns, LONGEST_WAIT);
         let complete_ns = self.drain();
         self.finalize(complete_ns, false);
-    }
-
-    /// Writes the live sample, for programs that watch the run.
-    fn show(&self, now_ns: u64) {
-        let now = &self.run.latest;
-        self.segment.push_sample(LiveSample {
-            monotonic_ns: now_ns,
-            main_bytes: now.main.footprint_bytes,
-            descendants_bytes: now.descendants.footprint_bytes,
-            combined_bytes: now.combined_bytes,
-            cpu_ns: self.run.cpu_ns(),
-            processes: now.processes,
-            threads: now.main.threads + now.descendants.threads,
-        });
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::error::SessionError;
 use super::messages::Messages;
+use super::orders::OrderPipe;
 use super::own_process;
 use super::work::Session;
 use crate::model::config::Config;
@@ -14,13 +15,15 @@ use crate::model::style::Output;
 use crate::sources::connector::Subscription;
 use crate::store::output_lock::OutputLock;
 use crate::store::state_file::StateFile;
-use crate::sys::segment::Segment;
+use crate::sys::segment::{Segment, live};
 
 /// What the launcher hands to every collector of a run.
 #[derive(Debug)]
 pub struct Inheritance {
     /// Where the configuration and the messages come from.
     pub pipe: OwnedFd,
+    /// Where orders for the launcher go.
+    pub orders: OwnedFd,
     /// The segment's file.
     pub segment: OwnedFd,
     /// The state file.
@@ -44,12 +47,14 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     own_process::return_freed_memory();
     // They are not for children; there are none, but a library may start one some day.
     let connector = from.connector.iter().flat_map(|connector| [&connector.socket, &connector.inbox]);
-    for fd in [&from.pipe, &from.segment, &from.state].into_iter().chain(connector).chain(&from.output_lock) {
+    let always = [&from.pipe, &from.orders, &from.segment, &from.state];
+    for fd in always.into_iter().chain(connector).chain(&from.output_lock) {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
     }
     let mut messages = Messages::new(from.pipe);
     let Some(line) = messages.line()? else {
         // The launcher was killed before it could write anything: leave nothing behind.
+        live::remove(&from.segment_path);
         let _ = std::fs::remove_file(from.segment_path);
         let _ = std::fs::remove_file(from.state_path);
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -64,11 +69,13 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     let state = Arc::new(StateFile::from_file(&from.state_path, from.state)?);
     if state.is_reported() {
         // The collector before was killed while it cleaned up.
+        live::remove(segment.named().path());
         let _ = segment.named().unlink();
         let _ = state.named().unlink();
         return Ok(());
     }
-    let mut session = Session::open(config, segment, state, from.connector)?;
+    let orders = OrderPipe::new(from.orders)?;
+    let mut session = Session::open(config, segment, state, from.connector, orders)?;
     session.work(&mut messages)?;
     session.finish()
 }

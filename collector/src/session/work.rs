@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use super::error::SessionError;
 use super::messages::Messages;
+use super::orders::OrderPipe;
 use super::readers::Readers;
 use crate::model::config::{Config, Message};
 use crate::model::finding::Damage;
 use crate::model::host::{CommandExit, HostInfo};
 use crate::model::observation::Observation;
-use crate::run::schedule::Schedule;
+use crate::run::schedule::{Decision, Facts, Schedule};
+use crate::sinks::Sinks;
 use crate::sources::pump::Pump;
 use crate::sources::sender;
 use crate::store::checkpoint::CheckpointWriter;
@@ -35,6 +37,8 @@ pub(super) struct Session {
     pub(super) pump: Pump,
     pub(super) readers: Readers,
     pub(super) checkpoint: CheckpointWriter,
+    pub(super) orders: OrderPipe,
+    pub(super) sinks: Sinks,
     pub(super) schedule: Schedule,
     /// When the next report-so-far is written, CLOCK_MONOTONIC nanoseconds.
     pub(super) interim_ns: u64,
@@ -54,41 +58,53 @@ impl Session {
     pub(super) fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
         loop {
             self.listen(messages)?;
-            let now_ns = clock::monotonic_ns();
-            let is_due = now_ns >= self.schedule.due_ns();
-            if is_due {
+            if matches!(self.decide(), Decision::Sample(_)) {
                 self.pump.freshen();
             }
             let complete_ns = self.drain();
             self.finalize(complete_ns, false);
-            let now_ns = clock::monotonic_ns();
-            // A program for which it was due may have reported meanwhile.
-            let is_due = now_ns >= self.schedule.due_ns();
-            let largest = self.run.ram.high_water_mark().combined;
-            let deferral = self.schedule.deferral(now_ns, self.run.sampled_ns, largest);
-            let is_deferred =
-                is_due && self.schedule.defer(deferral, now_ns, |bytes| self.run.tree.last_end_of(bytes));
-            let is_tick = is_due && !is_deferred;
-            let is_on_grid = is_tick && self.schedule.is_on_grid(now_ns);
-            if self.schedule.is_overfull(self.run.tree.intervals_waiting()) {
-                self.sample(now_ns, None);
-            } else if is_tick {
-                self.sample(now_ns, deferral);
+            self.orders.send(self.run.take_orders(clock::monotonic_ns()));
+            // By the records that came meanwhile, a sample may have to wait.
+            let decision = self.decide();
+            if let Decision::Sample(terms) = decision {
+                self.sample(terms);
             }
+            let is_on_grid = matches!(decision, Decision::Sample(terms) if terms.is_on_grid);
             self.checkpoint.save_if_due(&self.run, is_on_grid);
-            let launcher_is_gone = messages.is_closed && self.end.exit.is_none();
-            if self.end.exit.is_some()
-                || self.end.is_cancelled
-                || (launcher_is_gone && is_tick && self.run.tree.alive().is_empty())
-            {
+            if self.is_over(messages, decision) {
                 return Ok(());
             }
+            let now_ns = clock::monotonic_ns();
             if now_ns >= self.interim_ns {
                 self.write_interim(now_ns);
             }
-            let next = self.schedule.due_ns().min(now_ns + LOOK_NS);
-            // The pump's doorbell ends the nap.
-            std::thread::park_timeout(Duration::from_nanos(next.saturating_sub(clock::monotonic_ns())));
+            self.nap();
+        }
+    }
+
+    fn decide(&mut self) -> Decision {
+        let now_ns = clock::monotonic_ns();
+        let facts = Facts {
+            sampled_ns: self.run.sampled_ns,
+            largest_bytes: self.run.ram.high_water_mark().combined,
+            youngest_unreported_ns: self.run.tree.youngest_unreported_ns(self.pump.reported_by_ns(now_ns)),
+            ended: self.run.tree.waiting_intervals(),
+        };
+        self.schedule.decide(now_ns, &facts)
+    }
+
+    /// Without its launcher, a run is over when a sample finds nobody alive.
+    fn is_over(&self, messages: &Messages, decision: Decision) -> bool {
+        let is_left =
+            messages.is_closed && matches!(decision, Decision::Sample(_)) && self.run.tree.alive().is_empty();
+        self.end.exit.is_some() || self.end.is_cancelled || is_left
+    }
+
+    /// Until the next sample, or until the pump's doorbell.
+    fn nap(&mut self) {
+        if let Decision::Wait(until_ns) = self.decide() {
+            let wait_ns = until_ns.saturating_sub(clock::monotonic_ns()).min(LOOK_NS);
+            std::thread::park_timeout(Duration::from_nanos(wait_ns));
         }
     }
 
@@ -106,6 +122,12 @@ impl Session {
                     let received =
                         sender::received(&self.readers.root, signal, monotonic_ns, sender_pid, sender_uid);
                     self.run.apply_now(Observation::SignalReceived(received));
+                }
+                Message::WaitingForTree { since_ns } => {
+                    self.run.apply_now(Observation::WaitingForTree { since_ns });
+                }
+                Message::OrderAnswered { id, result } => {
+                    self.run.apply_now(Observation::OrderAnswered { id, result });
                 }
                 Message::Cancelled => self.end.is_cancelled = true,
                 Message::Ended { status, monotonic_ns, children_cpu_us } => {
@@ -151,10 +173,8 @@ impl Session {
     /// Answer what the core asks, and tell it which processes ended.
     fn look(&mut self) {
         let now_ns = clock::monotonic_ns();
-        let by_ns = now_ns.saturating_sub(self.pump.grace_ns(now_ns));
-        self.readers.answer(&mut self.run, by_ns, now_ns);
+        self.readers.answer(&mut self.run, self.pump.reported_by_ns(now_ns), now_ns);
         self.run.apply(now_ns, Observation::Tick);
-        self.schedule.expect(self.run.tree.youngest_unreported_ns(by_ns));
         self.pump.note_uninstrumented(self.run.tree.counts().uninstrumented_programs, now_ns);
         self.readers.take_exits(&mut self.run, now_ns);
     }

@@ -273,9 +273,10 @@ impl Pump {
         self.shared.is_distrusted.store(true, Ordering::Relaxed);
     }
 
-    /// How old a program must be that has not reported, to be read from /proc, nanoseconds.
-    pub(crate) fn grace_ns(&self, now_ns: u64) -> u64 {
-        if now_ns < self.eager_until_ns { 0 } else { START_GRACE_NS }
+    /// Programs that began by this time have had time enough to report, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) fn reported_by_ns(&self, now_ns: u64) -> u64 {
+        let is_eager = now_ns < self.eager_until_ns;
+        now_ns.saturating_sub(if is_eager { 0 } else { START_GRACE_NS })
     }
 
     /// Read every millisecond for a while if this number of uninstrumented programs has changed, or stop that.

@@ -1,11 +1,13 @@
 //! Checkpoints: when the run state is saved, and how a collector resumes from the state of a killed one.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::model::finding::{Finding, ReadUpTo};
 use crate::model::observation::Observation;
 use crate::run::RunState;
+use crate::run::outbox::Outbox;
 use crate::store::state_file::StateFile;
 use crate::sys::clock;
 use crate::sys::segment::Segment;
@@ -31,12 +33,20 @@ pub(crate) fn load(
     let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
     let read = segment.map_or_else(ReadUpTo::default, first_unread);
     run_state.health.is_state_lost |= sequence == 0 && findings.is_empty() && read.position > 0;
+    restore_outgoing(state, &mut run_state.samples.outbox);
     if run_state.health.is_state_lost {
         run_state.found = read;
     } else {
         run_state.apply(now_ns, &Observation::Findings(findings));
     }
     (sequence, run_state)
+}
+
+/// What closed for the sinks since the snapshot.
+fn restore_outgoing(state: &StateFile, outbox: &mut Outbox) {
+    let (entries, end) = state.outgoing(outbox.kept_at);
+    outbox.restore(entries.iter().map_while(|entry| postcard::from_bytes(entry).ok()));
+    outbox.kept_at = end;
 }
 
 /// Where reading continues if it is unknown what was read: at the records that are still there.
@@ -53,6 +63,8 @@ pub(crate) struct CheckpointWriter {
     /// Number of findings in the last snapshot.
     saved: u64,
     next_ns: u64,
+    /// Items for the sinks before this number are in the state file.
+    kept: u64,
 }
 
 impl CheckpointWriter {
@@ -69,12 +81,26 @@ impl CheckpointWriter {
             run_state.resume(now_ns);
         }
         let saved = run_state.found.count;
-        (Self { state, sequence, saved, next_ns: 0 }, run_state)
+        let kept = run_state.samples.outbox.end();
+        (Self { state, sequence, saved, next_ns: 0, kept }, run_state)
     }
 
     /// The state file.
     pub(crate) fn state(&self) -> Arc<StateFile> {
         Arc::clone(&self.state)
+    }
+
+    /// Writes to the state file what became known for the sinks: whatever a sink has, another collector knows.
+    pub(crate) fn keep(&mut self, outbox: &mut Outbox) {
+        let mut at = outbox.kept_at;
+        for (_, item) in outbox.since(self.kept).filter(|_| !self.state.is_discarded()) {
+            let written = postcard::to_stdvec(item).map_err(io::Error::other);
+            match written.and_then(|entry| self.state.write_outgoing(at, &entry)) {
+                Ok(next) => at = next,
+                Err(_) => self.state.discard(),
+            }
+        }
+        (outbox.kept_at, self.kept) = (at, outbox.end());
     }
 
     /// Save the run state if due: with each interval's sample, as often as [`SHARE_OF_CORE`] allows.
@@ -89,6 +115,7 @@ impl CheckpointWriter {
         if self.state.save(self.sequence, &run_state.found, run_state).is_err() {
             self.state.discard();
         }
+        self.state.release_outgoing(run_state.samples.outbox.kept_at);
         self.saved = run_state.found.count;
         let cost = clock::thread_cpu_ns().saturating_sub(start);
         self.next_ns =

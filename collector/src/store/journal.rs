@@ -16,7 +16,9 @@ use thiserror::Error;
 use crate::model::config::Config;
 use crate::model::host::{HostInfo, RunEnd};
 use crate::model::observation::Observation;
+use crate::model::order::Order;
 use crate::run::RunState;
+use crate::run::outbox::Outbox;
 use crate::sys::clock;
 
 /// The format of a journal is that of this version.
@@ -116,6 +118,16 @@ impl JournaledRun {
     /// The same for what was seen just now.
     pub fn apply_now(&mut self, observation: Observation) {
         self.apply(clock::monotonic_ns(), observation);
+    }
+
+    /// See [`RunState::take_orders`]. Which orders were taken is no observation: a replay decides them again.
+    pub(crate) fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
+        self.run.take_orders(now_ns)
+    }
+
+    /// What waits for the sinks. What they have taken is no conclusion, so it is not written down.
+    pub(crate) fn outbox(&mut self) -> &mut Outbox {
+        &mut self.run.samples.outbox
     }
 
     /// The run, when nothing more will be seen.

@@ -1,4 +1,4 @@
-//! Stale sessions: launcher and collector were both killed, and the session's two files remain in shared memory.
+//! Stale sessions: launcher and collector were both killed, and the session's files remain in shared memory.
 //!
 //! The files of a live session are locked, also by processes in other pid namespaces. A stale session can be turned into
 //! a report (see [`crate::recover`]) until the next run of the same user removes it, since it takes up memory.
@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use gpu_track_abi::live;
 
 use crate::sys::segment::named::NamedFile;
 
@@ -32,6 +34,8 @@ pub struct Stale {
     pub segment: Option<NamedFile>,
     /// The state file.
     pub state: Option<NamedFile>,
+    /// The live file.
+    live: Option<NamedFile>,
     /// When a file of the session was last written to.
     pub written_at: SystemTime,
 }
@@ -46,7 +50,10 @@ impl Stale {
             .flatten()
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter(|name| name.starts_with(&prefix))
-            .map(|name| name.strip_suffix(STATE_SUFFIX).map(str::to_owned).unwrap_or(name))
+            .map(|name| {
+                let suffix = [STATE_SUFFIX, live::SUFFIX].into_iter().find(|suffix| name.ends_with(suffix));
+                name.strip_suffix(suffix.unwrap_or_default()).map(str::to_owned).unwrap_or(name)
+            })
             .collect();
         let mut all: Vec<Self> = names.iter().filter_map(|name| Self::at(dir, name, uid).ok()).collect();
         all.sort_by_key(|stale| stale.written_at);
@@ -60,11 +67,12 @@ impl Stale {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         };
-        let (segment, state) = (left(&path)?, left(&dir.join(format!("{name}{STATE_SUFFIX}")))?);
+        let beside = |suffix| left(&dir.join(format!("{name}{suffix}")));
+        let (segment, state, live) = (left(&path)?, beside(STATE_SUFFIX)?, beside(live::SUFFIX)?);
         // The segment is written through its mapping, which does not change its time.
-        let dated = state.as_ref().or(segment.as_ref()).ok_or(io::ErrorKind::NotFound)?;
+        let dated = state.as_ref().or(segment.as_ref()).or(live.as_ref()).ok_or(io::ErrorKind::NotFound)?;
         let written_at = std::fs::File::from(dated.file().try_clone_to_owned()?).metadata()?.modified()?;
-        Ok(Self { path, segment, state, written_at })
+        Ok(Self { path, segment, state, live, written_at })
     }
 
     /// Pid of the launcher, from the file name.
@@ -75,7 +83,7 @@ impl Stale {
 
     /// Remove the session's files.
     pub fn remove(&self) {
-        for file in [&self.segment, &self.state].into_iter().flatten() {
+        for file in [&self.live, &self.segment, &self.state].into_iter().flatten() {
             // An error means that the file is gone or may not be removed.
             let _ = file.unlink();
         }

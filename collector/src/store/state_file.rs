@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! 0        | the run: configuration and machine
+//! 1 << 38  | what closed for the sinks, entries of any length: each is there before a sink has it
 //! 1 << 39  | connector events, as they are read; each becomes a finding when its turn in the merge comes
 //! 1 << 40  | snapshot A: the run state
 //! 2 << 40  | snapshot B: the same; the two are written in turn
@@ -33,11 +34,14 @@ use crate::model::journal::Journal;
 use crate::sys::segment::named::NamedFile;
 
 const RUN: u64 = 0;
+const OUTGOING: u64 = 1 << 38;
 const EVENTS: u64 = 1 << 39;
 const SNAPSHOTS: [u64; 2] = [1 << 40, 2 << 40];
 const JOURNAL: u64 = 3 << 40;
 const REPORTED: u64 = 4 << 40;
 const HEAD: usize = 24;
+/// Length and checksum of an entry for the sinks.
+const OUTGOING_HEAD: usize = 16;
 /// Bytes of a journal entry and of a connector event. None crosses a page, so a writer that is killed leaves whole ones.
 const ENTRY: usize = size_of::<Entry>();
 const EVENT: usize = size_of::<EventSlot>();
@@ -173,6 +177,50 @@ impl StateFile {
         Some((sequence, postcard::from_bytes(&body).ok()?))
     }
 
+    /// Write an entry for the sinks at this offset among them. Gives the offset of the next one.
+    ///
+    /// # Errors
+    /// If there is no space.
+    pub(crate) fn write_outgoing(&self, at: u64, body: &[u8]) -> io::Result<u64> {
+        let mut entry = Vec::with_capacity(OUTGOING_HEAD + body.len());
+        entry.extend((body.len() as u64).to_ne_bytes());
+        entry.extend(checksum(body).to_ne_bytes());
+        entry.extend(body);
+        self.file.write_all_at(&entry, OUTGOING + at)?;
+        Ok(at + entry.len() as u64)
+    }
+
+    /// The whole entries for the sinks from this offset on, and the offset after them.
+    pub(crate) fn outgoing(&self, mut at: u64) -> (Vec<Vec<u8>>, u64) {
+        let written = self.file.metadata().map_or(0, |file| file.blocks().saturating_mul(512));
+        let mut entries = Vec::new();
+        let mut head = [0; OUTGOING_HEAD];
+        while self.file.read_exact_at(&mut head, OUTGOING + at).is_ok() {
+            let [length, sum] = [0, 8].map(|from| {
+                let bytes = head.get(from..from + 8).and_then(|bytes| bytes.try_into().ok());
+                u64::from_ne_bytes(bytes.unwrap_or_default())
+            });
+            // A damaged head can claim any length.
+            let mut body = vec![0; usize::try_from(length.min(written)).unwrap_or(0)];
+            let is_read = self.file.read_exact_at(&mut body, OUTGOING + at + OUTGOING_HEAD as u64).is_ok();
+            if length == 0 || !is_read || checksum(&body) != sum {
+                break;
+            }
+            at += (OUTGOING_HEAD + body.len()) as u64;
+            entries.push(body);
+        }
+        (entries, at)
+    }
+
+    /// Release the space of the entries for the sinks before this offset: a snapshot includes them.
+    pub(crate) fn release_outgoing(&self, before: u64) {
+        if before > 0 {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // If this fails, the space stays in use.
+            let _ = rustix::fs::fallocate(&self.file, flags, OUTGOING, before);
+        }
+    }
+
     /// Write what a replacement must know besides the run state.
     ///
     /// # Errors
@@ -247,6 +295,27 @@ mod tests {
     fn file() -> (StateFile, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         (StateFile::create(&dir.path().join("state")).unwrap(), dir)
+    }
+
+    // Requirement: TIME-2
+    #[test]
+    fn entries_for_the_sinks_are_there_up_to_the_first_that_is_not_whole() {
+        let (state, _dir) = file();
+        assert_eq!(state.outgoing(0), (Vec::new(), 0));
+        let first = state.write_outgoing(0, b"first").unwrap();
+        let second = state.write_outgoing(first, &[7; 5000]).unwrap();
+        assert!(!state.is_reported());
+        assert_eq!(state.outgoing(0), (vec![b"first".to_vec(), vec![7; 5000]], second));
+        assert_eq!(state.outgoing(first), (vec![vec![7; 5000]], second));
+        state.release_outgoing(first);
+        assert_eq!(state.outgoing(0).0, [b""; 0]);
+        // A writer that was killed: the head and a part of the body.
+        state.file.write_all_at(&[100, 0, 0, 0, 0, 0, 0, 0, 9, 9], OUTGOING + second).unwrap();
+        assert_eq!(state.outgoing(first), (vec![vec![7; 5000]], second));
+        state.file.write_all_at(&[0xff; 100], OUTGOING + second).unwrap();
+        assert_eq!(state.outgoing(first).1, second, "any length is claimed");
+        let third = state.write_outgoing(second, b"third").unwrap();
+        assert_eq!(state.outgoing(second), (vec![b"third".to_vec()], third));
     }
 
     #[test]

@@ -8,3 +8,4 @@ pub mod priority;
 pub mod proc_fs;
 pub mod rlimit;
 pub mod segment;
+pub(crate) mod signal_mask;

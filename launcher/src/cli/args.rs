@@ -9,6 +9,8 @@ use clap::{ArgAction, Args, Parser, ValueHint};
 use clap_complete::Shell;
 use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, SamplingPolicy, TrackingConfig, format};
 
+use crate::exit::Manner;
+
 /// The sections of help and man page after the options.
 const AFTER_HELP: &str = "\
 Examples:
@@ -92,6 +94,10 @@ pub(crate) struct Options {
     /// What was given and has no effect, in a line for the user.
     #[arg(skip)]
     pub(crate) without_effect: Option<String>,
+
+    /// How the launcher ends.
+    #[arg(skip)]
+    pub(crate) exit_manner: Manner,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
+use gpu_track_collector::format::GPU_TRACKER;
 use gpu_track_collector::{Output, RamUnit, Style, TimeUnit};
 
 use super::args::Options;
 use super::usage_error::UsageError;
+use crate::exit::Manner;
 
 /// The program's name in that case.
 const NAME: &str = "gpu-tracker";
@@ -39,12 +41,13 @@ pub(super) fn apply_to(options: &mut Options) -> Result<(), UsageError> {
         options.report.output = Output::Stdout;
     }
     options.tracking.sleep_time.get_or_insert(INTERVAL);
+    options.report.format.insert_str(0, GPU_TRACKER);
+    options.exit_manner = Manner::GpuTracker;
     let given = options.report.style;
     options.report.style = Style {
         ram_unit: given.ram_unit.or(Some(RamUnit::Gigabytes)),
         gpu_ram_unit: given.gpu_ram_unit.or(Some(RamUnit::Gigabytes)),
         time_unit: given.time_unit.or(Some(TimeUnit::Hours)),
-        as_gpu_tracker: true,
         full: true,
         quiet: false,
         ..given

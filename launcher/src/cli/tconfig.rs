@@ -11,11 +11,10 @@ use thiserror::Error;
 use super::args::Options;
 
 /// The keywords of gpu_tracker's `Tracker` that have a counterpart here.
-const SUPPORTED: &str =
-    "sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand, disable_logs";
-/// The others. They are about gpu_tracker's own process, or about a file of samples, which is not written yet.
-const WITHOUT_EFFECT: [&str; 6] =
-    ["tracking_file", "overwrite", "process_id", "resource_usage_file", "n_join_attempts", "join_timeout"];
+const SUPPORTED: &str = "sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand, \
+                         disable_logs, tracking_file, overwrite";
+/// The others. They are about gpu_tracker's own process.
+const WITHOUT_EFFECT: [&str; 4] = ["process_id", "resource_usage_file", "n_join_attempts", "join_timeout"];
 
 /// Why the file cannot be used.
 #[derive(Debug, Error)]
@@ -68,9 +67,13 @@ fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError
         "n_expected_cores" => add(&mut tracking.expected_cores, cores(&given)?),
         "gpu_brand" => add(&mut gpu.vendor, named(&given, &Vendor::ALL, Vendor::name)?),
         "gpu_uuids" => add(&mut gpu.uuids, uuids(&joined(value))?),
+        "tracking_file" => add(&mut tracking.tracking_file, given.into()),
         _ => {
             let not_bool = || ValueError::NotOneOf { value: given, allowed: vec!["true", "false"] };
-            tracking.disable_logs |= value.as_bool().ok_or_else(not_bool)?;
+            let is_on = value.as_bool().ok_or_else(not_bool)?;
+            let option =
+                if key == "overwrite" { &mut tracking.overwrite } else { &mut tracking.disable_logs };
+            *option |= is_on;
         }
     }
     Ok(())

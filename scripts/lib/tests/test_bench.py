@@ -25,7 +25,6 @@ def bench_of(directory: pathlib.Path, *, quick: bool = False, path: str = "") ->
         quick=quick,
         path=path,
         temporary=directory,
-        mapped_bytes=4096,
         tracker=NOT_BUILT / "gpu-track-run",
         ring=NOT_BUILT / "ring",
         births=NOT_BUILT / "births",
@@ -112,13 +111,12 @@ class Tracked(unittest.TestCase):
         self.assertIsNone(tracked.segment_of(b""))
 
     def test_samples_are_read_from_header_and_ring(self) -> None:
-        ring_at = 512
-        segment = bytearray(ring_at + tracked.SAMPLE_CAPACITY * tracked.SAMPLE_BYTES)
-        struct.pack_into("<Q", segment, tracked.SAMPLES_AT, 1030)
+        live = bytearray(tracked.RING_AT + tracked.SAMPLE_CAPACITY * tracked.SAMPLE_BYTES)
+        struct.pack_into("<Q", live, tracked.SAMPLES_AT, 1030)
         # Sample 1029 overwrites slot 5.
-        struct.pack_into("<QQ", segment, ring_at + 5 * tracked.SAMPLE_BYTES, 1, 123_456)
-        self.assertEqual(tracked.samples_taken(bytes(segment)), 1030)
-        self.assertEqual(tracked.sample_time_ns(bytes(segment), ring_at, 1029), 123_456)
+        struct.pack_into("<QQ", live, tracked.RING_AT + 5 * tracked.SAMPLE_BYTES, 1, 123_456)
+        self.assertEqual(tracked.samples_taken(bytes(live)), 1030)
+        self.assertEqual(tracked.sample_time_ns(bytes(live), 1029), 123_456)
 
     def test_a_process_that_has_ended_has_no_children(self) -> None:
         self.assertEqual(tracked.children(2**22 + 1), [])

@@ -12,11 +12,12 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gpu_track_abi::record::Event;
 
-use crate::elf32::Program;
 use crate::env_repair::with_repaired;
 use crate::environment::environ;
 use crate::proc_status::vm_hwm_kib;
-use crate::{emit, next, rss, state, sys};
+use crate::{emit, next, rss, state, sys, visibility};
+
+assert_signatures_of_libc! { execv execve execveat execvp execvpe fexecve }
 
 type Array = *const *const c_char;
 
@@ -24,7 +25,7 @@ type Array = *const *const c_char;
 unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
-    unsafe { with_repaired(envp, Program::path(path), &|envp| next_execve(path, argv, envp)) }
+    unsafe { with_repaired(envp, visibility::ask, &|envp| next_execve(path, argv, envp)) }
 }
 
 #[unsafe(no_mangle)]
@@ -32,7 +33,7 @@ unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(environ, Program::path(path), &|envp| match next::EXECV.get() {
+        with_repaired(environ, visibility::ask, &|envp| match next::EXECV.get() {
             Some(next) if envp == environ => next(path, argv),
             _ => next_execve(path, argv, envp),
         })
@@ -44,7 +45,7 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(environ, Program::Named(file), &|envp| match next::EXECVP.get() {
+        with_repaired(environ, visibility::ask, &|envp| match next::EXECVP.get() {
             Some(next) if envp == environ => next(file, argv),
             _ => next_execvpe(file, argv, envp),
         })
@@ -55,7 +56,7 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
 unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
-    unsafe { with_repaired(envp, Program::Named(file), &|envp| next_execvpe(file, argv, envp)) }
+    unsafe { with_repaired(envp, visibility::ask, &|envp| next_execvpe(file, argv, envp)) }
 }
 
 #[unsafe(no_mangle)]
@@ -63,7 +64,7 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(envp, Program::Open(fd), &|envp| match next::FEXECVE.get() {
+        with_repaired(envp, visibility::ask, &|envp| match next::FEXECVE.get() {
             Some(next) => next(fd, argv, envp),
             None => raw_execveat(fd, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH),
         })
@@ -74,16 +75,16 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
 unsafe extern "C" fn execveat(
     dir: c_int,
     path: *const c_char,
-    argv: Array,
-    envp: Array,
+    argv: *const *mut c_char,
+    envp: *const *mut c_char,
     flags: c_int,
 ) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(envp, Program::At(dir, path), &|envp| match next::EXECVEAT.get() {
-            Some(next) => next(dir, path, argv, envp, flags),
-            None => raw_execveat(dir, path, argv, envp, flags),
+        with_repaired(envp.cast(), visibility::ask, &|envp| match next::EXECVEAT.get() {
+            Some(next) => next(dir, path, argv, envp.cast(), flags),
+            None => raw_execveat(dir, path, argv.cast(), envp, flags),
         })
     }
 }

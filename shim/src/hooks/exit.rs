@@ -14,6 +14,8 @@ use gpu_track_abi::record::{
 
 use crate::{emit, loaded, next, proc_status, rss, state, sys};
 
+assert_signatures_of_libc! { _exit }
+
 /// The `on_exit` handler is registered.
 static HAS_ON_EXIT: AtomicBool = AtomicBool::new(false);
 

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use gpu_track_abi::layout::Header;
 use gpu_track_abi::record::Event;
 
-use crate::{emit, env_repair, identity, next, state, sys};
+use crate::{emit, env_repair, identity, next, state, sys, visibility};
 
 /// Registers the atfork handlers [`before`] and [`in_child`].
 pub(crate) fn register() {
@@ -67,6 +67,7 @@ extern "C" fn in_child() {
     state::WROTE_EXIT.store(false, Relaxed);
     state::IS_TRACER.store(false, Relaxed);
     env_repair::forget_owner();
+    visibility::forget();
     let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);
     let origin = emit::origin_by_syscall(pid, parent);

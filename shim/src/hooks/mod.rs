@@ -1,6 +1,17 @@
 //! The interposed functions, one file per family. A hook has the signature and the safety contract of libc's
 //! function. It calls the next definition and returns its result, errno included.
 
+/// Fails to compile unless each hook has the signature that the libc crate declares for its name: an array holds
+/// functions of one signature only.
+///
+/// Not checked, because that crate does not declare them: `_Exit`, `_Fork`, `pidfd_spawn`, `pidfd_spawnp`, `quick_exit`,
+/// `wait3`. Nor are `execl`, `execle`, `execlp`, `prctl` and `syscall`, which are variadic and written in assembly.
+macro_rules! assert_signatures_of_libc {
+    ($($hook:ident)*) => {
+        const _: () = { $(let _ = [$hook, libc::$hook];)* };
+    };
+}
+
 mod exec;
 pub(crate) mod exit;
 pub(crate) mod fork;

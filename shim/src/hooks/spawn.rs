@@ -1,27 +1,30 @@
 //! The posix_spawn family: repairs the environment, and writes SPAWN_FAILED for a child that could not exec. libc
 //! reaps that child without calling a wait function.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int};
 
 use gpu_track_abi::record::Event;
 
-use crate::elf32::Program;
 use crate::env_repair::with_repaired;
-use crate::{emit, next, state, sys};
+use crate::{emit, next, state, sys, visibility};
 
-type Array = *const *const c_char;
+assert_signatures_of_libc! { posix_spawn posix_spawnp }
 
 macro_rules! spawns {
-    ($($name:ident($out:ty, $program:path) => $next:ident;)*) => {$(
+    ($($name:ident($out:ty) => $next:ident;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
-            child: *mut $out, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-            argv: Array, envp: Array,
+            child: *mut $out, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t,
+            attributes: *const libc::posix_spawnattr_t, argv: *const *mut c_char, envp: *const *mut c_char,
         ) -> c_int {
             // glibc before 2.39 has no pidfd_spawn, but a weak reference to it would find this hook.
             let Some(next) = next::$next.get() else { return libc::ENOSYS };
             // SAFETY: the caller keeps libc's contract.
-            let error = unsafe { with_repaired(envp, $program(path), &|envp| next(child, path, actions, attributes, argv, envp)) };
+            let error = unsafe {
+                with_repaired(envp.cast(), visibility::recall_or_ask, &|envp| {
+                    next(child, path, actions, attributes, argv, envp.cast())
+                })
+            };
             if error != 0 {
                 write_spawn_failed(error);
             }
@@ -31,10 +34,10 @@ macro_rules! spawns {
 }
 
 spawns! {
-    posix_spawn(libc::pid_t, Program::path) => POSIX_SPAWN;
-    posix_spawnp(libc::pid_t, Program::Named) => POSIX_SPAWNP;
-    pidfd_spawn(c_int, Program::path) => PIDFD_SPAWN;
-    pidfd_spawnp(c_int, Program::Named) => PIDFD_SPAWNP;
+    posix_spawn(libc::pid_t) => POSIX_SPAWN;
+    posix_spawnp(libc::pid_t) => POSIX_SPAWNP;
+    pidfd_spawn(c_int) => PIDFD_SPAWN;
+    pidfd_spawnp(c_int) => PIDFD_SPAWNP;
 }
 
 /// Writes SPAWN_FAILED, unless there may have been no child: these are errors of clone(2), and EINVAL also of the

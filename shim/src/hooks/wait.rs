@@ -22,6 +22,8 @@ use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 use crate::{emit, next, rss, state, sys};
 
+assert_signatures_of_libc! { wait wait4 waitid waitpid }
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wait(status: *mut c_int) -> pid_t {
     // SAFETY: the caller keeps libc's contract.

@@ -1,5 +1,5 @@
-// The exec and spawn families: `execs CASE [ENTRIES]` starts CASE_PROGRAM, or /bin/sh, with a hand-made environment. It
-// has this many entries more than the case needs.
+// The exec and spawn families: `execs CASE [ENTRIES]` starts /bin/sh with a hand-made environment. It has this many entries
+// more than the case needs.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -47,8 +47,7 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < entries; i++)
         if (asprintf(&env[n++], "E%d=%0100d", i, i) < 0) return 93;
-    const char *path = getenv("CASE_PROGRAM") ? getenv("CASE_PROGRAM") : "/bin/sh";
-    const char *name = strrchr(path, '/') + 1;
+    const char *path = "/bin/sh", *name = "sh";
     char *sh[] = {"sh", "-c", SCRIPT, 0};
     pid_t pid = -1;
 
@@ -114,6 +113,18 @@ int main(int argc, char **argv) {
         // libc reaped the children.
         bad += waitpid(-1, 0, 0) != -1 || errno != ECHILD;
         return bad;
+    }
+    if (!strcmp(how, "lock")) {
+        char *args[] = {"true", 0};
+        struct flock lock = {.l_type = F_RDLCK};
+        int file = open("/bin/true", O_RDONLY | O_CLOEXEC);
+        if (fcntl(file, F_SETLK, &lock)) return 96;
+        if (posix_spawn(&pid, "/bin/true", 0, 0, args, env) || reap(pid)) return 97;
+        pid_t owner = getpid();
+        if ((pid = fork())) return reap(pid);
+        // Another process asks which lock is in the way of its own.
+        lock.l_type = F_WRLCK;
+        _exit(fcntl(file, F_GETLK, &lock) || lock.l_type != F_RDLCK || lock.l_pid != owner);
     }
     if (!strcmp(how, "vforks")) {
         char *args[] = {"true", 0};

@@ -2,14 +2,10 @@
 //! that tests/truth reads meanwhile.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::mem::offset_of;
-use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use gpu_track_abi::layout::Header;
 use gpu_track_truth::footprint::{Footprint, Footprints, Recorder};
 use gpu_track_truth::relatives::descendants;
 
@@ -112,12 +108,7 @@ fn tree(running: &Running) -> Result<Vec<u32>, String> {
 
 /// The number of samples that the collector has taken.
 fn samples(running: &Running) -> u64 {
-    let segment = running.segment();
-    let mut bytes = [0; 8];
-    File::open(segment)
-        .and_then(|file| file.read_exact_at(&mut bytes, offset_of!(Header, samples) as u64))
-        .unwrap();
-    u64::from_ne_bytes(bytes)
+    running.live().count()
 }
 
 fn figures(run: &Run, truth: Footprints) -> Vec<Figure> {

@@ -274,8 +274,8 @@ impl Report {
 
     /// main, descendants and combined of `max_gpu_ram`, bytes.
     pub fn gpu_ram(&self) -> [GpuRam; 3] {
-        let warnings = self.array("warnings").iter().filter_map(Value::as_str);
-        let is_unread = warnings
+        let is_unread = self
+            .all_warnings()
             .into_iter()
             .any(|line| line.starts_with(UNREAD_GPUS) || line.starts_with(SLOW_GPU_READINGS));
         ["main", "descendants", "combined"].map(|set| {

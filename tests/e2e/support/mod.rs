@@ -1,6 +1,7 @@
 //! Shared by the tests: runs under gpu-track-run, compiled programs, and the kernel's figures.
 
 pub mod cgroup;
+pub mod descriptors;
 pub mod footprints;
 pub mod gpu;
 pub mod gpu_files;
@@ -9,6 +10,7 @@ pub mod pidfd;
 pub mod programs;
 pub mod pty;
 pub mod report;
+pub mod rows;
 pub mod run;
 pub mod signals;
 pub mod truth;

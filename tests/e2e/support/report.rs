@@ -38,6 +38,11 @@ impl Report {
         self.at(path).as_array().unwrap_or_else(|| panic!("{path} is {}, no array", self.at(path)))
     }
 
+    /// The texts of all warnings.
+    pub fn all_warnings(&self) -> Vec<&str> {
+        self.array("warnings").iter().map(|warning| warning["text"].as_str().unwrap()).collect()
+    }
+
     /// The warnings, one per line, without those that a busy machine causes: how often a fake GPU driver was read depends on
     /// it.
     pub fn warnings(&self) -> String {
@@ -51,7 +56,7 @@ impl Report {
                 || covers_less("utilization")
                 || (line.starts_with("The utilization of ") && line.contains(" and not for "))
         };
-        let lines = self.array("warnings").iter().filter_map(Value::as_str);
+        let lines = self.all_warnings().into_iter();
         lines.filter(|line| !depends_on_load(line)).collect::<Vec<_>>().join("\n")
     }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use gpu_track_collector::segment::live::{self, LiveFile};
 use tempfile::TempDir;
 
 use super::report::Report;
@@ -219,8 +220,20 @@ impl Running {
     /// Path of the segment's file.
     pub fn segment(&self) -> PathBuf {
         let names = leftovers::segments(self.pid());
-        let name = names.into_iter().find(|name| !name.ends_with(".state")).expect("the run has a segment");
-        Path::new("/dev/shm").join(name)
+        let name = names.into_iter().find(|name| !name.ends_with(".state") && !name.ends_with(".live"));
+        Path::new("/dev/shm").join(name.expect("the run has a segment"))
+    }
+
+    /// The live file, once the collector has made it.
+    pub fn live(&self) -> LiveFile {
+        self.wait_for_collector();
+        let path = live::path_of(&self.segment());
+        let mut found = None;
+        wait_until("the live file", || {
+            found = LiveFile::open(&path).ok();
+            found.is_some()
+        });
+        found.unwrap()
     }
 
     /// The pid of the collector, if there is one now.

@@ -13,7 +13,13 @@ use crate::results::Results;
 pub(crate) struct Report {
     pub gpus: Vec<Gpu>,
     pub max_gpu_ram: MaxGpuRam,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
+}
+
+/// What a reader of the report should know.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Warning {
+    pub text: String,
 }
 
 /// The tree's largest GPU memory, bytes; `None`: not known.
@@ -157,7 +163,7 @@ pub(crate) fn tracked(
     match report.and_then(|text| serde_json::from_str::<Report>(&text).map_err(|error| error.to_string())) {
         Ok(report) => {
             for warning in &report.warnings {
-                results.note(&format!("warning: {warning}"));
+                results.note(&format!("warning: {}", warning.text));
             }
             Some(report)
         }

@@ -196,7 +196,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         index: device.index,
         pci_address: device.pci_address,
         name: device.name,
-        vendor: device.vendor.map(Vendor::name),
+        vendor: device.vendor,
         parent: device.parent,
         source: device.source,
         driver_version: device.driver_version,
@@ -205,7 +205,7 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         used: is_used(usage, of),
         lost_at_s: of.loss.map(|loss| loss.at_ns.saturating_sub(start_ns) as f64 / 1e9),
         reading: GpuReading {
-            count: of.lists.count,
+            count: Some(of.lists.count),
             mean_interval_s: of.lists.mean_ns().map(|ns| ns / 1e9),
             max_interval_s: of.lists.mean_ns().map(|_| of.lists.longest_ns as f64 / 1e9),
         },

@@ -5,11 +5,11 @@
 
 use super::usable::usable_devices;
 use crate::model::report::Report;
+use crate::model::report::{Cause, TimeLimitSource};
 use crate::model::report::{
     CoresSource, CpusHint, Exit, GpuDevice, GpusHint, Hints, Limits, MemoryBasis, MemoryHint, MemorySource,
     Stage, TimeBasis, TimeHint,
 };
-use crate::run::cause::{Cause, TimeLimitSource};
 
 /// Values of the rules.
 struct Policy {

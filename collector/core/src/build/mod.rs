@@ -23,6 +23,7 @@ use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Faults, Hints, Io, Layers, Limits,
     MaxProportionalRam, MaxRam, Peak, Percent, Processes, RamSpan, Report, Rss, Stage,
 };
+use crate::model::timestamp;
 use crate::run::RunState;
 use crate::run::cause::{self, Cause, Facts};
 use crate::run::nodes::Here;
@@ -49,7 +50,9 @@ pub fn report(inputs: &Inputs) -> Report {
     let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
-        started_at: SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.start.realtime_ns),
+        started_at: timestamp::representable(
+            SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.start.realtime_ns),
+        ),
         wall_s,
         host: inputs.host_info.host.clone(),
         ending: Ending {
@@ -183,7 +186,6 @@ fn coverage(inputs: &Inputs) -> Coverage {
         // An interim report leaves this out: ranks may not have started.
         ranks: inputs
             .run
-            .totals
             .ranks
             .unseen(&inputs.host_info.own_ranks)
             .filter(|_| inputs.end.stage == Stage::Over),

@@ -92,3 +92,13 @@ fn cpu_time_above_the_kernels_sum_is_in_the_warnings() {
         report.warnings.iter().any(|warning| warning.text.contains("more than the kernel's own sum"));
     assert_eq!(is_said, report.cpu_time.kernel_s.is_some(), "{:?}", report.cpu_time);
 }
+
+// Requirement: OUT-23
+#[test]
+fn reports_of_random_runs_are_the_same_when_read_back() {
+    for (number, (run, at_ns)) in random_runs(60).enumerate() {
+        let report = report_of(&run, at_ns);
+        let json = serde_json::to_string(&report).unwrap();
+        assert!(serde_json::from_str::<Report>(&json).unwrap() == report, "run {number}: {json}");
+    }
+}

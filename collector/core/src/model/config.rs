@@ -1,5 +1,5 @@
-//! What the launcher sends to the collector: first the configuration, then the start and end of the command. The groups of
-//! options that the collector obeys are parts of the configuration, with what the launcher adds to them.
+//! What the launcher sends to the collector: first the configuration, then the start and end of the command, and answers
+//! to orders. The groups of options that the collector obeys are parts of the configuration, with what the launcher adds to them.
 //!
 //! One pipe carries it, one JSON object per line. End of file without [`Message::Ended`] means that the launcher is
 //! gone.
@@ -10,10 +10,11 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 
+use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
-use crate::model::style::{Output, Style};
+use crate::model::style::{Output, StreamFile, Style};
 use crate::model::values::{cores, seconds};
 
 /// A discovery layer, by the name that the report uses too.
@@ -120,19 +121,28 @@ pub struct TrackingConfig {
     #[serde(skip)]
     pub config: Option<PathBuf>,
 
-    /// gpu_tracker's file of samples
-    #[arg(long = "tf", value_name = "FILE", hide = true, value_hint = ValueHint::FilePath)]
+    /// Write the run over time to FILE, which must end in .csv: a row for each interval, in the form of gpu_tracker's tracking
+    /// file. Its name has the patterns of --output
+    #[arg(long = "tf", visible_alias = "tracking-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[serde(skip)]
     pub tracking_file: Option<PathBuf>,
 
-    /// Whether an existing file of samples is replaced
-    #[arg(long, hide = true)]
+    /// Replace the file of --tf if it exists
+    #[arg(long)]
     #[serde(skip)]
     pub overwrite: bool,
+
+    /// The file of --tf, which the launcher made.
+    #[arg(skip)]
+    pub tracking_target: Option<StreamFile>,
 
     /// Write no warnings to stderr while COMMAND runs
     #[arg(long)]
     pub disable_logs: bool,
+
+    /// Whether the user is told what `--wait-all` waits for.
+    #[arg(skip)]
+    pub tells_waiting: bool,
 
     /// Run COMMAND in a cgroup (v2) of its own, and add the kernel's figures for that cgroup to the report
     #[arg(long)]
@@ -202,6 +212,18 @@ pub enum Message {
     },
     /// The command could not be executed.
     Cancelled,
+    /// The command has ended, and the launcher waits for its tree (`--wait-all`).
+    WaitingForTree {
+        /// CLOCK_MONOTONIC when the launcher saw the command's end, nanoseconds.
+        since_ns: u64,
+    },
+    /// The launcher has obeyed an order, or an earlier collector's of this id.
+    OrderAnswered {
+        /// The order.
+        id: OrderId,
+        /// What came of it.
+        result: OrderResult,
+    },
     /// The command (with `--wait-all`: the whole tree) ended.
     Ended {
         /// The command's wait status.

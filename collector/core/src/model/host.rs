@@ -4,6 +4,7 @@ use gpu_track_abi::rank::Rank;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupUse;
+pub use super::report::{DiskFull, DiskRole};
 use super::report::{Host, Limits, Stage};
 
 /// The machine, and the limits that the command starts with.
@@ -75,27 +76,4 @@ impl RunEnd {
             full_disks: Vec::new(),
         }
     }
-}
-
-/// A file system without space.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskFull {
-    /// A directory on it.
-    pub path: String,
-    /// What it is to the command.
-    pub role: DiskRole,
-    /// Space that is left for this user at the end of the run, bytes.
-    pub available_bytes: u64,
-}
-
-/// What a directory is to the command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DiskRole {
-    /// The directory that the command was started in.
-    Working,
-    /// TMPDIR, else /tmp.
-    Temporary,
-    /// Where the report is written.
-    Report,
 }

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::finding::{Damage, ExitAccount, Finding, Remains};
 use super::gpu::GpuObservation;
 use super::ids::{Key, ProcessId, Target};
+use super::order::{OrderId, OrderResult};
 use super::signal::SignalReceived;
+use super::tree_sample::Wants;
 
 /// One thing that a source has seen. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -111,6 +113,18 @@ pub enum Observation {
     },
     /// A process sent the launcher a signal, which it passed on to the command.
     SignalReceived(SignalReceived),
+    /// The command has ended, and the launcher waits for its tree (`--wait-all`).
+    WaitingForTree {
+        /// Since then.
+        since_ns: u64,
+    },
+    /// The launcher has answered an order.
+    OrderAnswered {
+        /// The order.
+        id: OrderId,
+        /// What came of it.
+        result: OrderResult,
+    },
     /// The segment's name was removed during the run.
     SegmentUnlinked,
     /// Why the process connector can't be had.
@@ -141,6 +155,24 @@ pub enum Observation {
     },
     /// The run is over: compute the figures of all processes, the living as they are.
     FinalizeAll,
+    /// What the sinks of this run take.
+    SinksWant(Wants),
+    /// An output failed, and is closed.
+    SinkFailed {
+        /// Its name, for the report.
+        sink: String,
+        /// Why.
+        error: String,
+    },
+    /// An output misses something.
+    SinkLost {
+        /// Its name, for the report.
+        sink: String,
+        /// How many lines or samples more than were known to be lost.
+        lost: u64,
+        /// Why; `None`: it was too slow.
+        error: Option<String>,
+    },
 }
 
 /// A child that /proc shows below a known process.

@@ -89,10 +89,6 @@ pub struct Style {
           value_parser = one_of(&TimeUnit::ALL, TimeUnit::name))]
     pub time_unit: Option<TimeUnit>,
 
-    /// Exactly what gpu_tracker 5 writes, in its form, and nothing more.
-    #[arg(skip)]
-    pub as_gpu_tracker: bool,
-
     /// Where the text is shown.
     #[arg(skip)]
     pub console: Console,
@@ -126,7 +122,9 @@ impl RamUnit {
         self.facts().1
     }
 
-    fn bytes(self) -> f64 {
+    /// One of this unit, bytes.
+    #[must_use]
+    pub fn bytes(self) -> f64 {
         self.facts().2
     }
 
@@ -169,7 +167,9 @@ impl TimeUnit {
         self.facts().1
     }
 
-    fn seconds(self) -> f64 {
+    /// One of this unit, seconds.
+    #[must_use]
+    pub fn seconds(self) -> f64 {
         self.facts().2
     }
 
@@ -262,14 +262,13 @@ mod tests {
             ram_unit: Some(RamUnit::Megabytes),
             gpu_ram_unit: None,
             time_unit: Some(TimeUnit::Days),
-            as_gpu_tracker: true,
             full: true,
             ..Style::default()
         };
         let sent = serde_json::to_string(&style).unwrap();
         assert_eq!(
             sent,
-            r#"{"full":true,"quiet":false,"hints":false,"ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days","as_gpu_tracker":true,"console":{"columns":100,"is_unicode":true,"has_colour":false}}"#
+            r#"{"full":true,"quiet":false,"hints":false,"ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days","console":{"columns":100,"is_unicode":true,"has_colour":false}}"#
         );
         assert_eq!(serde_json::from_str::<Style>(&sent).unwrap(), style);
     }

@@ -1,14 +1,34 @@
-//! Wall-clock times as text.
+//! Wall-clock times as text: RFC 3339 in UTC, to the millisecond. The module is also the form of such a time in a report
+//! (`#[serde(with)]`).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// RFC 3339 in UTC, to the millisecond. A machine's clock can be set to any time, but humantime panics outside of 1970 to
-/// 9999, so the time is clamped to that.
-pub fn rfc3339(time: SystemTime) -> String {
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serializer};
+
+/// The time as text can have it, to the millisecond. A machine's clock can be set to any time, but humantime panics outside
+/// of 1970 to 9999, so the time is clamped to that.
+pub fn representable(time: SystemTime) -> SystemTime {
     const LAST_S: u64 = 253_402_300_799;
     let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let clamped = since_epoch.min(Duration::from_secs(LAST_S));
-    humantime::format_rfc3339_millis(UNIX_EPOCH + clamped).to_string()
+    UNIX_EPOCH + Duration::new(clamped.as_secs(), clamped.subsec_millis() * 1_000_000)
+}
+
+/// The time as text.
+pub fn rfc3339(time: SystemTime) -> String {
+    humantime::format_rfc3339_millis(representable(time)).to_string()
+}
+
+pub(super) fn serialize<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rfc3339(*time))
+}
+
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let time =
+        humantime::parse_rfc3339(&text).map_err(|error| D::Error::custom(format!("{text:?}: {error}")))?;
+    Ok(representable(time))
 }
 
 #[cfg(test)]
@@ -18,7 +38,7 @@ mod tests {
     #[test]
     fn time_outside_the_calendar_is_clamped() {
         assert_eq!(
-            rfc3339(UNIX_EPOCH + Duration::from_millis(1_760_000_000_123)),
+            rfc3339(UNIX_EPOCH + Duration::from_micros(1_760_000_000_123_987)),
             "2025-10-09T08:53:20.123Z"
         );
         assert_eq!(rfc3339(UNIX_EPOCH - Duration::from_secs(1)), "1970-01-01T00:00:00.000Z");

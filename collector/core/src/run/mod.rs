@@ -4,15 +4,20 @@ pub mod cause;
 pub(crate) mod failures;
 pub mod gpu;
 pub(crate) mod nodes;
+pub(crate) mod orders;
+pub mod outbox;
 #[cfg(test)]
 pub(crate) mod random_trees;
 pub(crate) mod ranks;
+pub(crate) mod samples;
 pub mod sampling;
 pub mod schedule;
 pub(crate) mod series;
+pub(crate) mod sink_troubles;
 pub mod state;
 pub mod tree;
 pub mod trust;
 pub mod usage;
+pub(crate) mod waiting;
 
 pub use state::RunState;

@@ -12,9 +12,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 use super::RunState;
+use super::outbox::Outgoing;
+use crate::model::groups::Groups;
 use crate::model::observation::Observation;
 use crate::model::quality::Quality;
 use crate::model::report::ProcessUsage;
+use crate::model::tree_sample::Event;
 use crate::random_seed::seed;
 use collector::Collector;
 use machine::{Exe, Life, Machine, Rules, SimProcess, tolerance};
@@ -135,6 +138,31 @@ fn end_all(machine: &mut Machine, collector: &mut Collector) {
 
 type Figures = Vec<ProcessUsage>;
 
+/// Samples, events and ended processes are what a replay gives, and the samples have the largest RAM of the run.
+fn check_samples(collector: &Collector) -> Result<(), TestCaseError> {
+    let (run, replayed) = (&collector.run, &collector.replayed);
+    let stored = |run: &RunState| postcard::to_stdvec(&run.samples.outbox).expect("it can be stored");
+    prop_assert!(stored(run) == stored(replayed), "a replay gives other samples");
+    let (mut largest, mut last_ns, mut last_max) = (Groups::default(), 0, None);
+    for (_, item) in run.samples.outbox.since(0) {
+        match item {
+            Outgoing::Sample(sample) => {
+                prop_assert!(sample.from_ns == last_ns || last_ns == 0, "no time is left out");
+                prop_assert!(sample.at_ns > last_ns);
+                largest = largest.with(sample.ram_bytes, |largest: u64, ram| largest.max(ram.max));
+                (last_ns, last_max) = (sample.at_ns, Some(sample.max_ram));
+            }
+            Outgoing::Event(Event::Revised { max_bytes, .. }) => largest = largest.with(*max_bytes, u64::max),
+            Outgoing::Ended(_) => {}
+        }
+    }
+    prop_assert_eq!(largest, run.ram.max.map(|max| max.total), "what the samples and their revisions tell");
+    let floors = run.totals.floors.map(|floor| floor.rss);
+    let known = last_max.map(|max| max.map(|max| max.bytes));
+    prop_assert_eq!(known, Some(largest.with(floors, u64::max)), "the last sample has the report's maximum");
+    Ok(())
+}
+
 /// The processes as reported, by pid, then by their order.
 fn figures(run: &RunState) -> Figures {
     let mut processes = run.totals.heaviest();
@@ -170,6 +198,7 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
     let run = &collector.run;
     let rules = machine.rules;
     let ours = figures(run);
+    check_samples(collector)?;
     if let Some(restored) = &collector.restored {
         prop_assert_eq!(&figures(restored), &ours, "after a restart");
         prop_assert_eq!(total_us(restored), total_us(run), "CPU time after a restart");

@@ -1,14 +1,72 @@
 //! When is the next sample? The grid of the sampling interval, and the samples beside it.
+//!
+//! [`Schedule::decide`] concludes from [`Facts`] alone. What a sample came to goes back by [`Schedule::sampled`].
 
+use super::tree::LiveInterval;
 use crate::model::policy::SamplingPolicy;
 
-/// Large ends delay a sample: see [`SamplingPolicy::together_ns`].
+/// What a decision needs to know of the run. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The last sample, or the command's start.
+    pub sampled_ns: u64,
+    /// The largest combined RAM of all samples, bytes.
+    pub largest_bytes: u64,
+    /// When the youngest program began that has not reported, if there is a young one.
+    pub youngest_unreported_ns: Option<u64>,
+    /// What ended since the last sample: the next one takes it.
+    pub ended: &'a [LiveInterval],
+}
+
+/// What is to be done now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deferral {
-    /// Those of processes that held so much.
+pub enum Decision {
+    /// Nothing before this time, CLOCK_MONOTONIC nanoseconds.
+    Wait(u64),
+    /// A sample.
+    Sample(Terms),
+}
+
+/// How a sample is taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// It is one of the grid.
+    pub is_on_grid: bool,
+    /// A process that the sample finds dead puts it off if this is so. `None`: the sample is taken in any case.
+    pub large_end: Option<LargeEnd>,
+}
+
+/// Which ends delay a sample: see [`SamplingPolicy::together_ns`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LargeEnd {
+    /// Those of processes that held this many bytes.
     pub bytes: u64,
-    /// For so long after the last of them.
+    /// The sample comes this long after the last of them.
     pub together_ns: u64,
+}
+
+impl LargeEnd {
+    /// When a sample can be taken, if any of these is such an end.
+    fn until_ns(&self, ended: &[LiveInterval]) -> Option<u64> {
+        let large = ended.iter().filter(|life| life.memory.combined_bytes >= self.bytes);
+        large.map(|life| life.end_ns).max().map(|end_ns| end_ns.saturating_add(self.together_ns))
+    }
+}
+
+/// What a sample came to.
+#[derive(Debug, Clone, Copy)]
+pub enum Outcome {
+    /// It found a large process dead: it does not count, and is taken again.
+    PutOff {
+        /// When, CLOCK_MONOTONIC nanoseconds.
+        at_ns: u64,
+        /// CPU time that it took, nanoseconds; it counts with the next sample.
+        cost_ns: u64,
+        /// The rule that put it off.
+        large_end: LargeEnd,
+    },
+    /// It was taken.
+    Taken(Taken),
 }
 
 /// A sample that was taken, as far as it decides on the next one.
@@ -36,16 +94,12 @@ pub struct Schedule {
     next_tick_ns: u64,
     /// A sample beside the grid.
     early_ns: u64,
-    /// A sample for programs that have not reported.
-    unreported_ns: u64,
-    /// What such samples have cost is within their share by then.
+    /// What samples for programs that have not reported have cost is within their share by then.
     paid_ns: u64,
-    /// The last sample.
-    sampled_ns: u64,
-    /// Not before this time.
-    deferred_until_ns: u64,
-    /// What the samples cost that did not count since the last one, nanoseconds.
-    deferred_cost_ns: u64,
+    /// Large ends delay the next sample up to this time.
+    delayed_until_ns: u64,
+    /// What the samples cost that were put off since the last one, nanoseconds.
+    put_off_cost_ns: u64,
     grows_until_ns: u64,
 }
 
@@ -58,93 +112,76 @@ impl Schedule {
             interval_ns: interval_ns.max(1),
             next_tick_ns: start_ns,
             early_ns: u64::MAX,
-            unreported_ns: u64::MAX,
             paid_ns: 0,
-            sampled_ns: start_ns,
-            deferred_until_ns: 0,
-            deferred_cost_ns: 0,
+            delayed_until_ns: 0,
+            put_off_cost_ns: 0,
             // Nearly every program grows at its start.
             grows_until_ns: start_ns.saturating_add(policy.growth_pause_ns),
         }
     }
 
-    /// When the next sample is due.
-    #[must_use]
-    pub fn due_ns(&self) -> u64 {
-        self.planned_ns().max(self.deferred_until_ns)
+    /// Whether to sample now or to wait. A wait for large ends is kept; else nothing changes.
+    pub fn decide(&mut self, now_ns: u64, facts: &Facts) -> Decision {
+        let is_on_grid = now_ns >= self.next_tick_ns;
+        if facts.ended.len() > self.policy.most_waiting {
+            return Decision::Sample(Terms { is_on_grid, large_end: None });
+        }
+        let planned_ns = self.next_tick_ns.min(self.early_ns).min(self.unreported_ns(facts));
+        let due_ns = planned_ns.max(self.delayed_until_ns);
+        if now_ns < due_ns {
+            return Decision::Wait(due_ns);
+        }
+        let large_end = self.large_end(now_ns, planned_ns, facts);
+        match large_end.and_then(|rule| rule.until_ns(facts.ended)) {
+            Some(until_ns) if now_ns < until_ns => {
+                self.delayed_until_ns = until_ns;
+                Decision::Wait(until_ns)
+            }
+            _ => Decision::Sample(Terms { is_on_grid, large_end }),
+        }
     }
 
-    /// The same, however the sample is delayed.
-    fn planned_ns(&self) -> u64 {
-        self.next_tick_ns.min(self.early_ns).min(self.unreported_ns)
-    }
-
-    /// When the youngest program began that has not reported, if there is a young one.
-    pub fn expect(&mut self, youngest_ns: Option<u64>) {
+    /// When a sample comes for programs that have not reported.
+    fn unreported_ns(&self, facts: &Facts) -> u64 {
         let policy = &self.policy;
-        let youngest_ns = youngest_ns.filter(|_| policy.unreported_rest_ns > 0);
-        self.unreported_ns = youngest_ns.map_or(u64::MAX, |start_ns| {
-            let age_ns = self.sampled_ns.saturating_sub(start_ns).max(policy.unreported_ns);
+        let youngest_ns = facts.youngest_unreported_ns.filter(|_| policy.unreported_rest_ns > 0);
+        youngest_ns.map_or(u64::MAX, |start_ns| {
+            let age_ns = facts.sampled_ns.saturating_sub(start_ns).max(policy.unreported_ns);
             let rest_ns = age_ns.min(policy.unreported_rest_ns);
-            self.sampled_ns.max(start_ns).saturating_add(rest_ns).max(self.paid_ns)
-        });
+            facts.sampled_ns.max(start_ns).saturating_add(rest_ns).max(self.paid_ns)
+        })
     }
 
-    /// Whether a sample at this time is one of the grid.
-    #[must_use]
-    pub fn is_on_grid(&self, now_ns: u64) -> bool {
-        now_ns >= self.next_tick_ns
-    }
-
-    /// Whether so many ended intervals wait that a sample must be taken at once.
-    #[must_use]
-    pub fn is_overfull(&self, waiting: usize) -> bool {
-        waiting > self.policy.most_waiting
-    }
-
-    /// Which ends may delay the sample that is due; `sampled_ns` is the sample before, `largest` the largest RAM so far.
-    #[must_use]
-    pub fn deferral(&self, now_ns: u64, sampled_ns: u64, largest: u64) -> Option<Deferral> {
+    /// Which ends may delay the sample that was planned for this time.
+    fn large_end(&self, now_ns: u64, planned_ns: u64, facts: &Facts) -> Option<LargeEnd> {
         let policy = &self.policy;
-        let due_ns = self.planned_ns();
-        let window_ns = due_ns.saturating_sub(sampled_ns);
+        let window_ns = planned_ns.saturating_sub(facts.sampled_ns);
         let longest_ns = window_ns.saturating_mul(policy.longest_delay).min(policy.longest_delay_ns);
         // Memory that does not grow from sample to sample can have grown since the last one.
         let longest_ns =
             if now_ns < self.grows_until_ns { longest_ns } else { policy.together_ns.min(longest_ns) };
-        let may_wait = policy.together_ns > 0 && now_ns < due_ns.saturating_add(longest_ns);
-        may_wait.then(|| Deferral {
-            bytes: (largest / policy.notable_end.max(1)).max(policy.notable_end_bytes),
+        let may_wait = policy.together_ns > 0 && now_ns < planned_ns.saturating_add(longest_ns);
+        may_wait.then(|| LargeEnd {
+            bytes: (facts.largest_bytes / policy.notable_end.max(1)).max(policy.notable_end_bytes),
             together_ns: policy.together_ns.min(window_ns / 2),
         })
     }
 
-    /// Delay the sample if a large process ended just before `now_ns`; `last_end_ns` tells when the last one that held so
-    /// many bytes did. Whether it is delayed.
-    pub fn defer(
-        &mut self,
-        deferral: Option<Deferral>,
-        now_ns: u64,
-        last_end_ns: impl FnOnce(u64) -> Option<u64>,
-    ) -> bool {
-        let until =
-            |deferral: Deferral| Some(last_end_ns(deferral.bytes)?.saturating_add(deferral.together_ns));
-        self.deferred_until_ns = deferral.and_then(until).unwrap_or(0);
-        now_ns < self.deferred_until_ns
+    /// What a sample came to.
+    pub fn sampled(&mut self, outcome: &Outcome) {
+        match *outcome {
+            Outcome::PutOff { at_ns, cost_ns, large_end } => {
+                self.put_off_cost_ns = self.put_off_cost_ns.saturating_add(cost_ns);
+                self.delayed_until_ns = at_ns.saturating_add(large_end.together_ns);
+            }
+            Outcome::Taken(taken) => {
+                let put_off_cost_ns = std::mem::take(&mut self.put_off_cost_ns);
+                self.taken(&Taken { cost_ns: taken.cost_ns.saturating_add(put_off_cost_ns), ..taken });
+            }
+        }
     }
 
-    /// The sample itself found a large process dead: it does not count, and is taken again. Its CPU time, nanoseconds, counts
-    /// with the next sample.
-    pub fn defer_again(&mut self, deferral: Deferral, now_ns: u64, cost_ns: u64) {
-        self.deferred_cost_ns = self.deferred_cost_ns.saturating_add(cost_ns);
-        self.deferred_until_ns = now_ns.saturating_add(deferral.together_ns);
-    }
-
-    /// A sample was taken.
-    pub fn taken(&mut self, taken: &Taken) {
-        let deferred_cost_ns = std::mem::take(&mut self.deferred_cost_ns);
-        let taken = &Taken { cost_ns: taken.cost_ns.saturating_add(deferred_cost_ns), ..*taken };
-        self.sampled_ns = taken.at_ns;
+    fn taken(&mut self, taken: &Taken) {
         if taken.at_ns < self.next_tick_ns.min(self.early_ns) {
             self.pay(taken);
         }
@@ -187,6 +224,7 @@ fn rest_ns(policy: &SamplingPolicy, age_ns: u64, grows: bool, cost_ns: u64) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::tree::{Contribution, ProcessId};
 
     const MS: u64 = 1_000_000;
 
@@ -201,29 +239,59 @@ mod tests {
         assert_eq!(ages(MS / 2), [0, 5, 10, 20, 40, 90, 140], "expensive samples come less often");
     }
 
+    const NOTHING: Facts<'_> =
+        Facts { sampled_ns: 0, largest_bytes: 1, youngest_unreported_ns: None, ended: &[] };
+    const NO_GROWTH: Taken =
+        Taken { at_ns: 0, from_ns: 0, start_ns: 0, cost_ns: 0, largest_before: 1, largest: 1 };
+
+    fn new_schedule(interval_ns: u64) -> Schedule {
+        Schedule::new(SamplingPolicy::default(), interval_ns, 0)
+    }
+
+    fn ended_at(end_ns: u64, combined_bytes: u64) -> LiveInterval {
+        LiveInterval {
+            end_ns,
+            memory: Contribution { combined_bytes, ..Contribution::default() },
+            is_process: false,
+            is_main: false,
+            id: ProcessId(1),
+            pid: 1,
+            command: "x".into(),
+            start_ns: 0,
+            likely_start_ns: 0,
+            is_end_rough: false,
+            unread_bytes: None,
+            rss_bytes: 0,
+            counted_at_ns: 0,
+            cpu_ns: 0,
+            threads: 0,
+        }
+    }
+
+    fn sample(is_on_grid: bool, large_end: Option<LargeEnd>) -> Decision {
+        Decision::Sample(Terms { is_on_grid, large_end })
+    }
+
     // Requirement: RAM-21
     #[test]
     fn young_programs_that_do_not_report_are_sampled_within_their_share() {
         // From two seconds on there is always a program that has not reported, and it is half a second old at most.
         let samples = |interval_ns: u64, cost_ns: u64, until_ns: u64| {
-            let mut schedule = Schedule::new(SamplingPolicy::default(), interval_ns, 0);
+            let mut schedule = new_schedule(interval_ns);
             let (mut times, mut from_ns) = (Vec::new(), 0u64);
+            let mut at_ns = 0;
             loop {
                 let begin_ns = 2000 * MS + from_ns.saturating_sub(2000 * MS) / (500 * MS) * (500 * MS);
-                schedule.expect(Some(begin_ns));
-                let at_ns = schedule.due_ns();
+                let facts = Facts { sampled_ns: from_ns, youngest_unreported_ns: Some(begin_ns), ..NOTHING };
+                if let Decision::Wait(until_ns) = schedule.decide(at_ns, &facts) {
+                    at_ns = until_ns;
+                }
+                assert!(matches!(schedule.decide(at_ns, &facts), Decision::Sample(_)));
                 if at_ns >= until_ns {
                     return times;
                 }
                 times.push(at_ns / MS);
-                schedule.taken(&Taken {
-                    at_ns,
-                    from_ns,
-                    start_ns: 0,
-                    cost_ns,
-                    largest_before: 1,
-                    largest: 1,
-                });
+                schedule.sampled(&Outcome::Taken(Taken { at_ns, from_ns, cost_ns, ..NO_GROWTH }));
                 from_ns = at_ns;
             }
         };
@@ -238,43 +306,70 @@ mod tests {
 
     #[test]
     fn ticks_keep_their_grid_and_missed_ones_are_left_out() {
-        let mut schedule = Schedule::new(SamplingPolicy::default(), 100 * MS, 0);
-        let taken =
-            |at_ns| Taken { at_ns, from_ns: 0, start_ns: 0, cost_ns: 0, largest_before: 1, largest: 1 };
-        schedule.taken(&taken(600 * MS));
-        assert_eq!(schedule.due_ns(), 700 * MS);
-        schedule.taken(&taken(955 * MS));
-        assert_eq!(schedule.due_ns(), 1000 * MS);
+        let mut schedule = new_schedule(100 * MS);
+        assert_eq!(schedule.decide(0, &NOTHING), sample(true, None));
+        for (at_ns, next_ns) in [(600, 700), (955, 1000)].map(|(at, next)| (at * MS, next * MS)) {
+            schedule.sampled(&Outcome::Taken(Taken { at_ns, ..NO_GROWTH }));
+            assert_eq!(schedule.decide(at_ns + 1, &NOTHING), Decision::Wait(next_ns));
+            assert!(
+                matches!(schedule.decide(next_ns, &NOTHING), Decision::Sample(terms) if terms.is_on_grid)
+            );
+        }
+    }
+
+    #[test]
+    fn many_ended_intervals_cause_a_sample_at_once() {
+        let mut schedule = new_schedule(100 * MS);
+        schedule.sampled(&Outcome::Taken(Taken { at_ns: 600 * MS, ..NO_GROWTH }));
+        let ended = vec![ended_at(599 * MS, 1 << 30); SamplingPolicy::default().most_waiting + 1];
+        let mut decide = |ended| schedule.decide(650 * MS, &Facts { ended, ..NOTHING });
+        assert_eq!(decide(&ended[1..]), Decision::Wait(700 * MS));
+        assert_eq!(decide(&ended[..]), sample(false, None));
     }
 
     // Requirement: RAM-72
     #[test]
     fn a_large_end_delays_a_sample_while_the_tree_grows() {
-        let mut schedule = Schedule::new(SamplingPolicy::default(), 100 * MS, 0);
-        let deferral = schedule.deferral(50 * MS, 0, 0);
-        assert_eq!(deferral, None, "nothing is known of a window of no length");
-        schedule.taken(&Taken {
-            at_ns: 0,
-            from_ns: 0,
-            start_ns: 0,
-            cost_ns: 0,
-            largest_before: 0,
-            largest: 9,
-        });
-        schedule.taken(&Taken {
-            at_ns: 100 * MS,
-            from_ns: 0,
-            start_ns: 0,
-            cost_ns: 0,
-            largest_before: 9,
-            largest: 100 << 20,
-        });
-        let deferral = schedule.deferral(125 * MS, 100 * MS, 100 << 20).unwrap();
-        assert_eq!((deferral.bytes, deferral.together_ns), (16 << 20, 25 * MS / 2));
-        assert!(schedule.defer(Some(deferral), 125 * MS, |_| Some(124 * MS)));
-        assert!(!schedule.defer(Some(deferral), 125 * MS, |_| Some(100 * MS)));
-        assert!(!schedule.defer(Some(deferral), 125 * MS, |_| None));
-        assert_eq!(schedule.deferral(700 * MS, 100 * MS, 100 << 20), None, "no longer growing");
+        let mut schedule = new_schedule(100 * MS);
+        assert_eq!(schedule.decide(50 * MS, &NOTHING), sample(true, None), "there is no window yet");
+        schedule.sampled(&Outcome::Taken(Taken { largest_before: 0, largest: 9, ..NO_GROWTH }));
+        let (at_ns, largest) = (100 * MS, 100 << 20);
+        schedule.sampled(&Outcome::Taken(Taken { at_ns, largest_before: 9, largest, ..NO_GROWTH }));
+        let large_end = LargeEnd { bytes: 16 << 20, together_ns: 25 * MS / 2 };
+        let sampled = Facts { sampled_ns: 100 * MS, largest_bytes: 100 << 20, ..NOTHING };
+        let ended = [ended_at(124 * MS, 15 << 20), ended_at(100 * MS, 16 << 20)];
+        let at_125 = sample(false, Some(large_end));
+        assert_eq!(schedule.decide(125 * MS, &sampled), at_125);
+        assert_eq!(
+            schedule.decide(125 * MS, &Facts { ended: &ended, ..sampled }),
+            at_125,
+            "small, or long ago"
+        );
+
+        let ended = [ended_at(124 * MS, 16 << 20), ended_at(100 * MS, 16 << 20)];
+        let until_ns = 124 * MS + 25 * MS / 2;
+        let facts = Facts { ended: &ended, ..sampled };
+        assert_eq!(schedule.decide(125 * MS, &facts), Decision::Wait(until_ns));
+        assert_eq!(schedule.decide(until_ns - 1, &sampled), Decision::Wait(until_ns), "it stays delayed");
+        assert_eq!(schedule.decide(until_ns, &facts), sample(false, Some(large_end)));
+
+        // The sample itself finds one dead.
+        schedule.sampled(&Outcome::PutOff { at_ns: until_ns, cost_ns: 0, large_end });
+        assert_eq!(schedule.decide(until_ns, &facts), Decision::Wait(until_ns + 25 * MS / 2));
+        assert_eq!(schedule.decide(700 * MS, &facts), sample(true, None), "no longer growing");
+    }
+
+    #[test]
+    fn cost_of_a_sample_that_was_put_off_counts_with_the_next_one() {
+        let next_ns = |put_off_cost_ns: u64| {
+            let mut schedule = new_schedule(1000 * MS);
+            let large_end = LargeEnd { bytes: 1, together_ns: 1 };
+            schedule.sampled(&Outcome::PutOff { at_ns: 100 * MS, cost_ns: put_off_cost_ns, large_end });
+            schedule.sampled(&Outcome::Taken(Taken { at_ns: 100 * MS, cost_ns: MS / 10, ..NO_GROWTH }));
+            schedule.decide(100 * MS, &Facts { sampled_ns: 100 * MS, ..NOTHING })
+        };
+        assert_eq!(next_ns(0), Decision::Wait(125 * MS));
+        assert_eq!(next_ns(MS), Decision::Wait(210 * MS), "at most 1% of a core");
     }
 
     /// Developers set fields from the environment, and 0 is what they try first.
@@ -285,17 +380,11 @@ mod tests {
                 "unreported_rest_ns": 0, "share_of_unreported": 0}"#,
         );
         let mut schedule = Schedule::new(policy.unwrap(), 100 * MS, 0);
-        let taken = Taken {
-            at_ns: MS,
-            from_ns: 0,
-            start_ns: 0,
-            cost_ns: 1,
-            largest_before: 1 << 30,
-            largest: 9 << 30,
-        };
-        schedule.taken(&taken);
-        schedule.expect(Some(MS));
-        assert_eq!(schedule.due_ns(), 100 * MS, "only the grid is left");
-        assert_eq!(schedule.deferral(MS, 0, 1 << 30).map(|deferral| deferral.bytes), Some(1 << 30));
+        let taken = Taken { at_ns: MS, cost_ns: 1, largest_before: 1 << 30, largest: 9 << 30, ..NO_GROWTH };
+        schedule.sampled(&Outcome::Taken(taken));
+        let facts = Facts { largest_bytes: 1 << 30, youngest_unreported_ns: Some(MS), ..NOTHING };
+        assert_eq!(schedule.decide(MS, &facts), Decision::Wait(100 * MS), "only the grid is left");
+        let large_end = LargeEnd { bytes: 1 << 30, together_ns: 1 };
+        assert_eq!(schedule.decide(100 * MS, &facts), sample(true, Some(large_end)));
     }
 }

@@ -6,17 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use super::failures::Failures;
 use super::gpu::GpuState;
+use super::orders::Orders;
+use super::ranks::Ranks;
+use super::samples::{Parts, Samples};
 use super::sampling::Sampling;
-use super::sampling::sums::TreeSums;
+use super::sink_troubles::SinkTroubles;
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
 use super::usage::{CpuUsage, RamUsage, Totals};
+use super::waiting::Waiting;
 use crate::model::config::Config;
 use crate::model::finding::{Damage, Finding, KernelEvent, ReadUpTo, StoredRecord, What, number};
 use crate::model::host::HostInfo;
 use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
+use crate::model::order::Order;
 use crate::model::signal::SignalReceived;
+use crate::model::tree_sample::TreeSample;
 
 /// The state of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,6 +33,8 @@ pub struct RunState {
     pub(crate) totals: Totals,
     /// Processes that did not succeed.
     pub(crate) failures: Failures,
+    /// The ranks of which a process was seen.
+    pub(crate) ranks: Ranks,
     /// Signals that the launcher passed on, the first of each number.
     pub(crate) signals: Vec<SignalReceived>,
     /// RAM over time.
@@ -35,21 +43,23 @@ pub struct RunState {
     pub(crate) cpu: CpuUsage,
     /// GPUs over time.
     pub gpu: GpuState,
+    /// The tree at each sample.
+    pub samples: Samples,
     /// CLOCK_MONOTONIC of the command's start, nanoseconds.
     pub start_ns: u64,
     /// CLOCK_MONOTONIC of the last sample, nanoseconds.
     pub sampled_ns: u64,
     /// Failures of the sources.
     pub health: Health,
+    /// What the launcher is to do.
+    pub(crate) orders: Orders,
+    pub(super) waiting: Waiting,
     /// The findings that are applied.
     pub found: ReadUpTo,
     trust: Trust,
     /// The sample that is being taken.
     #[serde(skip)]
     pub sampling: Sampling,
-    /// The sums of the last sample.
-    #[serde(skip)]
-    pub latest: TreeSums,
     ticks_per_second: u64,
 }
 
@@ -72,6 +82,8 @@ pub struct Health {
     pub unsampled_ns: u64,
     /// The segment's name was removed during the run.
     pub is_unlinked: bool,
+    /// Outputs that failed, or miss something.
+    pub sinks: SinkTroubles,
 }
 
 /// State of the process connector.
@@ -91,7 +103,7 @@ fn claimed_cpu_us(event: &Event) -> u64 {
     match event {
         Event::Exit { own, children, .. } => cpu_us(own).saturating_add(cpu_us(children)),
         Event::Reaped { usage, .. } => cpu_us(usage),
-        Event::Start { .. } | Event::Fork { .. } | Event::Exec { .. } | Event::SpawnFailed { .. } => 0,
+        _ => 0,
     }
 }
 
@@ -110,7 +122,9 @@ impl RunState {
         let cores = host.host.cores;
         let cpu = CpuUsage::new(config.tracking.interval_ns(), cores, start_ns);
         let trust = Trust::new(start_ns, cores, config.start.forks_before.is_some());
-        Self::new(context, cpu, trust, config.report.most_heaviest)
+        let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
+        run.waiting.is_told = config.tracking.tells_waiting;
+        run
     }
 
     /// The same from its parts.
@@ -121,17 +135,20 @@ impl RunState {
             tree: Tree::new(context),
             totals: Totals::new(most_heaviest),
             failures: Failures::default(),
+            ranks: Ranks::default(),
             signals: Vec::new(),
             ram: RamUsage::default(),
             cpu,
             gpu: GpuState::default(),
+            samples: Samples::default(),
             start_ns,
             sampled_ns: start_ns,
             health: Health::default(),
+            orders: Orders::default(),
+            waiting: Waiting::default(),
             found: ReadUpTo::default(),
             trust,
             sampling: Sampling::default(),
-            latest: TreeSums::default(),
             ticks_per_second: 1_000_000 / context.tick_us.max(1),
         }
     }
@@ -177,7 +194,10 @@ impl RunState {
                 absent.iter().for_each(|(id, at_ns)| self.tree.observe_absence(*id, *at_ns));
             }
             Observation::WaitStatus { id, status } => self.tree.note_status(*id, *status),
-            Observation::Tick => self.tree.tick(now_ns),
+            Observation::Tick => {
+                self.tree.tick(now_ns);
+                self.waiting.decide(now_ns, &self.tree, &mut self.orders);
+            }
             Observation::Finalize { complete_ns } => {
                 self.tree.finalize(now_ns, *complete_ns);
                 self.count_finalized();
@@ -189,11 +209,14 @@ impl RunState {
             Observation::SampleComplete => self.complete_sample(),
             Observation::System { memory_used_bytes, busy_ticks } => {
                 self.ram.system = self.ram.system.max(*memory_used_bytes);
-                if let Some(busy_ticks) = busy_ticks {
-                    self.cpu.add_system(now_ns, *busy_ticks, self.ticks_per_second);
-                }
+                let ticks_per_second = self.ticks_per_second;
+                let percent =
+                    busy_ticks.and_then(|ticks| self.cpu.add_system(now_ns, ticks, ticks_per_second));
+                self.samples.note_system(now_ns, *memory_used_bytes, percent);
             }
             Observation::SignalReceived(received) => self.note_signal(received),
+            Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
+            Observation::OrderAnswered { id, .. } => self.orders.answer(*id),
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
@@ -211,6 +234,12 @@ impl RunState {
             Observation::FinalizeAll => {
                 self.tree.finalize_all(now_ns);
                 self.count_finalized();
+                self.close_sample();
+            }
+            Observation::SinksWant(wants) => self.samples.outbox.wants = *wants,
+            Observation::SinkFailed { sink, error } => self.health.sinks.failed(sink, error),
+            Observation::SinkLost { sink, lost, error } => {
+                self.health.sinks.lost(sink, *lost, error.as_deref())
             }
         }
     }
@@ -230,14 +259,27 @@ impl RunState {
         if !self.cpu.is_possible(claimed_cpu_us(&record.event), age_ns) {
             self.health.impossible += 1;
         } else if self.health.forgery.is_none() {
-            self.tree.apply(&record.origin, &record.event, now_ns);
-            if let Event::Start { rank, .. } = record.event {
-                self.totals.ranks.add(rank);
-            }
+            self.give_to_owners(record, now_ns);
         }
         match number(record.position) {
             Some(number) => self.found.overflow = number + 1,
             None => self.found.position = record.position.wrapping_add(1),
+        }
+    }
+
+    /// Each kind of record has its row: the parts of the run that it tells something.
+    fn give_to_owners(&mut self, record: &StoredRecord, now_ns: u64) {
+        let StoredRecord { origin, event, .. } = record;
+        match event {
+            Event::Start { rank, .. } => {
+                self.tree.apply(origin, event, now_ns);
+                self.ranks.add(*rank);
+            }
+            Event::Fork { .. }
+            | Event::Exec { .. }
+            | Event::Exit { .. }
+            | Event::Reaped { .. }
+            | Event::SpawnFailed { .. } => self.tree.apply(origin, event, now_ns),
         }
     }
 
@@ -274,7 +316,30 @@ impl RunState {
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
         self.ram.add(&self.tree, &sample);
         self.cpu.add(&sample);
-        (self.sampled_ns, self.latest) = (sample.at_ns, sample.now);
+        self.close_sample();
+        let Self { tree, ram, cpu, totals, gpu, samples, .. } = self;
+        let parts = Parts { tree, ram, cpu, totals, gpu: &gpu.usage };
+        samples.begin(&sample, parts);
+        self.sampled_ns = sample.at_ns;
+    }
+
+    /// The open sample closes. What is learnt of closed ones is news from then on.
+    fn close_sample(&mut self) {
+        let Self { tree, ram, cpu, totals, gpu, samples, .. } = self;
+        let parts = Parts { tree, ram, cpu, totals, gpu: &gpu.usage };
+        if let Some(at_ns) = samples.close(parts) {
+            self.ram.moments.close(at_ns);
+            self.gpu.usage.begin_sample();
+        }
+        for event in self.ram.moments.take_revised() {
+            self.samples.outbox.add_event(event);
+        }
+    }
+
+    /// The last sample as far as it is known: it is open, and may have more RAM when it closes.
+    pub fn now(&self) -> Option<TreeSample> {
+        let Self { tree, ram, cpu, totals, gpu, .. } = self;
+        self.samples.now(Parts { tree, ram, cpu, totals, gpu: &gpu.usage })
     }
 
     /// The launcher tells a restarted collector again.
@@ -288,6 +353,7 @@ impl RunState {
         for process in self.tree.take_summaries() {
             self.totals.add(&process);
             self.failures.add(&process);
+            self.samples.outbox.add_ended(&process);
             if let Some(peak) = self.gpu.finalized(&process) {
                 self.totals.add_on_gpus(&process, peak);
             }
@@ -319,6 +385,11 @@ impl RunState {
         self.tree.memberships_to_check().collect()
     }
 
+    /// The orders that the launcher is to get now.
+    pub fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
+        self.orders.take(now_ns)
+    }
+
     /// Whether the records seem forged, judged by the kernel's count of processes.
     pub fn suspicion(&self, now_ns: u64) -> Option<Forgery> {
         self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))
@@ -327,12 +398,6 @@ impl RunState {
     /// Whether the process connector reports every fork, exec and exit.
     pub fn has_connector(&self) -> bool {
         self.health.connector.absent.is_none()
-    }
-
-    /// CPU time of all processes that was counted so far, nanoseconds.
-    pub fn cpu_ns(&self) -> u64 {
-        let finalized_us = self.totals.own.cpu_us();
-        finalized_us.saturating_mul(1000).saturating_add(self.tree.counted_cpu_ns())
     }
 
     /// A restarted collector resumes: connector events may have been lost meanwhile, and no sample was taken.
@@ -344,7 +409,8 @@ impl RunState {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_abi::record::{Origin, Usage};
+    use gpu_track_abi::rank::Rank;
+    use gpu_track_abi::record::{NAME_BYTES, Origin, Usage};
 
     use super::*;
     use crate::model::finding::StoredRecord;
@@ -378,6 +444,22 @@ mod tests {
         run.apply(60 * S, &findings([finding(What::GivenUp(AbsenceReason::Cost))]));
         assert!(run.health.connector.absent.unwrap().contains("5% of a core"));
         assert_eq!(run.found, ReadUpTo { count: 3, events: 3, ..ReadUpTo::default() });
+    }
+
+    #[test]
+    fn start_record_goes_to_tree_and_ranks_and_fork_record_to_the_tree_alone() {
+        let mut run = new_run();
+        let mut apply = |pid: u32, event: Event| {
+            let origin = Origin { pid, pid_ns: 10, parent: 100, monotonic_ns: 60 * S, flags: 0 };
+            run.apply(60 * S, &findings([Finding::Record(StoredRecord { position: 0, origin, event })]));
+            (run.tree.counts().created, run.ranks.unseen(&[]).map(|ranks| (ranks.unseen, ranks.expected)))
+        };
+        let fork = Event::Fork { realtime_ns: 60 * S, pidfd_inode: 0, max_rss_kib: 0, parent_pid_ns: 10 };
+        assert_eq!(apply(1, fork), (1, None));
+        let rank = Rank { job: 7, rank: 1, count: 4 };
+        let names = [0; NAME_BYTES];
+        let start = Event::Start { realtime_ns: 60 * S, pidfd_inode: 0, max_rss_kib: 0, names, rank };
+        assert_eq!(apply(2, start), (2, Some((3, 4))));
     }
 
     // Requirement: FAULT-88

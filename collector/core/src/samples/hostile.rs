@@ -3,8 +3,8 @@
 use super::full;
 use crate::model::report::Report;
 use crate::model::report::*;
+use crate::model::report::{Cause, DeadProcess, FatalSignal};
 use crate::model::signal::Sender;
-use crate::run::cause::{Cause, DeadProcess, FatalSignal};
 
 /// Names that contain control characters, or are too long for a table.
 pub fn hostile() -> Report {

@@ -1,6 +1,7 @@
 //! Reports of commands that something ended, one of them with GPUs.
 
 use super::{full, hints, percent, rss};
+use crate::model::gpu::Vendor;
 use crate::model::groups::Groups;
 use crate::model::host::{DiskFull, DiskRole};
 use crate::model::report::Report;
@@ -30,7 +31,7 @@ fn used_gpu() -> GpuDevice {
         index: Some(1),
         pci_address: Some("0000:3b:00.0".into()),
         name: Some("NVIDIA H100 80GB HBM3".into()),
-        vendor: Some("nvidia"),
+        vendor: Some(Vendor::Nvidia),
         parent: None,
         source: "nvml".into(),
         driver_version: Some("550.54.15".into()),
@@ -38,7 +39,7 @@ fn used_gpu() -> GpuDevice {
         visible: Some(true),
         used: Some(true),
         lost_at_s: None,
-        reading: GpuReading { count: 73_401, mean_interval_s: Some(0.1), max_interval_s: Some(0.25) },
+        reading: GpuReading { count: Some(73_401), mean_interval_s: Some(0.1), max_interval_s: Some(0.25) },
         memory: GpuMemory {
             total_bytes: Some(85_899_345_920),
             max_used_bytes: Some(12_345_678_901),
@@ -102,6 +103,7 @@ fn lost_gpu() -> GpuDevice {
         parent: Some("0000:82:00.0".into()),
         used: Some(false),
         lost_at_s: Some(12.25),
+        reading: GpuReading { count: Some(0), ..GpuReading::default() },
         missing: vec![GpuMissing { figure: "power".into(), reason: "no permission".into() }],
         ..GpuDevice::default()
     }

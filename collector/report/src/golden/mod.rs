@@ -5,7 +5,8 @@ mod summaries;
 
 use gpu_track_core::samples::{causes, full, hostile, killed, unknown};
 
-use super::json::json;
+use super::gpu_tracker;
+use super::json::{gpu_tracker as gpu_tracker_json, json};
 use super::text::text;
 use crate::model::report::{Ending, Report};
 use crate::model::style::{RamUnit, Style, TimeUnit};
@@ -130,6 +131,7 @@ fn json_begins_with_gpu_tracker_keys_in_their_order() {
     for report in [full(), unknown()] {
         let ours = keys(&json(&report, &Style::default()));
         assert_eq!(ours[..theirs.len()], theirs);
+        assert_eq!(keys(&gpu_tracker_json(&report, &Style::default())), theirs, "its own form has no more");
     }
 }
 
@@ -161,7 +163,6 @@ fn text_has_gpu_tracker_labels_in_their_order() {
     let theirs = labels(GPU_TRACKER_TEXT);
     assert_eq!(theirs.len(), 60);
     for report in [full(), unknown()] {
-        let style = Style { as_gpu_tracker: true, ..Style::default() };
-        assert_eq!(labels(&text(&report, &style)), theirs);
+        assert_eq!(labels(&gpu_tracker::text(&report, &Style::default())), theirs);
     }
 }

@@ -8,7 +8,6 @@ use crate::model::report::*;
 use crate::model::style::{Console, RamUnit, Style, TimeUnit};
 use crate::{quote, text};
 use gpu_track_core::random_seed::seeded;
-use gpu_track_core::run::cause::{Cause, DeadProcess, OutOfMemory};
 use gpu_track_core::samples::{causes, full, hostile, killed, over_time, unknown};
 
 const MB: u64 = 1_000_000;
@@ -223,6 +222,24 @@ fn mean_power_of_few_readings_has_its_time() {
     report.gpus[0].power.mean_span_s = Some(90.0);
     let summary = text::text(&report, &Style::default());
     assert!(summary.contains("413 W mean of 1.50 min, 3.05 MJ\n"), "{summary}");
+}
+
+// Requirement: OUT-16
+#[test]
+fn long_figure_widens_its_column() {
+    let mut report = build();
+    report.processes.by_command[0].count = 12_345_678;
+    let summary = text::text(&report, &Style::default());
+    let table: Vec<_> = summary.lines().skip_while(|line| !line.starts_with("  Command ")).take(3).collect();
+    let row = |cells: [&str; 5], bar: &str| {
+        let [command, count, cpu, peak, wall] = cells;
+        format!("  {command:<19} {count:>10} {cpu:>9} {peak:>9} {wall:>9}{bar}")
+    };
+    assert_eq!(table[0], row(["Command", "count", "CPU s", "peak MB", "wall s"], ""));
+    let bar = format!("  {}   99 %", "█".repeat(12));
+    assert_eq!(table[1], row(["cc1plus", "12,345,678", "4.124", "85.90", "8.440"], &bar));
+    let bar = format!("{:14}    1 %", "");
+    assert_eq!(table[2], row(["as", "8", "0.032", "4.80", "0.071"], &bar));
 }
 
 // Requirement: OUT-16, OUT-17

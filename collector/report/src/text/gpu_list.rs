@@ -1,56 +1,53 @@
 //! The output of `--gpus` as text.
 
-use std::fmt::Write as _;
-
-use crate::model::gpu::listing::Listing;
-use crate::quote;
+use super::layout::{Form, lay_out};
+use super::look::Look;
+use crate::document::Section;
+use crate::model::gpu::listing::{Listed, Listing};
+use crate::model::style::Console;
 
 /// The GPUs and their figures, with a newline at the end.
 pub(crate) fn gpu_list(listing: &Listing) -> String {
-    let mut text = String::new();
-    let mut line = |level: usize, label: &str, value: &str| {
-        let line = format!("{:indent$}{label}: {}", "", quote::escape(value), indent = level * 3);
-        let _infallible = writeln!(text, "{}", line.trim_end());
-    };
-    let why: Vec<String> =
-        listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason)).collect();
+    let why: Vec<_> = listing.drivers.iter().map(|of| format!("{}: {}", of.name, of.reason)).collect();
     let count = match (listing.count, listing.gpus.len()) {
         (Some(count), _) => count.to_string(),
         (None, 0) => format!("not known ({})", why.join("; ")),
         (None, known) => format!("{known} and perhaps more ({})", why.join("; ")),
     };
-    line(0, "GPUs", &count);
-    for warning in &listing.warnings {
-        line(1, "Warning", warning);
-    }
+    let warnings = listing.warnings.iter();
+    let warnings = warnings.fold(Section::default(), |all, text| all.text("Warning", text.clone()));
+    let mut all = Section::default().text("GPUs", count).section(warnings);
     for gpu in &listing.gpus {
-        let device = &gpu.device;
-        let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "n/a".into());
-        line(0, &device.id, &known(&device.name));
-        if let Some(parent) = &device.parent {
-            line(1, "Part of", parent);
-        }
-        line(1, "PCI address", &known(&device.pci_address));
-        let gigabytes = device.memory_bytes.map(|bytes| format!("{:.3} gigabytes", bytes as f64 / 1e9));
-        line(1, "Memory", &known(&gigabytes));
-        line(1, "Driver", &known(&device.driver_version));
-        line(1, "Runtime", &known(&device.runtime_version));
-        line(1, "Source", &device.source);
-        line(1, "Tracked", if gpu.tracked { "yes" } else { "no (left out by the options)" });
-        let visible = match gpu.visible {
-            Some(true) => "yes",
-            Some(false) => "no",
-            None => "the environment names no GPUs",
-        };
-        line(1, "Visible to a command", visible);
-        line(1, "Figures", "");
-        for figure in &gpu.figures {
-            let answer = match &figure.reason {
-                Some(reason) => format!("n/a ({reason})"),
-                None => "yes".to_owned(),
-            };
-            line(2, &figure.figure, &answer);
-        }
+        all = all.text(&gpu.device.id, known(gpu.device.name.as_ref())).section(device(gpu));
     }
-    text
+    let lines = lay_out(&all.blocks, Look::new(Console::default()), Form::Outline);
+    lines.join("\n") + "\n"
+}
+
+fn device(gpu: &Listed) -> Section {
+    let device = &gpu.device;
+    let memory = device.memory_bytes.map(|bytes| format!("{:.3} gigabytes", bytes as f64 / 1e9));
+    let visible = match gpu.visible {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "the environment names no GPUs",
+    };
+    let figures = gpu.figures.iter().fold(Section::new("Figures"), |section, figure| match &figure.reason {
+        None => section.text(&figure.figure, "yes".to_owned()),
+        reason => section.unknown(&figure.figure, reason.as_ref()),
+    });
+    Section::default()
+        .text("Part of", device.parent.clone())
+        .text("PCI address", known(device.pci_address.as_ref()))
+        .text("Memory", known(memory.as_ref()))
+        .text("Driver", known(device.driver_version.as_ref()))
+        .text("Runtime", known(device.runtime_version.as_ref()))
+        .text("Source", device.source.clone())
+        .text("Tracked", if gpu.tracked { "yes" } else { "no (left out by the options)" }.to_owned())
+        .text("Visible to a command", visible.to_owned())
+        .section(figures)
+}
+
+fn known(value: Option<&String>) -> String {
+    value.cloned().unwrap_or_else(|| "n/a".to_owned())
 }

@@ -1,22 +1,61 @@
-//! Survives truncation of the segment's file.
+//! Survives truncation of the segment's file, and of the live file.
 //!
-//! Any process of the user can truncate the file; the next access to a missing page raises SIGBUS. The signal handler
-//! replaces the mapping by zero pages and records the loss.
+//! Any process of the user can truncate them; the next access to a missing page raises SIGBUS. The signal handler replaces the
+//! mapping by zero pages and records the loss.
 
 use std::mem::MaybeUninit;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-static BASE: AtomicUsize = AtomicUsize::new(0);
-static LENGTH: AtomicUsize = AtomicUsize::new(0);
-static LOST: AtomicBool = AtomicBool::new(false);
+/// A guarded mapping. A process has one of each kind: it uses one session's files.
+#[derive(Debug)]
+pub(super) struct Guard {
+    base: AtomicUsize,
+    length: AtomicUsize,
+    is_lost: AtomicBool,
+}
+
+/// That of the segment.
+pub(super) static SEGMENT: Guard = Guard::new();
+/// That of the live file.
+pub(super) static LIVE: Guard = Guard::new();
 static INSTALL: Once = Once::new();
 
-/// Guard this mapping from now on, instead of an earlier one: a process uses one session's segment.
-pub(super) fn protect(base: usize, length: usize) {
-    BASE.store(base, Ordering::Relaxed);
-    LENGTH.store(length, Ordering::Relaxed);
-    LOST.store(false, Ordering::Relaxed);
+impl Guard {
+    const fn new() -> Self {
+        Self { base: AtomicUsize::new(0), length: AtomicUsize::new(0), is_lost: AtomicBool::new(false) }
+    }
+
+    /// Guard this mapping from now on, instead of an earlier one.
+    pub(super) fn protect(&self, base: usize, length: usize) {
+        self.base.store(base, Ordering::Relaxed);
+        self.length.store(length, Ordering::Relaxed);
+        self.is_lost.store(false, Ordering::Relaxed);
+        install();
+    }
+
+    /// Whether the mapping was replaced because its file was truncated.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the mapping by zero pages if it has the address. Async-signal-safe.
+    fn replace_if_at(&self, address: usize) -> bool {
+        let (base, length) = (self.base.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
+        if address.checked_sub(base).is_none_or(|offset| offset >= length) {
+            return false;
+        }
+        let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: replacing our own mapping by zero pages keeps every reference into it valid. mmap is async-signal-safe (a
+        // plain system call on Linux).
+        let zeros =
+            unsafe { libc::mmap(base as *mut _, length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        self.is_lost.store(zeros != libc::MAP_FAILED, Ordering::Relaxed);
+        zeros != libc::MAP_FAILED
+    }
+}
+
+fn install() {
     INSTALL.call_once(|| {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: zeroed is a valid sigaction; the handler does only what is async-signal-safe.
@@ -28,26 +67,11 @@ pub(super) fn protect(base: usize, length: usize) {
     });
 }
 
-/// Whether the guarded mapping was replaced because its file was truncated.
-pub(super) fn is_lost() -> bool {
-    LOST.load(Ordering::Relaxed)
-}
-
 extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    let (base, length) = (BASE.load(Ordering::Relaxed), LENGTH.load(Ordering::Relaxed));
     // SAFETY: the kernel gives a valid siginfo with the address of the fault.
     let address = unsafe { (*info).si_addr() } as usize;
-    let is_ours = address.checked_sub(base).is_some_and(|offset| offset < length);
-    // SAFETY: replacing our own mapping by zero pages keeps every reference into it valid. mmap and signal are
-    // async-signal-safe (plain system calls on Linux). Any other fault is raised again, with the default action.
-    unsafe {
-        let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let zeros =
-            |at: usize| libc::mmap(at as *mut _, length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-        if is_ours && zeros(base) != libc::MAP_FAILED {
-            LOST.store(true, Ordering::Relaxed);
-        } else {
-            libc::signal(libc::SIGBUS, libc::SIG_DFL);
-        }
+    if !SEGMENT.replace_if_at(address) && !LIVE.replace_if_at(address) {
+        // SAFETY: signal is async-signal-safe. Any other fault is raised again, with the default action.
+        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
     }
 }

@@ -11,12 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpu_track_abi::layout::{
     FILE_SIZE, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, SLOT_SIZE, STATE_CLOSED, STATE_OPEN,
-    TRACKED_SIZE,
 };
 use gpu_track_abi::overflow;
 use gpu_track_abi::record::{ABI_VERSION, Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
-use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample, SampleSlot};
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -24,6 +22,7 @@ use rustix::thread::futex;
 use thiserror::Error;
 
 mod guard;
+pub mod live;
 pub mod named;
 
 use named::NamedFile;
@@ -141,7 +140,7 @@ impl Segment {
         }
         .map_err(failed)?;
         let base = NonNull::new(base.cast()).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
-        guard::protect(base.as_ptr() as usize, FILE_SIZE);
+        guard::SEGMENT.protect(base.as_ptr() as usize, FILE_SIZE);
         Ok(Self { named, base })
     }
 
@@ -180,7 +179,7 @@ impl Segment {
 
     /// Whether the file was truncated: its records are lost, and no more will come.
     pub(crate) fn is_lost(&self) -> bool {
-        guard::is_lost()
+        guard::SEGMENT.is_lost()
     }
 
     /// The header.
@@ -207,27 +206,6 @@ impl Segment {
             Some(ring) => ring,
             None => unreachable!("the capacity is a power of two, asserted above"),
         }
-    }
-
-    /// The sample ring.
-    fn samples(&self) -> &[SampleSlot] {
-        // SAFETY: the ring follows the event ring inside the mapping, is aligned, and is accessed atomically only.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.base.byte_add(TRACKED_SIZE).cast::<SampleSlot>().as_ptr().cast_const(),
-                SAMPLE_CAPACITY,
-            )
-        }
-    }
-
-    /// Collector only: append a sample of the tree.
-    pub(crate) fn push_sample(&self, sample: Sample) {
-        let written = &self.header().samples.0;
-        let number = written.load(Ordering::Relaxed);
-        if let Some(slot) = self.samples().get(number as usize % SAMPLE_CAPACITY) {
-            slot.write(sample);
-        }
-        written.store(number.wrapping_add(1), Ordering::Release);
     }
 
     /// Write an event as the shim does. The launcher writes REAPED records of the children that it waits for.
@@ -312,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn second_mapping_reads_events_and_samples_of_the_first() {
+    fn second_mapping_reads_events_of_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         let mine = Segment::create(&path, &session()).unwrap();
@@ -326,13 +304,6 @@ mod tests {
         mine.push_event(&Origin { pid: 5, ..Origin::default() }, &event);
         let gpu_track_abi::ring::Pop::Record(record) = other.ring().peek(0) else { panic!("no record") };
         assert_eq!(Event::decode(&record).unwrap().1, event);
-        let latest = |segment: &Segment| {
-            let number = segment.header().samples.0.load(Ordering::Acquire).checked_sub(1)?;
-            segment.samples().get(number as usize % SAMPLE_CAPACITY)?.read()
-        };
-        assert_eq!(latest(&other), None);
-        other.push_sample(Sample { combined_bytes: 99, ..Sample::default() });
-        assert_eq!(latest(&mine).unwrap().combined_bytes, 99);
         mine.named().unlink().unwrap();
         assert!(!path.exists());
     }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::exit::Manner;
 
 fn with_config(json: &str, more: &[&str]) -> Result<Options, String> {
     let directory = tempfile::tempdir().unwrap();
@@ -47,23 +48,37 @@ fn tconfig_keywords_are_overridden_by_options() {
 // Requirement: CMD-14
 #[test]
 fn keywords_and_options_without_effect_are_named_in_one_line() {
-    let json = r#"{"join_timeout": 2, "n_join_attempts": 1, "overwrite": true, "process_id": 7, "resource_usage_file": "x",
-        "tracking_file": "x.csv"}"#;
-    let options = with_config(json, &["--overwrite", "--tf", "y.csv"]).unwrap();
-    let line = "without effect: --tf, --overwrite, join_timeout, n_join_attempts, overwrite, process_id, \
-                resource_usage_file, tracking_file (samples are not written to a file yet)";
+    let json = r#"{"join_timeout": 2, "n_join_attempts": 1, "process_id": 7, "resource_usage_file": "x"}"#;
+    let options = with_config(json, &[]).unwrap();
+    let line = "without effect: join_timeout, n_join_attempts, process_id, resource_usage_file";
     assert_eq!(options.without_effect.unwrap(), line);
     let options = with_config(r#"{"join_timeout": 2.5}"#, &[]).unwrap();
     assert_eq!(options.without_effect.unwrap(), "without effect: join_timeout");
     let json = r#"{"tracking_file": null, "overwrite": false, "process_id": null}"#;
-    assert_eq!(with_config(json, &[]).unwrap().without_effect, None);
+    let options = with_config(json, &[]).unwrap();
+    assert_eq!((options.without_effect, options.tracking.tracking_file), (None, None));
+}
+
+// Requirement: CMD-14, TIME-5
+#[test]
+fn tracking_file_of_tconfig_is_overridden_by_the_option() {
+    let name = |options: Options| {
+        let path = options.tracking.tracking_file.unwrap();
+        (path.file_name().unwrap().to_str().unwrap().to_owned(), options.tracking.overwrite)
+    };
+    let json = r#"{"tracking_file": "x.csv", "overwrite": true}"#;
+    assert_eq!(name(with_config(json, &[]).unwrap()), ("x.csv".to_owned(), true));
+    let options = with_config(r#"{"tracking_file": "x.csv"}"#, &["--tracking-file", "y.csv"]).unwrap();
+    assert_eq!(name(options), ("y.csv".to_owned(), false));
+    let line = with_config(r#"{"tracking_file": "x.sqlite"}"#, &[]).unwrap_err();
+    assert_eq!(line, "--tf: \"x.sqlite\" has a form that can't be written: name a file that ends in .csv");
 }
 
 // Requirement: CMD-14
 #[test]
 fn bad_tconfig_gets_one_line() {
     let keys = "allowed are sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand, \
-                disable_logs";
+                disable_logs, tracking_file, overwrite";
     for (json, line) in [
         ("{sleep_time: 1}", "is not JSON: key must be a string at line 1 column 2".to_owned()),
         ("", "is not JSON: EOF while parsing a value at line 1 column 0".into()),
@@ -129,15 +144,19 @@ fn name_gpu_tracker_has_its_defaults() {
         ram_unit: Some(RamUnit::Gigabytes),
         gpu_ram_unit: Some(RamUnit::Gigabytes),
         time_unit: Some(TimeUnit::Hours),
-        as_gpu_tracker: true,
         full: true,
         ..Style::default()
     };
     assert_eq!(options.report.style, units);
-    let options = run(&["-e", "ls", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
+    assert_eq!(
+        (options.report.format.as_str(), options.exit_manner),
+        ("gpu_tracker text", Manner::GpuTracker)
+    );
+    let options = run(&["-e", "ls", "-f=json", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
     assert_eq!(options.report.output, Output::Stderr);
     assert_eq!(options.tracking.interval(), Duration::from_millis(500));
     assert_eq!(options.report.style, Style { time_unit: Some(TimeUnit::Days), ..units });
+    assert_eq!(options.report.format, "gpu_tracker json");
     let refused = by_the_name_gpu_tracker(&["sub-track", "analyze", "--tf=x"]).unwrap_err().to_string();
     assert!(refused.starts_with("gpu-tracker sub-track is not there yet"), "{refused}");
 }

@@ -90,15 +90,15 @@ def khz(bench: Workbench) -> Iterator[Row]:
         run.stdout.readline()
         time.sleep(1)
         pids = [pid for main in run.command_pids() for pid in [main, *children(main)]]
-        with open(run.segment, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as segment:
-            seen = samples_taken(segment)
+        with open(run.live, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as live:
+            seen = samples_taken(live)
             cpu_ns, start_ns = run.collector_cpu_ns(), time.monotonic_ns()
             times_ns: list[int] = []
             while time.monotonic_ns() < start_ns + seconds * 10**9:
                 # The ring holds a second of samples.
                 time.sleep(0.2)
-                now = samples_taken(segment)
-                times_ns += [sample_time_ns(segment, bench.mapped_bytes, number) for number in range(seen, now)]
+                now = samples_taken(live)
+                times_ns += [sample_time_ns(live, number) for number in range(seen, now)]
                 seen = now
             percent = 100 * (run.collector_cpu_ns() - cpu_ns) / (time.monotonic_ns() - start_ns)
         limit = 100 * float(output([bench.work, "bare", seconds, 1000, *pids]).split()[1])

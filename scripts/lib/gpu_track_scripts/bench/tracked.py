@@ -16,9 +16,11 @@ from typing import IO
 from gpu_track_scripts.bench.workbench import Workbench
 from gpu_track_scripts.commands import Word, words
 
-# The layout of the segment, by gpu_track.h: the offset of the header's count of samples, and the sample ring, which
-# follows the event ring. A sample's second word is its monotonic time in nanoseconds.
-SAMPLES_AT = 256
+# The layout of the live file, by gpu_track.h: the offset of the header's count of samples, and the sample ring, which
+# follows the header page. A sample's second word is its monotonic time in nanoseconds.
+LIVE_SUFFIX = ".live"
+SAMPLES_AT = 64
+RING_AT = 4096
 SAMPLE_BYTES = 64
 SAMPLE_CAPACITY = 1024
 SAMPLE_TIME_AT = 8
@@ -65,15 +67,15 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in text.split()]
 
 
-def samples_taken(segment: bytes | mmap.mmap) -> int:
+def samples_taken(live: bytes | mmap.mmap) -> int:
     """How many samples the collector has written since the start of the run."""
-    return int(struct.unpack_from("<Q", segment, SAMPLES_AT)[0])
+    return int(struct.unpack_from("<Q", live, SAMPLES_AT)[0])
 
 
-def sample_time_ns(segment: bytes | mmap.mmap, ring_at: int, number: int) -> int:
+def sample_time_ns(live: bytes | mmap.mmap, number: int) -> int:
     """When a sample was taken that is still in the ring."""
-    at = ring_at + number % SAMPLE_CAPACITY * SAMPLE_BYTES
-    return int(struct.unpack_from("<Q", segment, at + SAMPLE_TIME_AT)[0])
+    at = RING_AT + number % SAMPLE_CAPACITY * SAMPLE_BYTES
+    return int(struct.unpack_from("<Q", live, at + SAMPLE_TIME_AT)[0])
 
 
 class TrackedRun:
@@ -120,8 +122,17 @@ class TrackedRun:
 
     def samples(self) -> int:
         """How many samples the collector has taken."""
-        with open(self.segment, "rb") as file:
+        with open(self.live, "rb") as file:
             return samples_taken(file.read(SAMPLES_AT + 8))
+
+    @property
+    def live(self) -> str:
+        """The live file, which the collector makes soon after its start."""
+        path = self.segment + LIVE_SUFFIX
+        give_up = time.monotonic() + COLLECTOR_APPEARS_S
+        while not pathlib.Path(path).exists() and time.monotonic() < give_up:
+            time.sleep(0.001)
+        return path
 
     def resident(self) -> Resident:
         """Memory of collector and launcher."""

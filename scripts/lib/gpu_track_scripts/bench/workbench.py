@@ -25,8 +25,6 @@ class Workbench:
     # Directories in which peers are looked up, in the form of PATH.
     path: str
     temporary: pathlib.Path
-    # What a tracked process maps: header and event ring.
-    mapped_bytes: int
     tracker: pathlib.Path
     ring: pathlib.Path
     births: pathlib.Path
@@ -77,7 +75,6 @@ def prepare(
         quick=quick,
         path=os.pathsep.join([*directories, os.environ.get("PATH", "")]),
         temporary=temporary,
-        mapped_bytes=size,
         tracker=tracker,
         ring=ring,
         births=compile_c(temporary / "births", sources / "births.c"),

@@ -22,7 +22,7 @@ pub(super) fn all(results: &mut Results, check: &Check) {
             visible == Some(true),
             &format!("visible: {}", shown(visible)),
         );
-        let is_idle = report.warnings.iter().any(|warning| warning.starts_with("Allocated but idle"));
+        let is_idle = report.warnings.iter().any(|warning| warning.text.starts_with("Allocated but idle"));
         results.check("a GPU in use is not called idle", !is_idle, &format!("{is_idle}"));
     }
     for (list, expected) in [("0", Some(true)), ("", Some(false))] {
@@ -33,9 +33,13 @@ pub(super) fn all(results: &mut Results, check: &Check) {
             visible == expected,
             &format!("visible: {}", shown(visible)),
         );
-        let warning = report.warnings.iter().find(|warning| warning.starts_with("Allocated but idle"));
+        let warning = report.warnings.iter().find(|warning| warning.text.starts_with("Allocated but idle"));
         let lists = report.gpu(uuid).is_none_or(|gpu| gpu.lacks("memory by process").is_none());
         let is_right = warning.is_some() == (expected == Some(true) && lists);
-        results.check("a command that leaves its GPU idle", is_right, &shown(warning));
+        results.check(
+            "a command that leaves its GPU idle",
+            is_right,
+            &shown(warning.map(|warning| &warning.text)),
+        );
     }
 }

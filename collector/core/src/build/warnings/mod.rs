@@ -3,6 +3,7 @@
 
 mod gpu;
 mod gpu_names;
+mod sinks;
 
 use super::inputs::Inputs;
 use crate::model::config::Layer;
@@ -30,7 +31,7 @@ pub(super) struct Context<'a> {
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 26] = [
+const CAUSES: [(Topic, CauseOf); 27] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
@@ -46,6 +47,7 @@ const CAUSES: [(Topic, CauseOf); 26] = [
     (Topic::Tracking, collector_restarts),
     (Topic::Tracking, state_lost),
     (Topic::Tracking, segment_unlinked),
+    (Topic::Tracking, sink_troubles),
     (Topic::Figures, cpu_above_kernel),
     (Topic::Figures, sampled_cpu),
     (Topic::Figures, killed_with_namespace),
@@ -68,6 +70,10 @@ pub(super) fn warnings(context: &Context) -> Vec<Warning> {
     warnings.extend(found);
     warnings.extend(gpu::warnings(inputs));
     warnings
+}
+
+fn sink_troubles(context: &Context) -> Option<String> {
+    sinks::troubles(&context.inputs.run.health.sinks)
 }
 
 /// From the command's own cgroup if it has one, else from the launcher's, which may hold processes outside the tree.

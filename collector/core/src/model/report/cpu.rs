@@ -1,14 +1,16 @@
 //! CPU time, utilisation and threads.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Utilisation, percent of one unit (a core or a GPU). gpu_tracker's `hardware` percentages are these over the number of
 /// units.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percent {
     /// Largest over any sampling window; `None` if no window was measured.
+    #[serde(rename = "max_sum_percent")]
     pub max_sum: Option<f64>,
     /// Mean over the run.
+    #[serde(rename = "mean_sum_percent")]
     pub mean_sum: Option<f64>,
 }
 
@@ -32,30 +34,38 @@ fn per_unit(sum: f64, units: u32) -> f64 {
 }
 
 /// CPU utilisation and thread counts.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// Online cores; the hardware percentages of `system` are per this.
     pub system_core_count: u32,
     /// `--n-expected-cores`, else all cores; the other hardware percentages are per this.
+    #[serde(rename = "n_expected_cores")]
     pub expected_cores: u32,
     /// The whole machine, from /proc/stat.
+    #[serde(default)]
     pub system: Percent,
     /// The command's first process; `None` if its CPU time is unknown.
+    #[serde(default)]
     pub main: Percent,
     /// All its descendants; the mean is `None` if the first process's CPU time is unknown.
+    #[serde(default)]
     pub descendants: Percent,
     /// The whole tree.
+    #[serde(default)]
     pub combined: Percent,
     /// Most threads of the first process at one time; `None` if no sample saw it.
+    #[serde(rename = "main_n_threads")]
     pub main_threads: Option<u64>,
     /// Most threads of all descendants at one time.
+    #[serde(rename = "descendants_n_threads")]
     pub descendants_threads: Option<u64>,
     /// Most threads of the tree at one time; `None` if no sample saw any.
+    #[serde(rename = "combined_n_threads")]
     pub combined_threads: Option<u64>,
 }
 
 /// CPU time of the tree, seconds. `None` if it is known of no process.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuTime {
     /// In user mode, of the processes whose split is known.
     pub user_s: Option<f64>,

@@ -2,39 +2,47 @@
 //!
 //! A figure is `None` where the driver does not give it; [`GpuDevice::missing`] and a warning say why.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::cpu::Percent;
+use crate::model::gpu::Vendor;
 
 /// Largest GPU memory over time, summed over the tracked GPUs, bytes. All are 0 on a machine without a GPU, and `None`
 /// where a driver failed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MaxGpuRam {
     /// Memory that the GPUs have.
+    #[serde(rename = "system_capacity")]
     pub system_capacity_bytes: Option<u64>,
     /// In use by any process of the machine.
+    #[serde(rename = "system")]
     pub system_bytes: Option<u64>,
     /// The command's first process.
+    #[serde(rename = "main")]
     pub main_bytes: Option<u64>,
     /// All its descendants.
+    #[serde(rename = "descendants")]
     pub descendants_bytes: Option<u64>,
     /// The whole tree.
+    #[serde(rename = "combined")]
     pub combined_bytes: Option<u64>,
 }
 
 /// GPU utilisation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
     /// GPUs of the machine; `None` where a driver failed, or one could not be read.
     pub system_gpu_count: Option<u32>,
     /// Tracked GPUs; `None` where a driver failed.
+    #[serde(rename = "n_expected_gpus")]
     pub expected_gpus: Option<u32>,
     /// Sum over the tracked GPUs of their utilisation by any process, percent of one GPU.
+    #[serde(rename = "gpu_percentages", default)]
     pub percent: Percent,
 }
 
 /// A GPU, or a part of one (MIG), over the run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuDevice {
     /// Its UUID, or its PCI address where it has none.
     pub id: String,
@@ -45,7 +53,7 @@ pub struct GpuDevice {
     /// Product name.
     pub name: Option<String>,
     /// `nvidia`, `amd` or `intel`.
-    pub vendor: Option<&'static str>,
+    pub vendor: Option<Vendor>,
     /// The id of the device that it is a part of; `None` for a whole device.
     pub parent: Option<String>,
     /// The interface that the figures come from, such as `nvml`.
@@ -61,24 +69,32 @@ pub struct GpuDevice {
     /// When the driver first reported it lost, seconds after the command's start; `None`: never.
     pub lost_at_s: Option<f64>,
     /// How often its process lists, and with them its memory, were read.
+    #[serde(default)]
     pub reading: GpuReading,
     /// Memory.
+    #[serde(default)]
     pub memory: GpuMemory,
     /// Utilisation.
+    #[serde(default)]
     pub utilization: GpuUtilization,
     /// Power and energy.
+    #[serde(default)]
     pub power: GpuPower,
     /// Largest temperature, degrees Celsius.
     pub max_temperature_c: Option<f64>,
     /// Clocks.
+    #[serde(default)]
     pub clocks: GpuClocks,
     /// Performance states.
+    #[serde(default)]
     pub pstate: GpuPstate,
     /// Time in each throttle reason.
     pub throttle: Option<Vec<GpuThrottle>>,
     /// PCIe traffic.
+    #[serde(default)]
     pub pcie: GpuPcie,
     /// Errors during the run.
+    #[serde(default)]
     pub errors: GpuErrors,
     /// The processes of the run that were seen on it, largest peak first.
     pub processes: Vec<GpuProcess>,
@@ -89,10 +105,10 @@ pub struct GpuDevice {
 }
 
 /// How often a GPU's process lists were read.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuReading {
-    /// How often in all.
-    pub count: u64,
+    /// How often in all; `None` in the report of a version that did not count.
+    pub count: Option<u64>,
     /// Mean time between two, seconds.
     pub mean_interval_s: Option<f64>,
     /// Longest time between two, seconds.
@@ -100,7 +116,7 @@ pub struct GpuReading {
 }
 
 /// A GPU's memory, bytes.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuMemory {
     /// Memory that it has.
     pub total_bytes: Option<u64>,
@@ -115,7 +131,7 @@ pub struct GpuMemory {
 }
 
 /// A GPU's utilisation by any process of the machine.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuUtilization {
     /// Mean over the time that the driver's samples cover, percent.
     pub mean_percent: Option<f64>,
@@ -132,7 +148,7 @@ pub struct GpuUtilization {
 }
 
 /// A GPU's power and energy.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuPower {
     /// Mean over time, watts: the energy counter's energy over its time, else that of the readings.
     pub mean_w: Option<f64>,
@@ -149,7 +165,7 @@ pub struct GpuPower {
 }
 
 /// A GPU's clocks, MHz.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuClocks {
     /// Mean of the processors' (SM) clock.
     pub mean_sm_mhz: Option<f64>,
@@ -162,7 +178,7 @@ pub struct GpuClocks {
 }
 
 /// A GPU's performance states: 0 is the fastest.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuPstate {
     /// Smallest number read.
     pub fastest: Option<u32>,
@@ -171,7 +187,7 @@ pub struct GpuPstate {
 }
 
 /// Time in a throttle reason.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuThrottle {
     /// The driver's reason.
     pub reason: String,
@@ -180,7 +196,7 @@ pub struct GpuThrottle {
 }
 
 /// Bytes over PCIe: differences of the device's counters.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuPcie {
     /// Sent by the device.
     pub tx_bytes: Option<u64>,
@@ -189,7 +205,7 @@ pub struct GpuPcie {
 }
 
 /// Errors of a GPU during the run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuErrors {
     /// Memory errors that were corrected (ECC).
     pub ecc_corrected: Option<u64>,
@@ -200,7 +216,7 @@ pub struct GpuErrors {
 }
 
 /// A critical error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuXid {
     /// NVIDIA's number.
     pub xid: u64,
@@ -209,7 +225,7 @@ pub struct GpuXid {
 }
 
 /// A process on one GPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuProcess {
     /// Its pid, as the launcher sees it.
     pub pid: u32,
@@ -230,7 +246,7 @@ pub struct GpuProcess {
 }
 
 /// A figure that is not known.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuMissing {
     /// Its name.
     pub figure: String,
@@ -239,7 +255,7 @@ pub struct GpuMissing {
 }
 
 /// A figure that could not be read for a part of the run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuGap {
     /// Its name.
     pub figure: String,
@@ -250,7 +266,7 @@ pub struct GpuGap {
 }
 
 /// The processes of one command name on GPUs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CommandGpu {
     /// How many of them used one.
     pub count: u64,
@@ -261,7 +277,7 @@ pub struct CommandGpu {
 }
 
 /// One process on GPUs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessGpu {
     /// Largest sum over the devices at one time, bytes.
     pub peak_ram_bytes: Option<u64>,

@@ -1,9 +1,9 @@
 //! What to ask a batch system for next time, each with its basis.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What to ask for next time. A hint is `None` if its basis is not known.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hints {
     /// Why the text does not show them unless it is asked to.
     pub withheld: Option<String>,
@@ -18,7 +18,7 @@ pub struct Hints {
 }
 
 /// How much memory.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MemoryHint {
     /// What to ask for, bytes.
     pub bytes: u64,
@@ -35,7 +35,7 @@ pub struct MemoryHint {
 }
 
 /// What a memory hint is computed from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryBasis {
     /// Largest combined RAM of the tree.
@@ -47,7 +47,7 @@ pub enum MemoryBasis {
 }
 
 /// How much wall time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TimeHint {
     /// What to ask for, seconds.
     pub time_s: u64,
@@ -64,7 +64,7 @@ pub struct TimeHint {
 }
 
 /// What a time hint is computed from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeBasis {
     /// The command's wall time.
@@ -76,7 +76,7 @@ pub enum TimeBasis {
 }
 
 /// How many CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CpusHint {
     /// What to ask for.
     pub count: u32,
@@ -91,7 +91,7 @@ pub struct CpusHint {
 }
 
 /// How many GPUs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpusHint {
     /// What to ask for: those that were ever busy.
     pub count: u32,

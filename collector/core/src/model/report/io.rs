@@ -1,10 +1,10 @@
 //! Block I/O, page faults and context switches: sums of the processes' rusage at their ends. `None` if no process's is
 //! known; processes that are known from samples only add nothing.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Block I/O, bytes: rusage's 512-byte blocks.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Io {
     /// Read from storage.
     pub read_bytes: Option<u64>,
@@ -13,7 +13,7 @@ pub struct Io {
 }
 
 /// Page faults.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Faults {
     /// Served without I/O.
     pub minor: Option<u64>,
@@ -22,7 +22,7 @@ pub struct Faults {
 }
 
 /// Context switches.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContextSwitches {
     /// The process gave up its CPU, to wait for something.
     pub voluntary: Option<u64>,

@@ -1,8 +1,9 @@
-//! The sections of a report, in base units: bytes, seconds, percent of one core or GPU. Nothing here is rounded; the writers
+//! The report of a run, a file for each of its sections, in base units: bytes, seconds, percent of one core or GPU. Nothing here is rounded; the writers
 //! convert.
 //!
 //! `None` is "unknown": null in JSON and `n/a` in text, never 0. A warning or the coverage section says why.
 
+mod cause;
 mod coverage;
 mod cpu;
 mod gpu;
@@ -14,10 +15,16 @@ mod processes;
 mod ram;
 mod usable;
 mod warning;
-mod whole;
+
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::groups::Groups;
+pub use cause::{
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, OutOfMemory,
+    TimeLimit, TimeLimitSource,
+};
 pub use coverage::{Coverage, Layers, Nodes, Peaks, UnseenRanks};
 pub use cpu::{Cpu, CpuTime, Percent};
 pub use gpu::{
@@ -32,14 +39,100 @@ pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
 pub use ram::{Holder, MaxProportionalRam, MaxRam, Peak, Rss};
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 pub use warning::{Topic, Warning};
-pub use whole::{Ending, Report};
+
+/// The report of one run. Its serialised form has all of it, exactly, in the order of the fields; docs/REPORT.md lists the
+/// keys. A section of which every figure can be unknown may be absent there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// How far the run is.
+    pub stage: Stage,
+    /// The command and its arguments (bytes that aren't UTF-8 replaced).
+    pub command: Vec<String>,
+    /// Wall-clock time of the command's start, to the millisecond.
+    #[serde(with = "super::timestamp")]
+    pub started_at: SystemTime,
+    /// From the command's start to its end (with `--wait-all`: to the end of the last process), seconds.
+    pub wall_s: f64,
+    /// The machine.
+    pub host: Host,
+    /// How the command ended.
+    #[serde(rename = "exit", default)]
+    pub ending: Ending,
+    /// What the command may use: the denominators.
+    pub usable: Usable,
+    /// What to ask for next time.
+    #[serde(default)]
+    pub hints: Hints,
+    /// CPU time of the tree.
+    #[serde(default)]
+    pub cpu_time: CpuTime,
+    /// Block I/O of the tree.
+    #[serde(default)]
+    pub io: Io,
+    /// Page faults of the tree.
+    #[serde(default)]
+    pub faults: Faults,
+    /// Context switches of the tree.
+    #[serde(default)]
+    pub context_switches: ContextSwitches,
+    /// Largest RAM over time.
+    #[serde(rename = "max_ram_bytes", default)]
+    pub max_ram: MaxRam,
+    /// Time-weighted mean of the footprint over the run; `None` where `max_ram` has no total.
+    #[serde(rename = "mean_ram", default)]
+    pub mean_ram_bytes: Groups<Option<f64>>,
+    /// Largest proportional sizes.
+    #[serde(default)]
+    pub max_ram_proportional: MaxProportionalRam,
+    /// The largest that `max_ram` can have been, bytes: where processes ended between two samples, the RSS of the others at that
+    /// moment is unknown. `None`: the RAM of a process is unknown.
+    #[serde(default)]
+    pub max_ram_at_most: Groups<Option<u64>>,
+    /// Largest GPU memory over time.
+    #[serde(rename = "max_gpu_ram_bytes", default)]
+    pub max_gpu_ram: MaxGpuRam,
+    /// CPU utilisation and threads.
+    pub cpu: Cpu,
+    /// GPU utilisation.
+    #[serde(default)]
+    pub gpu: Gpu,
+    /// The processes of the tree.
+    pub processes: Processes,
+    /// The tracked GPUs.
+    pub gpus: Vec<GpuDevice>,
+    /// The moment of the tree's largest RAM; `None` if no process was ever seen in memory.
+    pub peak: Option<Peak>,
+    /// The tree's RAM over the run, in order of time.
+    #[serde(with = "over_time::columns")]
+    pub ram_over_time: Vec<RamSpan>,
+    /// The kernel's figures of the cgroup that was made for the command; `None` without `--cgroup`.
+    pub cgroup: Option<Cgroup>,
+    /// Limits that applied to the command.
+    pub limits: Limits,
+    /// How the figures are known, and what may be missing.
+    pub coverage: Coverage,
+    /// What a reader should know to judge the figures, one cause each.
+    pub warnings: Vec<Warning>,
+}
+
+/// How the command ended, and what ended it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ending {
+    /// Both fields are null while it runs, and if its launcher was killed.
+    #[serde(flatten)]
+    pub exit: Exit,
+    /// What ended the command, if it did not succeed and there is evidence.
+    pub cause: Option<Cause>,
+}
 
 /// How far a run is when its report is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// The command runs: an interim report.
     SoFar,
     /// The run is over.
+    #[serde(rename = "final")]
     Over,
     /// Launcher and collector were killed: a report from the state that they left.
     Recovered,

@@ -7,7 +7,7 @@ use crate::model::groups::Groups;
 use crate::model::quality::Quality;
 
 /// The processes of the tree.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Processes {
     /// All that ever lived, the command's first process included.
     pub total: u64,
@@ -45,7 +45,7 @@ pub struct Running {
 }
 
 /// All processes of one command name.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandUsage {
     /// Base name of the program; for an interpreter, with the base name of its script.
     pub command: String,
@@ -63,7 +63,7 @@ pub struct CommandUsage {
 }
 
 /// One process.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUsage {
     /// Its pid, as the launcher sees it. In another pid namespace, and never seen from outside: its pid in there.
     pub pid: u32,
@@ -84,6 +84,7 @@ pub struct ProcessUsage {
     /// From its start to its end, or to the end of the run, seconds.
     pub wall_s: f64,
     /// How it ended.
+    #[serde(default)]
     pub exit: Exit,
     /// Its use of GPUs; `None` if it was seen on none.
     #[serde(skip_serializing_if = "Option::is_none")]

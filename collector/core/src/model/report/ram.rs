@@ -5,35 +5,43 @@ use serde::{Deserialize, Serialize};
 use crate::model::groups::Groups;
 
 /// RAM of a set of processes, bytes. `None`: no sample and no EXIT record gives the memory of any of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rss {
     /// Largest footprint at one time: the distinct pages that the processes have mapped, whoever else maps them. Of one
     /// process that is its RSS; huge pages of hugetlbfs are added.
+    #[serde(rename = "total_rss")]
     pub total_bytes: Option<u64>,
     /// Largest private part at one time, of the times at which it is known: pages that one process alone maps (USS).
+    #[serde(rename = "private_rss")]
     pub private_bytes: Option<u64>,
     /// Largest shared part at one time: the footprint less its private part.
+    #[serde(rename = "shared_rss")]
     pub shared_bytes: Option<u64>,
 }
 
 /// Largest RAM over time. Each figure is a maximum of its own, so they need not add up.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MaxRam {
     /// MemTotal of /proc/meminfo, bytes.
+    #[serde(rename = "system_capacity")]
     pub system_capacity_bytes: Option<u64>,
     /// Memory in use on the whole machine (MemTotal - MemAvailable), bytes; `None` if it was never read.
+    #[serde(rename = "system")]
     pub system_bytes: Option<u64>,
     /// The command's first process.
+    #[serde(default)]
     pub main: Rss,
     /// All its descendants; 0 if there were none.
+    #[serde(default)]
     pub descendants: Rss,
     /// The whole tree.
+    #[serde(default)]
     pub combined: Rss,
 }
 
 /// Largest sums of proportional set sizes (PSS) at one time, bytes. A page counts with a part for each process that maps
 /// it, those outside of the tree included. `None`: at no sample was known how all of their memory is shared.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaxProportionalRam {
     /// Of each group.
     #[serde(flatten)]
@@ -43,7 +51,7 @@ pub struct MaxProportionalRam {
 }
 
 /// The moment of the tree's largest footprint.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
     /// Seconds after the command's start.
     pub at_s: f64,

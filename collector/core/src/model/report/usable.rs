@@ -1,20 +1,22 @@
 //! What the command may use: the denominators of what it used, each with its source.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What the command may use.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usable {
     /// Cores.
     pub cores: UsableCores,
     /// Memory.
+    #[serde(default)]
     pub memory: UsableMemory,
     /// GPUs.
+    #[serde(default)]
     pub gpus: UsableGpus,
 }
 
 /// Cores that the command may use at one time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsableCores {
     /// How many; a CPU quota can be a fraction.
     pub count: f64,
@@ -23,7 +25,7 @@ pub struct UsableCores {
 }
 
 /// What sets the number of usable cores.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CoresSource {
     /// `--n-expected-cores`: the user's word stands above what the machine says.
@@ -40,7 +42,7 @@ pub enum CoresSource {
 }
 
 /// Memory that the command may use, bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsableMemory {
     /// For all processes together; `None` if not even the machine's is known.
     pub bytes: Option<u64>,
@@ -51,7 +53,7 @@ pub struct UsableMemory {
 }
 
 /// What sets the usable memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemorySource {
     /// The memory limit of the cgroup or of one above it.
@@ -63,7 +65,7 @@ pub enum MemorySource {
 }
 
 /// GPUs that the command may use.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsableGpus {
     /// How many of the tracked ones; `None` where a driver failed.
     pub count: Option<u32>,
@@ -72,7 +74,7 @@ pub struct UsableGpus {
 }
 
 /// What sets the number of usable GPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpusSource {
     /// The command's environment (CUDA_VISIBLE_DEVICES and the like, SLURM_STEP_GPUS, SLURM_JOB_GPUS).

@@ -1,9 +1,9 @@
 //! What a reader should know to judge the figures.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// A warning: what happened, what it means for the figures, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// What it is about.
     pub topic: Topic,
@@ -12,7 +12,8 @@ pub struct Warning {
 }
 
 /// What a warning is about, most important first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Topic {
     /// Tracking itself went wrong: something was lost.
     Tracking,
@@ -30,12 +31,5 @@ impl Warning {
     /// A warning from its parts.
     pub fn new(topic: Topic, text: String) -> Self {
         Self { topic, text }
-    }
-}
-
-/// Its text alone.
-impl Serialize for Warning {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.text.serialize(serializer)
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::model::host::DiskRole;
 use crate::model::ids::{FoundBy, Key, ProcessId};
 use crate::model::observation::ProcessLimits;
+use crate::model::report::DiskRole;
 use crate::model::signal::Sender;
 use crate::run::tree::Rusage;
 use crate::run::tree::cpu::OwnUsage;

@@ -10,6 +10,7 @@ use crate::model::observation::{
     Request, Size, UnreportedMemory, Vitals,
 };
 use crate::model::process_table::ProcessTable;
+use crate::model::tree_sample::Wants;
 use crate::run::RunState;
 use crate::run::sampling::Sampling;
 use crate::run::tree::RunContext;
@@ -22,6 +23,8 @@ const TICK_US: u64 = 10_000;
 /// The collector's side: applies what it observes of the machine.
 pub(super) struct Collector {
     pub(super) run: RunState,
+    /// The same by a replay of what a journal would have.
+    pub(super) replayed: RunState,
     /// The same, restored from its stored form at some time.
     pub(super) restored: Option<RunState>,
     knows_command: bool,
@@ -41,9 +44,11 @@ impl Collector {
             tick_us: TICK_US,
         };
         let cpu = CpuUsage::new(100 * MS, 2, START_NS);
-        let run = RunState::new(context, cpu, Trust::new(START_NS, 2, false), 1000);
+        let mut run = RunState::new(context, cpu, Trust::new(START_NS, 2, false), 1000);
+        let all = Wants { samples: true, ended: true, events: true };
+        run.apply(START_NS, &Observation::SinksWant(all));
         let story = has_story.then(Vec::new);
-        Self { run, restored: None, knows_command: false, looks: 0, story }
+        Self { replayed: run.clone(), run, restored: None, knows_command: false, looks: 0, story }
     }
 
     pub(super) fn apply(&mut self, machine: &Machine, observation: &Observation) {
@@ -51,6 +56,8 @@ impl Collector {
             story.push(format!("{}: {observation:?}", (machine.now_ns - START_NS) / 1000));
         }
         self.run.apply(machine.now_ns, observation);
+        let bytes = postcard::to_stdvec(observation).expect("it can be written down");
+        self.replayed.apply(machine.now_ns, &postcard::from_bytes(&bytes).expect("and read"));
         if let Some(restored) = &mut self.restored {
             restored.apply(machine.now_ns, observation);
         }

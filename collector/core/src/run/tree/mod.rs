@@ -145,6 +145,12 @@ impl Tree {
         &self.lists.alive
     }
 
+    /// The live processes without those that joined, oldest first.
+    pub(super) fn live_descendants(&self) -> impl Iterator<Item = &Process> {
+        let live = self.alive().iter().filter_map(|id| self.get(*id));
+        live.filter(|process| !process.has_joined())
+    }
+
     /// Pids, in the collector's namespace, of the processes that are not finalized.
     pub fn host_pids(&self) -> impl Iterator<Item = u32> {
         self.processes.values().filter_map(|process| process.ids.host_pid)
@@ -172,7 +178,8 @@ impl Tree {
     }
 
     /// CPU time of processes that are not finalized, as far as it was counted, nanoseconds.
-    pub fn counted_cpu_ns(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn counted_cpu_ns(&self) -> u64 {
         self.processes.values().fold(0, |sum: u64, process| sum.saturating_add(process.cpu.counted_cpu_ns))
     }
 
@@ -198,14 +205,9 @@ impl Tree {
         taken
     }
 
-    /// How many intervals wait to be taken.
-    pub fn intervals_waiting(&self) -> usize {
-        self.intervals.len()
-    }
-
-    /// The last end of a waiting interval with at least so many bytes, CLOCK_MONOTONIC nanoseconds.
-    pub fn last_end_of(&self, bytes: u64) -> Option<u64> {
-        self.intervals.iter().filter(|life| life.memory.combined_bytes >= bytes).map(|life| life.end_ns).max()
+    /// The intervals that wait to be taken.
+    pub fn waiting_intervals(&self) -> &[LiveInterval] {
+        &self.intervals
     }
 
     /// Processes that were finalized since the last call.

@@ -17,6 +17,8 @@ pub struct CpuUsage {
     open_since_ns: u64,
     /// CPU time of the open window, nanoseconds.
     open: Groups<f64>,
+    /// Utilisation by the tree in the last window that closed.
+    last_percent: Groups<Option<f64>>,
     /// Largest utilisation by the tree.
     pub(crate) max_percent: Groups<Option<f64>>,
     /// How many cores the tree kept busy, and for how long.
@@ -40,6 +42,7 @@ impl CpuUsage {
             cores,
             open_since_ns: start_ns,
             open: Groups::default(),
+            last_percent: Groups::default(),
             max_percent: Groups::default(),
             busy: BusyCores::default(),
             system: None,
@@ -84,14 +87,30 @@ impl CpuUsage {
             return;
         }
         let possible = self.possible();
-        let open = Groups { combined: self.open.main + self.open.descendants, ..self.open };
-        // The clocks of a sample are read one after another, which can give a little more than is possible.
-        let percent = open.map(|ns| (ns / length as f64 * 100.0).min(possible));
+        let percent = self.open_percent(length);
+        self.last_percent = percent.map(Some);
         let larger = |max: Option<f64>, percent| Some(max.map_or(percent, |max| max.max(percent)));
         self.max_percent = self.max_percent.with(percent, larger);
-        self.busy.add((open.combined / length as f64).min(possible / 100.0), length);
+        let busy = (self.open.main + self.open.descendants) / length as f64;
+        self.busy.add(busy.min(possible / 100.0), length);
         self.open = Groups::default();
         self.open_since_ns = at_ns;
+    }
+
+    /// Utilisation in the open window. The clocks of a sample are read one after another, which can give a little more than is
+    /// possible.
+    fn open_percent(&self, length_ns: u64) -> Groups<f64> {
+        let open = Groups { combined: self.open.main + self.open.descendants, ..self.open };
+        open.map(|ns| (ns / length_ns as f64 * 100.0).min(self.possible()))
+    }
+
+    /// Utilisation in the last window that closed by this time. Before there is one, that of the open window.
+    pub(crate) fn percent(&self, at_ns: u64) -> Groups<Option<f64>> {
+        let length_ns = at_ns.saturating_sub(self.open_since_ns);
+        match self.last_percent.combined {
+            None if length_ns > 0 => self.open_percent(length_ns).map(Some),
+            _ => self.last_percent,
+        }
     }
 
     /// All cores.
@@ -99,20 +118,20 @@ impl CpuUsage {
         f64::from(self.cores) * 100.0
     }
 
-    /// The machine's busy ticks at a time.
-    pub(crate) fn add_system(&mut self, at_ns: u64, busy_ticks: u64, ticks_per_second: u64) {
+    /// The machine's busy ticks at a time. Gives its utilisation since the reading before; `None`: there is none, or the time is
+    /// too short.
+    pub(crate) fn add_system(&mut self, at_ns: u64, busy_ticks: u64, ticks_per_second: u64) -> Option<f64> {
         let now = (at_ns, busy_ticks);
         let possible = self.possible();
         let Some(span) = &mut self.system else {
             self.system = Some(SystemSpan { first: now, last: now });
-            return;
+            return None;
         };
         let percent = percent_between(span.last, now, ticks_per_second);
         span.last = now;
-        if let Some(percent) = percent {
-            let percent = percent.min(possible);
-            self.max_system_percent = Some(self.max_system_percent.map_or(percent, |max| max.max(percent)));
-        }
+        let percent = percent?.min(possible);
+        self.max_system_percent = Some(self.max_system_percent.map_or(percent, |max| max.max(percent)));
+        Some(percent)
     }
 
     /// Largest and mean utilisation of the machine.

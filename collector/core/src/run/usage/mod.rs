@@ -4,6 +4,7 @@ mod busy;
 mod cpu;
 mod floors;
 mod heaviest;
+mod moments;
 mod ram;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod totals;
 
 pub use cpu::CpuUsage;
 pub(crate) use floors::Floor;
+pub(crate) use moments::Largest;
 pub(crate) use ram::MaxRss;
 pub use ram::RamUsage;
 pub(crate) use totals::Totals;

@@ -19,6 +19,8 @@ use crate::run::sampling::{Held, Sample};
 use crate::run::series::Series;
 use crate::run::tree::{Contribution, LiveInterval, Tree};
 
+use super::moments::Moments;
+
 /// A sum of proportional or private sizes is known if so many bytes of it were not read: smaller ones are never read.
 const NEGLIGIBLE_BYTES: u64 = 1 << 18;
 /// Of a larger sum of proportional sizes, one part in so many.
@@ -110,6 +112,8 @@ pub struct RamUsage {
     pub peak: Option<PeakMoment>,
     /// The RAM of all over time.
     pub series: Series,
+    /// The largest within the time of each of the last samples.
+    pub moments: Moments,
     /// Most processes at once.
     pub max_processes: u64,
     /// Most threads at once.
@@ -222,13 +226,15 @@ impl RamUsage {
         let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
         self.proportional = self.proportional.with(proportional, Ord::max);
         let holders = || largest(live_holders(tree, sample, sample.at_ns));
-        self.raise(&sample.now, sample.at_ns, MaxRss::with, holders);
+        self.moments.begin(sample.at_ns);
+        self.raise(&sample.now, [sample.at_ns; 2], MaxRss::with, holders);
     }
 
+    /// The tree was this large at a moment in the time of the sample `key_ns`.
     fn raise(
         &mut self,
         now: &TreeSums,
-        at_ns: u64,
+        [key_ns, at_ns]: [u64; 2],
         raised: fn(MaxRss, Sums) -> MaxRss,
         holders: impl FnOnce() -> Vec<Holder>,
     ) {
@@ -237,7 +243,9 @@ impl RamUsage {
         self.threads = self.threads.with(all, |most, sums| most.max(sums.threads));
         self.max_processes = self.max_processes.max(now.processes);
         let combined = all.combined.footprint_bytes;
-        if combined > self.peak.as_ref().map_or(0, |peak| peak.combined) {
+        let is_record = combined > self.peak.as_ref().map_or(0, |peak| peak.combined);
+        self.moments.raise(key_ns, at_ns, now, is_record);
+        if is_record {
             self.peak = Some(PeakMoment { at_ns, combined, holders: holders() });
         }
     }
@@ -272,7 +280,7 @@ impl RamUsage {
                 let now = level.map(positive);
                 self.raise_at_most(&at_most.map(positive));
                 self.series.raise(at, now.groups().combined.footprint_bytes);
-                self.raise(&now, at, MaxRss::with_moment, Vec::new);
+                self.raise(&now, [window.until_ns, at], MaxRss::with_moment, Vec::new);
             }
         }
         // The holders are found once: with many starting processes, each may set a new peak.

@@ -10,7 +10,6 @@ use super::heaviest::Heaviest;
 use crate::model::groups::Groups;
 use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
 use crate::run::nodes::RemoteStarts;
-use crate::run::ranks::Ranks;
 use crate::run::tree::{FoundBy, ProcessId, ProcessSummary, Quality, Rusage};
 
 /// Most command names with sums of their own; the others share one.
@@ -41,8 +40,6 @@ pub(crate) struct Totals {
     pub coverage: Coverage,
     /// What was started on other machines.
     pub remote: RemoteStarts,
-    /// Ranks of which a process was seen.
-    pub ranks: Ranks,
     /// By layer, in the order of [`FoundBy`].
     pub found: [u64; 5],
     static_executables: BTreeSet<String>,

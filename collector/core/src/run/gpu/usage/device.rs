@@ -89,6 +89,8 @@ pub struct DeviceUsage {
     pub run: RunOnDevice,
     /// Memory in use by all processes of the machine at the last reading, bytes.
     used_bytes: Option<u64>,
+    /// Its mean utilisation since the reading before, percent, and when that was read.
+    busy_percent: Option<(u64, f64)>,
     /// When it was read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     last_ns: u64,
 }
@@ -121,6 +123,11 @@ impl DeviceUsage {
     /// What a counter counted.
     pub(crate) fn counted(&self, figure: Figure) -> Option<f64> {
         self.counters.get(&figure).and_then(Counter::total)
+    }
+
+    /// When it was read last, its memory in use then, and its utilisation, with the time at which that was read.
+    pub(super) fn last(&self) -> (u64, Option<u64>, Option<(u64, f64)>) {
+        (self.last_ns, self.used_bytes, self.busy_percent)
     }
 
     /// Whether any reading had more than its loss.
@@ -234,6 +241,12 @@ impl DeviceUsage {
         spans.iter().for_each(|span| self.busy.add(*span));
         let stretch = |span: &Busy| (span.us.saturating_mul(1000), span.percent.clamp(0.0, 100.0));
         let stretches: Vec<(u64, f64)> = spans.iter().map(stretch).collect();
+        let (ns, busy_ns) = stretches.iter().fold((0.0, 0.0), |(ns, busy_ns), (length, percent)| {
+            (ns + *length as f64, busy_ns + *length as f64 * percent)
+        });
+        if ns > 0.0 {
+            self.busy_percent = Some((at_ns, busy_ns / ns));
+        }
         all.add_busy(reading.number, at_ns, &stretches);
     }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::amount::Amount;
 use super::busy::BusySum;
 use super::held::HeldSum;
+use super::recent::RecentSum;
 use crate::model::groups::Groups;
 
 /// The largest sums over all devices at one time; `None`: no device gave the figure.
@@ -22,17 +23,39 @@ pub struct Maxima {
     memory_sum: HeldSum<Groups<u64>>,
     busy_sum: BusySum<f64>,
     process_busy_sum: BusySum<Groups<f64>>,
+    /// What samples have of `used_bytes`.
+    pub(super) recent_used: RecentSum<u64>,
+    /// What samples have of `memory`.
+    pub(super) recent_memory: RecentSum<Groups<u64>>,
+    /// What samples have of `busy`.
+    pub(super) recent_busy: RecentSum<f64>,
 }
 
 impl Maxima {
     /// So much memory of a whole device is in use.
     pub(super) fn add_used(&mut self, device: u32, at_ns: u64, bytes: u64) {
-        raise(&mut self.used_bytes, self.used_sum.read(device, at_ns, bytes));
+        let sum = self.used_sum.read(device, at_ns, bytes);
+        self.recent_used.add(at_ns, sum);
+        raise(&mut self.used_bytes, sum);
     }
 
     /// The run's processes have so much memory on a device.
     pub(super) fn add_memory(&mut self, device: u32, at_ns: u64, bytes: Groups<u64>) {
-        raise(&mut self.memory, self.memory_sum.read(device, at_ns, bytes));
+        let sum = self.memory_sum.read(device, at_ns, bytes);
+        self.recent_memory.add(at_ns, sum);
+        raise(&mut self.memory, sum);
+    }
+
+    /// The memory of the run's processes on a device at its last reading, and when that was.
+    pub(super) fn memory_on(&self, device: u32) -> Option<(u64, Groups<u64>)> {
+        self.memory_sum.last(device)
+    }
+
+    /// A sample closed.
+    pub(super) fn begin_sample(&mut self) {
+        self.recent_used.begin();
+        self.recent_memory.begin();
+        self.recent_busy.begin();
     }
 
     /// They had it at some time that is over.
@@ -44,6 +67,7 @@ impl Maxima {
     pub(super) fn add_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, f64)]) {
         let largest = self.busy_sum.lay(device, read_ns, stretches);
         if !stretches.is_empty() {
+            self.recent_busy.add(read_ns, largest);
             raise(&mut self.busy, largest);
         }
     }

@@ -9,9 +9,11 @@ mod held;
 mod lists;
 mod maxima;
 pub(crate) mod meters;
+mod now;
 pub(crate) mod processes;
 #[cfg(test)]
 mod random_moves;
+mod recent;
 #[cfg(test)]
 mod tests;
 

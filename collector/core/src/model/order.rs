@@ -1,0 +1,54 @@
+//! Orders: what the core wants done and only the launcher can do. It is the parent of the command and owns its terminal.
+//!
+//! The launcher is the memory of what was done. It obeys an id once and tells every collector of the run, also those that
+//! replace a killed one. An order without an answer is issued again.
+
+use serde::{Deserialize, Serialize};
+
+/// The longest line of an order, its newline included, bytes: what a pipe takes as a whole or not at all (PIPE_BUF).
+pub const LONGEST_LINE_BYTES: usize = 4096;
+
+/// Something to be done once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Its name, for the answer.
+    pub id: OrderId,
+    /// What is to be done.
+    pub action: Action,
+}
+
+/// Names an order. A collector that resumes an older state decides again, and gives the order the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderId {
+    /// The rule that decided it.
+    pub rule: Rule,
+    /// Which of the rule's orders it is, from 0 on.
+    pub epoch: u32,
+}
+
+/// What can decide an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Rule {
+    /// `--wait-all` waits for a while.
+    WaitAll,
+}
+
+/// What the launcher can do. An action on processes has its targets beside it: each a pid with the inode of its pidfd, or
+/// with its start where there is none. The launcher compares them after it opened the pidfd.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// Tell the user this, in one line on stderr.
+    Tell(String),
+}
+
+/// What came of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OrderResult {
+    /// It is done.
+    Done,
+    /// It was tried, and this error came of it.
+    Failed {
+        /// errno.
+        errno: i32,
+    },
+}

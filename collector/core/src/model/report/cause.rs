@@ -1,0 +1,144 @@
+//! What ended a command that did not succeed, as evidence: which process, by what, beside which limit.
+
+use serde::{Deserialize, Serialize};
+
+use super::processes::Exit;
+use crate::model::signal::Sender;
+
+/// What ended the command. Each kind is concluded only from the evidence that it carries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Cause {
+    /// The kernel's out-of-memory killer.
+    OutOfMemory(OutOfMemory),
+    /// A failed process came close to its limit of address space (RLIMIT_AS, `ulimit -v`).
+    AddressSpaceLimit(AddressSpaceLimit),
+    /// A process used up its CPU time (RLIMIT_CPU, `ulimit -t`).
+    CpuTimeLimit(CpuTimeLimit),
+    /// A limit of wall time: the batch system's, or that of `timeout`.
+    TimeLimit(TimeLimit),
+    /// A signal of another kind.
+    Signal(FatalSignal),
+    /// A file system that the command writes to is full.
+    DiskFull(DiskFull),
+}
+
+/// A process that did not succeed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeadProcess {
+    /// Its pid, as the launcher sees it.
+    pub pid: u32,
+    /// Its command name.
+    pub command: String,
+    /// Its arguments; `None` if it ended before they could be read.
+    pub args: Option<Vec<String>>,
+    /// It is the command's first process.
+    pub is_main: bool,
+    /// How it ended.
+    #[serde(default)]
+    pub exit: Exit,
+    /// When it ended, seconds after the command's start.
+    pub at_s: f64,
+    /// Its peak RSS, bytes.
+    pub peak_rss_bytes: Option<u64>,
+    /// Its own CPU time, seconds.
+    pub cpu_s: Option<f64>,
+}
+
+/// Evidence of an out-of-memory kill: a SIGKILL, and the kernel's count of such kills in the cgroup.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutOfMemory {
+    /// The killed process; of several the largest. `None`: SIGKILL ended a process that is not known.
+    pub process: Option<DeadProcess>,
+    /// SIGKILL ended no more processes of the tree than the kernel killed, so it was this one for certain.
+    pub is_certain: bool,
+    /// Out-of-memory kills that the kernel counted in the cgroup during the run.
+    pub oom_kills: u64,
+    /// The cgroup that has the limit, or the command's own one.
+    pub cgroup: Option<String>,
+    /// Its memory limit, bytes; `None`: it has none, and the machine itself was out of memory.
+    pub limit_bytes: Option<u64>,
+    /// Its largest charged memory, page cache included, bytes.
+    pub peak_bytes: Option<u64>,
+}
+
+/// Evidence of a limit of address space: how close to it the process came.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AddressSpaceLimit {
+    /// The process.
+    pub process: DeadProcess,
+    /// Its limit, bytes.
+    pub limit_bytes: u64,
+    /// Its largest address space (VmPeak) that a sample saw, bytes.
+    pub peak_bytes: u64,
+}
+
+/// Evidence of a limit of CPU time: SIGXCPU, or a SIGKILL at the hard limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CpuTimeLimit {
+    /// The process; its CPU time stands in there.
+    pub process: DeadProcess,
+    /// The limit, seconds; `None` if no sample read it.
+    pub limit_s: Option<u64>,
+}
+
+/// Evidence of a limit of wall time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TimeLimit {
+    /// The process that the signal ended, if it is known.
+    pub process: Option<DeadProcess>,
+    /// The signal.
+    pub signal: i32,
+    /// Its name, such as `SIGTERM`.
+    pub signal_name: String,
+    /// What set the limit.
+    pub set_by: TimeLimitSource,
+    /// The limit, seconds.
+    pub limit_s: Option<f64>,
+}
+
+/// What sets a limit of wall time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeLimitSource {
+    /// Slurm: the signal came at the job's end time (SLURM_JOB_END_TIME).
+    Slurm,
+    /// coreutils' `timeout`.
+    Timeout,
+}
+
+/// Evidence of any other signal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FatalSignal {
+    /// The process that it ended.
+    pub process: DeadProcess,
+    /// Its number.
+    pub signal: i32,
+    /// Its name, such as `SIGSEGV`.
+    pub signal_name: String,
+    /// The process that sent it to gpu-track-run, which passed it on; `None` if it did not come that way.
+    pub sender: Option<Sender>,
+}
+
+/// A file system without space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskFull {
+    /// A directory on it.
+    pub path: String,
+    /// What it is to the command.
+    pub role: DiskRole,
+    /// Space that is left for this user at the end of the run, bytes.
+    pub available_bytes: u64,
+}
+
+/// What a directory is to the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskRole {
+    /// The directory that the command was started in.
+    Working,
+    /// TMPDIR, else /tmp.
+    Temporary,
+    /// Where the report is written.
+    Report,
+}

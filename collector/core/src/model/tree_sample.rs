@@ -1,0 +1,241 @@
+//! The run over time: the tree at each sample, what is learnt of a sample later, and who wants to know.
+//!
+//! A sample is provisional until it closes: when the next one is complete, or at the end of the run. From then on it does not
+//! change. Everything that shows the run over time takes [`TreeSample`]s.
+
+use serde::{Deserialize, Serialize};
+
+use super::groups::Groups;
+
+/// A quantity over the time of a sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span<T> {
+    /// At the sample itself, which is the end of its time.
+    pub end: T,
+    /// The largest within its time.
+    pub max: T,
+}
+
+/// The tree at a sample, and since the sample before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TreeSample {
+    /// The sample before, or the start of the run, CLOCK_MONOTONIC nanoseconds.
+    pub from_ns: u64,
+    /// The sample itself, CLOCK_MONOTONIC nanoseconds. It is the key of this sample.
+    pub at_ns: u64,
+    /// Footprints, bytes. The largest includes processes that lived between the two samples only.
+    pub ram_bytes: Groups<Span<u64>>,
+    /// CPU time and utilisation.
+    pub cpu: Groups<CpuSample>,
+    /// Live processes.
+    pub processes: Span<u64>,
+    /// Their threads.
+    pub threads: Groups<Span<u64>>,
+    /// Block I/O of the processes that have ended; `None`: of none of them it is known.
+    pub io_of_ended: Option<IoBytes>,
+    /// The whole machine.
+    pub system: SystemSample,
+    /// GPUs.
+    pub gpu: GpuSums,
+    /// The commands that use most; empty if no sink takes samples.
+    pub commands: Vec<CommandSample>,
+    /// The largest RAM of the run so far, as far as it was known when the sample closed.
+    pub max_ram: Groups<RamMaximum>,
+}
+
+/// CPU time and utilisation of some processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuSample {
+    /// CPU time since the start of the run, ended processes included, nanoseconds.
+    pub time_ns: u64,
+    /// Utilisation in the last complete window, percent of one core. Before there is one, that since the start of the run.
+    pub percent: Option<f64>,
+}
+
+/// Block I/O, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoBytes {
+    /// Read.
+    pub read: u64,
+    /// Written.
+    pub written: u64,
+}
+
+/// The machine's own figures, as they were read last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct SystemSample {
+    /// When, CLOCK_MONOTONIC nanoseconds; 0: never.
+    pub read_ns: u64,
+    /// Memory in use, bytes.
+    pub ram_bytes: Option<u64>,
+    /// Utilisation of all cores since the reading before, percent of one core.
+    pub cpu_percent: Option<f64>,
+}
+
+/// All GPUs together. A sum is the largest that became known within the sample's time; `None`: no device gave the figure
+/// within two of its intervals.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuSums {
+    /// Memory in use by all processes of the machine, bytes.
+    pub used_bytes: Option<u64>,
+    /// Memory of the run's processes, bytes.
+    pub run_bytes: Option<Groups<u64>>,
+    /// Utilisation, percent of one device.
+    pub busy_percent: Option<f64>,
+    /// How many devices the run may use, as far as they are known.
+    pub expected: u32,
+    /// The tracked devices that are known so far, parts of devices included.
+    pub devices: Vec<GpuSample>,
+}
+
+/// One GPU at its last reading. A figure is `None` if that is older than two of its intervals.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuSample {
+    /// [`Device::id`](super::gpu::Device::id).
+    pub device: String,
+    /// When it was read last, CLOCK_MONOTONIC nanoseconds; 0: never.
+    pub read_ns: u64,
+    /// Memory in use by all processes of the machine, bytes.
+    pub used_bytes: Option<u64>,
+    /// Memory of the run's processes, bytes.
+    pub run_bytes: Option<Groups<u64>>,
+    /// Utilisation since the reading before, percent.
+    pub busy_percent: Option<f64>,
+}
+
+/// The live processes of one command name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandSample {
+    /// Its name.
+    pub command: String,
+    /// How many.
+    pub processes: u64,
+    /// What they add to the tree's RAM, bytes.
+    pub ram_bytes: u64,
+    /// CPU time since their starts, nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// The largest RAM of a run up to some time, and how it is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RamMaximum {
+    /// Bytes.
+    pub bytes: u64,
+    /// What shows it.
+    pub source: MaximumSource,
+}
+
+/// What shows a maximum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum MaximumSource {
+    /// A closed sample has it.
+    #[default]
+    Sample,
+    /// A record that came after its sample had closed.
+    Revision,
+    /// One process is known to have held so much; at which time is not known.
+    Floor,
+}
+
+/// What is learnt of the run beside its samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// A closed sample turns out to have had more RAM.
+    Revised {
+        /// The sample's key. Of samples that are no longer remembered: the moment itself, CLOCK_MONOTONIC nanoseconds.
+        at_ns: u64,
+        /// The largest RAM within its time, bytes.
+        max_bytes: Groups<u64>,
+    },
+}
+
+/// What the sinks of a run take from the core. What none takes is not kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wants {
+    /// Closed samples.
+    pub samples: bool,
+    /// Processes whose figures are final.
+    pub ended: bool,
+    /// Events.
+    pub events: bool,
+}
+
+impl Wants {
+    /// What either wants.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            samples: self.samples || other.samples,
+            ended: self.ended || other.ended,
+            events: self.events || other.events,
+        }
+    }
+}
+
+impl<T: Copy + Ord> Span<T> {
+    /// A quantity that is this at the sample, and was not larger as far as is known.
+    pub fn at_end(end: T) -> Self {
+        Self { end, max: end }
+    }
+
+    /// It was this large within the time.
+    pub fn raise(&mut self, to: T) {
+        self.max = self.max.max(to);
+    }
+
+    /// With the time that follows.
+    fn then(self, next: Self) -> Self {
+        Self { end: next.end, max: self.max.max(next.max) }
+    }
+}
+
+impl TreeSample {
+    /// This sample and the next one as one.
+    #[must_use]
+    pub fn then(&self, next: Self) -> Self {
+        let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
+        let run_bytes = match (self.gpu.run_bytes, next.gpu.run_bytes) {
+            (Some(before), Some(after)) => Some(before.with(after, u64::max)),
+            (before, after) => after.or(before),
+        };
+        let gpu = GpuSums {
+            used_bytes: self.gpu.used_bytes.max(next.gpu.used_bytes),
+            run_bytes,
+            busy_percent: larger(self.gpu.busy_percent, next.gpu.busy_percent),
+            expected: next.gpu.expected,
+            devices: next.gpu.devices,
+        };
+        Self {
+            from_ns: self.from_ns,
+            ram_bytes: self.ram_bytes.with(next.ram_bytes, Span::then),
+            processes: self.processes.then(next.processes),
+            threads: self.threads.with(next.threads, Span::then),
+            system: SystemSample {
+                read_ns: next.system.read_ns,
+                ram_bytes: self.system.ram_bytes.max(next.system.ram_bytes),
+                cpu_percent: larger(self.system.cpu_percent, next.system.cpu_percent),
+            },
+            gpu,
+            ..next
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_samples_as_one_keep_the_largest_and_the_last() {
+        let sample = |from_ns, end, max, busy_percent| TreeSample {
+            from_ns,
+            at_ns: from_ns + 10,
+            processes: Span { end, max },
+            gpu: GpuSums { busy_percent, used_bytes: Some(max), ..GpuSums::default() },
+            ..TreeSample::default()
+        };
+        let both = sample(0, 3, 9, Some(70.0)).then(sample(10, 4, 5, None));
+        assert_eq!((both.from_ns, both.at_ns, both.processes), (0, 20, Span { end: 4, max: 9 }));
+        assert_eq!((both.gpu.busy_percent, both.gpu.used_bytes), (Some(70.0), Some(9)));
+    }
+}

@@ -1,0 +1,104 @@
+//! The orders of a run that the launcher has not answered, and what it has answered.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::order::{Order, OrderId, Rule};
+
+/// An order that has no answer after this time is issued again: the pipe to the launcher was full, or the launcher could
+/// not obey it yet.
+pub const REPEATED_AFTER_NS: u64 = 1_000_000_000;
+
+/// See the module.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    open: Vec<Order>,
+    /// The last epoch of each rule that the launcher has answered.
+    answered: BTreeMap<Rule, u32>,
+    /// When each of the open orders was taken, CLOCK_MONOTONIC nanoseconds. A collector that replaces another has taken
+    /// none.
+    #[serde(skip)]
+    taken: Vec<(OrderId, u64)>,
+}
+
+impl Orders {
+    /// Whether this order was decided before.
+    pub(super) fn knows(&self, id: OrderId) -> bool {
+        self.is_answered(id) || self.open.iter().any(|order| order.id == id)
+    }
+
+    /// A rule has decided this.
+    pub(super) fn issue(&mut self, order: Order) {
+        if !self.knows(order.id) {
+            self.open.push(order);
+        }
+    }
+
+    /// The launcher has answered. A collector that resumes an older state can hear of orders that it has not decided yet.
+    pub(super) fn answer(&mut self, id: OrderId) {
+        self.open.retain(|order| order.id != id);
+        self.taken.retain(|(taken, _)| *taken != id);
+        let last = self.answered.entry(id.rule).or_insert(id.epoch);
+        *last = id.epoch.max(*last);
+    }
+
+    /// The orders that the launcher is to get now.
+    pub fn take(&mut self, now_ns: u64) -> Vec<Order> {
+        self.taken.retain(|(_, at_ns)| now_ns.saturating_sub(*at_ns) < REPEATED_AFTER_NS);
+        let is_waiting = |order: &&Order| self.taken.iter().all(|(id, _)| *id != order.id);
+        let orders: Vec<_> = self.open.iter().filter(is_waiting).cloned().collect();
+        self.taken.extend(orders.iter().map(|order| (order.id, now_ns)));
+        orders
+    }
+
+    fn is_answered(&self, id: OrderId) -> bool {
+        self.answered.get(&id.rule).is_some_and(|last| id.epoch <= *last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::order::Action;
+
+    const S: u64 = 1_000_000_000;
+
+    fn order(epoch: u32) -> Order {
+        let id = OrderId { rule: Rule::WaitAll, epoch };
+        Order { id, action: Action::Tell(format!("text {epoch}")) }
+    }
+
+    // Requirement: FAULT-95
+    #[test]
+    fn order_is_issued_again_until_it_is_answered() {
+        let mut orders = Orders::default();
+        orders.issue(order(0));
+        orders.issue(order(0));
+        assert_eq!(orders.take(S), [order(0)]);
+        assert_eq!(orders.take(S + REPEATED_AFTER_NS - 1), []);
+        assert_eq!(orders.take(S + REPEATED_AFTER_NS), [order(0)]);
+        orders.answer(order(0).id);
+        orders.issue(order(0));
+        orders.issue(order(1));
+        assert_eq!(orders.take(S + 2 * REPEATED_AFTER_NS), [order(1)]);
+    }
+
+    // Requirement: FAULT-95
+    #[test]
+    fn successor_issues_what_has_no_answer_and_nothing_else() {
+        let mut orders = Orders::default();
+        orders.issue(order(0));
+        let before = postcard::to_stdvec(&orders).unwrap();
+        assert_eq!(orders.take(S), [order(0)]);
+        for saved in [before, postcard::to_stdvec(&orders).unwrap()] {
+            let mut successor: Orders = postcard::from_bytes(&saved).unwrap();
+            assert_eq!(successor.take(S), [order(0)]);
+        }
+        // The answer can come before the decision.
+        let mut successor = Orders::default();
+        successor.answer(order(0).id);
+        successor.issue(order(0));
+        assert_eq!(successor.take(S), []);
+    }
+}

@@ -1,0 +1,155 @@
+//! What the sinks have not taken yet: closed samples, processes whose figures are final, and events, in their order. It is
+//! part of the run state, so that a restarted collector hands it on. It is bounded, and what no sink wants is not kept.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::tree::ProcessSummary;
+use crate::model::tree_sample::{Event, TreeSample, Wants};
+
+/// Most items that are kept; beyond it the oldest ones are dropped. The sinks that are behind count what they miss.
+const MOST: usize = 1024;
+
+/// Something for the sinks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Outgoing {
+    /// A sample has closed.
+    Sample(Box<TreeSample>),
+    /// The figures of a process are final.
+    Ended(Box<ProcessSummary>),
+    /// Something else is known.
+    Event(Event),
+}
+
+/// What waits for the sinks. Each item has a number, one more than that of the item before.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Outbox {
+    /// What the sinks take.
+    pub wants: Wants,
+    items: VecDeque<Outgoing>,
+    /// Number of the first item.
+    first: u64,
+    /// Key of the last sample that closed, CLOCK_MONOTONIC nanoseconds.
+    closed_ns: u64,
+    /// Where the items that come next are kept outside of the run state, bytes.
+    pub kept_at: u64,
+}
+
+impl Outbox {
+    /// A sample has closed. It is kept once, also if a killed collector had closed it.
+    pub(super) fn add_sample(&mut self, sample: TreeSample) {
+        if self.wants.samples && sample.at_ns > self.closed_ns {
+            self.closed_ns = sample.at_ns;
+            self.push(Outgoing::Sample(Box::new(sample)));
+        }
+    }
+
+    /// The figures of a process are final.
+    pub(super) fn add_ended(&mut self, process: &ProcessSummary) {
+        if self.wants.ended {
+            self.push(Outgoing::Ended(Box::new(process.clone())));
+        }
+    }
+
+    /// Something else is known.
+    pub(super) fn add_event(&mut self, event: Event) {
+        if self.wants.events {
+            self.push(Outgoing::Event(event));
+        }
+    }
+
+    fn push(&mut self, item: Outgoing) {
+        self.items.push_back(item);
+        if self.items.len() > MOST {
+            self.items.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// The number of the first item.
+    pub fn begin(&self) -> u64 {
+        self.first
+    }
+
+    /// The number after that of the last item.
+    pub fn end(&self) -> u64 {
+        self.first + self.items.len() as u64
+    }
+
+    /// The items from this number on, with their numbers.
+    pub fn since(&self, number: u64) -> impl Iterator<Item = (u64, &Outgoing)> {
+        (self.first..).zip(&self.items).filter(move |(item, _)| *item >= number)
+    }
+
+    /// The sinks have taken all items before this number.
+    pub fn taken(&mut self, before: u64) {
+        while self.first < before && self.items.pop_front().is_some() {
+            self.first += 1;
+        }
+    }
+
+    /// What a killed collector had closed after this state was saved.
+    pub fn restore(&mut self, items: impl IntoIterator<Item = Outgoing>) {
+        for item in items {
+            if let Outgoing::Sample(sample) = &item {
+                self.closed_ns = self.closed_ns.max(sample.at_ns);
+            }
+            self.push(item);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Wants = Wants { samples: true, ended: true, events: true };
+
+    fn sample(at_ns: u64) -> TreeSample {
+        TreeSample { at_ns, ..TreeSample::default() }
+    }
+
+    fn keys(outbox: &Outbox, since: u64) -> Vec<(u64, u64)> {
+        let key = |item: &Outgoing| match item {
+            Outgoing::Sample(sample) => sample.at_ns,
+            other => panic!("{other:?}"),
+        };
+        outbox.since(since).map(|(number, item)| (number, key(item))).collect()
+    }
+
+    #[test]
+    fn what_no_sink_wants_is_not_kept_and_what_is_kept_is_bounded() {
+        let mut outbox = Outbox::default();
+        outbox.add_sample(sample(1));
+        assert_eq!(outbox.end(), 0);
+        outbox.wants = ALL;
+        for at_ns in 1..=2000 {
+            outbox.add_sample(sample(at_ns));
+        }
+        let kept = keys(&outbox, 0);
+        assert_eq!((kept.len(), kept[0], outbox.end()), (1024, (976, 977), 2000));
+        outbox.taken(1998);
+        assert_eq!(keys(&outbox, 0), [(1998, 1999), (1999, 2000)]);
+        assert_eq!(keys(&outbox, 1999), [(1999, 2000)]);
+        outbox.taken(5000);
+        assert_eq!((keys(&outbox, 0), outbox.end()), (Vec::new(), 2000));
+    }
+
+    // Requirement: TIME-2
+    #[test]
+    fn sample_that_a_killed_collector_had_closed_is_not_closed_again() {
+        let mut outbox = Outbox { wants: ALL, ..Outbox::default() };
+        outbox.add_sample(sample(10));
+        let saved = outbox.clone();
+        outbox.add_sample(sample(20));
+        outbox.add_sample(sample(30));
+        let closed_since: Vec<_> = outbox.since(saved.end()).map(|(_, item)| item.clone()).collect();
+        let mut resumed = saved;
+        resumed.restore(closed_since);
+        // The state that was saved has the first of them as the open one.
+        resumed.add_sample(sample(20));
+        resumed.add_sample(sample(40));
+        assert_eq!(keys(&resumed, 0), [(0, 10), (1, 20), (2, 30), (3, 40)]);
+    }
+}

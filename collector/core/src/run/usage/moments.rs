@@ -1,0 +1,110 @@
+//! The largest RAM within the time of each of the last samples. A sample that is still open takes what records tell of its
+//! time; of one that has closed, more RAM is news.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::groups::Groups;
+use crate::model::tree_sample::Event;
+use crate::run::sampling::sums::TreeSums;
+
+/// Samples that are remembered: one more than the windows that late records are swept into.
+const REMEMBERED: usize = 10;
+
+/// The largest within the time of a sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Largest {
+    /// Footprints, bytes.
+    pub ram_bytes: Groups<u64>,
+    /// Live processes.
+    pub processes: u64,
+    /// Their threads.
+    pub threads: Groups<u64>,
+}
+
+impl Largest {
+    fn raise(&mut self, now: &TreeSums) {
+        let all = now.groups();
+        self.ram_bytes = self.ram_bytes.with(all, |largest, sums| largest.max(sums.footprint_bytes));
+        self.threads = self.threads.with(all, |largest, sums| largest.max(sums.threads));
+        self.processes = self.processes.max(now.processes);
+    }
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Moment {
+    /// The key of the sample.
+    at_ns: u64,
+    largest: Largest,
+    is_closed: bool,
+}
+
+/// The largest within the time of each of the last samples.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Moments {
+    /// Oldest first.
+    last: VecDeque<Moment>,
+    /// What was learnt of closed samples, one event for each.
+    revised: Vec<Event>,
+}
+
+impl Moments {
+    /// A sample is taken.
+    pub(super) fn begin(&mut self, at_ns: u64) {
+        self.last.push_back(Moment { at_ns, largest: Largest::default(), is_closed: false });
+        if self.last.len() > REMEMBERED {
+            self.last.pop_front();
+        }
+    }
+
+    /// The tree was this large at `moment_ns`, in the time of the sample `at_ns`. `is_record`: it was never larger.
+    pub(super) fn raise(&mut self, at_ns: u64, moment_ns: u64, now: &TreeSums, is_record: bool) {
+        let Some(moment) = self.last.iter_mut().rev().find(|moment| moment.at_ns == at_ns) else {
+            if is_record {
+                self.revise(moment_ns, now.groups().map(|sums| sums.footprint_bytes));
+            }
+            return;
+        };
+        let before = moment.largest.ram_bytes;
+        moment.largest.raise(now);
+        let after = moment.largest.ram_bytes;
+        if moment.is_closed && after != before {
+            self.revise(at_ns, after);
+        }
+    }
+
+    fn revise(&mut self, key_ns: u64, to: Groups<u64>) {
+        for Event::Revised { at_ns, max_bytes } in &mut self.revised {
+            if *at_ns == key_ns {
+                *max_bytes = max_bytes.with(to, u64::max);
+                return;
+            }
+        }
+        self.revised.push(Event::Revised { at_ns: key_ns, max_bytes: to });
+    }
+
+    /// The largest within the time of a sample so far.
+    pub(crate) fn of(&self, at_ns: u64) -> Largest {
+        let moment = self.last.iter().rev().find(|moment| moment.at_ns == at_ns);
+        moment.map(|moment| moment.largest).unwrap_or_default()
+    }
+
+    /// The largest RAM of the samples that are open: these will tell it, bytes.
+    pub(crate) fn open_bytes(&self) -> Groups<u64> {
+        let open = self.last.iter().filter(|moment| !moment.is_closed);
+        open.fold(Groups::default(), |most, moment| most.with(moment.largest.ram_bytes, u64::max))
+    }
+
+    /// A sample closes: what is learnt of it from now on is news.
+    pub(crate) fn close(&mut self, at_ns: u64) {
+        for moment in self.last.iter_mut().filter(|moment| moment.at_ns == at_ns) {
+            moment.is_closed = true;
+        }
+    }
+
+    /// What was learnt of closed samples since this was asked last.
+    pub(crate) fn take_revised(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.revised)
+    }
+}

@@ -1,0 +1,183 @@
+//! The rule of `--wait-all`: a user who still waits a while after the command's end is told for what, once.
+
+use serde::{Deserialize, Serialize};
+
+use super::orders::Orders;
+use super::tree::Tree;
+use crate::model::order::{Action, Order, OrderId, Rule};
+
+/// From the command's end to the line, nanoseconds. Most trees end with their command, or soon after it.
+const TOLD_AFTER_NS: u64 = 1_000_000_000;
+/// Most processes that the line names.
+const MOST_NAMED: usize = 8;
+/// Most characters of a name: with [`MOST_NAMED`] and escaped, the order fits into its line.
+const LONGEST_NAME: usize = 40;
+/// There is one line in a run.
+const ID: OrderId = OrderId { rule: Rule::WaitAll, epoch: 0 };
+
+/// Since when the launcher waits, and whether the user wants to be told.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    pub is_told: bool,
+    /// CLOCK_MONOTONIC of the command's end, nanoseconds.
+    pub since_ns: Option<u64>,
+}
+
+impl Waiting {
+    /// Orders the line if it is due. It names processes that the tree knows of, so it waits until there are some.
+    pub(super) fn decide(self, now_ns: u64, tree: &Tree, orders: &mut Orders) {
+        let is_due = |since_ns: u64| now_ns.saturating_sub(since_ns) >= TOLD_AFTER_NS;
+        if self.is_told
+            && self.since_ns.is_some_and(is_due)
+            && !orders.knows(ID)
+            && let Some(text) = line(tree)
+        {
+            orders.issue(Order { id: ID, action: Action::Tell(text) });
+        }
+    }
+}
+
+/// The line for the user; `None` if nothing is waited for. Processes that joined are no descendants: the launcher does not
+/// wait for them.
+fn line(tree: &Tree) -> Option<String> {
+    let waited: Vec<_> = tree.live_descendants().collect();
+    let named = waited.iter().take(MOST_NAMED);
+    let name = |command: &str| command.chars().take(LONGEST_NAME).collect::<String>();
+    let mut names: Vec<_> =
+        named.map(|process| format!("{} {}", process.ids.pid(), name(&process.name.command))).collect();
+    let left_out = waited.len().saturating_sub(names.len());
+    if left_out > 0 {
+        names.push(format!("and {left_out} more"));
+    }
+    let processes = if waited.len() == 1 { "process" } else { "processes" };
+    (!waited.is_empty()).then(|| {
+        format!(
+            "the command has ended; waiting for {} {processes}: {} (--wait-all). SIGINT (Ctrl-C) ends the wait.",
+            waited.len(),
+            names.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_abi::rank::Rank;
+    use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
+
+    use super::*;
+    use crate::model::finding::{Finding, StoredRecord};
+    use crate::model::observation::Observation;
+    use crate::model::order::{LONGEST_LINE_BYTES, OrderResult};
+    use crate::run::RunState;
+    use crate::run::tree::RunContext;
+    use crate::run::trust::Trust;
+    use crate::run::usage::CpuUsage;
+
+    const S: u64 = 1_000_000_000;
+    const LAUNCHER: u32 = 100;
+    const MAIN: u32 = 101;
+    /// When the command ended.
+    const END_NS: u64 = 60 * S;
+
+    fn record(pid: u32, parent: u32, event: Event) -> Observation {
+        let origin = Origin { pid, pid_ns: 10, parent, monotonic_ns: 51 * S, flags: 0 };
+        Observation::Findings(vec![Finding::Record(StoredRecord { position: 0, origin, event })])
+    }
+
+    fn start(pid: u32, parent: u32, name: &str) -> Observation {
+        let mut names = [0; NAME_BYTES];
+        names[..name.len()].copy_from_slice(name.as_bytes());
+        let (realtime_ns, pidfd_inode, max_rss_kib) = (51 * S, 0, 0);
+        record(
+            pid,
+            parent,
+            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank: Rank::default() },
+        )
+    }
+
+    fn exit(pid: u32, parent: u32) -> Observation {
+        let (own, children) = (Usage::default(), Usage::default());
+        record(pid, parent, Event::Exit { status: 0, vm_hwm_kib: 0, own, children })
+    }
+
+    /// A command with children of these names, which has ended.
+    fn run_with(children: &[&str]) -> RunState {
+        let context = RunContext {
+            launcher_pid: LAUNCHER,
+            pid_ns: 10,
+            session_monotonic_ns: 50 * S,
+            session_realtime_ns: 50 * S,
+            page: 4096,
+            tick_us: 10_000,
+        };
+        let mut run = RunState::new(context, CpuUsage::new(S, 2, 50 * S), Trust::new(50 * S, 2, false), 5);
+        run.waiting.is_told = true;
+        let command = "main".to_owned();
+        run.apply(50 * S, &Observation::CommandStarted { pid: MAIN, start_ns: 50 * S, command });
+        run.apply(51 * S, &start(MAIN, LAUNCHER, "main"));
+        for (pid, name) in (MAIN + 1..).zip(children) {
+            run.apply(51 * S, &start(pid, MAIN, name));
+        }
+        run.apply(END_NS, &exit(MAIN, LAUNCHER));
+        run.apply(END_NS, &Observation::WaitingForTree { since_ns: END_NS });
+        run
+    }
+
+    /// The lines that the user is to be told at this time.
+    fn told(run: &mut RunState, now_ns: u64) -> Vec<String> {
+        run.apply(now_ns, &Observation::Tick);
+        let orders = run.take_orders(now_ns).into_iter();
+        orders
+            .map(|order| match order.action {
+                Action::Tell(text) => text,
+            })
+            .collect()
+    }
+
+    // Requirement: SEE-102
+    #[test]
+    fn user_is_told_once_what_wait_all_waits_for() {
+        let mut run = run_with(&["sleep", "short", "server"]);
+        // A service started this one: the launcher is not its reaper, whatever happens.
+        run.apply(51 * S, &start(500, 400, "joined"));
+        run.apply(END_NS, &exit(MAIN + 2, MAIN));
+        assert_eq!(told(&mut run, END_NS + TOLD_AFTER_NS - 1), [""; 0]);
+        assert_eq!(
+            told(&mut run, END_NS + TOLD_AFTER_NS),
+            [
+                "the command has ended; waiting for 2 processes: 102 sleep, 104 server (--wait-all). SIGINT (Ctrl-C) ends \
+              the wait."
+            ]
+        );
+        let answer = Observation::OrderAnswered { id: ID, result: OrderResult::Done };
+        run.apply(END_NS + 2 * S, &answer);
+        run.apply(END_NS + 2 * S, &exit(MAIN + 1, MAIN));
+        assert_eq!(told(&mut run, END_NS + 100 * S), [""; 0]);
+    }
+
+    // Requirement: SEE-102
+    #[test]
+    fn only_a_user_who_waits_and_wants_to_know_is_told() {
+        let later = END_NS + 10 * S;
+        let mut nothing_left = run_with(&[]);
+        assert_eq!(told(&mut nothing_left, later), [""; 0]);
+        let mut quiet = run_with(&["sleep"]);
+        quiet.waiting.is_told = false;
+        assert_eq!(told(&mut quiet, later), [""; 0]);
+        let mut unfinished = run_with(&["sleep"]);
+        unfinished.waiting.since_ns = None;
+        assert_eq!(told(&mut unfinished, later), [""; 0]);
+    }
+
+    #[test]
+    fn longest_line_fits_into_the_pipe() {
+        let name = "\u{1}".repeat(NAME_BYTES);
+        let mut run = run_with(&vec![name.as_str(); 1000]);
+        run.apply(END_NS + 2 * S, &Observation::Tick);
+        let orders = run.take_orders(END_NS + 2 * S);
+        let [order] = &orders[..] else { panic!("{orders:?}") };
+        let Action::Tell(text) = &order.action;
+        assert!(text.contains("for 1000 processes") && text.contains(", and 992 more"), "{text}");
+        assert!(serde_json::to_string(order).unwrap().len() < LONGEST_LINE_BYTES);
+    }
+}

@@ -1,0 +1,185 @@
+//! What a report says, as data: sections of labelled values, tables and lists. A writer such as [`super::text`] gives them
+//! their form. Their texts are not escaped yet, and many are untrusted.
+
+use crate::model::report::RamSpan;
+use crate::model::style::{RamUnit, TimeUnit};
+
+/// What a reader should see at a glance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// No more than other text.
+    Plain,
+    /// What to read first.
+    Strong,
+    /// Success.
+    Good,
+    /// Failure.
+    Bad,
+    /// What to look at.
+    Caution,
+    /// What only guides the eye.
+    Faint,
+}
+
+/// A part of a report.
+pub(super) enum Block {
+    /// The command, and how it ended, after what time and why. The verdict is ASCII.
+    Headline { command: Vec<String>, verdict: String, tone: Tone },
+    /// Blocks that belong together. A writer leaves out a section that has nothing to say.
+    Section(Section),
+    /// A label and its values.
+    Row(String, Vec<Cell>),
+    /// What the cells of the rows below are.
+    Heads(&'static [&'static str]),
+    /// Rows of cells.
+    Table(Table),
+    /// Texts that are read one by one.
+    List(Vec<String>),
+    /// A label, and words in as many lines as they need.
+    Paragraph(&'static str, String),
+    /// What a reader must not miss. Its first sentence is the most important one; `Plain` goes on from the remark above.
+    Remark { tone: Tone, text: String, most_lines: usize },
+}
+
+/// Blocks that belong together.
+#[derive(Default)]
+pub(super) struct Section {
+    /// `None` for details of the row above.
+    pub(super) title: Option<String>,
+    /// The name of its numbers' unit, for a form that has no unit beside each number.
+    pub(super) unit: Option<&'static str>,
+    /// What is in it.
+    pub(super) blocks: Vec<Block>,
+}
+
+/// A value.
+pub(super) enum Cell {
+    /// A measured value with the symbol of its unit, which may be empty; `None` if it is unknown.
+    Number(Option<f64>, &'static str),
+    /// How many there are; `None` if it is unknown.
+    Count(Option<u64>),
+    /// Words.
+    Text(Tone, String),
+    /// A figure in words, in a column of its own.
+    Figure(Tone, String),
+    /// A part of a whole, from 0 to 1, or more than that.
+    Part(f64),
+    /// Words that may be left out.
+    Note(String),
+    /// RAM over the run, which took this many seconds.
+    RamOverTime(Vec<RamSpan>, f64),
+}
+
+/// Rows of cells.
+pub(super) struct Table {
+    /// Heads of the columns.
+    pub(super) columns: Vec<Column>,
+    /// A cell for each column.
+    pub(super) rows: Vec<Vec<String>>,
+    /// How many rows there would be if all were known.
+    pub(super) total: usize,
+    /// The part of the whole that each row is; empty where that says nothing.
+    pub(super) parts: Vec<Option<f64>>,
+}
+
+/// A column of a table.
+pub(super) struct Column {
+    /// What is in it.
+    pub(super) name: &'static str,
+    /// The symbol of its unit; empty if it has none.
+    pub(super) unit: &'static str,
+    /// Words, which are cut where they need too much room; else figures.
+    pub(super) is_text: bool,
+}
+
+impl Block {
+    /// A row of words.
+    pub(super) fn text(label: &str, text: impl Into<String>) -> Self {
+        Self::Row(label.to_owned(), vec![Cell::Text(Tone::Plain, text.into())])
+    }
+}
+
+/// Each function that takes `self` adds something, and nothing for a text that is `None`.
+impl Section {
+    pub(super) fn new(title: impl Into<String>) -> Self {
+        Self { title: Some(title.into()), ..Self::default() }
+    }
+
+    /// One of texts; nothing without any.
+    pub(super) fn list(title: &str, items: Vec<String>) -> Self {
+        Self::new(title).block(Block::List(items))
+    }
+
+    fn block(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+
+    pub(super) fn section(self, section: Self) -> Self {
+        self.block(Block::Section(section))
+    }
+
+    pub(super) fn table(self, table: Table) -> Self {
+        if table.rows.is_empty() { self } else { self.block(Block::Table(table)) }
+    }
+
+    fn row(self, label: impl Into<String>, cell: Cell) -> Self {
+        self.block(Block::Row(label.into(), vec![cell]))
+    }
+
+    pub(super) fn text(self, label: impl Into<String>, text: impl Into<Option<String>>) -> Self {
+        match text.into() {
+            Some(text) => self.row(label, Cell::Text(Tone::Plain, text)),
+            None => self,
+        }
+    }
+
+    /// Why a figure is unknown.
+    pub(super) fn unknown(self, label: &str, reason: Option<&String>) -> Self {
+        self.text(label, reason.map(|reason| format!("n/a ({reason})")))
+    }
+
+    pub(super) fn number(self, label: impl Into<String>, value: Option<f64>, unit: &'static str) -> Self {
+        self.row(label, Cell::Number(value, unit))
+    }
+
+    pub(super) fn bytes(self, label: &str, bytes: Option<u64>, unit: RamUnit) -> Self {
+        self.number(label, bytes.map(|bytes| unit.convert(bytes as f64)), unit.symbol())
+    }
+
+    pub(super) fn seconds(self, label: impl Into<String>, seconds: Option<f64>, unit: TimeUnit) -> Self {
+        self.number(label, seconds.map(|seconds| unit.convert(seconds)), unit.symbol())
+    }
+
+    pub(super) fn count(self, label: &str, count: impl Into<Option<u64>>) -> Self {
+        self.row(label, Cell::Count(count.into()))
+    }
+}
+
+impl Table {
+    /// A table of `rows`, which are all that there are.
+    pub(super) fn new<const N: usize>(
+        columns: [Column; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> Self {
+        let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
+        Self { columns: columns.into(), total: rows.len(), rows, parts: Vec::new() }
+    }
+}
+
+impl Column {
+    /// Figures in a unit.
+    pub(super) fn number(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, is_text: false }
+    }
+
+    /// Figures without a unit.
+    pub(super) fn count(name: &'static str) -> Self {
+        Self::number(name, "")
+    }
+
+    /// Words.
+    pub(super) fn text(name: &'static str) -> Self {
+        Self { name, unit: "", is_text: true }
+    }
+}

@@ -1,0 +1,125 @@
+//! How JSON is laid out: indented, an entry a line, but a list of numbers on one line, since it can have thousands.
+
+use std::io::{self, Write};
+
+use serde_json::ser::{Formatter, PrettyFormatter};
+
+/// Lays JSON out.
+pub(super) struct Layout<'a> {
+    pretty: PrettyFormatter<'a>,
+    /// For each list that is being written, whether its entries stand on lines of their own.
+    lists: Vec<bool>,
+    /// The first entry of the innermost list comes next.
+    is_first: bool,
+}
+
+impl<'a> Layout<'a> {
+    pub(super) fn new(indent: &'a str) -> Self {
+        let pretty = PrettyFormatter::with_indent(indent.as_bytes());
+        Self { pretty, lists: Vec::new(), is_first: false }
+    }
+
+    /// The next value is no number: if it begins a list, that list takes a line for each entry.
+    fn begin_wide<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        if std::mem::take(&mut self.is_first) {
+            if let Some(has_lines) = self.lists.last_mut() {
+                *has_lines = true;
+            }
+            self.pretty.begin_array_value(writer, true)?;
+        }
+        Ok(())
+    }
+
+    fn has_lines(&self) -> bool {
+        self.lists.last() == Some(&true)
+    }
+}
+
+impl Formatter for Layout<'_> {
+    fn begin_string<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.begin_wide(writer)?;
+        self.pretty.begin_string(writer)
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.begin_wide(writer)?;
+        self.lists.push(false);
+        self.pretty.begin_array(writer)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.is_first = false;
+        self.lists.pop();
+        self.pretty.end_array(writer)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.is_first = first;
+        match (first, self.has_lines()) {
+            (true, _) => Ok(()),
+            (false, true) => self.pretty.begin_array_value(writer, false),
+            (false, false) => writer.write_all(b", "),
+        }
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        if self.has_lines() { self.pretty.end_array_value(writer) } else { Ok(()) }
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.begin_wide(writer)?;
+        self.pretty.begin_object(writer)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.pretty.end_object(writer)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.pretty.begin_object_key(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.pretty.begin_object_value(writer)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.pretty.end_object_value(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_share_a_line_and_other_entries_have_one_each() {
+        let mut bytes = Vec::new();
+        let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Layout::new(" "));
+        let value =
+            json!({"a": [1, 2.5, null], "b": ["x", "y"], "c": [], "d": [{"e": [3]}, {}], "f": [[4, 5], [6]]});
+        value.serialize(&mut serializer).unwrap();
+        let expected = r#"{
+ "a": [1, 2.5, null],
+ "b": [
+  "x",
+  "y"
+ ],
+ "c": [],
+ "d": [
+  {
+   "e": [3]
+  },
+  {}
+ ],
+ "f": [
+  [4, 5],
+  [6]
+ ]
+}"#;
+        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+    }
+}

@@ -1,0 +1,74 @@
+//! A report that was written as JSON, read back. It is equal to the one that was written, so every form that is made of
+//! it is the form that the run would have had.
+//!
+//! Unknown keys are ignored. A missing key is null: an unknown figure. A key that is never null must be there.
+
+mod older;
+#[cfg(test)]
+mod tests;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::json::SCHEMA_VERSION;
+use super::quote;
+use crate::model::report::Report;
+
+/// A report that was read.
+#[derive(Debug)]
+pub struct ReadReport {
+    /// The report.
+    pub report: Report,
+    /// What it lacks because an older version wrote it.
+    pub note: Option<String>,
+}
+
+/// Why there is no report in a text; a line about "it", the text.
+#[derive(Debug, Error)]
+pub enum NotRead {
+    /// No JSON, or not all of it.
+    #[error("it is no JSON: {0}")]
+    NotJson(serde_json::Error),
+    /// JSON of something else.
+    #[error("it has no schema_version: gpu-track-run did not write it, or in the form of gpu_tracker")]
+    Foreign,
+    /// A later version wrote it.
+    #[error(
+        "its schema_version is {0}, and this gpu-track reads up to {SCHEMA_VERSION}: use a newer gpu-track"
+    )]
+    Newer(u64),
+    /// A key that is never null is missing, or a value is none that the key can have.
+    #[error("its report is damaged: {}", quote::escape(&.0.to_string()))]
+    Damaged(serde_json::Error),
+}
+
+/// What tells how the rest is to be read.
+#[derive(Deserialize)]
+struct Head {
+    schema_version: Option<u64>,
+}
+
+/// Reads the text of a JSON report.
+///
+/// # Errors
+/// If it is none, or of a later schema.
+pub fn read(json: &str) -> Result<ReadReport, NotRead> {
+    let head: Head = serde_json::from_str(json).map_err(|error| match error.is_data() {
+        true => NotRead::Foreign,
+        false => NotRead::NotJson(error),
+    })?;
+    match head.schema_version {
+        None | Some(0) => Err(NotRead::Foreign),
+        Some(SCHEMA_VERSION) => {
+            let report = serde_json::from_str(json).map_err(NotRead::Damaged)?;
+            Ok(ReadReport { report, note: None })
+        }
+        Some(older @ ..SCHEMA_VERSION) => {
+            let document = serde_json::from_str(json).map_err(NotRead::NotJson)?;
+            let (document, note) = older::upgraded(document, older);
+            let report = serde_json::from_value(document).map_err(NotRead::Damaged)?;
+            Ok(ReadReport { report, note: Some(note) })
+        }
+        Some(newer) => Err(NotRead::Newer(newer)),
+    }
+}

@@ -1,0 +1,112 @@
+//! What ended the command, in words: a title for the first line, and the evidence.
+
+use crate::figures::{bytes, exit};
+use crate::model::counts;
+use crate::model::report::DiskRole;
+use crate::model::report::{Cause, DeadProcess, OutOfMemory, TimeLimitSource};
+use crate::model::signal::Sender;
+use crate::quote;
+use crate::units::Units;
+
+/// Columns of a command in the evidence.
+const COMMAND: usize = 40;
+
+/// In capitals, for the first line; `None` if the way that the command ended says it all.
+pub(super) fn title(cause: &Cause) -> Option<&'static str> {
+    match cause {
+        Cause::OutOfMemory(_) => Some("OUT OF MEMORY"),
+        Cause::AddressSpaceLimit(_) => Some("ADDRESS SPACE LIMIT"),
+        Cause::CpuTimeLimit(_) => Some("CPU TIME LIMIT"),
+        Cause::TimeLimit(_) => Some("TIME LIMIT"),
+        Cause::Signal(_) => None,
+        Cause::DiskFull(_) => Some("DISK FULL"),
+    }
+}
+
+/// The evidence in a sentence; `None` if the way that the command ended says it all.
+pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
+    Some(match cause {
+        Cause::OutOfMemory(killed) => out_of_memory(killed, units),
+        Cause::AddressSpaceLimit(limit) => format!(
+            "{} ended with {} when its address space was {}; its limit (ulimit -v) is {}",
+            process(&limit.process),
+            how(&limit.process),
+            units.bytes(limit.peak_bytes),
+            units.bytes(limit.limit_bytes)
+        ),
+        Cause::CpuTimeLimit(of) => {
+            let used = of.process.cpu_s.map(|s| format!(" after {} of CPU time", units.seconds(s)));
+            let limit = of.limit_s.map(|s| format!("; its limit (ulimit -t) is {}", units.seconds(s as f64)));
+            let used = used.unwrap_or_default();
+            format!("{} ended {}{used}{}", how(&of.process), process(&of.process), limit.unwrap_or_default())
+        }
+        Cause::TimeLimit(of) => {
+            let ended = of.process.as_ref().map_or_else(|| "the command".to_owned(), process);
+            let whose = match of.set_by {
+                TimeLimitSource::Slurm => "the time limit of the Slurm job",
+                TimeLimitSource::Timeout => "the time limit of timeout",
+            };
+            let limit = of.limit_s.map(|s| format!(", {}", units.seconds(s))).unwrap_or_default();
+            format!("{} ended {ended} at {whose}{limit}", of.signal_name)
+        }
+        Cause::Signal(of) => {
+            let sender = of.sender.as_ref().map(|from| format!("; {} sent it", sender(from)));
+            if of.process.is_main && sender.is_none() {
+                return None;
+            }
+            format!("{} ended {}{}", of.signal_name, process(&of.process), sender.unwrap_or_default())
+        }
+        Cause::DiskFull(disk) => {
+            let role = match disk.role {
+                DiskRole::Working => "the working directory",
+                DiskRole::Temporary => "the directory for temporary files",
+                DiskRole::Report => "the directory of the report",
+            };
+            format!("the disk of {} ({role}) has {} left", disk.path, bytes(disk.available_bytes))
+        }
+    })
+}
+
+fn out_of_memory(of: &OutOfMemory, units: Units) -> String {
+    let limit = match (&of.cgroup, of.limit_bytes) {
+        (Some(cgroup), Some(limit)) => format!("; the limit of cgroup {cgroup} is {}", units.bytes(limit)),
+        (None, Some(limit)) => format!("; the limit is {}", units.bytes(limit)),
+        (_, None) => "; no limit applies, so the machine was out of memory".to_owned(),
+    };
+    let at = |process: &DeadProcess| {
+        process.peak_rss_bytes.map(|peak| format!(" at {}", units.bytes(peak))).unwrap_or_default()
+    };
+    match &of.process {
+        Some(killed) if of.is_certain => {
+            format!("the kernel killed {}{}{limit}", process(killed), at(killed))
+        }
+        Some(killed) => format!(
+            "SIGKILL ended {}{}, and the kernel killed {} for lack of memory{limit}",
+            process(killed),
+            at(killed),
+            counts::processes(of.oom_kills)
+        ),
+        None => format!("the kernel killed {} for lack of memory{limit}", counts::processes(of.oom_kills)),
+    }
+}
+
+/// `pid 4242 (python3 train.py)`
+fn process(process: &DeadProcess) -> String {
+    let command = quote::process(process.args.as_deref(), &process.command, COMMAND);
+    format!("pid {} ({})", process.pid, quote::cut(&command, COMMAND))
+}
+
+/// `SIGKILL`, or `exit 1`.
+fn how(process: &DeadProcess) -> String {
+    match process.exit.code {
+        Some(code) => format!("exit {code}"),
+        None => exit(process.exit),
+    }
+}
+
+fn sender(sender: &Sender) -> String {
+    match (sender.pid, &sender.command) {
+        (Some(pid), Some(command)) => format!("pid {pid} ({command}) of user {}", sender.uid),
+        _ => format!("a process of user {}", sender.uid),
+    }
+}

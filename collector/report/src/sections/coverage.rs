@@ -1,0 +1,37 @@
+//! How the figures are known, where not all of them are exact.
+
+use crate::document::Section;
+use crate::model::report::Coverage;
+
+pub(super) fn coverage(coverage: &Coverage) -> Section {
+    let Coverage { layers, peaks, .. } = coverage;
+    let unless_all = |n: u64| Some(n).filter(|n| *n != coverage.processes);
+    let found = Section::new("Found first by")
+        .count("Preload", layers.preload.and_then(unless_all))
+        .count("Wait", layers.wait)
+        .count("Subreaper", layers.subreaper)
+        .count("Scan", layers.scan)
+        .count("Connector", layers.connector)
+        .unknown("Connector", coverage.connector_absent.as_ref());
+    let peaks = Section::new("Peak RSS")
+        .count("Exact", unless_all(peaks.exact))
+        .count("Sampled", peaks.sampled)
+        .count("Upper bound", peaks.bound)
+        .count("Unknown", peaks.unknown);
+    let ranks = coverage.ranks.as_ref().map(|ranks| format!("{} of {}", ranks.unseen, ranks.expected));
+    Section::new("Coverage")
+        .count("Exact", unless_all(coverage.exact))
+        .count("Sampled", coverage.sampled)
+        .count("Unknown", coverage.unknown)
+        .count("Joined", coverage.joined)
+        .count("Failed spawns", coverage.failed_spawns)
+        .count("Uninstrumented", coverage.uninstrumented)
+        .count("Dropped events", coverage.dropped_events)
+        .text("Untrusted records", coverage.records_untrusted.clone())
+        .section(found)
+        .section(peaks)
+        .unknown("Private RAM", coverage.private_ram_reason.as_ref())
+        .section(Section::list("Static executables", coverage.static_executables.clone()))
+        .text("Nodes not seen", coverage.nodes.as_ref().map(|nodes| nodes.unseen.to_string()))
+        .text("Ranks not seen", ranks)
+}

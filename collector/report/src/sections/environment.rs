@@ -1,0 +1,49 @@
+//! Where the command ran: host, limits, and its own cgroup.
+
+use super::usage;
+use crate::document::Section;
+use crate::model::report::Report;
+use crate::model::report::{Cgroup, Limits};
+use crate::model::timestamp::rfc3339;
+use crate::units::Units;
+
+/// ulimits that are shown: those that can end a job.
+const SHOWN: [&str; 6] =
+    ["address_space_bytes", "cpu_s", "data_bytes", "file_size_bytes", "open_files", "processes"];
+
+pub(super) fn host(report: &Report) -> Section {
+    Section::new("Host")
+        .text("Name", report.host.hostname.clone())
+        .text("Kernel", report.host.kernel.clone())
+        .text("Started at", rfc3339(report.started_at))
+}
+
+/// A limit that is not set, or not known, has no row.
+pub(super) fn limits(report: &Report, units: Units) -> Section {
+    let Limits { memory_bytes, cpu_millicores, tasks, ulimits, slurm, .. } = &report.limits;
+    let quota = cpu_millicores.known().map(|n| format!("{:.3} cores", n as f64 / 1000.0));
+    let mut section = Section::new("Limits")
+        .text("Memory", memory_bytes.known().map(|bytes| units.exact_bytes(bytes)))
+        .text("CPU quota", quota)
+        .count("Processes and threads", tasks.known())
+        .text("Usable cores", report.usable.cores.count.to_string());
+    for (name, limit) in ulimits.iter().filter(|(name, _)| SHOWN.contains(&name.as_str())) {
+        let Some(n) = limit.soft.known() else { continue };
+        let (name, unit) = name.rsplit_once('_').filter(|(_, unit)| *unit != "files").unwrap_or((name, ""));
+        let value = if unit == "bytes" { units.exact_bytes(n) } else { format!("{n} {unit}") };
+        section = section.text(format!("ulimit {}", name.replace('_', " ")), value.trim_end().to_owned());
+    }
+    slurm.iter().fold(section, |section, (name, value)| section.text(name, value.clone()))
+}
+
+/// Nothing without `--cgroup`.
+pub(super) fn cgroup(cgroup: Option<&Cgroup>, units: Units) -> Section {
+    let section = Section::new("Cgroup");
+    let Some(cgroup) = cgroup else { return section };
+    let section = section
+        .bytes("Memory peak", cgroup.memory_peak_bytes, units.ram)
+        .count("OOM kills", cgroup.oom_kills)
+        .seconds("CPU time", cgroup.cpu_usage_s, units.time);
+    usage::traffic(section, [cgroup.io_read_bytes, cgroup.io_write_bytes], units)
+        .text("Not known", cgroup.reason.clone())
+}

@@ -1,0 +1,194 @@
+//! The GPUs, and the processes on them.
+
+use crate::document::{Block, Cell, Column, Section, Table, Tone};
+use crate::figures::{number, short};
+use crate::model::report::GpuDevice;
+use crate::model::report::Report;
+use crate::units::Units;
+
+/// Most rows of used GPUs in the summary.
+const MOST: usize = 4;
+
+/// A section for each GPU.
+pub(super) fn gpus(gpus: &[GpuDevice], units: Units) -> Section {
+    gpus.iter().fold(Section::new("GPUs"), |section, gpu| section.section(device(gpu, units)))
+}
+
+fn device(gpu: &GpuDevice, units: Units) -> Section {
+    let (ram, time) = (units.gpu_ram, units.time);
+    let states = Option::zip(gpu.pstate.fastest, gpu.pstate.slowest);
+    let xid_errors = gpu.errors.xid.as_ref().map(|xids| xids.iter().map(|xid| xid.count).sum::<u64>());
+    Section::new(&gpu.id)
+        .text("Name", gpu.name.clone())
+        .text("PCI address", gpu.pci_address.clone())
+        .text("Part of", gpu.parent.clone())
+        .text("Driver", gpu.driver_version.clone())
+        .text("Runtime", gpu.runtime_version.clone())
+        .text("Lost", gpu.lost_at_s.map(|at_s| units.after_the_start(at_s)))
+        .section(memory(gpu, units))
+        .section(utilization(gpu))
+        .seconds("Active", gpu.utilization.active_s, time)
+        .section(power(gpu, units))
+        .number("Max temperature", gpu.max_temperature_c, "C")
+        .number("Max SM clock", gpu.clocks.max_sm_mhz, "MHz")
+        .number("Max memory clock", gpu.clocks.max_memory_mhz, "MHz")
+        .text("Performance states", states.map(|(fastest, slowest)| format!("P{fastest} to P{slowest}")))
+        .section(throttled(gpu, units))
+        .bytes("PCIe sent", gpu.pcie.tx_bytes, ram)
+        .bytes("PCIe received", gpu.pcie.rx_bytes, ram)
+        .count("ECC errors corrected", gpu.errors.ecc_corrected)
+        .count("ECC errors uncorrected", gpu.errors.ecc_uncorrected)
+        .count("XID errors", xid_errors)
+        .section(processes(gpu, units))
+}
+
+fn memory(gpu: &GpuDevice, units: Units) -> Section {
+    let (memory, unit) = (&gpu.memory, units.gpu_ram);
+    Section::new("Memory")
+        .bytes("Total", memory.total_bytes, unit)
+        .bytes("Max used by anybody", memory.max_used_bytes, unit)
+        .bytes("Max main", memory.max_main_bytes, unit)
+        .bytes("Max descendants", memory.max_descendants_bytes, unit)
+        .bytes("Max combined", memory.max_combined_bytes, unit)
+}
+
+fn utilization(gpu: &GpuDevice) -> Section {
+    Section::new("Utilization")
+        .number("Max", gpu.utilization.max_percent, "%")
+        .number("Mean", gpu.utilization.mean_percent, "%")
+        .number("Max of the memory controller", gpu.utilization.max_memory_percent, "%")
+        .number("Mean of the memory controller", gpu.utilization.mean_memory_percent, "%")
+}
+
+fn power(gpu: &GpuDevice, units: Units) -> Section {
+    Section::new("Power")
+        .number("Max", gpu.power.max_w, "W")
+        .number("Mean", gpu.power.mean_w, "W")
+        .seconds("Time of the mean", gpu.power.mean_span_s, units.time)
+        .number("Energy", gpu.power.energy_j, "J")
+        .number("Energy by integrated power", gpu.power.integrated_energy_j, "J")
+}
+
+fn throttled(gpu: &GpuDevice, units: Units) -> Section {
+    let reasons = gpu.throttle.iter().flatten();
+    reasons.fold(Section::new("Throttled"), |section, throttle| {
+        section.seconds(&throttle.reason, Some(throttle.time_s), units.time)
+    })
+}
+
+fn processes(gpu: &GpuDevice, units: Units) -> Section {
+    let ram = Column::number("Peak RAM", units.gpu_ram.symbol());
+    let [max, mean] = ["Max SM", "Mean SM"].map(|name| Column::number(name, "%"));
+    let rows = gpu.processes.iter().map(|of| {
+        let [max, mean] = [of.max_sm_percent, of.mean_sm_percent].map(number);
+        [of.pid.to_string(), units.gpu_ram_cell(of.peak_bytes), max, mean, of.command.clone()]
+    });
+    let head = [Column::count("PID"), ram, max, mean, Column::text("Command")];
+    Section::new("Processes").table(Table::new(head, rows))
+}
+
+/// The summary's rows: one for each GPU that was used, as far as there is room, and one for those that were not.
+pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
+    let is_shown = |gpu: &&GpuDevice| gpu.used == Some(true) || gpu.lost_at_s.is_some();
+    let used: Vec<&GpuDevice> = report.gpus.iter().filter(is_shown).collect();
+    let shown = if used.len() > MOST { MOST - 1 } else { used.len() };
+    let (single, others) = used.split_at(shown);
+    let mut rows: Vec<_> = single.iter().map(|gpu| row(gpu, units)).collect();
+    if !others.is_empty() {
+        rows.push(Block::Row(format!("{} more GPUs", others.len()), facts(others, units)));
+    }
+    rows.extend(idle(&report.gpus));
+    rows
+}
+
+fn row(gpu: &GpuDevice, units: Units) -> Block {
+    let number = gpu.index.map_or_else(|| gpu.id.clone(), |index| index.to_string());
+    let name = gpu.name.as_deref().map(model).unwrap_or_default();
+    let lost = gpu.lost_at_s.map(|at_s| Cell::Figure(Tone::Bad, format!("lost at {}", units.seconds(at_s))));
+    let cells = lost.into_iter().chain(facts(&[gpu], units)).collect();
+    Block::Row(format!("GPU {number} {name}").trim().to_owned(), cells)
+}
+
+/// Of several, the mean of their use and the sums of their memory, power and energy.
+fn facts(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
+    let sum = |of: fn(&GpuDevice) -> Option<f64>| gpus.iter().map(|gpu| of(gpu)).sum::<Option<f64>>();
+    let busy = sum(|gpu| gpu.utilization.mean_percent).map(|sum| sum / gpus.len() as f64);
+    let busy = busy.map(|percent| format!("{percent:.0} % busy")).unwrap_or_default();
+    let watts = sum(|gpu| gpu.power.mean_w).map(|watts| mean_power(watts, gpus, units));
+    let facts = [held_memory(gpus, units), watts, sum(|gpu| gpu.power.energy_j).map(energy)];
+    let facts: Vec<_> = facts.into_iter().flatten().collect();
+    vec![Cell::Figure(Tone::Plain, busy), Cell::Text(Tone::Plain, facts.join(", "))]
+}
+
+/// Memory that the command held, of what there is; where the driver does not tell processes apart, that of all users.
+fn held_memory(gpus: &[&GpuDevice], units: Units) -> Option<String> {
+    let amount = |bytes: u64| short(units.gpu_ram.convert(bytes as f64));
+    let sum = |of: fn(&GpuDevice) -> Option<u64>| gpus.iter().map(|gpu| of(gpu)).sum::<Option<u64>>();
+    let (held, whose) = match sum(|gpu| gpu.memory.max_combined_bytes) {
+        Some(own) => (own, ""),
+        None => (sum(|gpu| gpu.memory.max_used_bytes)?, " by all users"),
+    };
+    let total = sum(|gpu| gpu.memory.total_bytes).map(|total| format!(" of {}", amount(total)));
+    Some(format!("{}{} {}{whose}", amount(held), total.unwrap_or_default(), units.gpu_ram.symbol()))
+}
+
+/// Mean power, with its time where that is not the time of the energy: the readings may be few.
+fn mean_power(watts: f64, gpus: &[&GpuDevice], units: Units) -> String {
+    let others = gpus.iter().filter(|gpu| gpu.power.mean_span_s != gpu.power.energy_span_s);
+    let span = others.filter_map(|gpu| gpu.power.mean_span_s).reduce(f64::min);
+    let span = span.map(|span_s| format!(" of {}", units.seconds(span_s))).unwrap_or_default();
+    format!("{} W mean{span}", short(watts))
+}
+
+fn energy(joules: f64) -> String {
+    const UNITS: [(f64, &str); 3] = [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J")];
+    let (size, symbol) = UNITS.into_iter().find(|(size, _)| joules >= *size).unwrap_or((1.0, "J"));
+    format!("{} {symbol}", short(joules / size))
+}
+
+/// The model in a product name: "NVIDIA A100-SXM4-80GB" is an A100.
+fn model(name: &str) -> String {
+    const MAKERS: [&str; 9] =
+        ["NVIDIA", "AMD", "Intel", "Intel(R)", "Tesla", "GeForce", "Quadro", "Instinct", "Corporation"];
+    let mut words = name.split_whitespace().filter(|word| !MAKERS.contains(word));
+    let first = words.next().unwrap_or_default();
+    if first.contains(|c: char| c.is_ascii_digit()) {
+        first.split('-').next().unwrap_or_default().to_owned()
+    } else {
+        // "RTX 4090", "Arc A770"
+        format!("{first} {}", words.next().unwrap_or_default())
+    }
+}
+
+/// GPUs that the command may use and did not.
+fn idle(gpus: &[GpuDevice]) -> Option<Block> {
+    let given = || gpus.iter().filter(|gpu| gpu.visible == Some(true));
+    let idle = given().filter(|gpu| gpu.used == Some(false) && gpu.lost_at_s.is_none()).count();
+    let text = format!("{idle} of {} that the command may use", given().count());
+    (idle > 0).then(|| Block::Row("GPUs not used".to_owned(), vec![Cell::Text(Tone::Caution, text)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn model_is_what_people_call_a_gpu() {
+        for (name, short) in [
+            ("NVIDIA H100 80GB HBM3", "H100"),
+            ("NVIDIA A100-SXM4-80GB", "A100"),
+            ("Tesla V100-SXM2-16GB", "V100"),
+            ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+            ("AMD Instinct MI300X", "MI300X"),
+            ("Intel(R) Arc A770", "Arc A770"),
+            ("", " "),
+        ] {
+            assert_eq!(model(name), short);
+        }
+    }
+
+    #[test]
+    fn energy_has_a_unit_that_fits() {
+        assert_eq!([0.0, 12.0, 38_100.0, 3_046_065.0].map(energy), ["0 J", "12.0 J", "38.1 kJ", "3.05 MJ"]);
+    }
+}

@@ -1,0 +1,56 @@
+//! The first line: the command, how it ended, and after what time.
+
+use super::cause;
+use crate::document::{Block, Tone};
+use crate::figures::{duration, readable, short, signal_name};
+use crate::model::report::Report;
+use crate::model::report::{Exit, Stage};
+use crate::units::Units;
+
+/// With the time as exact as it is known.
+pub(super) fn full(report: &Report) -> Block {
+    let (tone, _, end) = end(report);
+    let title = title(report).map(str::to_lowercase);
+    headline(report, tone, &end, &duration(report.wall_s), title)
+}
+
+/// For a glance, in the unit of time that the user asked for.
+pub(super) fn brief(report: &Report, units: Units) -> Block {
+    let (tone, end, _) = end(report);
+    let time = match units.asked_time {
+        Some(unit) => format!("{} {}", short(unit.convert(report.wall_s)), unit.symbol()),
+        None => readable(report.wall_s),
+    };
+    headline(report, tone, &end, &time, title(report).map(str::to_owned))
+}
+
+fn headline(report: &Report, tone: Tone, end: &str, time: &str, title: Option<String>) -> Block {
+    let title = title.map(|title| format!(": {title}")).unwrap_or_default();
+    Block::Headline { command: report.command.clone(), verdict: format!("{end} after {time}{title}"), tone }
+}
+
+fn title(report: &Report) -> Option<&'static str> {
+    report.ending.cause.as_ref().and_then(cause::title)
+}
+
+/// How the command ended: for a glance, and in a sentence.
+fn end(report: &Report) -> (Tone, String, String) {
+    let (tone, brief, full) = match report.ending.exit {
+        _ if report.stage == Stage::Recovered && report.processes.still_running == 0 => {
+            (Tone::Caution, "TRACKING KILLED", "tracking was killed")
+        }
+        _ if report.stage != Stage::Over => (Tone::Caution, "STILL RUNNING", "still running"),
+        Exit { code: Some(0), .. } => (Tone::Good, "OK, exit 0", "exited with code 0"),
+        Exit { code: Some(code), .. } => {
+            return (Tone::Bad, format!("FAILED, exit {code}"), format!("exited with code {code}"));
+        }
+        Exit { signal: Some(signal), .. } => {
+            let name = signal_name(signal);
+            return (Tone::Bad, format!("KILLED by {name}"), format!("killed by {name}"));
+        }
+        Exit { code: None, signal: None } => {
+            (Tone::Caution, "ENDED, exit status unknown,", "ended in an unknown way")
+        }
+    };
+    (tone, brief.to_owned(), full.to_owned())
+}

@@ -1,0 +1,64 @@
+//! What each form of a report says, as data: pure functions of the report.
+
+mod cause;
+mod coverage;
+mod environment;
+mod gpus;
+mod headline;
+mod next_job;
+mod processes;
+mod usage;
+mod warnings;
+
+use super::document::{Block, Section, Tone};
+use super::gpu_tracker;
+use super::units::Units;
+use crate::model::report::Report;
+
+/// Most lines of evidence in the summary.
+const MOST_EVIDENCE: usize = 3;
+
+/// All that there is to say.
+pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
+    let mut sections = vec![Section::list("Evidence", evidence(report, units).into_iter().collect())];
+    sections.extend(gpu_tracker::sections(report, units));
+    sections.extend([
+        usage::cpu_time(report, units),
+        usage::mean_ram(report, units),
+        usage::max_ram_proportional(report, units),
+        usage::peak(report.peak.as_ref(), units),
+        usage::io(report, units),
+        usage::faults(report),
+        usage::switches(report),
+        processes::processes(&report.processes, units),
+        environment::cgroup(report.cgroup.as_ref(), units),
+        gpus::gpus(&report.gpus, units),
+        environment::host(report),
+        environment::limits(report, units),
+        next_job::next_job(&report.hints, units),
+        coverage::coverage(&report.coverage),
+        warnings::warnings(report),
+    ]);
+    let headline = headline::full(report);
+    std::iter::once(headline).chain(sections.into_iter().map(Block::Section)).collect()
+}
+
+/// Whether the command worked and what ended it, how much it used of what it might use, what used it, and what to ask for
+/// next time. The commands that used most have `command_lines` lines.
+pub(super) fn summary(report: &Report, units: Units, shows_hints: bool, command_lines: usize) -> Vec<Block> {
+    let remark = |text| Block::Remark { tone: Tone::Bad, text, most_lines: MOST_EVIDENCE };
+    let mut blocks = vec![headline::brief(report, units)];
+    blocks.extend(evidence(report, units).map(remark));
+    blocks.extend(usage::rows(report, units));
+    blocks.extend(gpus::rows(report, units));
+    blocks.extend(usage::io_row(report, units));
+    blocks.extend(processes::row(report));
+    blocks.extend(processes::top_commands(report, units, command_lines));
+    blocks.extend(next_job::paragraph(report, shows_hints));
+    blocks.extend(warnings::remarks(report));
+    blocks
+}
+
+fn evidence(report: &Report, units: Units) -> Option<String> {
+    report.ending.cause.as_ref().and_then(|cause| cause::evidence(cause, units))
+}

@@ -1,0 +1,176 @@
+//! The processes: counts, by command, and the heaviest.
+
+use std::cmp::Reverse;
+
+use crate::document::{Block, Column, Section, Table};
+use crate::figures::{UNKNOWN, column, count, exit, number, thousands};
+use crate::model::report::Report;
+use crate::model::report::{CommandUsage, ProcessUsage, Processes};
+use crate::quote;
+use crate::units::Units;
+
+/// Longest command line in a table, in columns.
+const COMMAND: usize = 100;
+/// Most commands in the summary.
+const MOST: usize = 5;
+
+pub(super) fn processes(processes: &Processes, units: Units) -> Section {
+    Section::new("Processes")
+        .text("Total", processes.total.to_string())
+        .text("Most at one time", processes.max_concurrent.to_string())
+        .count("Still running at the end", processes.still_running)
+        .section(still_running(processes))
+        .section(by_command(&processes.by_command, units))
+        .section(commands_on_gpus(&processes.by_command, units))
+        .section(heaviest(&processes.heaviest, units))
+        .section(heaviest_on_gpus(&processes.heaviest, units))
+}
+
+fn still_running(processes: &Processes) -> Section {
+    let listed = processes.still_running_processes.iter().map(|of| [of.pid.to_string(), of.command.clone()]);
+    let mut table = Table::new([Column::count("PID"), Column::text("Command")], listed);
+    table.total = usize::try_from(processes.still_running).unwrap_or(usize::MAX);
+    Section::default().table(table)
+}
+
+fn by_command(commands: &[CommandUsage], units: Units) -> Section {
+    let [cpu, peak, wall] = usage_columns(units);
+    let head = [Column::count("Count"), cpu, peak, wall, Column::text("Command")];
+    let rows = commands.iter().map(|of| {
+        let [cpu, peak, wall] = usage_cells(of.cpu_s, of.peak_rss_bytes, of.wall_s, units);
+        [of.count.to_string(), cpu, peak, wall, of.command.clone()]
+    });
+    Section::new("By command").table(Table::new(head, rows))
+}
+
+fn heaviest(processes: &[ProcessUsage], units: Units) -> Section {
+    let [cpu, peak, wall] = usage_columns(units);
+    let [pid, parent, exited] = ["PID", "Parent", "Exit"].map(Column::count);
+    let head = [pid, parent, exited, cpu, peak, wall, Column::text("Command")];
+    let rows = processes.iter().map(|of| {
+        let [cpu, peak, wall] = usage_cells(of.cpu_s, of.peak_rss_bytes, of.wall_s, units);
+        let command = quote::process(of.args.as_deref(), &of.command, COMMAND);
+        [of.pid.to_string(), count(of.ppid.map(u64::from)), exit(of.exit), cpu, peak, wall, command]
+    });
+    Section::new("Heaviest").table(Table::new(head, rows))
+}
+
+fn usage_columns(units: Units) -> [Column; 3] {
+    let (time, ram) = (units.time.symbol(), units.ram.symbol());
+    [Column::number("CPU", time), Column::number("Peak RSS", ram), Column::number("Wall", time)]
+}
+
+fn usage_cells(cpu_s: Option<f64>, peak_bytes: Option<u64>, wall_s: f64, units: Units) -> [String; 3] {
+    [units.time_cell(cpu_s), units.ram_cell(peak_bytes), units.time_cell(Some(wall_s))]
+}
+
+/// Command names whose processes were seen on a GPU.
+fn commands_on_gpus(commands: &[CommandUsage], units: Units) -> Section {
+    let rows = commands.iter().filter_map(|of| {
+        let gpu = of.gpu.as_ref()?;
+        Some((gpu.peak_ram_bytes, gpu.max_sm_percent, gpu.count.to_string(), of.command.as_str()))
+    });
+    Section::new("By command on GPUs").table(on_gpus("Count", rows, units))
+}
+
+/// Heaviest processes that were seen on a GPU.
+fn heaviest_on_gpus(processes: &[ProcessUsage], units: Units) -> Section {
+    let rows = processes.iter().filter_map(|of| {
+        let gpu = of.gpu.as_ref()?;
+        Some((gpu.peak_ram_bytes, gpu.max_sm_percent, of.pid.to_string(), of.command.as_str()))
+    });
+    Section::new("Heaviest on GPUs").table(on_gpus("PID", rows, units))
+}
+
+/// Peak GPU RAM, largest SM percentage, what the first column has, and command.
+type OnGpu<'a> = (Option<u64>, Option<f64>, String, &'a str);
+
+/// The rows by GPU RAM, the largest first.
+fn on_gpus<'a>(first: &'static str, rows: impl Iterator<Item = OnGpu<'a>>, units: Units) -> Table {
+    let ram = Column::number("Peak GPU RAM", units.gpu_ram.symbol());
+    let head = [Column::count(first), ram, Column::number("Max SM", "%"), Column::text("Command")];
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_key(|(peak, ..)| Reverse(*peak));
+    let cells =
+        |(peak, sm, first, command): OnGpu| [first, units.gpu_ram_cell(peak), number(sm), command.to_owned()];
+    Table::new(head, rows.into_iter().map(cells))
+}
+
+/// The summary's row. Nothing for one process that is known exactly: the other figures are its own.
+pub(super) fn row(report: &Report) -> Option<Block> {
+    let (processes, coverage) = (&report.processes, &report.coverage);
+    let is_exact = coverage.exact == processes.total;
+    if processes.total <= 1 && is_exact {
+        return None;
+    }
+    let count = |n: u64| thousands(n as f64);
+    let mut text = format!("{}, at most {} at once", count(processes.total), count(processes.max_concurrent));
+    if is_exact && report.cpu_time.above_kernel_s().is_none() {
+        text += ", all exact";
+    } else {
+        let counts =
+            [(coverage.exact, "exact"), (coverage.sampled, "sampled"), (coverage.unknown, "unknown")];
+        for (n, what) in counts.into_iter().filter(|(n, _)| *n > 0) {
+            text += &format!(", {} {what}", count(n));
+        }
+    }
+    Some(Block::text("Processes", text))
+}
+
+/// The commands that used most CPU time, in at most `most_lines` lines of the summary. Nothing for a single process: the other
+/// figures are its own.
+pub(super) fn top_commands(report: &Report, units: Units, most_lines: usize) -> Option<Block> {
+    let all = &report.processes.by_command;
+    if report.processes.total <= 1 || all.is_empty() || most_lines < 3 {
+        return None;
+    }
+    let most = MOST.min(most_lines - 2);
+    // A line for "1 other" is better spent on that one.
+    let shown = if all.len() <= most + 1 { all.len().min(most_lines - 1) } else { most };
+    let (shown, others) = all.split_at(shown);
+    let mut rows = shown.to_vec();
+    if !others.is_empty() {
+        rows.push(sum(others));
+    }
+    let mut table = commands_table(&rows, units);
+    let total_s = report.cpu_time.total_s.filter(|total_s| *total_s > 0.0);
+    let part = |row: &CommandUsage| Option::zip(row.cpu_s, total_s).map(|(cpu_s, total_s)| cpu_s / total_s);
+    table.parts = rows.iter().map(part).collect();
+    Some(Block::Table(table))
+}
+
+fn commands_table(commands: &[CommandUsage], units: Units) -> Table {
+    let (time, ram) = (units.time, units.ram);
+    let cells = |value: &dyn Fn(&CommandUsage) -> Option<f64>| {
+        column(&commands.iter().map(value).collect::<Vec<_>>())
+    };
+    let cpu = cells(&|of| of.cpu_s.map(|s| time.convert(s)));
+    let peak = cells(&|of| of.peak_rss_bytes.map(|bytes| ram.convert(bytes as f64)));
+    let wall = cells(&|of| Some(time.convert(of.wall_s)));
+    let rows = commands.iter().zip(cpu).zip(peak).zip(wall).map(|(((of, cpu), peak), wall)| {
+        let count = if of.count == 0 { UNKNOWN.to_owned() } else { thousands(of.count as f64) };
+        [of.command.clone(), count, cpu, peak, wall]
+    });
+    let (time, ram) = (time.symbol(), ram.symbol());
+    let head = [
+        Column::text("Command"),
+        Column::count("count"),
+        Column::number("CPU", time),
+        Column::number("peak", ram),
+        Column::number("wall", time),
+    ];
+    Table::new(head, rows)
+}
+
+/// Sums over several, and the largest peak of any process of theirs.
+fn sum(others: &[CommandUsage]) -> CommandUsage {
+    let cpu_s: Vec<f64> = others.iter().filter_map(|of| of.cpu_s).collect();
+    CommandUsage {
+        command: format!("{} others", thousands(others.len() as f64)),
+        count: others.iter().fold(0, |sum, of| sum.saturating_add(of.count)),
+        cpu_s: (!cpu_s.is_empty()).then(|| cpu_s.iter().sum()),
+        peak_rss_bytes: others.iter().filter_map(|of| of.peak_rss_bytes).max(),
+        wall_s: others.iter().map(|of| of.wall_s).sum(),
+        gpu: None,
+    }
+}

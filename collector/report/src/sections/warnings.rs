@@ -1,0 +1,35 @@
+//! Warnings: all of them, or the most important ones.
+
+use crate::document::{Block, Section, Tone};
+use crate::model::report::Cause;
+use crate::model::report::Report;
+use crate::model::report::{Topic, Warning};
+
+/// Most warnings that the summary shows.
+const MOST: usize = 2;
+/// Most lines of each.
+const MOST_LINES: usize = 2;
+
+pub(super) fn warnings(report: &Report) -> Section {
+    Section::list("Warnings", report.warnings.iter().map(|warning| warning.text.clone()).collect())
+}
+
+/// The most important ones, and how many more there are. What other lines of the summary say is not said again.
+pub(super) fn remarks(report: &Report) -> Vec<Block> {
+    let is_said = |warning: &&Warning| match warning.topic {
+        Topic::IdleGpu => true,
+        Topic::OutOfMemory => matches!(report.ending.cause, Some(Cause::OutOfMemory(_))),
+        Topic::Tracking | Topic::Command | Topic::Figures => false,
+    };
+    let mut unsaid: Vec<_> = report.warnings.iter().filter(|warning| !is_said(warning)).collect();
+    unsaid.sort_by_key(|warning| warning.topic);
+    let (shown, others) = unsaid.split_at(unsaid.len().min(MOST));
+    let remark = |tone, text| Block::Remark { tone, text, most_lines: MOST_LINES };
+    let mut remarks: Vec<_> =
+        shown.iter().map(|warning| remark(Tone::Caution, warning.text.clone())).collect();
+    if !others.is_empty() {
+        let plural = if others.len() == 1 { "" } else { "s" };
+        remarks.push(remark(Tone::Plain, format!("and {} more warning{plural}: --full", others.len())));
+    }
+    remarks
+}

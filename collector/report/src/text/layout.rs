@@ -1,0 +1,243 @@
+//! Blocks as lines of text: the one place that knows columns, widths, colours and where a text is broken or cut.
+
+mod table;
+
+use super::look::{Look, WIDTH, heights, left, right};
+use crate::document::{Block, Cell, Section, Tone};
+use crate::figures::{number, percent};
+use crate::quote;
+
+/// How lines are arranged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `Label: value` in nested sections, on a page: as much as there is.
+    Outline,
+    /// Labels and values in columns, on a terminal: what fits.
+    Columns,
+}
+
+/// Columns of one level of nesting in an outline, as in gpu_tracker.
+const INDENT: usize = 3;
+
+/// Columns before the rows of the summary.
+const MARGIN: usize = 2;
+/// Columns of a label.
+const LABEL: usize = 15;
+/// Columns of a figure, with the space after it.
+const FIGURE: usize = 13;
+/// Columns of RAM over time: those of the two figures above it.
+const SPARKS: usize = 2 * FIGURE - 1;
+/// Columns of a percentage.
+const PERCENT: usize = " >999 %".len();
+/// A bar of fewer cells says nothing.
+const LEAST_CELLS: usize = 4;
+/// Cells of a bar after two figures: those of a narrow terminal, and of a wide one.
+const BAR_CELLS: (usize, usize) = (8, 20);
+/// Most lines of a paragraph.
+const MOST_LINES: usize = 3;
+
+/// The end of the first line, where the terminal is wide enough. Longer commands reach further.
+const USUAL_WIDTH: usize = 80;
+/// A command in fewer columns says nothing; the verdict gets a line of its own then.
+const LEAST_COMMAND: usize = 16;
+
+/// The lines of these blocks.
+pub(super) fn lay_out(blocks: &[Block], look: Look, form: Form) -> Vec<String> {
+    let mut page = Page { look, form, lines: Vec::new() };
+    page.blocks(0, blocks);
+    page.lines
+}
+
+/// The lines so far.
+struct Page {
+    look: Look,
+    form: Form,
+    lines: Vec<String>,
+}
+
+/// Text in one colour.
+type Span = (Tone, String);
+
+impl Page {
+    fn blocks(&mut self, level: usize, blocks: &[Block]) {
+        let indent = if self.form == Form::Outline { level * INDENT } else { MARGIN };
+        for block in blocks {
+            match block {
+                Block::Headline { command, verdict, tone } => self.headline(command, verdict, *tone),
+                Block::Section(section) => self.section(level, section),
+                Block::Row(label, cells) => self.row(indent, label, cells),
+                Block::Heads(heads) => self.heads(heads),
+                Block::Table(table) => self.table(indent, table),
+                Block::List(items) => items.iter().for_each(|item| self.item(indent, item)),
+                Block::Paragraph(label, text) => self.paragraph(indent, label, text),
+                Block::Remark { tone, text, most_lines } => self.remark(indent, *tone, text, *most_lines),
+            }
+        }
+    }
+
+    fn line(&mut self, indent: usize, line: &str) {
+        self.lines.push(format!("{:indent$}{line}", "").trim_end().to_owned());
+    }
+
+    /// `command: verdict` in an outline, else `command ......... VERDICT`.
+    fn headline(&mut self, command: &[String], verdict: &str, tone: Tone) {
+        if self.form == Form::Outline {
+            let end = format!(": {verdict}");
+            let command = quote::command(command, WIDTH.saturating_sub(end.len()));
+            self.line(0, &(self.look.text(&quote::cut(&command, WIDTH)) + &end));
+            return;
+        }
+        let (look, width) = (self.look, self.look.width());
+        let most = width.saturating_sub(verdict.len() + " ... ".len());
+        if most < LEAST_COMMAND {
+            self.line(0, &look.paint(Tone::Strong, &look.command(command, width)));
+            self.line(MARGIN, &look.paint(tone, &quote::cut(verdict, width - MARGIN)));
+            return;
+        }
+        let command = look.command(command, most);
+        let taken = quote::width(&command) + verdict.len() + 2;
+        let dots = ".".repeat(width.min(USUAL_WIDTH).saturating_sub(taken).max(3));
+        let spans = [(Tone::Strong, command.as_str()), (Tone::Faint, &dots), (tone, verdict)];
+        self.line(0, &spans.map(|(tone, text)| look.paint(tone, text)).join(" "));
+    }
+
+    /// Its title stands only above lines.
+    fn section(&mut self, level: usize, section: &Section) {
+        let title_at = self.lines.len();
+        if let Some(title) = &section.title {
+            self.line(level * INDENT, &format!("{}:", self.look.text(title)));
+        }
+        let lines_before = self.lines.len();
+        self.blocks(level + 1, &section.blocks);
+        if self.lines.len() == lines_before {
+            self.lines.truncate(title_at);
+        }
+    }
+
+    /// Nothing if its values are unknown or show as zero. In columns, its end is cut.
+    fn row(&mut self, indent: usize, label: &str, cells: &[Cell]) {
+        let label = self.look.text(label);
+        let (mut line, mut room) = match self.form {
+            Form::Outline => (format!("{label}: "), usize::MAX),
+            Form::Columns => {
+                (self.look.paint(Tone::Strong, &left(&quote::cut(&label, LABEL - 1), LABEL)), self.room())
+            }
+        };
+        let mut has_value = false;
+        for cell in cells {
+            for (tone, text) in self.spans(cell, room) {
+                let text = quote::cut(&text, room);
+                room -= quote::width(&text);
+                line += &self.look.paint(tone, &text);
+                has_value = true;
+            }
+        }
+        if has_value {
+            self.line(indent, &line);
+        }
+    }
+
+    fn page_width(&self) -> usize {
+        if self.form == Form::Outline { WIDTH } else { self.look.width() }
+    }
+
+    /// Columns after a label.
+    fn room(&self) -> usize {
+        self.look.width() - MARGIN - LABEL
+    }
+
+    /// A value as text; nothing if it is unknown or shows as zero, or can be left out where `room` columns are left.
+    fn spans(&self, cell: &Cell, room: usize) -> Vec<Span> {
+        match cell {
+            Cell::Number(value, unit) => match number(*value) {
+                shown if value.is_none() || shown == number(Some(0.0)) => Vec::new(),
+                shown => vec![(Tone::Plain, format!("{shown} {unit}"))],
+            },
+            Cell::Count(None | Some(0)) => Vec::new(),
+            Cell::Count(Some(count)) => vec![(Tone::Plain, count.to_string())],
+            Cell::Text(tone, text) => vec![(*tone, self.look.text(text))],
+            Cell::Figure(tone, text) => vec![(*tone, left(&format!("{} ", self.look.text(text)), FIGURE))],
+            Cell::Part(part) => self.gauge(*part, room),
+            Cell::Note(text) if text.is_empty() || text.len() + 2 > room => Vec::new(),
+            Cell::Note(text) => vec![(Tone::Plain, "  ".to_owned()), (Tone::Faint, self.look.text(text))],
+            Cell::RamOverTime(spans, wall_s) => {
+                vec![(Tone::Plain, self.look.sparkline(&heights(spans, *wall_s, SPARKS)))]
+            }
+        }
+    }
+
+    /// `[████····]   50 %`, with fewer cells on a narrow terminal.
+    fn gauge(&self, part: f64, room: usize) -> Vec<Span> {
+        const AROUND: usize = MARGIN + LABEL + 2 * FIGURE + "[] >999 %  12.3 s".len();
+        let cells = self.look.width().saturating_sub(AROUND).clamp(BAR_CELLS.0, BAR_CELLS.1);
+        let cells = cells.min(room.saturating_sub("[]".len() + PERCENT));
+        let percent = right(&percent(part), PERCENT);
+        if cells < LEAST_CELLS {
+            return vec![(Tone::Plain, percent)];
+        }
+        let (filled, empty) = self.look.bar(part, cells);
+        vec![(Tone::Plain, format!("[{filled}")), (Tone::Faint, empty), (Tone::Plain, format!("]{percent}"))]
+    }
+
+    fn heads(&mut self, heads: &[&str]) {
+        let heads: String = heads.iter().map(|head| left(head, FIGURE)).collect();
+        let line = format!("{:indent$}{}", "", heads.trim_end(), indent = MARGIN + LABEL);
+        self.line(0, &self.look.paint(Tone::Faint, &line));
+    }
+
+    /// One text of a list, broken between words at the page's edge.
+    fn item(&mut self, indent: usize, text: &str) {
+        let text = self.look.text(text);
+        for (i, line) in quote::wrap(text.split_whitespace(), WIDTH - indent - 2).iter().enumerate() {
+            self.line(indent, &format!("{} {line}", if i == 0 { "-" } else { " " }));
+        }
+    }
+
+    fn paragraph(&mut self, indent: usize, label: &str, text: &str) {
+        for (i, line) in self.look.wrap(text, self.room()).into_iter().take(MOST_LINES).enumerate() {
+            self.row(indent, if i == 0 { label } else { "" }, &[Cell::Text(Tone::Plain, line)]);
+        }
+    }
+
+    /// `! text`; the first sentence alone if the whole text does not fit, and as much of it as does.
+    fn remark(&mut self, indent: usize, tone: Tone, text: &str, most_lines: usize) {
+        let width = self.page_width() - indent - 2;
+        // Lines are broken between words, so some columns stay empty.
+        let text = match text.find(". ") {
+            Some(end) if text.len() > most_lines * (width - 6) => &text[..=end],
+            _ => text,
+        };
+        let mut lines = self.look.wrap(text, width);
+        if lines.len() > most_lines {
+            lines.truncate(most_lines);
+            if let Some(last) = lines.last_mut() {
+                *last = quote::cut(&format!("{last} ..."), width);
+            }
+        }
+        let mut mark = if tone == Tone::Plain { " ".to_owned() } else { self.look.paint(tone, "!") };
+        for line in lines {
+            self.line(indent, &format!("{mark} {line}"));
+            " ".clone_into(&mut mark);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::style::Console;
+
+    #[test]
+    fn only_titles_with_lines_below_them_are_written() {
+        let power = Section::new("Power").number("Max", None, "W").number("Mean", Some(0.0), "W");
+        let first = Section::new("GPU 0").section(power).count("XID errors", 3);
+        let second = Section::new("GPU 1").section(Section::new("Memory").text("Total", "5".to_owned()));
+        let gpus = Section::new("GPUs").section(first).section(second.section(Section::new("Utilization")));
+        let warnings = Section::list("Warnings", Vec::new());
+        let lines =
+            lay_out(&[gpus, warnings].map(Block::Section), Look::new(Console::default()), Form::Outline);
+        let expected =
+            ["GPUs:", "   GPU 0:", "      XID errors: 3", "   GPU 1:", "      Memory:", "         Total: 5"];
+        assert_eq!(lines, expected);
+    }
+}

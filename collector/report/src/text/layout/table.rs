@@ -1,0 +1,96 @@
+//! Tables, with a bar beside each row that is a part of a whole.
+
+use super::{Form, LEAST_CELLS, PERCENT, Page};
+use crate::document::{Column, Table, Tone};
+use crate::figures::percent;
+use crate::quote;
+use crate::text::look::{left, right};
+
+/// Most rows; the JSON form has all of them.
+const MOST_ROWS: usize = 15;
+/// Columns of words on a terminal.
+const NAME: usize = 19;
+/// Fewest columns of a count there.
+const COUNT: usize = 8;
+/// Fewest columns of a figure with a unit there.
+const FIGURE: usize = 9;
+/// Most cells of a bar.
+const MOST_CELLS: usize = 12;
+
+impl Page {
+    pub(super) fn table(&mut self, indent: usize, table: &Table) {
+        let clean = |row: &Vec<String>| row.iter().map(|cell| self.look.text(cell)).collect();
+        let mut rows: Vec<Vec<String>> = vec![table.columns.iter().map(|column| self.head(column)).collect()];
+        rows.extend(table.rows.iter().take(MOST_ROWS).map(clean));
+        let room = self.page_width() - indent;
+        let widths = self.widths(&table.columns, &rows, room);
+        for (i, row) in rows.iter().enumerate() {
+            let line = quote::cut(&self.aligned(row, &widths, &table.columns), room);
+            let part = i.checked_sub(1).and_then(|i| *table.parts.get(i)?);
+            let bar = part.map(|part| self.bar_beside(&line, part, room)).unwrap_or_default();
+            let tone = if i == 0 { Tone::Faint } else { Tone::Plain };
+            self.line(indent, &(self.look.paint(tone, &line) + &bar));
+        }
+        if table.total > MOST_ROWS {
+            self.line(indent, &format!("... and {} more", table.total - MOST_ROWS));
+        }
+    }
+
+    /// Figures are aligned to the right, words to the left.
+    fn aligned(&self, row: &[String], widths: &[usize], columns: &[Column]) -> String {
+        let cells = row.iter().zip(widths).zip(columns).map(|((cell, width), column)| match column.is_text {
+            true => left(&quote::cut(cell, *width), *width),
+            false => right(cell, *width),
+        });
+        let line = cells.collect::<Vec<_>>().join(&" ".repeat(self.gap()));
+        line.trim_end().to_owned()
+    }
+
+    /// Columns between those of a table.
+    fn gap(&self) -> usize {
+        if self.form == Form::Outline { 2 } else { 1 }
+    }
+
+    fn head(&self, Column { name, unit, .. }: &Column) -> String {
+        match self.form {
+            _ if unit.is_empty() => (*name).to_owned(),
+            Form::Outline => format!("{name} [{unit}]"),
+            Form::Columns => format!("{name} {unit}"),
+        }
+    }
+
+    /// Columns of figures are as wide as their widest cell; those of words have what is left of the page.
+    fn widths(&self, columns: &[Column], rows: &[Vec<String>], page: usize) -> Vec<usize> {
+        let widest = |i: usize| rows.iter().map(|row| quote::width(&row[i])).max().unwrap_or(0);
+        let mut widths: Vec<_> =
+            columns.iter().enumerate().map(|(i, column)| widest(i).max(self.least(column))).collect();
+        let figures = columns.iter().zip(&widths).filter(|(column, _)| !column.is_text);
+        let rest = page.saturating_sub(figures.map(|(_, width)| width + self.gap()).sum());
+        let most = if self.form == Form::Outline { rest } else { rest.min(NAME) };
+        for (width, _) in widths.iter_mut().zip(columns).filter(|(_, column)| column.is_text) {
+            *width = most.min(*width);
+        }
+        widths
+    }
+
+    /// Fewest columns of a column.
+    fn least(&self, column: &Column) -> usize {
+        match column {
+            _ if self.form == Form::Outline => 0,
+            Column { is_text: true, .. } => NAME,
+            Column { unit: "", .. } => COUNT,
+            _ => FIGURE,
+        }
+    }
+
+    /// A bar and a percentage, from 1% on; nothing where there is no room.
+    fn bar_beside(&self, line: &str, part: f64, room: usize) -> String {
+        let room = room.saturating_sub(quote::width(line) + 2 + PERCENT);
+        let cells = room.min(MOST_CELLS);
+        if part < 0.005 || cells < LEAST_CELLS {
+            return String::new();
+        }
+        let (filled, _) = self.look.bar(part, cells);
+        format!("  {}{}", left(&filled, cells), right(&percent(part), PERCENT))
+    }
+}

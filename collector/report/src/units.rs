@@ -1,0 +1,82 @@
+//! The units in which a report's figures are shown.
+
+use super::figures::{bytes, number, short};
+use crate::model::report::Report;
+use crate::model::style::{RamUnit, Style, TimeUnit};
+
+/// The units that the user asked for, else those in which the figures of this report read well. One report has one unit of
+/// RAM, one of GPU RAM and one of time.
+#[derive(Clone, Copy)]
+pub(super) struct Units {
+    pub(super) ram: RamUnit,
+    pub(super) gpu_ram: RamUnit,
+    pub(super) time: TimeUnit,
+    /// The unit of time that the user asked for.
+    pub(super) asked_time: Option<TimeUnit>,
+    /// The unit of RAM that the user asked for.
+    pub(super) asked_ram: Option<RamUnit>,
+}
+
+impl Units {
+    pub(super) fn choose(report: &Report, style: &Style) -> Self {
+        let (ram, gpu) = (&report.max_ram, &report.max_gpu_ram);
+        let of_tree = [ram.combined.total_bytes, ram.main.total_bytes, ram.descendants.total_bytes];
+        Self {
+            ram: style.ram_unit.unwrap_or_else(|| unit_that_fits(of_tree.into_iter().flatten().max())),
+            gpu_ram: style.gpu_ram_unit.unwrap_or_else(|| {
+                let known = [gpu.combined_bytes, gpu.system_bytes, gpu.system_capacity_bytes];
+                unit_that_fits(known.into_iter().flatten().find(|bytes| *bytes > 0))
+            }),
+            time: style.time_unit.unwrap_or_else(|| TimeUnit::that_fits(report.wall_s)),
+            asked_time: style.time_unit,
+            asked_ram: style.ram_unit,
+        }
+    }
+
+    /// RAM as text, in the report's unit.
+    pub(super) fn bytes(&self, bytes: u64) -> String {
+        format!("{} {}", short(self.ram.convert(bytes as f64)), self.ram.symbol())
+    }
+
+    /// A time as text, in the report's unit.
+    pub(super) fn seconds(&self, seconds: f64) -> String {
+        format!("{} {}", short(self.time.convert(seconds)), self.time.symbol())
+    }
+
+    /// RAM with three decimals.
+    pub(super) fn exact_bytes(&self, bytes: u64) -> String {
+        format!("{:.3} {}", self.ram.convert(bytes as f64), self.ram.symbol())
+    }
+
+    /// A moment of the run.
+    pub(super) fn after_the_start(&self, at_s: f64) -> String {
+        format!("{:.3} {} after the start", self.time.convert(at_s), self.time.symbol())
+    }
+
+    /// RAM in a column that has the report's unit in its head.
+    pub(super) fn ram_cell(&self, bytes: Option<u64>) -> String {
+        number(bytes.map(|bytes| self.ram.convert(bytes as f64)))
+    }
+
+    /// GPU RAM in such a column.
+    pub(super) fn gpu_ram_cell(&self, bytes: Option<u64>) -> String {
+        number(bytes.map(|bytes| self.gpu_ram.convert(bytes as f64)))
+    }
+
+    /// A time in such a column.
+    pub(super) fn time_cell(&self, seconds: Option<f64>) -> String {
+        number(seconds.map(|seconds| self.time.convert(seconds)))
+    }
+
+    /// Bytes read or written, as far as there are any. Their number has nothing to do with that of RAM, so their unit is their
+    /// own unless the user asked for one.
+    pub(super) fn io(&self, n: Option<u64>) -> Option<String> {
+        let n = n.filter(|n| *n > 0)?;
+        Some(if self.asked_ram.is_some() { self.bytes(n) } else { bytes(n) })
+    }
+}
+
+/// The unit in which `bytes` read well; gpu_tracker's default if they are 0 or unknown.
+fn unit_that_fits(bytes: Option<u64>) -> RamUnit {
+    bytes.filter(|b| *b > 0).map_or(RamUnit::Gigabytes, |b| RamUnit::that_fits(b as f64))
+}

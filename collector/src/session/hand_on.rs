@@ -1,0 +1,27 @@
+//! From the core to the sinks: what has closed, and the sample that is still open.
+
+use super::work::Session;
+use crate::model::observation::Observation;
+
+impl Session {
+    /// Hands on what became known since the last time, and takes in what the sinks tell.
+    pub(super) fn hand_on(&mut self) {
+        // A collector that is killed now leaves it to the next one.
+        self.checkpoint.keep(self.run.outbox());
+        let (seen, taken) = self.sinks.hand_on(&self.run.samples.outbox);
+        self.note(seen);
+        self.run.outbox().taken(taken);
+    }
+
+    /// Shows the last sample, which is open, to those who watch the run.
+    pub(super) fn show(&mut self) {
+        if let Some(now) = self.run.now() {
+            let seen = self.sinks.show(&now);
+            self.note(seen);
+        }
+    }
+
+    fn note(&mut self, seen: Vec<Observation>) {
+        seen.into_iter().for_each(|observation| self.run.apply_now(observation));
+    }
+}

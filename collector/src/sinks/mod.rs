@@ -1,0 +1,132 @@
+//! Sinks: what takes the run out of the collector. Each output is one file here and one row of [`SINKS`].
+//!
+//! The live ring and the report file are called by the loop, which waits for them. Every other sink has a thread and a queue
+//! ([`worker`]): neither the loop nor the report waits for it.
+//!
+//! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process: after a
+//! restart the same may come again, and the process ids of this run may be others.
+
+pub mod csv;
+mod live_ring;
+mod report_file;
+mod sink;
+pub mod tracking_file;
+mod worker;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::model::observation::Observation;
+use crate::model::report::Report;
+use crate::model::report::Stage;
+use crate::model::tree_sample::{TreeSample, Wants};
+use crate::run::outbox::Outbox;
+pub(crate) use sink::Place;
+use sink::{Resume, Sink};
+use worker::Worker;
+
+/// How long the sinks with threads have at the end, all together. Then they are left.
+const AT_END: Duration = Duration::from_millis(500);
+
+/// An output that may be asked for.
+struct Row {
+    /// The sink, if the configuration asks for it.
+    make: fn(&Place) -> Option<Box<dyn Sink>>,
+    /// The loop calls it, and it gets the last sample while that is still open.
+    is_in_loop: bool,
+}
+
+/// All outputs.
+const SINKS: [Row; 3] = [
+    Row { make: live_ring::make, is_in_loop: true },
+    Row { make: report_file::make, is_in_loop: true },
+    Row { make: csv::make, is_in_loop: false },
+];
+
+/// The outputs of a run.
+pub(crate) struct Sinks {
+    in_loop: Vec<Box<dyn Sink>>,
+    workers: Vec<Worker>,
+    /// Items of the outbox before this number were handed on.
+    handed: u64,
+}
+
+impl Sinks {
+    /// Opens what the configuration asks for. Gives what the core must know.
+    pub(crate) fn open(place: &Place, outbox: &Outbox) -> (Self, Vec<Observation>) {
+        let resume = if place.config.restarts > 0 { Resume::Continued } else { Resume::New };
+        let mut sinks = Self { in_loop: Vec::new(), workers: Vec::new(), handed: outbox.begin() };
+        let mut seen = Vec::new();
+        for row in SINKS {
+            let Some(mut sink) = (row.make)(place) else { continue };
+            if !row.is_in_loop {
+                sinks.workers.push(Worker::start(sink, resume));
+                continue;
+            }
+            match sink.open(resume) {
+                Ok(()) => sinks.in_loop.push(sink),
+                Err(error) => seen.push(failed(sink.as_ref(), &error)),
+            }
+        }
+        let wants = sinks.workers.iter().fold(Wants::default(), |all, worker| all.or(worker.wants));
+        seen.push(Observation::SinksWant(wants));
+        (sinks, seen)
+    }
+
+    /// Whether any takes the report of this stage.
+    pub(crate) fn want_report(&self, stage: Stage) -> bool {
+        self.in_loop.iter().any(|sink| sink.wants_report(stage))
+    }
+
+    /// Shows the open sample to the sinks of the loop. Gives what the core must know.
+    pub(crate) fn show(&mut self, now: &TreeSample) -> Vec<Observation> {
+        let mut seen = Vec::new();
+        self.in_loop.retain_mut(|sink| match sink.sample(now) {
+            Ok(()) => true,
+            Err(error) => {
+                seen.push(failed(sink.as_ref(), &error));
+                false
+            }
+        });
+        seen
+    }
+
+    /// Hands what is new to the sinks with threads. Gives what the core must know, and the number before which all have taken
+    /// what they want.
+    pub(crate) fn hand_on(&mut self, outbox: &Outbox) -> (Vec<Observation>, u64) {
+        for (number, item) in outbox.since(self.handed) {
+            let item = Arc::new(item.clone());
+            self.workers.iter_mut().for_each(|worker| worker.hand(number, &item));
+        }
+        self.handed = outbox.end();
+        let taken = self.workers.iter().filter_map(Worker::first_open).min();
+        let seen = self.workers.iter_mut().flat_map(Worker::news).collect();
+        (seen, taken.unwrap_or(self.handed))
+    }
+
+    /// Gives the report to those that take it: first to the loop's, which are waited for.
+    ///
+    /// # Errors
+    /// If the loop's can't write it.
+    pub(crate) fn report(&mut self, report: &Arc<Report>, stage: Stage) -> io::Result<()> {
+        let mut result = Ok(());
+        for sink in self.in_loop.iter_mut().filter(|sink| sink.wants_report(stage)) {
+            result = result.and(sink.report(report, stage));
+        }
+        self.workers.iter_mut().for_each(|worker| worker.hand_report(report, stage));
+        result
+    }
+
+    /// Waits a little for the sinks with threads. Gives lines for the user about what no report tells any more.
+    pub(crate) fn close(self) -> Vec<String> {
+        let deadline = Instant::now() + AT_END;
+        let mut workers = self.workers;
+        workers.iter_mut().for_each(Worker::end);
+        workers.into_iter().filter_map(|worker| worker.close(deadline)).collect()
+    }
+}
+
+fn failed(sink: &dyn Sink, error: &io::Error) -> Observation {
+    Observation::SinkFailed { sink: sink.name(), error: error.to_string() }
+}

@@ -1,0 +1,89 @@
+//! What an output of the run is.
+
+use std::io;
+use std::path::Path;
+
+use crate::model::config::Config;
+use crate::model::host::HostInfo;
+use crate::model::report::Report;
+use crate::model::report::Stage;
+use crate::model::tree_sample::{Event, TreeSample, Wants};
+use crate::run::tree::ProcessSummary;
+
+/// What a sink goes on from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resume {
+    /// The run begins.
+    New,
+    /// Collectors before this one were killed. The sink cuts what they left half-written, and drops what it already has.
+    Continued,
+}
+
+/// What a sink could not write, and goes on without.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// How many lines.
+    pub lines: u64,
+    /// Why the first of them.
+    pub error: Option<String>,
+}
+
+/// An output of the run. After the first error it is closed.
+pub(crate) trait Sink: Send {
+    /// Its name, for the report.
+    fn name(&self) -> String;
+
+    /// Called before anything else, in the thread of the other calls.
+    fn open(&mut self, resume: Resume) -> io::Result<()>;
+
+    /// What of the run it takes.
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    /// Whether it takes the report of this stage.
+    fn wants_report(&self, _stage: Stage) -> bool {
+        false
+    }
+
+    /// A sample: a closed one in a thread, the provisional one in the loop.
+    fn sample(&mut self, _sample: &TreeSample) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The figures of a process are final.
+    fn process_ended(&mut self, _process: &ProcessSummary) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Something else is known.
+    fn event(&mut self, _event: &Event) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The report so far, or the last one; nothing follows that.
+    fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether all that it was given is where it belongs. Until then a restarted collector hands it on again.
+    fn is_written(&self) -> bool {
+        true
+    }
+
+    /// What it could not write so far.
+    fn loss(&self) -> Loss {
+        Loss::default()
+    }
+}
+
+/// What sinks are made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// The machine.
+    pub host: &'a HostInfo,
+    /// The segment's path and number of its session.
+    pub segment: (&'a Path, u64),
+}

@@ -1,0 +1,113 @@
+//! The file of `--tf`: the launcher makes it before the command starts, and the collectors find it again.
+//!
+//! Root may track another user's command, and that user may own the directory. So the file is new, and made through the
+//! directory that was found at the start. A collector writes to it only if it is the same inode: the launcher holds that open.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::model::style::StreamFile;
+use crate::write::{directory_of, replace};
+
+/// Why there is no tracking file.
+#[derive(Debug, Error)]
+pub enum NoTrackingFile {
+    /// Its name says another form, or none.
+    #[error("has a form that can't be written: name a file that ends in .csv")]
+    Form,
+    /// It is there.
+    #[error("exists: give --overwrite to replace it, or another name")]
+    Exists,
+    /// The kernel refused.
+    #[error("cannot be made: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A tracking file as the launcher holds it.
+#[derive(Debug)]
+pub struct TrackingFile {
+    file: File,
+    directory: OwnedFd,
+    target: StreamFile,
+}
+
+/// Whether rows can be written in the form that the file's name asks for.
+///
+/// # Errors
+/// If they can't.
+pub fn check_form(path: &Path) -> Result<(), NoTrackingFile> {
+    let is_csv = path.extension().is_some_and(|extension| extension == "csv");
+    if is_csv { Ok(()) } else { Err(NoTrackingFile::Form) }
+}
+
+impl TrackingFile {
+    /// A new empty file at a path that [`output_at`](crate::write::output_at) found. `overwrite`: another may have its
+    /// name.
+    ///
+    /// # Errors
+    /// If there is one and it is not to be replaced, or it can't be made.
+    pub fn create(path: PathBuf, overwrite: bool) -> Result<Self, NoTrackingFile> {
+        check_form(&path)?;
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory).map_err(io::Error::from)?;
+        let directory = directory_of(&path)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = match openat(&directory, name, flags, Mode::from_raw_mode(0o666)) {
+            Ok(file) => File::from(file),
+            Err(Errno::EXIST) if !overwrite => return Err(NoTrackingFile::Exists),
+            Err(Errno::EXIST) => {
+                let mut made = None;
+                replace(directory.as_fd(), name, |file| {
+                    made = Some(file.try_clone()?);
+                    Ok(())
+                })?;
+                made.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?
+            }
+            Err(error) => return Err(io::Error::from(error).into()),
+        };
+        let found = file.metadata()?;
+        let kind = found.mode() & libc::S_IFMT;
+        let target = StreamFile { device: found.dev(), inode: found.ino(), kind, path };
+        Ok(Self { file, directory, target })
+    }
+
+    /// What collectors find it by.
+    #[must_use]
+    pub fn target(&self) -> StreamFile {
+        self.target.clone()
+    }
+}
+
+impl Drop for TrackingFile {
+    /// A run that was not tracked has no rows.
+    fn drop(&mut self) {
+        let is_empty = self.file.metadata().is_ok_and(|found| found.len() == 0);
+        let Some(name) = self.target.path.file_name().filter(|_| is_empty) else { return };
+        let found = statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        if found.is_ok_and(|found| (found.st_dev, found.st_ino) == (self.target.device, self.target.inode)) {
+            // It stays where it may not be removed.
+            let _ = unlinkat(&self.directory, name, AtFlags::empty());
+        }
+    }
+}
+
+/// Opens the file for a collector.
+///
+/// # Errors
+/// If it can't be opened, or another file has its name by now.
+pub(super) fn open(target: &StreamFile) -> io::Result<File> {
+    let name = target.path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let directory = directory_of(&target.path)?;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(openat(&directory, name, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    let is_it =
+        (found.dev(), found.ino(), found.mode() & libc::S_IFMT) == (target.device, target.inode, target.kind);
+    if is_it { Ok(file) } else { Err(io::Error::other("it is another file than at the start of the run")) }
+}

@@ -1,0 +1,332 @@
+//! A sink's thread. Its queue is bounded: what finds it full is dropped and counted, since a slow disk must neither hold the
+//! loop nor take memory without bound.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::sink::{Loss, Resume, Sink};
+use crate::model::observation::Observation;
+use crate::model::report::Report;
+use crate::model::report::Stage;
+use crate::model::tree_sample::Wants;
+use crate::run::outbox::Outgoing;
+use crate::sys::signal_mask;
+
+/// Most items that wait for a sink.
+const QUEUE: usize = 1024;
+
+/// What a sink's thread does next.
+enum Task {
+    /// An item of the outbox, with its number.
+    Item(u64, Arc<Outgoing>),
+    /// The report.
+    Report(Arc<Report>, Stage),
+}
+
+/// What a sink's thread tells.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Items before this number are where they belong.
+    written: AtomicU64,
+    /// The last item has been taken.
+    has_ended: AtomicBool,
+    trouble: Mutex<Trouble>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Trouble {
+    failed: Option<String>,
+    loss: Loss,
+}
+
+impl Progress {
+    fn trouble(&self) -> MutexGuard<'_, Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A sink with a thread, as the loop sees it.
+pub(super) struct Worker {
+    name: String,
+    pub(super) wants: Wants,
+    takes_report: [bool; 2],
+    queue: Option<SyncSender<Task>>,
+    progress: Arc<Progress>,
+    /// Disconnected when the thread ends.
+    end: Receiver<()>,
+    /// The number after that of the last item that was queued.
+    queued: u64,
+    /// Items that found the queue full.
+    dropped: u64,
+    /// What the core knows already.
+    told: Trouble,
+    told_dropped: u64,
+}
+
+impl Worker {
+    /// Starts the thread of a sink, which opens it.
+    pub(super) fn start(sink: Box<dyn Sink>, resume: Resume) -> Self {
+        let (queue, tasks) = sync_channel(QUEUE);
+        let (alive, end) = channel();
+        let progress = Arc::new(Progress::default());
+        let mut worker = Self {
+            name: sink.name(),
+            wants: sink.wants(),
+            takes_report: [Stage::SoFar, Stage::Over].map(|stage| sink.wants_report(stage)),
+            queue: Some(queue),
+            progress: Arc::clone(&progress),
+            end,
+            queued: 0,
+            dropped: 0,
+            told: Trouble::default(),
+            told_dropped: 0,
+        };
+        let thread = std::thread::Builder::new().name("gpu-track-sink".into()).stack_size(128 * 1024);
+        let started = thread.spawn(move || {
+            signal_mask::block_all();
+            work(sink, resume, &tasks, &progress);
+            drop(alive);
+        });
+        if let Err(error) = started {
+            worker.progress.trouble().failed = Some(error.to_string());
+            worker.queue = None;
+        }
+        worker
+    }
+
+    /// Queues an item that the sink wants.
+    pub(super) fn hand(&mut self, number: u64, item: &Arc<Outgoing>) {
+        let is_wanted = match **item {
+            Outgoing::Sample(_) => self.wants.samples,
+            Outgoing::Ended(_) => self.wants.ended,
+            Outgoing::Event(_) => self.wants.events,
+        };
+        if is_wanted && self.queue(Task::Item(number, Arc::clone(item))) {
+            self.queued = number + 1;
+        }
+    }
+
+    /// Queues the report, if the sink takes it.
+    pub(super) fn hand_report(&mut self, report: &Arc<Report>, stage: Stage) {
+        let [so_far, over] = self.takes_report;
+        let is_wanted = if stage == Stage::SoFar { so_far } else { over };
+        if is_wanted {
+            self.queue(Task::Report(Arc::clone(report), stage));
+        }
+    }
+
+    fn queue(&mut self, task: Task) -> bool {
+        match self.queue.as_ref().map(|queue| queue.try_send(task)) {
+            Some(Ok(())) => true,
+            Some(Err(TrySendError::Full(_))) => {
+                self.dropped += 1;
+                false
+            }
+            // It has failed, which its trouble tells.
+            Some(Err(TrySendError::Disconnected(_))) | None => {
+                self.queue = None;
+                false
+            }
+        }
+    }
+
+    /// The number of the first item that is not where it belongs; `None`: nothing is waited for.
+    pub(super) fn first_open(&self) -> Option<u64> {
+        let written = self.progress.written.load(Ordering::Acquire);
+        (self.queue.is_some() && written < self.queued).then_some(written)
+    }
+
+    /// What the core does not know yet.
+    pub(super) fn news(&mut self) -> Vec<Observation> {
+        let now = self.progress.trouble().clone();
+        let mut seen = Vec::new();
+        let sink = || self.name.clone();
+        let lost = now.loss.lines - self.told.loss.lines;
+        if lost > 0 {
+            seen.push(Observation::SinkLost { sink: sink(), lost, error: now.loss.error.clone() });
+        }
+        let dropped = self.dropped - self.told_dropped;
+        if dropped > 0 {
+            seen.push(Observation::SinkLost { sink: sink(), lost: dropped, error: None });
+        }
+        if let Some(error) = now.failed.clone().filter(|_| self.told.failed.is_none()) {
+            seen.push(Observation::SinkFailed { sink: sink(), error });
+        }
+        (self.told, self.told_dropped) = (now, self.dropped);
+        seen
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&mut self) {
+        self.queue = None;
+    }
+
+    /// Waits for the thread until then. Gives a line about what the core was not told.
+    pub(super) fn close(mut self, deadline: Instant) -> Option<String> {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let is_left = self.end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
+        let seen = self.news();
+        let has_ended = self.progress.has_ended.load(Ordering::Acquire);
+        let name = &self.name;
+        if is_left && !has_ended {
+            return Some(format!("{name}: it takes too long to write, and its last lines can be missing"));
+        }
+        seen.into_iter().find_map(|news| match news {
+            Observation::SinkFailed { error, .. } => Some(format!("{name}: {error}")),
+            Observation::SinkLost { lost, error, .. } => {
+                let why = error.map_or(String::new(), |error| format!(": {error}"));
+                Some(format!("{name}: {lost} of its last lines are missing{why}"))
+            }
+            _ => None,
+        })
+    }
+}
+
+/// The thread: until the queue is closed, or the sink fails.
+fn work(mut sink: Box<dyn Sink>, resume: Resume, tasks: &Receiver<Task>, progress: &Progress) {
+    let mut serve = || -> io::Result<()> {
+        sink.open(resume)?;
+        while let Ok(task) = tasks.recv() {
+            let number = match &task {
+                Task::Item(number, item) => {
+                    match &**item {
+                        Outgoing::Sample(sample) => sink.sample(sample)?,
+                        Outgoing::Ended(process) => sink.process_ended(process)?,
+                        Outgoing::Event(event) => sink.event(event)?,
+                    }
+                    Some(number + 1)
+                }
+                Task::Report(report, stage) => {
+                    sink.report(report, *stage)?;
+                    None
+                }
+            };
+            if let Some(written) = number.filter(|_| sink.is_written()) {
+                progress.written.store(written, Ordering::Release);
+            }
+            let loss = sink.loss();
+            if loss.lines > 0 {
+                progress.trouble().loss = loss;
+            }
+        }
+        Ok(())
+    };
+    if let Err(error) = serve() {
+        progress.trouble().failed = Some(error.to_string());
+    }
+    progress.has_ended.store(true, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::groups::Groups;
+    use crate::model::tree_sample::{Event, TreeSample};
+
+    /// Takes an item each time that the test allows it.
+    struct Gated {
+        gate: Receiver<()>,
+        taken: std::sync::mpsc::Sender<u64>,
+        fails_at: u64,
+    }
+
+    impl Sink for Gated {
+        fn name(&self) -> String {
+            "gated".into()
+        }
+
+        fn open(&mut self, _resume: Resume) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn wants(&self) -> Wants {
+            Wants { samples: true, ..Wants::default() }
+        }
+
+        fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
+            self.gate.recv().map_err(io::Error::other)?;
+            if sample.at_ns == self.fails_at {
+                return Err(io::Error::other("broken"));
+            }
+            self.taken.send(sample.at_ns).map_err(io::Error::other)
+        }
+    }
+
+    fn gated(fails_at: u64) -> (Worker, std::sync::mpsc::Sender<()>, Receiver<u64>) {
+        let ((open, gate), (taken, seen)) = (channel(), channel());
+        (Worker::start(Box::new(Gated { gate, taken, fails_at }), Resume::New), open, seen)
+    }
+
+    fn sample(at_ns: u64) -> Arc<Outgoing> {
+        Arc::new(Outgoing::Sample(Box::new(TreeSample { at_ns, ..TreeSample::default() })))
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    // Requirement: TIME-4
+    #[test]
+    fn full_queue_drops_and_counts_and_no_call_waits() {
+        let (mut worker, open, seen) = gated(u64::MAX);
+        assert_eq!(worker.first_open(), None);
+        let handed = QUEUE as u64 + 100;
+        for number in 0..handed {
+            worker.hand(number, &sample(number));
+        }
+        worker.hand(
+            handed,
+            &Arc::new(Outgoing::Event(Event::Revised { at_ns: 1, max_bytes: Groups::default() })),
+        );
+        // One may have been taken out of the queue.
+        assert!((99..=100).contains(&worker.dropped), "{}", worker.dropped);
+        assert_eq!(worker.first_open(), Some(0));
+        let news = worker.news();
+        assert!(matches!(news[..], [Observation::SinkLost { lost: 99..=100, error: None, .. }]), "{news:?}");
+        assert!(worker.news().is_empty());
+        for _ in 0..handed {
+            open.send(()).unwrap();
+        }
+        let taken = handed - worker.dropped;
+        worker.end();
+        assert_eq!(worker.close(soon()), None);
+        let seen: Vec<u64> = seen.iter().collect();
+        // The one that made room came after those that were dropped.
+        assert!(seen.len() as u64 == taken && seen.starts_with(&(0..QUEUE as u64).collect::<Vec<_>>()));
+    }
+
+    // Requirement: TIME-4
+    #[test]
+    fn sink_that_fails_is_closed_and_said_once() {
+        let (mut worker, open, seen) = gated(1);
+        for number in 0..3 {
+            worker.hand(number, &sample(number));
+            open.send(()).unwrap();
+        }
+        assert_eq!(seen.iter().collect::<Vec<_>>(), [0], "the thread has ended");
+        let news = worker.news();
+        assert!(
+            matches!(&news[..], [Observation::SinkFailed { error, .. }] if error == "broken"),
+            "{news:?}"
+        );
+        worker.hand(3, &sample(3));
+        assert_eq!((worker.first_open(), worker.news().len()), (None, 0));
+        assert_eq!(worker.close(soon()), None, "the report has it");
+    }
+
+    // Requirement: TIME-4
+    #[test]
+    fn sink_that_hangs_is_left_and_said() {
+        let (mut worker, open, _seen) = gated(u64::MAX);
+        worker.hand(0, &sample(0));
+        worker.end();
+        let line = worker.close(Instant::now()).unwrap();
+        assert!(line.contains("takes too long"), "{line}");
+        drop(open);
+    }
+}

@@ -1,0 +1,63 @@
+//! Whether a program that this process starts can load the shim and map the segment. In a sandbox or container with
+//! another root it can't.
+//!
+//! The exec functions ask the kernel each time: a process that has changed its root or its mounts execs next
+//! (bubblewrap, `preexec_fn` of Python). posix_spawn starts programs where the process itself is. There the questions
+//! are 2% of the call, so the answer "both" holds for 100 ms. A fork child forgets it.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
+
+use crate::environment::{PRELOAD, SESSION};
+use crate::{next, state, sys};
+
+/// What the new program can see.
+#[derive(Clone, Copy)]
+pub(crate) struct Visible {
+    /// The shim's file. Without it, the dynamic linker would print an error line.
+    pub shim: bool,
+    pub session: bool,
+}
+
+impl Visible {
+    pub(crate) const BOTH: Self = Self { shim: true, session: true };
+}
+
+/// For how long posix_spawn does not ask again.
+const MEMORY_NS: u64 = 100_000_000;
+/// When the process saw both for posix_spawn; 0: never.
+static SAW_BOTH_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Asks the kernel.
+pub(crate) fn ask() -> Visible {
+    let shim = PRELOAD.text().value_of(ENV_PRELOAD).unwrap_or_default();
+    // Another user can't open the segment, but that is no sandbox. Of several sessions, the outer ones are not asked about.
+    let paths = SESSION.text().value_of(ENV_SESSION).unwrap_or_default();
+    Visible {
+        shim: shim.is_empty() || sys::is_there(shim.as_ptr().cast(), libc::R_OK),
+        session: paths.is_empty()
+            || paths.contains(&b':')
+            || sys::is_there(paths.as_ptr().cast(), libc::F_OK),
+    }
+}
+
+/// Asks the kernel, unless the process saw both a moment ago.
+pub(crate) fn recall_or_ask() -> Visible {
+    let now_ns = next::clock_ns(libc::CLOCK_MONOTONIC_COARSE);
+    let saw_ns = SAW_BOTH_NS.load(Relaxed);
+    if saw_ns != 0 && now_ns.wrapping_sub(saw_ns) < MEMORY_NS {
+        return Visible::BOTH;
+    }
+    let visible = ask();
+    // A vfork child would write into its parent.
+    if visible.shim && visible.session && sys::getpid() == state::PID.load(Relaxed) {
+        SAW_BOTH_NS.store(now_ns, Relaxed);
+    }
+    visible
+}
+
+/// Fork child only: it may change its root before it starts a program.
+pub(crate) fn forget() {
+    SAW_BOTH_NS.store(0, Relaxed);
+}

@@ -1,0 +1,51 @@
+//! The rows of a tracking file.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+/// A tracking file.
+pub struct Rows {
+    /// What does not change.
+    pub fixed: HashMap<String, String>,
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+fn cells(line: &str) -> Vec<String> {
+    line.trim_end().split(',').map(str::to_owned).collect()
+}
+
+impl Rows {
+    /// Reads a file, whose lines must be whole.
+    pub fn read(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.ends_with('\n'), "its last line is torn: {text}");
+        let lines: Vec<_> = text.lines().map(cells).collect();
+        let [names, values, columns, rows @ ..] = &lines[..] else { panic!("{text}") };
+        assert!(rows.iter().all(|row| row.len() == columns.len()), "{text}");
+        let fixed = names.iter().cloned().zip(values.iter().cloned()).collect();
+        Self { fixed, columns: columns.clone(), rows: rows.to_vec() }
+    }
+
+    /// A column, from the first row to the last.
+    pub fn column(&self, name: &str) -> Vec<f64> {
+        let place = self.columns.iter().position(|column| column == name).unwrap();
+        let parse = |row: &Vec<String>| row[place].parse().unwrap_or_else(|_| panic!("{name}: {row:?}"));
+        self.rows.iter().map(parse).collect()
+    }
+
+    /// The largest value of a column.
+    pub fn max(&self, name: &str) -> f64 {
+        self.column(name).into_iter().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// The value of a column in the last row.
+    pub fn last(&self, name: &str) -> f64 {
+        *self.column(name).last().unwrap()
+    }
+
+    /// Keys of the rows, CLOCK_MONOTONIC nanoseconds.
+    pub fn keys(&self) -> Vec<u64> {
+        self.column("at_ns").into_iter().map(|at_ns| at_ns as u64).collect()
+    }
+}

@@ -1,0 +1,175 @@
+//! `--tf FILE.csv`: the run over time.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::gpu_tracker::theirs;
+use crate::support::rows::Rows;
+use crate::support::{Run, or_skip, tracked};
+
+/// A job with memory that comes and goes: in its first process, in a child, and in one shorter than an interval.
+const JOB: &str = "b = bytearray(150_000_000)
+import subprocess, sys, time
+run = lambda code: subprocess.run([sys.executable, '-c', code])
+run('import time; b = bytearray(200_000_000); time.sleep(0.5)')
+run('b = bytearray(300_000_000)')
+t = time.time()
+while time.time() < t + 0.5: pass
+";
+
+struct Tracked {
+    run: Run,
+    rows: Rows,
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+fn with_rows(command: &[&str], options: &[&str]) -> Tracked {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.csv");
+    let run =
+        tracked(command.iter().copied()).options(options).options(&["--tf", path.to_str().unwrap()]).run();
+    assert_eq!(run.stderr, "");
+    Tracked { run, rows: Rows::read(&path), path, _directory: directory }
+}
+
+/// What the file has as the largest of a column, and the report at a path; `max_column` has the reason of a difference.
+fn assert_agrees(of: &Tracked, column: &str, path: &str, max_column: &str) {
+    let (rows, reported) = (of.rows.max(column), of.run.report().f64(path));
+    let is_near = (rows - reported).abs() <= reported * 0.03 + 1e5;
+    let is_explained =
+        (of.rows.last(max_column) - reported).abs() <= 1.0 && of.rows.last("max_ram_source") > 0.0;
+    assert!(is_near || is_explained, "{column}: {rows} in the file, {reported} in the report");
+}
+
+// Requirement: TIME-1
+#[test]
+fn largest_of_the_rows_are_the_reports_figures() {
+    let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    let of = with_rows(&["python3", "-c", JOB], &["--st", "0.1"]);
+    let after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    assert_eq!(of.run.status.code(), Some(0));
+    for set in ["main", "descendants", "combined"] {
+        let total = format!("max_ram.{set}.total_rss");
+        assert_agrees(&of, &format!("{set}_ram"), &total, &format!("max_{set}_ram"));
+        assert_eq!(
+            of.rows.last(&format!("max_{set}_ram")),
+            of.run.report().f64(&total),
+            "the last row's maximum"
+        );
+    }
+    let report = of.run.report();
+    assert_eq!(of.rows.max("system_ram"), report.f64("max_ram.system"));
+    assert_eq!(of.rows.max("main_n_threads"), report.f64("cpu_utilization.main_n_threads"));
+    assert_eq!(of.rows.max("n_processes"), report.f64("processes.max_concurrent"));
+    let cpu = report.f64("cpu_utilization.combined.max_sum_percent");
+    assert!((of.rows.max("cpu_combined_sum_utilization_percent") - cpu).abs() <= cpu * 0.03, "{cpu}");
+    let times = of.rows.column("timestamp");
+    assert!(times.iter().all(|time| (before..=after).contains(time)), "{before} {times:?} {after}");
+    assert!(of.rows.keys().is_sorted_by(|a, b| a < b));
+    assert_eq!(of.rows.fixed["ram_unit"], "bytes");
+    assert_eq!(of.rows.fixed["system_core_count"], report.u64("host.cores").to_string());
+}
+
+// Requirement: TIME-1
+#[test]
+fn shortest_run_has_a_row_and_no_empty_cell() {
+    let of = with_rows(&["/bin/true"], &["--ru", "megabytes", "--st", "60"]);
+    assert_eq!(of.rows.keys().len(), 1);
+    let text = std::fs::read_to_string(&of.path).unwrap();
+    assert!(text.lines().skip(3).all(|line| !line.contains(",,")), "{text}");
+    assert_eq!(
+        of.rows.last("max_combined_ram") * 1e6,
+        of.run.report().f64("max_ram.combined.total_rss") * 1e6
+    );
+}
+
+// Requirement: TIME-1
+#[test]
+fn gpu_trackers_own_program_reads_the_file() {
+    let program = or_skip!(theirs());
+    let of = with_rows(&["python3", "-c", JOB], &["--ru", "gigabytes"]);
+    let times = of.rows.column("timestamp");
+    let marks = of.path.with_file_name("marks.csv");
+    let lines = [(0, times[0]), (1, times[times.len() - 1])]
+        .map(|(position, time)| format!("7,block,{position},{time:.6}\n"))
+        .concat();
+    std::fs::write(&marks, format!("process_id,code_block_name,position,timestamp\n{lines}")).unwrap();
+    let args = ["sub-track", "analyze", "--format=json"].map(str::to_owned);
+    let files = [format!("--tf={}", of.path.display()), format!("--stf={}", marks.display())];
+    let read = Command::new(&program).args(args).args(files).output().unwrap();
+    let text = String::from_utf8_lossy(&read.stdout);
+    assert!(
+        read.status.success() && !text.contains("NaN"),
+        "{text}{}",
+        String::from_utf8_lossy(&read.stderr)
+    );
+    let results: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(results["static_data"]["ram_unit"], "gigabytes");
+    let overall = &results["overall"]["combined_ram"]["max"];
+    assert_eq!(overall.as_f64(), Some(of.rows.max("combined_ram")), "{text}");
+    let block = &results["code_block_results"][0];
+    assert_eq!(block["name"], "block", "{text}");
+    assert_eq!(block["resource_usage"]["combined_ram"]["max"].as_f64(), overall.as_f64(), "{text}");
+}
+
+/// Runs a command that leaves a mark if it is started.
+fn is_refused(options: &[&str], directory: &Path) -> String {
+    let mark = directory.join("mark");
+    let run = tracked(["touch", mark.to_str().unwrap()]).options(options).run();
+    assert_eq!((run.status.code(), run.stderr.lines().count()), (Some(2), 1), "{}", run.stderr);
+    assert!(!mark.exists(), "the command was started");
+    run.stderr.clone()
+}
+
+// Requirement: TIME-5
+#[test]
+fn file_that_can_not_be_written_is_refused_before_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("old.csv"), "old").unwrap();
+    std::fs::create_dir(path("dir.csv")).unwrap();
+    for (name, part) in [
+        ("old.csv", "exists: give --overwrite"),
+        ("t.sqlite", "ends in .csv"),
+        ("t.txt", "ends in .csv"),
+        ("dir.csv", "is a directory"),
+        ("no/such.csv", "does not exist: create it first"),
+    ] {
+        let line = is_refused(&["--tf", &path(name)], directory.path());
+        assert!(line.contains("--tf") && line.contains(part), "{line}");
+    }
+    let line = is_refused(&["-o", &path("r.csv"), "--tf", &path("r.csv")], directory.path());
+    assert!(line.contains("file of the report"), "{line}");
+    assert_eq!(std::fs::read_to_string(path("old.csv")).unwrap(), "old");
+}
+
+// Requirement: TIME-5, CMD-14
+#[test]
+fn file_is_replaced_if_asked_for_on_the_command_line_or_in_tconfig() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, config) = (directory.path().join("t.csv"), directory.path().join("c.json"));
+    let json = serde_json::json!({"tracking_file": path, "overwrite": true});
+    std::fs::write(&config, json.to_string()).unwrap();
+    for options in
+        [["--tconfig", config.to_str().unwrap(), "--full"], ["--overwrite", "--tf", path.to_str().unwrap()]]
+    {
+        std::fs::write(&path, "old").unwrap();
+        let run = tracked(["/bin/true"]).options(&options).run();
+        assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
+        assert_eq!(Rows::read(&path).keys().len(), 1);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn command_that_can_not_run_leaves_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.csv");
+    let run = tracked(["/no/such/command"]).options(&["--tf", path.to_str().unwrap()]).run();
+    assert_eq!(run.status.code(), Some(127));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}

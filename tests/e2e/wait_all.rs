@@ -1,0 +1,126 @@
+//! `--wait-all`: what the user is told while it waits, and what ends it.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::support::descriptors::{SIGNAL_FD, descriptors};
+use crate::support::run::Running;
+use crate::support::{kill, program, tracked, wait_until};
+
+/// The line that says what is waited for, once it is there.
+fn told(running: &Running) -> String {
+    let text = || std::fs::read_to_string(running.path("stderr")).unwrap();
+    wait_until("a line on stderr", || text().ends_with('\n'));
+    text()
+}
+
+/// A command that leaves a daemon, which writes its pid into a file and waits for SIGTERM.
+struct Daemon {
+    directory: TempDir,
+}
+
+impl Daemon {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self) -> String {
+        self.directory.path().join("pid").to_str().unwrap().to_owned()
+    }
+
+    fn words(&self) -> [String; 3] {
+        [program("daemon"), "double".into(), self.file()]
+    }
+
+    fn pid(&self) -> u32 {
+        wait_until("the daemon's pid", || Path::new(&self.file()).exists());
+        std::fs::read_to_string(self.file()).unwrap().trim().parse().unwrap()
+    }
+
+    /// What the user is told about it.
+    fn line(&self) -> String {
+        format!(
+            "gpu-track-run: the command has ended; waiting for 1 process: {} daemon (--wait-all). SIGINT (Ctrl-C) ends \
+             the wait.\n",
+            self.pid()
+        )
+    }
+}
+
+// Requirement: SEE-102
+#[test]
+fn user_is_told_once_what_is_waited_for() {
+    let daemon = Daemon::new();
+    let running = tracked(daemon.words()).options(&["--wait-all"]).start();
+    assert_eq!(told(&running), daemon.line());
+    kill(daemon.pid(), libc::SIGTERM);
+    let run = running.wait();
+    assert_eq!((run.status.code(), &run.stderr), (Some(0), &daemon.line()));
+    run.report().assert_all_exact(3);
+}
+
+// Requirement: SEE-102
+#[test]
+fn interrupt_ends_the_wait_with_a_report() {
+    let daemon = Daemon::new();
+    let running = tracked(daemon.words()).options(&["--wait-all"]).leaves_processes().start();
+    told(&running);
+    kill(running.pid(), libc::SIGINT);
+    let run = running.wait();
+    kill(daemon.pid(), libc::SIGTERM);
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    assert_eq!(run.report().at("processes.still_running_processes")[0]["pid"], daemon.pid());
+}
+
+// Requirement: SEE-102
+#[test]
+fn quiet_wait_says_nothing() {
+    for quiet in ["-q", "--disable-logs"] {
+        let run = tracked(["sh", "-c", "sleep 2 & exit 0"]).options(&["--wait-all", quiet]).run();
+        run.assert_clean(0).assert_all_exact(2);
+    }
+}
+
+/// Makes signalfd(2) fail, as a sandbox can.
+fn without_signalfd() -> std::io::Result<()> {
+    let (load, jump_if_equal, give) = (0x20, 0x15, 0x06);
+    let statement = |code, jt, k| libc::sock_filter { code, jt, jf: 0, k };
+    let number = u32::try_from(libc::SYS_signalfd4).unwrap();
+    let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+    let mut code = [
+        statement(load, 0, 0),
+        statement(jump_if_equal, 1, number),
+        statement(give, 0, libc::SECCOMP_RET_ALLOW),
+        statement(give, 0, refused),
+    ];
+    let filter = libc::sock_fprog { len: code.len().try_into().unwrap(), filter: code.as_mut_ptr() };
+    // SAFETY: the filter lives through the calls, which are async-signal-safe.
+    let result = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter)
+    };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+// Requirement: CMD-7, SEE-102
+#[test]
+fn launcher_without_signalfd_forwards_signals_and_obeys() {
+    let daemon = Daemon::new();
+    let script = format!("{}; exec {} 15", daemon.words().join(" "), program("signals"));
+    let running = tracked(["sh", "-c", &script])
+        .options(&["--wait-all"])
+        // SAFETY: what it calls is async-signal-safe.
+        .with(|command| unsafe { command.pre_exec(without_signalfd) })
+        .start();
+    running.wait_for_output("ready");
+    assert!(descriptors(running.pid()).iter().all(|one| one.target != SIGNAL_FD));
+    for signal in [libc::SIGUSR1, libc::SIGTERM] {
+        kill(running.pid(), signal);
+        running.wait_for_output(&format!("got {signal}\n"));
+    }
+    assert_eq!(told(&running), daemon.line());
+    kill(daemon.pid(), libc::SIGTERM);
+    assert_eq!(running.wait().status.code(), Some(0));
+}

@@ -1,0 +1,148 @@
+//! The tracking file when its writers are killed, and when the disk is full.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use gpu_track_collector::segment::live::LiveFile;
+
+use crate::kills::kill_all;
+use crate::support::rows::Rows;
+use crate::support::run::Running;
+use crate::support::{WATCHDOG, kill, pidfd, skip, tracked, wait_until};
+use crate::{Random, rounds};
+
+/// Children one after another until the file `$0` is there.
+const UNTIL_FILE: &str = "while [ ! -e \"$0\" ]; do sleep 0.005; done";
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// The samples that the live file has shown, by their times.
+#[derive(Default)]
+struct Seen {
+    read: u64,
+    all: BTreeSet<u64>,
+    /// The last ones of collectors that were killed: they need not have closed.
+    open: BTreeSet<u64>,
+}
+
+impl Seen {
+    /// Takes in what is new. A collector that was killed while it wrote one leaves it out.
+    fn look(&mut self, live: &LiveFile) {
+        let count = live.count();
+        let new = (self.read..count).filter_map(|number| live.sample(number));
+        self.all.extend(new.map(|sample| sample.monotonic_ns));
+        assert!(count - self.read < 1000, "the ring was overwritten before it was read");
+        self.read = count;
+    }
+}
+
+fn started(running: &Running) -> LiveFile {
+    let live = running.live();
+    wait_until("a sample", || live.count() > 0);
+    live
+}
+
+// Requirement: TIME-2
+#[test]
+fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (stop, path) = (directory.path().join("stop"), directory.path().join("t.csv"));
+    let options = ["--st", "0.02", "--tf", path.to_str().unwrap()];
+    let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
+        .options(&options)
+        .watchdog(Duration::from_secs(1200))
+        .start();
+    let live = started(&running);
+    let mut random = Random(0x51ed_270b_9f4a_7c15);
+    let (mut seen, kills) = (Seen::default(), rounds(12));
+    for _ in 0..kills {
+        let target = live.count() + random.below(6);
+        wait_until("further samples", || live.count() > target);
+        // Any moment between two samples.
+        std::thread::sleep(INTERVAL.mul_f64(random.below(1000) as f64 / 1000.0));
+        let collector = running.wait_for_collector();
+        let process = pidfd::open(collector).unwrap();
+        // The next collector must not show anything before it is known what this one showed.
+        kill(running.pid(), libc::SIGSTOP);
+        kill(collector, libc::SIGKILL);
+        assert!(pidfd::ends_within(&process, WATCHDOG));
+        seen.look(&live);
+        seen.open.extend(seen.all.last());
+        kill(running.pid(), libc::SIGCONT);
+    }
+    let target = live.count() + 3;
+    wait_until("the last collector's samples", || live.count() > target);
+    seen.look(&live);
+    seen.open.extend(seen.all.last());
+    let end_ns = *seen.all.last().unwrap();
+    std::fs::write(&stop, "").unwrap();
+    let run = running.wait();
+    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
+    assert!(run.report().warnings().contains("killed"), "{}", run.report().warnings());
+    let rows = Rows::read(&path);
+    let keys = rows.keys();
+    assert!(keys.is_sorted_by(|a, b| a < b), "a row is there twice: {keys:?}");
+    let mut from = 0;
+    for (key, samples) in keys.iter().zip(rows.column("n_samples")).filter(|(key, _)| **key <= end_ns) {
+        let of_row: Vec<u64> = seen.all.range(from + 1..=*key).copied().collect();
+        let open = of_row.iter().filter(|at_ns| seen.open.contains(at_ns)).count();
+        let possible = of_row.len() - open..=of_row.len();
+        assert!(
+            possible.contains(&(samples as usize)),
+            "{samples} samples in the row {key} of {of_row:?}; not closed: {:?}, rows: {keys:?}",
+            seen.open
+        );
+        from = *key;
+    }
+    println!("{kills} kills, {} samples, {} rows", seen.all.len(), keys.len());
+}
+
+// Requirement: TIME-3
+#[test]
+fn file_of_a_run_that_is_killed_as_a_whole_has_whole_lines() {
+    for _ in 0..rounds(3) {
+        let directory = tempfile::tempdir().unwrap();
+        let (stop, path) = (directory.path().join("stop"), directory.path().join("t.csv"));
+        let shm = tempfile::tempdir_in("/dev/shm").unwrap();
+        let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
+            .options(&["--session-dir", shm.path().to_str().unwrap()])
+            .options(&["--st", "0.001", "--tf", path.to_str().unwrap()])
+            .start();
+        // Some pages of rows.
+        wait_until("rows", || path.metadata().is_ok_and(|file| file.len() > 20_000));
+        kill_all(&running);
+        drop(running.wait());
+        let keys = Rows::read(&path).keys();
+        assert!(keys.len() > 10 && keys.is_sorted_by(|a, b| a < b));
+    }
+}
+
+// Requirement: TIME-4
+#[test]
+fn full_disk_costs_rows_and_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let disk_name = disk.to_str().unwrap();
+    let can_mount = std::process::Command::new("unshare")
+        .args(["-m", "mount", "-t", "tmpfs", "none", disk_name])
+        .status();
+    if !can_mount.is_ok_and(|status| status.success()) {
+        skip!("needs root, to mount a file system");
+    }
+    let (stop, path) = (directory.path().join("stop"), disk.join("t.csv"));
+    let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
+        .options(&["--st", "0.001", "--tf", path.to_str().unwrap()])
+        .with_mounts(&format!("mount -t tmpfs -o size=16k none {disk_name}"))
+        .start();
+    let live = started(&running);
+    // 16 KiB are some fifty rows.
+    let target = live.count() + 500;
+    wait_until("more rows than the disk holds", || live.count() > target);
+    std::fs::write(&stop, "").unwrap();
+    let run = running.wait();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let warnings = run.report().warnings();
+    assert!(warnings.contains("t.csv lacks") && warnings.contains("No space left"), "{warnings}");
+    // The last rows may be lost after the report was made.
+    assert!(run.stderr.lines().all(|line| line.contains("of its last lines are missing")), "{}", run.stderr);
+}
