@@ -289,9 +289,9 @@ impl RunState {
     fn complete_sample(&mut self) {
         let Some(mut sample) = self.sampling.take() else { return };
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
-        self.ram.add(&self.tree, &sample);
         self.cpu.add(&sample);
         (self.sampled_ns, self.latest) = (sample.at_ns, sample.now);
+        self.ram.add(&self.tree, sample);
     }
 
     /// The launcher tells a restarted collector again.

@@ -158,20 +158,21 @@ impl Nvml {
         samples
     }
 
-    /// Read the critical errors of all devices.
+    /// The critical errors (XIDs) since the last reading, of each device of the run for which they were asked.
     fn read_events(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let began_ns = clock::monotonic_ns();
-        let events = self.events.take(&self.api);
+        let errors = self.events.take(&self.api);
         self.plan.done(&None, Kind::Events, began_ns, clock::monotonic_ns().saturating_sub(began_ns));
-        let missing = self.events.missing();
-        let of_device = |handle: &Handle| {
-            let xids = events.iter().filter(|(raw, _)| *raw == handle.raw).map(|(_, xid)| *xid).collect();
-            let registered = handle.events.clone()?.and_then(|()| missing.clone().map_or(Ok(()), Err));
-            let xids = Some(registered.map(|()| xids));
-            Some(DeviceSample { xids, ..DeviceSample::of(&handle.device.id) })
-        };
-        let of_run = self.devices.iter().filter(|handle| wanted.contains(&handle.device.id));
-        of_run.filter_map(of_device).collect()
+        let mut samples = Vec::new();
+        for handle in self.devices.iter().filter(|handle| wanted.contains(&handle.device.id)) {
+            let Some(registered) = handle.events.clone() else { continue };
+            let of_device = errors.iter().filter(|(device, _)| *device == handle.raw);
+            let xids = of_device.map(|(_, xid)| *xid).collect();
+            // The set that all devices share can be lost after a device was registered.
+            let xids = registered.and(self.events.state()).map(|()| xids);
+            samples.push(DeviceSample { xids: Some(xids), ..DeviceSample::of(&handle.device.id) });
+        }
+        samples
     }
 }
 
