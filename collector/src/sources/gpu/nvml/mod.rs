@@ -11,7 +11,6 @@ mod events;
 mod figures;
 pub(super) mod files;
 mod gpm;
-mod growth;
 mod handle;
 mod kind;
 mod plan;
@@ -25,7 +24,6 @@ use std::time::Duration;
 use accounting::Accounting;
 use api::{Api, call};
 use events::Events;
-use growth::{MemoryCheck, own_bytes};
 use handle::Handle;
 use kind::Kind;
 use plan::{Plan, Step};
@@ -51,7 +49,6 @@ pub(crate) struct Nvml {
     devices: Vec<Handle>,
     events: Events,
     wants_accounting: bool,
-    memory: MemoryCheck,
     /// Why devices that could not be identified can't be read, by index.
     unreadable: BTreeMap<u32, Missing>,
     /// The user named no devices, so such a one may be among those that are tracked.
@@ -96,7 +93,6 @@ impl Nvml {
             devices: Vec::new(),
             events,
             wants_accounting: config.accounting,
-            memory: MemoryCheck::default(),
             unreadable: BTreeMap::new(),
             reports_unreadable: config.uuids.is_none(),
             warnings: Vec::new(),
@@ -108,14 +104,6 @@ impl Nvml {
 
     /// Read these kinds of figures of a device. Of one that is lost, no figure is kept.
     fn read(&mut self, id: &str, kinds: &[Kind], pids: &[u32]) -> Option<DeviceSample> {
-        if kinds.contains(&Kind::Power)
-            && let Some(grown) = self.memory.check(own_bytes)
-        {
-            self.warnings.push(format!(
-                "The memory of the collector with the driver's library in it has grown by {} MB.",
-                grown / 1_000_000
-            ));
-        }
         if kinds.contains(&Kind::Details) {
             self.describe(id);
         }
