@@ -23,10 +23,9 @@ impl Session {
         }
         let cost_ns = clock::thread_cpu_ns().saturating_sub(begun_ns);
         let largest = self.run.ram.high_water_mark().combined;
-        let start_ns = self.run.start_ns;
         self.schedule.sampled(&match large_end {
             Some(large_end) => Outcome::PutOff { at_ns, cost_ns, large_end },
-            None => Outcome::Taken(Taken { at_ns, from_ns, start_ns, cost_ns, largest_before, largest }),
+            None => Outcome::Taken(Taken { at_ns, from_ns, cost_ns, largest_before, largest }),
         });
         if large_end.is_none() {
             self.readers.after_sample(&mut self.run, at_ns, self.end.exit.is_some());

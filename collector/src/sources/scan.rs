@@ -197,8 +197,8 @@ impl Scanner {
         Observation::Program(program::read(&self.root, target, question, at_ns))
     }
 
-    /// Where the kernel does not tell of execs: what a process runs that was found, by a reading at `now_ns`, to run
-    /// another program than at its reading before, `since_ns`.
+    /// Where the kernel does not tell of execs: what a process runs if readings at `since_ns` and at `now_ns` found two
+    /// programs in it. Empty if the second program reported its start, so that it is known.
     #[must_use]
     pub fn look_at_changed(
         &self,
@@ -208,15 +208,21 @@ impl Scanner {
         now_ns: u64,
     ) -> Vec<Observation> {
         let Some((target, known)) = table.target(id).zip(table.program(id)) else { return Vec::new() };
-        // It may have written a START record itself. A program without a dynamic loader has not.
-        let may_have_reported = known.start_ns > since_ns;
-        if may_have_reported && is_static(&self.root.path(target.pid, "exe")) != Some(true) {
+        let has_known_start = known.start_ns > since_ns;
+        // A static program writes no START record: the start that is known is that of a program before it.
+        if has_known_start && !self.runs_static(target.pid) {
             return Vec::new();
         }
         self.exec(&target, now_ns)
     }
 
-    /// The same for a process that was read for the first time, when the bottom of its stack was `start_stack`.
+    /// Whether the process runs a program without a dynamic loader.
+    fn runs_static(&self, pid: u32) -> bool {
+        is_static(&self.root.path(pid, "exe")) == Some(true)
+    }
+
+    /// Where the kernel does not tell of execs: what a process runs that was read for the first time, when the bottom of
+    /// its stack was `start_stack`.
     #[must_use]
     pub fn look_at_newcomer(
         &self,
@@ -227,7 +233,7 @@ impl Scanner {
     ) -> Vec<Observation> {
         let Some((target, known)) = table.target(id).zip(table.program(id)) else { return Vec::new() };
         let runs_another = match known.origin {
-            ProgramOrigin::Reported => is_static(&self.root.path(target.pid, "exe")) == Some(true),
+            ProgramOrigin::Reported => self.runs_static(target.pid),
             ProgramOrigin::ForkCopy | ProgramOrigin::Unknown => {
                 runs_other_than(&self.root, target.pid, known.live_parent_pid)
             }

@@ -290,7 +290,6 @@ numbers! { nvmlDeviceGetCurrentClocksEventReasons -> c_ulonglong = "throttle"; }
 pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, place: *mut c_uint) -> Return {
     let _call = script::called("nvmlDeviceGetPowerUsage");
     script::note_time();
-    script::leak();
     script::stall("power");
     script::sampled(&name(device), Part::Power);
     // SAFETY: nvml.h's contract, passed on.

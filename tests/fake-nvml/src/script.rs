@@ -21,7 +21,7 @@
 //! - `accounting.DEVICE`: the accounting mode, once it was set.
 //!
 //! Keys of the whole driver: `init` (its return value), `count`, `stride`, `clears_buffer`, `null_probe`, `cut` (a list
-//! that exceeds its buffer is truncated with SUCCESS: `counts_written` or `counts_all`), `leak` (bytes per sample),
+//! that exceeds its buffer is truncated with SUCCESS: `counts_written` or `counts_all`),
 //! `init_runs` (a shell command), `init_crashes`, and `init.stall` and `power.stall` (milliseconds, `forever`, or the path
 //! of a file that ends the stall when it exists).
 //!
@@ -241,12 +241,6 @@ pub fn stall(key: &str) {
         }
         Ok(number) => ms(number.parse().unwrap_or(0)),
     }
-}
-
-/// Leaks the bytes that the script's `leak` gives, as some libraries do at every call.
-pub fn leak() {
-    let bytes = global("leak").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
-    std::mem::forget(vec![1u8; bytes]);
 }
 
 /// A part of a reading: each is asked for by calls of its own, at a rate of its own.

@@ -6,13 +6,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplingPolicy {
-    /// A young run is sampled each time that its age has doubled, from this age on: the command may be short and
-    /// uninstrumented. 0: never.
-    pub youngest_ns: u64,
-    /// A run is young up to this age.
-    pub young_until_ns: u64,
-    /// Samples of a young run take at most one part in this many of a core.
-    pub share_of_young: u64,
     /// While the tree's RAM grows beyond what it ever was, the next sample comes this soon: what several processes hold
     /// at once is known only as well as how far each had grown. 0: never.
     pub growing_ns: u64,
@@ -35,7 +28,7 @@ pub struct SamplingPolicy {
     /// ... and by so many times the time since the sample before.
     pub longest_delay: u64,
     /// A program that has written no record by this age can't write one, most likely, and only samples show its memory.
-    /// They come as often as for a young run, ...
+    /// They come at this age, each time that its age has doubled, ...
     pub unreported_ns: u64,
     /// ... and at this distance once it is older: it may grow at any time, and be gone soon after. 0: never.
     pub unreported_rest_ns: u64,
@@ -52,9 +45,6 @@ pub struct SamplingPolicy {
 impl Default for SamplingPolicy {
     fn default() -> Self {
         Self {
-            youngest_ns: 1_000_000,
-            young_until_ns: 25_000_000,
-            share_of_young: 10,
             growing_ns: 25_000_000,
             share_of_growing: 100,
             notable_growth: 100,

@@ -40,7 +40,7 @@ impl Samples {
         self.system = SystemSample { read_ns: at_ns, ram_bytes, cpu_percent };
     }
 
-    fn add_cpu(&mut self, sample: &Sample) {
+    pub(super) fn add_cpu(&mut self, sample: &Sample) {
         self.cpu_ns = self.cpu_ns.with(sample.cpu_ns, u64::saturating_add);
         for life in &sample.intervals {
             self.cpu_ns.add(life.is_main, life.cpu_ns, u64::saturating_add);
@@ -62,7 +62,6 @@ pub(crate) struct Parts<'a> {
 impl Samples {
     /// A sample is complete, and open from now on. RAM and CPU have it already.
     pub(super) fn begin(&mut self, sample: &Sample, parts: Parts) {
-        self.add_cpu(sample);
         let all = sample.now.groups();
         let percent = parts.cpu.percent(sample.at_ns);
         let wants_commands = self.outbox.wants.samples;

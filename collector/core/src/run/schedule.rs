@@ -76,8 +76,6 @@ pub struct Taken {
     pub at_ns: u64,
     /// The sample before.
     pub from_ns: u64,
-    /// The command's start.
-    pub start_ns: u64,
     /// CPU time that it took, nanoseconds.
     pub cost_ns: u64,
     /// The largest RAM before it, bytes.
@@ -192,9 +190,9 @@ impl Schedule {
         if in_interval > u128::from(taken.largest_before / policy.notable_growth.max(1)) {
             self.grows_until_ns = taken.at_ns.saturating_add(policy.growth_pause_ns);
         }
-        let age_ns = taken.at_ns.saturating_sub(taken.start_ns);
-        let rest_ns = rest_ns(policy, age_ns, taken.at_ns < self.grows_until_ns, taken.cost_ns);
-        self.early_ns = rest_ns.map_or(u64::MAX, |rest| taken.at_ns.saturating_add(rest));
+        let is_growing = policy.growing_ns > 0 && taken.at_ns < self.grows_until_ns;
+        let rest_ns = policy.growing_ns.max(taken.cost_ns.saturating_mul(policy.share_of_growing));
+        self.early_ns = if is_growing { taken.at_ns.saturating_add(rest_ns) } else { u64::MAX };
         // Ticks keep their grid, and missed ones are left out. An early sample leaves the next tick where it is.
         if let Some(late) = taken.at_ns.checked_sub(self.next_tick_ns) {
             let next = (late / self.interval_ns + 1).saturating_mul(self.interval_ns);
@@ -211,16 +209,6 @@ impl Schedule {
     }
 }
 
-/// How long after a sample that cost this much the next one comes, if it does not wait for the grid.
-fn rest_ns(policy: &SamplingPolicy, age_ns: u64, grows: bool, cost_ns: u64) -> Option<u64> {
-    let rest_ns = |least_ns: u64, share: u64| least_ns.max(cost_ns.saturating_mul(share));
-    if policy.youngest_ns > 0 && age_ns < policy.young_until_ns {
-        Some(rest_ns(age_ns.max(policy.youngest_ns), policy.share_of_young))
-    } else {
-        (grows && policy.growing_ns > 0).then(|| rest_ns(policy.growing_ns, policy.share_of_growing))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,21 +216,9 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    #[test]
-    fn young_and_growing_runs_are_sampled_beside_the_grid() {
-        let policy = SamplingPolicy::default();
-        let ages = |cost_ns: u64| {
-            let next = |age: &u64| Some(age + rest_ns(&policy, *age, *age < 100 * MS, cost_ns)?);
-            std::iter::successors(Some(0), next).map(|age| age / MS).collect::<Vec<_>>()
-        };
-        assert_eq!(ages(MS / 20), [0, 1, 2, 4, 8, 16, 32, 57, 82, 107]);
-        assert_eq!(ages(MS / 2), [0, 5, 10, 20, 40, 90, 140], "expensive samples come less often");
-    }
-
     const NOTHING: Facts<'_> =
         Facts { sampled_ns: 0, largest_bytes: 1, youngest_unreported_ns: None, ended: &[] };
-    const NO_GROWTH: Taken =
-        Taken { at_ns: 0, from_ns: 0, start_ns: 0, cost_ns: 0, largest_before: 1, largest: 1 };
+    const NO_GROWTH: Taken = Taken { at_ns: 0, from_ns: 0, cost_ns: 0, largest_before: 1, largest: 1 };
 
     fn new_schedule(interval_ns: u64) -> Schedule {
         Schedule::new(SamplingPolicy::default(), interval_ns, 0)
@@ -270,6 +246,28 @@ mod tests {
 
     fn sample(is_on_grid: bool, large_end: Option<LargeEnd>) -> Decision {
         Decision::Sample(Terms { is_on_grid, large_end })
+    }
+
+    #[test]
+    fn growing_runs_are_sampled_beside_the_grid() {
+        let times = |cost_ns: u64| {
+            let mut schedule = new_schedule(1000 * MS);
+            let mut next = |from_ns: u64| {
+                let largest = if from_ns < 100 * MS { 2 } else { 1 };
+                schedule.sampled(&Outcome::Taken(Taken { at_ns: from_ns, cost_ns, largest, ..NO_GROWTH }));
+                match schedule.decide(from_ns, &Facts { sampled_ns: from_ns, ..NOTHING }) {
+                    Decision::Wait(until_ns) if until_ns < 2000 * MS => Some(until_ns),
+                    _ => None,
+                }
+            };
+            let times = std::iter::successors(Some(0), |from_ns| next(*from_ns));
+            times.map(|at_ns| at_ns / MS).collect::<Vec<_>>()
+        };
+        let cheap = times(MS / 20);
+        assert_eq!((&cheap[..5], cheap.last()), (&[0, 25, 50, 75, 100][..], Some(&1000)));
+        // Growth is taken to go on for half a second after the last that was seen.
+        assert_eq!(cheap.iter().rfind(|at| **at < 1000), Some(&575));
+        assert_eq!(times(MS)[..5], [0, 100, 200, 300, 400], "expensive samples come less often");
     }
 
     // Requirement: RAM-21
@@ -376,7 +374,7 @@ mod tests {
     #[test]
     fn policy_of_zeros_does_not_panic() {
         let policy = serde_json::from_str(
-            r#"{"notable_growth": 0, "notable_end": 0, "growing_ns": 0, "youngest_ns": 0, "together_ns": 1,
+            r#"{"notable_growth": 0, "notable_end": 0, "growing_ns": 0, "together_ns": 1,
                 "unreported_rest_ns": 0, "share_of_unreported": 0}"#,
         );
         let mut schedule = Schedule::new(policy.unwrap(), 100 * MS, 0);

@@ -314,8 +314,9 @@ impl RunState {
     fn complete_sample(&mut self) {
         let Some(mut sample) = self.sampling.take() else { return };
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
-        self.ram.add(&self.tree, &sample);
         self.cpu.add(&sample);
+        self.samples.add_cpu(&sample);
+        self.ram.add(&self.tree, &mut sample);
         self.close_sample();
         let Self { tree, ram, cpu, totals, gpu, samples, .. } = self;
         let parts = Parts { tree, ram, cpu, totals, gpu: &gpu.usage };

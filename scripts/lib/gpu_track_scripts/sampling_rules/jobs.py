@@ -34,6 +34,17 @@ JOBS = [
     Job("5 shared maps of 100 MiB, held 0.1 s", ("share", "maps", "5", str(100 * MIB), "4", "0.1"), 500 * MIB),
     Job("the same, growing for 0.2 s", ("share", "growing", "5", str(100 * MIB), "4", "0.2"), 500 * MIB),
     Job(
+        "6 static children hold 30 MB for 15 ms",
+        ("touch.static", "together", "6", "30000000", "15"),
+        180 * MB,
+    ),
+    Job(
+        "the same 6 static children, --st 1",
+        ("touch.static", "together", "6", "30000000", "15"),
+        180 * MB,
+        ("--st", "1"),
+    ),
+    Job(
         "static program, 100 MB for 15 ms, --st 1",
         ("touch.static", "hold", "100000000", "15"),
         100 * MB,
@@ -43,7 +54,7 @@ JOBS = [
 
 RULES = [
     Rule("none", {}),
-    Rule("young runs are sampled at 1, 2, 4 ... ms", {"youngest_ns": 0}),
+    Rule("programs that have not reported are sampled every 3 to 10 ms", {"unreported_rest_ns": 0}),
     Rule("growing trees are sampled every 25 ms", {"growing_ns": 0}),
     Rule("large ends delay a sample", {"together_ns": 0}),
     Rule("early sample at 8,192 waiting intervals", {"most_waiting": 1 << 40}),

@@ -248,7 +248,7 @@ impl Run {
         self.sampling.conclude(&mut self.tree, self.sampled_ns);
         let mut sample = self.sampling.take().expect("it was concluded");
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
-        self.ram.add(&self.tree, &sample);
+        self.ram.add(&self.tree, &mut sample.clone());
         self.sampled_ns = sample.at_ns;
         sample
     }

@@ -177,15 +177,15 @@ impl RamUsage {
         (wall_s > 0.0).then(|| self.byte_s.map(|byte_s| byte_s / wall_s))
     }
 
-    /// Take in a window with the sample at its end.
-    pub(crate) fn add(&mut self, tree: &Tree, sample: &Sample) {
+    /// Take in a window with the sample at its end, and keep that sample's intervals.
+    pub(crate) fn add(&mut self, tree: &Tree, sample: &mut Sample) {
+        let intervals = std::mem::take(&mut sample.intervals);
         self.add_moment(tree, sample);
         let Sample { from_ns, at_ns: until_ns, steady, steady_at_most, .. } = *sample;
-        let intervals = sample.intervals.clone();
         let mut window = Window { from_ns, until_ns, steady, steady_at_most, intervals };
         self.sweep(tree, sample, &window);
-        self.add_late(tree, sample);
-        self.add_means(sample);
+        self.add_late(tree, sample, &window.intervals);
+        self.add_means(sample, &window.intervals);
         window.keep_largest();
         self.recent.push_back(window);
         if self.recent.len() > WINDOWS {
@@ -194,9 +194,9 @@ impl RamUsage {
     }
 
     /// Records of processes that lived before this window.
-    fn add_late(&mut self, tree: &Tree, sample: &Sample) {
+    fn add_late(&mut self, tree: &Tree, sample: &Sample, intervals: &[LiveInterval]) {
         let late: Vec<&LiveInterval> =
-            sample.intervals.iter().filter(|life| life.start_ns < sample.from_ns).collect();
+            intervals.iter().filter(|life| life.start_ns < sample.from_ns).collect();
         if late.is_empty() {
             return;
         }
@@ -289,7 +289,7 @@ impl RamUsage {
         }
     }
 
-    fn add_means(&mut self, sample: &Sample) {
+    fn add_means(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let before = self.byte_s.combined;
         let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));
@@ -297,7 +297,7 @@ impl RamUsage {
         self.byte_s.main += steady.main.footprint_bytes as f64 * whole;
         self.byte_s.descendants += steady.descendants.footprint_bytes as f64 * whole;
         self.byte_s.combined += steady.combined_bytes as f64 * whole;
-        for life in sample.intervals.iter().filter(|life| !life.is_end_rough) {
+        for life in intervals.iter().filter(|life| !life.is_end_rough) {
             // Late intervals, too: no earlier sample has counted that time.
             let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.likely_start_ns));
             self.byte_s.combined += life.memory.combined_bytes as f64 * span_s;

@@ -78,7 +78,7 @@ fn child(from_s: u64, to_s: u64, megabytes: u64) -> [LiveInterval; 2] {
 
 fn added(sample: &Sample) -> RamUsage {
     let mut ram = RamUsage::default();
-    ram.add(&tree(), sample);
+    ram.add(&tree(), &mut sample.clone());
     ram
 }
 
@@ -161,11 +161,11 @@ fn memory_that_no_sample_saw_has_no_known_private_part() {
 fn late_records_of_one_window_count_together_though_they_come_one_by_one() {
     let (tree, mut ram) = (tree(), RamUsage::default());
     let steady = tree_sums(10, 0, 10, 1);
-    ram.add(&tree, &Sample { steady, ..lives([child(12, 15, 50)]) });
+    ram.add(&tree, &mut Sample { steady, ..lives([child(12, 15, 50)]) });
     for (from_s, late) in [(20, child(11, 14, 60)), (30, child(13, 15, 70))] {
         let intervals = lives([late]).intervals;
         let (from_ns, at_ns) = (from_s * S, (from_s + 10) * S);
-        ram.add(&tree, &Sample { from_ns, at_ns, steady, intervals, ..window() });
+        ram.add(&tree, &mut Sample { from_ns, at_ns, steady, intervals, ..window() });
     }
     assert_eq!((ram.max.combined.total, ram.peak.as_ref().unwrap().at_ns), (190 * MB, 13 * S));
 }
@@ -175,11 +175,11 @@ fn late_records_of_one_window_count_together_though_they_come_one_by_one() {
 fn survivors_that_grew_count_with_their_smaller_size_for_certain_and_with_the_larger_at_most() {
     let (tree, mut ram) = (tree(), RamUsage::default());
     let (steady, steady_at_most) = (tree_sums(10, 0, 10, 1), tree_sums(90, 0, 90, 1));
-    ram.add(&tree, &Sample { steady, steady_at_most, ..lives([child(12, 15, 50)]) });
+    ram.add(&tree, &mut Sample { steady, steady_at_most, ..lives([child(12, 15, 50)]) });
     assert_eq!((ram.max.combined.total, ram.at_most.combined), (60 * MB, 140 * MB));
     // Of an end that is only known to be no later, the memory is no more than possible.
     let rough = LiveInterval { is_end_rough: true, ..memory(12, 14, 200) };
-    ram.add(&tree, &Sample { intervals: vec![rough], steady, steady_at_most, ..window() });
+    ram.add(&tree, &mut Sample { intervals: vec![rough], steady, steady_at_most, ..window() });
     assert_eq!((ram.max.combined.total, ram.at_most.combined), (60 * MB, 290 * MB));
 }
 
@@ -187,22 +187,22 @@ fn survivors_that_grew_count_with_their_smaller_size_for_certain_and_with_the_la
 fn late_intervals_count_in_their_own_window() {
     let (tree, mut ram) = (tree(), RamUsage::default());
     let main = tree_sums(400, 0, 400, 1);
-    ram.add(&tree, &Sample { steady: main, ..lives([child(12, 20, 150)]) });
+    ram.add(&tree, &mut Sample { steady: main, ..lives([child(12, 20, 150)]) });
     // The child of the window before lives on. The records of two children before it come only now.
     let steady = tree_sums(400, 150, 550, 2);
     let late = lives([child(10, 11, 200), child(11, 12, 200)]).intervals;
-    ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, steady, intervals: late, ..window() });
+    ram.add(&tree, &mut Sample { from_ns: 20 * S, at_ns: 30 * S, steady, intervals: late, ..window() });
     assert_eq!((ram.max.descendants.total, ram.max_processes), (200 * MB, 2));
     assert_eq!((ram.max.combined.total, ram.peak.as_ref().unwrap().at_ns), (600 * MB, 10 * S));
     // One lived in both windows: it adds to the steady part of the first, and not to a process that came later.
     let both = lives([child(15, 21, 250), child(22, 23, 100)]).intervals;
     let mut ram_of_both = RamUsage::default();
-    ram_of_both.add(&tree, &Sample { steady: main, ..window() });
-    ram_of_both.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: both, ..window() });
+    ram_of_both.add(&tree, &mut Sample { steady: main, ..window() });
+    ram_of_both.add(&tree, &mut Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: both, ..window() });
     assert_eq!((ram_of_both.max.combined.total, ram_of_both.max_processes), (650 * MB, 2));
     // So late that the steady part of its time is no longer known.
     let late = lives([child(5, 6, 300)]).intervals;
-    ram.add(&tree, &Sample { from_ns: 30 * S, at_ns: 40 * S, steady: main, intervals: late, ..window() });
+    ram.add(&tree, &mut Sample { from_ns: 30 * S, at_ns: 40 * S, steady: main, intervals: late, ..window() });
     assert_eq!(
         (ram.max.descendants.total, ram.max.combined.total, ram.max_processes),
         (300 * MB, 600 * MB, 2)
@@ -217,10 +217,10 @@ fn late_intervals_count_in_their_own_window() {
 fn series_has_every_peak_at_its_time() {
     let mut ram = RamUsage::default();
     let tree = tree();
-    ram.add(&tree, &Sample { from_ns: 0, at_ns: 10 * S, ..window() });
-    ram.add(&tree, &lives([child(12, 13, 300)]));
+    ram.add(&tree, &mut Sample { from_ns: 0, at_ns: 10 * S, ..window() });
+    ram.add(&tree, &mut lives([child(12, 13, 300)]));
     let late = lives([child(14, 15, 500)]).intervals;
-    ram.add(&tree, &Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: late, ..window() });
+    ram.add(&tree, &mut Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: late, ..window() });
     let points = ram.series.points();
     assert_eq!(points.iter().map(|point| point.max).collect::<Vec<_>>(), [0, 500 * MB, 0]);
     assert_eq!(points.iter().map(|point| point.max).max(), Some(ram.max.combined.total));
@@ -234,7 +234,7 @@ fn each_figure_is_a_maximum_of_its_own() {
     let mut ram = RamUsage::default();
     let tree = tree();
     for now in [tree_sums(100, 700, 800, 2), tree_sums(500, 200, 700, 2)] {
-        ram.add(&tree, &Sample { now, ..window() });
+        ram.add(&tree, &mut Sample { now, ..window() });
     }
     assert_eq!(
         (ram.max.main.total, ram.max.descendants.total, ram.max.combined.total),
@@ -278,7 +278,7 @@ fn peak_names_its_largest_holders_only() {
     }
     sample.now = tree_sums(100, 9000, 9100, 0);
     let mut ram = RamUsage::default();
-    ram.add(&tree, &sample);
+    ram.add(&tree, &mut sample);
     let pids: Vec<_> = ram.peak.unwrap().holders.iter().map(|holder| holder.pid).collect();
     assert_eq!(pids, [329, 328, 327, 326, 325, 324, 323, 322, 321, 320]);
 }
@@ -292,7 +292,7 @@ fn spike_of_a_steady_process_adds_to_what_it_had() {
     let spike = LiveInterval { is_main: true, id: main_id(&tree), pid: MAIN, ..memory(10, 20, 100) };
     sample.intervals = vec![LiveInterval { rss_bytes: 500 * MB, ..spike }];
     let mut ram = RamUsage::default();
-    ram.add(&tree, &sample);
+    ram.add(&tree, &mut sample);
     let peak = ram.peak.unwrap();
     assert_eq!(peak.combined, 500 * MB);
     assert_eq!(peak.holders.iter().map(|holder| holder.rss_bytes).sum::<u64>(), 500 * MB);

@@ -38,9 +38,9 @@ impl Events {
         Err(failure.into())
     }
 
-    /// Why there are no events, if so.
-    pub(super) fn missing(&self) -> Option<Missing> {
-        self.0.clone().err()
+    /// Whether there is a set, or why not.
+    pub(super) fn state(&self) -> Reading<()> {
+        self.0.clone().map(|_| ())
     }
 
     fn ask(&self, api: &Api, device: nvmlDevice_t) -> Result<(), Failure> {

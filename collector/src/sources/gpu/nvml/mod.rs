@@ -11,7 +11,6 @@ mod events;
 mod figures;
 pub(super) mod files;
 mod gpm;
-mod growth;
 mod handle;
 mod kind;
 mod plan;
@@ -25,7 +24,6 @@ use std::time::Duration;
 use accounting::Accounting;
 use api::{Api, call};
 use events::Events;
-use growth::{MemoryCheck, own_bytes};
 use handle::Handle;
 use kind::Kind;
 use plan::{Plan, Step};
@@ -51,7 +49,6 @@ pub(crate) struct Nvml {
     devices: Vec<Handle>,
     events: Events,
     wants_accounting: bool,
-    memory: MemoryCheck,
     /// Why devices that could not be identified can't be read, by index.
     unreadable: BTreeMap<u32, Missing>,
     /// The user named no devices, so such a one may be among those that are tracked.
@@ -96,7 +93,6 @@ impl Nvml {
             devices: Vec::new(),
             events,
             wants_accounting: config.accounting,
-            memory: MemoryCheck::default(),
             unreadable: BTreeMap::new(),
             reports_unreadable: config.uuids.is_none(),
             warnings: Vec::new(),
@@ -108,14 +104,6 @@ impl Nvml {
 
     /// Read these kinds of figures of a device. Of one that is lost, no figure is kept.
     fn read(&mut self, id: &str, kinds: &[Kind], pids: &[u32]) -> Option<DeviceSample> {
-        if kinds.contains(&Kind::Power)
-            && let Some(grown) = self.memory.check(own_bytes)
-        {
-            self.warnings.push(format!(
-                "The memory of the collector with the driver's library in it has grown by {} MB.",
-                grown / 1_000_000
-            ));
-        }
         if kinds.contains(&Kind::Details) {
             self.describe(id);
         }
@@ -158,20 +146,21 @@ impl Nvml {
         samples
     }
 
-    /// Read the critical errors of all devices.
+    /// The critical errors (XIDs) since the last reading, of each device of the run for which they were asked.
     fn read_events(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let began_ns = clock::monotonic_ns();
-        let events = self.events.take(&self.api);
+        let errors = self.events.take(&self.api);
         self.plan.done(&None, Kind::Events, began_ns, clock::monotonic_ns().saturating_sub(began_ns));
-        let missing = self.events.missing();
-        let of_device = |handle: &Handle| {
-            let xids = events.iter().filter(|(raw, _)| *raw == handle.raw).map(|(_, xid)| *xid).collect();
-            let registered = handle.events.clone()?.and_then(|()| missing.clone().map_or(Ok(()), Err));
-            let xids = Some(registered.map(|()| xids));
-            Some(DeviceSample { xids, ..DeviceSample::of(&handle.device.id) })
-        };
-        let of_run = self.devices.iter().filter(|handle| wanted.contains(&handle.device.id));
-        of_run.filter_map(of_device).collect()
+        let mut samples = Vec::new();
+        for handle in self.devices.iter().filter(|handle| wanted.contains(&handle.device.id)) {
+            let Some(registered) = handle.events.clone() else { continue };
+            let of_device = errors.iter().filter(|(device, _)| *device == handle.raw);
+            let xids = of_device.map(|(_, xid)| *xid).collect();
+            // The set that all devices share can be lost after a device was registered.
+            let xids = registered.and(self.events.state()).map(|()| xids);
+            samples.push(DeviceSample { xids: Some(xids), ..DeviceSample::of(&handle.device.id) });
+        }
+        samples
     }
 }
 

@@ -127,10 +127,6 @@ pub(super) struct CallPolicy {
     pub most_events: usize,
     /// Memory of a device that grows by this much more than its compute list shows, bytes: another list may show it.
     pub unlisted_bytes: u64,
-    /// The library's memory is looked at once in so many readings.
-    pub memory_check_readings: u64,
-    /// The report warns when it has grown by this much, bytes: libraries of some drivers grow with every call.
-    pub memory_growth_bytes: u64,
 }
 
 pub(super) const CALLS: CallPolicy = CallPolicy {
@@ -141,6 +137,4 @@ pub(super) const CALLS: CallPolicy = CallPolicy {
     event_wait_ms: 1,
     most_events: 256,
     unlisted_bytes: 64 << 20,
-    memory_check_readings: 64,
-    memory_growth_bytes: 256 << 20,
 };

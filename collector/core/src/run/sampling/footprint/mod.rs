@@ -89,14 +89,12 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     add_files(tree, readings, &mut all);
     for (id, estimate) in &mut all.of {
         // One that runs in its parent's memory has nothing to be read.
-        let reading = readings.of.get(id).filter(|_| !is_borrowed(tree, *id));
-        add_last_reading(estimate, reading, readings.shared_of_all_bytes);
-        if let Some(reading) = reading
-            && !reading.is_sharing_denied
-            && has_unread_relatives(tree, *id, reading)
-        {
-            // What it has alone is not known any more.
-            estimate.stale_bytes += reading.anonymous_bytes();
+        if let Some(reading) = readings.of.get(id).filter(|_| !is_borrowed(tree, *id)) {
+            add_last_reading(estimate, reading, readings.shared_of_all_bytes);
+            if !reading.is_sharing_denied && has_unread_relatives(tree, *id, reading) {
+                // What it has alone is not known any more.
+                estimate.stale_bytes += reading.anonymous_bytes();
+            }
         }
         all.combined_bytes += estimate.contribution.combined_bytes;
         all.descendants_bytes += estimate.contribution.descendants_bytes;
@@ -205,7 +203,7 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
                 .find(&process.name.command, bytes)
                 .map_or(KnownFiles::Size, |files| KnownFiles::Assumed(files)),
         };
-        let files = FilesReading::of(reading, readings.shared_of_all_bytes);
+        let files = FilesReading::of(reading, readings.shared_of_all_bytes).unwrap_or_default();
         let pss_bytes = if files.more_others_bytes > 0 { 0 } else { files.pss_bytes };
         parts.push((*id, pss_bytes));
         let added = combined.add(bytes, pss_bytes, known, &times);
@@ -226,46 +224,47 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     }
 }
 
-/// What a process's last reading says of its file pages.
+/// What the last reading of smaps_rollup says of a process's file pages.
+#[derive(Default)]
 struct FilesReading {
     /// Their proportional size, scaled to how many there are now, bytes.
     pss_bytes: u64,
-    /// Pages that others may have mapped since, bytes.
-    more_others_bytes: u64,
     /// How many more or less there are than then, bytes.
     changed_bytes: u64,
+    /// Pages that other processes have mapped since, bytes. They may be the same ones: then its share of them is smaller.
+    more_others_bytes: u64,
 }
 
 impl FilesReading {
-    fn of(reading: &LastReading, shared_of_all_bytes: u64) -> Self {
-        let now = reading.size.shared_bytes;
-        let Some(sharing) = &reading.sharing else {
-            return Self { pss_bytes: 0, more_others_bytes: 0, changed_bytes: reading.file_bytes() };
-        };
-        let then = sharing.size.shared_bytes;
-        let pss_then = sharing.rollup.pss_bytes.saturating_sub(sharing.rollup.pss_anon_bytes);
-        let others_now = shared_of_all_bytes.saturating_sub(now);
-        Self {
-            pss_bytes: scale(pss_then, now, then).min(now),
-            more_others_bytes: others_now.saturating_sub(sharing.others_shared_bytes).min(pss_then),
-            changed_bytes: now.abs_diff(then),
-        }
+    /// `None`: it was never read.
+    fn of(reading: &LastReading, shared_of_all_bytes: u64) -> Option<Self> {
+        let sharing = reading.sharing.as_ref()?;
+        let (now_bytes, then_bytes) = (reading.size.shared_bytes, sharing.size.shared_bytes);
+        let pss_bytes = sharing.rollup.pss_bytes.saturating_sub(sharing.rollup.pss_anon_bytes);
+        let others_bytes = shared_of_all_bytes.saturating_sub(now_bytes);
+        Some(Self {
+            pss_bytes: scale(pss_bytes, now_bytes, then_bytes).min(now_bytes),
+            changed_bytes: now_bytes.abs_diff(then_bytes),
+            more_others_bytes: others_bytes.saturating_sub(sharing.others_shared_bytes).min(pss_bytes),
+        })
     }
 }
 
-/// The proportional part of file pages, as it was when smaps_rollup was read, and how far that may be off.
-fn add_last_reading(estimate: &mut Estimate, reading: Option<&LastReading>, shared_of_all_bytes: u64) {
-    let Some(reading) = reading else { return };
-    let files = FilesReading::of(reading, shared_of_all_bytes);
-    estimate.proportional_bytes += files.pss_bytes;
-    if reading.sharing.is_none() {
-        // Anonymous pages count without a reading only where no other process can have them.
+/// Adds to an estimate what the last reading says of the file pages, and how far the estimate may be off by now.
+fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_all_bytes: u64) {
+    let stale_bytes = if let Some(files) = FilesReading::of(reading, shared_of_all_bytes) {
+        estimate.proportional_bytes += files.pss_bytes;
+        files.changed_bytes + files.more_others_bytes
+    } else {
+        let shared_bytes = reading.size.shared_bytes;
+        // Anonymous pages that no other process can have are in the proportional size without a reading.
         let anonymous_bytes = reading.anonymous_bytes().saturating_sub(estimate.proportional_bytes);
-        estimate.unread_bytes = reading.size.shared_bytes + anonymous_bytes;
-        estimate.unread_private_bytes += reading.size.shared_bytes;
-    }
-    let is_denied = reading.is_sharing_denied;
-    estimate.stale_bytes = if is_denied { 0 } else { files.changed_bytes + files.more_others_bytes };
+        estimate.unread_bytes = shared_bytes + anonymous_bytes;
+        estimate.unread_private_bytes += shared_bytes;
+        reading.file_bytes()
+    };
+    // Nothing is asked of a process whose smaps_rollup may not be read.
+    estimate.stale_bytes = if reading.is_sharing_denied { 0 } else { stale_bytes };
 }
 
 /// `part` of `then`, scaled to `now`.
