@@ -34,7 +34,7 @@ fn assert_untracked_after(setup: &str, cause: &str) {
 #[test]
 fn few_descriptors_track_or_run_untracked() {
     assert_tracked_after("ulimit -n 32");
-    for limit in [5, 8] {
+    for limit in [5, 8, 12] {
         assert_untracked_after(&format!("ulimit -n {limit}"), "Too many open files");
     }
 }
