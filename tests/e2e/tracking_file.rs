@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use crate::gpu_tracker::theirs;
+use crate::support::gpu::FakeGpus;
 use crate::support::rows::Rows;
 use crate::support::{Run, or_skip, tracked};
 
@@ -172,4 +173,35 @@ fn command_that_can_not_run_leaves_no_file() {
     let run = tracked(["/no/such/command"]).options(&["--tf", path.to_str().unwrap()]).run();
     assert_eq!(run.status.code(), Some(127));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+// Requirement: TIME-1
+#[test]
+fn gpu_columns_have_the_reports_maxima() {
+    let gpus = FakeGpus::new(2, "*.samples 500000:0\n*.process_times");
+    let busy = gpus.script("busy", "0.memory_used 3000000000\n0.samples 500001:0 1500001:80 2500001:40");
+    let (directory, script) = (tempfile::tempdir().unwrap(), format!("script:{busy}"));
+    let path = directory.path().join("t.csv");
+    let words = gpus.words(&[
+        "sampled",
+        "hold:0:2000000000,c,60",
+        &script,
+        "sampled",
+        "hold:1:500000000,c",
+        "sampled",
+    ]);
+    let run = gpus.tracked(words).options(&["--tf", path.to_str().unwrap()]).run();
+    let (report, rows) = (run.assert_clean(0), Rows::read(&path));
+    for (column, reported) in [
+        ("main_gpu_ram", "max_gpu_ram.main"),
+        ("combined_gpu_ram", "max_gpu_ram.combined"),
+        ("system_gpu_ram", "max_gpu_ram.system"),
+        ("gpu_sum_utilization_percent", "gpu_utilization.gpu_percentages.max_sum_percent"),
+        ("gpu_hardware_utilization_percent", "gpu_utilization.gpu_percentages.max_hardware_percent"),
+    ] {
+        assert_eq!(rows.known_max(column), report.f64(reported), "{column}");
+    }
+    assert_eq!((rows.fixed["system_gpu_count"].as_str(), rows.fixed["n_expected_gpus"].as_str()), ("2", "2"));
+    let capacity: f64 = rows.fixed["gpu_ram_system_capacity"].parse().unwrap();
+    assert_eq!(capacity, report.f64("max_gpu_ram.system_capacity"));
 }

@@ -191,7 +191,7 @@ fn run_in_progress_is_not_recovered() {
     running.wait_for_output("ready");
     shm.wait_for_collector(&running);
     assert!(shm.refused().contains("nothing to recover"));
-    assert_eq!(shm.names().len(), 2);
+    assert_eq!(shm.names().len(), 3);
     drop(running.stdin());
     running.wait().assert_clean(0).assert_all_exact(4);
     assert_eq!(shm.names().len(), 0);
@@ -265,7 +265,7 @@ fn state_of_another_version_is_left_unchanged() {
     drop(state);
     let line = shm.refused();
     assert!(line.contains("gpu-track-run 0.0.9") && line.ends_with("left as it is\n"), "{line}");
-    assert_eq!(shm.names().len(), 2);
+    assert_eq!(shm.names().len(), 3);
 }
 
 // Requirement: FAULT-3
@@ -283,7 +283,7 @@ fn each_recovered_run_gets_its_own_report() {
     assert!(text(&output.stderr).contains("put %p into its name"), "{}", text(&output.stderr));
     let output = shm.recover(&["-f", "json", "-o", "/dev/full"]);
     assert_eq!((output.status.code(), text(&output.stderr).matches("/dev/full").count()), (Some(1), 2));
-    assert_eq!(shm.names().len(), 4, "files are removed only after their report was written");
+    assert_eq!(shm.names().len(), 6, "files are removed only after their report was written");
     assert!(fs::read_dir(directory.path()).unwrap().next().is_none());
     let output = shm.recover(&["-f", "json", "-o", &to("%p.json")]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
@@ -306,7 +306,7 @@ fn next_run_removes_stale_sessions() {
     assert!(headline.starts_with("sh -c 'echo ready; read x; exit 0' ..."), "{report}");
     assert!(headline.contains("TRACKING KILLED after "), "{report}");
     shm.killed(SCRIPT);
-    assert_eq!(shm.names().len(), 2);
+    assert_eq!(shm.names().len(), 3);
     shm.tracked(["true"]).wait().assert_clean(0);
     assert_eq!(shm.names().len(), 0);
 }

@@ -90,7 +90,7 @@ impl Session {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
-        file.set_len(TRACKED_SIZE as u64).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; TRACKED_SIZE], 0).unwrap();
         let map = map(&file);
         let session = Self { dir, path, map };
         // SAFETY: it is mapped while the session lives, and has no other user yet.
@@ -143,13 +143,6 @@ impl Session {
             self.ring().release(position);
             position += 1;
         }
-    }
-
-    /// Extends the file to this size without holes, as a launcher does.
-    pub fn reserve(&self, size: u64) {
-        let file = OpenOptions::new().write(true).open(&self.path).unwrap();
-        let zeros = vec![0; (size - TRACKED_SIZE as u64) as usize];
-        std::os::unix::fs::FileExt::write_all_at(&file, &zeros, TRACKED_SIZE as u64).unwrap();
     }
 
     /// The records that were appended behind the segment, each with the ring's head.

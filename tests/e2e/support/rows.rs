@@ -29,9 +29,19 @@ impl Rows {
 
     /// A column, from the first row to the last.
     pub fn column(&self, name: &str) -> Vec<f64> {
+        self.known(name).into_iter().map(|value| value.unwrap_or_else(|| panic!("{name} is empty"))).collect()
+    }
+
+    /// A column of which cells may be empty.
+    fn known(&self, name: &str) -> Vec<Option<f64>> {
         let place = self.columns.iter().position(|column| column == name).unwrap();
         let parse = |row: &Vec<String>| row[place].parse().unwrap_or_else(|_| panic!("{name}: {row:?}"));
-        self.rows.iter().map(parse).collect()
+        self.rows.iter().map(|row| (!row[place].is_empty()).then(|| parse(row))).collect()
+    }
+
+    /// The largest value of a column of which cells may be empty.
+    pub fn known_max(&self, name: &str) -> f64 {
+        self.known(name).into_iter().flatten().fold(f64::NEG_INFINITY, f64::max)
     }
 
     /// The largest value of a column.
