@@ -1,1 +1,1 @@
-"""The Python programs of this repository: scripts/bench, scripts/truth and the checks."""
+"""The Python programs of this repository: scripts/bench, scripts/truth, scripts/release and the checks."""
