@@ -113,7 +113,7 @@ fn setuid_program_is_unchanged_and_counted() {
     assert_eq!(run.report().u64("processes.total"), 2);
 }
 
-// Requirement: SEE-61, SEE-102
+// Requirement: SEE-61, SEE-104
 #[test]
 fn thirty_two_bit_program_runs_and_its_linker_prints_a_line() {
     if !Path::new("/lib/ld-linux.so.2").exists() {

@@ -30,6 +30,7 @@ def bench_of(directory: pathlib.Path, *, quick: bool = False, path: str = "") ->
         births=NOT_BUILT / "births",
         work=NOT_BUILT / "work",
         touch=NOT_BUILT / "touch",
+        mapped_bytes=0,
         preloads={},
     )
 

@@ -30,6 +30,8 @@ class Workbench:
     births: pathlib.Path
     work: pathlib.Path
     touch: pathlib.Path
+    # What a tracked process maps of the segment.
+    mapped_bytes: int
     # Preloaded libraries that do less than the shim, by the name of their side.
     preloads: dict[str, pathlib.Path]
 
@@ -80,6 +82,7 @@ def prepare(
         births=compile_c(temporary / "births", sources / "births.c"),
         work=compile_c(temporary / "work", sources / "work.c"),
         touch=compile_c(temporary / "touch", ROOT / "tests" / "programs" / "touch.c"),
+        mapped_bytes=size,
         preloads={
             "empty": compile_c(temporary / "libempty.so", sources / "empty_preload.c", *library),
             "least": compile_c(temporary / "libleast.so", sources / "empty_preload.c", *library, "-DRECORDS"),
