@@ -32,6 +32,7 @@ mod gpu_which;
 mod input;
 mod languages;
 mod limits;
+mod live_file;
 mod memory;
 mod mpi;
 mod nested;
