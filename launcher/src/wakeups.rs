@@ -1,4 +1,7 @@
 //! What the launcher waits for while the command runs: signals, and its pipes with the collector.
+//!
+//! It polls a signalfd and the pipes. Where there is no signalfd, it takes signals by sigtimedwait and looks at the pipes now
+//! and then.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -1,4 +1,12 @@
-//! One sample: its passes, each as far as it is worth its price.
+//! One sample: its passes, each as far as it is worth its price. What each reads goes to the core as an observation:
+//!
+//! 1. Memberships, scan, and the programs that the core asks about: a process that still runs in its parent's memory counts
+//!    once.
+//! 2. `Readings`: CPU clock, size and state of every live process. If a large process is found dead, the sample starts again
+//!    later.
+//! 3. `Peaks`, then `Sharing`: expensive, in the core's order, as far as `BudgetPolicy` allows.
+//! 4. `SampleRead`. If processes were found dead, the sample waits for their last records: those ends belong before it.
+//! 5. `SampleComplete`: RAM and CPU over time take it in. `GpuTick` and `Gpu` follow.
 
 use std::time::Duration;
 

@@ -1,8 +1,19 @@
-//! The process connector (linux/cn_proc.h): the kernel's events of every fork, exec and exit on the machine.
+//! The process connector (linux/cn_proc.h): the kernel's events of every fork, exec and exit on the machine, uninstrumented
+//! programs included.
 //!
-//! It works for root, and for every user since Linux 6.6, in the initial pid, user and network namespaces. Elsewhere the
-//! kernel refuses the subscription, or accepts it and sends no events. So the connector counts as working only if the
-//! fork of the collector itself was seen.
+//! It works for root, and for every user since Linux 6.6, in the initial pid, user and network namespaces. Elsewhere the kernel
+//! refuses the subscription, or accepts it and sends no events. So the launcher subscribes before it starts the collector, and
+//! the connector counts as working only if the fork of the collector itself was seen.
+//!
+//! - A BPF filter in the kernel drops the events of threads. Events of foreign processes are read and dropped.
+//! - The launcher keeps socket and inbox ([`super::inbox`]) for all collectors of the run. So a message is always in the
+//!   socket, the inbox or the journal.
+//! - A collector that replaces another takes all processes that are not finalized, and the command, for members: events may
+//!   wait of processes that have ended since.
+//! - Each collector asks the socket how many events it dropped (SO_MEMINFO): the kernel reports the error to one reader only.
+//!
+//! Without the connector, samples find execs: the bottom of the stack in /proc/PID/stat changes ([`super::scan`]). Ends are
+//! dated by [`super::exit_watch`].
 
 use std::collections::HashMap;
 use std::io;

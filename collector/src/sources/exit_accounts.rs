@@ -1,10 +1,14 @@
 //! The kernel's accounts of processes that exit: their CPU time and peak RSS, also where no parent reports them and no sample
-//! came in time. For root in the initial namespaces, since Linux 5.19.
+//! came in time. For root in the initial namespaces, since Linux 5.19, while there are uninstrumented programs and for 10 s
+//! after.
 //!
 //! The kernel sends an account (taskstats) while the process still exits, before its parent can reap it. Its CPU time there is
-//! as of the last clock tick or context switch, up to 10 ms ago. So a thread waits on each CPU and preempts the exiting process,
-//! which brings the process's clock up to date, and reads that. The clock lacks the teardown of the process's memory only, as
-//! EXIT records do.
+//! as of the last clock tick or context switch, up to 10 ms ago. So a real-time thread waits on each CPU and preempts the
+//! exiting process, which brings the process's clock up to date, and reads that. A clock that is ahead of the account is exact
+//! if no other thread still exits. It lacks only the teardown of the process's memory, as EXIT records do.
+//!
+//! Of 120 children with 2-30 ms each, 119 clocks were exact, at most 0.19 ms short of wait4. A single thread for all CPUs got
+//! 50-57 of 60: it ran beside the exiting process, whose clock stood still there.
 
 use std::io;
 use std::os::fd::OwnedFd;

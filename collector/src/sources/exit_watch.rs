@@ -1,8 +1,8 @@
-//! The pidfd layer, used without the process connector: watches processes whose parent will not report their exit
-//! (children of static programs, for example).
+//! The pidfd layer, used without the process connector: watches processes whose parent will not report their exit (children of
+//! static programs, for example). From Linux 6.15 on it has their exit status, too.
 //!
-//! A thread sleeps until a watched process ends, and reads its zombie. A parent that already waits usually reaps it
-//! first. A pidfd never refers to a later process of the same pid, so it is certain which process ended.
+//! A thread sleeps until a watched process ends, and reads its zombie. A parent that already waits usually reaps it first. A
+//! pidfd never refers to a later process of the same pid, so it is certain which process ended.
 
 use crate::model::finding::Remains;
 use std::io;

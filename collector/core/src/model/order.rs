@@ -1,7 +1,8 @@
 //! Orders: what the core wants done and only the launcher can do. It is the parent of the command and owns its terminal.
 //!
 //! The launcher is the memory of what was done. It obeys an id once and tells every collector of the run, also those that
-//! replace a killed one. An order without an answer is issued again.
+//! replace a killed one. An order without an answer is issued again. An id is a rule and a number, so a collector that resumes
+//! an older state gives the same decision the same id.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,7 @@
 //! The orders of a run that the launcher has not answered, and what it has answered.
+//!
+//! An order without an answer is issued again after a while, and by a successor at once. So a line that finds the pipe full may
+//! be dropped, and the launcher may leave an order undone that it can't obey yet.
 
 use std::collections::BTreeMap;
 

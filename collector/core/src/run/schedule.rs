@@ -1,6 +1,15 @@
 //! When is the next sample? The grid of the sampling interval, and the samples beside it.
 //!
-//! [`Schedule::decide`] concludes from [`Facts`] alone. What a sample came to goes back by [`Schedule::sampled`].
+//! [`Schedule::decide`] concludes from [`Facts`] alone. What a sample came to goes back by [`Schedule::sampled`]. The rules,
+//! with the values of [`SamplingPolicy`]:
+//!
+//! - Growth: while the tree's RAM grows notably, samples come more often. What several processes hold at once is known only as
+//!   well as how far each had grown when one ended.
+//! - Large ends: after the end of a large process the sample waits a little. A sample amid ends would mix peaks with sizes of
+//!   the sample before. While the tree does not grow, that delay is shorter.
+//! - Unreported programs: only samples show the memory of a program that has not reported. They come the more often, the
+//!   younger it is.
+//! - Many ended intervals cause a sample at once, since they take memory.
 
 use super::tree::LiveInterval;
 use crate::model::policy::SamplingPolicy;

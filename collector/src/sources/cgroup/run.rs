@@ -1,8 +1,12 @@
-//! A cgroup (v2) of its own for the command (`--cgroup`), a child of the launcher's group.
+//! A cgroup (v2) of its own for the command (`--cgroup`), a child of the launcher's group. The command's first process enters
+//! it before its exec.
 //!
-//! Only the root group may both hold processes and enable controllers for its children ("no internal process
-//! constraint", cgroup-v2.rst). So a launcher that is alone in its group first moves into a second child group. If
-//! other processes are in the group, they are not moved, and memory and I/O stay unknown.
+//! Only the root group may both hold processes and enable controllers for its children ("no internal process constraint",
+//! cgroup-v2.rst). So a launcher that is alone in its group first moves into a second child group, and the collector with it.
+//! If other processes are in the group, they are not moved, and memory and I/O stay unknown, with the reason.
+//!
+//! At the end the launcher switches the controllers off, moves the remaining processes back, and removes both groups. If it was
+//! killed, the collector or `--recover` does.
 
 use std::fs::File;
 use std::io;

@@ -1,13 +1,13 @@
 //! The footprint of the pages of files, of shared memory and of hugetlbfs that some processes have mapped.
 //!
-//! Two processes can have the same pages of a file, or different ones, and other processes of the machine can have them
-//! too. Of a part that is resident as a whole, it is known which pages these are: pagemap divides large mappings into such
-//! parts. Of the others, the proportional sizes (PSS) add up to less than the pages where a stranger has them; where no
-//! stranger has them, the sum is exact. So the footprint there is the larger of the largest RSS and the sum of the PSS.
-//! Different parts of a file add up.
+//! Two processes can have the same pages of a file, or different ones, and other processes of the machine can have them too. Of
+//! a part that is resident as a whole, it is known which pages these are: pagemap divides large mappings into such parts. Of
+//! the others, the sum of the proportional sizes (PSS) is exact where no stranger has the pages, and else less than they are.
+//! So the footprint there is the larger of the largest RSS and the sum of the PSS. Different parts of a file add up. A PSS
+//! counts only if it was read after the last change of that file's pages.
 //!
-//! smaps lists the mappings, but costs much more than statm. Without it, the footprint is at least that of the process with
-//! the most file pages, and at most the sum.
+//! smaps lists the mappings, but costs much more than statm. Without it, the footprint is at least that of the process with the
+//! most file pages, and at most the sum. Tables are remembered by program name, so a thousand `sh` are read once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

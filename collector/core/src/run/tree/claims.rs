@@ -1,9 +1,16 @@
 //! Which process waited for one that ended without a REAPED record: it waited inside libc, by a raw system call, or for an
-//! orphan (a subreaper, its pid namespace's init). What the ended one used is subtracted from that reaper's sums.
+//! orphan (a subreaper, its pid namespace's init). What the ended one used is subtracted from that reaper's sums. The most
+//! likely one, best first:
 //!
-//! As long as the parent lives, no other process can be the reaper: it waited, or it ignores SIGCHLD and the kernel reaped
-//! the child. Of a parent that has ended, its own sums tell which of its last children it waited for, once all of them
-//! are known. The others were orphans.
+//! 1. Its parent, if that lived when the process was gone, or if no other process can have reaped it. As long as the parent
+//!    lives, it waited, or it ignores SIGCHLD and the kernel reaped the child.
+//! 2. A parent that had ended by then, if the process is one of those that fit best into its sums. They must all be known. Not
+//!    if the EXIT record names another parent: that adopted an orphan.
+//! 3. That adopter, or the nearest uninstrumented ancestor that may be a subreaper, one with enough CPU time first.
+//! 4. Its pid namespace's init.
+//!
+//! Of a process without an EXIT record, REAPED has its own time and what it waited for. Children that do not fit into that
+//! beside its clock were reaped by the kernel. Then its clock is its own time, and the kernel's sum of the run is unknown.
 
 use super::cpu::OwnUsage;
 use super::process::Claim;

@@ -1,13 +1,24 @@
 //! What a process used itself: its CPU time, and the other sums of getrusage, without its children.
 //!
-//! The sources, best first:
+//! wait4 gives a child *and what it waited for*. The sources of a process's own usage, best first:
 //!
-//! - REAPED holds the process and all descendants that it waited for. What it waited for is subtracted: the children in
-//!   its own EXIT record, else those of its own REAPED records and of children that ended unreaped. If one of these is not
-//!   exact, neither is the rest. If one of these lacks the kernel's teardown, the process's own exact clock is closer.
-//! - EXIT holds the process without the kernel's teardown.
-//! - The kernel's account of the exit holds it without the teardown, too, or as of a clock tick before.
-//! - A sample holds the CPU clock; read from a zombie it is final.
+//! | known | own CPU time | quality |
+//! |---|---|---|
+//! | REAPED and EXIT | REAPED - RUSAGE_CHILDREN in EXIT | exact |
+//! | REAPED, and all its children exactly | REAPED - what it reaped itself - its children that no record says were reaped | exact |
+//! | EXIT | RUSAGE_SELF in it | exact |
+//! | its zombie (launcher, connector, pidfd or sample found it) | its CPU clock, read then | exact |
+//! | the kernel's account of its exit | its CPU clock, if read before it was reaped; else the account's | exact; else sampled |
+//! | samples | its CPU clock at the last one | sampled |
+//!
+//! - Where a child's figure is not exact, the rest of the reaper's sum has what the child's lacks. Then the reaper has the time
+//!   of its own clock.
+//! - What is known of a process's children together beyond what is known of each is unattributed
+//!   ([`OwnUsage::unattributed_us`]). It is in the total.
+//! - EXIT, the account and the clock lack the kernel's teardown of the memory. If a part of a difference lacks it, the
+//!   process's own exact clock is closer.
+//! - In a pid namespace, init reaps orphans. If init ends first, the kernel reaps: zombies go into init's sums, and are
+//!   subtracted. Processes that the kernel then kills go into no sum, which a warning says.
 
 use serde::{Deserialize, Serialize};
 

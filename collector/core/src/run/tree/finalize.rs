@@ -1,4 +1,5 @@
-//! When no record can change a process's figures any more: its summary, and its removal from the tree.
+//! When no record can change a process's figures any more: its summary, and its removal from the tree. That is so when it was
+//! reaped, or when it is gone from /proc and no record about it can come any more.
 
 use std::cmp::Reverse;
 

@@ -1,5 +1,15 @@
-//! Processes of other pid namespaces. The connector reports them by their pids in the collector's namespace, and their
-//! records carry their pids inside. This file finds out which are the same.
+//! Processes of other pid namespaces. The connector reports them by their pids in the collector's namespace, and their records
+//! carry their pids inside. This file finds out which are the same.
+//!
+//! No source has both pids of a process that lives for a millisecond. So each record from inside is matched to a process that
+//! the kernel reported. Its evidence: made by the parent that the record names (itself matched before); alive then; exec'd or
+//! not, as the record says. Among several it takes the one of the pidfd's number (Linux 6.9), else the pid that comes next. A
+//! record that fits none goes to a process of that namespace without a record, rather than to an additional one. NSpid in /proc
+//! decides where the process still exists.
+//!
+//! Without the connector, the init of a namespace may be known by its EXIT record alone: a raw clone (bwrap) writes no FORK,
+//! and its maker's pid is 0 inside. A REAPED record of a reaper outside is about the unreaped one that has its status and CPU
+//! time nearest below.
 
 use super::namespace::{ForkNumber, PidNumber};
 use super::{Image, Key, Parent, Process, ProcessId, Tree};

@@ -1,7 +1,12 @@
 //! The peak RSS of a process: the maximum over its images, and never its parent's.
 //!
-//! ru_maxrss survives fork and exec, so it is the last image's own only where it exceeds what that image inherited, and
-//! in a reaper's record only where it also exceeds all children that the process waited for.
+//! - ru_maxrss survives fork and exec, so it is the last image's own only where it exceeds what that image inherited. START has
+//!   what it inherited. Where it is no more than that, EXIT has VmHWM.
+//! - A replaced image leaves its peak in EXEC, or in the larger ru_maxrss of the next START.
+//! - The maximum in REAPED counts only where it also exceeds that of all children that the process waited for. Then it is the
+//!   most complete one, since all threads have ended.
+//! - A program that is late to report, or a copy of an uninstrumented parent, may have grown before its START. The peak is
+//!   exact only if it is no less than what that START inherited.
 
 use gpu_track_abi::record::FLAG_IMAGE;
 

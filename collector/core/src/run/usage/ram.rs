@@ -1,12 +1,20 @@
 //! RAM over time: the largest and the mean footprint of the tree, processes and threads at once.
 //!
-//! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two contributions
-//! during all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended. So a
-//! process that no sample saw is not lost, and nothing is counted while it did not exist. A record that comes late adds its
-//! process to what is kept of the windows in which it lived: processes that are killed together are reaped one by one.
+//! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two contributions during
+//! all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended. So a process
+//! that no sample saw is not lost, and nothing is counted while it did not exist. A record that comes late adds its process to
+//! what is kept of the windows in which it lived: processes that are killed together are reaped one by one.
 //!
 //! Counted like that, RAM is a lower bound where a process ended between two samples between which others grew. With the larger
-//! of their contributions it is an upper one (`at_most`).
+//! of their contributions it is an upper one (`at_most`), which also has late memory whose end is not dated.
+//!
+//! - /proc rounds starts down to a clock tick, and a sibling may have ended within it. A child that only a scan shows counts
+//!   from its latest possible start on. Means, CPU windows and its wall time begin in the middle of what is possible.
+//! - The private part counts only at times at which nearly all of it was read.
+//! - Growth since the last sample is the process's own. If nearly all its memory was shared, as much as another process has in
+//!   shared memory is left out.
+//! - A total is at least what one process is known to have had ([`super::floors`]). A cgroup's figures are no such bound: its
+//!   peak counts cache and kernel memory, and it holds the tree alone only with `--cgroup`.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,11 @@
 //! The footprint of anonymous pages: those of one process, and those that fork relatives share.
 //!
-//! Only processes with the same image (a process, its fork children and theirs) share anonymous pages, so the sum of their
-//! anonymous proportional sizes is their footprint. It is exact if all were read since the last fork, exec or end
-//! among them, and is carried forward by what grew since. Before that, the footprint is at least the oldest process's
-//! pages, and what each other one grew by.
+//! Only processes with the same image (a process, its fork children and theirs) share anonymous pages. So the sum of their
+//! anonymous proportional sizes is their footprint. Alone in its group, a process needs no reading. The sum is exact if all
+//! were read since the last fork, exec or end among them, and is carried forward by what grew since. Before that, the footprint
+//! is at least the oldest process's pages, and what each other one grew by since its fork.
+//!
+//! Pages that the first process has alone are not the descendants'. smaps shows which these are.
 
 use super::super::reading::{LastReading, Sharing};
 use crate::run::tree::Image;

@@ -1,13 +1,15 @@
 //! The tree's RAM: its footprint, the distinct pages that its processes have mapped, whoever else maps them.
 //!
-//! The kernel says exactly how pages are shared, but reading that takes 20 us for a small process and 19 ms for 4 GB, with the
-//! process's mmap lock held. Most of it is known from statm alone, or from an earlier reading:
+//! The kernel says exactly how pages are shared. Reading that from smaps_rollup takes 20 us for a small process and 19 ms for 4
+//! GB, with the process's mmap lock held. smaps takes up to four times as long. Most is known from statm alone, or from an
+//! earlier reading:
 //!
 //! - Anonymous pages are shared between fork relatives only: see [`anonymous`].
 //! - Pages of files and of shared memory are mapped by any process: see [`super::files`].
 //!
-//! Both give what each process adds for certain, and how much more that can be. A maximum counts what is certain; the sum of
-//! the uncertain decides what is read next: see [`wishes`].
+//! Each process has an estimate: what it adds for certain to the footprint of all older processes, and how much more that can
+//! be. So the sum over the tree is its footprint, and does not change when a process forks. A maximum counts what is certain;
+//! the sum of the uncertain decides what is read next: see [`wishes`].
 
 mod anonymous;
 mod wishes;

@@ -1,4 +1,7 @@
-//! What to read next of how memory is shared.
+//! What to read next of how memory is shared: that which makes most of the footprint certain.
+//!
+//! `BudgetPolicy` says what that may cost. A sample that would set a new peak may owe more, less of it while memory grows. What
+//! is left of the budget brings private and proportional sizes up to date.
 
 use std::collections::HashMap;
 use std::sync::Arc;
