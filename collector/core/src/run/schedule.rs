@@ -3,8 +3,8 @@
 //! [`Schedule::decide`] concludes from [`Facts`] alone. What a sample came to goes back by [`Schedule::sampled`]. The rules,
 //! with the values of [`SamplingPolicy`]:
 //!
-//! - Growth: while the tree's RAM grows notably, samples come more often. What several processes hold at once is known only as
-//!   well as how far each had grown when one ended.
+//! - Growth: while the tree's RAM grows notably, and at the start of the run, samples come more often. What several processes
+//!   hold at once is known only as well as how far each had grown when one ended.
 //! - Large ends: after the end of a large process the sample waits a little. A sample amid ends would mix peaks with sizes of
 //!   the sample before. While the tree does not grow, that delay is shorter.
 //! - Unreported programs: only samples show the memory of a program that has not reported. They come the more often, the
