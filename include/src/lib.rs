@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn c_header_has_the_same_structs() {
         macro_rules! offsets {
-            ($of:ty: $($field:ident)*) => {
-                (vec![$((stringify!($field), offset_of!($of, $field))),*], size_of::<$of>())
+            ($struct:ty: $($field:ident)*) => {
+                (vec![$((stringify!($field), offset_of!($struct, $field))),*], size_of::<$struct>())
             };
         }
         let header = offsets!(Header:

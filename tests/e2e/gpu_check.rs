@@ -113,7 +113,7 @@ fn gpu_check_judges_a_fake_gpu_right() {
         assert!(text.contains(&format!("\nok   {what}: ")), "{what}: {text}\n{errors}");
         assert!(!text.contains(&format!("\nFAIL {what}: ")), "{what}: {text}\n{errors}");
     }
-    for line in [
+    for start in [
         "gpu-check: Fake A100, GPU-fake-0, driver 550.54.15, 1 GPU(s); ",
         "| ComputeRunningProcesses_v3 | ",
         "| TotalEnergyConsumption | ",
@@ -121,7 +121,7 @@ fn gpu_check_judges_a_fake_gpu_right() {
         "     cuMemAlloc and cuMemFree of 1 MiB: ",
         "skip accounting: it is off, and only --accounting switches it on",
     ] {
-        assert!(text.lines().any(|of| of.starts_with(line)), "{line}: {text}\n{errors}");
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}\n{errors}");
     }
     // How exact energy is depends on how fast this machine is. That there is a load does not.
     for figure in ["energy under load within 2% of the counter's", "largest power"] {

@@ -295,7 +295,11 @@ fn short_gpu_processes_are_found_in_driver_accounting() {
         assert_eq!(report.gpu_ram(), [Some(0), Some(most), Some(most)], "{changes}");
         let processes = report.gpu(GPU0).array("processes").to_vec();
         assert_eq!(processes.len(), if wraps { 1 } else { 2 });
-        assert!(processes.iter().all(|of| of["accounted"] == true && of["mean_sm_percent"] == 12.0));
+        assert!(
+            processes
+                .iter()
+                .all(|process| process["accounted"] == true && process["mean_sm_percent"] == 12.0)
+        );
         assert_eq!(report.warnings(), "", "accounting makes the processes complete");
     }
 }

@@ -293,7 +293,7 @@ fn figures(reasons: &[(&str, &str)]) -> Vec<String> {
         "accounting",
     ];
     let answer = |figure: &str| {
-        let reason = reasons.iter().find(|(of, _)| *of == figure);
+        let reason = reasons.iter().find(|(missing, _)| *missing == figure);
         reason.map_or("yes".to_owned(), |(_, reason)| format!("n/a ({reason})"))
     };
     figures.map(|figure| format!("{figure}: {}", answer(figure))).to_vec()
@@ -368,11 +368,11 @@ fn gpu_list_as_json_is_exact() {
     let figures_json = |reasons: &[(&str, &str)]| -> Vec<serde_json::Value> {
         let lines = figures(&[]);
         let names = lines.iter().map(|line| line.strip_suffix(": yes").unwrap());
-        let of = |name: &str| {
-            let reason = reasons.iter().find(|(of, _)| *of == name).map(|(_, reason)| *reason);
+        let figure_json = |name: &str| {
+            let reason = reasons.iter().find(|(missing, _)| *missing == name).map(|(_, reason)| *reason);
             json!({ "figure": name, "available": reason.is_none(), "reason": reason })
         };
-        names.map(of).collect()
+        names.map(figure_json).collect()
     };
     let expected = json!({
         "count": 3,

@@ -10,8 +10,8 @@ const ROUNDING_PERCENT: f64 = 1e-7;
 
 /// Seconds in a throttle reason.
 fn throttled_s(gpu: &Report, reason: &str) -> f64 {
-    let of = gpu.array("throttle").iter().find(|of| of["reason"] == reason);
-    of.unwrap_or_else(|| panic!("no {reason} in {}", gpu.at("throttle")))["time_s"].as_f64().unwrap()
+    let entry = gpu.array("throttle").iter().find(|entry| entry["reason"] == reason);
+    entry.unwrap_or_else(|| panic!("no {reason} in {}", gpu.at("throttle")))["time_s"].as_f64().unwrap()
 }
 
 /// The least and the most time between the first and the last reading in the report, by the fake driver's own clock.
@@ -95,7 +95,8 @@ fn permanent_gpu_throttling_covers_all_sampled_time() {
     let gpu = run.assert_clean(0).gpu(GPU0);
     assert_eq!(gpu.f64("power.mean_w"), 250.0);
     let sampled_s = gpu.f64("power.integrated_energy_j") / 250.0;
-    let reasons: Vec<_> = gpu.array("throttle").iter().map(|of| of["reason"].as_str().unwrap()).collect();
+    let reasons: Vec<_> =
+        gpu.array("throttle").iter().map(|entry| entry["reason"].as_str().unwrap()).collect();
     assert_eq!(
         reasons,
         [
@@ -136,9 +137,9 @@ fn gpu_counters_survive_failed_reads() {
 #[test]
 fn utilization_of_alternately_sampled_gpus_adds_up() {
     let samples_of = |percent: &str, is_first: bool| -> String {
-        let of = |n: u32| format!("{}000000{percent}", n.div_ceil(2));
+        let sample = |n: u32| format!("{}000000{percent}", n.div_ceil(2));
         let readings: Vec<String> =
-            (1..=8).map(|n| if (n % 2 == 1) == is_first { of(n) } else { String::new() }).collect();
+            (1..=8).map(|n| if (n % 2 == 1) == is_first { sample(n) } else { String::new() }).collect();
         readings.join("|")
     };
     let script = |gpu: u32, key: &str, samples: String| format!("{gpu}.{key} {samples}\n");

@@ -44,10 +44,14 @@ fn empty_cuda_visible_devices_hides_all_gpus() {
     for none in ["", "-1", "NoDevFiles"] {
         let run = gpus.list_with(&["--visible", "-f", "json"], &[("CUDA_VISIBLE_DEVICES", none)]);
         let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
-        let of = |key: &str| -> Vec<_> {
+        let values = |key: &str| -> Vec<_> {
             listing["gpus"].as_array().unwrap().iter().map(|gpu| gpu[key].clone()).collect()
         };
-        assert_eq!((of("visible"), of("tracked")), (vec![false.into(); 2], vec![false.into(); 2]), "{none}");
+        assert_eq!(
+            (values("visible"), values("tracked")),
+            (vec![false.into(); 2], vec![false.into(); 2]),
+            "{none}"
+        );
     }
 }
 

@@ -46,13 +46,13 @@ static void show(const char *content, const char *counter, unsigned long long ns
 /* How often the file was opened since the last call; with `waits`, blocks until it was opened. */
 static int times_opened(int waits) {
     _Alignas(struct inotify_event) char event[sizeof(struct inotify_event) + 16];
-    struct inotify_event *of = (struct inotify_event *)event;
+    struct inotify_event *open_event = (struct inotify_event *)event;
     struct pollfd readable = {watch, POLLIN, 0};
     int opened = 0;
     while ((waits && !opened) || poll(&readable, 1, 0) > 0) {
         must(read(watch, event, sizeof event) > 0, "inotify");
         /* An open of the directory itself gives an event without a name. */
-        opened += of->len > 0 && !strcmp(of->name, "5");
+        opened += open_event->len > 0 && !strcmp(open_event->name, "5");
     }
     return opened;
 }

@@ -203,9 +203,9 @@ impl FakeGpus {
 }
 
 /// Asserts that a maximum is no less than the mean, in an object of a report.
-fn assert_order(of: &Value, what: &str, mean: &str, max: &str) {
-    if let (Some(mean), Some(max)) = (of[mean].as_f64(), of[max].as_f64()) {
-        assert!(max >= mean, "{what}: {max} at most, {mean} in the mean: {of}");
+fn assert_order(figures: &Value, what: &str, mean: &str, max: &str) {
+    if let (Some(mean), Some(max)) = (figures[mean].as_f64(), figures[max].as_f64()) {
+        assert!(max >= mean, "{what}: {max} at most, {mean} in the mean: {figures}");
     }
 }
 
@@ -213,7 +213,7 @@ fn assert_order(of: &Value, what: &str, mean: &str, max: &str) {
 /// of a device bounds nothing.
 fn assert_sum(what: &str, sum: Option<f64>, devices: &[Option<f64>]) {
     // Numbers are rounded.
-    let room = |of: f64| of * (1.0 + 1e-9);
+    let room = |bound: f64| bound * (1.0 + 1e-9);
     let Some(sum) = sum else { return };
     let largest = devices.iter().flatten().copied().fold(0.0, f64::max);
     assert!(largest <= room(sum), "{what}: {sum} in all, {largest} on one device");

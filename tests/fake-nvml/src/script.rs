@@ -304,8 +304,8 @@ pub fn of_processes(directory: &str, device: &str) -> Vec<(u32, Vec<String>)> {
     let mut found = Vec::new();
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some((pid, of)) = name.split_once('.')
-            && of == device
+        if let Some((pid, owner)) = name.split_once('.')
+            && owner == device
             && let Ok(pid) = pid.parse()
             && let Ok(text) = fs::read_to_string(entry.path())
         {

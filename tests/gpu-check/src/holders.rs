@@ -135,7 +135,8 @@ pub(crate) fn hold_all(plan: &str, path: &str, held: Duration) -> Result<(), Str
         children.push((child, fallen(&line)));
     }
     std::thread::sleep(held);
-    let listed = |pids: &[(u32, u64)], pid| pids.iter().find(|(of, _)| *of == pid).map(|(_, bytes)| *bytes);
+    let listed =
+        |pids: &[(u32, u64)], pid| pids.iter().find(|(listed, _)| *listed == pid).map(|(_, bytes)| *bytes);
     let by_smi = smi();
     let nvml = Nvml::start().ok();
     let by_nvml = nvml.as_ref().map(Nvml::compute_processes).unwrap_or_default();
