@@ -4,8 +4,8 @@ use std::mem::MaybeUninit;
 
 use gpu_track_abi::record::Usage;
 
-/// A child that ended or stopped. An ended child is reaped only when this is dropped: its pid stays in use while its
-/// REAPED record is written, so a process that finds the pid gone finds the record too.
+/// A child that ended or stopped. An ended child is reaped only when this is dropped, so its pid stays in use while its
+/// REAPED record is written. A process that finds the pid gone finds the record too.
 #[derive(Debug)]
 pub(crate) struct ChildChange {
     pub(crate) pid: u32,

@@ -54,7 +54,7 @@ impl User {
         Self { uid, root_owner }
     }
 
-    /// Its number.
+    /// The user's number.
     pub(crate) fn uid(self) -> u32 {
         self.uid
     }
@@ -100,8 +100,8 @@ impl User {
         Ok(resolved)
     }
 
-    /// The same for a directory, which is created if it does not exist, with all above it. None is created in a directory
-    /// that is not safe.
+    /// The path without links of a directory that no other user can replace. Creates it and its parents as needed, each
+    /// only in a safe directory.
     pub(crate) fn resolve_or_create(self, directory: &Path, mode: u32) -> Result<PathBuf, Unsafe> {
         match self.resolve(directory) {
             Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
@@ -112,7 +112,7 @@ impl User {
         };
         let created = self.resolve_or_create(parent, mode)?.join(name);
         match DirBuilder::new().mode(mode).create(&created) {
-            // Another launcher was faster, or it is a link that leads nowhere.
+            // The path exists by now, made by another launcher, or is a link that leads nowhere.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.resolve(&created),
             result => Ok(result.map(|()| created)?),
         }

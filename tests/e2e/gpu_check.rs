@@ -23,7 +23,7 @@ fn gpu_check(gpus: &FakeGpus, arguments: &[&str], variables: &[(&str, &str)]) ->
     gpu_check_without_cuda(gpus, arguments, variables)
 }
 
-/// The same without the libcuda.
+/// Runs gpu-check where there is no fake libcuda.
 fn gpu_check_without_cuda(gpus: &FakeGpus, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(program());
     for name in VISIBILITY {
@@ -38,8 +38,8 @@ fn gpu_check_without_cuda(gpus: &FakeGpus, arguments: &[&str], variables: &[(&st
     command.output().unwrap()
 }
 
-/// Keeps the driver's script up to date with what processes hold, until `is_over`: a GPU of 100 W at rest and 400 W at work, with
-/// 1 GB in use by others.
+/// Keeps the driver's script up to date with what processes hold, until `is_over`. The GPU takes 100 W at rest and 400
+/// W at work, and others use 1 GB of it.
 fn follow(gpus: &FakeGpus, is_over: &AtomicBool) {
     let (mut last, mut joules) = (Instant::now(), 0.0);
     while !is_over.load(Ordering::Relaxed) {

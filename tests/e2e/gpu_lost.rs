@@ -37,7 +37,7 @@ fn lost_gpu_does_not_affect_other_gpus() {
     assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
     assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 400);
     assert!(report.gpu(GPU1).at("lost_at_s").is_null());
-    // They would have been read once more at the end.
+    // ECC counts are read once more at the end, when the GPU was lost.
     assert!(report.gpu(GPU0).at("errors.ecc_corrected").is_null());
     let ecc = |entry: &&serde_json::Value| entry["figure"] == "ECC errors corrected";
     assert_eq!(report.gpu(GPU0).array("missing").iter().find(ecc).unwrap()["reason"], "GPU lost");

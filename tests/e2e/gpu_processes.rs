@@ -376,7 +376,7 @@ fn gpu_accounting_that_could_not_be_restored_in_time_is_warned_about() {
          root, switches it off."
     );
     assert_eq!(std::fs::read_to_string(gpus.path("accounting.0")).unwrap(), "1");
-    // It was on before, so it is left on, and there is nothing to tell.
+    // Accounting was on before, so it is left on, without a warning.
     let gpus = FakeGpus::new(1, "0.accounting 1");
     let stall = gpus.script("stall", "0.accounting 1\npower.stall forever");
     let words = gpus.words(&["sampled", &format!("script:{stall}"), "stalled"]);
@@ -385,7 +385,7 @@ fn gpu_accounting_that_could_not_be_restored_in_time_is_warned_about() {
     assert!(!warnings.contains("--gpu-accounting"), "{warnings}");
 }
 
-/// It is restored before the report, which says so if that fails.
+/// Accounting is restored before the report, which says so if that fails.
 // Requirement: GPU-15
 #[test]
 fn gpu_accounting_that_can_not_be_restored_is_in_the_report() {

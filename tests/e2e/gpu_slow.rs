@@ -1,5 +1,5 @@
-//! GPU drivers whose calls are slow, fail for a while, or tell less than one would like: what is reported is true, and what is
-//! unknown is null, with the reason.
+//! GPU drivers whose calls are slow, fail for a while, or tell less than one would like. What is reported is true, and
+//! what is unknown is null, with the reason.
 
 use serde_json::Value;
 

@@ -27,8 +27,8 @@ fn bounds_s(gpus: &FakeGpus) -> [f64; 2] {
 // Requirement: GPU-11
 #[test]
 fn gpu_power_and_throttling_over_time_are_exact() {
-    // A throttle reason covers the time since the previous reading: up to the last reading of 100 W, then up to the first
-    // of 300 W, then the rest.
+    // A throttle reason covers the time since the previous reading. Here: up to the last reading of 100 W, then up to
+    // the first of 300 W, then the rest.
     let gpus = FakeGpus::new(
         1,
         "0.throttle 1|1|1|4|32\n0.power 100000|100000|100000|300000\n0.energy !3\n\
@@ -132,8 +132,8 @@ fn gpu_counters_survive_failed_reads() {
     assert_eq!(report.warnings(), "");
 }
 
-/// A driver can have samples of each device at different times: here of one device at every second reading, and of the
-/// other device at the readings between.
+/// A driver can have samples of each device at different times. Here it has them of one device at every second reading,
+/// and of the other one between.
 #[test]
 fn utilization_of_alternately_sampled_gpus_adds_up() {
     let samples_of = |percent: &str, is_first: bool| -> String {

@@ -144,7 +144,7 @@ fn guuids_selects_by_uuid_prefix_or_pci_address() {
         ("MIG-", 0, &[]),
         ("0000:b1:00.0", 10, &["GPU-fake-1"]),
     ] {
-        // Where no GPU is read there is no reading to wait for.
+        // A run that reads no GPU waits for a time instead of a reading.
         let words = if ids.is_empty() { gpus.words(&["for:300"]) } else { words.clone() };
         let run = gpus.tracked(words).options(&["--guuids", words_of_user]).run();
         let report = run.assert_clean(0);

@@ -1,4 +1,4 @@
-//! Peaks of RAM are not missed between two samples and not counted twice.
+//! Peaks of RAM between two samples are found, and counted once.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Programs built with the sanitizers of gcc and clang. These interpose the same functions as the shim, and they check
-//! which library is loaded first. gcc links their runtimes dynamically, clang links them into the program.
+//! Programs built with the sanitizers of gcc and clang. They interpose the same functions as the shim, and they check
+//! which library is loaded first. Their runtimes are linked dynamically by gcc, and into the program by clang.
 
 use std::process::Command;
 

@@ -3,8 +3,8 @@
  * Imitates a process with an open DRM file below the directory ROOT. Each CONTENT is in ROOT/proc/PID/fdinfo/5 until a
  * reading of it is complete; then the next one replaces it.
  *
- * In a CONTENT, @P is replaced by P percent of the time since the program's start in nanoseconds, renewed for a hundred
- * readings. @P/N is renewed at every Nth of those only, and @P:N for N readings.
+ * In a CONTENT, @P is replaced by P percent of the time since the program's start, in nanoseconds. It is renewed for a
+ * hundred readings. @P/N is renewed at every Nth of those only, and @P:N for N readings.
  *
  * With FDINFO_NODE, the descriptor is a link to that device node.
  */

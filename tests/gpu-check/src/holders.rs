@@ -15,7 +15,7 @@ use crate::process;
 pub(crate) struct Planned {
     /// How much.
     pub bytes: u64,
-    /// Its name in the output: `context` (nothing but a context), `plain`, `pool`, `managed`, or a program's.
+    /// The process's name in the output: `context` (nothing but a context), `plain`, `pool`, `managed`, or a program's.
     pub kind: String,
     /// A command to start with the size as its last argument; `None`: a part of this program.
     pub program: Option<Vec<String>>,
@@ -43,7 +43,7 @@ pub(crate) struct AllHeld {
     pub used_bytes: Option<u64>,
 }
 
-/// The same as the part `hold`, by CUDA's runtime.
+/// A program that does what the part `hold` does, by CUDA's runtime.
 const CUDA_C: &str = r#"
 #include <cuda_runtime.h>
 #include <stdio.h>

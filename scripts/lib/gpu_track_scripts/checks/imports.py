@@ -16,7 +16,7 @@ PRIMITIVES = re.compile(r"bool|char|str|[iu](8|16|32|64|128|size)|f(32|64)")
 class Crate:
     """One crate of the workspace, as read."""
 
-    # Its directory in the workspace, which is its name in the declared layers.
+    # The crate's directory in the workspace, which is its name in the declared layers.
     name: str
     # The name that other crates import it by.
     identifier: str
