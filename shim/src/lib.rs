@@ -11,23 +11,27 @@
 //! - A vfork child runs in its parent's memory: a process whose pid is not the one in [`state`] writes nothing there.
 //! - Nothing here has a destructor: a cancelled thread is unwound straight through these frames.
 //!
-//! Imports go one way, in these steps: (1) [`start`]. (2) [`hooks`]. (3) Environment repair ([`env_repair`],
-//! [`visibility`], [`environment`]) and records ([`emit`], [`overflow`], [`session`], [`identity`], [`rss`],
-//! [`proc_status`], [`loaded`]). (4) [`next`], [`state`], [`sys`].
+//! Imports go one way:
+//!
+//! 1. [`start`]
+//! 2. [`hooks`]
+//! 3. environment repair ([`env_repair`], [`visibility`], [`environment`]) and records ([`emit`], [`overflow`],
+//!    [`segments`], [`identity`], [`rss`], [`proc_status`], [`gpu_library`])
+//! 4. [`next`], [`state`], [`sys`]
 #![cfg_attr(panic = "abort", no_std)]
 #![deny(unreachable_pub)]
 
 mod emit;
 mod env_repair;
 mod environment;
+mod gpu_library;
 mod hooks;
 mod identity;
-mod loaded;
 mod next;
 mod overflow;
 mod proc_status;
 mod rss;
-mod session;
+mod segments;
 mod start;
 mod state;
 mod sys;

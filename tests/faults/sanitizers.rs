@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::programs::{can_build, compiled};
 use crate::support::skip;
-use crate::twice::same_in;
+use crate::with_and_without::same_in;
 
 /// The symbolizer is a process that could outlive the program for a moment.
 const NO_SYMBOLIZER: &str =

@@ -56,14 +56,14 @@ struct Object {
 }
 
 /// Whether such a library is loaded; `None`: the list could not be read now, or this libc has none.
-pub(crate) fn has_gpu_library() -> Option<bool> {
+pub(crate) fn is_loaded() -> Option<bool> {
     // SAFETY: the loader's own variable.
-    unsafe { has_gpu_library_in(next::loader_list()? as *const Debug) }
+    unsafe { is_loaded_in(next::loader_list()? as *const Debug) }
 }
 
 /// # Safety
 /// `debug` must be the loader's variable.
-unsafe fn has_gpu_library_in(debug: *const Debug) -> Option<bool> {
+unsafe fn is_loaded_in(debug: *const Debug) -> Option<bool> {
     // SAFETY: promised by the caller. Another thread may change it, so it is read as volatile.
     let is_whole = || unsafe { (&raw const (*debug).state).read_volatile() } == WHOLE;
     // SAFETY: as above.
@@ -148,7 +148,7 @@ mod tests {
         }
         let debug = Debug { version: 1, first, breakpoint: 0, state };
         // SAFETY: a list as the loader has it.
-        unsafe { has_gpu_library_in(&raw const debug) }
+        unsafe { is_loaded_in(&raw const debug) }
     }
 
     #[test]
