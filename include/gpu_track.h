@@ -32,8 +32,8 @@
 #define GPU_TRACK_SAMPLE_CAPACITY 1024u
 #define GPU_TRACK_SAMPLE_SLOT 64u /* bytes of a sample */
 
-/* At offset 0 of a segment, in the machine's byte order. state and doorbell are 32-bit atomics. head, tail, dropped
- * and unreachable are 64-bit atomics, each on a cache line of its own. */
+/* At offset 0 of a segment, in the machine's byte order. state and doorbell are 32-bit atomics. Each of head, tail,
+ * dropped and unreachable is a 64-bit atomic on a cache line of its own. */
 struct gpu_track_header {
     uint64_t magic;
     uint32_t abi_version;

@@ -1,7 +1,7 @@
 //! How the preloaded library is linked. `scripts/check-shim` checks the result.
 //!
 //! Each segment that the dynamic linker maps, each page that it writes and each symbol that it looks up costs every
-//! process of a tree time. So there is one segment for code and constants, and one page of data.
+//! process time. So there is one segment for code and constants, and one page of data.
 
 use std::env;
 use std::error::Error;

@@ -44,8 +44,8 @@ pub const FLAG_NO_ENV_REPAIR: u32 = 2;
 /// Header flag: the wait layer is off, so no REAPED records are written (`--layers`).
 pub const FLAG_NO_WAIT_RECORDS: u32 = 4;
 
-/// Header flag: each thread buffers the RSS changes of its page faults (Linux before 6.2), so a process makes the
-/// kernel count them before it reads its peak.
+/// Header flag: each thread buffers the RSS changes of its page faults (Linux before 6.2). A process makes the kernel
+/// count them before it reads its peak.
 pub const FLAG_SPLIT_RSS: u32 = 8;
 
 /// [`Header::state`]: the session takes records.

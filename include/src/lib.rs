@@ -1,7 +1,7 @@
 //! The contract: what the processes of a session must agree on, and nothing else.
 //!
-//! The shim (a writer in every tracked process), the collector (the reader) and the launcher (which creates it, and
-//! writes REAPED records) share one file-backed segment per session.
+//! The processes of a session share one file-backed segment. The launcher creates it and writes REAPED records, the
+//! shim writes in every tracked process, and the collector reads.
 //!
 //! - [`layout`]: the segment and its header
 //! - [`ring`]: the lock-free event ring
@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn c_header_has_the_same_structs() {
         macro_rules! offsets {
-            ($of:ty: $($field:ident)*) => {
-                (vec![$((stringify!($field), offset_of!($of, $field))),*], size_of::<$of>())
+            ($struct:ty: $($field:ident)*) => {
+                (vec![$((stringify!($field), offset_of!($struct, $field))),*], size_of::<$struct>())
             };
         }
         let header = offsets!(Header:

@@ -68,14 +68,14 @@ fn number(text: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn of(variables: &[(&str, &str)]) -> [Option<Rank>; WAYS] {
+    fn ranks_in(variables: &[(&str, &str)]) -> [Option<Rank>; WAYS] {
         let value =
             |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_bytes());
         ranks(&VARIABLES.map(value))
     }
 
     fn first(variables: &[(&str, &str)]) -> Option<(u32, u32)> {
-        of(variables).into_iter().flatten().next().map(|rank| (rank.rank, rank.count))
+        ranks_in(variables).into_iter().flatten().next().map(|rank| (rank.rank, rank.count))
     }
 
     // Requirement: OUT-12
@@ -95,10 +95,11 @@ mod tests {
 
     #[test]
     fn jobs_are_told_apart_by_their_ids() {
-        let job = |id| of(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_STEP_ID", id)])[2];
+        let job =
+            |id| ranks_in(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_STEP_ID", id)])[2];
         assert_eq!(job("0"), job("0"));
         assert_ne!(job("0"), job("1"));
-        let by_two = of(&[("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("SLURM_PROCID", "1")]);
+        let by_two = ranks_in(&[("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("SLURM_PROCID", "1")]);
         assert_ne!(by_two[1].map(|rank| rank.job), job("0").map(|rank| rank.job));
     }
 }

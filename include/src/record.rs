@@ -75,8 +75,8 @@ pub struct Origin {
     pub pid: u32,
     /// Inode of the writer's pid namespace; 0 if it could not be read.
     pub pid_ns: u32,
-    /// Its parent's pid. START and EXIT: from getppid, 0 if the parent is in another pid namespace. FORK: in the
-    /// parent's own pid namespace.
+    /// The pid of the writer's parent. START and EXIT: from getppid, 0 if the parent is in another pid namespace. FORK:
+    /// in the parent's own pid namespace.
     pub parent: u32,
     /// CLOCK_MONOTONIC of the writer, nanoseconds.
     pub monotonic_ns: u64,
@@ -129,7 +129,7 @@ events! {
         max_rss_kib: u64,
         /// Base name of argv\[0\], NUL, base name of the first script argument, NUL-padded.
         names: [u8; NAME_BYTES],
-        /// Its rank in a job; a `count` of 0: none.
+        /// The process's rank in a job; a `count` of 0: none.
         rank: Rank,
     }
     /// A fork child runs in a copy of its parent's memory.
@@ -163,7 +163,7 @@ events! {
     Reaped = 5 {
         /// The child's pid in the reaper's pid namespace.
         child: u32,
-        /// Its wait status, as wait4 gives it.
+        /// The child's wait status, as wait4 gives it.
         status: i32,
         /// The reaper's own ru_maxrss in KiB.
         reaper_max_rss_kib: u64,
@@ -238,7 +238,7 @@ impl Field for [u8; NAME_BYTES] {
     }
 }
 
-/// The same for a struct: its fields in this order.
+/// Words of a struct: its fields in this order.
 macro_rules! struct_of_fields {
     ($name:ident { $($field:ident),* $(,)? }) => {
         impl Field for $name {

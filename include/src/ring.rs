@@ -37,11 +37,11 @@ pub struct Ring<'a, const N: usize> {
 /// The result of writing a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Push {
-    /// It is in the ring.
+    /// The record is in the ring.
     Stored,
-    /// It is in the ring, and is the record that made a quarter of it used: wake the reader.
+    /// The record is in the ring and made a quarter of it used: wake the reader.
     StoredWake,
-    /// It is not in the ring, which is full or retired the writer's slot `TRIES` times.
+    /// The record is not in the ring, which is full or retired the writer's slot `TRIES` times.
     Full,
 }
 
@@ -70,21 +70,21 @@ const fn tag_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// A plain store.
+/// Stores `value` whatever the cell has.
 #[cfg(not(loom))]
 fn overwrite(cell: &AtomicU64, value: u64) {
     cell.store(value, Ordering::Relaxed);
 }
 
-/// The same for loom, as an exchange. Loom does not order a store after a writer's successful exchange that it
-/// overwrites. In fact they are ordered: an exchange after the store would have failed.
+/// Stores `value` by an exchange. Loom does not order a store after a writer's successful exchange that it overwrites.
+/// In fact they are ordered: an exchange after the store would have failed.
 #[cfg(loom)]
 fn overwrite(cell: &AtomicU64, value: u64) {
     cell.swap(value, Ordering::Relaxed);
 }
 
 impl<'a, const N: usize> Ring<'a, N> {
-    /// A ring over `words.len() / N` slots. `None` unless that is a power of two.
+    /// A ring over `words.len() / N` slots. `None` if that is no power of two.
     #[must_use]
     pub fn new(
         head: &'a AtomicU64,
@@ -321,7 +321,7 @@ mod tests {
         let ring = memory.ring();
         let (ticket, _) = ring.ticket().unwrap();
         let (slot, lap) = ring.slot(ticket).unwrap();
-        // It wrote its first word, was stopped, and its slot was retired.
+        // A writer wrote its first word, was stopped, and its slot was retired.
         slot[0].store(word(1, 9), Ordering::Relaxed);
         assert!(ring.retire(0));
         assert!(!Ring::<N>::write(slot, lap, &[9; N]));

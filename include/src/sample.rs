@@ -75,7 +75,7 @@ impl<const N: usize> Default for Slot<N> {
 
 impl<const N: usize> Slot<N> {
     fn write_fields(&self, fields: [u64; N]) {
-        // It is odd where the writer before was killed while it wrote.
+        // The sequence is odd where the writer before was killed while it wrote.
         let writing = self.sequence.load(Ordering::Relaxed).wrapping_add(1) | 1;
         self.sequence.store(writing, Ordering::Relaxed);
         // SYNC POINT: a reader that sees a new field also sees the odd sequence.

@@ -1,8 +1,8 @@
 //! The collector process: the same executable, started again under another name.
 //!
-//! Its arguments are seven descriptors and the paths of the segment and the state file. The descriptors are the pipes for
-//! messages and for orders, the segment, the state file, the process connector's socket and inbox, and the report file's lock.
-//! "-" stands for one that is missing.
+//! Its arguments are seven descriptors and the paths of the segment and the state file. The descriptors are two pipes
+//! (messages, orders), the segment, the state file, the process connector's socket and inbox, and the report file's
+//! lock. "-" stands for one that is missing.
 
 use std::ffi::OsString;
 use std::io;

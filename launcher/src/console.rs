@@ -16,8 +16,8 @@ pub(crate) fn message(text: impl Display) {
     let _ = write_line(text);
 }
 
-/// The same for what can be said later. The error is [`io::ErrorKind::WouldBlock`] if stderr takes nothing now: a pipe that
-/// nobody reads, a terminal after Ctrl-S.
+/// Writes one line for the user if stderr takes it now; for what can be said later. The error is
+/// [`io::ErrorKind::WouldBlock`] if stderr takes nothing now: a pipe that nobody reads, a terminal after Ctrl-S.
 pub(crate) fn message_without_waiting(text: impl Display) -> io::Result<()> {
     let stderr = io::stderr();
     let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];

@@ -1,7 +1,7 @@
 //! `gpu-track-run`: runs a command and reports what its whole process tree used.
 //!
-//! A run has three processes: the launcher (parent and subreaper of the command; it forwards signals, reaps, and ends as
-//! the command ended), the [`collector`] (the same executable again), and the command.
+//! A run has three processes: the launcher, the [`collector`] (the same executable again), and the command. The
+//! launcher is the command's parent and subreaper: it forwards signals, reaps, and ends as the command ended.
 
 mod before_main;
 mod cli;

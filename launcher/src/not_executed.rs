@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn file_that_cannot_be_executed_is_explained() {
         let directory = tempfile::tempdir().unwrap();
-        let of = |name: &str, content: &[u8], mode: u32, errno: i32| {
+        let hint_for_file = |name: &str, content: &[u8], mode: u32, errno: i32| {
             let path = directory.path().join(name);
             fs::write(&path, content).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(hint_of(&[name.as_ref()], errno, directory.path()), by_path);
             by_path
         };
-        let missing = |name, content| of(name, content, 0o755, libc::ENOENT).unwrap();
+        let missing = |name, content| hint_for_file(name, content, 0o755, libc::ENOENT).unwrap();
         assert_eq!(
             missing("script", b"#! /no/perl -w\n"),
             r#"it is a script for "/no/perl", and that is missing"#
@@ -105,9 +105,12 @@ mod tests {
         let windows = r#"it is a script for "/bin/sh\r", and its lines end with CR LF"#;
         assert_eq!(missing("windows", b"#!/bin/sh\r\necho\r\n"), windows);
         assert!(missing("binary", b"\x7fELF\x02").starts_with("its dynamic loader is missing"));
-        assert_eq!(of("empty", b"", 0o755, libc::ENOENT), None);
-        assert_eq!(of("plain", b"", 0o644, libc::EACCES).as_deref(), Some("it is not executable: chmod +x"));
-        assert_eq!(of("refused", b"", 0o755, libc::EACCES), None);
+        assert_eq!(hint_for_file("empty", b"", 0o755, libc::ENOENT), None);
+        assert_eq!(
+            hint_for_file("plain", b"", 0o644, libc::EACCES).as_deref(),
+            Some("it is not executable: chmod +x")
+        );
+        assert_eq!(hint_for_file("refused", b"", 0o755, libc::EACCES), None);
         let root = hint_of(&["/".as_ref()], libc::EACCES, directory.path());
         assert_eq!(root.as_deref(), Some("it is a directory"));
     }
@@ -115,14 +118,14 @@ mod tests {
     // Requirement: CMD-5
     #[test]
     fn command_line_that_names_no_file_is_explained() {
-        let of = |words: &[&str]| {
+        let hint_for_words = |words: &[&str]| {
             let words: Vec<&OsStr> = words.iter().map(AsRef::as_ref).collect();
             hint_of(&words, libc::ENOENT, "/nonexistent".as_ref())
         };
-        assert!(of(&["python3 train.py"]).unwrap().contains("use -e"));
-        assert!(of(&["OMP_NUM_THREADS=4", "./app"]).unwrap().contains("before gpu-track-run"));
+        assert!(hint_for_words(&["python3 train.py"]).unwrap().contains("use -e"));
+        assert!(hint_for_words(&["OMP_NUM_THREADS=4", "./app"]).unwrap().contains("before gpu-track-run"));
         for plain in [&["nosuch"][..], &["no such", "argument"], &["4=4"], &[""], &[]] {
-            assert_eq!(of(plain), None, "{plain:?}");
+            assert_eq!(hint_for_words(plain), None, "{plain:?}");
         }
     }
 }

@@ -43,7 +43,7 @@ impl Preload {
     }
 }
 
-/// Whether so many runs are outside this one that processes do not map its segment.
+/// Whether [`MAX_SESSIONS`] or more runs are outside this one: then processes do not map its segment.
 pub(crate) fn is_nested_too_deep() -> bool {
     let outer = outer_sessions();
     outer.as_bytes().split(|b| *b == b':').filter(|path| !path.is_empty()).count() >= MAX_SESSIONS

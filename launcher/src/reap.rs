@@ -4,8 +4,8 @@ use std::mem::MaybeUninit;
 
 use gpu_track_abi::record::Usage;
 
-/// A child that ended or stopped. An ended child is reaped only when this is dropped: its pid stays in use while its
-/// REAPED record is written, so a process that finds the pid gone finds the record too.
+/// A child that ended or stopped. An ended child is reaped only when this is dropped, so its pid stays in use while its
+/// REAPED record is written. A process that finds the pid gone finds the record too.
 #[derive(Debug)]
 pub(crate) struct ChildChange {
     pub(crate) pid: u32,
@@ -100,14 +100,16 @@ mod tests {
 
     #[test]
     fn waitid_results_become_wait4_statuses() {
-        let of = wait_status;
-        assert!(libc::WIFEXITED(of(libc::CLD_EXITED, 7)) && libc::WEXITSTATUS(of(libc::CLD_EXITED, 7)) == 7);
-        let killed = of(libc::CLD_KILLED, libc::SIGTERM);
+        assert!(
+            libc::WIFEXITED(wait_status(libc::CLD_EXITED, 7))
+                && libc::WEXITSTATUS(wait_status(libc::CLD_EXITED, 7)) == 7
+        );
+        let killed = wait_status(libc::CLD_KILLED, libc::SIGTERM);
         assert!(libc::WIFSIGNALED(killed) && !libc::WCOREDUMP(killed));
         assert_eq!(libc::WTERMSIG(killed), libc::SIGTERM);
-        let dumped = of(libc::CLD_DUMPED, libc::SIGABRT);
+        let dumped = wait_status(libc::CLD_DUMPED, libc::SIGABRT);
         assert!(libc::WIFSIGNALED(dumped) && libc::WCOREDUMP(dumped));
-        let stopped = of(libc::CLD_STOPPED, libc::SIGTSTP);
+        let stopped = wait_status(libc::CLD_STOPPED, libc::SIGTSTP);
         assert!(libc::WIFSTOPPED(stopped) && libc::WSTOPSIG(stopped) == libc::SIGTSTP);
     }
 }

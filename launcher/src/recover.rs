@@ -10,8 +10,8 @@ use gpu_track_collector::{NotRecovered, Output, ProcRoot, Recovered, ReportConfi
 use crate::cli::{self, Options, PatternValues, UsageError};
 use crate::console::message;
 
-/// Writes a report for each killed run of this user, and removes the data of each run that has its report. Fails if a
-/// run got no report, or if there was no run.
+/// Writes a report for each killed run of this user, and removes the data of each run that has its report. Succeeds if
+/// there was a run, and each got a report.
 ///
 /// # Errors
 /// If a report cannot be written to its place. Nothing was removed then.

@@ -2,15 +2,15 @@
 
 use crate::signals::is_fault;
 
-/// A collector that lived shorter than this, or that was writing the report, counts as a short life: a signal that is
+/// A collector that lived shorter than this, or that was writing the report, counts as a short life. A signal that is
 /// sent by chance rarely hits it then.
 const SHORT_LIFE_NS: u64 = 20_000_000;
-/// After so many short lives in a row, something ends every collector at once, and no other is started.
+/// Number of short lives in a row after which no other collector is started: something ends every one at once.
 pub(crate) const MAX_SHORT_LIVES: u32 = 100;
 /// A fault within this time counts as a crash in a row.
 const CRASH_LIFE_NS: u64 = 60_000_000_000;
-/// After so many crashes in a row, the next collector does not load NVIDIA's library: it is the only code in the
-/// collector that is not this project's.
+/// Number of crashes in a row after which the next collector does not load NVIDIA's library. That is the only code in
+/// the collector that is not this project's.
 const MAX_CRASHES: u32 = 3;
 
 /// The collectors of a run that were killed.

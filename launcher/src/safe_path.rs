@@ -38,23 +38,23 @@ pub(crate) enum Unsafe {
 pub(crate) struct User {
     uid: u32,
     /// Owner of the root directory.
-    of_root: u32,
+    root_owner: u32,
 }
 
 impl User {
     /// The effective user of this process.
     pub(crate) fn this() -> Self {
         let uid = rustix::process::geteuid().as_raw();
-        Self { uid, of_root: fs::metadata("/").map_or(0, |root| root.uid()) }
+        Self { uid, root_owner: fs::metadata("/").map_or(0, |root| root.uid()) }
     }
 
     /// A user where the root directory has this owner.
     #[cfg(test)]
-    pub(crate) fn of(uid: u32, of_root: u32) -> Self {
-        Self { uid, of_root }
+    pub(crate) fn of(uid: u32, root_owner: u32) -> Self {
+        Self { uid, root_owner }
     }
 
-    /// Its number.
+    /// The user's number.
     pub(crate) fn uid(self) -> u32 {
         self.uid
     }
@@ -62,15 +62,15 @@ impl User {
     /// Whether this is the machine's root, or a container's. In a user namespace that maps one user to 0, the root
     /// directory belongs to another.
     pub(crate) fn is_root(self) -> bool {
-        self.uid == 0 && self.of_root != UNMAPPED
+        self.uid == 0 && self.root_owner != UNMAPPED
     }
 
     fn trusts(self, path: &Path, found: &Metadata) -> bool {
         let owner = found.uid();
-        let is_unmapped = owner == UNMAPPED && self.of_root == UNMAPPED;
+        let is_unmapped = owner == UNMAPPED && self.root_owner == UNMAPPED;
         owner == self.uid
             || owner == 0
-            || (owner == self.of_root && owner != UNMAPPED)
+            || (owner == self.root_owner && owner != UNMAPPED)
             || (is_unmapped && OF_SYSTEM.iter().any(|of_system| path == Path::new(of_system)))
     }
 
@@ -100,8 +100,8 @@ impl User {
         Ok(resolved)
     }
 
-    /// The same for a directory, which is created if it does not exist, with all above it. None is created in a directory
-    /// that is not safe.
+    /// The path without links of a directory that no other user can replace. Creates it and its parents as needed, each
+    /// only in a safe directory.
     pub(crate) fn resolve_or_create(self, directory: &Path, mode: u32) -> Result<PathBuf, Unsafe> {
         match self.resolve(directory) {
             Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
@@ -112,7 +112,7 @@ impl User {
         };
         let created = self.resolve_or_create(parent, mode)?.join(name);
         match DirBuilder::new().mode(mode).create(&created) {
-            // Another launcher was faster, or it is a link that leads nowhere.
+            // The path exists by now, made by another launcher, or is a link that leads nowhere.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.resolve(&created),
             result => Ok(result.map(|()| created)?),
         }
@@ -186,19 +186,19 @@ mod tests {
     #[test]
     fn in_a_user_namespace_only_directories_of_the_system_may_be_of_unmapped_users() {
         let (_top, top) = top();
-        let inside = User { uid: 1000, of_root: UNMAPPED };
+        let inside = User { uid: 1000, root_owner: UNMAPPED };
         let Ok(of_nobody) = fs::metadata(&top) else { return };
         // The directory is the test's own: the rule is about the number alone.
-        let user = User { uid: of_nobody.uid(), of_root: UNMAPPED };
+        let user = User { uid: of_nobody.uid(), root_owner: UNMAPPED };
         assert!(user.trusts(&top, &of_nobody));
         if of_nobody.uid() == 0 {
             chown(&top, Some(UNMAPPED), None).unwrap();
             let of_nobody = fs::metadata(&top).unwrap();
             assert!(!inside.trusts(&top, &of_nobody));
             assert!(inside.trusts(Path::new("/dev/shm"), &of_nobody));
-            let outside = User { uid: 1000, of_root: 0 };
+            let outside = User { uid: 1000, root_owner: 0 };
             assert!(!outside.trusts(Path::new("/dev/shm"), &of_nobody));
         }
-        assert!(!User { uid: 0, of_root: UNMAPPED }.is_root());
+        assert!(!User { uid: 0, root_owner: UNMAPPED }.is_root());
     }
 }

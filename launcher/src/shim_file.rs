@@ -166,7 +166,7 @@ fn install_or_leave_nothing(directory: &Path, user: User) -> Result<PathBuf, Unf
     let is_new = !directory.exists();
     install_in(directory, user).inspect_err(|_| {
         if is_new {
-            // This fails if another process has put a file there meanwhile.
+            // The removal fails if another process has put a file there meanwhile.
             let _ = fs::remove_dir(directory);
         }
     })

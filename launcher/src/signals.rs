@@ -14,7 +14,7 @@ pub(crate) type SignalSet = libc::sigset_t;
 /// A signal that was taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
-    /// Its number.
+    /// The signal's number.
     pub(crate) signal: i32,
     /// Pid and user of the process that sent it (kill, sigqueue, tgkill); `None`: the kernel (terminal, alarm, child) or
     /// this process.
@@ -22,8 +22,8 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// From the fields of a siginfo_t. si_code is 0 or below (SI_USER, SI_QUEUE, SI_TKILL) for what a process sent, and above 0
-    /// for what the kernel sent. A SIGPIPE for a write to the ended collector has the pid of this process.
+    /// From the fields of a siginfo_t. si_code is above 0 for what the kernel sent. It is 0 or below for what a process
+    /// sent (SI_USER, SI_QUEUE, SI_TKILL). A SIGPIPE for a write to the ended collector has the pid of this process.
     pub(crate) fn new(signal: u32, code: i32, pid: u32, uid: u32) -> Self {
         let is_of_another = code <= 0 && pid != std::process::id();
         Self { signal: signal.cast_signed(), sender: is_of_another.then_some((pid, uid)) }
@@ -69,7 +69,7 @@ pub(crate) fn all_but_faults() -> SignalSet {
     }
 }
 
-/// This signal.
+/// The set of this signal alone.
 pub(crate) fn only(signal: i32) -> SignalSet {
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: sigemptyset and sigaddset initialise and change the set that they are given.

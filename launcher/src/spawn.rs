@@ -30,8 +30,8 @@ pub(crate) struct InheritedState {
 }
 
 impl InheritedState {
-    /// Sets up the launcher's own signal state: `blocked` for [`signals::wait`], and SIGCHLD not ignored, because the
-    /// kernel would then reap the command before the launcher can.
+    /// Sets up the launcher's own signal state: `blocked` for [`signals::wait`], and SIGCHLD not ignored. Were it
+    /// ignored, the kernel would reap the command before the launcher can.
     pub(crate) fn replace(blocked: &SignalSet) -> Self {
         let sigchld_ignored = signals::is_ignored(libc::SIGCHLD);
         let mask = signals::block(blocked);

@@ -23,12 +23,13 @@ use crate::{console, exit, orders};
 /// How long the launcher waits for orphans that were killed together with the command. Their usage is known only when
 /// they have ended; the kernel needs tens of milliseconds to free 1 GB.
 const KILLED_ORPHANS_WAIT_NS: u64 = 500_000_000;
-/// How often it looks at them.
+/// How often the launcher looks at killed orphans.
 const KILLED_ORPHANS_INTERVAL: Duration = Duration::from_millis(5);
-/// How often the launcher checks the collector while it waits for the report. A collector that cannot be reaped sends
-/// no SIGCHLD.
+/// How often the launcher checks the collector while it waits for the report. SIGCHLD comes only from a collector that
+/// can be reaped.
 const COLLECTOR_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// So many requests to end (Ctrl-C) make the launcher stop waiting for the report. The collector still writes it.
+/// Number of requests to end (Ctrl-C) after which the launcher stops waiting for the report. The collector still writes
+/// it.
 const MAX_END_REQUESTS: u32 = 2;
 
 /// A command that was started, and its session.
@@ -315,7 +316,7 @@ impl Supervisor {
                 None => {
                     let is_dead = self.is_collector_dead();
                     if is_dead && was_dead {
-                        // Its status cannot be read. Without a report, it was killed.
+                        // The collector's status cannot be read. Without a report, it was killed.
                         self.collector_ended(if self.session.is_reported() { 0 } else { libc::SIGKILL });
                     }
                     was_dead = is_dead;

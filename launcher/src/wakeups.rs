@@ -32,8 +32,8 @@ impl Wakeups {
         Self { signals, signal_fd }
     }
 
-    /// Waits for a signal, for an order of the collector, or for room for what it is still to get; at most for `timeout` if there
-    /// is one. `None`: no signal came.
+    /// Waits for a signal, for an order of the collector, or for room in the pipe to it; at most for `timeout`. `None`:
+    /// no signal came.
     pub(crate) fn wait(
         &self,
         collector: Option<&Collector>,

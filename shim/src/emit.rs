@@ -18,7 +18,7 @@ pub(crate) fn origin(pid: u32) -> Origin {
     Origin { pid, pid_ns: pid_namespace_of(pid), parent: 0, monotonic_ns, flags: 0 }
 }
 
-/// The same for the records that a process writes once, where a system call is cheaper than the vDSO (see
+/// The origin of a record that a process writes once: there a system call is cheaper than the vDSO (see
 /// [`sys::clock_ns`]). The caller has checked that system calls are allowed.
 pub(crate) fn origin_by_syscall(pid: u32, parent: u32) -> Origin {
     let monotonic_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
@@ -26,7 +26,7 @@ pub(crate) fn origin_by_syscall(pid: u32, parent: u32) -> Origin {
 }
 
 /// The pid namespace of the caller, whose pid is `pid`. The child of a raw clone system call still has its parent's
-/// state; if its pid is 1, it is the first process of a new pid namespace.
+/// state. If its pid is 1, it is the first process of a new pid namespace.
 fn pid_namespace_of(pid: u32) -> u32 {
     if pid == 1 && state::PID.load(Relaxed) != 1 && state::may_call_kernel() {
         return sys::pid_namespace();

@@ -1,11 +1,11 @@
 //! Environment repair: if the environment of a new program lacks the shim or the session (`env -i`, a hand-made
 //! envp), they are put back. A foreign LD_PRELOAD is kept behind the shim, and every other byte stays as it is.
 //!
-//! A program that is started where the shim's file can't be seen (bubblewrap, chroot) gets an LD_PRELOAD without the
-//! shim, because its dynamic linker would print an error line. Such programs are counted.
+//! Where the shim's file can't be seen (bubblewrap, chroot), the dynamic linker would print an error line. A program
+//! that is started there gets an LD_PRELOAD without the shim, and is counted.
 //!
 //! The new pointer array is on the stack if it takes at most 8 KiB. A larger one is in a mapping that is kept and
-//! reused: a vfork child can't unmap it after a successful exec, so each would leak one into its parent.
+//! reused. A vfork child can't unmap it after a successful exec, so each would leak one into its parent.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -37,7 +37,7 @@ struct Repair {
 struct NewPreload {
     /// The entry that it replaces; `None` if it is added.
     replaces: Option<usize>,
-    /// Its text, in parts.
+    /// The text of the new entry, in parts.
     parts: [&'static [u8]; 5],
 }
 
@@ -214,7 +214,7 @@ unsafe fn in_mapping(repair: &Repair, old: *const *const c_char, call: Call<'_>)
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The value of pthread_self of the thread that uses the kept mapping; 0 if it is free. A vfork child has the same
-/// value as the parent thread that waits for it, so what the child left taken is free for that thread and its next
+/// value as the parent thread that waits for it. So what the child left taken is free for that thread and its next
 /// child.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 

@@ -9,10 +9,9 @@ use crate::{state, sys};
 /// Stores the inode of the process's pid namespace in [`state::PID_NAMESPACE`] if the namespace `may_have_changed`, and
 /// returns the inode of a pidfd of the process.
 ///
-/// Under pidfs (Linux 6.9) that inode is unique until the next boot, so it identifies a process whose pid means
-/// another process in the collector's pid namespace. In the launcher's pid namespace it is not needed, and opening a
-/// pidfd costs 35 us, more than all else that a fork child does: it is 0 there. It is also 0 without pidfs and under
-/// valgrind.
+/// Under pidfs (Linux 6.9) that inode is unique until the next boot. It identifies a process whose pid means another
+/// process in the collector's pid namespace. In the launcher's pid namespace it is not needed: there it is 0. Opening a
+/// pidfd costs 35 us, more than all else that a fork child does. It is also 0 without pidfs and under valgrind.
 pub(crate) fn identify(pid: u32, may_have_changed: bool) -> u64 {
     if is_in_launchers_pid_namespace() {
         return 0;

@@ -1,8 +1,8 @@
 //! The library that is preloaded into every process of the tracked tree.
 //!
-//! It runs inside other people's programs, so it never allocates, panics, prints, locks, changes errno, starts a
-//! thread, keeps a file descriptor, or ends the program. If anything goes wrong it goes inert: the hooks then only
-//! call the next definitions.
+//! It runs inside other people's programs. So it never allocates, panics, prints or locks, and it starts no thread. It
+//! changes no errno, keeps no file descriptor open, and never ends the program. If anything goes wrong it goes inert:
+//! the hooks then only call the next definitions.
 //!
 //! - Built with `panic = "abort"` it is `no_std` and needs only libc.so.6. Built with unwinding (clippy, the
 //!   workspace's dev profile) it is an ordinary library that is never preloaded.
@@ -11,23 +11,27 @@
 //! - A vfork child runs in its parent's memory: a process whose pid is not the one in [`state`] writes nothing there.
 //! - Nothing here has a destructor: a cancelled thread is unwound straight through these frames.
 //!
-//! Imports go one way: [`start`], then [`hooks`], then environment repair ([`env_repair`], [`visibility`],
-//! [`environment`]) and records ([`emit`], [`overflow`], [`session`], [`identity`], [`rss`], [`proc_status`],
-//! [`loaded`]), then [`next`], [`state`], [`sys`].
+//! Imports go one way:
+//!
+//! 1. [`start`]
+//! 2. [`hooks`]
+//! 3. environment repair ([`env_repair`], [`visibility`], [`environment`]) and records ([`emit`], [`overflow`],
+//!    [`segments`], [`identity`], [`rss`], [`proc_status`], [`gpu_library`])
+//! 4. [`next`], [`state`], [`sys`]
 #![cfg_attr(panic = "abort", no_std)]
 #![deny(unreachable_pub)]
 
 mod emit;
 mod env_repair;
 mod environment;
+mod gpu_library;
 mod hooks;
 mod identity;
-mod loaded;
 mod next;
 mod overflow;
 mod proc_status;
 mod rss;
-mod session;
+mod segments;
 mod start;
 mod state;
 mod sys;

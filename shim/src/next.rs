@@ -1,8 +1,7 @@
 //! The next definition of each hooked function, and libc functions that not every libc has.
 //!
 //! `dlsym` is not async-signal-safe, may allocate, and links as GLIBC_2.34. So the constructor searches the objects
-//! that are loaded after this one, once, by their own hash tables (System V gABI "Hash Table"; DT_GNU_HASH as in
-//! glibc's dl-lookup.c).
+//! after this one, once, by their own hash tables (System V gABI "Hash Table"; DT_GNU_HASH as in glibc's dl-lookup.c).
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::marker::PhantomData;
@@ -287,8 +286,8 @@ impl Tables {
     /// The object's tables must be consistent, and include DT_GNU_HASH.
     unsafe fn find_gnu(&self, entry: &Entry) -> Option<usize> {
         let hash = entry.gnu_hash;
-        // SAFETY: the table is a header of four words, a Bloom filter of 64-bit words, buckets, and chains of hashes,
-        // the last of which is odd. Indexes that come from the table stay within it.
+        // SAFETY: the table is a header of four words, a Bloom filter of 64-bit words, buckets, and chains of hashes. A
+        // chain's last hash is odd. Indexes that come from the table stay within it.
         unsafe {
             let [buckets, first, bloom_words, bloom_shift] = self.gnu_hash.cast::<[u32; 4]>().read();
             let bloom = self.gnu_hash.add(4).cast::<u64>();

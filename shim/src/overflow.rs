@@ -7,7 +7,7 @@ use gpu_track_abi::layout::Header;
 use gpu_track_abi::overflow::{has_space, slot};
 use gpu_track_abi::record::RECORD_WORDS;
 
-use crate::{environment, session, state, sys};
+use crate::{environment, segments, state, sys};
 
 /// Appends a record to the session's file. Returns whether it was written.
 ///
@@ -21,7 +21,7 @@ pub(crate) fn append(header: &Header, record: &[u32; RECORD_WORDS]) -> bool {
     }
     let slot = slot(record, header.head.0.load(Relaxed));
     environment::session_paths().any(|path| {
-        let Some((fd, found)) = session::open(path, libc::O_APPEND) else { return false };
+        let Some((fd, found)) = segments::open(path, libc::O_APPEND) else { return false };
         let is_written = may_append(fd, &found, header) && sys::write(fd, &slot);
         sys::close(fd);
         is_written

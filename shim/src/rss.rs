@@ -1,8 +1,8 @@
 //! Brings ru_maxrss and VmHWM up to date on kernels that count RSS per thread.
 //!
-//! Before Linux 6.2 a thread keeps the RSS changes of its page faults to itself, for up to 64 faults of up to 16
-//! pages each (mm/memory.c, SPLIT_RSS_COUNTING). Until the thread hands them over, ru_maxrss and VmHWM are too low by
-//! as much.
+//! Before Linux 6.2 a thread keeps the RSS changes of its page faults to itself (mm/memory.c, SPLIT_RSS_COUNTING). It
+//! does so for up to 64 faults of up to 16 pages each. Until it hands them over, ru_maxrss and VmHWM are too low by as
+//! much.
 //!
 //! The kernel hands them over when a thread exits, execs, or unmaps memory (zap_pte_range). START and FORK need no
 //! flush: exec has just done it, and fork counts the pages that it copies.
@@ -36,7 +36,8 @@ pub(crate) fn flush_thread_rss() {
     }
 }
 
-/// The same where memory is locked (mlockall), which MADV_DONTNEED refuses. This costs a page fault.
+/// Flushes by mapping and unmapping a new page, which costs a page fault. MADV_DONTNEED refuses locked memory
+/// (mlockall).
 #[cold]
 fn flush_with_new_page() {
     if let Some(page) = sys::mmap(1, None) {

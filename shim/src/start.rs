@@ -9,7 +9,7 @@ use gpu_track_abi::preload::file_name;
 use gpu_track_abi::record::{Event, NAME_BYTES};
 
 use crate::hooks::{exit, fork};
-use crate::{emit, environment, identity, next, session, state, sys};
+use crate::{emit, environment, identity, next, segments, state, sys};
 
 // In .init_array, because glibc passes argc and argv to these functions.
 #[used]
@@ -21,7 +21,7 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     // SAFETY: libc sets its environment up before any constructor runs.
     let values = unsafe { environment::Strings::new(environment::environ) }.start_values();
     let Some(list) = values.sessions else { return };
-    session::map_all(list);
+    segments::map_all(list);
     if !state::is_active() {
         return;
     }

@@ -18,9 +18,9 @@ pub(crate) static PID: AtomicU32 = AtomicU32::new(0);
 pub(crate) static FORK_CALLER: AtomicU32 = AtomicU32::new(0);
 /// Inode of the process's pid namespace; 0 while it is unknown.
 pub(crate) static PID_NAMESPACE: AtomicU32 = AtomicU32::new(0);
-/// This image wrote START. False in a fork child until it execs.
+/// Whether this image wrote START. False in a fork child until it execs.
 pub(crate) static WROTE_START: AtomicBool = AtomicBool::new(false);
-/// This process wrote EXIT.
+/// Whether this process wrote EXIT.
 pub(crate) static WROTE_EXIT: AtomicBool = AtomicBool::new(false);
 /// ru_maxrss at START or FORK. Under a seccomp filter: the last value read before it was installed.
 pub(crate) static MAX_RSS_KIB: AtomicU64 = AtomicU64::new(0);

@@ -1,7 +1,7 @@
 //! Whether a program that this process starts can load the shim and map the segment. In a sandbox or container with
 //! another root it can't.
 //!
-//! The exec functions ask the kernel each time: a process that has changed its root or its mounts execs next
+//! The exec functions ask the kernel each time, because a process may exec right after a change of its root or mounts
 //! (bubblewrap, `preexec_fn` of Python). posix_spawn starts programs where the process itself is. There the questions
 //! are 2% of the call, so the answer "both" holds for 100 ms. A fork child forgets it.
 
@@ -32,7 +32,8 @@ static SAW_BOTH_NS: AtomicU64 = AtomicU64::new(0);
 /// Asks the kernel.
 pub(crate) fn ask() -> Visible {
     let shim = PRELOAD.text().value_of(ENV_PRELOAD).unwrap_or_default();
-    // Another user can't open the segment, but that is no sandbox. Of several sessions, the outer ones are not asked about.
+    // F_OK, not R_OK: a segment that another user can't open is still visible. Of several sessions, the outer ones are
+    // not asked about.
     let paths = SESSION.text().value_of(ENV_SESSION).unwrap_or_default();
     Visible {
         shim: shim.is_empty() || sys::is_there(shim.as_ptr().cast(), libc::R_OK),

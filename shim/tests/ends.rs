@@ -292,7 +292,7 @@ fn gpu_library_that_is_loaded_at_the_end_is_flagged() {
         let (events, output) = session.case(&loads, &[library.to_str().unwrap(), how]);
         assert_clean(&output);
         assert_eq!(exits(&events)[0].2, FLAG_IMAGE | expected, "{file} {how}");
-        // It was there from the start.
+        // Here the library is loaded from the start.
         let mut early = session.command("/bin/true");
         early.env(gpu_track_abi::ENV_PRELOAD, format!("{}:{}", SHIM.display(), library.display()));
         assert_clean(&run(&mut early));

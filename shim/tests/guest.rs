@@ -49,7 +49,7 @@ fn records_continue_after_all_descriptors_are_closed() {
     assert_eq!(kinds(&guest(&["close-all"])), "SFERE");
 }
 
-/// Also if memory is locked, or the address space may not grow.
+/// Holds as usual, with locked memory, and where the address space may not grow.
 // Requirement: SHIM-3
 #[test]
 fn no_memory_stays_mapped() {

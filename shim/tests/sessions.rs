@@ -151,7 +151,7 @@ fn no_record_is_written_after_the_session_closes() {
 const FULL: (&str, u64) =
     ("i=0; while [ $i -lt 1024 ]; do (exit 3); i=$((i+1)); done", 2 + 3 * 1024 - RING_CAPACITY as u64);
 
-/// Writers never wait, and if the collector does not read, the records do not fill the machine's memory. The doorbell is
+/// Writers never wait, and records of a stopped collector take a bounded part of the machine's memory. The doorbell is
 /// incremented when a quarter of the ring is used.
 // Requirement: FAULT-82, SEE-18
 #[test]
@@ -180,7 +180,7 @@ fn records_are_appended_if_the_ring_is_full() {
     assert!(kinds(&all) == format!("S{}E", "FER".repeat(1024)), "{}", kinds(&all));
 }
 
-/// SIGXFSZ would end the process.
+/// An append beyond the limit would end the process by SIGXFSZ.
 // Requirement: FAULT-82
 #[test]
 fn no_record_is_appended_under_a_file_size_limit() {
@@ -190,7 +190,7 @@ fn no_record_is_appended_under_a_file_size_limit() {
     assert_eq!((session.appended().len(), session.dropped()), (0, FULL.1));
 }
 
-/// Another thread could close the descriptor and open a file of the program's in its place.
+/// Between open and write, another thread could close the descriptor and open a file of the program's in its place.
 // Requirement: FAULT-82
 #[test]
 fn no_record_is_appended_by_a_process_with_threads() {

@@ -1,5 +1,5 @@
-// Creates children one after another and prints two lines: the nanoseconds from before each child's creation to after its
-// wait, and the microseconds of CPU time that the kernel counted for each.
+// Creates children one after another and prints two lines, with a number for each child. The first has the nanoseconds
+// from before its creation to after its wait, the second the microseconds of CPU time that the kernel counted for it.
 //
 //   births spawn N PROGRAM            posix_spawn of a program, with the argument "grow"
 //   births fork N                     fork; the child calls _exit at once

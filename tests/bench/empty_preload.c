@@ -1,9 +1,10 @@
 // The minimum work of a preloaded library, as the lower limit for the shim in scripts/bench. Without a session in the
 // environment it does nothing.
 //
-// By default it opens and maps the session's segment as the shim does, calls getrusage, and writes nothing. With -DRECORDS
-// it also writes the minimum of records about a fork child, each of the ring's record size: one at its start, one with its
-// rusage at _exit, and one by its parent with the rusage of wait4. No process reads them, and writers are not synchronized.
+// By default it opens and maps the session's segment as the shim does, calls getrusage, and writes nothing. With
+// -DRECORDS it also writes the minimum of records about a fork child, each of the ring's record size. One is written at
+// its start, one with its rusage at _exit, and one by its parent with the rusage of wait4. The records are unread, and
+// writers are not synchronized.
 
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -156,7 +156,7 @@ fn epoch_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// A command of a made-up Slurm job that began 1000 s ago and may take so long, ended by SIGTERM.
+/// A command of a made-up Slurm job that began 1000 s ago and may take `limit_s` seconds, ended by SIGTERM.
 fn terminated_in_slurm(limit_s: u64) -> Report {
     let start_s = epoch_s() - 1000;
     let running = shell("echo ready; exec sleep 1000", &[])

@@ -79,7 +79,8 @@ fn what_children_of_a_users_static_program_lack_is_not_its_own() {
 
 fn assert_missing_time_is_unattributed(report: &Report) {
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
-    // Each child may lack what it used after its last sample. That is nobody's, and not the shell's.
+    // Each child may lack what it used after its last sample. That time stays unattributed, and is not counted as the
+    // shell's.
     let children = report.array("processes.heaviest").iter().filter(|process| process["command"] == "burn");
     let lacking_s: f64 = children.map(|burn| (0.1 - burn["cpu_s"].as_f64().unwrap()).max(0.0)).sum();
     let unattributed_s = report.f64("cpu_time.unattributed_s");

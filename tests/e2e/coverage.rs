@@ -83,8 +83,8 @@ fn exit_status_of_static_children_is_known_by_pidfd() {
 // Requirement: SEE-12
 #[test]
 fn scan_finds_the_names_of_static_programs() {
-    // Three static images: one after a fork of bash; one after the exec of a fork child that was sampled before; one
-    // after the exec of bash itself.
+    // Three static images: after a fork of bash, after the exec of a fork child that was sampled, and after the exec of
+    // bash itself.
     let (dynamic, burn) = (program("burn"), static_program("burn"));
     let script = format!("{burn} 0.5; ({dynamic} 0.5; exec {burn} 0.6); {dynamic} 0.5; exec {burn} 0.7");
     let run = tracked(["bash", "-c", &script]).options(&["--layers", "preload,wait,subreaper,scan"]).run();

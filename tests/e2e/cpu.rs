@@ -82,7 +82,7 @@ fn short_command_has_its_true_wall_and_cpu_time() {
 // Requirement: CPU-10
 #[test]
 fn static_command_with_a_short_child_has_its_cpu_time() {
-    // No sample sees them, and with the connector nothing but the child's existence is known.
+    // Samples miss both processes, and the connector tells only that the child existed.
     let touch = static_program("touch");
     for _ in 0..25 {
         let run = tracked([touch.as_str(), "forks", "1", "4096", "0"]).run();

@@ -3,7 +3,7 @@
 
 use crate::support::{program, skip, tracked};
 
-/// Without the scan layer, which would find long-lived processes without the shim.
+/// The scan layer is left out: it would also find long-lived processes that lack the shim.
 const LAYERS: &[&str] = &["--layers", "preload,wait,subreaper"];
 
 /// Runs the program plainly and behind `env -i`; all of its processes must be exact, with `work_s` of CPU time.

@@ -179,7 +179,7 @@ mod jobs {
         with_program(program, &[mode, mib, children, data.path()]).with(data)
     }
 
-    /// The same beside a process that maps all of the file.
+    /// Runs the job beside a process that maps all of the file.
     fn beside_a_reader(mode: &str, mib: &str, children: &str) -> Job {
         let data = Data::of_mib(mib.parse().unwrap());
         let reader = [program("pages"), "file".into(), mib.into(), "0".into(), data.path().into()];
@@ -326,7 +326,7 @@ mod jobs {
     }
 
     pub fn java_and_its_child() -> Made {
-        // Without it, java runs no source file.
+        // java needs it to run a source file.
         needed("javac")?;
         let java = needed("java")?;
         let hold = source("Hold.java").into_os_string().into_string().unwrap();

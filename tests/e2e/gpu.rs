@@ -144,7 +144,7 @@ fn gpu_throttle_reasons_and_xid_errors_are_reported() {
     let report = run.assert_clean(0);
     let gpu = report.gpu(GPU0);
     let reasons: Vec<_> =
-        gpu.array("throttle").iter().map(|of| of["reason"].as_str().unwrap().to_owned()).collect();
+        gpu.array("throttle").iter().map(|entry| entry["reason"].as_str().unwrap().to_owned()).collect();
     assert_eq!(reasons, ["software power cap", "software thermal slowdown"]);
     assert!(gpu.f64("throttle.0.time_s") > 0.0);
     assert_eq!(gpu.at("errors.xid").to_string(), r#"[{"count":2,"xid":13}]"#);
@@ -183,8 +183,9 @@ fn gpu_mig_instances_are_separate_devices() {
     let process = part.array("processes")[0].clone();
     assert_eq!((&process["peak_bytes"], &process["max_sm_percent"]), (&500_000_000.into(), &Value::Null));
     let missing = |gpu: &Report| -> Vec<String> {
-        let of = gpu.array("missing").iter().map(|of| format!("{}: {}", of["figure"], of["reason"]));
-        of.map(|text| text.replace('"', "")).collect()
+        let lines =
+            gpu.array("missing").iter().map(|entry| format!("{}: {}", entry["figure"], entry["reason"]));
+        lines.map(|text| text.replace('"', "")).collect()
     };
     assert_eq!(
         missing(&report.gpu(GPU0)),
@@ -352,7 +353,7 @@ fn gpu_list_shows_available_and_missing_figures() {
     );
     let reason = |gpu: usize, figure: &str| {
         let figures = listing["gpus"][gpu]["figures"].as_array().unwrap();
-        figures.iter().find(|of| of["figure"] == figure).unwrap()["reason"].clone()
+        figures.iter().find(|entry| entry["figure"] == figure).unwrap()["reason"].clone()
     };
     assert_eq!(reason(0, "energy counter"), "not supported by this device");
     assert_eq!(reason(1, "power"), "no permission");

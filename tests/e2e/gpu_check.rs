@@ -23,7 +23,7 @@ fn gpu_check(gpus: &FakeGpus, arguments: &[&str], variables: &[(&str, &str)]) ->
     gpu_check_without_cuda(gpus, arguments, variables)
 }
 
-/// The same without the libcuda.
+/// Runs gpu-check where there is no fake libcuda.
 fn gpu_check_without_cuda(gpus: &FakeGpus, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(program());
     for name in VISIBILITY {
@@ -38,8 +38,8 @@ fn gpu_check_without_cuda(gpus: &FakeGpus, arguments: &[&str], variables: &[(&st
     command.output().unwrap()
 }
 
-/// Keeps the driver's script up to date with what processes hold, until `is_over`: a GPU of 100 W at rest and 400 W at work, with
-/// 1 GB in use by others.
+/// Keeps the driver's script up to date with what processes hold, until `is_over`. The GPU takes 100 W at rest and 400
+/// W at work, and others use 1 GB of it.
 fn follow(gpus: &FakeGpus, is_over: &AtomicBool) {
     let (mut last, mut joules) = (Instant::now(), 0.0);
     while !is_over.load(Ordering::Relaxed) {
@@ -113,7 +113,7 @@ fn gpu_check_judges_a_fake_gpu_right() {
         assert!(text.contains(&format!("\nok   {what}: ")), "{what}: {text}\n{errors}");
         assert!(!text.contains(&format!("\nFAIL {what}: ")), "{what}: {text}\n{errors}");
     }
-    for line in [
+    for start in [
         "gpu-check: Fake A100, GPU-fake-0, driver 550.54.15, 1 GPU(s); ",
         "| ComputeRunningProcesses_v3 | ",
         "| TotalEnergyConsumption | ",
@@ -121,7 +121,7 @@ fn gpu_check_judges_a_fake_gpu_right() {
         "     cuMemAlloc and cuMemFree of 1 MiB: ",
         "skip accounting: it is off, and only --accounting switches it on",
     ] {
-        assert!(text.lines().any(|of| of.starts_with(line)), "{line}: {text}\n{errors}");
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}\n{errors}");
     }
     // How exact energy is depends on how fast this machine is. That there is a load does not.
     for figure in ["energy under load within 2% of the counter's", "largest power"] {

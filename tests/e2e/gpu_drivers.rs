@@ -125,7 +125,7 @@ fn printing_gpu_library_leaves_the_gpu_list_valid() {
     assert_eq!(run.stderr, "hello from the driver\n");
 }
 
-/// A crash in the library must not end `--gpus`, and is no machine without GPUs.
+/// `--gpus` survives a crash in the library, which it does not take for a machine without GPUs.
 // Requirement: GPU-17
 #[test]
 fn gpu_list_reports_a_crashing_library() {

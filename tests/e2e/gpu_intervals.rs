@@ -1,5 +1,5 @@
-//! Not a test but a measurement, which prints the table of docs/GPU.md: how often GPUs are read, and how far that is from the
-//! truth, by what the driver's calls cost.
+//! Not a test but a measurement, which prints the table of docs/GPU.md. By what the driver's calls cost, it shows how
+//! often GPUs are read, and how far that is from the truth.
 //!
 //!     cargo test -p gpu-track-run --test e2e gpu_intervals -- --ignored --nocapture
 

@@ -37,9 +37,9 @@ fn lost_gpu_does_not_affect_other_gpus() {
     assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
     assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 400);
     assert!(report.gpu(GPU1).at("lost_at_s").is_null());
-    // They would have been read once more at the end.
+    // ECC counts are read once more at the end, when the GPU was lost.
     assert!(report.gpu(GPU0).at("errors.ecc_corrected").is_null());
-    let ecc = |of: &&serde_json::Value| of["figure"] == "ECC errors corrected";
+    let ecc = |entry: &&serde_json::Value| entry["figure"] == "ECC errors corrected";
     assert_eq!(report.gpu(GPU0).array("missing").iter().find(ecc).unwrap()["reason"], "GPU lost");
     let lost_at_s = report.gpu(GPU0).f64("lost_at_s");
     assert!(lost_at_s <= report.f64("compute_time.time"), "{lost_at_s}");
@@ -59,7 +59,11 @@ fn gpu_lost_before_first_reading_has_reasons_for_all_nulls() {
     // Every figure is missing except XID errors, of which there were none.
     assert_eq!(lost.array("missing").len(), 17);
     assert_eq!(lost.array("errors.xid").len(), 0);
-    assert!(lost.array("missing").iter().all(|of| of["reason"] == "GPU lost"), "{}", lost.at("missing"));
+    assert!(
+        lost.array("missing").iter().all(|entry| entry["reason"] == "GPU lost"),
+        "{}",
+        lost.at("missing")
+    );
     assert!(lost.at("memory.max_used_bytes").is_null() && lost.at("power.max_w").is_null());
     assert_eq!(report.gpu(GPU1).u64("memory.max_main_bytes"), 100);
     let lost_at_s = lost.f64("lost_at_s");

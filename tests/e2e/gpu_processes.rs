@@ -295,7 +295,11 @@ fn short_gpu_processes_are_found_in_driver_accounting() {
         assert_eq!(report.gpu_ram(), [Some(0), Some(most), Some(most)], "{changes}");
         let processes = report.gpu(GPU0).array("processes").to_vec();
         assert_eq!(processes.len(), if wraps { 1 } else { 2 });
-        assert!(processes.iter().all(|of| of["accounted"] == true && of["mean_sm_percent"] == 12.0));
+        assert!(
+            processes
+                .iter()
+                .all(|process| process["accounted"] == true && process["mean_sm_percent"] == 12.0)
+        );
         assert_eq!(report.warnings(), "", "accounting makes the processes complete");
     }
 }
@@ -372,7 +376,7 @@ fn gpu_accounting_that_could_not_be_restored_in_time_is_warned_about() {
          root, switches it off."
     );
     assert_eq!(std::fs::read_to_string(gpus.path("accounting.0")).unwrap(), "1");
-    // It was on before, so it is left on, and there is nothing to tell.
+    // Accounting was on before, so it is left on, without a warning.
     let gpus = FakeGpus::new(1, "0.accounting 1");
     let stall = gpus.script("stall", "0.accounting 1\npower.stall forever");
     let words = gpus.words(&["sampled", &format!("script:{stall}"), "stalled"]);
@@ -381,7 +385,7 @@ fn gpu_accounting_that_could_not_be_restored_in_time_is_warned_about() {
     assert!(!warnings.contains("--gpu-accounting"), "{warnings}");
 }
 
-/// It is restored before the report, which says so if that fails.
+/// Accounting is restored before the report, which says so if that fails.
 // Requirement: GPU-15
 #[test]
 fn gpu_accounting_that_can_not_be_restored_is_in_the_report() {

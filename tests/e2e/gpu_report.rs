@@ -13,8 +13,9 @@ use crate::support::report::{Report, SLOW_GPU_READINGS, UNREAD_GPUS};
 const BUSY: &str = "*.process_times 1000000\n*.samples 500001:0 1500001:40 2500001:80\n*.pcie_tx 4001000\n*.pcie_rx 1502000\n\
                     *.energy 5010000\n*.ecc_corrected 6\n*.xids 13 31 13\n*.pstate 2\n";
 
-/// A shell script that runs two processes of a program `trainer` (2.5 GB on two GPUs, 60% and 20%; 1.5 GB, 30%) and one
-/// of another program (0.5 GB) at the same time. `keep` leaves their entries, from which the test takes their pids.
+/// A shell script that runs three processes at the same time. Two are of a program `trainer` (2.5 GB on two GPUs, 60%
+/// and 20%; 1.5 GB, 30%), one is of another program (0.5 GB). `keep` leaves their entries, from which the test takes
+/// their pids.
 fn trainers(gpus: &FakeGpus, changes: &str) -> String {
     let trainer = gpus.path("trainer");
     symlink(program("gpu"), &trainer).unwrap();
@@ -293,7 +294,7 @@ fn figures(reasons: &[(&str, &str)]) -> Vec<String> {
         "accounting",
     ];
     let answer = |figure: &str| {
-        let reason = reasons.iter().find(|(of, _)| *of == figure);
+        let reason = reasons.iter().find(|(missing, _)| *missing == figure);
         reason.map_or("yes".to_owned(), |(_, reason)| format!("n/a ({reason})"))
     };
     figures.map(|figure| format!("{figure}: {}", answer(figure))).to_vec()
@@ -368,11 +369,11 @@ fn gpu_list_as_json_is_exact() {
     let figures_json = |reasons: &[(&str, &str)]| -> Vec<serde_json::Value> {
         let lines = figures(&[]);
         let names = lines.iter().map(|line| line.strip_suffix(": yes").unwrap());
-        let of = |name: &str| {
-            let reason = reasons.iter().find(|(of, _)| *of == name).map(|(_, reason)| *reason);
+        let figure_json = |name: &str| {
+            let reason = reasons.iter().find(|(missing, _)| *missing == name).map(|(_, reason)| *reason);
             json!({ "figure": name, "available": reason.is_none(), "reason": reason })
         };
-        names.map(of).collect()
+        names.map(figure_json).collect()
     };
     let expected = json!({
         "count": 3,

@@ -1,5 +1,5 @@
-//! GPU drivers whose calls are slow, fail for a while, or tell less than one would like: what is reported is true, and what is
-//! unknown is null, with the reason.
+//! GPU drivers whose calls are slow, fail for a while, or tell less than one would like. What is reported is true, and
+//! what is unknown is null, with the reason.
 
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ fn gpu_memory_is_null_if_readings_are_too_far_apart() {
         .with(|command| command.env("FAKE_NVML_COST_US", "RunningProcesses=50000"))
         .run();
     let report = run.assert_clean(0);
-    assert_eq!(report.gpu_ram().map(|of| of.bytes), [None, None, None]);
+    assert_eq!(report.gpu_ram().map(|ram| ram.bytes), [None, None, None]);
     let warnings = all_warnings(report);
     assert!(warnings.contains("so it is not known whether any GPU memory was used"), "{warnings}");
     assert!(!warnings.contains("a smaller --st"), "{warnings}");
@@ -367,6 +367,6 @@ fn healthy_run_has_no_warning_about_pcie() {
     let run = gpus.run_at_cost("1000", &["for:2000"]);
     let report = run.assert_clean(0);
     assert!(report.gpu(GPU0).at("pcie.tx_bytes").is_null());
-    let missing = report.gpu(GPU0).array("missing").iter().any(|of| of["figure"] == "PCIe bytes sent");
+    let missing = report.gpu(GPU0).array("missing").iter().any(|entry| entry["figure"] == "PCIe bytes sent");
     assert!(missing && !all_warnings(report).contains("PCIe"), "{}", all_warnings(report));
 }

@@ -96,7 +96,7 @@ fn gpu_that_was_first_read_late_has_no_zeros() {
     let go_on = format!("touch:{}", gpus.path("go-on"));
     let words = ["hold:1:70000000000,c", "stalled", "for:600", "free:1", &go_on, "sampled"];
     let report = gpus.run(&words).assert_clean(0).clone();
-    assert_eq!(report.gpu_ram().map(|of| of.bytes), [None, Some(0), None]);
+    assert_eq!(report.gpu_ram().map(|ram| ram.bytes), [None, Some(0), None]);
     assert!(report.gpu(GPU1).at("used").is_null());
     assert!(warning(&report, UNREAD_GPUS).is_some());
 }

@@ -10,8 +10,8 @@ const ROUNDING_PERCENT: f64 = 1e-7;
 
 /// Seconds in a throttle reason.
 fn throttled_s(gpu: &Report, reason: &str) -> f64 {
-    let of = gpu.array("throttle").iter().find(|of| of["reason"] == reason);
-    of.unwrap_or_else(|| panic!("no {reason} in {}", gpu.at("throttle")))["time_s"].as_f64().unwrap()
+    let entry = gpu.array("throttle").iter().find(|entry| entry["reason"] == reason);
+    entry.unwrap_or_else(|| panic!("no {reason} in {}", gpu.at("throttle")))["time_s"].as_f64().unwrap()
 }
 
 /// The least and the most time between the first and the last reading in the report, by the fake driver's own clock.
@@ -27,8 +27,8 @@ fn bounds_s(gpus: &FakeGpus) -> [f64; 2] {
 // Requirement: GPU-11
 #[test]
 fn gpu_power_and_throttling_over_time_are_exact() {
-    // A throttle reason covers the time since the previous reading: up to the last reading of 100 W, then up to the first
-    // of 300 W, then the rest.
+    // A throttle reason covers the time since the previous reading. Here: up to the last reading of 100 W, then up to
+    // the first of 300 W, then the rest.
     let gpus = FakeGpus::new(
         1,
         "0.throttle 1|1|1|4|32\n0.power 100000|100000|100000|300000\n0.energy !3\n\
@@ -95,7 +95,8 @@ fn permanent_gpu_throttling_covers_all_sampled_time() {
     let gpu = run.assert_clean(0).gpu(GPU0);
     assert_eq!(gpu.f64("power.mean_w"), 250.0);
     let sampled_s = gpu.f64("power.integrated_energy_j") / 250.0;
-    let reasons: Vec<_> = gpu.array("throttle").iter().map(|of| of["reason"].as_str().unwrap()).collect();
+    let reasons: Vec<_> =
+        gpu.array("throttle").iter().map(|entry| entry["reason"].as_str().unwrap()).collect();
     assert_eq!(
         reasons,
         [
@@ -131,14 +132,14 @@ fn gpu_counters_survive_failed_reads() {
     assert_eq!(report.warnings(), "");
 }
 
-/// A driver can have samples of each device at different times: here of one device at every second reading, and of the
-/// other device at the readings between.
+/// A driver can have samples of each device at different times. Here it has them of one device at every second reading,
+/// and of the other one between.
 #[test]
 fn utilization_of_alternately_sampled_gpus_adds_up() {
     let samples_of = |percent: &str, is_first: bool| -> String {
-        let of = |n: u32| format!("{}000000{percent}", n.div_ceil(2));
+        let sample = |n: u32| format!("{}000000{percent}", n.div_ceil(2));
         let readings: Vec<String> =
-            (1..=8).map(|n| if (n % 2 == 1) == is_first { of(n) } else { String::new() }).collect();
+            (1..=8).map(|n| if (n % 2 == 1) == is_first { sample(n) } else { String::new() }).collect();
         readings.join("|")
     };
     let script = |gpu: u32, key: &str, samples: String| format!("{gpu}.{key} {samples}\n");

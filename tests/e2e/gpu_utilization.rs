@@ -60,7 +60,7 @@ fn unreadable_gpu_samples_add_no_busy_time() {
     assert_eq!(gpu.f64("utilization.mean_percent"), 100.0);
 }
 
-/// This driver takes no samples while no process uses the GPU.
+/// The driver takes samples only while a process uses the GPU.
 #[test]
 fn gpu_is_idle_while_its_driver_takes_no_samples() {
     let gpus = FakeGpus::new(1, "0.utilization 0\n0.samples 1:0");

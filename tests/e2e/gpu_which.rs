@@ -44,10 +44,14 @@ fn empty_cuda_visible_devices_hides_all_gpus() {
     for none in ["", "-1", "NoDevFiles"] {
         let run = gpus.list_with(&["--visible", "-f", "json"], &[("CUDA_VISIBLE_DEVICES", none)]);
         let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
-        let of = |key: &str| -> Vec<_> {
+        let values = |key: &str| -> Vec<_> {
             listing["gpus"].as_array().unwrap().iter().map(|gpu| gpu[key].clone()).collect()
         };
-        assert_eq!((of("visible"), of("tracked")), (vec![false.into(); 2], vec![false.into(); 2]), "{none}");
+        assert_eq!(
+            (values("visible"), values("tracked")),
+            (vec![false.into(); 2], vec![false.into(); 2]),
+            "{none}"
+        );
     }
 }
 
@@ -140,7 +144,7 @@ fn guuids_selects_by_uuid_prefix_or_pci_address() {
         ("MIG-", 0, &[]),
         ("0000:b1:00.0", 10, &["GPU-fake-1"]),
     ] {
-        // Where no GPU is read there is no reading to wait for.
+        // A run that reads no GPU waits for a time instead of a reading.
         let words = if ids.is_empty() { gpus.words(&["for:300"]) } else { words.clone() };
         let run = gpus.tracked(words).options(&["--guuids", words_of_user]).run();
         let report = run.assert_clean(0);

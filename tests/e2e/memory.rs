@@ -1,4 +1,4 @@
-//! Peaks of RAM are not missed between two samples and not counted twice.
+//! Peaks of RAM between two samples are found, and counted once.
 
 use std::time::Duration;
 
@@ -152,9 +152,9 @@ fn proportional_sizes_divide_what_processes_share() {
     let report = run.assert_clean(0);
     // Four processes have a quarter each. Program and libc are others', too. While the children still touch the memory, one
     // process is read after another, so the sum is too large for a moment.
-    let of = |set: &str| report.f64(&format!("max_ram_proportional.{set}"));
-    assert_within("descendants", of("descendants"), (75 * MIB) as f64, 10.0);
-    assert_within("combined", of("combined"), (100 * MIB) as f64, 10.0);
+    let proportional = |set: &str| report.f64(&format!("max_ram_proportional.{set}"));
+    assert_within("descendants", proportional("descendants"), (75 * MIB) as f64, 10.0);
+    assert_within("combined", proportional("combined"), (100 * MIB) as f64, 10.0);
 }
 
 // Requirement: RAM-24, RAM-26

@@ -1,4 +1,4 @@
-//! Processes that the command starts on other machines are in no figure, and the report names those machines, or says how
+//! Processes that the command starts on other machines are in no figure. The report names those machines, or says how
 //! many ranks of a job it lacks.
 
 use std::process::Command;

@@ -194,7 +194,7 @@ fn replayed(journal: &Path) -> String {
     render(&report, &config)
 }
 
-/// The same run in other forms than the one that it wrote: what its journal gives is what its JSON report gives.
+/// A run in other forms than the one that it wrote: its journal and its JSON report give the same text.
 // Requirement: OUT-23
 #[test]
 fn json_report_that_is_read_back_gives_the_text_of_the_run() {

@@ -17,7 +17,7 @@ fn tracked_signal_state(through: &[&str]) -> String {
     run.stdout.clone()
 }
 
-/// The same output without gpu-track-run.
+/// What the program that prints its signal state writes without gpu-track-run.
 fn untracked_signal_state(through: &[&str]) -> String {
     let signals = program("signals");
     let words = [through, &[signals.as_str(), "15"]].concat();

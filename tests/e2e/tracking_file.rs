@@ -38,11 +38,11 @@ fn with_rows(command: &[&str], options: &[&str]) -> Tracked {
 }
 
 /// What the file has as the largest of a column, and the report at a path; `max_column` has the reason of a difference.
-fn assert_agrees(of: &Tracked, column: &str, path: &str, max_column: &str) {
-    let (rows, reported) = (of.rows.max(column), of.run.report().f64(path));
+fn assert_agrees(tracked: &Tracked, column: &str, path: &str, max_column: &str) {
+    let (rows, reported) = (tracked.rows.max(column), tracked.run.report().f64(path));
     let is_near = (rows - reported).abs() <= reported * 0.03 + 1e5;
     let is_explained =
-        (of.rows.last(max_column) - reported).abs() <= 1.0 && of.rows.last("max_ram_source") > 0.0;
+        (tracked.rows.last(max_column) - reported).abs() <= 1.0 && tracked.rows.last("max_ram_source") > 0.0;
     assert!(is_near || is_explained, "{column}: {rows} in the file, {reported} in the report");
 }
 
@@ -50,41 +50,41 @@ fn assert_agrees(of: &Tracked, column: &str, path: &str, max_column: &str) {
 #[test]
 fn largest_of_the_rows_are_the_reports_figures() {
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
-    let of = with_rows(&["python3", "-c", JOB], &["--st", "0.1"]);
+    let tracked = with_rows(&["python3", "-c", JOB], &["--st", "0.1"]);
     let after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
-    assert_eq!(of.run.status.code(), Some(0));
+    assert_eq!(tracked.run.status.code(), Some(0));
     for set in ["main", "descendants", "combined"] {
         let total = format!("max_ram.{set}.total_rss");
-        assert_agrees(&of, &format!("{set}_ram"), &total, &format!("max_{set}_ram"));
+        assert_agrees(&tracked, &format!("{set}_ram"), &total, &format!("max_{set}_ram"));
         assert_eq!(
-            of.rows.last(&format!("max_{set}_ram")),
-            of.run.report().f64(&total),
+            tracked.rows.last(&format!("max_{set}_ram")),
+            tracked.run.report().f64(&total),
             "the last row's maximum"
         );
     }
-    let report = of.run.report();
-    assert_eq!(of.rows.max("system_ram"), report.f64("max_ram.system"));
-    assert_eq!(of.rows.max("main_n_threads"), report.f64("cpu_utilization.main_n_threads"));
-    assert_eq!(of.rows.max("n_processes"), report.f64("processes.max_concurrent"));
+    let report = tracked.run.report();
+    assert_eq!(tracked.rows.max("system_ram"), report.f64("max_ram.system"));
+    assert_eq!(tracked.rows.max("main_n_threads"), report.f64("cpu_utilization.main_n_threads"));
+    assert_eq!(tracked.rows.max("n_processes"), report.f64("processes.max_concurrent"));
     let cpu = report.f64("cpu_utilization.combined.max_sum_percent");
-    assert!((of.rows.max("cpu_combined_sum_utilization_percent") - cpu).abs() <= cpu * 0.03, "{cpu}");
-    let times = of.rows.column("timestamp");
+    assert!((tracked.rows.max("cpu_combined_sum_utilization_percent") - cpu).abs() <= cpu * 0.03, "{cpu}");
+    let times = tracked.rows.column("timestamp");
     assert!(times.iter().all(|time| (before..=after).contains(time)), "{before} {times:?} {after}");
-    assert!(of.rows.keys().is_sorted_by(|a, b| a < b));
-    assert_eq!(of.rows.fixed["ram_unit"], "bytes");
-    assert_eq!(of.rows.fixed["system_core_count"], report.u64("host.cores").to_string());
+    assert!(tracked.rows.keys().is_sorted_by(|a, b| a < b));
+    assert_eq!(tracked.rows.fixed["ram_unit"], "bytes");
+    assert_eq!(tracked.rows.fixed["system_core_count"], report.u64("host.cores").to_string());
 }
 
 // Requirement: TIME-1
 #[test]
 fn shortest_run_has_a_row_and_no_empty_cell() {
-    let of = with_rows(&["/bin/true"], &["--ru", "megabytes", "--st", "60"]);
-    assert_eq!(of.rows.keys().len(), 1);
-    let text = std::fs::read_to_string(&of.path).unwrap();
+    let tracked = with_rows(&["/bin/true"], &["--ru", "megabytes", "--st", "60"]);
+    assert_eq!(tracked.rows.keys().len(), 1);
+    let text = std::fs::read_to_string(&tracked.path).unwrap();
     assert!(text.lines().skip(3).all(|line| !line.contains(",,")), "{text}");
     assert_eq!(
-        of.rows.last("max_combined_ram") * 1e6,
-        of.run.report().f64("max_ram.combined.total_rss") * 1e6
+        tracked.rows.last("max_combined_ram") * 1e6,
+        tracked.run.report().f64("max_ram.combined.total_rss") * 1e6
     );
 }
 
@@ -92,15 +92,15 @@ fn shortest_run_has_a_row_and_no_empty_cell() {
 #[test]
 fn gpu_trackers_own_program_reads_the_file() {
     let program = or_skip!(theirs());
-    let of = with_rows(&["python3", "-c", JOB], &["--ru", "gigabytes"]);
-    let times = of.rows.column("timestamp");
-    let marks = of.path.with_file_name("marks.csv");
+    let tracked = with_rows(&["python3", "-c", JOB], &["--ru", "gigabytes"]);
+    let times = tracked.rows.column("timestamp");
+    let marks = tracked.path.with_file_name("marks.csv");
     let lines = [(0, times[0]), (1, times[times.len() - 1])]
         .map(|(position, time)| format!("7,block,{position},{time:.6}\n"))
         .concat();
     std::fs::write(&marks, format!("process_id,code_block_name,position,timestamp\n{lines}")).unwrap();
     let args = ["sub-track", "analyze", "--format=json"].map(str::to_owned);
-    let files = [format!("--tf={}", of.path.display()), format!("--stf={}", marks.display())];
+    let files = [format!("--tf={}", tracked.path.display()), format!("--stf={}", marks.display())];
     let read = Command::new(&program).args(args).args(files).output().unwrap();
     let text = String::from_utf8_lossy(&read.stdout);
     assert!(
@@ -111,7 +111,7 @@ fn gpu_trackers_own_program_reads_the_file() {
     let results: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(results["static_data"]["ram_unit"], "gigabytes");
     let overall = &results["overall"]["combined_ram"]["max"];
-    assert_eq!(overall.as_f64(), Some(of.rows.max("combined_ram")), "{text}");
+    assert_eq!(overall.as_f64(), Some(tracked.rows.max("combined_ram")), "{text}");
     let block = &results["code_block_results"][0];
     assert_eq!(block["name"], "block", "{text}");
     assert_eq!(block["resource_usage"]["combined_ram"]["max"].as_f64(), overall.as_f64(), "{text}");

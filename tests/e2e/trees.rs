@@ -1,5 +1,5 @@
-//! Random trees of processes, compared with the kernel's own figures: each process is counted once, the CPU time is
-//! complete, and each peak RSS is right as far as the report claims to know it.
+//! Random trees of processes, compared with the kernel's own figures. Each process is counted once, the CPU time is
+//! complete, and each peak RSS is right as far as the report claims.
 //!
 //! A failing tree is shrunk and reported with its seed; GPU_TRACK_TEST_SEED repeats it.
 
@@ -37,7 +37,7 @@ enum OrphanReaper {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shim {
     InAll,
-    /// The other programs are static or made by a raw clone.
+    /// The programs that do not carry the shim are static or made by a raw clone.
     InSome,
 }
 
@@ -155,7 +155,7 @@ fn tolerance(rss_bytes: u64) -> u64 {
     (rss_bytes / 100).max(3 * 32.max(2 * cores) * page * cores)
 }
 
-/// An exact peak must be the true one. A bound must not be below it, and a sample not above it.
+/// An exact peak is the true one. A bound is at least the true peak, and a sample at most.
 fn check_peaks(report: &Report, truth: &Truth, before_exec: &PeaksBeforeExec) -> Result<(), TestCaseError> {
     let listed = report.array("processes.heaviest");
     prop_assert_eq!(listed.len() as u64, report.u64("processes.total"), "processes that are listed singly");

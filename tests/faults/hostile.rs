@@ -1,4 +1,4 @@
-//! Attacks on the session by a process of the tree: the collector keeps running and stays small, the command's exit
+//! Attacks on the session by a process of the tree. The collector keeps running and stays small, the command's exit
 //! status is unchanged, and the report states what happened. The test itself attacks, since it has the same access.
 
 use std::fs::File;

@@ -26,7 +26,7 @@ mod shared_machine;
 mod support;
 mod tools;
 mod tracking_file;
-mod twice;
+mod with_and_without;
 
 /// How often a test repeats what may fail by chance: `few` times, or GPU_TRACK_SOAK times as often.
 fn rounds(few: u32) -> u32 {

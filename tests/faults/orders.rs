@@ -79,7 +79,7 @@ fn state(pid: u32) -> Option<char> {
 fn kill_before_the_answer(waiting: &Waiting) -> bool {
     let launcher = waiting.running.pid();
     let children = format!("/proc/{launcher}/task/{launcher}/children");
-    // It has told the collector that the command has ended when it has reaped that, and waits again.
+    // The launcher has told the collector of the command's end when it has reaped the command, and waits again.
     wait_until("the wait for the daemon", || {
         let children = std::fs::read_to_string(&children).unwrap();
         let only_these = [Some(waiting.daemon()), waiting.running.collector()];
@@ -92,8 +92,8 @@ fn kill_before_the_answer(waiting: &Waiting) -> bool {
     if is_pending {
         // A successor is not started while the launcher is stopped.
         let collector = waiting.running.wait_for_collector();
-        // The launcher may have been stopped on its way to the wait: a page of its program can be slow to read. Then the
-        // collector does not know of the wait, and there is no order, however often it looks.
+        // The launcher may have been stopped on its way to the wait: a page of its program can be slow to read. Then
+        // the wait is unknown to the collector, which gives no order, however often it looks.
         let before = waits(collector);
         wait_until("an order", || has_orders(launcher) || waits(collector) >= before + MOST_LOOKS);
         kill(collector, libc::SIGKILL);
@@ -182,7 +182,7 @@ fn stopped_collector_with_a_full_pipe_holds_nothing_up() {
     let running = tracked([program("signals"), "15".into()]).start();
     running.wait_for_output("ready");
     let collector = running.wait_for_collector();
-    // It has read the configuration when it has threads.
+    // The collector has read the configuration when it has threads.
     let threads = format!("/proc/{collector}/task");
     wait_until("the collector's threads", || std::fs::read_dir(&threads).unwrap().count() > 1);
     kill(collector, libc::SIGSTOP);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::rounds;
 use crate::support::programs::{compiled, source};
 use crate::support::{Run, installed, program, skip, tracked};
-use crate::twice::{same_in, same_with_and_without};
+use crate::with_and_without::{same_in, same_with_and_without};
 
 /// Runs one of tests/programs with and without tracking and asserts its status and its number of processes.
 #[track_caller]

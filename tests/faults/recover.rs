@@ -58,8 +58,8 @@ impl Shm {
         running.wait()
     }
 
-    /// Waits until the collector has saved the run's description, without which nothing can be recovered, and has read
-    /// all records so far.
+    /// Waits until the collector has saved the run's description, which recovery needs, and has read all records so
+    /// far.
     fn wait_for_collector(&self, running: &Running) {
         wait_until("the collector's state", || {
             self.state(running.pid()).is_some_and(|path| path.metadata().unwrap().len() > 0)

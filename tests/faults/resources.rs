@@ -44,7 +44,7 @@ fn few_descriptors_track_or_run_untracked() {
 fn tree_without_free_descriptors_is_counted() {
     // A fork child works; a program that is executed cannot open its libraries.
     let script = "exec 2>/dev/null; ulimit -n 3; (exit 4); echo $?; /bin/true; echo $?; exit 5";
-    let run = crate::twice::same_with_and_without(&["sh", "-c", script]);
+    let run = crate::with_and_without::same_with_and_without(&["sh", "-c", script]);
     assert_eq!(run.status.code(), Some(5));
     assert_eq!(run.report().u64("processes.total"), 3);
 }

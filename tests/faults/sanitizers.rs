@@ -1,11 +1,11 @@
-//! Programs built with the sanitizers of gcc and clang. These interpose the same functions as the shim, and they check
-//! which library is loaded first. gcc links their runtimes dynamically, clang links them into the program.
+//! Programs built with the sanitizers of gcc and clang. They interpose the same functions as the shim, and they check
+//! which library is loaded first. Their runtimes are linked dynamically by gcc, and into the program by clang.
 
 use std::process::Command;
 
 use crate::support::programs::{can_build, compiled};
 use crate::support::skip;
-use crate::twice::same_in;
+use crate::with_and_without::same_in;
 
 /// The symbolizer is a process that could outlive the program for a moment.
 const NO_SYMBOLIZER: &str =

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::support::{installed, program, skip, tracked};
-use crate::twice::{same_in, same_with_and_without};
+use crate::with_and_without::{same_in, same_with_and_without};
 
 // Requirement: SHIM-14
 #[test]

@@ -173,7 +173,7 @@ pub fn state(bytes: &[u8]) {
     run.apply(START_NS + 2 * STEP_NS, &Observation::FinalizeAll);
 }
 
-/// These words of a record at this position, as the journal has them.
+/// The journal's entry for a record of `words` at `position`.
 pub fn journal_entry(words: &[u32; RECORD_WORDS], position: u64) -> [u32; ENTRY_WORDS] {
     let mut entry = [0; ENTRY_WORDS];
     entry[..RECORD_WORDS].copy_from_slice(words);

@@ -1,7 +1,7 @@
 /* deaths HOW SECONDS
  *
- * A fork child burns SECONDS of CPU and ends in the given way: return exit _exit _Exit quick_exit exit_group
- * pthread_exit (all with status 7, pthread_exit with 0), abort, or a signal's number. */
+ * A fork child burns SECONDS of CPU and ends in the given way. With status 7: return exit _exit _Exit quick_exit
+ * exit_group. With status 0: pthread_exit. By a signal: abort, or a signal's number. */
 #include "common.h"
 #include <pthread.h>
 

@@ -1,9 +1,9 @@
 /* execs HOW
  *
- * Passes a hand-made environment (only HANDMADE=1) to a shell that has two children, by the given function: execv execve
- * execvp execvpe execl execlp execle fexecve execveat, or, as a child that is reaped, posix_spawn posix_spawnp
- * pidfd_spawn pidfd_spawnp. Functions without an environment argument get it by `environ`. The shell checks that
- * HANDMADE is set. Status 77: this libc does not have the function. */
+ * Passes a hand-made environment (only HANDMADE=1) to a shell that has two children, by the given function. It becomes
+ * the shell by: execv execve execvp execvpe execl execlp execle fexecve execveat. It reaps the shell as its child
+ * after: posix_spawn posix_spawnp pidfd_spawn pidfd_spawnp. Functions without an environment argument get it by
+ * `environ`. The shell checks that HANDMADE is set. Status 77: this libc does not have the function. */
 #include "common.h"
 #include <dlfcn.h>
 #include <spawn.h>

@@ -3,8 +3,8 @@
  * Imitates a process with an open DRM file below the directory ROOT. Each CONTENT is in ROOT/proc/PID/fdinfo/5 until a
  * reading of it is complete; then the next one replaces it.
  *
- * In a CONTENT, @P is replaced by P percent of the time since the program's start in nanoseconds, renewed for a hundred
- * readings. @P/N is renewed at every Nth of those only, and @P:N for N readings.
+ * In a CONTENT, @P is replaced by P percent of the time since the program's start, in nanoseconds. It is renewed for a
+ * hundred readings. @P/N is renewed at every Nth of those only, and @P:N for N readings.
  *
  * With FDINFO_NODE, the descriptor is a link to that device node.
  */
@@ -46,13 +46,13 @@ static void show(const char *content, const char *counter, unsigned long long ns
 /* How often the file was opened since the last call; with `waits`, blocks until it was opened. */
 static int times_opened(int waits) {
     _Alignas(struct inotify_event) char event[sizeof(struct inotify_event) + 16];
-    struct inotify_event *of = (struct inotify_event *)event;
+    struct inotify_event *open_event = (struct inotify_event *)event;
     struct pollfd readable = {watch, POLLIN, 0};
     int opened = 0;
     while ((waits && !opened) || poll(&readable, 1, 0) > 0) {
         must(read(watch, event, sizeof event) > 0, "inotify");
         /* An open of the directory itself gives an event without a name. */
-        opened += of->len > 0 && !strcmp(of->name, "5");
+        opened += open_event->len > 0 && !strcmp(open_event->name, "5");
     }
     return opened;
 }

@@ -1,6 +1,6 @@
 /* hold_exit TID READY DONE
  *
- * Keeps the thread TID of another process from exiting, as an uninterruptible driver call does: the thread is stopped
+ * Keeps the thread TID of another process from exiting, as an uninterruptible driver call does. The thread is stopped
  * during its exit until this program ends. Makes the file READY once the thread is traced, and ends when the file DONE
  * exists.
  */

@@ -1,7 +1,7 @@
 /* ignored_sigchld COUNT SECONDS [BEFORE]
  *
- * With BEFORE, waits for a fork child that burns so many seconds of CPU. Then it ignores SIGCHLD, so that the kernel itself
- * reaps the COUNT fork children that follow. Each burns SECONDS of CPU. */
+ * With BEFORE, waits for a fork child that burns BEFORE seconds of CPU. Then it ignores SIGCHLD, so that the kernel
+ * itself reaps the COUNT fork children that follow. Each burns SECONDS of CPU. */
 #include "common.h"
 
 int main(int argc, char **argv) {

@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
     for (int i = 0; argc > 3 && i < atoi(argv[3]); i++) {
         pid_t child = fork();
         int status;
-        /* Another moment of the other thread's work each time. */
+        /* Each time ends at another moment of the other thread's work. */
         if (child == 0) return end_in_a_race(i % 100 * 100);
         if (waitpid(child, &status, 0) != child || status) {
             fprintf(stderr, "child %d ended with wait status %x\n", i, status);

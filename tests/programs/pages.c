@@ -22,8 +22,8 @@
  *               child, the third one a fork child that writes the first quarter, and so on
  * exec          each child executes this program and has MIB of its own
  *
- * Children touch and give back what they share with each other in step. So no child has much of it alone for a moment,
- * and what they have at the end is the most that they ever had of each kind. */
+ * Children touch and give back what they share with each other in step. So a child never has much of it alone, and what
+ * they have at the end is the most that they ever had of each kind. */
 #include "common.h"
 
 #include <pthread.h>
@@ -201,7 +201,7 @@ static int child_main(int number) {
 static int sharing(void *unused) {
     (void)unused;
     say_ready();
-    /* Its descriptors are copies, so the end that it would have to close is closed here alone. */
+    /* The child's descriptors are copies, so the pipe's write end is closed here alone. */
     close(release[1]);
     wait_for_release();
     _exit(0);

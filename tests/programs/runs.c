@@ -1,5 +1,5 @@
 /* runs TIMES PROGRAM [ARG]...
- *     Runs the program so many times, one after another, and waits for each. Linked statically it is an uninstrumented
+ *     Runs the program TIMES times, one after another, and waits for each. Linked statically it is an uninstrumented
  *     parent. */
 #include "common.h"
 

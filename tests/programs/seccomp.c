@@ -1,8 +1,8 @@
 /* seccomp prctl|syscall|strict
  *
- * A child sets a seccomp filter that kills at every system call except write and exit_group (strict: except read, write
- * and exit), then exits with status 0. Any other system call in the process, such as one of a preloaded library, would
- * end it by a signal. Status 0 if the child exited with 0. */
+ * A child sets a seccomp filter, then exits with status 0. The filter kills at every system call except write and
+ * exit_group (strict: except read, write and exit). Any other system call in the process, such as one of a preloaded
+ * library, would end it by a signal. Status 0 if the child exited with 0. */
 #include "common.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -13,8 +13,8 @@
  *   i        ignore SIGCHLD                           t        a thread that computes for 5 ms, joined
  *   s N      raise signal N                           x N, X N, Y N   exit, _exit, raw exit_group with status N
  *
- * An exec discards the peak RSS, so before it a line is added to the file $TWIG_PEAKS: the pid, the peak in KiB, the peak
- * at the fork in KiB (0 in an image of its own), and "raw" after a raw clone.
+ * An exec discards the peak RSS, so before it a line is added to the file $TWIG_PEAKS. The line has the pid, the peak
+ * in KiB, the peak at the fork in KiB (0 in an image of its own), and "raw" after a raw clone.
  */
 #include "common.h"
 #include <pthread.h>

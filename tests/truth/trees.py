@@ -12,7 +12,7 @@ from workloads import FILES, Workload
 PROGRAMS = FILES.parent.parent / "programs"
 # The words that make a child: fork (twice as likely), posix_spawn, double fork.
 MAKERS = "ffpd"
-# The same with children that a preloaded library can't see: raw clones and static programs.
+# The words of MAKERS, and children that a preloaded library can't see: raw clones and static programs.
 ALL_MAKERS = MAKERS + "FPP"
 
 

@@ -44,8 +44,8 @@ def checked(command: Sequence[Word], cwd: pathlib.Path | None = None) -> None:
 def python_with(*packages: str) -> pathlib.Path:
     """The Python of a virtual environment that has these packages (`NAME==VERSION`).
 
-    Their programs are to be called as modules, since the scripts in its bin/ name the directory that they were
-    installed in: an installation that is interrupted must leave nothing behind, so it is made beside its place.
+    An installation that is interrupted must leave nothing behind, so it is made beside its place. The scripts in its
+    bin/ name the directory of the installation, so programs are to be called as modules.
     """
     version = ".".join(map(str, sys.version_info[:2]))
     place = cache() / "-".join([f"python-{version}", *packages])
@@ -61,7 +61,7 @@ def python_with(*packages: str) -> pathlib.Path:
                 shutil.rmtree(place, ignore_errors=True)
                 new.rename(place)
         finally:
-            # It is still there if something failed, or if another run was faster.
+            # The new directory is still there if something failed, or if another run was faster.
             shutil.rmtree(new, ignore_errors=True)
     return python
 

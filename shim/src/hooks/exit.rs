@@ -12,7 +12,7 @@ use gpu_track_abi::record::{
     Event, FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_GPU_LIBRARY, FLAG_IMAGE, FLAG_NO_STATUS,
 };
 
-use crate::{emit, loaded, next, proc_status, rss, state, sys};
+use crate::{emit, gpu_library, next, proc_status, rss, state, sys};
 
 assert_signatures_of_libc! { _exit }
 
@@ -85,7 +85,7 @@ fn write_exit(status: c_int, flags: u8) {
         origin.flags |= FLAG_AUTOREAP;
     }
     // What its parent has loaded is not its own.
-    if !is_borrowed && loaded::has_gpu_library() == Some(true) {
+    if !is_borrowed && gpu_library::is_loaded() == Some(true) {
         origin.flags |= FLAG_GPU_LIBRARY;
     }
     emit::emit(&origin, &Event::Exit { status, vm_hwm_kib, own, children }, 0);

@@ -70,7 +70,7 @@ unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, o
                     return sys::into_errno(result) as c_int;
                 }
                 if result < 0 || taken.si_pid() == 0 {
-                    // Another thread reaped it.
+                    // Another thread reaped the child.
                     continue;
                 }
             }
@@ -138,7 +138,7 @@ unsafe fn wait4_in_two_steps(pid: pid_t, status: *mut c_int, options: c_int, usa
                 return 0;
             }
             match sys::wait4(seen.si_pid(), status, options | libc::WNOHANG, usage) {
-                // Another thread reaped it.
+                // Another thread reaped the child.
                 0 => {}
                 result if result == -(libc::ECHILD as isize) => {}
                 result => return sys::into_errno(result) as pid_t,

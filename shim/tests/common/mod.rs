@@ -252,27 +252,27 @@ pub fn count(events: &[(Origin, Event)], kind: char) -> usize {
 
 /// (reaper, child, status) of each REAPED.
 pub fn reaped(events: &[(Origin, Event)]) -> Vec<(u32, u32, i32)> {
-    let of = |(origin, event): &(Origin, Event)| match event {
+    let reaped = |(origin, event): &(Origin, Event)| match event {
         Event::Reaped { child, status, .. } => Some((origin.pid, *child, *status)),
         _ => None,
     };
-    events.iter().filter_map(of).collect()
+    events.iter().filter_map(reaped).collect()
 }
 
 /// (pid, status, flags) of each EXIT.
 pub fn exits(events: &[(Origin, Event)]) -> Vec<(u32, i32, u8)> {
-    let of = |(origin, event): &(Origin, Event)| match event {
+    let exit = |(origin, event): &(Origin, Event)| match event {
         Event::Exit { status, .. } => Some((origin.pid, *status, origin.flags)),
         _ => None,
     };
-    events.iter().filter_map(of).collect()
+    events.iter().filter_map(exit).collect()
 }
 
 /// The names of each START.
 pub fn starts(events: &[(Origin, Event)]) -> Vec<String> {
-    let of = |(_, event): &(Origin, Event)| match event {
+    let start = |(_, event): &(Origin, Event)| match event {
         Event::Start { names: n, .. } => Some(names(n)),
         _ => None,
     };
-    events.iter().filter_map(of).collect()
+    events.iter().filter_map(start).collect()
 }

@@ -20,7 +20,7 @@ fn mounted(kind: &str, option: &str) -> Option<PathBuf> {
 }
 
 fn contains_word(file: &Path, word: &str) -> bool {
-    std::fs::read_to_string(file).is_ok_and(|text| text.split_whitespace().any(|of| of == word))
+    std::fs::read_to_string(file).is_ok_and(|text| text.split_whitespace().any(|listed| listed == word))
 }
 
 impl Group {

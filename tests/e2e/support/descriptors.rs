@@ -8,7 +8,7 @@ pub const SIGNAL_FD: &str = "anon_inode:[signalfd]";
 /// An open descriptor.
 #[derive(Debug)]
 pub struct Descriptor {
-    /// Its number.
+    /// The descriptor's number.
     pub number: u32,
     /// What it stands for: a path, `pipe:[INODE]`, ...
     pub target: String,

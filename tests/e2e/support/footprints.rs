@@ -1,5 +1,5 @@
-//! A job that holds its memory until it is told to end, tracked once: what the report says of its RAM, and the page frames
-//! that tests/truth reads meanwhile.
+//! A job that holds its memory until it is told to end, tracked once. Compares what the report says of its RAM with the
+//! page frames that tests/truth reads meanwhile.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -33,7 +33,7 @@ impl Job {
         Self { stranger: words.clone(), words, _files: Vec::new() }
     }
 
-    /// Another stranger.
+    /// Puts a program with these words in the place of the stranger.
     pub fn beside<S: Into<OsString>>(mut self, words: impl IntoIterator<Item = S>) -> Self {
         self.stranger = words.into_iter().map(Into::into).collect();
         self
@@ -58,7 +58,7 @@ pub enum User {
 /// A figure of the report and its truth, bytes.
 #[derive(Debug)]
 pub struct Figure {
-    /// Such as `descendants`.
+    /// The set's name in the report, such as `descendants`.
     pub name: &'static str,
     /// By the page frames.
     pub pages: f64,

@@ -169,7 +169,7 @@ impl FakeGpus {
         self.tracked(self.words(words)).run()
     }
 
-    /// The same where each call of the driver takes so many microseconds.
+    /// Runs the program `gpu` where each call of the driver takes `cost_us` microseconds.
     pub fn run_at_cost(&self, cost_us: &'static str, words: &[&str]) -> Run {
         self.tracked(self.words(words)).with(move |command| command.env("FAKE_NVML_COST_US", cost_us)).run()
     }
@@ -184,7 +184,7 @@ impl FakeGpus {
         [program("gpu")].into_iter().chain(words.iter().map(word)).collect()
     }
 
-    /// The same command line for a shell.
+    /// The command line of the program `gpu`, for a shell.
     pub fn line(&self, words: &[&str]) -> String {
         self.words(words).join(" ")
     }
@@ -202,18 +202,18 @@ impl FakeGpus {
     }
 }
 
-/// Asserts that a maximum is no less than the mean, in an object of a report.
-fn assert_order(of: &Value, what: &str, mean: &str, max: &str) {
-    if let (Some(mean), Some(max)) = (of[mean].as_f64(), of[max].as_f64()) {
-        assert!(max >= mean, "{what}: {max} at most, {mean} in the mean: {of}");
+/// Asserts that a maximum is at least the mean, in an object of a report.
+fn assert_order(figures: &Value, what: &str, mean: &str, max: &str) {
+    if let (Some(mean), Some(max)) = (figures[mean].as_f64(), figures[max].as_f64()) {
+        assert!(max >= mean, "{what}: {max} at most, {mean} in the mean: {figures}");
     }
 }
 
-/// Asserts that a sum over devices is no less than that of one device, and no more than that of all. A figure that is not known
-/// of a device bounds nothing.
+/// Asserts that a sum over devices is at least that of one device, and at most that of all. A device whose figure is
+/// unknown sets no bound.
 fn assert_sum(what: &str, sum: Option<f64>, devices: &[Option<f64>]) {
     // Numbers are rounded.
-    let room = |of: f64| of * (1.0 + 1e-9);
+    let room = |bound: f64| bound * (1.0 + 1e-9);
     let Some(sum) = sum else { return };
     let largest = devices.iter().flatten().copied().fold(0.0, f64::max);
     assert!(largest <= room(sum), "{what}: {sum} in all, {largest} on one device");
@@ -223,8 +223,8 @@ fn assert_sum(what: &str, sum: Option<f64>, devices: &[Option<f64>]) {
 }
 
 impl Report {
-    /// Asserts what is true of the GPU figures of every report: a maximum is no less than its mean, and a sum over devices is that of
-    /// one time.
+    /// Asserts what is true of the GPU figures of every report. A maximum is at least its mean, and a sum over devices
+    /// is that of one time.
     pub fn assert_gpus_agree(&self) {
         let Some(gpus) = self.0.get("gpus").and_then(Value::as_array) else { return };
         for gpu in gpus {

@@ -26,7 +26,7 @@ pub fn clients(root: &Path, files: &[&str]) -> String {
     format!("exec {} {}{files}", program("fdinfo"), root.display())
 }
 
-/// The same as a child process; its files are removed when it has ended.
+/// A shell command that has such a process ([`clients`]) as its child, and removes the child's files when it has ended.
 pub fn child(root: &Path, files: &[&str]) -> String {
     format!("({}); rm -r {}/proc", clients(root, files), root.display())
 }

@@ -65,7 +65,7 @@ impl Report {
         self.array("processes.by_command").iter().find(|entry| entry["command"] == name)
     }
 
-    /// Asserts that there were so many processes, all with exact figures, and that no event was dropped.
+    /// Asserts that there were `processes` processes, all with exact figures, and that no event was dropped.
     pub fn assert_all_exact(&self, processes: u64) {
         assert_eq!(self.u64("processes.total"), processes, "processes.total");
         assert_eq!(self.u64("coverage.processes"), processes, "coverage.processes");

@@ -98,7 +98,7 @@ impl Tracked {
         self.by_user(65534)
     }
 
-    /// The same for the user of this number.
+    /// Starts gpu-track-run as the user of this number. The error is the reason why that is impossible here.
     pub fn by_user(self, uid: u32) -> Result<Self, &'static str> {
         let user = become_user(uid);
         let user: Vec<&str> = user.iter().map(String::as_str).collect();
@@ -202,7 +202,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Its standard input, if [`Tracked::piped_stdin`] made it a pipe.
+    /// The launcher's standard input, if [`Tracked::piped_stdin`] made it a pipe.
     pub fn stdin(&mut self) -> std::process::ChildStdin {
         self.child.stdin.take().unwrap()
     }
@@ -327,9 +327,9 @@ pub struct Run {
     pub status: ExitStatus,
     /// The launcher's pid.
     pub launcher: u32,
-    /// Its stdout.
+    /// What the launcher and the command wrote to stdout.
     pub stdout: String,
-    /// Its stderr.
+    /// What the launcher and the command wrote to stderr.
     pub stderr: String,
     report: Option<Report>,
 }

@@ -277,7 +277,7 @@ pub unsafe extern "C" fn nvmlDeviceGetAccountingStats(
     if pid == 0 {
         return INVALID_ARGUMENT;
     }
-    let Some((_, words)) = accounting_entries(&device).into_iter().find(|(of, _)| *of == pid) else {
+    let Some((_, words)) = accounting_entries(&device).into_iter().find(|(listed, _)| *listed == pid) else {
         return NOT_FOUND;
     };
     let word = |index: usize| words.get(index).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);

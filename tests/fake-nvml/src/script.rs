@@ -6,27 +6,28 @@
 //!
 //!   A number `1000+50/s` grows by 50 in each second since the driver's start.
 //!
-//!   `samples` are `TIME:PERCENT ...`, or a ring buffer: `ring LENGTH PERIOD PERCENT [FROM UNTIL]` is one sample in each
-//!   PERIOD, of PERCENT from FROM to UNTIL and of 0 otherwise. The latest LENGTH are kept. With
-//!   `bursts LENGTH PERIOD PERCENT BUSY EVERY` there are samples only in the first BUSY of each EVERY.
+//!   `samples` are `TIME:PERCENT ...`, or a ring buffer: `ring LENGTH PERIOD PERCENT [FROM UNTIL]` is one sample in
+//!   each PERIOD. It is PERCENT from FROM to UNTIL and 0 otherwise. The latest LENGTH are kept. With `bursts LENGTH
+//!   PERIOD PERCENT BUSY EVERY` there are samples only in the first BUSY of each EVERY.
 //!
 //!   With `memory_held 1` the device's memory in use is `memory_used` and what processes hold. `crowd 100` puts 100 foreign
 //!   processes on a device, from the pid `crowd_first` on.
 //!
 //!   Times are microseconds after the driver's start, or `now`. With the key `clock` they are by another clock: one that
-//!   counts from boot (`boot`), or one that is off by so many microseconds.
+//!   counts from boot (`boot`), or one that is off by a number of microseconds.
 //! - `held/PID.DEVICE`: `BYTES [LISTS [SM]]`: the memory of a process (`na`: not available), the lists that contain it
 //!   (`c`, `g`, `m`), and its utilization.
 //! - `account/PID.DEVICE`: `PEAK UTILIZATION START_US`: an accounting entry.
 //! - `accounting.DEVICE`: the accounting mode, once it was set.
 //!
-//! Keys of the whole driver: `init` (its return value), `count`, `stride`, `clears_buffer`, `null_probe`, `cut` (a list
-//! that exceeds its buffer is truncated with SUCCESS: `counts_written` or `counts_all`),
-//! `init_runs` (a shell command), `init_crashes`, and `init.stall` and `power.stall` (milliseconds, `forever`, or the path
-//! of a file that ends the stall when it exists).
+//! Keys of the whole driver: `init` (its return value), `count`, `stride`, `clears_buffer`, `null_probe`, `cut`,
+//! `init_runs` (a shell command), `init_crashes`, `init.stall` and `power.stall`. With `cut`, a list that exceeds its
+//! buffer is truncated with SUCCESS: `counts_written` or `counts_all`. A stall is in milliseconds, `forever`, or the
+//! path of a file that ends the stall when it exists.
 //!
-//! The environment variable FAKE_NVML_COST_US says what calls cost, in microseconds: a number for all calls, and `PART=NUMBER`
-//! for those whose name contains PART, such as `50 RunningProcesses=4500`. The last word that fits counts.
+//! The environment variable FAKE_NVML_COST_US says what calls cost, in microseconds. A number is for all calls, and
+//! `PART=NUMBER` for those whose name contains PART, such as `50 RunningProcesses=4500`. The last word that fits
+//! counts.
 //!
 //! The driver writes these files:
 //!
@@ -271,7 +272,7 @@ pub fn sampled(device: &str, part: Part) {
     let is_needed = |part: &Part| match part {
         Part::Lists | Part::Utilization => !is_divided,
         Part::Accounting => has_accounting,
-        // They are read at the start and at the end only.
+        // Error counts are read at the start and at the end only.
         Part::Errors => false,
         _ => true,
     };
@@ -304,8 +305,8 @@ pub fn of_processes(directory: &str, device: &str) -> Vec<(u32, Vec<String>)> {
     let mut found = Vec::new();
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some((pid, of)) = name.split_once('.')
-            && of == device
+        if let Some((pid, owner)) = name.split_once('.')
+            && owner == device
             && let Ok(pid) = pid.parse()
             && let Ok(text) = fs::read_to_string(entry.path())
         {

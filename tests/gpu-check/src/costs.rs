@@ -20,9 +20,9 @@ const XID_ERRORS: u64 = 8;
 /// What a call costs, and what it returned last.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cost {
-    /// Its name.
+    /// The call's name.
     pub name: &'static str,
-    /// Its return value; `None`: the library has no such call.
+    /// The call's return value; `None`: the library lacks the call.
     pub code: Option<c_uint>,
     /// Median and 99th percentile, microseconds.
     pub median_us: f64,

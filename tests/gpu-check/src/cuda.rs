@@ -128,7 +128,7 @@ impl Cuda {
     }
 }
 
-/// PTX, which drivers translate for any device: one block that reads the clock until so many cycles have passed.
+/// PTX, which drivers translate for any device: one block that reads the clock until `cycles` cycles have passed.
 const SPIN: &[u8] = b"
 .version 6.0
 .target sm_50
@@ -151,7 +151,8 @@ again:
 const CYCLES: u64 = 5_000_000;
 /// Launched together, so that the device need not wait for the next launch.
 const LAUNCHES: usize = 4;
-/// Without the kernel, the device is kept busy by writing to this much memory, so often at once: some milliseconds, too.
+/// Without the kernel, the device is kept busy by [`SETS`] writes at once to this much memory, which takes some
+/// milliseconds, too.
 const SET_BYTES: u64 = 256 << 20;
 const SETS: usize = 32;
 
@@ -177,7 +178,7 @@ impl Work {
         Ok(Self::Memory(cuda.allocate(SET_BYTES)?, "for its power".into()))
     }
 
-    /// Its name.
+    /// The work's name in the output.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Kernel(_) => "a kernel".into(),

@@ -15,7 +15,7 @@ use crate::process;
 pub(crate) struct Planned {
     /// How much.
     pub bytes: u64,
-    /// Its name in the output: `context` (nothing but a context), `plain`, `pool`, `managed`, or a program's.
+    /// The process's name in the output: `context` (nothing but a context), `plain`, `pool`, `managed`, or a program's.
     pub kind: String,
     /// A command to start with the size as its last argument; `None`: a part of this program.
     pub program: Option<Vec<String>>,
@@ -43,7 +43,7 @@ pub(crate) struct AllHeld {
     pub used_bytes: Option<u64>,
 }
 
-/// The same as the part `hold`, by CUDA's runtime.
+/// A program that does what the part `hold` does, by CUDA's runtime.
 const CUDA_C: &str = r#"
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -135,7 +135,8 @@ pub(crate) fn hold_all(plan: &str, path: &str, held: Duration) -> Result<(), Str
         children.push((child, fallen(&line)));
     }
     std::thread::sleep(held);
-    let listed = |pids: &[(u32, u64)], pid| pids.iter().find(|(of, _)| *of == pid).map(|(_, bytes)| *bytes);
+    let listed =
+        |pids: &[(u32, u64)], pid| pids.iter().find(|(listed, _)| *listed == pid).map(|(_, bytes)| *bytes);
     let by_smi = smi();
     let nvml = Nvml::start().ok();
     let by_nvml = nvml.as_ref().map(Nvml::compute_processes).unwrap_or_default();

@@ -147,7 +147,7 @@ fn check(results: &mut Results, options: &Options) -> Result<(), (u8, String)> {
     Ok(())
 }
 
-/// Whether a process gets a context. Without one, no figure could be compared with a known use of the GPU.
+/// Whether a process gets a context. The checks need one to compare figures with a known use of the GPU.
 fn works_with_cuda() -> Result<(), (u8, String)> {
     Cuda::open().map_err(|reason| (NO_GPU, format!("no CUDA here ({reason})")))?;
     let words = process::part("context", &[]);

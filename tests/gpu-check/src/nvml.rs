@@ -177,7 +177,7 @@ impl Nvml {
         clock_line("the device", code, times)
     }
 
-    /// The same of the samples by process, with their pids and percentages.
+    /// A line about the driver's samples by process: their clock, pids and percentages.
     pub(crate) fn process_samples(&self) -> String {
         let mut count = ENTRIES as c_uint;
         let mut samples: Vec<nvmlProcessUtilizationSample_t> = vec![zeroed(); ENTRIES];

@@ -104,10 +104,10 @@ fn under_load(device: &Device, time: Duration) -> Result<(Memory, Result<f64, St
 fn largest<T: Copy>(
     before: Result<T, String>,
     now: Result<T, String>,
-    of: impl Fn(T, T) -> T,
+    larger: impl Fn(T, T) -> T,
 ) -> Result<T, String> {
     match (before, now) {
-        (Ok(before), Ok(now)) => Ok(of(before, now)),
+        (Ok(before), Ok(now)) => Ok(larger(before, now)),
         (Ok(known), Err(_)) | (Err(_), Ok(known)) => Ok(known),
         (Err(_), Err(error)) => Err(error),
     }

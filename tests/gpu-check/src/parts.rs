@@ -92,8 +92,8 @@ fn spin(time: Duration) -> Result<(), String> {
     spinning.join().unwrap_or_else(|_| Err("the thread panicked".into()))
 }
 
-/// Keeps the device busy for a time, and idle for as long, so often; writes for how long it was busy in all, and between the
-/// first work and the end. The driver tells of the last work only after it, so it ends idle.
+/// Keeps the device busy for `time`, and idle for as long, `count` times. Writes for how long it was busy in all, and
+/// between the first work and the end. The driver tells of the last work only after it, so it ends idle.
 fn pulse(path: &str, time: Duration, count: u32) -> Result<(), String> {
     let cuda = Cuda::start()?;
     let work = Work::new(&cuda)?;
@@ -107,7 +107,7 @@ fn pulse(path: &str, time: Duration, count: u32) -> Result<(), String> {
         std::thread::sleep(time);
     }
     std::thread::sleep(3 * time);
-    // It shows whether the driver takes samples while nothing runs, and over what it takes a process's mean.
+    // The lines show whether the driver takes samples while nothing runs, and over what it takes a process's mean.
     if let Ok(nvml) = Nvml::start() {
         for line in [nvml.device_samples(), nvml.process_samples()] {
             note(&format!("at the end: {line}"))?;
@@ -154,7 +154,7 @@ fn opinion(path: &str, rest: Duration, load: Duration) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Copies so many bytes to the device, so often, with pauses; prints what the driver's counter did.
+/// Copies `bytes` bytes to the device `count` times, with pauses; prints what the driver's counter did.
 fn copy(bytes: u64, count: u32, pause: Duration) -> Result<(), String> {
     let cuda = Cuda::start()?;
     let (place, from) = (cuda.allocate(bytes)?, cuda.allocate_on_host(bytes)?);
@@ -188,8 +188,8 @@ fn allocate_and_free(path: &str, time: Duration) -> Result<(), String> {
     write(path, &[start.elapsed().as_secs_f64() / f64::from(pairs)])
 }
 
-/// With a context, measures the CPU time of the collector, which is the other child of the launcher, for a time; writes it and
-/// the time, seconds.
+/// With a context, measures the CPU time of the collector, which is the launcher's other child, for `time`; writes both
+/// in seconds.
 fn meter(path: &str, time: Duration) -> Result<(), String> {
     let _cuda = Cuda::start()?;
     // By now the collector has its driver initialised.

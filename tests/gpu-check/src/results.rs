@@ -10,7 +10,7 @@ pub(crate) fn shown<T: Display>(figure: Option<T>) -> String {
     figure.map_or_else(|| "n/a".to_owned(), |figure| figure.to_string())
 }
 
-/// The same with two decimals.
+/// A figure in the output, with two decimals.
 pub(crate) fn rounded(figure: Option<f64>) -> String {
     shown(figure.map(|figure| format!("{figure:.2}")))
 }

@@ -22,7 +22,7 @@ pub enum What {
         parent: u32,
         /// The new thread.
         pid: u32,
-        /// Its process.
+        /// The process of the thread.
         tgid: u32,
     },
     /// An exec.
@@ -34,7 +34,7 @@ pub enum What {
     Exit {
         /// The thread.
         pid: u32,
-        /// Its process.
+        /// The process of the thread.
         tgid: u32,
         /// Wait status.
         status: u32,

@@ -1,5 +1,5 @@
-//! The root of the counted tree: a process that connects to the recorder, waits until it was moved into the run's cgroup,
-//! and then execs the command.
+//! The root of the counted tree: a process that connects to the recorder. It waits until it was moved into the run's
+//! cgroup, then execs the command.
 //!
 //! It connects to an abstract socket, which works for every user and whatever descriptors were closed before. The kernel
 //! gives the pid of the connecting process.
@@ -38,7 +38,7 @@ pub struct Entrance {
 /// A process that waits until it is released.
 pub struct Waiting {
     stream: UnixStream,
-    /// Its pid in the recorder's pid namespace.
+    /// The process's pid in the recorder's pid namespace.
     pub pid: u32,
 }
 
@@ -85,12 +85,12 @@ impl AsFd for Entrance {
 }
 
 impl Waiting {
-    /// Its CPU time so far.
+    /// The process's CPU time so far.
     pub fn cpu_s(&self) -> Result<f64, String> {
         self.read("schedstat", running_ns).map(|ns| ns / 1e9)
     }
 
-    /// Its largest RSS so far.
+    /// The process's largest RSS so far.
     pub fn peak_rss_bytes(&self) -> Result<u64, String> {
         self.read("status", hwm_kib).map(|kib| kib * 1024)
     }

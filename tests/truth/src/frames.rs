@@ -1,7 +1,7 @@
 //! The page frames that a process has mapped: /proc/PID/pagemap, /proc/kpageflags and /proc/kpagecount. Needs root.
 //!
-//! Which pages count is as in the kernel's RSS: neither the zero page nor device memory is in it. hugetlb pages are added;
-//! RSS leaves them out. The kernel gives one entry for each base page of a huge page, so a huge page needs no rule.
+//! The pages that count are those of the kernel's RSS, without the zero page and device memory, and hugetlb pages,
+//! which RSS leaves out. The kernel gives one entry for each base page of a huge page, so a huge page needs no rule.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -23,7 +23,7 @@ const ZERO_PAGE: u64 = 1 << 24;
 /// A page frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame {
-    /// Its number in physical memory.
+    /// The frame's number in physical memory.
     pub number: u64,
     /// Whether one page table entry of the whole system refers to it.
     pub is_mapped_once: bool,

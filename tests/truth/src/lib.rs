@@ -1,5 +1,5 @@
-//! The kernel's own figures of a process tree: its processes and their exits (process connector), their peak RSS
-//! (taskstats), their CPU time (a cgroup) and their memory (page frames). Shares no code with gpu-track. Needs root.
+//! The kernel's own figures of a process tree. Its processes and their exits come from the process connector, peak RSS
+//! from taskstats, CPU time from a cgroup, memory from page frames. Shares no code with gpu-track. Needs root.
 
 pub mod cgroup;
 pub mod connector;

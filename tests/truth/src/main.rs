@@ -1,7 +1,7 @@
 //! `gpu-track-truth` runs a command and writes the kernel's own figures of its process tree as JSON.
 //!
-//! The processes and their exits are from the process connector, their peak RSS from taskstats, and the CPU time from a
-//! cgroup made for the run. Shares no code with gpu-track. Needs root and the initial pid and user namespaces.
+//! The processes and their exits are from the process connector, peak RSS is from taskstats, and CPU time from a cgroup
+//! made for the run. Shares no code with gpu-track. Needs root and the initial pid and user namespaces.
 //!
 //! In the command, the word `@` stands before the part that is counted. `gpu-track-truth record -o truth.json --
 //! gpu-track-run -o ours.json -- @ make` counts make and its descendants. gpu-track-run itself is neither in the counted

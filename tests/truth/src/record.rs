@@ -23,7 +23,7 @@ const KILLED_GRACE: Duration = Duration::from_secs(30);
 pub struct Record {
     /// Wait status of the whole command, the part before the mark included.
     pub status: i32,
-    /// Its wall time.
+    /// Wall time of the whole command.
     pub wall_s: f64,
     /// CPU time of the counted tree when the whole command had ended.
     pub cpu_at_end_s: f64,
@@ -31,7 +31,7 @@ pub struct Record {
     pub cpu_s: f64,
     /// The number of processes of the tree that outlived the whole command.
     pub left_at_end: usize,
-    /// Those of them that also outlived the grace time and were killed.
+    /// Processes of the tree that also outlived the grace time and were killed.
     pub killed: Vec<u32>,
     /// The peak RSS of the root before its exec of the command, as our own executable. gpu-track sees that image, too.
     pub entrance_rss_bytes: u64,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 ///
 /// # Errors
 /// /proc cannot be listed.
-pub fn descendants(of: u32) -> Result<Vec<u32>, String> {
+pub fn descendants(root: u32) -> Result<Vec<u32>, String> {
     let entries = std::fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?;
     let mut children: HashMap<u32, Vec<(u64, u32)>> = HashMap::new();
     for entry in entries.flatten() {
@@ -17,12 +17,12 @@ pub fn descendants(of: u32) -> Result<Vec<u32>, String> {
             children.entry(parent).or_default().push((start, pid));
         }
     }
-    let mut found = vec![of];
+    let mut found = vec![root];
     let mut at = 0;
     while let Some(pid) = found.get(at) {
-        let mut of_it = children.remove(pid).unwrap_or_default();
-        of_it.sort_unstable();
-        found.extend(of_it.into_iter().map(|(_, pid)| pid));
+        let mut direct = children.remove(pid).unwrap_or_default();
+        direct.sort_unstable();
+        found.extend(direct.into_iter().map(|(_, pid)| pid));
         at += 1;
     }
     found.remove(0);

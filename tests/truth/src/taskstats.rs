@@ -21,7 +21,7 @@ const NLMSG_ERROR: u16 = 2;
 const AGROUP: u8 = 0x20;
 /// The first version of the struct that has the thread group id.
 const FIRST_WITH_TGID: u16 = 12;
-/// This version has fields at other offsets; version 16 moved them back.
+/// The version that has fields at other offsets; version 16 moved them back.
 const OTHER_OFFSETS: u16 = 15;
 
 /// Offsets of fields in struct taskstats.
@@ -39,11 +39,11 @@ mod offset {
 pub struct Stats {
     /// The thread.
     pub pid: u32,
-    /// Its process.
+    /// The thread's process.
     pub tgid: u32,
     /// Whether it was the process's last thread.
     pub is_last: bool,
-    /// Its name (at most 15 bytes).
+    /// The thread's name (at most 15 bytes).
     pub comm: String,
     /// The peak RSS of its address space. Images before an exec are not in it. A fork child starts with its parent's RSS,
     /// and a vfork child that never called exec has its parent's peak.

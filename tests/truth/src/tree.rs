@@ -25,13 +25,13 @@ struct Process {
 /// The kernel's figures of a process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KernelProcess {
-    /// Its pid in the initial namespace.
+    /// The process's pid in the initial namespace.
     pub pid: u32,
     /// The pid of its parent.
     pub ppid: u32,
-    /// Its start, in seconds after the root's start.
+    /// The process's start, in seconds after the root's start.
     pub start_s: f64,
-    /// Its end, in seconds after the root's start.
+    /// The process's end, in seconds after the root's start.
     pub end_s: f64,
     /// The number of its execs. 0: it ended as a copy of its parent. More than one: `hiwater_rss_bytes` covers only the
     /// last image.
@@ -144,7 +144,7 @@ impl Tree {
 
     /// The processes of the counted tree in the order of their start, with their figures from taskstats.
     ///
-    /// taskstats and connector events come by different sockets, so they are matched by order: for each pid, the last
+    /// taskstats and connector events come by different sockets, so they are matched by order. For each pid, the last
     /// process that ended belongs to the last message, and so on backwards.
     ///
     /// # Errors

@@ -11,8 +11,8 @@ use gpu_track_truth::footprint::{Footprints, Recorder};
 use gpu_track_truth::relatives::descendants;
 
 const MIB: f64 = 1048576.0;
-/// What a process has mapped of its libraries differs from run to run: at a fault the kernel maps the pages around it that
-/// are in the cache (16 at a time), and not those that another CPU has locked at that moment.
+/// What a process has mapped of its libraries differs from run to run. At a fault the kernel maps the pages around it
+/// that are in the cache (16 at a time). It leaves out those that another CPU has locked at that moment.
 const TOLERANCE_MIB: f64 = 0.6;
 
 fn pages() -> &'static str {

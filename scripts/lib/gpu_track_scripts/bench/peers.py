@@ -133,7 +133,7 @@ def versions(bench: Workbench) -> list[str]:
         if not tool:
             found.append(f"no {name}")
         elif name == "psrecord":
-            # It has no option for its version; the interpreter of its first line knows the package.
+            # psrecord has no option for its version; the interpreter of its first line knows the package.
             interpreter = pathlib.Path(tool).read_text(encoding="utf-8").splitlines()[0].removeprefix("#!")
             program = "import importlib.metadata as m; print(m.version('psrecord'))"
             found.append("psrecord " + first_line([*shlex.split(interpreter), "-c", program]))

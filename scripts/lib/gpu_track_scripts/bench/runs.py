@@ -20,7 +20,7 @@ from gpu_track_scripts.figures import BySide, differences, interleave, ratios, w
 from gpu_track_scripts.tools import Unavailable, cache
 
 SIDES = ("bare", "ours")
-# Memory may grow until so many processes have ended: tables and caches reach their size by then.
+# The number of ended processes until which memory may grow: tables and caches reach their size by then.
 WARM_UP_FORKS = 10_000
 
 

@@ -16,8 +16,8 @@ from gpu_track_scripts.truth.compare import Row, row_of, worst_of
 from gpu_track_scripts.truth.records import Record, Report
 from workloads import FILES, NOBODY, PATH, Workload
 
-# What the recorder's message contains if the kernel dropped some of its messages: ENOBUFS of a socket, or a process
-# for whose exit taskstats had no buffer left.
+# What the recorder's message contains if the kernel dropped messages: ENOBUFS of a socket, or a process's exit for
+# which taskstats had no buffer left.
 LOST = ("No buffer space available", "taskstats said nothing")
 # How often a run is tried if messages were dropped.
 TRIES = 3

@@ -128,7 +128,7 @@ fn judge_holder(
     }
     let fallen = process.fallen_bytes.unwrap_or_default();
     match context {
-        // Their context is like the first process's, so the rest is their allocation.
+        // The context of such a process is like the first process's, so the rest is its allocation.
         Some(context) if ["plain", "pool"].contains(&kind.as_str()) => {
             let own = peak.saturating_sub(context);
             let detail = format!("{own} beyond a bare context's {context}, and {fallen}");

@@ -29,19 +29,23 @@ fn of_device<'a>(results: &mut Results, report: &'a Report, uuid: &str) -> Optio
 
 /// The device was busy for `busy_s` of a run of `took_s`.
 fn judge_busy(results: &mut Results, gpu: &Gpu, busy_s: f64, took_s: f64) {
-    let of = &gpu.utilization;
+    let utilization = &gpu.utilization;
     match gpu.lacks("utilization") {
         Some(reason) => results.skip("utilization", reason),
         None => {
-            let is_right = of.active_s.is_some_and(|s| s >= busy_s - SAMPLE_S && s <= took_s);
+            let is_right = utilization.active_s.is_some_and(|s| s >= busy_s - SAMPLE_S && s <= took_s);
             let detail = format!(
                 "{} s of {busy_s} in {took_s:.2} s; mean {}%",
-                rounded(of.active_s),
-                rounded(of.mean_percent)
+                rounded(utilization.active_s),
+                rounded(utilization.mean_percent)
             );
             results.check("a busy GPU's active time", is_right, &detail);
-            let largest = of.max_percent.is_some_and(|percent| percent >= 90.0);
-            results.check("its largest utilization", largest, &format!("{}%", shown(of.max_percent)));
+            let largest = utilization.max_percent.is_some_and(|percent| percent >= 90.0);
+            results.check(
+                "its largest utilization",
+                largest,
+                &format!("{}%", shown(utilization.max_percent)),
+            );
         }
     }
     match gpu.lacks("utilization by process") {

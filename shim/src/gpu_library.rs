@@ -1,15 +1,15 @@
 //! Whether a library of a GPU's driver is loaded, by the loader's list of objects (`_r_debug` in glibc's link.h).
 //!
-//! Looked at once, while EXIT is written. `dl_iterate_phdr` would take a lock, which another thread of the process, or one of the
-//! parent's at the time of a fork, may hold for ever. Reading /proc/self/maps would be a system call more, and some hundred us.
-//! So the list is read without a lock, as a debugger reads it:
+//! Looked at once, while EXIT is written. `dl_iterate_phdr` would take a lock. Another thread, or a thread of the
+//! parent at the time of a fork, may hold it for ever. Reading /proc/self/maps would be a system call more, and some
+//! hundred us. So the list is read without a lock, as a debugger reads it:
 //!
 //! - The loader sets `r_state` before it adds an object, or unmaps and frees one, and resets it when the list is whole again
-//!   (dl-open.c, dl-close.c). It is looked at before and after each object is read; unless the list was whole both times, the
-//!   reading is given up, and the answer is unknown.
-//! - Before the loader frees what describes an object, it has unmapped that object, which is a system call. So a thread that begins
-//!   a dlclose after the first look is caught by the second, unless this thread loses its CPU between two instructions for
-//!   all of that dlclose. Freed memory stays mapped nearly always, so even then no access faults.
+//!   (dl-open.c, dl-close.c). It is looked at before and after each object is read. If the list was incomplete at
+//!   either time, the reading is given up, and the answer is unknown.
+//! - Before the loader frees what describes an object, it has unmapped that object, which is a system call. So the
+//!   second look catches a thread that begins a dlclose after the first. It misses one only if this thread loses its
+//!   CPU for all of that dlclose. Freed memory stays mapped nearly always, so even then no access faults.
 //! - Why no process_vm_readv(2) on the process itself, which can't fault: it costs 1.4 us for each object, against 10 ns. A filter
 //!   that forbids debugging may kill for it, and the shim does not know of a filter that an earlier image installed.
 //! - Why the end of the list at START is not remembered: other constructors run before the shim's, and what they loaded can be
@@ -56,14 +56,14 @@ struct Object {
 }
 
 /// Whether such a library is loaded; `None`: the list could not be read now, or this libc has none.
-pub(crate) fn has_gpu_library() -> Option<bool> {
+pub(crate) fn is_loaded() -> Option<bool> {
     // SAFETY: the loader's own variable.
-    unsafe { has_gpu_library_in(next::loader_list()? as *const Debug) }
+    unsafe { is_loaded_in(next::loader_list()? as *const Debug) }
 }
 
 /// # Safety
 /// `debug` must be the loader's variable.
-unsafe fn has_gpu_library_in(debug: *const Debug) -> Option<bool> {
+unsafe fn is_loaded_in(debug: *const Debug) -> Option<bool> {
     // SAFETY: promised by the caller. Another thread may change it, so it is read as volatile.
     let is_whole = || unsafe { (&raw const (*debug).state).read_volatile() } == WHOLE;
     // SAFETY: as above.
@@ -148,7 +148,7 @@ mod tests {
         }
         let debug = Debug { version: 1, first, breakpoint: 0, state };
         // SAFETY: a list as the loader has it.
-        unsafe { has_gpu_library_in(&raw const debug) }
+        unsafe { is_loaded_in(&raw const debug) }
     }
 
     #[test]

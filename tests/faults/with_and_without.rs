@@ -1,4 +1,4 @@
-//! The same command with and without gpu-track-run: output and exit status must be the same.
+//! A command with and without gpu-track-run: output and exit status must be the same.
 
 use std::process::{Command, Stdio};
 
@@ -12,7 +12,7 @@ pub fn same_with_and_without<S: AsRef<str>>(words: &[S]) -> Run {
     same_in(words, &[])
 }
 
-/// The same through another command, which prepares the environment and execs the command.
+/// Runs the command both ways through another command, which prepares the environment and execs it.
 #[track_caller]
 pub fn same_in<S: AsRef<str>>(words: &[S], through: &[&str]) -> Run {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
