@@ -21,4 +21,3 @@ pub mod signal;
 pub mod style;
 pub mod timestamp;
 pub mod tree_sample;
-pub mod values;
