@@ -59,10 +59,10 @@ fn truncated_file_is_not_used() {
     }
 }
 
-/// Not even by a page fault, for which a file system on a disk changes the modification time.
+/// A page fault of a write would change the modification time, where the file is on a disk.
 // Requirement: SHIM-12
 #[test]
-fn file_that_is_no_segment_is_not_written_to() {
+fn file_that_is_no_segment_stays_unchanged() {
     let session = Session::new();
     let path = session.dir().join("data");
     let before = vec![7; FILE_SIZE];

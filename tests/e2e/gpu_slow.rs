@@ -182,7 +182,7 @@ fn busy_gpu_is_busy_though_its_driver_keeps_few_samples() {
 
 // Requirement: GPU-23
 #[test]
-fn utilization_that_the_driver_no_longer_knows_is_not_idle() {
+fn utilization_that_the_driver_has_forgotten_is_left_out() {
     // The driver keeps half a second, and each call takes so long that it is read every 1.5 s at most.
     let gpus = FakeGpus::new(1, "0.samples ring 10 50000 100");
     let run = gpus

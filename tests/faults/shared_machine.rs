@@ -204,7 +204,7 @@ fn fifo_that_its_owner_replaces_gets_no_report() {
 
 // Requirement: OUT-21
 #[test]
-fn fifo_that_no_process_reads_does_not_keep_the_run_from_ending() {
+fn run_ends_although_its_fifo_has_no_reader() {
     let (_top, top) = top();
     let run = tracked(["sh", "-c", "exit 3"]);
     let fifo = top.join("fifo");
