@@ -17,7 +17,7 @@ use usable::usable;
 use warnings::Context;
 
 use crate::model::config::Layer;
-use crate::model::counts::processes;
+use crate::model::counts_in_words::processes;
 use crate::model::groups::Groups;
 use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Faults, Hints, Io, Layers, Limits,

@@ -2,9 +2,10 @@
 
 use super::{Inputs, report};
 use crate::model::config::Config;
-use crate::model::host::{HostInfo, RunEnd};
+use crate::model::host_info::HostInfo;
 use crate::model::report::Report;
 use crate::model::report::{Limits, Rss};
+use crate::model::run_end::RunEnd;
 use crate::run::random_trees::random_runs;
 
 /// Null figures of which no warning speaks.
@@ -35,8 +36,12 @@ fn unexplained(report: &Report) -> Vec<&'static str> {
     let pss = &report.max_ram_proportional;
     let is_pss_known = pss.bytes.values().iter().all(Option::is_some);
     assert_eq!(is_pss_known, pss.reason.is_none(), "{pss:?}");
-    let is_said = |of: &str| report.warnings.iter().any(|warning| warning.text.contains(of));
-    figures.into_iter().filter(|(_, of, is_known)| !is_known && !is_said(of)).map(|(name, ..)| name).collect()
+    let is_said = |topic: &str| report.warnings.iter().any(|warning| warning.text.contains(topic));
+    figures
+        .into_iter()
+        .filter(|(_, topic, is_known)| !is_known && !is_said(topic))
+        .map(|(name, ..)| name)
+        .collect()
 }
 
 fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::finding::{Entry, EventSlot};
+use super::kernel_event::EventSlot;
+use super::record_or_event::Entry;
 
 /// Keeps findings for the collector that replaces a killed one.
 ///

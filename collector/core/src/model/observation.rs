@@ -3,10 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::finding::{Damage, ExitAccount, Finding, Remains};
+use super::exit_account::{ExitAccount, Remains};
 use super::gpu::GpuObservation;
 use super::ids::{Key, ProcessId, Target};
 use super::order::{OrderId, OrderResult};
+use super::record_or_event::{Damage, Finding};
 use super::signal::SignalReceived;
 use super::tree_sample::Wants;
 

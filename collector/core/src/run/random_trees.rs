@@ -267,7 +267,8 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
 /// Only one child lives at a time: no more memory is there than that of the command and of the largest child.
 fn check_ram_in_turn(run: &RunState, machine: &Machine) -> Result<(), TestCaseError> {
     let (main, children) = machine.processes.split_at(1);
-    let largest = |of: &[SimProcess]| of.iter().map(|process| process.hwm_kib * 1024).max().unwrap_or(0);
+    let largest =
+        |processes: &[SimProcess]| processes.iter().map(|process| process.hwm_kib * 1024).max().unwrap_or(0);
     let (main, child) = (largest(main), largest(children));
     let (combined, descendants) = (run.ram.max.combined.total, run.ram.max.descendants.total);
     prop_assert!(descendants <= child + tolerance(child), "descendants {descendants}, the largest {child}");

@@ -90,7 +90,7 @@ impl Samples {
     /// The open sample as far as it is known.
     pub(super) fn now(&self, parts: Parts) -> Option<TreeSample> {
         let mut sample = self.open.clone()?;
-        let Largest { ram_bytes, processes, threads } = parts.ram.moments.of(sample.at_ns);
+        let Largest { ram_bytes, processes, threads } = parts.ram.largest_by_sample.within(sample.at_ns);
         let with = |mut span: Span<u64>, largest: u64| {
             span.raise(largest);
             span
@@ -104,7 +104,7 @@ impl Samples {
         let bytes = |blocks: u64| blocks.saturating_mul(512);
         sample.io_of_ended = (parts.totals.coverage.exact > 0)
             .then(|| IoBytes { read: bytes(own.input_blocks), written: bytes(own.output_blocks) });
-        let told = self.told_bytes.with(parts.ram.moments.open_bytes(), u64::max);
+        let told = self.told_bytes.with(parts.ram.largest_by_sample.open_bytes(), u64::max);
         let known = parts.ram.max.with(parts.totals.floors, |max, floor| (max, floor));
         sample.max_ram = known.with(told, |(max, floor), told| maximum(max, floor, told));
         Some(sample)
@@ -131,7 +131,7 @@ fn commands(tree: &Tree, sample: &Sample) -> Vec<CommandSample> {
         command.ram_bytes = command.ram_bytes.saturating_add(held.contribution.combined_bytes);
         command.cpu_ns = command.cpu_ns.saturating_add(process.cpu.counted_cpu_ns);
     }
-    let named = by_name.into_iter().map(|(name, of)| CommandSample { command: name.to_owned(), ..of });
+    let named = by_name.into_iter().map(|(name, sums)| CommandSample { command: name.to_owned(), ..sums });
     let mut all: Vec<CommandSample> = named.collect();
     all.sort_unstable_by(|a, b| b.ram_bytes.cmp(&a.ram_bytes).then_with(|| a.command.cmp(&b.command)));
     let mut rest = all.split_off(COMMANDS.min(all.len()));

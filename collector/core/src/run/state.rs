@@ -14,13 +14,14 @@ use super::sink_troubles::SinkTroubles;
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
 use super::usage::{CpuUsage, RamUsage, Totals};
-use super::waiting::Waiting;
+use super::wait_all::Waiting;
 use crate::model::config::Config;
-use crate::model::finding::{Damage, Finding, KernelEvent, ReadUpTo, StoredRecord, What, number};
-use crate::model::host::HostInfo;
+use crate::model::host_info::HostInfo;
 use crate::model::ids::Target;
+use crate::model::kernel_event::{KernelEvent, What};
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
 use crate::model::order::Order;
+use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
 use crate::model::signal::SignalReceived;
 use crate::model::tree_sample::TreeSample;
 
@@ -329,10 +330,10 @@ impl RunState {
         let Self { tree, ram, cpu, totals, gpu, samples, .. } = self;
         let parts = Parts { tree, ram, cpu, totals, gpu: &gpu.usage };
         if let Some(at_ns) = samples.close(parts) {
-            self.ram.moments.close(at_ns);
+            self.ram.largest_by_sample.close(at_ns);
             self.gpu.usage.begin_sample();
         }
-        for event in self.ram.moments.take_revised() {
+        for event in self.ram.largest_by_sample.take_revised() {
             self.samples.outbox.add_event(event);
         }
     }
@@ -414,8 +415,8 @@ mod tests {
     use gpu_track_abi::record::{NAME_BYTES, Origin, Usage};
 
     use super::*;
-    use crate::model::finding::StoredRecord;
-    use crate::model::finding::{AbsenceReason, KernelEvent};
+    use crate::model::kernel_event::{AbsenceReason, KernelEvent};
+    use crate::model::record_or_event::StoredRecord;
 
     const S: u64 = 1_000_000_000;
 

@@ -3,9 +3,9 @@
 use super::{full, hints, percent, rss};
 use crate::model::gpu::Vendor;
 use crate::model::groups::Groups;
-use crate::model::host::{DiskFull, DiskRole};
 use crate::model::report::Report;
 use crate::model::report::*;
+use crate::model::report::{DiskFull, DiskRole};
 use crate::run::cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, OutOfMemory, TimeLimit, TimeLimitSource,
 };

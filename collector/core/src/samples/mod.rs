@@ -29,7 +29,7 @@ fn percent(max: f64, mean: f64) -> Percent {
 }
 
 fn limits() -> Limits {
-    let of = |soft, hard| SoftHard { soft, hard };
+    let limit = |soft, hard| SoftHard { soft, hard };
     Limits {
         memory_bytes: Limit::Known(16_000_000_000),
         cpu_millicores: Limit::Unlimited,
@@ -38,10 +38,10 @@ fn limits() -> Limits {
         oom_kills: Some(0),
         cpus: Some(vec![0, 1, 4]),
         ulimits: BTreeMap::from([
-            ("core_bytes".to_owned(), of(Limit::Known(0), Limit::Unlimited)),
-            ("cpu_s".to_owned(), of(Limit::Known(3600), Limit::Known(7200))),
-            ("open_files".to_owned(), of(Limit::Known(1024), Limit::Known(1_048_576))),
-            ("stack_bytes".to_owned(), of(Limit::Known(8_388_608), Limit::Unlimited)),
+            ("core_bytes".to_owned(), limit(Limit::Known(0), Limit::Unlimited)),
+            ("cpu_s".to_owned(), limit(Limit::Known(3600), Limit::Known(7200))),
+            ("open_files".to_owned(), limit(Limit::Known(1024), Limit::Known(1_048_576))),
+            ("stack_bytes".to_owned(), limit(Limit::Known(8_388_608), Limit::Unlimited)),
         ]),
         slurm: BTreeMap::from([("SLURM_JOB_ID".to_owned(), "17".to_owned())]),
     }

@@ -7,7 +7,7 @@ mod sinks;
 
 use super::inputs::Inputs;
 use crate::model::config::Layer;
-use crate::model::counts::{processes, records, times};
+use crate::model::counts_in_words::{processes, records, times};
 use crate::model::groups::Groups;
 use crate::model::report::{Cgroup, Coverage, CpuTime, Limits, MaxRam, Stage, Topic, Warning};
 
@@ -385,7 +385,8 @@ fn still_running(context: &Context) -> Option<String> {
     let survivors = &context.inputs.run.totals.survivors;
     let count = survivors.count;
     let named = survivors.listed.iter().take(MOST_NAMED);
-    let mut names: Vec<_> = named.map(|of| format!("pid {} ({})", of.pid, of.command)).collect();
+    let mut names: Vec<_> =
+        named.map(|process| format!("pid {} ({})", process.pid, process.command)).collect();
     let left_out = count.saturating_sub(names.len() as u64);
     if left_out > 0 {
         names.push(format!("and {left_out} more"));

@@ -82,9 +82,9 @@ impl Missing {
 pub type Reading<T> = Result<T, Missing>;
 
 /// Of two readings of a figure, what is known: of both, what `of` makes of them.
-pub fn either<T>(a: Reading<T>, b: Reading<T>, of: impl FnOnce(T, T) -> T) -> Reading<T> {
+pub fn either<T>(a: Reading<T>, b: Reading<T>, combine: impl FnOnce(T, T) -> T) -> Reading<T> {
     match (a, b) {
-        (Ok(a), Ok(b)) => Ok(of(a, b)),
+        (Ok(a), Ok(b)) => Ok(combine(a, b)),
         (Ok(known), Err(_)) | (Err(_), Ok(known)) => Ok(known),
         (Err(_), later) => later,
     }

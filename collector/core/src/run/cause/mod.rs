@@ -143,7 +143,9 @@ impl Facts<'_> {
 
     /// SIGXCPU is sent for nothing else. SIGKILL is, so the CPU time must have reached the hard limit.
     fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
-        let last = |signal| self.failures.of_signal(signal).into_iter().flat_map(|of| of.last.iter().rev());
+        let last = |signal| {
+            self.failures.of_signal(signal).into_iter().flat_map(|failures| failures.last.iter().rev())
+        };
         let limits = |process: &ProcessSummary| process.bounds.limits;
         let at_soft = last(libc::SIGXCPU).next().map(|process| (process, limits(process).cpu_s));
         let at_hard = || {
@@ -250,14 +252,15 @@ impl Facts<'_> {
             Some(self.fatal(last(signal)?, signal))
         };
         let received = || {
-            let ends = |of: &&SignalReceived| {
-                !HARMLESS.contains(&of.signal) && self.is_followed_by_the_end(of.at_ns)
+            let ends = |received: &&SignalReceived| {
+                !HARMLESS.contains(&received.signal) && self.is_followed_by_the_end(received.at_ns)
             };
             Some(self.fatal(main?, self.signals.iter().rfind(ends)?.signal))
         };
         let fatal = || {
-            let is_probe =
-                |of: &ProcessSummary, signal| signal == libc::SIGKILL && of.wall_ns < POLICY.probe_ns;
+            let is_probe = |process: &ProcessSummary, signal| {
+                signal == libc::SIGKILL && process.wall_ns < POLICY.probe_ns
+            };
             let of_others = FATAL.into_iter().filter_map(|signal| {
                 let mut latest = self.failures.of_signal(signal)?.last.iter().rev();
                 Some((latest.find(|process| !is_probe(process, signal))?, signal))

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::machine::{Exe, LAUNCHER, Life, Machine, PID_NS, START_NS, SimProcess};
-use crate::model::finding::Remains;
+use crate::model::exit_account::Remains;
 use crate::model::ids::{Key, Target};
 use crate::model::observation::{
     ChildSeen, Observation, PeakReading, Program, ProgramQuestion, ProgramSeen, Reading, ReadingState,

@@ -4,7 +4,9 @@
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
 
-use crate::model::finding::{ExitAccount, Finding, KernelEvent, StoredRecord, ThreadAccount, What};
+use crate::model::exit_account::{ExitAccount, ThreadAccount};
+use crate::model::kernel_event::{KernelEvent, What};
+use crate::model::record_or_event::{Finding, StoredRecord};
 
 pub(super) const LAUNCHER: u32 = 100;
 pub(super) const PID_NS: u32 = 10;

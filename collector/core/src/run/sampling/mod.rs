@@ -256,7 +256,7 @@ impl Sampling {
 
     fn last_readings(&self) -> Readings<'_> {
         Readings {
-            of: &self.readings,
+            by_id: &self.readings,
             programs: &self.programs,
             alive: &self.alive,
             shared_of_all_bytes: self.shared_of_all_bytes,
@@ -435,11 +435,11 @@ fn add_process(
         let steady = contribution.min(before.contribution);
         let steady_unread = unread.max(before.unread_bytes);
         let threads_before = threads.min(before.threads);
-        sample.steady.add(&TreeSums::of(is_main, &steady, steady_unread, threads_before));
+        sample.steady.add(&TreeSums::of_one(is_main, &steady, steady_unread, threads_before));
         let is_new_image = process.program.image_start_ns >= from_ns;
         if !is_new_image {
             let mean = contribution.mean(before.contribution);
-            sample.steady_mean.add(&TreeSums::of(is_main, &mean, 0, threads));
+            sample.steady_mean.add(&TreeSums::of_one(is_main, &mean, 0, threads));
         }
         let mut at_most = contribution.max(before.contribution);
         if is_new_image || spike > 0 {
@@ -449,7 +449,7 @@ fn add_process(
             sample.intervals.push(memory);
             at_most = before.contribution.max(at_peak.minus(beside));
         }
-        sample.steady_at_most.add(&TreeSums::of(is_main, &at_most, steady_unread, threads_before));
+        sample.steady_at_most.add(&TreeSums::of_one(is_main, &at_most, steady_unread, threads_before));
     } else {
         sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread, rss + spike));
     }

@@ -150,10 +150,10 @@ impl LastReading {
 /// The two largest shared memories of several processes, bytes, and the process with the first.
 pub(super) fn largest_shared(
     readings: &FxHashMap<ProcessId, LastReading>,
-    of: &[ProcessId],
+    members: &[ProcessId],
 ) -> LargestShared {
     let mut largest = LargestShared::default();
-    for id in of {
+    for id in members {
         let shared = readings.get(id).map_or(0, |reading| reading.size.shared_bytes);
         if shared > largest.first {
             largest = LargestShared { id: Some(*id), first: shared, second: largest.first };

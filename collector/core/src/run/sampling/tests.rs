@@ -9,7 +9,7 @@ use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 
 use super::*;
-use crate::model::finding::Remains;
+use crate::model::exit_account::Remains;
 use crate::model::ids::Key;
 use crate::model::observation::{ChildSeen, FileMapping, Mappings, Rollup, UnreportedMemory};
 use crate::run::tree::RunContext;

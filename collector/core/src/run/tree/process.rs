@@ -12,7 +12,7 @@ use super::namespace::ForkNumber;
 use super::records::{ExitRecord, ReapRecord};
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
-use crate::model::finding::ExitAccount;
+use crate::model::exit_account::ExitAccount;
 use crate::model::ids::{FoundBy, Identity, ImageGroup, Key, Parent, ProcessId, Target};
 use crate::model::observation::{ProcessLimits, Program};
 use crate::model::quality::Quality;

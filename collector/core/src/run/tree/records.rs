@@ -30,7 +30,7 @@ pub struct ExitRecord {
 
 impl ExitRecord {
     /// The record of this event, if it is an EXIT.
-    pub(super) fn of(origin: &Origin, event: &Event) -> Option<Self> {
+    pub(super) fn of_event(origin: &Origin, event: &Event) -> Option<Self> {
         let Event::Exit { status, vm_hwm_kib, ref own, ref children } = *event else { return None };
         Some(Self {
             status,
@@ -81,7 +81,7 @@ pub struct ReapRecord {
 
 impl ReapRecord {
     /// The record of this event, if it is a REAPED.
-    pub(super) fn of(event: &Event) -> Option<Self> {
+    pub(super) fn of_event(event: &Event) -> Option<Self> {
         let Event::Reaped { status, reaper_max_rss_kib, ref usage, clock_ns, .. } = *event else {
             return None;
         };

@@ -78,7 +78,7 @@ pub struct ProcessSummary {
 
 impl ProcessSummary {
     /// The final figures of a process that was taken out of the tree.
-    pub(super) fn of(process: Process, own: OwnUsage, parent_pid: Option<u32>, now_ns: u64) -> Self {
+    pub(super) fn new(process: Process, own: OwnUsage, parent_pid: Option<u32>, now_ns: u64) -> Self {
         let (peak_rss_bytes, peak_quality) = process.peak();
         let lifetime = process.lifetime;
         let start_ns = lifetime.likely_start_ns();

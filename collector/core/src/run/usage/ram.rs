@@ -19,7 +19,7 @@ use crate::run::sampling::{Held, Sample};
 use crate::run::series::Series;
 use crate::run::tree::{Contribution, LiveInterval, Tree};
 
-use super::moments::Moments;
+use super::largest_by_sample::LargestBySample;
 
 /// A sum of proportional or private sizes is known if so many bytes of it were not read: smaller ones are never read.
 const NEGLIGIBLE_BYTES: u64 = 1 << 18;
@@ -113,7 +113,7 @@ pub struct RamUsage {
     /// The RAM of all over time.
     pub series: Series,
     /// The largest within the time of each of the last samples.
-    pub moments: Moments,
+    pub largest_by_sample: LargestBySample,
     /// Most processes at once.
     pub max_processes: u64,
     /// Most threads at once.
@@ -158,7 +158,7 @@ impl Window {
 fn sums_of(life: &LiveInterval) -> TreeSums {
     let unread_bytes = life.unread_bytes.unwrap_or(life.memory.combined_bytes);
     let threads = if life.is_process { life.threads } else { 0 };
-    let sums = TreeSums::of(life.is_main, &life.memory, unread_bytes, threads);
+    let sums = TreeSums::of_one(life.is_main, &life.memory, unread_bytes, threads);
     TreeSums { processes: life.is_process.into(), ..sums }
 }
 
@@ -226,7 +226,7 @@ impl RamUsage {
         let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
         self.proportional = self.proportional.with(proportional, Ord::max);
         let holders = || largest(live_holders(tree, sample, sample.at_ns));
-        self.moments.begin(sample.at_ns);
+        self.largest_by_sample.begin(sample.at_ns);
         self.raise(&sample.now, [sample.at_ns; 2], MaxRss::with, holders);
     }
 
@@ -244,7 +244,7 @@ impl RamUsage {
         self.max_processes = self.max_processes.max(now.processes);
         let combined = all.combined.footprint_bytes;
         let is_record = combined > self.peak.as_ref().map_or(0, |peak| peak.combined);
-        self.moments.raise(key_ns, at_ns, now, is_record);
+        self.largest_by_sample.raise(key_ns, at_ns, now, is_record);
         if is_record {
             self.peak = Some(PeakMoment { at_ns, combined, holders: holders() });
         }
@@ -301,7 +301,7 @@ impl RamUsage {
             // Late intervals, too: no earlier sample has counted that time.
             let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.likely_start_ns));
             self.byte_s.combined += life.memory.combined_bytes as f64 * span_s;
-            *self.byte_s.of(life.is_main) += life.memory.footprint_bytes(life.is_main) as f64 * span_s;
+            *self.byte_s.part_mut(life.is_main) += life.memory.footprint_bytes(life.is_main) as f64 * span_s;
         }
         self.series.add_integral(self.byte_s.combined - before);
     }

@@ -82,8 +82,8 @@ fn added(sample: &Sample) -> RamUsage {
     ram
 }
 
-fn lives<const N: usize>(of: [[LiveInterval; 2]; N]) -> Sample {
-    Sample { intervals: of.into_iter().flatten().collect(), ..window() }
+fn lives<const N: usize>(intervals: [[LiveInterval; 2]; N]) -> Sample {
+    Sample { intervals: intervals.into_iter().flatten().collect(), ..window() }
 }
 
 // Requirement: RAM-1

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::amount::Amount;
 use super::busy::BusySum;
-use super::held::HeldSum;
-use super::recent::RecentSum;
+use super::held_sum::HeldSum;
+use super::recent_sum::RecentSum;
 use crate::model::groups::Groups;
 
 /// The largest sums over all devices at one time; `None`: no device gave the figure.

@@ -70,7 +70,7 @@ impl Machine {
     }
 
     fn total(&self) -> Groups<u64> {
-        let all = self.held.iter().map(|of| Self::groups(*of));
+        let all = self.held.iter().map(|held| Self::groups(*held));
         all.fold(Groups::default(), |a, b| a.with(b, |a, b| a + b))
     }
 

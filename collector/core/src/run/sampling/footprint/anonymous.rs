@@ -159,8 +159,8 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
 
 /// How much of what a relative that was read at `read_ns` shares these had left by their own readings, bytes.
 fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
-    let of = |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
-    members.iter().map(of).sum()
+    let grown = |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
+    members.iter().map(grown).sum()
 }
 
 /// All were read: the sum of their proportional sizes, less what `without` alone has. The oldest counts in full, the

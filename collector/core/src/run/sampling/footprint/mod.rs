@@ -43,7 +43,7 @@ pub(crate) struct Estimate {
 /// What all processes add.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Estimates {
-    of: FxHashMap<ProcessId, Estimate>,
+    by_id: FxHashMap<ProcessId, Estimate>,
     /// By how much the footprint may be larger, bytes.
     uncertain_bytes: u64,
     /// The part of that in files, bytes.
@@ -57,7 +57,7 @@ pub(crate) struct Estimates {
 impl Estimates {
     /// One process's.
     pub(crate) fn get(&self, id: ProcessId) -> Option<&Estimate> {
-        self.of.get(&id)
+        self.by_id.get(&id)
     }
 
     /// What does not matter in the sum of all, bytes.
@@ -74,7 +74,7 @@ fn negligible_bytes(of_bytes: u64) -> u64 {
 /// Last readings of the live processes, and of programs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Readings<'a> {
-    pub of: &'a FxHashMap<ProcessId, LastReading>,
+    pub by_id: &'a FxHashMap<ProcessId, LastReading>,
     pub programs: &'a KnownPrograms,
     /// The live processes, oldest first.
     pub alive: &'a [ProcessId],
@@ -87,9 +87,9 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     let mut all = Estimates::default();
     add_anonymous(tree, readings, &mut all);
     add_files(tree, readings, &mut all);
-    for (id, estimate) in &mut all.of {
+    for (id, estimate) in &mut all.by_id {
         // One that runs in its parent's memory has nothing to be read.
-        if let Some(reading) = readings.of.get(id).filter(|_| !is_borrowed(tree, *id)) {
+        if let Some(reading) = readings.by_id.get(id).filter(|_| !is_borrowed(tree, *id)) {
             add_last_reading(estimate, reading, readings.shared_of_all_bytes);
             if !reading.is_sharing_denied && has_unread_relatives(tree, *id, reading) {
                 // What it has alone is not known any more.
@@ -111,7 +111,7 @@ fn counted<'a>(
     id: ProcessId,
 ) -> Option<(&'a Process, &'a LastReading)> {
     let process = tree.get(id)?;
-    let reading = readings.of.get(&id)?;
+    let reading = readings.by_id.get(&id)?;
     (process.program.image != Image::Borrowed).then_some((process, reading))
 }
 
@@ -120,7 +120,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let mut groups: FxHashMap<ImageGroup, Vec<ProcessId>> = FxHashMap::default();
     let mut of_one = |id: ProcessId| {
         let Some((process, _)) = counted(tree, readings, id) else {
-            all.of.insert(id, Estimate::default());
+            all.by_id.insert(id, Estimate::default());
             return;
         };
         groups.entry(process.program.group).or_default().push(id);
@@ -145,7 +145,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
         let with_memory = tree
             .group(group)
             .map_or(0, |group| group.members.iter().filter(|id| !is_borrowed(tree, **id)).count());
-        let are_read = members.len() == with_memory && is_group_read(tree, readings.of, group);
+        let are_read = members.len() == with_memory && is_group_read(tree, readings.by_id, group);
         let combined = anonymous::of_group(&members, are_read, page_bytes);
         let has_main = members.iter().any(|member| member.is_main);
         let mut descendants: Vec<Anonymous> = match has_main && members.len() > 1 {
@@ -167,7 +167,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
                 private_bytes: anonymous::private_bytes(member, is_alone)
                     + anonymous::private_of_files_bytes(member, is_alone),
             };
-            all.of.insert(
+            all.by_id.insert(
                 *id,
                 Estimate {
                     contribution,
@@ -184,7 +184,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
 fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let mut times = FileTimes::default();
     for id in readings.alive {
-        if let Some(files) = readings.of.get(id).and_then(|reading| reading.files.as_ref()) {
+        if let Some(files) = readings.by_id.get(id).and_then(|reading| reading.files.as_ref()) {
             times.add(files);
         }
     }
@@ -193,7 +193,7 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let mut parts: Vec<(ProcessId, u64)> = Vec::new();
     for id in readings.alive {
         let Some((process, reading)) = counted(tree, readings, *id) else { continue };
-        let Some(estimate) = all.of.get_mut(id) else { continue };
+        let Some(estimate) = all.by_id.get_mut(id) else { continue };
         let bytes = reading.file_bytes();
         let known = match &reading.files {
             Some(files) => KnownFiles::Own(files),
@@ -203,7 +203,7 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
                 .find(&process.name.command, bytes)
                 .map_or(KnownFiles::Size, |files| KnownFiles::Assumed(files)),
         };
-        let files = FilesReading::of(reading, readings.shared_of_all_bytes).unwrap_or_default();
+        let files = FilesReading::of_process(reading, readings.shared_of_all_bytes).unwrap_or_default();
         let pss_bytes = if files.more_others_bytes > 0 { 0 } else { files.pss_bytes };
         parts.push((*id, pss_bytes));
         let added = combined.add(bytes, pss_bytes, known, &times);
@@ -218,7 +218,7 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let missing_bytes = combined.missing_bytes().max(descendants.missing_bytes());
     for (id, pss_bytes) in parts.into_iter().filter(|_| missing_bytes > 0) {
         all.files_uncertain_bytes = all.files_uncertain_bytes.max(missing_bytes);
-        if let Some(estimate) = all.of.get_mut(&id) {
+        if let Some(estimate) = all.by_id.get_mut(&id) {
             estimate.files_unread_bytes = estimate.files_unread_bytes.max(pss_bytes);
         }
     }
@@ -237,7 +237,7 @@ struct FilesReading {
 
 impl FilesReading {
     /// `None`: it was never read.
-    fn of(reading: &LastReading, shared_of_all_bytes: u64) -> Option<Self> {
+    fn of_process(reading: &LastReading, shared_of_all_bytes: u64) -> Option<Self> {
         let sharing = reading.sharing.as_ref()?;
         let (now_bytes, then_bytes) = (reading.size.shared_bytes, sharing.size.shared_bytes);
         let pss_bytes = sharing.rollup.pss_bytes.saturating_sub(sharing.rollup.pss_anon_bytes);
@@ -252,7 +252,7 @@ impl FilesReading {
 
 /// Adds to an estimate what the last reading says of the file pages, and how far the estimate may be off by now.
 fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_all_bytes: u64) {
-    let stale_bytes = if let Some(files) = FilesReading::of(reading, shared_of_all_bytes) {
+    let stale_bytes = if let Some(files) = FilesReading::of_process(reading, shared_of_all_bytes) {
         estimate.proportional_bytes += files.pss_bytes;
         files.changed_bytes + files.more_others_bytes
     } else {
@@ -321,7 +321,7 @@ pub(crate) fn epoch(tree: &Tree, id: ProcessId) -> u64 {
 /// The shared memory of several processes, each in full, bytes.
 pub(crate) fn shared_of_all<'a>(
     readings: &FxHashMap<ProcessId, LastReading>,
-    of: impl IntoIterator<Item = &'a ProcessId>,
+    processes: impl IntoIterator<Item = &'a ProcessId>,
 ) -> u64 {
-    of.into_iter().filter_map(|id| Some(readings.get(id)?.size.shared_bytes)).sum()
+    processes.into_iter().filter_map(|id| Some(readings.get(id)?.size.shared_bytes)).sum()
 }

@@ -89,8 +89,8 @@ impl World {
 
     fn apply(&mut self, step: &Step) {
         match *step {
-            Step::Fork(of) => {
-                let (parent, pid) = (self.pid(of), self.next_pid);
+            Step::Fork(process) => {
+                let (parent, pid) = (self.pid(process), self.next_pid);
                 if self.processes.len() >= 6 {
                     return;
                 }
@@ -101,22 +101,22 @@ impl World {
                 let pages = Pages { files: BTreeSet::new(), faults: 0, ..pages };
                 self.processes.insert(pid, pages);
             }
-            Step::Exec(of) => {
-                let pid = self.pid(of);
+            Step::Exec(process) => {
+                let pid = self.pid(process);
                 self.run.start(pid);
                 let faults = self.processes[&pid].faults + 1;
                 let anonymous = BTreeSet::from([self.new_page()]);
                 self.processes.insert(pid, Pages { anonymous, faults, ..Pages::default() });
             }
-            Step::End(of) => {
-                let pid = self.pid(of);
+            Step::End(process) => {
+                let pid = self.pid(process);
                 if pid != MAIN {
                     self.processes.remove(&pid);
                     self.run.is(pid, Made { is_zombie: true, ..Made::with(0) });
                 }
             }
-            Step::Allocate(of, count) => {
-                let pid = self.pid(of);
+            Step::Allocate(process, count) => {
+                let pid = self.pid(process);
                 for _ in 0..count {
                     let page = self.new_page();
                     let pages = self.processes.get_mut(&pid).unwrap();
@@ -124,12 +124,13 @@ impl World {
                     pages.faults += 1;
                 }
             }
-            Step::Write(of, count) => {
-                let pid = self.pid(of);
+            Step::Write(process, count) => {
+                let pid = self.pid(process);
                 let written: Vec<u64> = self.processes[&pid].anonymous.iter().copied().take(count).collect();
                 for page in written {
                     let is_shared =
-                        self.processes.values().filter(|of| of.anonymous.contains(&page)).count() > 1;
+                        self.processes.values().filter(|process| process.anonymous.contains(&page)).count()
+                            > 1;
                     if is_shared {
                         let copy = self.new_page();
                         let pages = self.processes.get_mut(&pid).unwrap();
@@ -139,15 +140,15 @@ impl World {
                     }
                 }
             }
-            Step::Free(of, count) => {
-                let pid = self.pid(of);
+            Step::Free(process, count) => {
+                let pid = self.pid(process);
                 let pages = self.processes.get_mut(&pid).unwrap();
                 for page in pages.anonymous.iter().copied().take(count).collect::<Vec<_>>() {
                     pages.anonymous.remove(&page);
                 }
             }
-            Step::Touch(of, file, from, count) => {
-                let pid = self.pid(of);
+            Step::Touch(process, file, from, count) => {
+                let pid = self.pid(process);
                 let pages = self.processes.get_mut(&pid).unwrap();
                 for page in from..(from + count).min(FILE_PAGES) {
                     pages.faults += u64::from(pages.files.insert((file, page)));
@@ -166,9 +167,9 @@ impl World {
     /// The kernel's figures of a process.
     fn show(&mut self, pid: u32) {
         let users_of_anonymous =
-            |page: &u64| self.processes.values().filter(|of| of.anonymous.contains(page)).count();
+            |page: &u64| self.processes.values().filter(|process| process.anonymous.contains(page)).count();
         let users_of_file = |page: &(u64, u64)| {
-            let of_tree = self.processes.values().filter(|of| of.files.contains(page)).count();
+            let of_tree = self.processes.values().filter(|process| process.files.contains(page)).count();
             of_tree + usize::from(self.stranger.contains(page))
         };
         let own = &self.processes[&pid];
@@ -241,13 +242,13 @@ impl World {
 
     /// File pages of processes whose mappings were not read: they are taken to be those of others of their name, bytes.
     fn assumed(&self) -> u64 {
-        let of = |reading: &LastReading| if reading.files.is_none() { reading.file_bytes() } else { 0 };
-        self.run.sampling.readings.values().map(of).sum()
+        let bytes = |reading: &LastReading| if reading.files.is_none() { reading.file_bytes() } else { 0 };
+        self.run.sampling.readings.values().map(bytes).sum()
     }
 
     /// Distinct pages of the first process, the others and all, bytes.
     fn footprints(&self) -> [u64; 3] {
-        let of = |is_counted: fn(u32) -> bool| {
+        let sum = |is_counted: fn(u32) -> bool| {
             let counted =
                 || self.processes.iter().filter(|(pid, _)| is_counted(**pid)).map(|(_, pages)| pages);
             let anonymous: BTreeSet<u64> =
@@ -256,13 +257,13 @@ impl World {
                 counted().flat_map(|pages| pages.files.iter().copied()).collect();
             (anonymous.len() + files.len()) as u64 * MIB
         };
-        [of(|pid| pid == MAIN), of(|pid| pid != MAIN), of(|_| true)]
+        [sum(|pid| pid == MAIN), sum(|pid| pid != MAIN), sum(|_| true)]
     }
 
     /// What can be known of them: of each file the larger of the largest RSS and the sum of the PSS; of the divided one,
     /// the pages.
     fn knowable(&self) -> [u64; 2] {
-        let of = |is_counted: fn(u32) -> bool| {
+        let sum = |is_counted: fn(u32) -> bool| {
             let pids = || self.processes.keys().copied().filter(|pid| is_counted(*pid));
             let anonymous: BTreeSet<u64> =
                 pids().flat_map(|pid| self.processes[&pid].anonymous.iter().copied()).collect();
@@ -280,7 +281,7 @@ impl World {
             };
             anonymous.len() as u64 * MIB + (0..FILES).map(of_file).sum::<u64>()
         };
-        [of(|pid| pid != MAIN), of(|_| true)]
+        [sum(|pid| pid != MAIN), sum(|_| true)]
     }
 }
 
@@ -290,11 +291,11 @@ fn step() -> impl Strategy<Value = Step> {
         3 => process.clone().prop_map(Step::Fork),
         1 => process.clone().prop_map(Step::Exec),
         2 => process.clone().prop_map(Step::End),
-        3 => (process.clone(), 1..30_u64).prop_map(|(of, count)| Step::Allocate(of, count)),
-        3 => (process.clone(), 1..20_usize).prop_map(|(of, count)| Step::Write(of, count)),
-        1 => (process.clone(), 1..20_usize).prop_map(|(of, count)| Step::Free(of, count)),
+        3 => (process.clone(), 1..30_u64).prop_map(|(process, count)| Step::Allocate(process, count)),
+        3 => (process.clone(), 1..20_usize).prop_map(|(process, count)| Step::Write(process, count)),
+        1 => (process.clone(), 1..20_usize).prop_map(|(process, count)| Step::Free(process, count)),
         4 => (process, file.clone(), 0..FILE_PAGES, 1..20_u64)
-            .prop_map(|(of, file, from, count)| Step::Touch(of, file, from, count)),
+            .prop_map(|(process, file, from, count)| Step::Touch(process, file, from, count)),
         1 => (file, 0..FILE_PAGES, 1..20_u64).prop_map(|(file, from, count)| Step::StrangerTouches(file, from, count)),
         1 => any::<bool>().prop_map(Step::Busy),
         6 => Just(Step::Sample),

@@ -1,7 +1,7 @@
 //! The kernel's accounts of exits: what they make exact, and what not.
 
 use super::*;
-use crate::model::finding::ThreadAccount;
+use crate::model::exit_account::ThreadAccount;
 
 fn account(cpu_us: u64, peak_mib: u64, faulted_mib: u64) -> ExitAccount {
     ExitAccount {
@@ -17,7 +17,7 @@ fn of_grandchild(account: ExitAccount) -> ProcessSummary {
     let mut run = Run::new();
     run.kernel_fork(102, MAIN).execs(102).later(60).kernel_fork(103, 102).execs(103);
     run.accounted(103, account).over(103, 0);
-    of(&run.end(), 103).clone()
+    summary_of(&run.end(), 103).clone()
 }
 
 // Requirement: SEE-22, SEE-97
@@ -43,17 +43,17 @@ fn accounted_peak_is_not_exact_if_an_earlier_image_may_have_had_more() {
     // It ran another program, whose peak is in no record.
     let mut run = Run::new();
     run.start(102, MAIN).execs(102).later(60).accounted(102, account(700, 5, 3)).over(102, 0);
-    assert_eq!(of(&run.end(), 102).memory.peak_quality, Quality::Sampled);
+    assert_eq!(summary_of(&run.end(), 102).memory.peak_quality, Quality::Sampled);
     // The connector lost events: another program may have run before.
     let mut run = Run::new();
     run.kernel_fork(102, MAIN).execs(102).later(60).kernel(0, What::Lost { dropped: 1 });
     run.accounted(102, account(700, 5, 3)).over(102, 0);
-    assert_eq!(peak(of(&run.end(), 102)), sampled);
+    assert_eq!(peak(summary_of(&run.end(), 102)), sampled);
     // It runs in memory that may be its parent's.
     let mut run = Run::new();
     run.kernel_fork(102, MAIN).execs(102).later(60).kernel_fork(103, 102);
     run.accounted(103, account(700, 5, 3)).over(103, 0);
-    assert_eq!(peak(of(&run.end(), 103)), (None, Quality::Unknown));
+    assert_eq!(peak(summary_of(&run.end(), 103)), (None, Quality::Unknown));
 }
 
 // Requirement: SEE-54, SEE-97
@@ -67,7 +67,7 @@ fn teardown_of_accounted_children_is_not_their_parents() {
     // Its children's teardown took 7 ms each, and its own 1 ms.
     run.accounted(102, account(3000, 5, 3)).over(102, 0).reaped(MAIN, 102, 38_000).finalize(&[102, 103, 104]);
     let summaries = run.later(500).finalize(&[102, 103, 104]).end();
-    let shell = of(&summaries, 102).own;
+    let shell = summary_of(&summaries, 102).own;
     assert_eq!((shell.cpu_us(), shell.quality, shell.unattributed_us), (3000, Quality::Exact, 15_000));
     assert_eq!(total_us(&summaries), 38_000);
 }
@@ -99,7 +99,7 @@ fn accounted_peak_with_threads_counts_where_an_instrumented_parent_reaps() {
     let has_threads = ExitAccount { thread: None, ..account(700, 5, 3) };
     run.kernel_fork(102, MAIN).execs(102).later(60).accounted(102, has_threads).over(102, 0);
     let child = run.reaped_with(MAIN, 102, 0, 0, used(800, MIB_KIB)).end();
-    let memory = of(&child, 102).memory;
+    let memory = summary_of(&child, 102).memory;
     assert_eq!((memory.peak_rss_bytes, memory.peak_quality), (Some(5 * MIB), Quality::Sampled));
 }
 

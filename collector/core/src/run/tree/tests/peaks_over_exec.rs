@@ -8,8 +8,8 @@ fn sample_before_an_exec_is_no_peak_of_the_new_program() {
     let peak_of = |run: &mut Run| {
         let summaries = run.over(102, 0).later(500).finalize(&[102]).end();
         (
-            of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
-            of(&summaries, 102).memory.peak_quality,
+            summary_of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            summary_of(&summaries, 102).memory.peak_quality,
         )
     };
     // A spawned child, which shared its parent's memory until then.
@@ -37,7 +37,7 @@ fn sample_before_an_exec_is_no_peak_of_the_new_program() {
     run.start(102, MAIN).later(2).exit(102, 10, 0).reaped(MAIN, 102, 10);
     let summaries = run.later(500).finalize(&[102]).end();
     assert_eq!(
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality),
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality),
         (Some(3 * MIB), Quality::Exact)
     );
 }
@@ -57,8 +57,8 @@ fn replaced_static_program_leaves_its_sampled_peak() {
         run.record(102, MAIN, FLAG_IMAGE, event);
         let summaries = run.end();
         (
-            of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
-            of(&summaries, 102).memory.peak_quality,
+            summary_of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            summary_of(&summaries, 102).memory.peak_quality,
         )
     };
     // It had up to 50 MiB: more than any sample saw.
@@ -74,8 +74,8 @@ fn growth_before_a_late_start_counts() {
     let peak_of = |run: &mut Run| {
         let summaries = run.later(1).sampled(102, 1, 5 * MIB, MIB).reports_late(102).end();
         (
-            of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
-            of(&summaries, 102).memory.peak_quality,
+            summary_of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            summary_of(&summaries, 102).memory.peak_quality,
         )
     };
     let taken_for_uninstrumented = |mut run: Run| {
@@ -122,7 +122,7 @@ fn fork_child_that_execs_an_uninstrumented_program_has_an_upper_bound() {
         run.record(MAIN, 0, 0, reaped);
         let certain = run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.combined_bytes).sum();
         let summaries = run.end();
-        let child = of(&summaries, 102);
+        let child = summary_of(&summaries, 102);
         assert_eq!(
             (child.memory.peak_rss_bytes, child.memory.peak_quality),
             (Some(300 * MIB), Quality::Bound)
@@ -142,8 +142,8 @@ fn copy_of_an_uninstrumented_program_may_have_been_larger() {
         run.record(103, parent, FLAG_IMAGE, Event::Exit { status: 0, vm_hwm_kib, own, children });
         let summaries = run.end();
         (
-            of(&summaries, 103).memory.peak_rss_bytes.map(|peak| peak / MIB),
-            of(&summaries, 103).memory.peak_quality,
+            summary_of(&summaries, 103).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            summary_of(&summaries, 103).memory.peak_quality,
         )
     };
     let below_static = || {
@@ -174,7 +174,7 @@ fn killed_fork_child_may_have_execd_before() {
             Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage, clock_ns: 0 },
         );
         let summaries = run.end();
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality)
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality)
     };
     // No source would have reported an exec.
     assert_eq!(peak_of(Run::new().fork(102, MAIN, 100 * MIB_KIB)), (Some(108 * MIB), Quality::Bound));

@@ -33,7 +33,7 @@ impl Largest {
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Moment {
+struct SampleLargest {
     /// The key of the sample.
     at_ns: u64,
     largest: Largest,
@@ -42,17 +42,17 @@ struct Moment {
 
 /// The largest within the time of each of the last samples.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Moments {
+pub struct LargestBySample {
     /// Oldest first.
-    last: VecDeque<Moment>,
+    last: VecDeque<SampleLargest>,
     /// What was learnt of closed samples, one event for each.
     revised: Vec<Event>,
 }
 
-impl Moments {
+impl LargestBySample {
     /// A sample is taken.
     pub(super) fn begin(&mut self, at_ns: u64) {
-        self.last.push_back(Moment { at_ns, largest: Largest::default(), is_closed: false });
+        self.last.push_back(SampleLargest { at_ns, largest: Largest::default(), is_closed: false });
         if self.last.len() > REMEMBERED {
             self.last.pop_front();
         }
@@ -85,7 +85,7 @@ impl Moments {
     }
 
     /// The largest within the time of a sample so far.
-    pub(crate) fn of(&self, at_ns: u64) -> Largest {
+    pub(crate) fn within(&self, at_ns: u64) -> Largest {
         let moment = self.last.iter().rev().find(|moment| moment.at_ns == at_ns);
         moment.map(|moment| moment.largest).unwrap_or_default()
     }

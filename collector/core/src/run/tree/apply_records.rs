@@ -56,12 +56,12 @@ impl Tree {
                 }
             }
             Event::Exit { .. } => {
-                if let Some(record) = ExitRecord::of(origin, event) {
+                if let Some(record) = ExitRecord::of_event(origin, event) {
                     self.exit(key, origin, record, now_ns);
                 }
             }
             Event::Reaped { child, .. } => {
-                if let Some(record) = ReapRecord::of(event) {
+                if let Some(record) = ReapRecord::of_event(event) {
                     self.reaped(key, origin, child, record, now_ns);
                 }
             }
