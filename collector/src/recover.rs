@@ -396,7 +396,8 @@ mod tests {
         assert!(report.warnings[0].text.contains("what came then"), "{:?}", report.warnings);
         // No sample and no record has their memory.
         let (most, mean) = (&report.max_ram, &report.mean_ram_bytes);
-        let of_all = [most.main.total_bytes, most.descendants.total_bytes, most.combined.total_bytes];
+        let of_all =
+            [most.main.footprint_bytes, most.descendants.footprint_bytes, most.combined.footprint_bytes];
         assert_eq!((report.coverage.peaks.unknown, of_all), (2, [None; 3]));
         assert_eq!(mean.values(), [None; 3]);
         let says_so = |warning: &Warning| warning.text.starts_with("The RAM of 2 processes is unknown");

@@ -125,7 +125,7 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
         |peak: u64| given_bytes.is_some_and(|given| peak as f64 > given as f64 * POLICY.full_of_cache);
     let own_group = report.cgroup.as_ref().and_then(|cgroup| cgroup.memory_peak_bytes);
     let charged = own_group.or(cgroup_peak_bytes).filter(|peak| !is_cache(*peak));
-    let combined = report.max_ram.combined.total_bytes;
+    let combined = report.max_ram.combined.footprint_bytes;
     // Both kinds of memory are charged, so a smaller charge is that of another group.
     let (basis, basis_bytes) = match (charged, combined) {
         (Some(charged), combined) if Some(charged) >= combined => (MemoryBasis::CgroupPeak, charged),
@@ -297,14 +297,14 @@ mod tests {
         ];
         for (peak, asked) in cases {
             let mut report = run(60.0);
-            report.max_ram.combined.total_bytes = Some(peak);
+            report.max_ram.combined.footprint_bytes = Some(peak);
             let hint = memory(&report, None).unwrap();
             assert_eq!(hint.bytes as f64 / GIB as f64, asked as f64 / GIB as f64, "peak of {peak}");
             assert_eq!((hint.basis, hint.basis_bytes), (MemoryBasis::CombinedRam, peak));
             assert!(hint.bytes as f64 >= peak as f64 * 1.2 && !hint.is_lower_bound && !hint.is_fitting);
         }
         let mut unknown = run(60.0);
-        unknown.max_ram.combined.total_bytes = None;
+        unknown.max_ram.combined.footprint_bytes = None;
         assert_eq!(memory(&unknown, None), None);
     }
 
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn charged_peak_counts_unless_it_can_be_page_cache() {
         let mut report = given_memory(run(60.0), 10_000 * MB);
-        report.max_ram.combined.total_bytes = Some(2000 * MB);
+        report.max_ram.combined.footprint_bytes = Some(2000 * MB);
         let cases = [
             (None, MemoryBasis::CombinedRam, 2000),
             (Some(3000), MemoryBasis::CgroupPeak, 3000),
@@ -323,7 +323,7 @@ mod tests {
             let hint = memory(&report, charged.map(|mb: u64| mb * MB)).unwrap();
             assert_eq!((hint.basis, hint.basis_bytes / MB), (basis, basis_mb), "{charged:?}");
         }
-        report.max_ram.combined.total_bytes = None;
+        report.max_ram.combined.footprint_bytes = None;
         assert_eq!(memory(&report, Some(3000 * MB)).unwrap().basis, MemoryBasis::CgroupPeak);
     }
 
@@ -332,7 +332,7 @@ mod tests {
     fn hint_fits_where_more_than_70_percent_was_used() {
         let fits = |peak: u64| {
             let mut report = given_memory(run(60.0), 1000 * MB);
-            report.max_ram.combined.total_bytes = Some(peak * MB);
+            report.max_ram.combined.footprint_bytes = Some(peak * MB);
             memory(&report, None).unwrap().is_fitting
         };
         assert_eq!([fits(700), fits(701)], [false, true]);

@@ -149,15 +149,21 @@ fn check_samples(collector: &Collector) -> Result<(), TestCaseError> {
             Outgoing::Sample(sample) => {
                 prop_assert!(sample.from_ns == last_ns || last_ns == 0, "no time is left out");
                 prop_assert!(sample.at_ns > last_ns);
-                largest = largest.with(sample.ram_bytes, |largest: u64, ram| largest.max(ram.max));
+                largest = largest.with(sample.footprint_bytes, |largest: u64, ram| largest.max(ram.max));
                 (last_ns, last_max) = (sample.at_ns, Some(sample.max_ram));
             }
-            Outgoing::Event(Event::Revised { max_bytes, .. }) => largest = largest.with(*max_bytes, u64::max),
+            Outgoing::Event(Event::Revised { max_footprint_bytes, .. }) => {
+                largest = largest.with(*max_footprint_bytes, u64::max)
+            }
             Outgoing::Ended(_) => {}
         }
     }
-    prop_assert_eq!(largest, run.ram.max.map(|max| max.total), "what the samples and their revisions tell");
-    let floors = run.totals.floors.map(|floor| floor.rss);
+    prop_assert_eq!(
+        largest,
+        run.ram.max.map(|max| max.footprint_bytes),
+        "what the samples and their revisions tell"
+    );
+    let floors = run.totals.floors.map(|floor| floor.rss_bytes);
     let known = last_max.map(|max| max.map(|max| max.bytes));
     prop_assert_eq!(known, Some(largest.with(floors, u64::max)), "the last sample has the report's maximum");
     Ok(())
@@ -270,7 +276,8 @@ fn check_ram_in_turn(run: &RunState, machine: &Machine) -> Result<(), TestCaseEr
     let largest =
         |processes: &[SimProcess]| processes.iter().map(|process| process.hwm_kib * 1024).max().unwrap_or(0);
     let (main, child) = (largest(main), largest(children));
-    let (combined, descendants) = (run.ram.max.combined.total, run.ram.max.descendants.total);
+    let (combined, descendants) =
+        (run.ram.max.combined.footprint_bytes, run.ram.max.descendants.footprint_bytes);
     prop_assert!(descendants <= child + tolerance(child), "descendants {descendants}, the largest {child}");
     prop_assert!(
         combined <= main + child + tolerance(main + child),

@@ -209,7 +209,7 @@ impl RunState {
             Observation::SampleRead => self.sampling.conclude(&mut self.tree, self.sampled_ns),
             Observation::SampleComplete => self.complete_sample(),
             Observation::System { memory_used_bytes, busy_ticks } => {
-                self.ram.system = self.ram.system.max(*memory_used_bytes);
+                self.ram.system_bytes = self.ram.system_bytes.max(*memory_used_bytes);
                 let ticks_per_second = self.ticks_per_second;
                 let percent =
                     busy_ticks.and_then(|ticks| self.cpu.add_system(now_ns, ticks, ticks_per_second));

@@ -48,7 +48,7 @@ pub struct TreeSums<N = u64> {
     /// The others.
     pub descendants: Sums<N>,
     /// Footprint of all, bytes.
-    pub combined_bytes: N,
+    pub footprint_bytes: N,
     /// Processes.
     pub processes: N,
 }
@@ -59,7 +59,7 @@ impl<N: Copy> TreeSums<N> {
         TreeSums {
             main: self.main.with(other.main, &combine),
             descendants: self.descendants.with(other.descendants, &combine),
-            combined_bytes: combine(self.combined_bytes, other.combined_bytes),
+            footprint_bytes: combine(self.footprint_bytes, other.footprint_bytes),
             processes: combine(self.processes, other.processes),
         }
     }
@@ -78,9 +78,9 @@ impl TreeSums {
         unread_bytes: u64,
         threads: u64,
     ) -> Self {
-        let mut sums = Self { processes: 1, combined_bytes: contribution.combined_bytes, ..Self::default() };
+        let mut sums = Self { processes: 1, footprint_bytes: contribution.added_bytes, ..Self::default() };
         *sums.part_mut(is_main) = Sums {
-            footprint_bytes: contribution.footprint_bytes(is_main),
+            footprint_bytes: contribution.added_to_part_bytes(is_main),
             private_bytes: contribution.private_bytes,
             unread_private_bytes: unread_bytes,
             threads,
@@ -112,7 +112,7 @@ impl TreeSums {
     pub(crate) fn groups(&self) -> Groups<Sums> {
         let (main, descendants) = (self.main, self.descendants);
         let of_parts = main.footprint_bytes.max(descendants.footprint_bytes);
-        let footprint_bytes = self.combined_bytes.max(of_parts);
+        let footprint_bytes = self.footprint_bytes.max(of_parts);
         let combined = Sums { footprint_bytes, ..main.with(descendants, u64::saturating_add) };
         Groups { main, descendants, combined }
     }

@@ -172,7 +172,7 @@ impl Tree {
         self.note_record(id);
     }
 
-    fn fork(&mut self, writer: &Writer, rss_at_fork: u64) {
+    fn fork(&mut self, writer: &Writer, rss_at_fork_bytes: u64) {
         let (key, at_ns) = (writer.key, writer.at_ns);
         // The only known process that it can be is one that a scan found a moment ago.
         let known = self
@@ -210,9 +210,9 @@ impl Tree {
             // Only now is known how much of its sampled memory is its own.
             let seen = &mut process.observed;
             let faulted = seen.minor_faults.saturating_mul(page);
-            seen.contribution = Contribution::private(fork_share(seen.rss_bytes, rss_at_fork, faulted));
+            seen.contribution = Contribution::private(fork_share(seen.rss_bytes, rss_at_fork_bytes, faulted));
         }
-        process.program.image = Image::Forked { rss_at_fork };
+        process.program.image = Image::Forked { rss_at_fork_bytes };
         self.groups.note_image();
         process.program.recorded = Some(process.program.image);
         process.program.had_unread_copy = false;

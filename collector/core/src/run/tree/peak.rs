@@ -44,11 +44,11 @@ impl Process {
         });
         let own = peak.filter(|_| is_lower_bound(quality)).unwrap_or(0);
         let copied = match self.program.image {
-            Image::Forked { rss_at_fork } => rss_at_fork.min(own),
+            Image::Forked { rss_at_fork_bytes } => rss_at_fork_bytes.min(own),
             Image::Unknown => own,
             Image::Loaded { .. } | Image::Uninstrumented | Image::Borrowed => 0,
         };
-        KnownRss { own, copied, below, either }
+        KnownRss { own_bytes: own, copied_bytes: copied, below_bytes: below, either_bytes: either }
     }
 
     /// Whether the tree's RAM lacks its memory: its peak is unknown, and it may have been large.
@@ -142,13 +142,15 @@ impl Process {
     fn most_inherited(&self, reaped: &ReapRecord) -> Option<u64> {
         match self.program.image {
             Image::Loaded { inherited } => Some(inherited),
-            Image::Forked { rss_at_fork } => Some(rss_at_fork.saturating_add(Tolerance::rss(rss_at_fork))),
+            Image::Forked { rss_at_fork_bytes } => {
+                Some(rss_at_fork_bytes.saturating_add(Tolerance::rss(rss_at_fork_bytes)))
+            }
             // Without a START: a child inherits at most what its parent had, and what it grew by before its exec. File pages
             // that a fork child read in again are in no record.
             Image::Uninstrumented | Image::Unknown => {
                 let unreported = if self.program.has_record { Tolerance::FILE_PAGES_BYTES } else { 0 };
                 let grown = self.program.earlier_images_peak_bytes.unwrap_or(0).saturating_add(unreported);
-                Some(reaped.reaper_peak_rss_bytes.saturating_add(grown))
+                Some(reaped.reaper_max_rss_bytes.saturating_add(grown))
             }
             Image::Borrowed => None,
         }
@@ -169,10 +171,10 @@ impl Process {
     /// What it had at least: the largest sample, or the RSS at its fork if the connector has reported no exec since.
     fn least_peak(&self) -> Option<u64> {
         let at_fork = match self.program.image {
-            Image::Forked { rss_at_fork }
+            Image::Forked { rss_at_fork_bytes }
                 if self.ancestry.is_watched && self.program.unreported_exec.is_none() =>
             {
-                rss_at_fork
+                rss_at_fork_bytes
             }
             _ => 0,
         };

@@ -24,7 +24,7 @@ pub enum Image {
     /// A copy of its parent's memory.
     Forked {
         /// The parent's RSS at the fork, bytes.
-        rss_at_fork: u64,
+        rss_at_fork_bytes: u64,
     },
     /// A program that wrote a START record.
     Loaded {

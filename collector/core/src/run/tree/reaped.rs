@@ -93,8 +93,8 @@ impl Tree {
             Parent::Unknown => false,
         };
         // What a child inherits is bounded by the peak of the process that made it, not by that of an orphan's reaper.
-        let reaper_peak_rss_bytes = if is_maker { record.reaper_peak_rss_bytes } else { u64::MAX };
-        process.end.reaped = Some(ReapRecord { reaper_peak_rss_bytes, ..record });
+        let reaper_max_rss_bytes = if is_maker { record.reaper_max_rss_bytes } else { u64::MAX };
+        process.end.reaped = Some(ReapRecord { reaper_max_rss_bytes, ..record });
         if record.clock_ns.is_some() {
             process.observed.cpu_ns = process.observed.cpu_ns.max(record.clock_ns);
             process.cpu.is_clock_final = true;

@@ -76,7 +76,7 @@ pub struct ReapRecord {
     /// The child's own CPU time, nanoseconds, if its clock was read after its end.
     pub clock_ns: Option<u64>,
     /// The reaper's ru_maxrss, bytes.
-    pub reaper_peak_rss_bytes: u64,
+    pub reaper_max_rss_bytes: u64,
 }
 
 impl ReapRecord {
@@ -85,11 +85,11 @@ impl ReapRecord {
         let Event::Reaped { status, reaper_max_rss_kib, ref usage, clock_ns, .. } = *event else {
             return None;
         };
-        let reaper_peak_rss_bytes = bytes(reaper_max_rss_kib);
+        let reaper_max_rss_bytes = bytes(reaper_max_rss_kib);
         let usage = Rusage::from(usage);
         // A clock above the usage, which has the child's own part, too, would be a false claim.
         let most_ns = usage.cpu_us().saturating_mul(1000);
         let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);
-        Some(Self { status, usage, clock_ns, reaper_peak_rss_bytes })
+        Some(Self { status, usage, clock_ns, reaper_max_rss_bytes })
     }
 }

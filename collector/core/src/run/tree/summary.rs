@@ -12,13 +12,13 @@ use crate::model::report::Exit;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownRss {
     /// The process's own.
-    pub own: u64,
+    pub own_bytes: u64,
     /// The part of it that a fork child may share with its parent.
-    pub copied: u64,
+    pub copied_bytes: u64,
     /// A descendant's.
-    pub below: u64,
+    pub below_bytes: u64,
     /// Either of the two: it is not known which.
-    pub either: u64,
+    pub either_bytes: u64,
 }
 
 /// What is known of a process's memory.

@@ -13,6 +13,6 @@ mod totals;
 pub use cpu::CpuUsage;
 pub(crate) use floors::Floor;
 pub(crate) use largest_by_sample::Largest;
-pub(crate) use ram::MaxRss;
+pub(crate) use ram::MaxFootprint;
 pub use ram::RamUsage;
 pub(crate) use totals::Totals;

@@ -46,36 +46,36 @@ const HOLDERS: usize = 10;
 pub struct PeakMoment {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
-    /// Bytes.
-    pub combined: u64,
+    /// The tree's footprint, bytes.
+    pub footprint_bytes: u64,
     /// The processes that held most of it.
     pub holders: Vec<Holder>,
 }
 
 /// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MaxRss {
-    /// Private and shared.
-    pub total: u64,
+pub struct MaxFootprint {
+    /// The footprint: private and shared.
+    pub footprint_bytes: u64,
     /// Private. `None`: at no time was it known.
-    pub private: Option<u64>,
+    pub private_bytes: Option<u64>,
     /// Shared. `None`: at no sample was it known.
-    pub shared: Option<u64>,
+    pub shared_bytes: Option<u64>,
 }
 
-impl MaxRss {
+impl MaxFootprint {
     /// With a sample.
     fn with(self, now: Sums) -> Self {
         let max = self.with_moment(now);
         let shared = now.known_private().map(|private| now.footprint_bytes.saturating_sub(private));
-        Self { shared: max.shared.max(shared), ..max }
+        Self { shared_bytes: max.shared_bytes.max(shared), ..max }
     }
 
     /// With a moment between samples. What a process grew by since its last sample is its own.
     fn with_moment(self, now: Sums) -> Self {
         let private = now.known_private().map(|private| private.min(now.footprint_bytes));
-        let total = self.total.max(now.footprint_bytes);
-        Self { total, private: self.private.max(private), ..self }
+        let footprint_bytes = self.footprint_bytes.max(now.footprint_bytes);
+        Self { footprint_bytes, private_bytes: self.private_bytes.max(private), ..self }
     }
 }
 
@@ -101,11 +101,11 @@ impl Sums {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RamUsage {
     /// The largest RAM.
-    pub max: Groups<MaxRss>,
+    pub max: Groups<MaxFootprint>,
     /// The largest footprints if each process held the larger of its contributions between two samples, bytes.
-    pub at_most: Groups<u64>,
+    pub at_most_bytes: Groups<u64>,
     /// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
-    pub proportional: Groups<Option<u64>>,
+    pub proportional_bytes: Groups<Option<u64>>,
     /// Footprints over time, byte-seconds.
     byte_s: Groups<f64>,
     /// The moment of the largest RAM.
@@ -119,7 +119,7 @@ pub struct RamUsage {
     /// Most threads at once.
     pub threads: Groups<u64>,
     /// Largest memory in use on the machine, bytes.
-    pub system: Option<u64>,
+    pub system_bytes: Option<u64>,
     /// The last windows, oldest first.
     recent: VecDeque<Window>,
 }
@@ -148,15 +148,15 @@ impl Window {
 
     /// Keeps what later records may overlap.
     fn keep_largest(&mut self) {
-        self.intervals.retain(|life| life.memory.combined_bytes >= KEPT_BYTES);
-        self.intervals.sort_by_key(|life| std::cmp::Reverse(life.memory.combined_bytes));
+        self.intervals.retain(|life| life.memory.added_bytes >= KEPT_BYTES);
+        self.intervals.sort_by_key(|life| std::cmp::Reverse(life.memory.added_bytes));
         self.intervals.truncate(KEPT_INTERVALS);
     }
 }
 
 /// What a process or memory adds while it is there.
 fn sums_of(life: &LiveInterval) -> TreeSums {
-    let unread_bytes = life.unread_bytes.unwrap_or(life.memory.combined_bytes);
+    let unread_bytes = life.unread_bytes.unwrap_or(life.memory.added_bytes);
     let threads = if life.is_process { life.threads } else { 0 };
     let sums = TreeSums::of_one(life.is_main, &life.memory, unread_bytes, threads);
     TreeSums { processes: life.is_process.into(), ..sums }
@@ -169,7 +169,7 @@ fn positive(n: i128) -> u64 {
 impl RamUsage {
     /// The largest footprints so far, bytes, which a new peak must exceed.
     pub fn high_water_mark(&self) -> Groups<u64> {
-        self.max.map(|max| max.total)
+        self.max.map(|max| max.footprint_bytes)
     }
 
     /// Mean footprints over a run of that length, bytes.
@@ -224,10 +224,10 @@ impl RamUsage {
         let parts = all.main.capped_proportional() + all.descendants.capped_proportional();
         let combined = Sums { proportional_bytes: parts, ..all.combined };
         let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
-        self.proportional = self.proportional.with(proportional, Ord::max);
+        self.proportional_bytes = self.proportional_bytes.with(proportional, Ord::max);
         let holders = || largest(live_holders(tree, sample, sample.at_ns));
         self.largest_by_sample.begin(sample.at_ns);
-        self.raise(&sample.now, [sample.at_ns; 2], MaxRss::with, holders);
+        self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with, holders);
     }
 
     /// The tree was this large at a moment in the time of the sample `key_ns`.
@@ -235,23 +235,24 @@ impl RamUsage {
         &mut self,
         now: &TreeSums,
         [key_ns, at_ns]: [u64; 2],
-        raised: fn(MaxRss, Sums) -> MaxRss,
+        raised: fn(MaxFootprint, Sums) -> MaxFootprint,
         holders: impl FnOnce() -> Vec<Holder>,
     ) {
         let all = now.groups();
         self.max = self.max.with(all, raised);
         self.threads = self.threads.with(all, |most, sums| most.max(sums.threads));
         self.max_processes = self.max_processes.max(now.processes);
-        let combined = all.combined.footprint_bytes;
-        let is_record = combined > self.peak.as_ref().map_or(0, |peak| peak.combined);
+        let footprint_bytes = all.combined.footprint_bytes;
+        let is_record = footprint_bytes > self.peak.as_ref().map_or(0, |peak| peak.footprint_bytes);
         self.largest_by_sample.raise(key_ns, at_ns, now, is_record);
         if is_record {
-            self.peak = Some(PeakMoment { at_ns, combined, holders: holders() });
+            self.peak = Some(PeakMoment { at_ns, footprint_bytes, holders: holders() });
         }
     }
 
     fn raise_at_most(&mut self, sums: &TreeSums) {
-        self.at_most = self.at_most.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
+        self.at_most_bytes =
+            self.at_most_bytes.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
     }
 
     /// The time between the samples: steps up and down in order of time, ends before starts. A late interval counts in
@@ -280,7 +281,7 @@ impl RamUsage {
                 let now = level.map(positive);
                 self.raise_at_most(&at_most.map(positive));
                 self.series.raise(at, now.groups().combined.footprint_bytes);
-                self.raise(&now, [window.until_ns, at], MaxRss::with_moment, Vec::new);
+                self.raise(&now, [window.until_ns, at], MaxFootprint::with_moment, Vec::new);
             }
         }
         // The holders are found once: with many starting processes, each may set a new peak.
@@ -296,12 +297,13 @@ impl RamUsage {
         let steady = &sample.steady_mean;
         self.byte_s.main += steady.main.footprint_bytes as f64 * whole;
         self.byte_s.descendants += steady.descendants.footprint_bytes as f64 * whole;
-        self.byte_s.combined += steady.combined_bytes as f64 * whole;
+        self.byte_s.combined += steady.footprint_bytes as f64 * whole;
         for life in intervals.iter().filter(|life| !life.is_end_rough) {
             // Late intervals, too: no earlier sample has counted that time.
             let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.likely_start_ns));
-            self.byte_s.combined += life.memory.combined_bytes as f64 * span_s;
-            *self.byte_s.part_mut(life.is_main) += life.memory.footprint_bytes(life.is_main) as f64 * span_s;
+            self.byte_s.combined += life.memory.added_bytes as f64 * span_s;
+            *self.byte_s.part_mut(life.is_main) +=
+                life.memory.added_to_part_bytes(life.is_main) as f64 * span_s;
         }
         self.series.add_integral(self.byte_s.combined - before);
     }
@@ -327,10 +329,10 @@ fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
         let process = tree.get(held.id)?;
         let pid = process.ids.pid();
         let command = process.name.command.to_string();
-        let Contribution { combined_bytes, private_bytes, .. } = held.contribution;
+        let Contribution { added_bytes, private_bytes, .. } = held.contribution;
         let rss_bytes = held.rss_bytes;
         let private_bytes = Some(private_bytes).filter(|_| is_private_known(held.unread_bytes, rss_bytes));
-        Some(Holder { pid, command, rss_bytes, private_bytes, added_bytes: combined_bytes })
+        Some(Holder { pid, command, rss_bytes, private_bytes, added_bytes })
     });
     named.collect()
 }
@@ -342,21 +344,21 @@ fn holders_at(tree: &Tree, sample: &Sample, intervals: &[LiveInterval], at_ns: u
     let mut there: Vec<&LiveInterval> = there.filter(|life| !life.is_process && !life.is_end_rough).collect();
     there.sort_unstable_by_key(|life| std::cmp::Reverse(life.rss_bytes));
     for life in there.into_iter().take(HOLDERS) {
-        let Contribution { combined_bytes, private_bytes, .. } = life.memory;
+        let Contribution { added_bytes, private_bytes, .. } = life.memory;
         let is_read = life.unread_bytes.is_some_and(|unread| is_private_known(unread, life.rss_bytes));
         let private_bytes = Some(private_bytes).filter(|_| is_read);
         match holders.iter_mut().find(|holder| holder.pid == life.pid) {
             Some(holder) => {
                 holder.rss_bytes = holder.rss_bytes.max(life.rss_bytes);
                 holder.private_bytes = holder.private_bytes.zip(private_bytes).map(|(a, b)| a.max(b));
-                holder.added_bytes = holder.added_bytes.max(combined_bytes);
+                holder.added_bytes = holder.added_bytes.max(added_bytes);
             }
             None => holders.push(Holder {
                 pid: life.pid,
                 command: life.command.to_string(),
                 rss_bytes: life.rss_bytes,
                 private_bytes,
-                added_bytes: combined_bytes,
+                added_bytes,
             }),
         }
     }

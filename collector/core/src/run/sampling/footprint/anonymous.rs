@@ -88,8 +88,8 @@ impl Member<'_> {
 
     /// How much more anonymous memory it has than its parent had memory at the fork, bytes: none of that is the parent's.
     fn grown_since_fork(&self) -> u64 {
-        let Image::Forked { rss_at_fork } = self.image else { return 0 };
-        self.reading.anonymous_bytes().saturating_sub(rss_at_fork)
+        let Image::Forked { rss_at_fork_bytes } = self.image else { return 0 };
+        self.reading.anonymous_bytes().saturating_sub(rss_at_fork_bytes)
     }
 
     /// A process with an older relative: what it grew by since the fork or had alone when it was read, and what it has
@@ -97,11 +97,11 @@ impl Member<'_> {
     fn younger(&self, page_bytes: u64) -> Anonymous {
         let anonymous = self.reading.anonymous_bytes();
         let alone = self.carried_private();
-        let Image::Forked { rss_at_fork } = self.image else {
+        let Image::Forked { rss_at_fork_bytes } = self.image else {
             return Anonymous { certain_bytes: alone, uncertain_bytes: anonymous - alone };
         };
         let faulted = self.reading.vitals.minor_faults.saturating_mul(page_bytes);
-        let most = fork_share(self.reading.size.rss_bytes, rss_at_fork, faulted).min(anonymous);
+        let most = fork_share(self.reading.size.rss_bytes, rss_at_fork_bytes, faulted).min(anonymous);
         let certain_bytes = self.grown_since_fork().max(alone);
         Anonymous { certain_bytes, uncertain_bytes: most.saturating_sub(certain_bytes) }
     }

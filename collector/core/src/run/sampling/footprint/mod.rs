@@ -49,9 +49,9 @@ pub(crate) struct Estimates {
     /// The part of that in files, bytes.
     files_uncertain_bytes: u64,
     /// Footprint of the tree, for certain, bytes.
-    combined_bytes: u64,
+    combined_footprint_bytes: u64,
     /// Footprint of the descendants, for certain, bytes.
-    descendants_bytes: u64,
+    descendants_footprint_bytes: u64,
 }
 
 impl Estimates {
@@ -62,7 +62,7 @@ impl Estimates {
 
     /// What does not matter in the sum of all, bytes.
     fn negligible_bytes(&self) -> u64 {
-        negligible_bytes(self.combined_bytes + self.uncertain_bytes)
+        negligible_bytes(self.combined_footprint_bytes + self.uncertain_bytes)
     }
 }
 
@@ -96,8 +96,8 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
                 estimate.stale_bytes += reading.anonymous_bytes();
             }
         }
-        all.combined_bytes += estimate.contribution.combined_bytes;
-        all.descendants_bytes += estimate.contribution.descendants_bytes;
+        all.combined_footprint_bytes += estimate.contribution.added_bytes;
+        all.descendants_footprint_bytes += estimate.contribution.added_to_descendants_bytes;
         all.uncertain_bytes += estimate.anonymous_uncertain_bytes;
     }
     all.uncertain_bytes += all.files_uncertain_bytes;
@@ -162,8 +162,8 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
             // What can't be read counts in full.
             let more = if is_denied { uncertain_bytes } else { 0 };
             let contribution = Contribution {
-                combined_bytes: combined.certain_bytes + more,
-                descendants_bytes: if member.is_main { 0 } else { descendants.certain_bytes + more },
+                added_bytes: combined.certain_bytes + more,
+                added_to_descendants_bytes: if member.is_main { 0 } else { descendants.certain_bytes + more },
                 private_bytes: anonymous::private_bytes(member, is_alone)
                     + anonymous::private_of_files_bytes(member, is_alone),
             };
@@ -207,11 +207,11 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
         let pss_bytes = if files.more_others_bytes > 0 { 0 } else { files.pss_bytes };
         parts.push((*id, pss_bytes));
         let added = combined.add(bytes, pss_bytes, known, &times);
-        estimate.contribution.combined_bytes += added.certain_bytes;
+        estimate.contribution.added_bytes += added.certain_bytes;
         estimate.files_unread_bytes = added.unread_bytes;
         if !process.ids.is_main {
             let added = descendants.add(bytes, pss_bytes, known, &times);
-            estimate.contribution.descendants_bytes += added.certain_bytes;
+            estimate.contribution.added_to_descendants_bytes += added.certain_bytes;
         }
     }
     all.files_uncertain_bytes = combined.uncertain_bytes().max(descendants.uncertain_bytes());

@@ -78,10 +78,10 @@ impl Estimates {
     /// Processes whose private and proportional sizes are not known any more, the most wrong first. They are no part of
     /// the footprint. The first process has figures of its own, however small it is beside the others.
     pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
-        let of_descendants = negligible_bytes(self.descendants_bytes + self.uncertain_bytes) / 4;
+        let of_descendants = negligible_bytes(self.descendants_footprint_bytes + self.uncertain_bytes) / 4;
         let is_stale = |(id, estimate): &(&ProcessId, &Estimate)| {
             let is_main = tree.get(**id).is_some_and(|process| process.ids.is_main);
-            let of_main = || negligible_bytes(estimate.contribution.combined_bytes) / 4;
+            let of_main = || negligible_bytes(estimate.contribution.added_bytes) / 4;
             estimate.stale_bytes > if is_main { of_main() } else { of_descendants }
         };
         let mut stale: Vec<_> = self.by_id.iter().filter(is_stale).collect();
@@ -98,8 +98,8 @@ impl Estimates {
         members: &[ProcessId],
     ) -> SharingCredit {
         let may_be = |certain_bytes: u64| certain_bytes + self.uncertain_bytes;
-        let is_new_peak =
-            may_be(self.combined_bytes) > mark.combined || may_be(self.descendants_bytes) > mark.descendants;
+        let is_new_peak = may_be(self.combined_footprint_bytes) > mark.combined
+            || may_be(self.descendants_footprint_bytes) > mark.descendants;
         if !is_new_peak || self.uncertain_bytes <= self.negligible_bytes() {
             SharingCredit::None
         } else if members.iter().any(|id| is_growing(tree, readings, *id)) {

@@ -224,18 +224,22 @@ impl World {
         let assumed = self.assumed() + MIB / 4;
         let [main, descendants, combined] = self.footprints();
         assert_eq!(now.main.footprint_bytes, main, "main is its RSS");
-        assert!(now.combined_bytes <= combined + assumed, "{now:?}, but {combined} at most");
+        assert!(now.footprint_bytes <= combined + assumed, "{now:?}, but {combined} at most");
         assert!(
             now.descendants.footprint_bytes <= descendants + assumed,
             "{now:?}, but {descendants} at most"
         );
         assert!(
-            main <= now.combined_bytes && now.combined_bytes <= main + now.descendants.footprint_bytes,
+            main <= now.footprint_bytes && now.footprint_bytes <= main + now.descendants.footprint_bytes,
             "{now:?}"
         );
         assert!(now.main.proportional_bytes + now.descendants.proportional_bytes <= 2 * combined, "{now:?}");
         for max in [&self.run.ram.max.main, &self.run.ram.max.descendants, &self.run.ram.max.combined] {
-            assert!(max.private <= Some(max.total) && max.shared <= Some(max.total), "{max:?}");
+            assert!(
+                max.private_bytes <= Some(max.footprint_bytes)
+                    && max.shared_bytes <= Some(max.footprint_bytes),
+                "{max:?}"
+            );
         }
         sample
     }
@@ -317,7 +321,7 @@ proptest! {
         let now = world.sample().now;
         let [descendants, combined] = world.knowable();
         let rounding = MIB / 16;
-        prop_assert!(now.combined_bytes + rounding >= combined, "{:?}, not {}", now, combined);
+        prop_assert!(now.footprint_bytes + rounding >= combined, "{:?}, not {}", now, combined);
         prop_assert!(now.descendants.footprint_bytes + rounding >= descendants, "{:?}, not {}", now, descendants);
     }
 }
@@ -340,7 +344,7 @@ fn copied_page_is_not_counted_by_an_older_reading_of_its_other_owner() {
     copy_and_map.iter().for_each(|step| world.apply(step));
     let [_, descendants, combined] = world.footprints();
     assert_eq!((descendants, combined), (20 * MIB, 21 * MIB));
-    let footprints = |now: TreeSums| (now.descendants.footprint_bytes, now.combined_bytes);
+    let footprints = |now: TreeSums| (now.descendants.footprint_bytes, now.footprint_bytes);
     let samples: Vec<_> = (0..4).map(|_| footprints(world.sample().now)).collect();
     assert!(samples.iter().all(|(of_descendants, _)| *of_descendants <= descendants), "{samples:?}");
     // The first process is read again, and the page found.

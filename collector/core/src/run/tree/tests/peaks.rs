@@ -8,7 +8,7 @@ fn vfork_child_without_exec_has_no_memory() {
     let mut run = Run::new();
     run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, used(7, 400 * MIB_KIB), used(0, 0)).reaped(MAIN, 102, 9);
     let lives = run.tree.take_intervals(u64::MAX);
-    assert!(lives.iter().all(|life| life.memory.combined_bytes == 0), "{lives:?}");
+    assert!(lives.iter().all(|life| life.memory.added_bytes == 0), "{lives:?}");
     let summaries = run.end();
     let child = summary_of(&summaries, 102);
     assert_eq!((child.own.cpu_us(), child.memory.peak_rss_bytes, child.provenance.joined), (9, None, false));
@@ -104,7 +104,7 @@ fn static_program_of_a_large_parents_child_adds_little() {
         .execs(102)
         .over(102, 0);
     assert!(
-        run.tree.take_intervals(u64::MAX).iter().all(|life| life.memory.combined_bytes <= MIB),
+        run.tree.take_intervals(u64::MAX).iter().all(|life| life.memory.added_bytes <= MIB),
         "only what it did not share"
     );
     let usage = used(1, 400 * MIB_KIB);
@@ -122,7 +122,7 @@ fn memory_known_from_reaped_counts_after_the_end() {
     let mut run = Run::new();
     run.start(102, MAIN).sampled(102, 1, 5 * MIB, 5 * MIB).over(102, 0);
     let bytes = |run: &mut Run| {
-        run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.combined_bytes).sum::<u64>()
+        run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.added_bytes).sum::<u64>()
     };
     assert_eq!(bytes(&mut run), 5 * MIB);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
@@ -209,14 +209,14 @@ fn maximum_of_a_reaper_is_a_lower_bound_above_what_was_inherited() {
         let summaries = run.over(103, 0).reaped_with(MAIN, 102, 0, 0, used(1, max_kib)).end();
         (summary_of(&summaries, 102).memory.known_rss, summary_of(&summaries, 103).memory.known_rss)
     };
-    let parent = KnownRss { own: MIB, either: 200 * MIB, ..KnownRss::default() };
+    let parent = KnownRss { own_bytes: MIB, either_bytes: 200 * MIB, ..KnownRss::default() };
     assert_eq!(known_of(200 * MIB_KIB), (parent, KnownRss::default()));
-    assert_eq!(known_of(MIB_KIB).0.either, 0, "it may have been inherited");
+    assert_eq!(known_of(MIB_KIB).0.either_bytes, 0, "it may have been inherited");
     // The same below a program that reports itself, which had 2 MiB.
     let below_of = |children_kib: u64| {
         let mut run = Run::new();
         run.exit_with(MAIN, 0, FLAG_IMAGE, used(1, 2 * MIB_KIB), used(1, children_kib));
-        summary_of(&run.end(), MAIN).memory.known_rss.below
+        summary_of(&run.end(), MAIN).memory.known_rss.below_bytes
     };
     assert_eq!([2, 200].map(|mib| below_of(mib * MIB_KIB)), [0, 200 * MIB]);
 }
@@ -226,7 +226,7 @@ fn fork_child_may_share_what_it_inherited() {
     let mut run = Run::new();
     run.fork(102, MAIN, 50 * MIB_KIB).exit_with(102, MAIN, 0, used(1, 60 * MIB_KIB), used(0, 0));
     let known = summary_of(&run.end(), 102).memory.known_rss;
-    assert_eq!((known.own, known.copied), (60 * MIB, 50 * MIB));
+    assert_eq!((known.own_bytes, known.copied_bytes), (60 * MIB, 50 * MIB));
 }
 
 #[test]

@@ -120,14 +120,14 @@ fn fork_child_that_execs_an_uninstrumented_program_has_an_upper_bound() {
         let reaped =
             Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage, clock_ns: 0 };
         run.record(MAIN, 0, 0, reaped);
-        let certain = run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.combined_bytes).sum();
+        let certain = run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.added_bytes).sum();
         let summaries = run.end();
         let child = summary_of(&summaries, 102);
         assert_eq!(
             (child.memory.peak_rss_bytes, child.memory.peak_quality),
             (Some(300 * MIB), Quality::Bound)
         );
-        assert_eq!((certain, child.memory.known_rss.either), (200 * MIB, 300 * MIB));
+        assert_eq!((certain, child.memory.known_rss.either_bytes), (200 * MIB, 300 * MIB));
     }
 }
 
@@ -204,7 +204,7 @@ fn fork_childs_share_is_what_it_touched_or_grew_by() {
         .tree
         .take_intervals(u64::MAX)
         .iter()
-        .map(|life| (life.is_process, life.memory.combined_bytes))
+        .map(|life| (life.is_process, life.memory.added_bytes))
         .collect();
     assert_eq!(bytes, [(true, 0), (false, MIB)]);
 }
@@ -219,7 +219,7 @@ fn ended_process_counts_memory_that_no_sample_saw() {
     let lives = run.tree.take_intervals(u64::MAX);
     let (process, memory) = (&lives[0], &lives[1]);
     // 40 of its 100 MiB are shared with others; its growth is its own.
-    assert_eq!((memory.memory.combined_bytes, memory.start_ns), (260 * MIB, sampled_at));
+    assert_eq!((memory.memory.added_bytes, memory.start_ns), (260 * MIB, sampled_at));
     assert_eq!((process.is_process, process.threads, process.start_ns), (true, 2, sampled_at));
     assert_eq!(process.end_ns, sampled_at + 10 * MS);
     assert_eq!(process.cpu_ns, 5_000_000, "no window has counted any of it");
