@@ -40,7 +40,7 @@ pub fn report(inputs: &Inputs) -> Report {
     let gpu = gpu::gpu(on_gpus);
     let usable = usable(inputs, gpu.expected_gpus.is_some().then_some(gpus.as_slice()));
     let cpu_time = cpu_time(inputs, &coverage, wall_s * usable.cores.count);
-    let own = &inputs.run.totals.own;
+    let own = &inputs.run.totals.own_usage;
     // Samples don't contain these figures: with no exactly known process, they are unknown.
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
     let cgroup = cgroup(inputs);
@@ -342,10 +342,10 @@ fn cpu_time(inputs: &Inputs, coverage: &Coverage, usable_s: f64) -> CpuTime {
     let is_known = coverage.exact + coverage.sampled > 0;
     let seconds = |us: u64| us as f64 / 1e6;
     let kernel = kernel_time(inputs);
-    let total_s = is_known.then(|| seconds(totals.own.cpu_us().saturating_add(totals.unattributed_us)));
+    let total_s = is_known.then(|| seconds(totals.own_usage.cpu_us().saturating_add(totals.unattributed_us)));
     CpuTime {
-        user_s: is_known.then(|| seconds(totals.own.user_us)),
-        system_s: is_known.then(|| seconds(totals.own.system_us)),
+        user_s: is_known.then(|| seconds(totals.own_usage.user_us)),
+        system_s: is_known.then(|| seconds(totals.own_usage.system_us)),
         total_s,
         usable_percent: total_s.filter(|_| usable_s > 0.0).map(|total_s| total_s / usable_s * 100.0),
         kernel_s: kernel.as_ref().ok().copied(),

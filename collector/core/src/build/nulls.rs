@@ -91,7 +91,7 @@ fn random_trees_have_no_null_without_a_reason_and_no_total_below_a_known_peak() 
 #[test]
 fn cpu_time_above_the_kernels_sum_is_in_the_warnings() {
     let (run, at_ns) =
-        random_runs(50).find(|(run, _)| run.totals.own.cpu_us() > 100_000).expect("a long run");
+        random_runs(50).find(|(run, _)| run.totals.own_usage.cpu_us() > 100_000).expect("a long run");
     let report = report_of(&run, at_ns);
     // The launcher of this run reaped nothing that used CPU time.
     let is_said =

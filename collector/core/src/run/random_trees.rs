@@ -177,7 +177,7 @@ fn figures(run: &RunState) -> Figures {
 }
 
 fn total_us(run: &RunState) -> u64 {
-    run.totals.own.cpu_us() + run.totals.unattributed_us
+    run.totals.own_usage.cpu_us() + run.totals.unattributed_us
 }
 
 fn check(rules: Rules, pids: u32, steps: &[Step], has_story: bool) -> Result<(), TestCaseError> {

@@ -101,7 +101,7 @@ impl Samples {
         sample.processes.raise(processes);
         sample.system = self.system;
         sample.gpu = parts.gpu.now(sample.at_ns);
-        let own = &parts.totals.own;
+        let own = &parts.totals.own_usage;
         let bytes = |blocks: u64| blocks.saturating_mul(512);
         sample.io_of_ended = (parts.totals.coverage.exact > 0)
             .then(|| IoBytes { read: bytes(own.input_blocks), written: bytes(own.output_blocks) });

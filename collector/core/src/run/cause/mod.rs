@@ -151,7 +151,7 @@ impl Facts<'_> {
         let at_hard = || {
             last(libc::SIGKILL).find_map(|process| {
                 let limit_s = limits(process).hard_cpu_s?;
-                let cpu_s = process.own.cpu_us() as f64 / 1e6;
+                let cpu_s = process.own_usage.cpu_us() as f64 / 1e6;
                 let slack_s = limit_s as f64 * POLICY.ticks_slack + POLICY.ticks_slack_s;
                 let is_reached = (limit_s as f64 - cpu_s).abs() <= slack_s;
                 is_reached.then_some((process, Some(limit_s)))
@@ -295,7 +295,8 @@ impl Facts<'_> {
             exit: process.exit,
             at_s: process.end_ns().saturating_sub(self.span_ns.0) as f64 / 1e9,
             peak_rss_bytes: process.memory.peak_rss_bytes,
-            cpu_s: (process.own.quality != Quality::Unknown).then(|| process.own.cpu_us() as f64 / 1e6),
+            cpu_s: (process.own_usage.quality != Quality::Unknown)
+                .then(|| process.own_usage.cpu_us() as f64 / 1e6),
         }
     }
 }

@@ -47,7 +47,7 @@ fn process(pid: u32, command: &str, exit: Exit) -> ProcessSummary {
         wall_ns: END - START,
         is_still_running: false,
         exit,
-        own: OwnUsage { usage, quality: Quality::Exact, unattributed_us: 0 },
+        own_usage: OwnUsage { usage, quality: Quality::Exact, unattributed_us: 0 },
         memory: MemorySummary {
             peak_rss_bytes: Some(u64::from(pid) * MIB),
             peak_quality: Quality::Exact,
@@ -244,7 +244,7 @@ fn cpu_time_limit_is_known_by_sigxcpu_or_by_the_hard_limit() {
     let limited = |exit, limit_s, cpu_s: f64| {
         let mut process = process(11, "solve", exit);
         process.bounds.limits = ProcessLimits { cpu_s: limit_s, hard_cpu_s: limit_s, ..Default::default() };
-        process.own.usage = Rusage { user_us: (cpu_s * 1e6) as u64, ..Rusage::default() };
+        process.own_usage.usage = Rusage { user_us: (cpu_s * 1e6) as u64, ..Rusage::default() };
         Run::ended(exited(1)).and(process).said()
     };
     let xcpu = killed(libc::SIGXCPU);

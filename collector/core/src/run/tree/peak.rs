@@ -36,8 +36,9 @@ impl Process {
         let above = |max: u64, inherited: u64| if max > inherited { max } else { 0 };
         let (peak, quality) = self.peak();
         let below = self.end.exit.map_or(0, |exit| {
-            let most = exit.own.max_rss_bytes.saturating_add(Tolerance::rss(exit.own.max_rss_bytes));
-            above(exit.children.max_rss_bytes, most)
+            let most =
+                exit.own_usage.max_rss_bytes.saturating_add(Tolerance::rss(exit.own_usage.max_rss_bytes));
+            above(exit.children_usage.max_rss_bytes, most)
         });
         let either = self.end.reaped.map_or(0, |reaped| {
             self.most_inherited(&reaped).map_or(0, |most| above(reaped.usage.max_rss_bytes, most))
@@ -53,10 +54,9 @@ impl Process {
 
     /// Whether the tree's RAM lacks its memory: its peak is unknown, and it may have been large.
     pub(super) fn is_ram_missing(&self) -> bool {
-        let held_little =
-            self.end.exit.as_ref().is_some_and(|exit| {
-                exit.has_borrowed_memory() && exit.own.minor_faults < Tolerance::FEW_FAULTS
-            });
+        let held_little = self.end.exit.as_ref().is_some_and(|exit| {
+            exit.has_borrowed_memory() && exit.own_usage.minor_faults < Tolerance::FEW_FAULTS
+        });
         self.peak() == (None, Quality::Unknown) && !held_little
     }
 
@@ -93,7 +93,7 @@ impl Process {
     }
 
     fn peak_of_exit(&self, exit: &ExitRecord) -> (Option<u64>, Quality) {
-        let max = exit.own.max_rss_bytes.max(self.reaped_own_peak(exit));
+        let max = exit.own_usage.max_rss_bytes.max(self.reaped_own_peak(exit));
         // The kernel's maximum leaves out what its CPUs have not yet added up (up to 32 pages each), and statm does not: a
         // sample can have seen more.
         let seen = self.least_peak().unwrap_or(0);
@@ -184,7 +184,7 @@ impl Process {
     /// REAPED's peak, bytes, if it exceeds that of all waited-for children and so is the process's own; else 0. It includes
     /// all threads, which have ended by then.
     fn reaped_own_peak(&self, exit: &ExitRecord) -> u64 {
-        let of_children = exit.children.max_rss_bytes.max(self.cpu.reaped_children.max_rss_bytes);
+        let of_children = exit.children_usage.max_rss_bytes.max(self.cpu.reaped_children.max_rss_bytes);
         let max = self.end.reaped.map_or(0, |reaped| reaped.usage.max_rss_bytes);
         if max > of_children { max } else { 0 }
     }

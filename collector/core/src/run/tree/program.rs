@@ -210,7 +210,7 @@ impl Process {
         let (peak, quality) = self.last_image_peak();
         let peak = peak.filter(|_| matches!(quality, Quality::Exact | Quality::Bound)).unwrap_or(0);
         let faults = match (&self.end.exit, &self.end.reaped) {
-            (Some(exit), _) => exit.own.minor_faults,
+            (Some(exit), _) => exit.own_usage.minor_faults,
             (None, Some(reaped)) => reaped.usage.minus(&self.cpu.reaped_children).minor_faults,
             (None, None) => 0,
         };

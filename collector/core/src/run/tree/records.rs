@@ -19,9 +19,9 @@ pub struct ExitRecord {
     /// VmHWM, bytes, if it was read.
     pub vm_hwm_bytes: Option<u64>,
     /// RUSAGE_SELF.
-    pub own: Rusage,
+    pub own_usage: Rusage,
     /// RUSAGE_CHILDREN.
-    pub children: Rusage,
+    pub children_usage: Rusage,
     /// Its parent's pid then, in its own pid namespace: the pid of the process that adopted it, if it was an orphan.
     pub parent_pid: u32,
     /// `FLAG_*`.
@@ -35,8 +35,8 @@ impl ExitRecord {
         Some(Self {
             status,
             vm_hwm_bytes: (vm_hwm_kib > 0).then_some(bytes(vm_hwm_kib)),
-            own: Rusage::from(own),
-            children: Rusage::from(children),
+            own_usage: Rusage::from(own),
+            children_usage: Rusage::from(children),
             parent_pid: origin.parent,
             flags: origin.flags,
         })
@@ -48,7 +48,7 @@ impl ExitRecord {
         let is_status =
             self.flags & FLAG_NO_STATUS != 0 || libc::WEXITSTATUS(reaped.status) == self.status & 0xff;
         let is_reaped_outside = self.parent_pid == 0;
-        let sum_us = self.own.cpu_us().saturating_add(self.children.cpu_us());
+        let sum_us = self.own_usage.cpu_us().saturating_add(self.children_usage.cpu_us());
         let all_us = reaped.usage.cpu_us();
         let is_within = sum_us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US);
         let can_be = is_reaped_outside && is_status && libc::WIFEXITED(reaped.status) && is_within;

@@ -24,11 +24,15 @@ fn of_grandchild(account: ExitAccount) -> ProcessSummary {
 #[test]
 fn account_has_the_figures_of_a_process_that_no_sample_saw() {
     let child = of_grandchild(account(700, 5, 3));
-    assert_eq!((child.own.usage.cpu_us(), child.own.quality), (700, Quality::Exact));
+    assert_eq!((child.own_usage.usage.cpu_us(), child.own_usage.quality), (700, Quality::Exact));
     assert_eq!((child.memory.peak_rss_bytes, child.memory.peak_quality), (Some(5 * MIB), Quality::Exact));
-    assert_eq!((child.own.usage.user_us, child.own.usage.system_us), (525, 175), "as three to one");
+    assert_eq!(
+        (child.own_usage.usage.user_us, child.own_usage.usage.system_us),
+        (525, 175),
+        "as three to one"
+    );
     let of_tick = ExitAccount { is_cpu_whole: false, ..account(700, 5, 3) };
-    assert_eq!(of_grandchild(of_tick).own.quality, Quality::Sampled);
+    assert_eq!(of_grandchild(of_tick).own_usage.quality, Quality::Sampled);
 }
 
 // Requirement: SEE-22, SEE-99
@@ -67,7 +71,7 @@ fn teardown_of_accounted_children_is_not_their_parents() {
     // Its children's teardown took 7 ms each, and its own 1 ms.
     run.accounted(102, account(3000, 5, 3)).over(102, 0).reaped(MAIN, 102, 38_000).finalize(&[102, 103, 104]);
     let summaries = run.later(500).finalize(&[102, 103, 104]).end();
-    let shell = summary_of(&summaries, 102).own;
+    let shell = summary_of(&summaries, 102).own_usage;
     assert_eq!((shell.cpu_us(), shell.quality, shell.unattributed_us), (3000, Quality::Exact, 15_000));
     assert_eq!(total_us(&summaries), 38_000);
 }
@@ -76,9 +80,9 @@ fn teardown_of_accounted_children_is_not_their_parents() {
 #[test]
 fn accounted_cpu_time_without_much_teardown_is_not_exact() {
     // It takes 10 ms to take 100 MiB down.
-    assert_eq!(of_grandchild(account(700, 100, 99)).own.quality, Quality::Sampled);
+    assert_eq!(of_grandchild(account(700, 100, 99)).own_usage.quality, Quality::Sampled);
     assert_eq!(
-        of_grandchild(account(2_000_000, 100, 99)).own.quality,
+        of_grandchild(account(2_000_000, 100, 99)).own_usage.quality,
         Quality::Exact,
         "that is half a percent"
     );
@@ -88,7 +92,7 @@ fn accounted_cpu_time_without_much_teardown_is_not_exact() {
 #[test]
 fn account_without_figures_makes_none_zero() {
     let child = of_grandchild(ExitAccount::default());
-    assert_eq!(child.own.quality, Quality::Unknown);
+    assert_eq!(child.own_usage.quality, Quality::Unknown);
     assert_eq!((child.memory.peak_rss_bytes, child.memory.peak_quality), (None, Quality::Unknown));
 }
 

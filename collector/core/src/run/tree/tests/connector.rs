@@ -47,10 +47,10 @@ fn uninstrumented_tree_is_known_from_the_connector() {
         (Some(0), Some(9)),
         "the status of REAPED, else the connector's"
     );
-    assert_eq!((shell.own.quality, program.own.quality), (Quality::Sampled, Quality::Unknown));
-    assert_eq!((shell.own.cpu_us(), summary_of(&summaries, 104).own.cpu_us()), (40, 30));
+    assert_eq!((shell.own_usage.quality, program.own_usage.quality), (Quality::Sampled, Quality::Unknown));
+    assert_eq!((shell.own_usage.cpu_us(), summary_of(&summaries, 104).own_usage.cpu_us()), (40, 30));
     assert_eq!(
-        (shell.own.unattributed_us, total_us(&summaries)),
+        (shell.own_usage.unattributed_us, total_us(&summaries)),
         (30, 100),
         "the unknown part is no process's"
     );

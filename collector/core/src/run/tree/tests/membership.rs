@@ -18,7 +18,7 @@ fn pid_with_another_pidfd_inode_is_another_process() {
     // REAPED is about the oldest unreaped process of the pid.
     run.reaped(MAIN, 102, 5).reaped(MAIN, 102, 6);
     let summaries = run.end();
-    let cpu = |name| summaries.iter().find(|p| &*p.name.command == name).map(|p| p.own.cpu_us());
+    let cpu = |name| summaries.iter().find(|p| &*p.name.command == name).map(|p| p.own_usage.cpu_us());
     assert_eq!((cpu("a"), cpu("b")), (Some(5), Some(6)));
 }
 
@@ -44,7 +44,10 @@ fn uninstrumented_child_is_found_by_its_reaper() {
         (child.provenance.found_by, child.provenance.has_record, child.parent_pid),
         (FoundBy::Wait, false, Some(MAIN))
     );
-    assert_eq!((child.exit.code, child.own.cpu_us(), child.own.quality), (Some(9), 5, Quality::Exact));
+    assert_eq!(
+        (child.exit.code, child.own_usage.cpu_us(), child.own_usage.quality),
+        (Some(9), 5, Quality::Exact)
+    );
     // The reaper is neither in the tree nor the launcher: the child is not in the tree.
     let mut run = Run::new();
     assert_eq!(run.reaped(555, 102, 5).tree.counts().created, 1);
@@ -56,10 +59,10 @@ fn uninstrumented_parent_adopts_children_that_named_it() {
     run.start(103, 102).exit(103, 500, 0).reaped(MAIN, 102, 620);
     let summaries = run.finalize(&[102, 103]).tree.take_summaries();
     assert_eq!(
-        (summary_of(&summaries, 103).provenance.joined, summary_of(&summaries, 103).own.cpu_us()),
+        (summary_of(&summaries, 103).provenance.joined, summary_of(&summaries, 103).own_usage.cpu_us()),
         (false, 500)
     );
-    assert_eq!(summary_of(&summaries, 102).own.cpu_us(), 120);
+    assert_eq!(summary_of(&summaries, 102).own_usage.cpu_us(), 120);
 }
 
 #[test]

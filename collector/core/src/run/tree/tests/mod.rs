@@ -259,5 +259,5 @@ fn summary_of(summaries: &[ProcessSummary], pid: u32) -> &ProcessSummary {
 }
 
 fn total_us(summaries: &[ProcessSummary]) -> u64 {
-    summaries.iter().map(|process| process.own.cpu_us() + process.own.unattributed_us).sum()
+    summaries.iter().map(|process| process.own_usage.cpu_us() + process.own_usage.unattributed_us).sum()
 }

@@ -12,10 +12,10 @@ fn namespace_init_is_reaped_under_its_host_pid() {
     assert_eq!(run.tree.counts().created, 4);
     let summaries = run.end();
     assert_eq!(
-        (summary_of(&summaries, 103).own.cpu_us(), summary_of(&summaries, 103).parent_pid),
+        (summary_of(&summaries, 103).own_usage.cpu_us(), summary_of(&summaries, 103).parent_pid),
         (23, Some(102))
     );
-    assert_eq!((summary_of(&summaries, 2).own.cpu_us(), total_us(&summaries)), (75, 100));
+    assert_eq!((summary_of(&summaries, 2).own_usage.cpu_us(), total_us(&summaries)), (75, 100));
 }
 
 /// A raw clone made the init of a pid namespace: no START, no FORK, and its first record is its EXIT.
@@ -42,7 +42,10 @@ fn init_without_a_start_is_the_process_that_the_launcher_reaps() {
     assert_eq!(run.tree.counts().created, 4);
     let summaries = run.end();
     let init = summary_of(&summaries, 503);
-    assert_eq!((init.ids.key.pid, init.own.cpu_us(), init.own.unattributed_us), (1, 4000, 200_000));
+    assert_eq!(
+        (init.ids.key.pid, init.own_usage.cpu_us(), init.own_usage.unattributed_us),
+        (1, 4000, 200_000)
+    );
     assert_eq!((total_us(&summaries), init.provenance.joined), (203_000 + 900 + 204_000, false));
 }
 
@@ -59,7 +62,10 @@ fn inits_without_a_start_are_told_apart_by_their_usage() {
     run.reaped_with(102, 501, 0, 3 << 8, used(91_000, 0)).reaped_with(102, 502, 0, 3 << 8, used(6000, 0));
     assert_eq!(run.tree.counts().created, 5);
     let summaries = run.end();
-    assert_eq!([500, 501, 502].map(|pid| summary_of(&summaries, pid).own.cpu_us()), [41_000, 91_000, 6000]);
+    assert_eq!(
+        [500, 501, 502].map(|pid| summary_of(&summaries, pid).own_usage.cpu_us()),
+        [41_000, 91_000, 6000]
+    );
     assert_eq!(summary_of(&summaries, 501).parent_pid, Some(102));
 }
 
@@ -196,7 +202,7 @@ fn pid_inside_of_a_static_init_is_known_from_its_child() {
     run.reaped(MAIN, 500, 50_000).finalize(&[501, 503]);
     let summaries = run.end();
     assert_eq!(
-        (summaries.len(), total_us(&summaries), summary_of(&summaries, 500).own.cpu_us()),
+        (summaries.len(), total_us(&summaries), summary_of(&summaries, 500).own_usage.cpu_us()),
         (5, 50_000, 7000)
     );
 }
@@ -209,7 +215,7 @@ fn reaped_child_in_a_namespace_matches_by_wait_status() {
         run.reaped_with(1, 3, 0, 0, used(7, 0)).reaped_with(1, 2, 0, 9, used(5, 0));
     });
     let summaries = run.end();
-    assert_eq!([501, 502].map(|pid| summary_of(&summaries, pid).own.cpu_us()), [5, 7]);
+    assert_eq!([501, 502].map(|pid| summary_of(&summaries, pid).own_usage.cpu_us()), [5, 7]);
     assert_eq!(summaries.len(), 4);
 }
 
@@ -237,7 +243,7 @@ fn killed_process_that_its_static_init_waited_for_is_in_its_sum() {
         assert_eq!((run.tree.counts().killed_with_namespace, run.tree.counts().autoreaped), (0, 0));
         let summaries = run.end();
         assert_eq!(
-            (total_us(&summaries), summary_of(&summaries, 500).own.cpu_us()),
+            (total_us(&summaries), summary_of(&summaries, 500).own_usage.cpu_us()),
             (13_000, 1000),
             "late: {is_late}"
         );
@@ -257,8 +263,11 @@ fn process_killed_with_its_namespace_init_is_in_no_sum() {
     run.finalize(&[501, 502]).later(300).finalize(&[501, 502]);
     assert_eq!((run.tree.counts().killed_with_namespace, run.tree.counts().autoreaped), (1, 1));
     let summaries = run.end();
-    assert_eq!((summary_of(&summaries, 502).own.quality, total_us(&summaries)), (Quality::Unknown, 13_500));
-    assert_eq!(summary_of(&summaries, 500).own.cpu_us(), 10_500);
+    assert_eq!(
+        (summary_of(&summaries, 502).own_usage.quality, total_us(&summaries)),
+        (Quality::Unknown, 13_500)
+    );
+    assert_eq!(summary_of(&summaries, 500).own_usage.cpu_us(), 10_500);
 }
 
 #[test]
@@ -304,7 +313,7 @@ fn scan_that_is_ahead_of_the_events_adds_no_process() {
     run.over(502, 0);
     let summaries = run.end();
     assert_eq!((summaries.len(), total_us(&summaries)), (4, 90));
-    assert_eq!([501, 502].map(|pid| summary_of(&summaries, pid).own.cpu_us()), [30, 60]);
+    assert_eq!([501, 502].map(|pid| summary_of(&summaries, pid).own_usage.cpu_us()), [30, 60]);
 }
 
 // Requirement: SEE-8

@@ -11,7 +11,10 @@ fn vfork_child_without_exec_has_no_memory() {
     assert!(lives.iter().all(|life| life.memory.added_bytes == 0), "{lives:?}");
     let summaries = run.end();
     let child = summary_of(&summaries, 102);
-    assert_eq!((child.own.cpu_us(), child.memory.peak_rss_bytes, child.provenance.joined), (9, None, false));
+    assert_eq!(
+        (child.own_usage.cpu_us(), child.memory.peak_rss_bytes, child.provenance.joined),
+        (9, None, false)
+    );
     // A child of a raw clone writes the same record, and has memory of its own, which it copies when it writes to it.
     assert_eq!((child.memory.peak_quality, child.memory.is_missing), (Quality::Unknown, false));
     let own = Usage { minor_faults: 400, ..used(7, 400 * MIB_KIB) };
