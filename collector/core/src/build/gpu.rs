@@ -30,7 +30,8 @@ fn lacks(gpu: &DeviceUsage, figure: Figure) -> bool {
     !gpu.knows(figure) && gpu.missing(figure).is_some_and(is_failure)
 }
 
-/// The same for figures by process. The tree's processes are only on devices that are visible to the command.
+/// Whether a figure by process is unknown on a device because reading it failed. The tree's processes are only on devices
+/// that are visible to the command.
 fn lacks_process_figure(usage: &GpuUsage, figure: Figure) -> bool {
     usage.devices.iter().any(|gpu| gpu.is_visible != Some(false) && lacks(gpu, figure))
 }
@@ -98,13 +99,13 @@ fn known_memory(
     known.with(missed, |bytes, is_missed| bytes.filter(|bytes| *bytes > 0 || !is_missed))
 }
 
-/// Whether GPU memory of the run's processes can have been missed: one lived between two readings, and long enough to use a
+/// Whether GPU memory of the run's processes can have been missed. One lived between two readings, and long enough to use a
 /// GPU, or a GPU was left unread. A driver that keeps accounts reports it all the same.
 pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
     missed_on(usage, usage.devices.iter())
 }
 
-/// The same on some of the devices.
+/// Whether GPU memory of the run's processes can have been missed on these devices.
 fn missed_on<'a>(usage: &GpuUsage, mut devices: impl Iterator<Item = &'a DeviceUsage>) -> Groups<bool> {
     let has_accounts = whole(usage).all(|gpu| gpu.knows(Figure::Accounting));
     let is_unread = devices.any(|gpu| gpu.is_visible != Some(false) && usage.unread_ns(gpu) > 0);

@@ -1,7 +1,7 @@
 //! What to ask a batch system for next time: rules on what this run used and was given.
 //!
 //! docs/GUIDE.md has the rules for users. The factor of memory, the test for a serial run and the advice on unused GPUs are
-//! those of Princeton's jobstats; torc's correction of requirements has the same factor.
+//! those of Princeton's jobstats. torc's correction of requirements has the same factor.
 
 use super::usable::usable_devices;
 use crate::model::report::Report;
@@ -15,9 +15,9 @@ use crate::model::report::{
 struct Policy {
     /// Memory to ask for, over the peak: another input, or other page sizes, need a little more.
     memory_factor: f64,
-    /// The same over the limit at which the kernel killed a process, and over a time limit.
+    /// Memory to ask for, over the limit at which the kernel killed a process; also time to ask for, over a time limit.
     after_limit_factor: f64,
-    /// At least so much memory: less is in no scheduler's way, and leaves no room for libraries.
+    /// The least memory to ask for: less is in no scheduler's way, and leaves no room for libraries.
     least_memory_bytes: u64,
     /// Steps of memory: up to a size, a multiple. They are about a tenth of it or less.
     memory_steps: [(u64, u64); 4],
@@ -25,7 +25,7 @@ struct Policy {
     time_factor: f64,
     /// Steps of time, seconds.
     time_step_s: u64,
-    /// At least so much time, seconds: a job that waits for a slow start must not end by it.
+    /// The least time to ask for, seconds: a job that waits for a slow start must not end by it.
     least_time_s: u64,
     /// The part of the time for which there are cores enough.
     busy_part: f64,
@@ -72,7 +72,7 @@ pub(super) struct Basis {
     pub(super) started_s: f64,
 }
 
-/// For so much of the time [`Basis::busy_cores`] was not exceeded.
+/// The part of the time for which [`Basis::busy_cores`] was not exceeded.
 pub(super) fn busy_part() -> f64 {
     POLICY.busy_part
 }

@@ -133,7 +133,7 @@ pub enum MaximumSource {
     Sample,
     /// A record that came after its sample had closed.
     Revision,
-    /// One process is known to have held so much; at which time is not known.
+    /// One process is known to have held this much at an unknown time.
     Floor,
 }
 

@@ -1,8 +1,8 @@
-//! Random process trees against the core alone: a simulated machine writes what processes and kernel would, in
-//! thousands of trees per second, and what the core concludes must be what happened.
+//! Random process trees against the core alone, thousands per second. A simulated machine writes what processes and kernel
+//! would, and what the core concludes must be what happened.
 //!
-//! The same properties are tried with real processes in tests/e2e/trees.rs. A failing tree is shrunk and printed with
-//! all that was observed. [`super::random_seed`] says how to repeat it.
+//! tests/e2e/trees.rs tries these properties with real processes. A failing tree is shrunk and printed with all that was
+//! observed. [`super::random_seed`] says how to repeat it.
 
 mod collector;
 mod machine;

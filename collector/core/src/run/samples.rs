@@ -112,7 +112,7 @@ impl Samples {
     }
 }
 
-/// The largest RAM so far, of which samples tell so many bytes.
+/// The largest RAM so far. Samples tell `told_bytes` of it.
 fn maximum(max: MaxFootprint, floor: Floor, told_bytes: u64) -> RamMaximum {
     let source = match () {
         () if floor.rss_bytes > max.footprint_bytes => MaximumSource::Floor,

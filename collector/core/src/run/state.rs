@@ -128,7 +128,7 @@ impl RunState {
         run
     }
 
-    /// The same from its parts.
+    /// A run without findings, from its parts.
     #[must_use]
     pub fn new(context: RunContext, cpu: CpuUsage, trust: Trust, most_heaviest: usize) -> Self {
         let start_ns = context.session_monotonic_ns;
@@ -362,8 +362,8 @@ impl RunState {
         }
     }
 
-    /// What the core wants to know now: programs that began by `by_ns` and have written no record since, programs whose
-    /// time for that is over, and zombies that the connector reported.
+    /// What the core wants to know now. It asks about programs that began by `by_ns` and have written no record since. It
+    /// asks about programs whose time for that is over, and zombies that the connector reported.
     pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
         let tree = &self.tree;
         let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));

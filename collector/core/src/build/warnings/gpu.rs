@@ -20,7 +20,8 @@ const UNCOVERED_SHARE: f64 = 0.1;
 const LEAST_WITHOUT_ENERGY_S: f64 = 0.2;
 /// A longest time between two readings of up to this many means is that of a driver which is always slow.
 const REGULAR: f64 = 3.0;
-/// The same of utilization: where a driver takes no samples of an idle GPU, it is known to be idle after 2 s only.
+/// The least time without utilization that is worth a warning, seconds. Where a driver takes no samples of an idle GPU, it
+/// is known to be idle after 2 s only.
 const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
 /// A time without a reading of memory that is worth a warning, also where the mean is as asked for, nanoseconds.
 const LONGEST_INTERVAL_NS: f64 = 1e9;
@@ -219,7 +220,7 @@ fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
     })
 }
 
-/// The same of utilization. What the driver had overwritten has a warning of its own.
+/// GPUs whose utilization is known for a part of the run only. What the driver had overwritten has a warning of its own.
 fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
     let is_known = |gpu: &&DeviceUsage| gpu.busy.measured_s() > 0.0;
     let spans = usage.devices.iter().filter(is_known);

@@ -36,7 +36,7 @@ pub enum Missing {
     /// The parts that the device is divided into report the figure, the whole does not.
     #[error("reported by its MIG instances only")]
     ReportedByInstances,
-    /// The same of a device that is divided into partitions (AMD MI300).
+    /// The partitions that the device is divided into (AMD MI300) report the figure, the whole does not.
     #[error("reported by its partitions only")]
     ReportedByPartitions,
     /// The driver names processes by pids of another pid namespace.

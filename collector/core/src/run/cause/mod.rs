@@ -1,8 +1,8 @@
 //! How it is concluded what ended a command that did not succeed: a pure function of what sources reported. The evidence
 //! that it gives is data of the report (`model/report/cause.rs`).
 //!
-//! Each kind is concluded only from evidence that it can show. The kinds are tried in an order in which the more specific
-//! comes first: a SIGKILL that the kernel counted as an out-of-memory kill is no mere signal.
+//! Each kind is concluded only from evidence that it can show. The more specific kinds are tried first: a SIGKILL that the
+//! kernel counted as an out-of-memory kill is no mere signal.
 
 #[cfg(test)]
 mod tests;
@@ -26,13 +26,13 @@ struct Policy {
     full_memory: f64,
     /// So long after a signal or the death of a process the command may fail because of it: it has to clean up.
     aftermath_ns: u64,
-    /// SIGKILL that ends a process so soon came from its maker: strace and gdb try ptrace(2) with such a child, which lives
-    /// for 0.1 to 5 ms. Nobody else has noticed it by then, and out-of-memory kills are counted by the kernel.
+    /// A SIGKILL that ends a process so soon came from its maker. strace and gdb try ptrace(2) with such a child, which
+    /// lives for 0.1 to 5 ms. Nobody else has noticed it by then, and out-of-memory kills are counted by the kernel.
     probe_ns: u64,
     /// A clock of whole seconds and one of nanoseconds differ by this much.
     clock_slack_s: f64,
     /// The kernel compares CPU time in ticks with its limit. They differ from the time used by this part of it, and by
-    /// `ticks_slack_s`: on a busy machine SIGXCPU came after 0.95 to 1.38 s for a limit of 1 s.
+    /// `ticks_slack_s`. On a busy machine SIGXCPU came after 0.95 to 1.38 s for a limit of 1 s.
     ticks_slack: f64,
     ticks_slack_s: f64,
 }
@@ -47,7 +47,7 @@ const POLICY: Policy = Policy {
     ticks_slack_s: 0.5,
 };
 
-/// Signals that end a process for a fault of its own, or that no process survives: a parent that fails after one failed
+/// Signals that end a process for a fault of its own, or that no process survives. A parent that fails after one failed
 /// because of it.
 const FATAL: [i32; 9] = [
     libc::SIGSEGV,
@@ -239,8 +239,8 @@ impl Facts<'_> {
         })
     }
 
-    /// Any other signal: one that ended the command; one that it passed on as 128 + N, as shells do; one that the launcher
-    /// received shortly before the command failed; or a fatal one of another process, likewise.
+    /// Any other signal. It ended the command, or the command passed it on as 128 + N, as shells do. Or the launcher
+    /// received it, or it was fatal for another process, shortly before the command failed.
     fn signal(&self) -> Option<FatalSignal> {
         let main = self.failures.main.as_ref();
         if let Some(signal) = self.exit.signal {

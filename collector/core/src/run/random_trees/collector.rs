@@ -23,9 +23,9 @@ const TICK_US: u64 = 10_000;
 /// The collector's side: applies what it observes of the machine.
 pub(super) struct Collector {
     pub(super) run: RunState,
-    /// The same by a replay of what a journal would have.
+    /// The run by a replay of what a journal would have.
     pub(super) replayed: RunState,
-    /// The same, restored from its stored form at some time.
+    /// The run, restored from its stored form at some time.
     pub(super) restored: Option<RunState>,
     knows_command: bool,
     looks: u32,

@@ -18,7 +18,7 @@ const MIB_KIB: u64 = 1024;
 const PROGRAM_KIB: u64 = 1500;
 /// RSS of the launcher. The command inherits its ru_maxrss.
 const LAUNCHER_KIB: u64 = 5000;
-/// The core cannot tell whether so much of what a fork child grows by are its parent's file pages, read in again.
+/// The core cannot tell whether this much of a fork child's growth is its parent's file pages, read in again.
 const FILE_BYTES: u64 = 4 << 20;
 /// No pid is used again so soon: a real machine hands out thousands before.
 const PID_REST_NS: u64 = 60_000_000;

@@ -255,7 +255,7 @@ impl Tree {
 }
 
 impl Process {
-    /// The peak of the image that ends with a START, bytes: ru_maxrss survives exec, so where it grew since the last image
+    /// The peak of the image that ends with a START, bytes. ru_maxrss survives exec: where it grew since the last image
     /// began, that image's own peak made it grow.
     fn peak_before_start(&self, inherited: u64) -> Option<u64> {
         if self.program.image.has_grown(inherited) {
@@ -265,8 +265,8 @@ impl Process {
         self.program.exec_peak_bytes.or_else(sampled)
     }
 
-    /// What it grew by before a START, bytes, if since its last record it was taken for uninstrumented: by that image, by the
-    /// one before, or by the new one before its START.
+    /// What it grew by before a START, bytes, if since its last record it was taken for uninstrumented. That image, the one
+    /// before, or the new one before its START can have grown.
     fn growth_before_start(&self, inherited: u64) -> Option<u64> {
         let is_uninstrumented = self.program.image == Image::Uninstrumented;
         let recorded =

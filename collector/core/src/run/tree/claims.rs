@@ -1,4 +1,4 @@
-//! Which process waited for one that ended without a REAPED record: it waited inside libc, by a raw system call, or for an
+//! Which process waited for one that ended without a REAPED record. It waited inside libc, by a raw system call, or for an
 //! orphan (a subreaper, its pid namespace's init). What the ended one used is subtracted from that reaper's sums.
 //!
 //! As long as the parent lives, no other process can be the reaper: it waited, or it ignores SIGCHLD and the kernel reaped

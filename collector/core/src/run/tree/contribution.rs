@@ -33,12 +33,12 @@ impl Contribution {
         }
     }
 
-    /// Each with so much more.
+    /// The sum of each.
     pub(crate) fn plus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_add)
     }
 
-    /// Each with so much less.
+    /// The difference of each, at least 0.
     pub(crate) fn minus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_sub)
     }

@@ -13,7 +13,7 @@ pub struct Counts {
     /// the init of their pid namespace. No process's sums include what they used.
     pub autoreaped: u64,
     /// Joined processes without a REAPED record. Where the connector reported all processes of the tree, a service (`srun`)
-    /// started them with the command's environment, and the launcher's sums do not include them.
+    /// started them with the command's environment. The launcher's sums do not include them.
     pub joined_unreaped: u64,
     /// Orphans that the launcher had not reaped when they were finalized: its sums do not include them.
     pub unreaped_orphans: u64,

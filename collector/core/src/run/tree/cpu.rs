@@ -2,9 +2,10 @@
 //!
 //! The sources, best first:
 //!
-//! - REAPED holds the process and all descendants that it waited for. What it waited for is subtracted: the children in
-//!   its own EXIT record, else those of its own REAPED records and of children that ended unreaped. If one of these is not
-//!   exact, neither is the rest. If one of these lacks the kernel's teardown, the process's own exact clock is closer.
+//! - REAPED holds the process and all descendants that it waited for. What it waited for is subtracted. That is the
+//!   children in its own EXIT record, else those of its own REAPED records and of children that ended unreaped. If one of
+//!   these is not exact, neither is the rest. If one of these lacks the kernel's teardown, the process's own exact clock is
+//!   closer.
 //! - EXIT holds the process without the kernel's teardown.
 //! - The kernel's account of the exit holds it without the teardown, too, or as of a clock tick before.
 //! - A sample holds the CPU clock; read from a zombie it is final.
@@ -77,8 +78,8 @@ impl Process {
         if !self.cpu.has_inexact_children && !is_clock_closer && !is_fit {
             return exact(less);
         }
-        // The rest has what is missing in the children's figures, too: the teardown of a child can take longer than all that
-        // a shell does itself.
+        // The rest has what is missing in the children's figures, too. The teardown of a child can take longer than all
+        // that a shell does itself.
         let usage = less.with_cpu_us(clock_us.min(less.cpu_us()));
         let unattributed_us = less.cpu_us() - usage.cpu_us();
         OwnUsage { usage, quality: self.clock_quality(), unattributed_us }
@@ -126,7 +127,7 @@ impl Process {
     }
 
     /// What REAPED contains of its children. After the last record of a pid namespace's init the kernel reaps the zombies
-    /// that are left there, so for an init the known children may be more than its EXIT record has.
+    /// that are left there. So for an init the known children may be more than its EXIT record has.
     fn waited_for(&self, exit: &ExitRecord) -> Rusage {
         let known = self.known_children();
         if self.ids.key.pid == 1 && known.cpu_us() > exit.children_usage.cpu_us() {

@@ -28,8 +28,9 @@ impl Tree {
         id
     }
 
-    /// The same where the connector reports every process. An unknown child may just be ahead of its events; those of an
-    /// earlier process with its pid would be taken for its own. It waits until all events up to its sighting are applied.
+    /// /proc shows a child where the connector reports every process. An unknown child may just be ahead of its events;
+    /// those of an earlier process with its pid would be taken for its own. It waits until all events up to its sighting
+    /// are applied.
     pub(crate) fn found_ahead(&mut self, child: ChildSeen) {
         self.by_state.found_ahead.push(child);
     }
@@ -137,7 +138,7 @@ impl Tree {
         inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none()).count()
     }
 
-    /// Whether there can be so many of those.
+    /// Whether there can be at least `count` of those.
     pub(in crate::run) fn may_have_unseen(&self, count: usize) -> bool {
         self.by_state.inner.len() >= count
     }

@@ -23,8 +23,8 @@ pub(super) struct Finalized {
 }
 
 impl Tree {
-    /// Processes whose absence from /proc would allow to finalize something: those that ended and were not reaped (with
-    /// `all`, else only those that an ancestor waits for), and live children of processes that ended.
+    /// Processes whose absence from /proc would allow to finalize something. They ended and were not reaped (without `all`:
+    /// only if an ancestor waits for them), or are live children of processes that ended.
     #[must_use]
     pub fn absence_questions(&self, all: bool) -> Vec<Target> {
         let mut ended_parents = FxHashSet::default();
@@ -116,7 +116,7 @@ impl Tree {
         }
     }
 
-    /// Whether its parent was reaped after its end, or the parent's parent after the parent's end, and so on: then the
+    /// Whether its parent was reaped after its end, or the parent's parent after the parent's end, and so on. Then the
     /// process that waited for it can't write REAPED any more. An orphan has another reaper, which can.
     fn ended_before_a_reaped_ancestor(&self, process: &Process) -> bool {
         let mut child = process;
@@ -144,7 +144,7 @@ impl Tree {
         }
     }
 
-    /// These in an order in which each comes before its parent, or the process that would reap it as an orphan: its usage is
+    /// Orders them so that each comes before its parent, or the process that would reap it as an orphan. Its usage is
     /// subtracted from theirs.
     fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
         let mut depths: FxHashMap<ProcessId, u32> =

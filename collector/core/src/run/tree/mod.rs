@@ -2,9 +2,9 @@
 //!
 //! Observations come in ([`Tree::apply`], [`Tree::apply_kernel`], [`Tree::found_in_proc`], ...). Out come
 //! [`LiveInterval`]s, for RAM and CPU over time, and [`ProcessSummary`]s, the final figures. A process is finalized and
-//! forgotten as soon as no record can change its figures, so memory does not grow with the length of the run.
+//! forgotten as soon as no record can change its figures. So memory does not grow with the length of the run.
 //!
-//! Every record is a claim of the process that wrote it: an impossible one may produce a wrong process, never a panic, a
+//! Every record is a claim of the process that wrote it. An impossible one may produce a wrong process, never a panic, a
 //! loop or memory without bound.
 //!
 //! `process` has what is known of one process; `program`, `cpu` and `peak` conclude from that. `apply_records`,

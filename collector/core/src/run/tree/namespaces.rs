@@ -68,9 +68,9 @@ impl Tree {
         }
     }
 
-    /// The process that a record from another pid namespace is about, if only the connector has reported it: the one with
-    /// the same pidfd, else of the same parent, alive at the time, and of the pid that comes next there. Without pidfs (before
-    /// Linux 6.9) siblings that start at once may be confused where threads take pids between them.
+    /// The process that a record from another pid namespace is about, if only the connector has reported it. It has the
+    /// same pidfd. Else it is of the same parent, alive at the time, and of the pid that comes next there. Without pidfs
+    /// (before Linux 6.9) siblings that start at once may be confused where threads take pids between them.
     pub(super) fn match_in_namespace(&mut self, query: &MatchQuery) -> Option<ProcessId> {
         if query.key.pid_ns == self.context.pid_ns {
             return None;

@@ -1,7 +1,7 @@
 //! The peak RSS of a process: the maximum over its images, and never its parent's.
 //!
-//! ru_maxrss survives fork and exec, so it is the last image's own only where it exceeds what that image inherited, and
-//! in a reaper's record only where it also exceeds all children that the process waited for.
+//! ru_maxrss survives fork and exec, so it is the last image's own only where it exceeds what that image inherited. In a
+//! reaper's record it must also exceed all children that the process waited for.
 
 use gpu_track_abi::record::FLAG_IMAGE;
 
@@ -94,8 +94,8 @@ impl Process {
 
     fn peak_of_exit(&self, exit: &ExitRecord) -> (Option<u64>, Quality) {
         let max = exit.own_usage.max_rss_bytes.max(self.reaped_own_peak(exit));
-        // The kernel's maximum leaves out what its CPUs have not yet added up (up to 32 pages each), and statm does not: a
-        // sample can have seen more.
+        // The kernel's maximum leaves out what its CPUs have not yet added up (up to 32 pages each); statm includes it. So
+        // a sample can have seen more.
         let seen = self.least_peak().unwrap_or(0);
         match self.program.image {
             Image::Loaded { inherited } if exit.flags & FLAG_IMAGE != 0 && max <= inherited => {
@@ -189,8 +189,8 @@ impl Process {
         if max > of_children { max } else { 0 }
     }
 
-    /// Whether all its waits are known. A process that ended by exit without an EXIT record (a static program, or one with
-    /// system calls of its own, as Go) has written no REAPED record either.
+    /// Whether all its waits are known. A process that ended by exit without an EXIT record has written no REAPED record
+    /// either. It is a static program, or one with system calls of its own, as Go.
     fn are_all_waits_known(&self, status: i32) -> bool {
         let reports_waits = self.program.has_record
             && self.program.image != Image::Uninstrumented

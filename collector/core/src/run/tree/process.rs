@@ -136,8 +136,8 @@ pub struct Ancestry {
     pub parent: Parent,
     /// Its parent's pid when it started.
     pub parent_pid: u32,
-    /// The nearest ancestor that ran an uninstrumented program when this process was made, or whose own parent is unknown:
-    /// if that program is a subreaper, it reaps orphans without a REAPED record.
+    /// The nearest ancestor that ran an uninstrumented program when this process was made, or whose own parent is unknown.
+    /// If that program is a subreaper, it reaps orphans without a REAPED record.
     pub uninstrumented_ancestor: Option<ProcessId>,
     /// It was that ancestor of another process; it may have become instrumented since.
     pub was_uninstrumented_ancestor: bool,

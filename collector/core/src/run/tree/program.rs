@@ -10,8 +10,8 @@ use super::tolerance::Tolerance;
 use crate::model::observation::Program;
 use crate::model::quality::Quality;
 
-/// What a fork child does not share with its parent: the pages that it touched since (copied or new), or at least what it
-/// grew by (a huge page is one fault); never more than it has.
+/// What a fork child does not share with its parent, bytes. It is the pages that it touched since (copied or new), at least
+/// what it grew by: a huge page is one fault. It is never more than it has.
 pub(in crate::run) fn fork_share(rss_bytes: u64, rss_at_fork_bytes: u64, faulted_bytes: u64) -> u64 {
     rss_bytes.min(faulted_bytes.max(rss_bytes.saturating_sub(rss_at_fork_bytes)))
 }
@@ -204,8 +204,8 @@ impl Process {
         (!more.is_zero()).then(|| LiveInterval { memory: more, is_end_rough, ..self.image_interval(end_ns) })
     }
 
-    /// The most that it added to footprints since its last sample: the peak of its image if no sample saw that; for a fork
-    /// child only what it does not share with its parent.
+    /// The most that it added to footprints since its last sample. It is the peak of its image if no sample saw that; for a
+    /// fork child only what it does not share with its parent.
     pub(super) fn contribution_since_sample(&self, page_bytes: u64) -> Contribution {
         let (peak, quality) = self.last_image_peak();
         let peak = peak.filter(|_| matches!(quality, Quality::Exact | Quality::Bound)).unwrap_or(0);

@@ -14,7 +14,7 @@ use crate::run::tree::ProcessSummary;
 pub(crate) struct Floor {
     /// Largest RSS of one of them.
     pub rss_bytes: u64,
-    /// The same without what fork children may share with their parents.
+    /// Largest RSS of one of them, less what fork children may share with their parents.
     own_bytes: u64,
 }
 
@@ -23,8 +23,8 @@ impl Floor {
         (self.rss_bytes, self.own_bytes) = (self.rss_bytes.max(rss_bytes), self.own_bytes.max(own_bytes));
     }
 
-    /// Whether the maximum over time missed so much that only this lower bound is known. Less is how far figures of
-    /// different sources differ: batches of the kernel's counters, and shared pages.
+    /// Whether the maximum over time is so far below this lower bound that only the bound is known. Less is how far figures
+    /// of different sources differ: batches of the kernel's counters, and shared pages.
     pub(crate) fn is_missed_by(&self, seen: &MaxFootprint) -> bool {
         const BYTES: u64 = 3_000_000;
         const PART: u64 = 33;

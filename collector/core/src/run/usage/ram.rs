@@ -1,9 +1,10 @@
 //! RAM over time: the largest and the mean footprint of the tree, processes and threads at once.
 //!
 //! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two contributions
-//! during all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended. So a
-//! process that no sample saw is not lost, and nothing is counted while it did not exist. A record that comes late adds its
-//! process to what is kept of the windows in which it lived: processes that are killed together are reaped one by one.
+//! during all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended.
+//! So a process that no sample saw is not lost, and nothing is counted while it did not exist. A record that comes late
+//! adds its process to what is kept of the windows in which it lived. Processes that are killed together are reaped one by
+//! one.
 //!
 //! Counted like that, RAM is a lower bound where a process ended between two samples between which others grew. With the larger
 //! of their contributions it is an upper one (`at_most`).
@@ -21,19 +22,20 @@ use crate::run::tree::{Contribution, LiveInterval, Tree};
 
 use super::largest_by_sample::LargestBySample;
 
-/// A sum of proportional or private sizes is known if so many bytes of it were not read: smaller ones are never read.
+/// A sum of proportional or private sizes is known if at most this many bytes of it were not read. Smaller processes are
+/// never read.
 const NEGLIGIBLE_BYTES: u64 = 1 << 18;
-/// Of a larger sum of proportional sizes, one part in so many.
+/// Of a larger sum of proportional sizes, one part in this many may be unread.
 const PROPORTIONAL_PART: u64 = 100;
-/// The same of private sizes, which are good to 5%.
+/// Of a larger sum of private sizes, which are good to 5%, one part in this many may be unread.
 const PRIVATE_PART: u64 = 20;
 
-/// Whether a sum is known of which so much was not read, one part in `part` or less.
+/// Whether a sum is known of which `unread_bytes` were not read: one part in `part` or less.
 fn is_known(unread_bytes: u64, of_bytes: u64, part: u64) -> bool {
     unread_bytes <= NEGLIGIBLE_BYTES.max(of_bytes / part)
 }
 
-/// Whether the private part of memory of this size is known, if so many more bytes may be private.
+/// Whether the private part of memory of this size is known, if `unread_bytes` more may be private.
 fn is_private_known(unread_bytes: u64, of_bytes: u64) -> bool {
     is_known(unread_bytes, of_bytes, PRIVATE_PART)
 }

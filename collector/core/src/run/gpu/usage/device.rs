@@ -250,9 +250,10 @@ impl DeviceUsage {
         all.add_busy(reading.number, at_ns, &stretches);
     }
 
-    /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560 list
-    /// a process of a container by its pid there, and look for its memory by its pid outside (open-gpu-kernel-modules PR 614,
-    /// HAMi-core issue 112). A single 0 is that of a process that ended between these two questions.
+    /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560
+    /// list a process of a container by its pid there, but look for its memory by its pid outside. See
+    /// open-gpu-kernel-modules PR 614 and HAMi-core issue 112. A single 0 is that of a process that ended between these two
+    /// questions.
     fn has_false_zeros(&self) -> bool {
         self.device.vendor == Some(Vendor::Nvidia)
     }

@@ -94,8 +94,8 @@ impl GpuUsage {
         }
     }
 
-    /// For how long the process lists of a device were not read though they could be, nanoseconds: the time between readings that
-    /// are further apart than two intervals, or as far from the run's start or end.
+    /// For how long the process lists of a device were not read though they could be, nanoseconds. It is the time between
+    /// readings further apart than two intervals, or as far from the run's start or end.
     pub(crate) fn unread_ns(&self, device: &DeviceUsage) -> u64 {
         device.lists.unread_ns(self.start_ns, self.end_of(device), longest_read_ns(self.interval_ns))
     }

@@ -50,7 +50,7 @@ impl ProcessGpu {
         self.devices.entry(device.to_owned()).or_default()
     }
 
-    /// It has so much memory on a device; `None`: none, or it is not known.
+    /// It has this much memory on a device; `None`: none, or it is not known.
     fn add_memory(&mut self, number: u32, device: &str, at_ns: u64, bytes: Option<u64>) {
         let largest = self.held.read(number, at_ns, bytes.unwrap_or(0));
         if bytes.is_some() || largest > 0 {

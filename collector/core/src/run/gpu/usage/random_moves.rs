@@ -1,5 +1,5 @@
-//! Memory that moves between devices at random, which are read in a random order: the sums are never larger than what was held at
-//! one time.
+//! Memory that moves between devices at random, which are read in a random order. The sums are never larger than what was
+//! held at one time.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;

@@ -394,7 +394,7 @@ fn accounting_entry_counts_process_that_no_sample_saw() {
     assert_eq!(bench.max(), (0, 640, 640));
     let on = &bench.usage.processes.by_id[&3].devices["a"];
     assert_eq!((on.peak_bytes, on.is_accounted, on.accounted_percent), (Some(640), true, Some(12.0)));
-    // The same pid, long before the run.
+    // A process with this pid, long before the run.
     bench.at(8, vec![reading(AccountingEntry { started_us: 1, ..entry(false, 9999) })]);
     assert_eq!(bench.max(), (0, 640, 640));
 }

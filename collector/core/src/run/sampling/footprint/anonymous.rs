@@ -1,16 +1,16 @@
 //! The footprint of anonymous pages: those of one process, and those that fork relatives share.
 //!
-//! Only processes with the same image (a process, its fork children and theirs) share anonymous pages, so the sum of their
-//! anonymous proportional sizes is their footprint. It is exact if all were read since the last fork, exec or end
-//! among them, and is carried forward by what grew since. Before that, the footprint is at least the oldest process's
-//! pages, and what each other one grew by.
+//! Only processes with the same image (a process, its fork children and theirs) share anonymous pages. So the sum of their
+//! anonymous proportional sizes is their footprint. It is exact if all were read since the last fork, exec or end among
+//! them, and is carried forward by what grew since. Before that, the footprint is at least the oldest process's pages, and
+//! what each other one grew by.
 
 use super::super::reading::{LastReading, Sharing};
 use crate::run::tree::Image;
 use crate::run::tree::program::fork_share;
 
-/// A fork child that has more than all older relatives by one part in this many of what they have has other pages: less
-/// is how its RSS at the fork, which includes file pages, differs from its anonymous pages.
+/// A fork child that has more than all older relatives by one part in this many has other pages. Less can be the file pages
+/// in its RSS at the fork.
 const MUCH_MORE: u64 = 8;
 
 /// Anonymous memory of a process.
@@ -75,7 +75,7 @@ impl Member<'_> {
         carried(self.reading, sharing, sharing.private_anon_bytes())
     }
 
-    /// The same at most, bytes.
+    /// Private anonymous memory that it has at most, bytes.
     fn most_private(&self) -> u64 {
         let Some(sharing) = &self.reading.sharing else { return self.reading.anonymous_bytes() };
         carried(self.reading, sharing, sharing.most_private_anon_bytes())
@@ -92,8 +92,7 @@ impl Member<'_> {
         self.reading.anonymous_bytes().saturating_sub(rss_at_fork_bytes)
     }
 
-    /// A process with an older relative: what it grew by since the fork or had alone when it was read, and what it has
-    /// faulted in.
+    /// For a process with an older relative: what it grew by since the fork or had alone when read, and what it faulted in.
     fn younger(&self, page_bytes: u64) -> Anonymous {
         let anonymous = self.reading.anonymous_bytes();
         let alone = self.carried_private();
@@ -125,7 +124,7 @@ pub(super) fn of_group(members: &[Member], are_read: bool, page_bytes: u64) -> V
     if are_read { of_read(members, None, page_bytes) } else { of_unread(members, page_bytes) }
 }
 
-/// The same for the group without the command's first process.
+/// What each member adds to the footprint of the descendants: the group without the command's first process.
 pub(super) fn of_descendants(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Anonymous> {
     let main = members.iter().find(|member| member.is_main);
     let others: Vec<Member> = members.iter().filter(|member| !member.is_main).copied().collect();

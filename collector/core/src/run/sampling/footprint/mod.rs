@@ -1,6 +1,6 @@
 //! The tree's RAM: its footprint, the distinct pages that its processes have mapped, whoever else maps them.
 //!
-//! The kernel says exactly how pages are shared, but reading that takes 20 us for a small process and 19 ms for 4 GB, with the
+//! The kernel says exactly how pages are shared. Reading that takes 20 us for a small process and 19 ms for 4 GB, with the
 //! process's mmap lock held. Most of it is known from statm alone, or from an earlier reading:
 //!
 //! - Anonymous pages are shared between fork relatives only: see [`anonymous`].

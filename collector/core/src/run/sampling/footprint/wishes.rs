@@ -17,7 +17,7 @@ pub enum SharingCredit {
     None,
     /// It would set a new peak that it can't vouch for.
     NewPeak,
-    /// The same of memory that still grows: the next sample will ask again.
+    /// It would set a new peak with memory that still grows: the next sample will ask again.
     GrowingPeak,
 }
 
@@ -155,8 +155,8 @@ impl Estimates {
         programs
     }
 
-    /// In which order to read the members of a group: those that were not read since the group last changed; once all were,
-    /// the most uncertain first.
+    /// In which order to read the members of a group. Those that were not read since the group last changed come first;
+    /// once all were, the most uncertain do.
     fn reading_order(&self, tree: &Tree, readings: Readings, members: &[ProcessId]) -> Vec<SharingTarget> {
         let is_read = |id: &ProcessId| {
             is_borrowed(tree, *id) || is_current(readings.by_id.get(id), super::epoch(tree, *id))

@@ -1,6 +1,6 @@
-//! Random patterns of shared pages: processes of a tree, and strangers, fork, exec, write, map, free and end; the kernel's
-//! figures are computed from the pages that each has mapped. The core must never count more than the distinct pages, and must count
-//! what the figures allow once nothing changes.
+//! Random patterns of shared pages. Processes of a tree, and strangers, fork, exec, write, map, free and end. The kernel's
+//! figures are computed from the pages that each has mapped. The core must never count more than the distinct pages, and
+//! must count what the figures allow once nothing changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -264,7 +264,7 @@ impl World {
         [sum(|pid| pid == MAIN), sum(|pid| pid != MAIN), sum(|_| true)]
     }
 
-    /// What can be known of them: of each file the larger of the largest RSS and the sum of the PSS; of the divided one,
+    /// What can be known of them. Of each file: the larger of the largest RSS and the sum of the PSS. Of the divided one:
     /// the pages.
     fn knowable(&self) -> [u64; 2] {
         let sum = |is_counted: fn(u32) -> bool| {
@@ -326,8 +326,8 @@ proptest! {
     }
 }
 
-/// The first process is read once, and a descendant, for its files, again after it copied a page: by then the old page is the
-/// first process's alone.
+/// The first process is read once. A descendant is read again for its files after it copied a page: by then the old page is
+/// the first process's alone.
 // Requirement: RAM-3
 #[test]
 fn copied_page_is_not_counted_by_an_older_reading_of_its_other_owner() {

@@ -205,7 +205,7 @@ fn killed_parent_is_not_charged_for_an_unwaited_child() {
     finalize(&mut run.tree, gone_ns, complete_ns, |pid| pid == 103);
     run.reaped(LAUNCHER, 103, 41_000);
     assert_eq!(total_us(&run.end()), 131_000);
-    // The same for an uninstrumented one: the connector reported its end, and /proc was read too late.
+    // An uninstrumented process is no different: the connector reported its end, and /proc was read too late.
     let mut run = Run::new();
     run.start(102, MAIN).kernel_fork(103, 102).execs(103).kernel(103, What::Exit { status: libc::SIGKILL });
     let end_ns = run.now_ns;

@@ -215,7 +215,7 @@ fn maximum_of_a_reaper_is_a_lower_bound_above_what_was_inherited() {
     let parent = KnownRss { own_bytes: MIB, either_bytes: 200 * MIB, ..KnownRss::default() };
     assert_eq!(known_of(200 * MIB_KIB), (parent, KnownRss::default()));
     assert_eq!(known_of(MIB_KIB).0.either_bytes, 0, "it may have been inherited");
-    // The same below a program that reports itself, which had 2 MiB.
+    // Below a program that reports itself, which had 2 MiB.
     let below_of = |children_kib: u64| {
         let mut run = Run::new();
         run.exit_with(MAIN, 0, FLAG_IMAGE, used(1, 2 * MIB_KIB), used(1, children_kib));

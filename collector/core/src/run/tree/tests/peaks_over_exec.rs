@@ -30,7 +30,7 @@ fn sample_before_an_exec_is_no_peak_of_the_new_program() {
     let (at_ns, now_ns) = (observed.at_ns - 1, run.now_ns);
     run.tree.apply_kernel(&KernelEvent { at_ns, pid: 102, what: What::Exec }, now_ns);
     assert_eq!(peak_of(&mut run), (Some(3), Quality::Sampled));
-    // The same where only START reports the exec, and the kernel's maximum at the end is below a sample.
+    // Only START reports the exec, and the kernel's maximum at the end is below a sample.
     let mut run = Run::new();
     run.fork(102, MAIN, 90 * MIB_KIB).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
     run.now_ns -= MS + 1;

@@ -138,8 +138,8 @@ fn orphan_is_in_the_sums_of_a_subreaper_known_by_reaped() {
 
 #[test]
 fn zombie_left_by_a_killed_process_is_its_subreapers() {
-    // 104 is killed and leaves a zombie: the REAPED record of 104 is too small to include it, or 104 has written a
-    // REAPED record of another child.
+    // 104 is killed and leaves a zombie. The REAPED record of 104 is too small to include it, or 104 has written a REAPED
+    // record of another child.
     for (has_reported, own_us) in [(false, 300), (true, 30_000)] {
         let mut run = below_a_static_subreaper();
         run.kernel_fork(104, 103).fork(104, 103, MIB_KIB).kernel_fork(105, 104).fork(105, 104, MIB_KIB);
