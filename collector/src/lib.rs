@@ -27,7 +27,6 @@ pub use model::gpu::{Device, ENV_NVML_LIB, GpuConfig, Vendor};
 pub use model::order::{self, Action, Order, OrderId, OrderResult};
 pub use model::policy::SamplingPolicy;
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
-pub use model::values;
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::format::{self, render};
 pub use report::quote;

@@ -3,12 +3,14 @@
 mod args;
 mod docs;
 mod gpu_tracker;
+mod groups;
 mod output;
 mod tconfig;
 #[cfg(test)]
 mod tests;
 mod tracking_file;
 mod usage_error;
+mod values;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -16,6 +18,7 @@ use std::path::Path;
 use clap::{CommandFactory, Parser};
 use gpu_track_collector::{NoLock, Output, OutputLock};
 
+use args::Arguments;
 pub(crate) use args::Options;
 pub(crate) use output::PatternValues;
 pub(crate) use tracking_file::{HeldTrackingFile, tracking_file};
@@ -38,22 +41,23 @@ pub(crate) enum Request {
 /// to them, and follow from each other.
 pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Request, UsageError> {
     let as_gpu_tracker = gpu_tracker::is_called(&args);
-    let mut options = match Options::try_parse_from(args) {
-        Ok(options) => Box::new(options),
+    let arguments = match Arguments::try_parse_from(args) {
+        Ok(arguments) => arguments,
         // clap returns --help and --version as errors.
         Err(error) if !error.use_stderr() => return Ok(Request::Print(error.to_string())),
         Err(error) => return Err(error.into()),
     };
-    if options.information.short_help {
-        return Ok(Request::Print(docs::short_help(Options::command())));
+    if arguments.information.short_help {
+        return Ok(Request::Print(docs::short_help(Arguments::command())));
     }
-    if let Some(shell) = options.information.completions {
-        return Ok(Request::Print(docs::completions(&Options::command(), shell)));
+    if let Some(shell) = arguments.information.completions {
+        return Ok(Request::Print(docs::completions(&Arguments::command(), shell)));
     }
-    if options.information.man {
-        return Ok(Request::Print(docs::man(Options::command())));
+    if arguments.information.man {
+        return Ok(Request::Print(docs::man(Arguments::command())));
     }
-    let keywords = match options.tracking.config.clone() {
+    let mut options = Box::new(Options::from(arguments));
+    let keywords = match options.preparations.config.clone() {
         Some(path) => tconfig::read(&path, &mut options)
             .map_err(|error| UsageError::of_file("--tconfig", &path, error))?,
         None => Vec::new(),
@@ -62,9 +66,9 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     let is_quiet = options.report.style.quiet || options.tracking.disable_logs || as_gpu_tracker;
     options.tracking.tells_waiting = options.command.wait_all && !is_quiet;
     options.report.output = output(options.output.as_deref(), patterns)?;
-    options.report.format.clone_from(&options.format);
-    if let Some(given) = options.tracking.tracking_file.clone() {
-        options.tracking.tracking_file = Some(tracking_file::path(&given, &options.report.output, patterns)?);
+    if let Some(given) = options.preparations.tracking_file.clone() {
+        options.preparations.tracking_file =
+            Some(tracking_file::path(&given, &options.report.output, patterns)?);
     }
     if options.report.output != Output::Stderr {
         // A summary is for the terminal. What is written to a file is read later, when nothing can be asked again.

@@ -24,7 +24,7 @@ pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
         tracking: tracking.clone(),
         policy: options.diagnosis.sampling.unwrap_or_default(),
         cgroups,
-        gpu: options.gpu.clone().at_interval(tracking.interval_ns(), tracking.sleep_time.is_some()),
+        gpu: options.gpu.clone().at_interval(tracking.interval_ns(), tracking.sampling_interval.is_some()),
         report: options.report.clone(),
         journal: options.diagnosis.journal.clone(),
     }

@@ -52,7 +52,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             let mut warnings = Vec::new();
             let gpu = nvml_lib::with_environment(&options.gpu, &mut warnings);
             warnings.iter().for_each(console::message);
-            Ok(gpus::print(&gpu, &options.format))
+            Ok(gpus::print(&gpu, &options.report.format))
         }
         Request::Recover(mut options) => {
             if options.output.is_none() {

@@ -85,8 +85,10 @@ impl Session {
             config.discovery.connector_absent = Some(error.to_string());
             None
         });
-        config.cgroups.own =
-            options.tracking.cgroup.then(|| run_cgroup::create(&proc_root, pid, random.hash_one(2) as u32));
+        config.cgroups.own = options
+            .preparations
+            .cgroup
+            .then(|| run_cgroup::create(&proc_root, pid, random.hash_one(2) as u32));
         let origin = Origin { pid, pid_ns: config.start.pid_ns, ..Origin::default() };
         Ok(Self { segment, state, connector, preload, output_lock, origin, config })
     }

@@ -4,6 +4,8 @@
 //! report of it. Nothing here does I/O or reads a clock: observations carry their times, and what the core wants to know it
 //! asks for by a request.
 
+#![forbid(unsafe_code)]
+
 pub mod build;
 pub mod model;
 #[cfg(any(test, feature = "test-support"))]

@@ -1,6 +1,8 @@
 //! The seed of random tests: fixed, so that a test that passed passes again. GPU_TRACK_TEST_SEED sets another one,
 //! PROPTEST_CASES the number of cases.
 
+#![allow(clippy::disallowed_methods, clippy::print_stderr, reason = "for tests only")]
+
 use proptest::test_runner::{Config, RngSeed};
 
 /// The seed, which is shown with a failure.
@@ -9,6 +11,11 @@ pub fn seed() -> u64 {
     // The test harness shows it only if the test fails.
     eprintln!("GPU_TRACK_TEST_SEED={seed}");
     seed
+}
+
+/// How many cases are tried, if PROPTEST_CASES does not say it.
+pub fn cases(unless_given: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").map_or(unless_given, |cases| cases.parse().expect("a number"))
 }
 
 /// For `proptest!`. No file of seeds is written: the seed and the number of cases repeat a failure.

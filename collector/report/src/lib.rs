@@ -1,5 +1,7 @@
 //! The forms of a report: text and JSON. Each is a pure function of the report, and of how the user wants it.
 
+#![forbid(unsafe_code)]
+
 mod document;
 mod figures;
 pub mod format;

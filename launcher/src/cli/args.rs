@@ -1,5 +1,5 @@
-//! The options as clap knows them: the single source of parsing, `--help`, the man page and the completions. Those that the
-//! collector obeys are defined in its model, and flattened in here.
+//! The options as clap knows them: the single source of parsing, `--help`, the man page and the completions. `groups.rs` has
+//! those that the collector obeys.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use clap::{ArgAction, Args, Parser, ValueHint};
 use clap_complete::Shell;
 use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, SamplingPolicy, TrackingConfig, format};
 
+use super::groups::{DiscoveryArgs, GpuArgs, Preparations, ReportArgs, TrackingArgs};
 use crate::exit::Manner;
 
 /// The sections of help and man page after the options.
@@ -51,7 +52,7 @@ Examples:
   gpu-track-run -f json -o usage.%j.json -- mpirun -n 4 ./app --steps 100";
 
 /// Runs a command and reports what its whole process tree used: RAM, CPU, GPU RAM, GPU utilization, I/O and time.
-#[derive(Debug, Clone, PartialEq, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(
     name = "gpu-track-run",
     version,
@@ -63,41 +64,81 @@ Examples:
     disable_version_flag = true,
     max_term_width = 100
 )]
-pub(crate) struct Options {
+pub(super) struct Arguments {
     #[command(flatten)]
-    pub(crate) command: CommandOptions,
+    command: CommandOptions,
 
     /// Write the report to FILE ("-": stdout) instead of stderr. In its name, %j is the batch job's id (or "nojob"), %r
     /// the task's rank (or "norank"), %h the host, and %p the pid. %t is the time in UTC (20260131T235959), %% a percent
     /// sign. With --recover, %p and %t are those of the killed run
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Report")]
-    pub(crate) output: Option<PathBuf>,
+    output: Option<PathBuf>,
 
     /// Format of the report [default: text]
     #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_default_value = true, help_heading = "Report",
           value_parser = PossibleValuesParser::new(format::names()))]
-    pub(crate) format: String,
+    format: String,
 
     #[command(flatten)]
+    report: ReportArgs,
+    #[command(flatten)]
+    tracking: TrackingArgs,
+    #[command(flatten)]
+    gpu: GpuArgs,
+    #[command(flatten)]
+    pub(super) information: InformationOptions,
+    #[command(flatten)]
+    discovery: DiscoveryArgs,
+    #[command(flatten)]
+    diagnosis: DiagnosisOptions,
+}
+
+/// What the user asks for, and what follows from it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Options {
+    /// What to run.
+    pub(crate) command: CommandOptions,
+    /// The file of `-o`, as it was given.
+    pub(crate) output: Option<PathBuf>,
+    /// What the report has, and where it goes.
     pub(crate) report: ReportConfig,
-    #[command(flatten)]
+    /// How the run is tracked.
     pub(crate) tracking: TrackingConfig,
-    #[command(flatten)]
+    /// What the launcher prepares for that.
+    pub(crate) preparations: Preparations,
+    /// Which GPUs are tracked.
     pub(crate) gpu: GpuConfig,
-    #[command(flatten)]
+    /// What to print instead of running a command.
     pub(crate) information: InformationOptions,
-    #[command(flatten)]
+    /// How processes are found.
     pub(crate) discovery: DiscoveryConfig,
-    #[command(flatten)]
+    /// For developers, and for programs that bear no shim.
     pub(crate) diagnosis: DiagnosisOptions,
-
     /// What was given and has no effect, in a line for the user.
-    #[arg(skip)]
     pub(crate) without_effect: Option<String>,
-
     /// How the launcher ends.
-    #[arg(skip)]
     pub(crate) exit_manner: Manner,
+}
+
+impl From<Arguments> for Options {
+    fn from(arguments: Arguments) -> Self {
+        let Arguments { command, output, format, report, tracking, gpu, information, discovery, diagnosis } =
+            arguments;
+        let (tracking, preparations) = tracking.into();
+        Self {
+            command,
+            output,
+            report: ReportConfig { format, ..report.into() },
+            tracking,
+            preparations,
+            gpu: gpu.into(),
+            information,
+            discovery: discovery.into(),
+            diagnosis,
+            without_effect: None,
+            exit_manner: Manner::default(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

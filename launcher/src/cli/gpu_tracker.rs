@@ -40,7 +40,7 @@ pub(super) fn apply_to(options: &mut Options) -> Result<(), UsageError> {
     if options.output.is_none() {
         options.report.output = Output::Stdout;
     }
-    options.tracking.sleep_time.get_or_insert(INTERVAL);
+    options.tracking.sampling_interval.get_or_insert(INTERVAL);
     options.report.format.insert_str(0, GPU_TRACKER);
     options.exit_manner = Manner::GpuTracker;
     let given = options.report.style;

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::{fs, io};
 
-use gpu_track_collector::values::{ValueError, cores, named, seconds, uuids};
 use gpu_track_collector::{RamUnit, TimeUnit, Vendor};
 use serde_json::Value;
 use thiserror::Error;
 
 use super::args::Options;
+use super::values::{ValueError, cores, named, seconds, uuids};
 
 /// The keywords of gpu_tracker's `Tracker` that have a counterpart here.
 const SUPPORTED: &str = "sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand, \
@@ -56,23 +56,23 @@ pub(super) fn read(path: &Path, options: &mut Options) -> Result<Vec<String>, Co
 /// Sets the option of a supported keyword.
 fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError> {
     let given = as_on_command_line(value);
-    let Options { report, tracking, gpu, .. } = options;
+    let Options { report, tracking, preparations, gpu, .. } = options;
     let style = &mut report.style;
     match key {
         _ if value.is_null() => {}
-        "sleep_time" => add(&mut tracking.sleep_time, seconds(&given)?),
+        "sleep_time" => add(&mut tracking.sampling_interval, seconds(&given)?),
         "ram_unit" => add(&mut style.ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?),
         "gpu_ram_unit" => add(&mut style.gpu_ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?),
         "time_unit" => add(&mut style.time_unit, named(&given, &TimeUnit::ALL, TimeUnit::name)?),
         "n_expected_cores" => add(&mut tracking.expected_cores, cores(&given)?),
         "gpu_brand" => add(&mut gpu.vendor, named(&given, &Vendor::ALL, Vendor::name)?),
         "gpu_uuids" => add(&mut gpu.uuids, uuids(&joined(value))?),
-        "tracking_file" => add(&mut tracking.tracking_file, given.into()),
+        "tracking_file" => add(&mut preparations.tracking_file, given.into()),
         _ => {
             let not_bool = || ValueError::NotOneOf { value: given, allowed: vec!["true", "false"] };
             let is_on = value.as_bool().ok_or_else(not_bool)?;
             let option =
-                if key == "overwrite" { &mut tracking.overwrite } else { &mut tracking.disable_logs };
+                if key == "overwrite" { &mut preparations.overwrite } else { &mut tracking.disable_logs };
             *option |= is_on;
         }
     }

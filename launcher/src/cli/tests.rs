@@ -75,7 +75,7 @@ fn bare_command_has_the_defaults() {
     };
     assert_eq!(options.report, report);
     assert_eq!(options.tracking, TrackingConfig::default());
-    assert_eq!(options.tracking.interval(), Duration::from_millis(100));
+    assert_eq!(options.tracking.interval_ns(), 100_000_000);
     let GpuConfig { uuids, only_visible, vendor, nvml_lib, accounting, root, .. } = options.gpu;
     assert_eq!((uuids, vendor, nvml_lib), (None, None, None));
     assert_eq!((only_visible, accounting, root), (false, false, "/".into()));
@@ -103,10 +103,9 @@ fn options_before_the_command_are_parsed() {
         warnings: Vec::new(),
     };
     let tracking = TrackingConfig {
-        sleep_time: Some(Duration::from_millis(1)),
+        sampling_interval: Some(Duration::from_millis(1)),
         expected_cores: Some(4),
         disable_logs: true,
-        cgroup: true,
         ..TrackingConfig::default()
     };
     let flags = [
@@ -142,6 +141,7 @@ fn options_before_the_command_are_parsed() {
     assert_eq!(options.command.words, words(&command));
     assert!(options.command.wait_all && options.diagnosis.no_env_repair);
     assert_eq!((&options.report, &options.tracking), (&report, &tracking));
+    assert!(options.preparations.cgroup);
     assert_eq!(options.gpu, of_uuids(&["GPU-a", "GPU-b"]));
     assert_eq!(options.discovery.layers, [Layer::Scan, Layer::Subreaper]);
     let long = [
@@ -161,7 +161,7 @@ fn options_before_the_command_are_parsed() {
 fn last_value_of_a_repeated_option_is_used() {
     let options =
         run(&["--st", "1", "-f", "json", "--wait-all", "--wait-all", "--st", "2", "-f", "text", "x"]);
-    assert_eq!(options.tracking.interval(), Duration::from_secs(2));
+    assert_eq!(options.tracking.interval_ns(), 2_000_000_000);
     assert_eq!(options.report.format, "text");
 }
 
@@ -258,6 +258,6 @@ fn gpu_options_select_gpus() {
         "--gb: \"voodoo\" is not allowed: one of nvidia, amd, intel"
     );
     assert!(
-        matches!(parse(&["--gpus", "-f", "json"]), Ok(Request::Gpus(options)) if options.format == "json")
+        matches!(parse(&["--gpus", "-f", "json"]), Ok(Request::Gpus(options)) if options.report.format == "json")
     );
 }

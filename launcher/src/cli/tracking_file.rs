@@ -38,7 +38,7 @@ pub(super) fn path(given: &Path, report: &Output, patterns: &PatternValues) -> R
 /// # Errors
 /// If it exists and is not to be replaced, another run writes to it, or it can't be made.
 pub(crate) fn tracking_file(options: &mut Options) -> Result<Option<HeldTrackingFile>, UsageError> {
-    let Some(path) = options.tracking.tracking_file.clone() else { return Ok(None) };
+    let Some(path) = options.preparations.tracking_file.clone() else { return Ok(None) };
     let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(OPTION, &path, problem);
     let lock = match OutputLock::take(&path) {
         Ok(lock) => lock,
@@ -48,8 +48,8 @@ pub(crate) fn tracking_file(options: &mut Options) -> Result<Option<HeldTracking
             None
         }
     };
-    let file =
-        TrackingFile::create(path.clone(), options.tracking.overwrite).map_err(|error| refused(&error))?;
+    let file = TrackingFile::create(path.clone(), options.preparations.overwrite)
+        .map_err(|error| refused(&error))?;
     options.tracking.tracking_target = Some(file.target());
     Ok(Some(HeldTrackingFile { file, lock }))
 }

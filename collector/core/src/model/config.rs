@@ -1,5 +1,5 @@
 //! What the launcher sends to the collector: first the configuration, then the start and end of the command, and answers
-//! to orders. The groups of options that the collector obeys are parts of the configuration, with what the launcher adds to them.
+//! to orders. What the user asked for is in it, and what the launcher found.
 //!
 //! One pipe carries it, one JSON object per line. End of file without [`Message::Ended`] means that the launcher is
 //! gone.
@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 
 use super::order::{OrderId, OrderResult};
@@ -15,22 +14,41 @@ use super::policy::SamplingPolicy;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
 use crate::model::style::{Output, StreamFile, Style};
-use crate::model::values::{cores, seconds};
 
-/// A discovery layer, by the name that the report uses too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "clap would add them to the completions")]
+/// Time between two samples if the user gives none, nanoseconds: a tenth of gpu_tracker's, since a sample takes only
+/// microseconds.
+pub const DEFAULT_INTERVAL_NS: u64 = 100_000_000;
+
+/// A discovery layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layer {
-    // The shim in every process.
+    /// The shim in every process.
     Preload,
-    // The shim's records of reaped children.
+    /// The shim's records of reaped children.
     Wait,
-    // The launcher as subreaper of orphans.
+    /// The launcher as subreaper of orphans.
     Subreaper,
-    // The search in /proc for children of known processes.
+    /// The search in /proc for children of known processes.
     Scan,
-    // The kernel's process connector.
+    /// The kernel's process connector.
     Connector,
+}
+
+impl Layer {
+    /// All layers.
+    pub const ALL: [Self; 5] = [Self::Preload, Self::Wait, Self::Subreaper, Self::Scan, Self::Connector];
+
+    /// Its name in options.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Preload => "preload",
+            Self::Wait => "wait",
+            Self::Subreaper => "subreaper",
+            Self::Scan => "scan",
+            Self::Connector => "connector",
+        }
+    }
 }
 
 /// The configuration of a collector; the first line of the pipe.
@@ -76,21 +94,20 @@ pub struct SessionStart {
 }
 
 /// How processes are found.
-#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize)]
-#[command(next_help_heading = "Diagnosis")]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DiscoveryConfig {
-    /// Discovery layers to use
-    #[arg(long, value_name = "LIST", hide_possible_values = true, value_delimiter = ',',
-          action = ArgAction::Append, default_value = "preload,wait,subreaper,scan,connector", value_enum)]
+    /// The layers in use.
     pub layers: Vec<Layer>,
-
     /// The directory of the shim, if it is preloaded.
-    #[arg(skip)]
     pub shim_directory: Option<String>,
-
     /// Why there is no process connector.
-    #[arg(skip)]
     pub connector_absent: Option<String>,
+}
+
+impl Default for DiscoveryConfig {
+    fn default() -> Self {
+        Self { layers: Layer::ALL.to_vec(), shim_directory: None, connector_absent: None }
+    }
 }
 
 impl DiscoveryConfig {
@@ -101,92 +118,56 @@ impl DiscoveryConfig {
     }
 }
 
-/// How the run is tracked. What only the launcher obeys is not sent.
-#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
-#[command(next_help_heading = "Tracking")]
+/// How the run is tracked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrackingConfig {
-    /// Time between two samples, at least 0.001 [default: 0.1]
-    #[arg(long = "st", visible_alias = "sleep-time", value_name = "SECONDS", allow_negative_numbers = true,
-          value_parser = seconds)]
-    pub sleep_time: Option<Duration>,
-
-    /// Number of cores that COMMAND should use, for the hardware percentages [default: all of the machine]
-    #[arg(long = "nec", visible_alias = "n-expected-cores", value_name = "N", allow_negative_numbers = true,
-          value_parser = cores)]
+    /// Time between two samples, if the user gave one.
+    pub sampling_interval: Option<Duration>,
+    /// Number of cores that the command should use, for the hardware percentages. `None`: all of the machine.
     pub expected_cores: Option<u32>,
-
-    /// Read options from a JSON file with gpu_tracker's keywords (sleep_time, ram_unit, ...); options on the command
-    /// line override them. Keywords without a meaning here are named on stderr
-    #[arg(long = "tconfig", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    #[serde(skip)]
-    pub config: Option<PathBuf>,
-
-    /// Write the run over time to FILE, which must end in .csv: a row for each interval, in the form of gpu_tracker's tracking
-    /// file. Its name has the patterns of --output
-    #[arg(long = "tf", visible_alias = "tracking-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    #[serde(skip)]
-    pub tracking_file: Option<PathBuf>,
-
-    /// Replace the file of --tf if it exists
-    #[arg(long)]
-    #[serde(skip)]
-    pub overwrite: bool,
-
-    /// The file of --tf, which the launcher made.
-    #[arg(skip)]
+    /// The file of `--tf`, which the launcher made.
     pub tracking_target: Option<StreamFile>,
-
-    /// Write no warnings to stderr while COMMAND runs
-    #[arg(long)]
+    /// No warnings are written to stderr while the command runs.
     pub disable_logs: bool,
-
     /// Whether the user is told what `--wait-all` waits for.
-    #[arg(skip)]
     pub tells_waiting: bool,
-
-    /// Run COMMAND in a cgroup (v2) of its own, and add the kernel's figures for that cgroup to the report
-    #[arg(long)]
-    #[serde(skip)]
-    pub cgroup: bool,
 }
 
 impl TrackingConfig {
-    /// Time between two samples; if the user gives none, a tenth of gpu_tracker's, since a sample takes only microseconds.
-    #[must_use]
-    pub fn interval(&self) -> Duration {
-        self.sleep_time.unwrap_or(Duration::from_millis(100))
-    }
-
-    /// The same in nanoseconds.
+    /// Time between two samples, nanoseconds.
     #[must_use]
     pub fn interval_ns(&self) -> u64 {
-        u64::try_from(self.interval().as_nanos()).unwrap_or(u64::MAX)
+        let given =
+            self.sampling_interval.map(|interval| u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX));
+        given.unwrap_or(DEFAULT_INTERVAL_NS)
     }
 }
 
 /// What the report has, and where it goes.
-#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize)]
-#[command(next_help_heading = "Report")]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReportConfig {
     /// How it is written.
-    #[command(flatten)]
     pub style: Style,
-
-    /// List the N processes with the most CPU time and the N with the largest peak RSS
-    #[arg(long = "heaviest", value_name = "N", default_value_t = 10)]
+    /// How many processes it lists, of those with the most CPU time and of those with the largest peak RSS.
     pub most_heaviest: usize,
-
     /// Name of its form.
-    #[arg(skip)]
     pub format: String,
-
     /// Where it is written.
-    #[arg(skip)]
     pub output: Output,
-
     /// Warnings of the launcher.
-    #[arg(skip)]
     pub warnings: Vec<String>,
+}
+
+impl Default for ReportConfig {
+    fn default() -> Self {
+        Self {
+            style: Style::default(),
+            most_heaviest: 10,
+            format: String::new(),
+            output: Output::default(),
+            warnings: Vec::new(),
+        }
+    }
 }
 
 /// What happens to the command; the lines after the first.
@@ -235,14 +216,6 @@ pub enum Message {
     },
 }
 
-/// A group of options of which none is given.
-#[cfg(any(test, feature = "test-support"))]
-#[must_use]
-pub fn without_options<T: Args>() -> T {
-    let matches = T::augment_args(clap::Command::new("")).get_matches_from([""]);
-    T::from_arg_matches(&matches).expect("all have defaults")
-}
-
 #[cfg(any(test, feature = "test-support"))]
 impl Config {
     /// That of a made-up run.
@@ -258,12 +231,12 @@ impl Config {
             },
             restarts: 0,
             main_pid: None,
-            discovery: without_options(),
-            tracking: without_options(),
+            discovery: DiscoveryConfig::default(),
+            tracking: TrackingConfig::default(),
             policy: SamplingPolicy::default(),
             cgroups: Cgroups::default(),
             gpu: GpuConfig { root: PathBuf::from("/nonexistent"), ..GpuConfig::default() },
-            report: without_options(),
+            report: ReportConfig::default(),
             journal: None,
         }
     }

@@ -24,4 +24,3 @@ pub mod signal;
 pub mod style;
 pub mod timestamp;
 pub mod tree_sample;
-pub mod values;

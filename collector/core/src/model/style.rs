@@ -5,10 +5,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::values::one_of;
 
 /// Unit of RAM and of GPU RAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,38 +56,21 @@ impl Default for Console {
 }
 
 /// How the user wants a report written. The writer chooses a unit that was not given.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
-#[command(next_help_heading = "Report")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Style {
-    /// Write every section as text, not a summary; "-o FILE" does so, too
-    #[arg(long)]
+    /// Every section as text, not a summary.
     pub full: bool,
-
-    /// Write nothing to stderr unless tracking went wrong
-    #[arg(short, long, conflicts_with = "full")]
+    /// Nothing, unless tracking went wrong.
     pub quiet: bool,
-
-    /// Say what to ask a batch system for next time, also where this run says little about it
-    #[arg(long)]
+    /// What to ask a batch system for next time, also where this run says little about it.
     pub hints: bool,
-
-    /// Unit of RAM and I/O [default: gigabytes in JSON, a readable unit in text]
-    #[arg(long = "ru", visible_alias = "ram-unit", value_name = "UNIT",
-          value_parser = one_of(&RamUnit::ALL, RamUnit::name))]
+    /// Unit of RAM and I/O.
     pub ram_unit: Option<RamUnit>,
-
-    /// Unit of GPU RAM: the same units and default as --ru
-    #[arg(long = "gru", visible_alias = "gpu-ram-unit", value_name = "UNIT", hide_possible_values = true,
-          value_parser = one_of(&RamUnit::ALL, RamUnit::name))]
+    /// Unit of GPU RAM.
     pub gpu_ram_unit: Option<RamUnit>,
-
-    /// Unit of time [default: hours in JSON, a readable unit in text]
-    #[arg(long = "tu", visible_alias = "time-unit", value_name = "UNIT",
-          value_parser = one_of(&TimeUnit::ALL, TimeUnit::name))]
+    /// Unit of time.
     pub time_unit: Option<TimeUnit>,
-
     /// Where the text is shown.
-    #[arg(skip)]
     pub console: Console,
 }
 

@@ -18,7 +18,7 @@ use crate::model::observation::Observation;
 use crate::model::quality::Quality;
 use crate::model::report::ProcessUsage;
 use crate::model::tree_sample::Event;
-use crate::random_seed::seed;
+use crate::random_seed::{cases, seed};
 use collector::Collector;
 use machine::{Exe, Life, Machine, Rules, SimProcess, tolerance};
 
@@ -322,7 +322,7 @@ fn check_random_trees(rules: Rules, trees: u32) {
     let seed = seed();
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let cases = std::env::var("PROPTEST_CASES").map_or(trees, |cases| cases.parse().expect("a number"));
+    let cases = cases(trees);
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let step = |word: u32| Step { by: word as u8, action: (word >> 8) as u8, amount: (word >> 16) as u16 };

@@ -29,7 +29,7 @@ pub fn hostile() -> Report {
     report.coverage.records_untrusted = Some(format!("told of {evil}"));
     report.warnings =
         vec![Warning::new(Topic::Tracking, evil.into()), Warning::new(Topic::Figures, "word ".repeat(60))];
-    report.peak.as_mut().unwrap().processes[0].command = evil.into();
+    report.peak.as_mut().expect("a full report has it").processes[0].command = evil.into();
     report.cpu_time.kernel_s = None;
     report.cpu_time.kernel_s_reason = Some(evil.into());
     report.hints.gpus =

@@ -15,6 +15,7 @@ fn full_style() -> Style {
     Style { full: true, ..Style::default() }
 }
 
+#[expect(clippy::disallowed_methods, reason = "BLESS rewrites the goldens")]
 fn compare(actual: &str, name: &str, golden: &str) {
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(format!("{}/../../tests/golden/{name}", env!("CARGO_MANIFEST_DIR")), actual).unwrap();

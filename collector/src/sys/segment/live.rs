@@ -62,10 +62,12 @@ impl LiveFile {
     /// `NotFound` if there is none; other errors if it is another user's, or of another session.
     pub fn resume(path: &Path, session_id: u64) -> io::Result<Self> {
         let live = Self::existing(path, OFlags::RDWR, ProtFlags::READ | ProtFlags::WRITE)?;
-        if live.header().session_id == session_id { Ok(live) } else { Err(io::ErrorKind::InvalidData.into()) }
+        let is_own = fstat(live.named.file())?.st_uid == rustix::process::geteuid().as_raw();
+        let is_it = is_own && live.header().session_id == session_id;
+        if is_it { Ok(live) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    /// A live file for a reader.
+    /// A live file for a reader, which may be root and the run another user's.
     ///
     /// # Errors
     /// If there is none, or this version cannot read it.
@@ -78,8 +80,7 @@ impl LiveFile {
         let file: OwnedFd = openat(CWD, path, flags, Mode::empty())?;
         let stat = fstat(&file)?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if !is_file || stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_size != LIVE_SIZE as i64
-        {
+        if !is_file || stat.st_size != LIVE_SIZE as i64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let live = Self::map(NamedFile::opened(path, file)?, protection)?;

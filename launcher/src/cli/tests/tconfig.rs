@@ -29,8 +29,8 @@ fn tconfig_keywords_are_overridden_by_options() {
         ..Style::default()
     };
     let given = |options: Options| {
-        let TrackingConfig { sleep_time, expected_cores, disable_logs, .. } = options.tracking;
-        (options.report.style, sleep_time, expected_cores, disable_logs, options.gpu)
+        let TrackingConfig { sampling_interval, expected_cores, disable_logs, .. } = options.tracking;
+        (options.report.style, sampling_interval, expected_cores, disable_logs, options.gpu)
     };
     let gpu = GpuConfig { vendor: Some(Vendor::Amd), ..of_uuids(&["GPU-a", "GPU-b"]) };
     let right = (style, Some(Duration::from_millis(500)), Some(3), true, gpu);
@@ -56,15 +56,15 @@ fn keywords_and_options_without_effect_are_named_in_one_line() {
     assert_eq!(options.without_effect.unwrap(), "without effect: join_timeout");
     let json = r#"{"tracking_file": null, "overwrite": false, "process_id": null}"#;
     let options = with_config(json, &[]).unwrap();
-    assert_eq!((options.without_effect, options.tracking.tracking_file), (None, None));
+    assert_eq!((options.without_effect, options.preparations.tracking_file), (None, None));
 }
 
 // Requirement: CMD-14, TIME-5
 #[test]
 fn tracking_file_of_tconfig_is_overridden_by_the_option() {
     let name = |options: Options| {
-        let path = options.tracking.tracking_file.unwrap();
-        (path.file_name().unwrap().to_str().unwrap().to_owned(), options.tracking.overwrite)
+        let path = options.preparations.tracking_file.unwrap();
+        (path.file_name().unwrap().to_str().unwrap().to_owned(), options.preparations.overwrite)
     };
     let json = r#"{"tracking_file": "x.csv", "overwrite": true}"#;
     assert_eq!(name(with_config(json, &[]).unwrap()), ("x.csv".to_owned(), true));
@@ -139,7 +139,7 @@ fn name_gpu_tracker_has_its_defaults() {
     let options = run(&["-e", r"grep it's  a\.b"]);
     assert_eq!(options.command.words, words(&["grep", "it's", r"a\.b"]), "str.split of Python");
     assert_eq!(options.report.output, Output::Stdout);
-    assert_eq!(options.tracking.interval(), Duration::from_secs(1));
+    assert_eq!(options.tracking.interval_ns(), 1_000_000_000);
     let units = Style {
         ram_unit: Some(RamUnit::Gigabytes),
         gpu_ram_unit: Some(RamUnit::Gigabytes),
@@ -154,7 +154,7 @@ fn name_gpu_tracker_has_its_defaults() {
     );
     let options = run(&["-e", "ls", "-f=json", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
     assert_eq!(options.report.output, Output::Stderr);
-    assert_eq!(options.tracking.interval(), Duration::from_millis(500));
+    assert_eq!(options.tracking.interval_ns(), 500_000_000);
     assert_eq!(options.report.style, Style { time_unit: Some(TimeUnit::Days), ..units });
     assert_eq!(options.report.format, "gpu_tracker json");
     let refused = by_the_name_gpu_tracker(&["sub-track", "analyze", "--tf=x"]).unwrap_err().to_string();

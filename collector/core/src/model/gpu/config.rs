@@ -3,10 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 
-use crate::model::values::{Uuids, one_of, uuids};
+use crate::model::config::DEFAULT_INTERVAL_NS;
 
 /// The command's own calls wait while the driver is kept busy, so by default this is little, percent.
 const DRIVER_PERCENT: u32 = 25;
@@ -75,57 +74,45 @@ impl Visible {
 }
 
 /// The configuration of the GPU monitor.
-#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
-#[command(next_help_heading = "GPUs")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuConfig {
-    /// GPUs to track: UUIDs of GPUs or MIG instances, prefixes of UUIDs, or PCI addresses [default: all of the machine]
-    #[arg(long = "guuids", value_name = "UUID,UUID", value_parser = uuids)]
-    pub uuids: Option<Uuids>,
-
-    /// Track only the GPUs that COMMAND may use (CUDA_VISIBLE_DEVICES, SLURM_STEP_GPUS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
-    #[arg(long = "visible")]
+    /// GPUs to track: UUIDs of GPUs or MIG instances, prefixes of UUIDs, or PCI addresses. `None`: all of the machine.
+    pub uuids: Option<Vec<String>>,
+    /// Only the GPUs that the command may use.
     pub only_visible: bool,
-
-    /// Track only the GPUs of one vendor
-    #[arg(long = "gb", visible_alias = "gpu-brand", value_name = "VENDOR",
-          value_parser = one_of(&Vendor::ALL, Vendor::name))]
+    /// Only the GPUs of this maker.
     pub vendor: Option<Vendor>,
-
-    /// Path of NVIDIA's management library [default: GPU_TRACK_NVML_LIB, or libnvidia-ml.so.1]
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    /// Path of NVIDIA's management library. `None`: the dynamic linker finds it.
     pub nvml_lib: Option<PathBuf>,
-
-    /// Enable the driver's accounting mode for the run, to count GPU processes that end between two samples (NVIDIA;
-    /// needs root)
-    #[arg(long = "gpu-accounting")]
+    /// The driver's accounting mode is enabled for the run.
     pub accounting: bool,
-
-    /// Read the /proc, /sys and /dev files of GPUs below DIR
-    #[arg(long = "gpu-root", value_name = "DIR", hide = true, default_value = "/")]
+    /// The directory below which the /proc, /sys and /dev files of GPUs are.
     pub root: PathBuf,
-
     /// The variables that say what the command may see.
-    #[arg(skip)]
     pub visible: Visible,
-
     /// With NVIDIA's library loaded the collector was killed by this signal repeatedly, so it is not loaded again.
-    #[arg(skip)]
     pub crashed_by: Option<i32>,
-
     /// Shortest time between two samples, nanoseconds.
-    #[arg(skip = 100_000_000_u64)]
     pub interval_ns: u64,
-
     /// For how much of the time NVIDIA's driver may be kept busy, percent. More where the user gave the sampling interval.
-    #[arg(skip = DRIVER_PERCENT)]
     pub driver_percent: u32,
 }
 
 /// Of a command line without options.
-#[cfg(any(test, feature = "test-support"))]
 impl Default for GpuConfig {
     fn default() -> Self {
-        crate::model::config::without_options()
+        Self {
+            uuids: None,
+            only_visible: false,
+            vendor: None,
+            nvml_lib: None,
+            accounting: false,
+            root: PathBuf::from("/"),
+            visible: Visible::default(),
+            crashed_by: None,
+            interval_ns: DEFAULT_INTERVAL_NS,
+            driver_percent: DRIVER_PERCENT,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ const MAX_INTERVAL_S: f64 = 365.0 * 86_400.0;
 
 /// Why a value is not allowed.
 #[derive(Debug, Error)]
-pub enum ValueError {
+pub(super) enum ValueError {
     /// It is no sampling interval.
     #[error(
         "\"{0}\" is not allowed: a number of seconds from {MIN_INTERVAL_S} to {MAX_INTERVAL_S} (one year)"
@@ -38,7 +38,7 @@ pub enum ValueError {
 ///
 /// # Errors
 /// If it is none.
-pub fn seconds(given: &str) -> Result<Duration, ValueError> {
+pub(super) fn seconds(given: &str) -> Result<Duration, ValueError> {
     match given.parse() {
         Ok(s) if (MIN_INTERVAL_S..=MAX_INTERVAL_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
         _ => Err(ValueError::Seconds(given.to_owned())),
@@ -49,7 +49,7 @@ pub fn seconds(given: &str) -> Result<Duration, ValueError> {
 ///
 /// # Errors
 /// If it is none.
-pub fn cores(given: &str) -> Result<u32, ValueError> {
+pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
     match given.parse() {
         Ok(cores @ 1..) => Ok(cores),
         _ => Err(ValueError::Cores(given.to_owned())),
@@ -57,13 +57,13 @@ pub fn cores(given: &str) -> Result<u32, ValueError> {
 }
 
 /// A list in one value. For a bare `Vec`, clap would expect the option several times.
-pub type Uuids = Vec<String>;
+pub(super) type Uuids = Vec<String>;
 
 /// A list of GPU UUIDs without repetitions.
 ///
 /// # Errors
 /// If it is none.
-pub fn uuids(given: &str) -> Result<Uuids, ValueError> {
+pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
     let mut uuids: Uuids = Vec::new();
     for uuid in given.split(',').map(str::trim) {
         if uuid.is_empty() {
@@ -80,7 +80,7 @@ pub fn uuids(given: &str) -> Result<Uuids, ValueError> {
 ///
 /// # Errors
 /// If it is none.
-pub fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, ValueError> {
+pub(super) fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, ValueError> {
     all.iter().copied().find(|value| name(*value) == text).ok_or_else(|| ValueError::NotOneOf {
         value: text.to_owned(),
         allowed: all.iter().map(|value| name(*value)).collect(),
@@ -88,7 +88,7 @@ pub fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Res
 }
 
 /// A value that is one of a few names, which help, completions and errors list.
-pub fn one_of<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+pub(super) fn one_of<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + 'static,
 {

@@ -1,0 +1,180 @@
+//! The groups of options that the collector obeys, as clap knows them. Each becomes a part of the configuration.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueHint};
+use gpu_track_collector::{
+    DiscoveryConfig, GpuConfig, Layer, RamUnit, ReportConfig, Style, TimeUnit, TrackingConfig, Vendor,
+};
+
+use super::values::{Uuids, cores, one_of, seconds, uuids};
+
+/// How the report is written.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Report")]
+pub(super) struct ReportArgs {
+    /// Write every section as text, not a summary; "-o FILE" does so, too
+    #[arg(long)]
+    full: bool,
+
+    /// Write nothing to stderr unless tracking went wrong
+    #[arg(short, long, conflicts_with = "full")]
+    quiet: bool,
+
+    /// Say what to ask a batch system for next time, also where this run says little about it
+    #[arg(long)]
+    hints: bool,
+
+    /// Unit of RAM and I/O [default: gigabytes in JSON, a readable unit in text]
+    #[arg(long = "ru", visible_alias = "ram-unit", value_name = "UNIT",
+          value_parser = one_of(&RamUnit::ALL, RamUnit::name))]
+    ram_unit: Option<RamUnit>,
+
+    /// Unit of GPU RAM: the same units and default as --ru
+    #[arg(long = "gru", visible_alias = "gpu-ram-unit", value_name = "UNIT", hide_possible_values = true,
+          value_parser = one_of(&RamUnit::ALL, RamUnit::name))]
+    gpu_ram_unit: Option<RamUnit>,
+
+    /// Unit of time [default: hours in JSON, a readable unit in text]
+    #[arg(long = "tu", visible_alias = "time-unit", value_name = "UNIT",
+          value_parser = one_of(&TimeUnit::ALL, TimeUnit::name))]
+    time_unit: Option<TimeUnit>,
+
+    /// List the N processes with the most CPU time and the N with the largest peak RSS
+    #[arg(long = "heaviest", value_name = "N", default_value_t = ReportConfig::default().most_heaviest)]
+    most_heaviest: usize,
+}
+
+/// How the run is tracked, and the files of that.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Tracking")]
+pub(super) struct TrackingArgs {
+    /// Time between two samples, at least 0.001 [default: 0.1]
+    #[arg(long = "st", visible_alias = "sleep-time", value_name = "SECONDS", allow_negative_numbers = true,
+          value_parser = seconds)]
+    sleep_time: Option<Duration>,
+
+    /// Number of cores that COMMAND should use, for the hardware percentages [default: all of the machine]
+    #[arg(long = "nec", visible_alias = "n-expected-cores", value_name = "N", allow_negative_numbers = true,
+          value_parser = cores)]
+    expected_cores: Option<u32>,
+
+    /// Read options from a JSON file with gpu_tracker's keywords (sleep_time, ram_unit, ...); options on the command
+    /// line override them. Keywords without a meaning here are named on stderr
+    #[arg(long = "tconfig", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    config: Option<PathBuf>,
+
+    /// Write the run over time to FILE, which must end in .csv: a row for each interval, in the form of gpu_tracker's tracking
+    /// file. Its name has the patterns of --output
+    #[arg(long = "tf", visible_alias = "tracking-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    tracking_file: Option<PathBuf>,
+
+    /// Replace the file of --tf if it exists
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Write no warnings to stderr while COMMAND runs
+    #[arg(long)]
+    disable_logs: bool,
+
+    /// Run COMMAND in a cgroup (v2) of its own, and add the kernel's figures for that cgroup to the report
+    #[arg(long)]
+    cgroup: bool,
+}
+
+/// What the launcher alone obeys of how the run is tracked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Preparations {
+    /// The file of `--tconfig`.
+    pub(crate) config: Option<PathBuf>,
+    /// The file of `--tf`.
+    pub(crate) tracking_file: Option<PathBuf>,
+    /// It may replace a file.
+    pub(crate) overwrite: bool,
+    /// The command gets a cgroup of its own.
+    pub(crate) cgroup: bool,
+}
+
+/// Which GPUs are tracked.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "GPUs")]
+pub(super) struct GpuArgs {
+    /// GPUs to track: UUIDs of GPUs or MIG instances, prefixes of UUIDs, or PCI addresses [default: all of the machine]
+    #[arg(long = "guuids", value_name = "UUID,UUID", value_parser = uuids)]
+    uuids: Option<Uuids>,
+
+    /// Track only the GPUs that COMMAND may use (CUDA_VISIBLE_DEVICES, SLURM_STEP_GPUS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
+    #[arg(long = "visible")]
+    only_visible: bool,
+
+    /// Track only the GPUs of one vendor
+    #[arg(long = "gb", visible_alias = "gpu-brand", value_name = "VENDOR",
+          value_parser = one_of(&Vendor::ALL, Vendor::name))]
+    vendor: Option<Vendor>,
+
+    /// Path of NVIDIA's management library [default: GPU_TRACK_NVML_LIB, or libnvidia-ml.so.1]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    nvml_lib: Option<PathBuf>,
+
+    /// Enable the driver's accounting mode for the run, to count GPU processes that end between two samples (NVIDIA;
+    /// needs root)
+    #[arg(long = "gpu-accounting")]
+    accounting: bool,
+
+    /// Read the /proc, /sys and /dev files of GPUs below DIR
+    #[arg(long = "gpu-root", value_name = "DIR", hide = true, default_value = "/")]
+    root: PathBuf,
+}
+
+/// How processes are found.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Diagnosis")]
+pub(super) struct DiscoveryArgs {
+    /// Discovery layers to use
+    #[arg(long, value_name = "LIST", hide_possible_values = true, value_delimiter = ',', action = ArgAction::Append,
+          default_value = "preload,wait,subreaper,scan,connector", value_parser = one_of(&Layer::ALL, Layer::name))]
+    layers: Vec<Layer>,
+}
+
+impl From<ReportArgs> for ReportConfig {
+    fn from(args: ReportArgs) -> Self {
+        let ReportArgs { full, quiet, hints, ram_unit, gpu_ram_unit, time_unit, most_heaviest } = args;
+        let style = Style { full, quiet, hints, ram_unit, gpu_ram_unit, time_unit, ..Style::default() };
+        Self { style, most_heaviest, ..Self::default() }
+    }
+}
+
+impl From<TrackingArgs> for (TrackingConfig, Preparations) {
+    fn from(args: TrackingArgs) -> Self {
+        let TrackingArgs {
+            sleep_time,
+            expected_cores,
+            config,
+            tracking_file,
+            overwrite,
+            disable_logs,
+            cgroup,
+        } = args;
+        let tracking = TrackingConfig {
+            sampling_interval: sleep_time,
+            expected_cores,
+            disable_logs,
+            ..TrackingConfig::default()
+        };
+        (tracking, Preparations { config, tracking_file, overwrite, cgroup })
+    }
+}
+
+impl From<GpuArgs> for GpuConfig {
+    fn from(args: GpuArgs) -> Self {
+        let GpuArgs { uuids, only_visible, vendor, nvml_lib, accounting, root } = args;
+        Self { uuids, only_visible, vendor, nvml_lib, accounting, root, ..Self::default() }
+    }
+}
+
+impl From<DiscoveryArgs> for DiscoveryConfig {
+    fn from(args: DiscoveryArgs) -> Self {
+        Self { layers: args.layers, ..Self::default() }
+    }
+}
