@@ -48,9 +48,10 @@ pub use sys::{clock, pidfd, priority};
 /// What tests hand garbage to: parsers and the core.
 pub mod hostile_input {
     pub use crate::model::command::command_of_args;
-    pub use crate::model::finding::{ENTRY_WORDS, Finding, KernelEvent, ReadUpTo, What};
     pub use crate::model::journal::Journal;
+    pub use crate::model::kernel_event::{KernelEvent, What};
     pub use crate::model::observation::Observation;
+    pub use crate::model::record_or_event::{ENTRY_WORDS, Finding, ReadUpTo};
     pub use crate::run::RunState;
     pub use crate::run::tree::{RunContext, Tree};
     pub use crate::run::trust::Trust;

@@ -17,16 +17,17 @@ use crate::build;
 use crate::build::Inputs;
 use crate::model::cgroup::RunCgroup;
 use crate::model::config::{Config, ReportConfig};
-use crate::model::finding::Damage;
-use crate::model::finding::Finding;
-use crate::model::finding::KernelEvent;
-use crate::model::finding::StoredRecord;
-use crate::model::host::{HostInfo, RunEnd};
+use crate::model::host_info::HostInfo;
 use crate::model::journal::Journal;
+use crate::model::kernel_event::KernelEvent;
 use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
+use crate::model::record_or_event::Damage;
+use crate::model::record_or_event::Finding;
+use crate::model::record_or_event::StoredRecord;
 use crate::model::report::Report;
 use crate::model::report::{Stage, Topic, Warning};
+use crate::model::run_end::RunEnd;
 use crate::model::style::Output;
 use crate::passes::Passes;
 use crate::run::RunState;
@@ -395,7 +396,8 @@ mod tests {
         assert!(report.warnings[0].text.contains("what came then"), "{:?}", report.warnings);
         // No sample and no record has their memory.
         let (most, mean) = (&report.max_ram, &report.mean_ram_bytes);
-        let of_all = [most.main.total_bytes, most.descendants.total_bytes, most.combined.total_bytes];
+        let of_all =
+            [most.main.footprint_bytes, most.descendants.footprint_bytes, most.combined.footprint_bytes];
         assert_eq!((report.coverage.peaks.unknown, of_all), (2, [None; 3]));
         assert_eq!(mean.values(), [None; 3]);
         let says_so = |warning: &Warning| warning.text.starts_with("The RAM of 2 processes is unknown");

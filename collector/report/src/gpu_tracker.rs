@@ -4,7 +4,7 @@ use super::document::{Block, Cell, Section};
 use super::figures::{count, number};
 use super::units::Units;
 use crate::model::report::Report;
-use crate::model::report::{MaxGpuRam, Percent, Rss};
+use crate::model::report::{MaxGpuRam, Percent, SetRam};
 use crate::model::style::{RamUnit, Style};
 
 /// The text that gpu_tracker writes, with a newline at its end: every row, units in rows of their own, and numbers as Python
@@ -60,11 +60,11 @@ fn measured(title: &str, unit: &'static str) -> Section {
 
 fn max_ram(report: &Report, unit: RamUnit) -> Section {
     let ram = &report.max_ram;
-    let rss = |title, rss: &Rss| {
+    let rss = |title, set: &SetRam| {
         Section::new(title)
-            .bytes("Total RSS", rss.total_bytes, unit)
-            .bytes("Private RSS", rss.private_bytes, unit)
-            .bytes("Shared RSS", rss.shared_bytes, unit)
+            .bytes("Total RSS", set.footprint_bytes, unit)
+            .bytes("Private RSS", set.private_bytes, unit)
+            .bytes("Shared RSS", set.shared_bytes, unit)
     };
     measured("Max RAM", unit.name())
         .bytes("System capacity", ram.system_capacity_bytes, unit)

@@ -10,7 +10,7 @@ use serde_json::ser;
 use super::quote::escape_json;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::Report;
-use crate::model::report::{Percent, Rss, Stage};
+use crate::model::report::{Percent, SetRam, Stage};
 use crate::model::style::{RamUnit, Style, TimeUnit};
 use layout::Layout;
 
@@ -134,10 +134,10 @@ impl GpuTracker {
         let time_unit = style.time_unit.unwrap_or(TimeUnit::Hours);
         let ram = |bytes: Option<u64>| bytes.map(|b| ram_unit.convert(b as f64));
         let gpu_ram = |bytes: Option<u64>| bytes.map(|b| gpu_ram_unit.convert(b as f64));
-        let rss = |rss: &Rss| RssValues {
-            total_rss: ram(rss.total_bytes),
-            private_rss: ram(rss.private_bytes),
-            shared_rss: ram(rss.shared_bytes),
+        let rss = |set: &SetRam| RssValues {
+            total_rss: ram(set.footprint_bytes),
+            private_rss: ram(set.private_bytes),
+            shared_rss: ram(set.shared_bytes),
         };
         let cpu = &report.cpu;
         let of_expected = |percent| percentages(percent, cpu.expected_cores);

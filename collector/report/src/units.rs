@@ -20,7 +20,8 @@ pub(super) struct Units {
 impl Units {
     pub(super) fn choose(report: &Report, style: &Style) -> Self {
         let (ram, gpu) = (&report.max_ram, &report.max_gpu_ram);
-        let of_tree = [ram.combined.total_bytes, ram.main.total_bytes, ram.descendants.total_bytes];
+        let of_tree =
+            [ram.combined.footprint_bytes, ram.main.footprint_bytes, ram.descendants.footprint_bytes];
         Self {
             ram: style.ram_unit.unwrap_or_else(|| unit_that_fits(of_tree.into_iter().flatten().max())),
             gpu_ram: style.gpu_ram_unit.unwrap_or_else(|| {

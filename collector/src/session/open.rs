@@ -8,7 +8,7 @@ use super::own_process;
 use super::readers::Readers;
 use super::work::{End, Session};
 use crate::model::config::Config;
-use crate::model::host::HostInfo;
+use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
 use crate::model::style::Output;
 use crate::recover;

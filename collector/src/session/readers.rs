@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::model::config::{Config, Layer};
-use crate::model::host::HostInfo;
+use crate::model::host_info::HostInfo;
 use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramSeen, Request};
 use crate::passes::Passes;

@@ -3,8 +3,8 @@
 use crate::build;
 use crate::build::Inputs;
 use crate::model::config::Config;
-use crate::model::host::RunEnd;
 use crate::model::report::Report;
+use crate::model::run_end::RunEnd;
 use crate::run::RunState;
 use crate::sources::host;
 use crate::sys::clock;

@@ -267,7 +267,7 @@ impl Form {
     }
 
     fn ram_cells(&self, sample: &TreeSample) -> Vec<String> {
-        let [main, descendants, combined] = sample.ram_bytes.values().map(|bytes| bytes.max);
+        let [main, descendants, combined] = sample.footprint_bytes.values().map(|bytes| bytes.max);
         // The machine uses at least what the tree does.
         let system = sample.system.ram_bytes.unwrap_or(combined);
         [main, descendants, combined, system].map(|bytes| cell(Some(self.ram(bytes)))).to_vec()
@@ -351,7 +351,7 @@ mod tests {
         TreeSample {
             from_ns: from_ms * MS,
             at_ns: at_ms * MS,
-            ram_bytes: all(bytes).map(Span::at_end),
+            footprint_bytes: all(bytes).map(Span::at_end),
             max_ram: all(bytes).map(|bytes| RamMaximum { bytes, source: MaximumSource::Sample }),
             ..TreeSample::default()
         }

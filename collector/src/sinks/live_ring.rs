@@ -40,9 +40,9 @@ impl Sink for LiveRing {
         let Some(file) = &self.file else { return Ok(()) };
         file.push(Sample {
             monotonic_ns: now.at_ns,
-            main_bytes: now.ram_bytes.main.end,
-            descendants_bytes: now.ram_bytes.descendants.end,
-            combined_bytes: now.ram_bytes.combined.end,
+            main_bytes: now.footprint_bytes.main.end,
+            descendants_bytes: now.footprint_bytes.descendants.end,
+            combined_bytes: now.footprint_bytes.combined.end,
             cpu_ns: now.cpu.combined.time_ns,
             processes: now.processes.end,
             threads: now.threads.combined.end,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::model::config::Config;
-use crate::model::host::HostInfo;
+use crate::model::host_info::HostInfo;
 use crate::model::report::Report;
 use crate::model::report::Stage;
 use crate::model::tree_sample::{Event, TreeSample, Wants};

@@ -281,7 +281,7 @@ mod tests {
         }
         worker.hand(
             handed,
-            &Arc::new(Outgoing::Event(Event::Revised { at_ns: 1, max_bytes: Groups::default() })),
+            &Arc::new(Outgoing::Event(Event::Revised { at_ns: 1, max_footprint_bytes: Groups::default() })),
         );
         // One may have been taken out of the queue.
         assert!((99..=100).contains(&worker.dropped), "{}", worker.dropped);

@@ -26,7 +26,7 @@ use libc::{
 use thiserror::Error;
 
 use super::inbox::{self, Inbox};
-use crate::model::finding::{KernelEvent, What};
+use crate::model::kernel_event::{KernelEvent, What};
 use crate::sys::{kernel, netlink, pidfd};
 
 /// Offsets in a message: netlink header, connector header, then the event, without padding.
@@ -321,7 +321,7 @@ impl Members {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::model::finding::AbsenceReason;
+    use crate::model::kernel_event::AbsenceReason;
 
     fn event(pid: u32, what: What) -> KernelEvent {
         KernelEvent { at_ns: 5 << 40 | 7, pid, what }

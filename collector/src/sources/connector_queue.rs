@@ -14,7 +14,8 @@ use gpu_track_abi::record::Event;
 
 use super::connector::{Connector, Members};
 use super::membership::Membership;
-use crate::model::finding::{AbsenceReason, KernelEvent, StoredRecord, What};
+use crate::model::kernel_event::{AbsenceReason, KernelEvent, What};
+use crate::model::record_or_event::StoredRecord;
 use crate::sys::clock::{self, Timer};
 
 /// How long a START or FORK record may take after the kernel's event before the program is read from /proc.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::fs::StatVfsMountFlags;
 
-use crate::model::host::{DiskFull, DiskRole};
+use crate::model::report::{DiskFull, DiskRole};
 use crate::model::style::Output;
 
 /// Less space than this is none: a write that failed leaves up to its own length.

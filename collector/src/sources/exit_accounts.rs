@@ -21,7 +21,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::CpuSet;
 
 use super::taskstats;
-use crate::model::finding::ExitAccount;
+use crate::model::exit_account::ExitAccount;
 use crate::model::ids::ProcessId;
 use crate::model::observation::Observation;
 use crate::sys::clock::{self, Timer};
@@ -245,7 +245,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::finding::ThreadAccount;
+    use crate::model::exit_account::ThreadAccount;
 
     const OF_NO_PROCESS: taskstats::Account = taskstats::Account {
         pid: u32::MAX,

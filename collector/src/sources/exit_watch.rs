@@ -4,7 +4,7 @@
 //! A thread sleeps until a watched process ends, and reads its zombie. A parent that already waits usually reaps it first. A
 //! pidfd never refers to a later process of the same pid, so it is certain which process ended.
 
-use crate::model::finding::Remains;
+use crate::model::exit_account::Remains;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use gpu_track_abi::rank::{self, Rank};
 
-use crate::model::host::HostInfo;
+use crate::model::host_info::HostInfo;
 use crate::model::report::Host;
 use crate::sources::limits;
 use crate::sys::proc_fs::ProcRoot;

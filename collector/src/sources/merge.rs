@@ -4,8 +4,9 @@ use gpu_track_abi::record::RECORD_WORDS;
 
 use super::connector_queue::ConnectorQueue;
 use super::overflow::Overflow;
-use crate::model::finding::{Entry, Finding, KernelEvent, ReadUpTo};
 use crate::model::journal::Journal;
+use crate::model::kernel_event::KernelEvent;
+use crate::model::record_or_event::{Entry, Finding, ReadUpTo};
 use crate::sys::segment::Segment;
 
 /// Merges records of the ring, records of the overflow area, and connector events in order of time.

@@ -8,7 +8,7 @@ use gpu_track_abi::record::Event;
 use rustix::fs::FallocateFlags;
 
 use super::records::{Read, is_young};
-use crate::model::finding::{OVERFLOW_MARK, StoredRecord};
+use crate::model::record_or_event::{OVERFLOW_MARK, StoredRecord};
 use crate::sys::segment::Segment;
 
 /// Records read per system call.

@@ -17,8 +17,9 @@ use super::connector_queue::{Backlog, ConnectorQueue, START_GRACE_NS};
 use super::membership::Membership;
 use super::merge::Merge;
 use super::records::RecordReader;
-use crate::model::finding::{Damage, Finding, KernelEvent, ReadUpTo};
 use crate::model::journal::Journal;
+use crate::model::kernel_event::KernelEvent;
+use crate::model::record_or_event::{Damage, Finding, ReadUpTo};
 use crate::sys::segment::Segment;
 use crate::sys::{clock, priority};
 

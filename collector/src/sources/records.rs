@@ -6,7 +6,7 @@ use gpu_track_abi::layout::RING_CAPACITY;
 use gpu_track_abi::record::{Event, RECORD_WORDS};
 use gpu_track_abi::ring::Pop;
 
-use crate::model::finding::StoredRecord;
+use crate::model::record_or_event::StoredRecord;
 use crate::sys::clock;
 use crate::sys::segment::Segment;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use crate::model::finding::ThreadAccount;
+use crate::model::exit_account::ThreadAccount;
 use crate::sys::netlink::{self, u16_at, u32_at, u64_at};
 
 const GENL_HEADER: usize = 4;

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::model::finding::{Finding, ReadUpTo};
 use crate::model::observation::Observation;
+use crate::model::record_or_event::{Finding, ReadUpTo};
 use crate::run::RunState;
 use crate::run::outbox::Outbox;
 use crate::store::state_file::StateFile;

@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::model::config::Config;
-use crate::model::host::{HostInfo, RunEnd};
+use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
 use crate::model::order::Order;
+use crate::model::run_end::RunEnd;
 use crate::run::RunState;
 use crate::run::outbox::Outbox;
 use crate::sys::clock;

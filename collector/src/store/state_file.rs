@@ -29,8 +29,9 @@ use rustix::fs::FallocateFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::model::finding::{Entry, EventSlot, ReadUpTo};
 use crate::model::journal::Journal;
+use crate::model::kernel_event::EventSlot;
+use crate::model::record_or_event::{Entry, ReadUpTo};
 use crate::sys::segment::named::NamedFile;
 
 const RUN: u64 = 0;

@@ -25,19 +25,20 @@ pub(super) fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
 }
 
 /// Whether a figure of a device that supports it could not be read, so that a sum would lack it.
-fn lacks(of: &DeviceUsage, figure: Figure) -> bool {
+fn lacks(gpu: &DeviceUsage, figure: Figure) -> bool {
     let is_failure = |reason: &Missing| *reason != Missing::NotSupported && !reason.is_reported_by_parts();
-    !of.knows(figure) && of.missing(figure).is_some_and(is_failure)
+    !gpu.knows(figure) && gpu.missing(figure).is_some_and(is_failure)
 }
 
-/// The same for figures by process. The tree's processes are only on devices that are visible to the command.
+/// Whether a figure by process is unknown on a device because reading it failed. The tree's processes are only on devices
+/// that are visible to the command.
 fn lacks_process_figure(usage: &GpuUsage, figure: Figure) -> bool {
-    usage.devices.iter().any(|of| of.is_visible != Some(false) && lacks(of, figure))
+    usage.devices.iter().any(|gpu| gpu.is_visible != Some(false) && lacks(gpu, figure))
 }
 
 /// Whether a device of this backend is known.
 pub(super) fn is_any_of(usage: &GpuUsage, backend: &str) -> bool {
-    usage.devices.iter().any(|of| (of.device.vendor == Some(Vendor::Nvidia)) == (backend == NVIDIA))
+    usage.devices.iter().any(|gpu| (gpu.device.vendor == Some(Vendor::Nvidia)) == (backend == NVIDIA))
 }
 
 /// Whether there may be devices that the figures lack: a backend failed before it listed any, or a device could not be
@@ -61,17 +62,17 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
         };
     }
     // An integrated GPU has no memory of its own.
-    let has_memory = |of: &&DeviceUsage| {
-        of.device.memory_bytes.is_some()
-            || of.knows(Figure::MemoryUsed)
-            || of.run.max.combined > 0
-            || of.missing(Figure::MemoryUsed).is_some_and(|reason| *reason != Missing::NotSupported)
+    let has_memory = |gpu: &&DeviceUsage| {
+        gpu.device.memory_bytes.is_some()
+            || gpu.knows(Figure::MemoryUsed)
+            || gpu.run.max.combined > 0
+            || gpu.missing(Figure::MemoryUsed).is_some_and(|reason| *reason != Missing::NotSupported)
     };
     let is_complete = usage.backends.unreadable.is_empty()
-        && whole(usage).filter(has_memory).all(|of| of.knows(Figure::MemoryUsed));
-    let capacities: Vec<_> = whole(usage).filter(has_memory).map(|of| of.device.memory_bytes).collect();
-    let unreported = usage.devices.iter().map(|of| of.run.has_unreported);
-    let unknown = unreported.fold(Groups::default(), |all, of| all.with(of, |a, b| a || b));
+        && whole(usage).filter(has_memory).all(|gpu| gpu.knows(Figure::MemoryUsed));
+    let capacities: Vec<_> = whole(usage).filter(has_memory).map(|gpu| gpu.device.memory_bytes).collect();
+    let unreported = usage.devices.iter().map(|gpu| gpu.run.has_unreported);
+    let unknown = unreported.fold(Groups::default(), |all, gpu| all.with(gpu, |a, b| a || b));
     let lacks_any = lacks_process_figure(usage, Figure::ProcessMemory);
     let unknown = unknown.map(|is_unknown| is_unknown || lacks_any);
     let of_run = known_memory(usage.max.memory, unknown, may_have_missed(usage));
@@ -98,32 +99,32 @@ fn known_memory(
     known.with(missed, |bytes, is_missed| bytes.filter(|bytes| *bytes > 0 || !is_missed))
 }
 
-/// Whether GPU memory of the run's processes can have been missed: one lived between two readings, and long enough to use a
+/// Whether GPU memory of the run's processes can have been missed. One lived between two readings, and long enough to use a
 /// GPU, or a GPU was left unread. A driver that keeps accounts reports it all the same.
 pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
     missed_on(usage, usage.devices.iter())
 }
 
-/// The same on some of the devices.
+/// Whether GPU memory of the run's processes can have been missed on these devices.
 fn missed_on<'a>(usage: &GpuUsage, mut devices: impl Iterator<Item = &'a DeviceUsage>) -> Groups<bool> {
-    let has_accounts = whole(usage).all(|of| of.knows(Figure::Accounting));
-    let is_unread = devices.any(|of| of.is_visible != Some(false) && usage.unread_ns(of) > 0);
+    let has_accounts = whole(usage).all(|gpu| gpu.knows(Figure::Accounting));
+    let is_unread = devices.any(|gpu| gpu.is_visible != Some(false) && usage.unread_ns(gpu) > 0);
     let has_any = Groups { main: true, descendants: usage.has_descendants, combined: true };
     let unread = has_any.map(|has_any| has_any && is_unread);
     usage.unsampled.is_any_long.with(unread, |is_long, is_unread| (is_long || is_unread) && !has_accounts)
 }
 
 /// Whether a process of the run was on a device; `None`: it is not known.
-pub(super) fn is_used(usage: &GpuUsage, of: &DeviceUsage) -> Option<bool> {
-    let is_missed = of.lists.count > 0 && missed_on(usage, std::iter::once(of)).combined;
-    (of.run.is_used || !is_missed).then_some(of.run.is_used)
+pub(super) fn is_used(usage: &GpuUsage, gpu: &DeviceUsage) -> Option<bool> {
+    let is_missed = gpu.lists.count > 0 && missed_on(usage, std::iter::once(gpu)).combined;
+    (gpu.run.is_used || !is_missed).then_some(gpu.run.is_used)
 }
 
 /// Figures that could not be read for a part of the run that is longer than two intervals. A cumulative figure misses nothing by that.
-pub(super) fn gaps<'a>(usage: &'a GpuUsage, of: &'a DeviceUsage) -> impl Iterator<Item = (Figure, &'a Gap)> {
-    let gaps = of.figures.gaps.iter().map(|(figure, gap)| (*figure, gap));
+pub(super) fn gaps<'a>(usage: &'a GpuUsage, gpu: &'a DeviceUsage) -> impl Iterator<Item = (Figure, &'a Gap)> {
+    let gaps = gpu.figures.gaps.iter().map(|(figure, gap)| (*figure, gap));
     gaps.filter(move |(figure, gap)| {
-        of.knows(*figure) && !figure.is_cumulative() && of.gap_ns(gap) > usage.interval_ns.saturating_mul(2)
+        gpu.knows(*figure) && !figure.is_cumulative() && gpu.gap_ns(gap) > usage.interval_ns.saturating_mul(2)
     })
 }
 
@@ -134,8 +135,8 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
     // The percent of a part is not that of a device.
     let is_divided =
-        |of: &DeviceUsage| of.missing(Figure::Utilization).is_some_and(Missing::is_reported_by_parts);
-    let is_complete = is_known && !whole(usage).any(|of| lacks(of, Figure::Utilization) || is_divided(of));
+        |gpu: &DeviceUsage| gpu.missing(Figure::Utilization).is_some_and(Missing::is_reported_by_parts);
+    let is_complete = is_known && !whole(usage).any(|gpu| lacks(gpu, Figure::Utilization) || is_divided(gpu));
     let percent = if !is_complete {
         Percent { max_sum: None, mean_sum: None }
     } else if usage.devices.is_empty() {
@@ -156,12 +157,12 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
 /// Largest sum of the processes' utilisation; `None` unless it is complete, or at least one device gives it.
 pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<Groups<f64>> {
     // A gap on one device does not void what another device gave.
-    let has_gap = |of: &DeviceUsage| {
-        of.is_visible != Some(false)
-            && of.knows(Figure::ProcessUtilization)
-            && of.process_utilization_gap().is_some()
+    let has_gap = |gpu: &DeviceUsage| {
+        gpu.is_visible != Some(false)
+            && gpu.knows(Figure::ProcessUtilization)
+            && gpu.process_utilization_gap().is_some()
     };
-    let has_samples = usage.devices.iter().any(|of| of.run.has_samples);
+    let has_samples = usage.devices.iter().any(|gpu| gpu.run.has_samples);
     let is_complete = !may_lack_devices(usage)
         && !lacks_process_figure(usage, Figure::ProcessUtilization)
         && (has_samples || !usage.devices.iter().any(has_gap));
@@ -173,9 +174,9 @@ pub(super) fn gpus(usage: &GpuUsage, start_ns: u64) -> Vec<GpuDevice> {
     usage.devices.iter().map(|device| device_of(usage, device, start_ns)).collect()
 }
 
-fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
-    let device = of.device.clone();
-    let whole = |figure| of.counted(figure).map(|count| count as u64);
+fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
+    let device = gpu.device.clone();
+    let whole = |figure| gpu.counted(figure).map(|count| count as u64);
     let missing = |(figure, missing): (Figure, Missing)| GpuMissing {
         figure: figure.name().into(),
         reason: missing.to_string(),
@@ -183,10 +184,10 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
     let gap = |(figure, gap): (Figure, &Gap)| GpuGap {
         figure: figure.name().into(),
         reason: gap.reason.to_string(),
-        time_s: of.gap_ns(gap) as f64 / 1e9,
+        time_s: gpu.gap_ns(gap) as f64 / 1e9,
     };
     let (is_told, unread_ns) =
-        (gaps(usage, of).any(|(figure, _)| figure == Figure::ProcessMemory), usage.unread_ns(of));
+        (gaps(usage, gpu).any(|(figure, _)| figure == Figure::ProcessMemory), usage.unread_ns(gpu));
     let unread = (unread_ns > 0 && !is_told).then(|| GpuGap {
         figure: Figure::ProcessMemory.name().into(),
         reason: Missing::Unread.to_string(),
@@ -201,58 +202,58 @@ fn device_of(usage: &GpuUsage, of: &DeviceUsage, start_ns: u64) -> GpuDevice {
         source: device.source,
         driver_version: device.driver_version,
         runtime_version: device.runtime_version,
-        visible: of.is_visible,
-        used: is_used(usage, of),
-        lost_at_s: of.loss.map(|loss| loss.at_ns.saturating_sub(start_ns) as f64 / 1e9),
+        visible: gpu.is_visible,
+        used: is_used(usage, gpu),
+        lost_at_s: gpu.loss.map(|loss| loss.at_ns.saturating_sub(start_ns) as f64 / 1e9),
         reading: GpuReading {
-            count: Some(of.lists.count),
-            mean_interval_s: of.lists.mean_ns().map(|ns| ns / 1e9),
-            max_interval_s: of.lists.mean_ns().map(|_| of.lists.longest_ns as f64 / 1e9),
+            count: Some(gpu.lists.count),
+            mean_interval_s: gpu.lists.mean_ns().map(|ns| ns / 1e9),
+            max_interval_s: gpu.lists.mean_ns().map(|_| gpu.lists.longest_ns as f64 / 1e9),
         },
-        memory: memory_of(usage, of),
+        memory: memory_of(usage, gpu),
         utilization: GpuUtilization {
-            mean_percent: of.busy.mean(),
-            max_percent: of.busy.max,
-            active_s: of.busy.active_s(),
-            measured_s: of.knows(Figure::Utilization).then(|| of.busy.measured_s()),
-            mean_memory_percent: of.mean(Figure::MemoryUtilization),
-            max_memory_percent: of.max(Figure::MemoryUtilization),
+            mean_percent: gpu.busy.mean(),
+            max_percent: gpu.busy.max,
+            active_s: gpu.busy.active_s(),
+            measured_s: gpu.knows(Figure::Utilization).then(|| gpu.busy.measured_s()),
+            mean_memory_percent: gpu.mean(Figure::MemoryUtilization),
+            max_memory_percent: gpu.max(Figure::MemoryUtilization),
         },
-        power: power_of(of),
-        max_temperature_c: of.max(Figure::Temperature),
+        power: power_of(gpu),
+        max_temperature_c: gpu.max(Figure::Temperature),
         clocks: GpuClocks {
-            mean_sm_mhz: of.mean(Figure::SmClock),
-            max_sm_mhz: of.max(Figure::SmClock),
-            mean_memory_mhz: of.mean(Figure::MemoryClock),
-            max_memory_mhz: of.max(Figure::MemoryClock),
+            mean_sm_mhz: gpu.mean(Figure::SmClock),
+            max_sm_mhz: gpu.max(Figure::SmClock),
+            mean_memory_mhz: gpu.mean(Figure::MemoryClock),
+            max_memory_mhz: gpu.max(Figure::MemoryClock),
         },
         pstate: GpuPstate {
-            fastest: of.gauges.get(&Figure::Pstate).map(|gauge| gauge.min as u32),
-            slowest: of.max(Figure::Pstate).map(|number| number as u32),
+            fastest: gpu.gauges.get(&Figure::Pstate).map(|gauge| gauge.min as u32),
+            slowest: gpu.max(Figure::Pstate).map(|number| number as u32),
         },
-        throttle: of.throttle.ns().map(throttle_of),
+        throttle: gpu.throttle.ns().map(throttle_of),
         pcie: GpuPcie { tx_bytes: whole(Figure::PcieTx), rx_bytes: whole(Figure::PcieRx) },
         errors: GpuErrors {
             ecc_corrected: whole(Figure::EccCorrected),
             ecc_uncorrected: whole(Figure::EccUncorrected),
-            xid: of
+            xid: gpu
                 .knows(Figure::Xid)
-                .then(|| of.xids.iter().map(|(xid, count)| GpuXid { xid: *xid, count: *count }).collect()),
+                .then(|| gpu.xids.iter().map(|(xid, count)| GpuXid { xid: *xid, count: *count }).collect()),
         },
         processes: processes_on(usage, &device.id),
-        missing: missing_of(of).into_iter().map(missing).collect(),
-        gaps: gaps(usage, of).map(gap).chain(unread).collect(),
+        missing: missing_of(gpu).into_iter().map(missing).collect(),
+        gaps: gaps(usage, gpu).map(gap).chain(unread).collect(),
         id: device.id,
     }
 }
 
-fn memory_of(usage: &GpuUsage, of: &DeviceUsage) -> GpuMemory {
-    let is_known = of.knows(Figure::ProcessMemory) || of.run.has_accounting;
-    let missed = missed_on(usage, std::iter::once(of));
-    let max = known_memory(is_known.then_some(of.run.max), of.run.has_unreported, missed);
+fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
+    let is_known = gpu.knows(Figure::ProcessMemory) || gpu.run.has_accounting;
+    let missed = missed_on(usage, std::iter::once(gpu));
+    let max = known_memory(is_known.then_some(gpu.run.max), gpu.run.has_unreported, missed);
     GpuMemory {
-        total_bytes: of.device.memory_bytes,
-        max_used_bytes: of.max(Figure::MemoryUsed).map(|bytes| bytes as u64),
+        total_bytes: gpu.device.memory_bytes,
+        max_used_bytes: gpu.max(Figure::MemoryUsed).map(|bytes| bytes as u64),
         max_main_bytes: max.main,
         max_descendants_bytes: max.descendants,
         max_combined_bytes: max.combined,
@@ -260,13 +261,13 @@ fn memory_of(usage: &GpuUsage, of: &DeviceUsage) -> GpuMemory {
 }
 
 /// The mean is the counter's, which has all power since its first reading, if it counted at all. The readings of power may be few.
-fn power_of(of: &DeviceUsage) -> GpuPower {
-    let energy_j = of.counted(Figure::Energy).filter(|_| !has_idle_energy_counter(of));
-    let energy_span_s = energy_span_s(of);
-    let is_whole = of.counters.get(&Figure::Energy).is_some_and(|counter| counter.restarts == 0);
+fn power_of(gpu: &DeviceUsage) -> GpuPower {
+    let energy_j = gpu.counted(Figure::Energy).filter(|_| !has_idle_energy_counter(gpu));
+    let energy_span_s = energy_span_s(gpu);
+    let is_whole = gpu.counters.get(&Figure::Energy).is_some_and(|counter| counter.restarts == 0);
     let is_long = |s: f64| s >= LEAST_ENERGY_SPAN_S;
     let counted = energy_j.zip(energy_span_s).filter(|(j, s)| is_whole && *j > 0.0 && is_long(*s));
-    let gauge = of.gauges.get(&Figure::Power);
+    let gauge = gpu.gauges.get(&Figure::Power);
     let (mean_w, mean_span_s) = match counted {
         Some((j, s)) => (Some(j / s), Some(s)),
         None => (gauge.map(Gauge::mean), gauge.and_then(Gauge::span_s)),
@@ -288,13 +289,13 @@ fn throttle_of(ns: &BTreeMap<String, u64>) -> Vec<GpuThrottle> {
 }
 
 /// The time that the energy of a device covers, seconds; `None`: it is not known.
-pub(super) fn energy_span_s(of: &DeviceUsage) -> Option<f64> {
-    of.counters.get(&Figure::Energy).filter(|_| !has_idle_energy_counter(of)).and_then(Counter::span_s)
+pub(super) fn energy_span_s(gpu: &DeviceUsage) -> Option<f64> {
+    gpu.counters.get(&Figure::Energy).filter(|_| !has_idle_energy_counter(gpu)).and_then(Counter::span_s)
 }
 
 /// Whether the energy counter did not count though the device drew power: some boards and virtual GPUs have one that never does.
-fn has_idle_energy_counter(of: &DeviceUsage) -> bool {
-    of.counted(Figure::Energy) == Some(0.0) && of.max(Figure::Power).is_some_and(|watts| watts > 0.0)
+fn has_idle_energy_counter(gpu: &DeviceUsage) -> bool {
+    gpu.counted(Figure::Energy) == Some(0.0) && gpu.max(Figure::Power).is_some_and(|watts| watts > 0.0)
 }
 
 /// The processes on a device, largest peak first.
@@ -325,10 +326,10 @@ fn max_sm(used: &Used) -> Option<f64> {
 pub(super) fn with_gpu_columns(usage: &GpuUsage, mut commands: Vec<CommandUsage>) -> Vec<CommandUsage> {
     let mut by_name: BTreeMap<&str, CommandGpu> = BTreeMap::new();
     for used in usage.processes.by_id.values() {
-        let of = by_name.entry(&used.command).or_default();
-        of.count += 1;
-        of.peak_ram_bytes = of.peak_ram_bytes.max(used.peak_bytes);
-        of.max_sm_percent = of.max_sm_percent.into_iter().chain(max_sm(used)).reduce(f64::max);
+        let command = by_name.entry(&used.command).or_default();
+        command.count += 1;
+        command.peak_ram_bytes = command.peak_ram_bytes.max(used.peak_bytes);
+        command.max_sm_percent = command.max_sm_percent.into_iter().chain(max_sm(used)).reduce(f64::max);
     }
     for command in &mut commands {
         command.gpu = by_name.remove(command.command.as_str());
@@ -350,27 +351,27 @@ pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals) -> Vec<ProcessUsage> {
 }
 
 /// The figures of a device that are not known, and why.
-pub(super) fn missing_of(of: &DeviceUsage) -> Vec<(Figure, Missing)> {
+pub(super) fn missing_of(gpu: &DeviceUsage) -> Vec<(Figure, Missing)> {
     // NVML is asked for every figure, but not for all of them at once.
-    let is_nvml = of.device.vendor == Some(Vendor::Nvidia);
+    let is_nvml = gpu.device.vendor == Some(Vendor::Nvidia);
     let unasked = if is_nvml { Missing::NoSample } else { Missing::NotSupported };
     let reason = |figure: Figure| match figure {
-        Figure::Utilization if of.knows(figure) => of.busy.max.is_none().then_some(Missing::NoSample),
-        Figure::ProcessUtilization if of.knows(figure) => of.process_utilization_gap(),
-        Figure::ProcessMemory if of.knows(figure) => {
-            of.run.has_unreported.combined.then_some(Missing::NotReported)
+        Figure::Utilization if gpu.knows(figure) => gpu.busy.max.is_none().then_some(Missing::NoSample),
+        Figure::ProcessUtilization if gpu.knows(figure) => gpu.process_utilization_gap(),
+        Figure::ProcessMemory if gpu.knows(figure) => {
+            gpu.run.has_unreported.combined.then_some(Missing::NotReported)
         }
-        Figure::Throttle if of.knows(figure) => of.throttle.ns().is_none().then_some(Missing::ReadOnce),
-        Figure::Energy if has_idle_energy_counter(of) => Some(Missing::StandsStill),
-        _ if of.counters.get(&figure).is_some_and(Counter::may_have_wrapped) => Some(Missing::Wraps),
-        _ if of.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::ReadOnce),
-        _ if of.knows(figure) => None,
-        _ if of.was_read() => Some(of.missing(figure).unwrap_or(&unasked).clone()),
-        _ if of.loss.is_some() => Some(Missing::Lost),
+        Figure::Throttle if gpu.knows(figure) => gpu.throttle.ns().is_none().then_some(Missing::ReadOnce),
+        Figure::Energy if has_idle_energy_counter(gpu) => Some(Missing::StandsStill),
+        _ if gpu.counters.get(&figure).is_some_and(Counter::may_have_wrapped) => Some(Missing::Wraps),
+        _ if gpu.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::ReadOnce),
+        _ if gpu.knows(figure) => None,
+        _ if gpu.was_read() => Some(gpu.missing(figure).unwrap_or(&unasked).clone()),
+        _ if gpu.loss.is_some() => Some(Missing::Lost),
         _ => Some(Missing::NoSample),
     };
     // What was not read often enough is not read any more.
-    let is_lost = of.loss.is_some_and(|loss| !loss.is_back);
+    let is_lost = gpu.loss.is_some_and(|loss| !loss.is_back);
     let is_rare = |reason: &Missing| matches!(reason, Missing::NoSample | Missing::ReadOnce);
     let missing = |figure| {
         let reason = reason(figure)?;
@@ -386,17 +387,17 @@ mod tests {
 
     #[test]
     fn only_gpu_lost_before_the_run_makes_figures_unknown() {
-        let of = |unreadable| {
+        let figures = |unreadable| {
             let backends = BackendsAtEnd { unreadable, ..BackendsAtEnd::default() };
             let usage = GpuUsage { backends, ..GpuUsage::default() };
             let (ram, gpu) = (max_gpu_ram(&usage), gpu(&usage));
             (ram.combined_bytes, ram.system_bytes, gpu.system_gpu_count, gpu.percent.max_sum)
         };
         assert_eq!(
-            of(vec![]),
+            figures(vec![]),
             (Some(0), Some(0), Some(0), Some(0.0)),
             "as gpu_tracker has it where there is none"
         );
-        assert_eq!(of(vec![Missing::Lost]), (None, None, None, None));
+        assert_eq!(figures(vec![Missing::Lost]), (None, None, None, None));
     }
 }

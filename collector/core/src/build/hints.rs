@@ -1,7 +1,7 @@
 //! What to ask a batch system for next time: rules on what this run used and was given.
 //!
 //! docs/GUIDE.md has the rules for users. The factor of memory, the test for a serial run and the advice on unused GPUs are
-//! those of Princeton's jobstats; torc's correction of requirements has the same factor.
+//! those of Princeton's jobstats. torc's correction of requirements has the same factor.
 
 use super::usable::usable_devices;
 use crate::model::report::Report;
@@ -15,9 +15,9 @@ use crate::model::report::{
 struct Policy {
     /// Memory to ask for, over the peak: another input, or other page sizes, need a little more.
     memory_factor: f64,
-    /// The same over the limit at which the kernel killed a process, and over a time limit.
+    /// Memory to ask for, over the limit at which the kernel killed a process; also time to ask for, over a time limit.
     after_limit_factor: f64,
-    /// At least so much memory: less is in no scheduler's way, and leaves no room for libraries.
+    /// The least memory to ask for: less is in no scheduler's way, and leaves no room for libraries.
     least_memory_bytes: u64,
     /// Steps of memory: up to a size, a multiple. They are about a tenth of it or less.
     memory_steps: [(u64, u64); 4],
@@ -25,7 +25,7 @@ struct Policy {
     time_factor: f64,
     /// Steps of time, seconds.
     time_step_s: u64,
-    /// At least so much time, seconds: a job that waits for a slow start must not end by it.
+    /// The least time to ask for, seconds: a job that waits for a slow start must not end by it.
     least_time_s: u64,
     /// The part of the time for which there are cores enough.
     busy_part: f64,
@@ -72,7 +72,7 @@ pub(super) struct Basis {
     pub(super) started_s: f64,
 }
 
-/// For so much of the time [`Basis::busy_cores`] was not exceeded.
+/// The part of the time for which [`Basis::busy_cores`] was not exceeded.
 pub(super) fn busy_part() -> f64 {
     POLICY.busy_part
 }
@@ -125,7 +125,7 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
         |peak: u64| given_bytes.is_some_and(|given| peak as f64 > given as f64 * POLICY.full_of_cache);
     let own_group = report.cgroup.as_ref().and_then(|cgroup| cgroup.memory_peak_bytes);
     let charged = own_group.or(cgroup_peak_bytes).filter(|peak| !is_cache(*peak));
-    let combined = report.max_ram.combined.total_bytes;
+    let combined = report.max_ram.combined.footprint_bytes;
     // Both kinds of memory are charged, so a smaller charge is that of another group.
     let (basis, basis_bytes) = match (charged, combined) {
         (Some(charged), combined) if Some(charged) >= combined => (MemoryBasis::CgroupPeak, charged),
@@ -297,14 +297,14 @@ mod tests {
         ];
         for (peak, asked) in cases {
             let mut report = run(60.0);
-            report.max_ram.combined.total_bytes = Some(peak);
+            report.max_ram.combined.footprint_bytes = Some(peak);
             let hint = memory(&report, None).unwrap();
             assert_eq!(hint.bytes as f64 / GIB as f64, asked as f64 / GIB as f64, "peak of {peak}");
             assert_eq!((hint.basis, hint.basis_bytes), (MemoryBasis::CombinedRam, peak));
             assert!(hint.bytes as f64 >= peak as f64 * 1.2 && !hint.is_lower_bound && !hint.is_fitting);
         }
         let mut unknown = run(60.0);
-        unknown.max_ram.combined.total_bytes = None;
+        unknown.max_ram.combined.footprint_bytes = None;
         assert_eq!(memory(&unknown, None), None);
     }
 
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn charged_peak_counts_unless_it_can_be_page_cache() {
         let mut report = given_memory(run(60.0), 10_000 * MB);
-        report.max_ram.combined.total_bytes = Some(2000 * MB);
+        report.max_ram.combined.footprint_bytes = Some(2000 * MB);
         let cases = [
             (None, MemoryBasis::CombinedRam, 2000),
             (Some(3000), MemoryBasis::CgroupPeak, 3000),
@@ -323,7 +323,7 @@ mod tests {
             let hint = memory(&report, charged.map(|mb: u64| mb * MB)).unwrap();
             assert_eq!((hint.basis, hint.basis_bytes / MB), (basis, basis_mb), "{charged:?}");
         }
-        report.max_ram.combined.total_bytes = None;
+        report.max_ram.combined.footprint_bytes = None;
         assert_eq!(memory(&report, Some(3000 * MB)).unwrap().basis, MemoryBasis::CgroupPeak);
     }
 
@@ -332,7 +332,7 @@ mod tests {
     fn hint_fits_where_more_than_70_percent_was_used() {
         let fits = |peak: u64| {
             let mut report = given_memory(run(60.0), 1000 * MB);
-            report.max_ram.combined.total_bytes = Some(peak * MB);
+            report.max_ram.combined.footprint_bytes = Some(peak * MB);
             memory(&report, None).unwrap().is_fitting
         };
         assert_eq!([fits(700), fits(701)], [false, true]);

@@ -1,7 +1,8 @@
 //! What a report is built from. Whatever had to be read for it is in here, so that building does no I/O.
 
 use crate::model::config::Config;
-use crate::model::host::{HostInfo, RunEnd};
+use crate::model::host_info::HostInfo;
+use crate::model::run_end::RunEnd;
 use crate::run::RunState;
 
 /// What a report is built from.

@@ -17,11 +17,11 @@ use usable::usable;
 use warnings::Context;
 
 use crate::model::config::Layer;
-use crate::model::counts::processes;
+use crate::model::counts_in_words::processes;
 use crate::model::groups::Groups;
 use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Faults, Hints, Io, Layers, Limits,
-    MaxProportionalRam, MaxRam, Peak, Percent, Processes, RamSpan, Report, Rss, Stage,
+    MaxProportionalRam, MaxRam, Peak, Percent, Processes, RamSpan, Report, SetRam, Stage,
 };
 use crate::model::timestamp;
 use crate::run::RunState;
@@ -29,7 +29,7 @@ use crate::run::cause::{self, Cause, Facts};
 use crate::run::nodes::Here;
 use crate::run::series::Point;
 use crate::run::tree::process::exit_of_wait_status;
-use crate::run::usage::{Floor, MaxRss};
+use crate::run::usage::{Floor, MaxFootprint};
 
 /// Builds the report.
 pub fn report(inputs: &Inputs) -> Report {
@@ -40,7 +40,7 @@ pub fn report(inputs: &Inputs) -> Report {
     let gpu = gpu::gpu(on_gpus);
     let usable = usable(inputs, gpu.expected_gpus.is_some().then_some(gpus.as_slice()));
     let cpu_time = cpu_time(inputs, &coverage, wall_s * usable.cores.count);
-    let own = &inputs.run.totals.own;
+    let own = &inputs.run.totals.own_usage;
     // Samples don't contain these figures: with no exactly known process, they are unknown.
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
     let cgroup = cgroup(inputs);
@@ -116,7 +116,7 @@ fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
 fn peak(run: &RunState) -> Option<Peak> {
     run.ram.peak.as_ref().map(|peak| Peak {
         at_s: peak.at_ns.saturating_sub(run.start_ns) as f64 / 1e9,
-        combined_rss_bytes: peak.combined,
+        footprint_bytes: peak.footprint_bytes,
         processes: peak.holders.clone(),
     })
 }
@@ -193,7 +193,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
         connector_overruns: inputs.run.health.connector.overruns,
         ram_floor_bytes: Some(&inputs.run.totals.floors.combined)
             .filter(|floor| floor.is_missed_by(&inputs.run.ram.max.combined))
-            .map(|floor| floor.rss),
+            .map(|floor| floor.rss_bytes),
         private_ram_reason: private_ram_reason(inputs),
         static_executables: inputs.run.totals.static_executables(),
         dropped_events: inputs.end.dropped_events,
@@ -214,16 +214,16 @@ fn records_untrusted(inputs: &Inputs) -> Option<String> {
 
 /// The largest RAM of some processes: at least what one of them is known to have held. How much of that was shared is not
 /// known. Without processes (`is_empty`) all is 0.
-fn rss(max: &MaxRss, floor: &Floor, is_empty: bool) -> Rss {
-    let total = max.total.max(floor.rss);
-    let known = |bytes: Option<u64>| match total {
+fn set_ram(max: &MaxFootprint, floor: &Floor, is_empty: bool) -> SetRam {
+    let footprint_bytes = max.footprint_bytes.max(floor.rss_bytes);
+    let known = |bytes: Option<u64>| match footprint_bytes {
         0 => is_empty.then_some(0),
         _ => bytes.filter(|_| !floor.is_missed_by(max)),
     };
-    Rss {
-        total_bytes: (total > 0 || is_empty).then_some(total),
-        private_bytes: known(max.private),
-        shared_bytes: known(max.shared),
+    SetRam {
+        footprint_bytes: (footprint_bytes > 0 || is_empty).then_some(footprint_bytes),
+        private_bytes: known(max.private_bytes),
+        shared_bytes: known(max.shared_bytes),
     }
 }
 
@@ -233,7 +233,9 @@ const SHARING_UNKNOWN: &str = "at no sample was known how all of their memory is
 fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
     let sets = ram.max.with(*floors, |max, floor| (max, floor)).values();
-    let is_unread = |max: &MaxRss| max.total > 0 && (max.private.is_none() || max.shared.is_none());
+    let is_unread = |max: &MaxFootprint| {
+        max.footprint_bytes > 0 && (max.private_bytes.is_none() || max.shared_bytes.is_none())
+    };
     if sets.iter().any(|(max, floor)| floor.is_missed_by(max)) {
         Some("of RAM that no sample saw, it is not known how it was shared".into())
     } else if sets.iter().any(|(max, _)| is_unread(max)) {
@@ -253,27 +255,27 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
     MaxRam {
         system_capacity_bytes: inputs.host_info.host.ram_bytes,
-        system_bytes: inputs.run.ram.system,
-        main: rss(&ram.max.main, &floors.main, false),
-        descendants: rss(&ram.max.descendants, &floors.descendants, had_none(coverage)),
-        combined: rss(&ram.max.combined, &floors.combined, false),
+        system_bytes: inputs.run.ram.system_bytes,
+        main: set_ram(&ram.max.main, &floors.main, false),
+        descendants: set_ram(&ram.max.descendants, &floors.descendants, had_none(coverage)),
+        combined: set_ram(&ram.max.combined, &floors.combined, false),
     }
 }
 
 fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
     let known = Groups {
-        main: max_ram.main.total_bytes,
-        descendants: max_ram.descendants.total_bytes,
-        combined: max_ram.combined.total_bytes,
+        main: max_ram.main.footprint_bytes,
+        descendants: max_ram.descendants.footprint_bytes,
+        combined: max_ram.combined.footprint_bytes,
     };
     let is_known = inputs.run.totals.ram_missing == 0;
-    known.with(inputs.run.ram.at_most, |known, at_most| {
+    known.with(inputs.run.ram.at_most_bytes, |known, at_most| {
         known.filter(|_| is_known).map(|known| known.max(at_most))
     })
 }
 
 fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportionalRam {
-    let known = inputs.run.ram.proportional;
+    let known = inputs.run.ram.proportional_bytes;
     let descendants = known.descendants.or_else(|| had_none(coverage).then_some(0));
     let bytes = Groups { descendants, ..known };
     let is_known = bytes.values().iter().all(Option::is_some);
@@ -284,7 +286,9 @@ fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<O
     let ram = &inputs.run.ram;
     let Some(means) = ram.means(wall_s) else { return Groups::default() };
     let is_empty = Groups { descendants: had_none(coverage), ..Groups::default() };
-    let total = ram.max.with(is_empty, |max, is_empty| (max.total > 0 || is_empty).then_some(max.total));
+    let total = ram
+        .max
+        .with(is_empty, |max, is_empty| (max.footprint_bytes > 0 || is_empty).then_some(max.footprint_bytes));
     // The sum of all parts of the time can be rounded up.
     means.with(total, |mean, total| total.map(|total| mean.min(total as f64)))
 }
@@ -338,10 +342,10 @@ fn cpu_time(inputs: &Inputs, coverage: &Coverage, usable_s: f64) -> CpuTime {
     let is_known = coverage.exact + coverage.sampled > 0;
     let seconds = |us: u64| us as f64 / 1e6;
     let kernel = kernel_time(inputs);
-    let total_s = is_known.then(|| seconds(totals.own.cpu_us().saturating_add(totals.unattributed_us)));
+    let total_s = is_known.then(|| seconds(totals.own_usage.cpu_us().saturating_add(totals.unattributed_us)));
     CpuTime {
-        user_s: is_known.then(|| seconds(totals.own.user_us)),
-        system_s: is_known.then(|| seconds(totals.own.system_us)),
+        user_s: is_known.then(|| seconds(totals.own_usage.user_us)),
+        system_s: is_known.then(|| seconds(totals.own_usage.system_us)),
         total_s,
         usable_percent: total_s.filter(|_| usable_s > 0.0).map(|total_s| total_s / usable_s * 100.0),
         kernel_s: kernel.as_ref().ok().copied(),

@@ -2,16 +2,17 @@
 
 use super::{Inputs, report};
 use crate::model::config::Config;
-use crate::model::host::{HostInfo, RunEnd};
+use crate::model::host_info::HostInfo;
 use crate::model::report::Report;
-use crate::model::report::{Limits, Rss};
+use crate::model::report::{Limits, SetRam};
+use crate::model::run_end::RunEnd;
 use crate::run::random_trees::random_runs;
 
 /// Null figures of which no warning speaks.
 fn unexplained(report: &Report) -> Vec<&'static str> {
-    let ram = |name: &'static str, rss: &Rss| {
-        let is_sharing_known = rss.private_bytes.is_some() && rss.shared_bytes.is_some();
-        let is_explained = rss.total_bytes.is_some() && report.coverage.private_ram_reason.is_some();
+    let ram = |name: &'static str, set: &SetRam| {
+        let is_sharing_known = set.private_bytes.is_some() && set.shared_bytes.is_some();
+        let is_explained = set.footprint_bytes.is_some() && report.coverage.private_ram_reason.is_some();
         (name, "RAM", is_sharing_known || is_explained)
     };
     let (max, mean, time, cpu) = (&report.max_ram, &report.mean_ram_bytes, &report.cpu_time, &report.cpu);
@@ -35,8 +36,12 @@ fn unexplained(report: &Report) -> Vec<&'static str> {
     let pss = &report.max_ram_proportional;
     let is_pss_known = pss.bytes.values().iter().all(Option::is_some);
     assert_eq!(is_pss_known, pss.reason.is_none(), "{pss:?}");
-    let is_said = |of: &str| report.warnings.iter().any(|warning| warning.text.contains(of));
-    figures.into_iter().filter(|(_, of, is_known)| !is_known && !is_said(of)).map(|(name, ..)| name).collect()
+    let is_said = |topic: &str| report.warnings.iter().any(|warning| warning.text.contains(topic));
+    figures
+        .into_iter()
+        .filter(|(_, topic, is_known)| !is_known && !is_said(topic))
+        .map(|(name, ..)| name)
+        .collect()
 }
 
 fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
@@ -69,9 +74,10 @@ fn random_trees_have_no_null_without_a_reason_and_no_total_below_a_known_peak() 
         let report = report_of(&run, at_ns);
         assert_eq!(unexplained(&report), [] as [&str; 0], "run {number}: {:?}", report.max_ram);
         let max = &report.max_ram;
-        nulls += u32::from(max.main.total_bytes.is_none());
-        let (main, combined) = (max.main.total_bytes.unwrap_or(0), max.combined.total_bytes.unwrap_or(0));
-        let descendants = max.descendants.total_bytes.unwrap_or(0);
+        nulls += u32::from(max.main.footprint_bytes.is_none());
+        let (main, combined) =
+            (max.main.footprint_bytes.unwrap_or(0), max.combined.footprint_bytes.unwrap_or(0));
+        let descendants = max.descendants.footprint_bytes.unwrap_or(0);
         assert!(main <= combined && descendants <= combined, "run {number}: {max:?}");
         let bounds = report.coverage.peaks.bound;
         let peaks = report.processes.heaviest.iter().filter_map(|process| process.peak_rss_bytes);
@@ -85,7 +91,7 @@ fn random_trees_have_no_null_without_a_reason_and_no_total_below_a_known_peak() 
 #[test]
 fn cpu_time_above_the_kernels_sum_is_in_the_warnings() {
     let (run, at_ns) =
-        random_runs(50).find(|(run, _)| run.totals.own.cpu_us() > 100_000).expect("a long run");
+        random_runs(50).find(|(run, _)| run.totals.own_usage.cpu_us() > 100_000).expect("a long run");
     let report = report_of(&run, at_ns);
     // The launcher of this run reaped nothing that used CPU time.
     let is_said =

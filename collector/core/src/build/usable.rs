@@ -60,7 +60,7 @@ fn usable_gpus(gpus: &[GpuDevice]) -> UsableGpus {
     UsableGpus { count: u32::try_from(count).ok(), source: Some(source) }
 }
 
-/// The same one by one. A part of a device that is tracked itself is no device of its own.
+/// The GPUs that the run could use, one by one. A part of a device that is tracked itself is no device of its own.
 pub(super) fn usable_devices(gpus: &[GpuDevice]) -> impl Iterator<Item = &GpuDevice> {
     let is_part = |gpu: &GpuDevice| gpus.iter().any(|other| gpu.parent.as_ref() == Some(&other.id));
     gpus.iter().filter(move |gpu| gpu.visible != Some(false) && !is_part(gpu))

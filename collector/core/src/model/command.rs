@@ -55,16 +55,16 @@ mod tests {
     // Requirement: SEE-13
     #[test]
     fn interpreters_are_named_with_their_scripts() {
-        let of = |args: &[&str]| command_of_args(args).unwrap();
+        let named = |args: &[&str]| command_of_args(args).unwrap();
         assert_eq!(
-            of(&["/usr/bin/python3.11", "-u", "/home/x/train.py", "--lr", "1"]),
+            named(&["/usr/bin/python3.11", "-u", "/home/x/train.py", "--lr", "1"]),
             "python3.11 train.py"
         );
-        assert_eq!(of(&["python3", "-m", "http.server"]), "python3 -m http.server");
-        assert_eq!(of(&["/bin/sh", "-c", "x"]), "sh");
-        assert_eq!(of(&["-bash", "configure"]), "-bash configure");
-        assert_eq!(of(&["gcc", "-c", "a.c"]), "gcc");
-        assert_eq!(of(&["cat", "file"]), "cat");
+        assert_eq!(named(&["python3", "-m", "http.server"]), "python3 -m http.server");
+        assert_eq!(named(&["/bin/sh", "-c", "x"]), "sh");
+        assert_eq!(named(&["-bash", "configure"]), "-bash configure");
+        assert_eq!(named(&["gcc", "-c", "a.c"]), "gcc");
+        assert_eq!(named(&["cat", "file"]), "cat");
         assert_eq!(command_of_args::<&str>(&[]), None);
         let mut names = [0; NAME_BYTES];
         names[..12].copy_from_slice(b"perl\0run.pl\0");

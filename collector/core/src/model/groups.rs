@@ -15,7 +15,7 @@ pub struct Groups<T> {
 
 impl<T: Copy> Groups<T> {
     /// That of the first process, or of all others.
-    pub fn of(&mut self, is_main: bool) -> &mut T {
+    pub fn part_mut(&mut self, is_main: bool) -> &mut T {
         if is_main { &mut self.main } else { &mut self.descendants }
     }
 
@@ -26,22 +26,22 @@ impl<T: Copy> Groups<T> {
 
     /// Add a process's figure to its group, and to both.
     pub fn add(&mut self, is_main: bool, figure: T, plus: impl Fn(T, T) -> T) {
-        let group = self.of(is_main);
+        let group = self.part_mut(is_main);
         *group = plus(*group, figure);
         self.combined = plus(self.combined, figure);
     }
 
     /// A figure of two, group by group.
-    pub fn with<U, V>(self, other: Groups<U>, of: impl Fn(T, U) -> V) -> Groups<V> {
+    pub fn with<U, V>(self, other: Groups<U>, combine: impl Fn(T, U) -> V) -> Groups<V> {
         Groups {
-            main: of(self.main, other.main),
-            descendants: of(self.descendants, other.descendants),
-            combined: of(self.combined, other.combined),
+            main: combine(self.main, other.main),
+            descendants: combine(self.descendants, other.descendants),
+            combined: combine(self.combined, other.combined),
         }
     }
 
     /// A figure of one, group by group.
-    pub fn map<V>(self, of: impl Fn(T) -> V) -> Groups<V> {
-        self.with(self, |figure, _| of(figure))
+    pub fn map<V>(self, combine: impl Fn(T) -> V) -> Groups<V> {
+        self.with(self, |figure, _| combine(figure))
     }
 }

@@ -88,7 +88,7 @@ impl Identity {
         self.is_pid_held || self.can_be_shown(start_ns, pidfd_inode)
     }
 
-    /// The same for a pid that nothing keeps from being used again.
+    /// Whether what /proc shows under its pid can be this process, though nothing keeps the pid from being used again.
     #[must_use]
     pub fn can_be_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
         let inode = if self.pidfd_inode == 0 { 0 } else { pidfd_inode() };

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use super::finding::{Entry, EventSlot};
+use super::kernel_event::EventSlot;
+use super::record_or_event::Entry;
 
 /// Keeps findings for the collector that replaces a killed one.
 ///
-/// Writing cannot fail for the caller: a journal that runs out of space discards all that it holds, since a journal
-/// with a gap would be taken for complete.
+/// Writing cannot fail for the caller. A journal that runs out of space discards all that it holds: one with a gap would be
+/// taken for complete.
 pub trait Journal: fmt::Debug + Send + Sync {
     /// Write findings, from entry number `number` on.
     fn write_findings(&self, number: u64, entries: &[Entry]);

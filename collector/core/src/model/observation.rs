@@ -3,10 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::finding::{Damage, ExitAccount, Finding, Remains};
+use super::exit_account::{ExitAccount, Remains};
 use super::gpu::GpuObservation;
 use super::ids::{Key, ProcessId, Target};
 use super::order::{OrderId, OrderResult};
+use super::record_or_event::{Damage, Finding};
 use super::signal::SignalReceived;
 use super::tree_sample::Wants;
 
@@ -398,9 +399,9 @@ pub struct Mappings {
     pub files: Vec<FileMapping>,
     /// Anonymous pages that no other process has mapped, bytes.
     pub private_anon_bytes: u64,
-    /// The sums that smaps_rollup has. The anonymous part of the PSS is partly estimated, ...
+    /// The sums that smaps_rollup has. `estimated_bytes` of the PSS's anonymous part are estimated.
     pub rollup: Rollup,
-    /// ... for so many bytes: copied pages of private file mappings that others have, too.
+    /// Anonymous pages whose PSS is estimated, bytes: copied pages of private file mappings that others have, too.
     pub estimated_bytes: u64,
 }
 

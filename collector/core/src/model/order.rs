@@ -34,8 +34,8 @@ pub enum Rule {
     WaitAll,
 }
 
-/// What the launcher can do. An action on processes has its targets beside it: each a pid with the inode of its pidfd, or
-/// with its start where there is none. The launcher compares them after it opened the pidfd.
+/// What the launcher can do. An action on processes has its targets beside it. Each is a pid with the inode of its pidfd,
+/// or with its start where there is none. The launcher compares them after it opened the pidfd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// Tell the user this, in one line on stderr.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplingPolicy {
-    /// While the tree's RAM grows beyond what it ever was, the next sample comes this soon: what several processes hold
-    /// at once is known only as well as how far each had grown. 0: never.
+    /// While the tree's RAM grows beyond what it ever was, the next sample comes this soon. What several processes hold at
+    /// once is known only as well as how far each had grown. 0: never.
     pub growing_ns: u64,
     /// Such samples take at most one part in this many of a core.
     pub share_of_growing: u64,
@@ -15,26 +15,27 @@ pub struct SamplingPolicy {
     pub notable_growth: u64,
     /// Growth may pause so long: on a busy machine programs lose their CPU.
     pub growth_pause_ns: u64,
-    /// While the tree grows, a sample waits for this long after the end of a large process, since processes that end
-    /// together do so within such a time: a survivor's RSS at the moment the others exited is unknown, only the previous
-    /// sample's is. 0: never.
+    /// While the tree grows, a sample waits for this long after the end of a large process. Processes that end together do
+    /// so within such a time. A survivor's RSS at the moment the others exited is unknown; only the previous sample's is.
+    /// 0: never.
     pub together_ns: u64,
-    /// An end is large if it frees more than one part in this many of the largest RAM so far, ...
+    /// An end is large if it frees more than one part in this many of the largest RAM so far.
     pub notable_end: u64,
-    /// ... and this many bytes.
+    /// Bytes that a large end frees at least.
     pub notable_end_bytes: u64,
-    /// Ends delay a sample by so much at most, ...
+    /// Ends delay a sample by this much at most, nanoseconds.
     pub longest_delay_ns: u64,
-    /// ... and by so many times the time since the sample before.
+    /// Ends delay a sample by at most this many times the time since the sample before.
     pub longest_delay: u64,
     /// A program that has written no record by this age can't write one, most likely, and only samples show its memory.
-    /// They come at this age, each time that its age has doubled, ...
+    /// They come at this age, and each time that its age has doubled.
     pub unreported_ns: u64,
-    /// ... and at this distance once it is older: it may grow at any time, and be gone soon after. 0: never.
+    /// Samples of an unreported program come at this distance once it is older: it may grow at any time, and be gone soon
+    /// after. 0: never.
     pub unreported_rest_ns: u64,
-    /// Such samples take at most one part in this many of a core, ...
+    /// Samples of unreported programs take at most one part in this many of a core.
     pub share_of_unreported: u64,
-    /// ... of which so much CPU time can be saved up: most of these programs are few and short.
+    /// CPU time that can be saved up for samples of unreported programs, nanoseconds: most of these are few and short.
     pub saved_for_unreported_ns: u64,
     /// More ended intervals than this waiting for a sample cause one at once: they take memory.
     pub most_waiting: usize,
@@ -74,8 +75,8 @@ pub struct BudgetPolicy {
     pub saved_ns: i64,
     /// What can be owed for a sample that would set a new peak, nanoseconds.
     pub credit_ns: i64,
-    /// What of that can be owed for memory that still grows: the next sample would ask for it again, and what it is at
-    /// its largest must be paid for too (100 ms for five processes with 500 MB on a busy machine).
+    /// What of that can be owed for memory that still grows. The next sample would ask for it again. What it is at its
+    /// largest must be paid for too: 100 ms for five processes with 500 MB on a busy machine.
     pub growing_credit_ns: i64,
     /// What is left for footprints, nanoseconds: private and proportional sizes are read with the rest only.
     pub reserved_ns: i64,

@@ -13,8 +13,8 @@ pub trait ProcessTable {
     /// The live process that has this pid in its own pid namespace, the youngest if several are claimed.
     fn live_by_key(&self, key: Key) -> Option<ProcessId>;
 
-    /// Whether this pid and pidfd inode, of a process that started at about this time (CLOCK_MONOTONIC, nanoseconds),
-    /// belong to a process whose figures are not final, dead or alive.
+    /// Whether this pid and pidfd inode belong to a process whose figures are not final, dead or alive. The process started
+    /// at about this time, CLOCK_MONOTONIC nanoseconds.
     fn is_known(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool;
 
     /// What is known of the program that a live process runs.

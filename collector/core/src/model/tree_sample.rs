@@ -24,7 +24,7 @@ pub struct TreeSample {
     /// The sample itself, CLOCK_MONOTONIC nanoseconds. It is the key of this sample.
     pub at_ns: u64,
     /// Footprints, bytes. The largest includes processes that lived between the two samples only.
-    pub ram_bytes: Groups<Span<u64>>,
+    pub footprint_bytes: Groups<Span<u64>>,
     /// CPU time and utilisation.
     pub cpu: Groups<CpuSample>,
     /// Live processes.
@@ -110,8 +110,8 @@ pub struct CommandSample {
     pub command: String,
     /// How many.
     pub processes: u64,
-    /// What they add to the tree's RAM, bytes.
-    pub ram_bytes: u64,
+    /// What they add to the tree's footprint, bytes.
+    pub added_bytes: u64,
     /// CPU time since their starts, nanoseconds.
     pub cpu_ns: u64,
 }
@@ -133,7 +133,7 @@ pub enum MaximumSource {
     Sample,
     /// A record that came after its sample had closed.
     Revision,
-    /// One process is known to have held so much; at which time is not known.
+    /// One process is known to have held this much at an unknown time.
     Floor,
 }
 
@@ -145,7 +145,7 @@ pub enum Event {
         /// The sample's key. Of samples that are no longer remembered: the moment itself, CLOCK_MONOTONIC nanoseconds.
         at_ns: u64,
         /// The largest RAM within its time, bytes.
-        max_bytes: Groups<u64>,
+        max_footprint_bytes: Groups<u64>,
     },
 }
 
@@ -207,7 +207,7 @@ impl TreeSample {
         };
         Self {
             from_ns: self.from_ns,
-            ram_bytes: self.ram_bytes.with(next.ram_bytes, Span::then),
+            footprint_bytes: self.footprint_bytes.with(next.footprint_bytes, Span::then),
             processes: self.processes.then(next.processes),
             threads: self.threads.with(next.threads, Span::then),
             system: SystemSample {

@@ -79,8 +79,8 @@ impl Killed {
     }
 }
 
-/// Whether it is a `timeout` of coreutils that may have reached its limit: it exits with 124, or with 137 after it had to
-/// send SIGKILL. `timeout -s KILL` sends that to itself, too.
+/// Whether it is a `timeout` of coreutils that may have reached its limit. It then exits with 124, or with 137 after it had
+/// to send SIGKILL. `timeout -s KILL` sends that to itself, too.
 fn is_timed_out(process: &ProcessSummary) -> bool {
     let Exit { code, signal } = process.exit;
     &*process.name.command == "timeout" && (matches!(code, Some(124 | 137)) || signal == Some(libc::SIGKILL))

@@ -18,6 +18,6 @@ pub mod state;
 pub mod tree;
 pub mod trust;
 pub mod usage;
-pub(crate) mod waiting;
+pub(crate) mod wait_all;
 
 pub use state::RunState;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::order::{Order, OrderId, Rule};
 
-/// An order that has no answer after this time is issued again: the pipe to the launcher was full, or the launcher could
-/// not obey it yet.
+/// An order without an answer after this time is issued again. The pipe to the launcher was full, or the launcher could not
+/// obey it yet.
 pub const REPEATED_AFTER_NS: u64 = 1_000_000_000;
 
 /// See the module.

@@ -1,8 +1,8 @@
-//! Random process trees against the core alone: a simulated machine writes what processes and kernel would, in
-//! thousands of trees per second, and what the core concludes must be what happened.
+//! Random process trees against the core alone, thousands per second. A simulated machine writes what processes and kernel
+//! would, and what the core concludes must be what happened.
 //!
-//! The same properties are tried with real processes in tests/e2e/trees.rs. A failing tree is shrunk and printed with
-//! all that was observed. [`super::random_seed`] says how to repeat it.
+//! tests/e2e/trees.rs tries these properties with real processes. A failing tree is shrunk and printed with all that was
+//! observed. [`super::random_seed`] says how to repeat it.
 
 mod collector;
 mod machine;
@@ -149,15 +149,21 @@ fn check_samples(collector: &Collector) -> Result<(), TestCaseError> {
             Outgoing::Sample(sample) => {
                 prop_assert!(sample.from_ns == last_ns || last_ns == 0, "no time is left out");
                 prop_assert!(sample.at_ns > last_ns);
-                largest = largest.with(sample.ram_bytes, |largest: u64, ram| largest.max(ram.max));
+                largest = largest.with(sample.footprint_bytes, |largest: u64, ram| largest.max(ram.max));
                 (last_ns, last_max) = (sample.at_ns, Some(sample.max_ram));
             }
-            Outgoing::Event(Event::Revised { max_bytes, .. }) => largest = largest.with(*max_bytes, u64::max),
+            Outgoing::Event(Event::Revised { max_footprint_bytes, .. }) => {
+                largest = largest.with(*max_footprint_bytes, u64::max)
+            }
             Outgoing::Ended(_) => {}
         }
     }
-    prop_assert_eq!(largest, run.ram.max.map(|max| max.total), "what the samples and their revisions tell");
-    let floors = run.totals.floors.map(|floor| floor.rss);
+    prop_assert_eq!(
+        largest,
+        run.ram.max.map(|max| max.footprint_bytes),
+        "what the samples and their revisions tell"
+    );
+    let floors = run.totals.floors.map(|floor| floor.rss_bytes);
     let known = last_max.map(|max| max.map(|max| max.bytes));
     prop_assert_eq!(known, Some(largest.with(floors, u64::max)), "the last sample has the report's maximum");
     Ok(())
@@ -171,7 +177,7 @@ fn figures(run: &RunState) -> Figures {
 }
 
 fn total_us(run: &RunState) -> u64 {
-    run.totals.own.cpu_us() + run.totals.unattributed_us
+    run.totals.own_usage.cpu_us() + run.totals.unattributed_us
 }
 
 fn check(rules: Rules, pids: u32, steps: &[Step], has_story: bool) -> Result<(), TestCaseError> {
@@ -267,9 +273,11 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
 /// Only one child lives at a time: no more memory is there than that of the command and of the largest child.
 fn check_ram_in_turn(run: &RunState, machine: &Machine) -> Result<(), TestCaseError> {
     let (main, children) = machine.processes.split_at(1);
-    let largest = |of: &[SimProcess]| of.iter().map(|process| process.hwm_kib * 1024).max().unwrap_or(0);
+    let largest =
+        |processes: &[SimProcess]| processes.iter().map(|process| process.hwm_kib * 1024).max().unwrap_or(0);
     let (main, child) = (largest(main), largest(children));
-    let (combined, descendants) = (run.ram.max.combined.total, run.ram.max.descendants.total);
+    let (combined, descendants) =
+        (run.ram.max.combined.footprint_bytes, run.ram.max.descendants.footprint_bytes);
     prop_assert!(descendants <= child + tolerance(child), "descendants {descendants}, the largest {child}");
     prop_assert!(
         combined <= main + child + tolerance(main + child),

@@ -8,7 +8,7 @@ use super::gpu::GpuUsage;
 use super::outbox::Outbox;
 use super::sampling::Sample;
 use super::tree::Tree;
-use super::usage::{CpuUsage, Floor, Largest, MaxRss, RamUsage, Totals};
+use super::usage::{CpuUsage, Floor, Largest, MaxFootprint, RamUsage, Totals};
 use crate::model::groups::Groups;
 use crate::model::tree_sample::{
     CommandSample, CpuSample, IoBytes, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
@@ -68,7 +68,7 @@ impl Samples {
         self.open = Some(TreeSample {
             from_ns: sample.from_ns,
             at_ns: sample.at_ns,
-            ram_bytes: all.map(|sums| Span::at_end(sums.footprint_bytes)),
+            footprint_bytes: all.map(|sums| Span::at_end(sums.footprint_bytes)),
             cpu: self.cpu_ns.with(percent, |time_ns, percent| CpuSample { time_ns, percent }),
             processes: Span::at_end(sample.now.processes),
             threads: all.map(|sums| Span::at_end(sums.threads)),
@@ -81,7 +81,7 @@ impl Samples {
     pub(super) fn close(&mut self, parts: Parts) -> Option<u64> {
         let sample = self.now(parts)?;
         let at_ns = sample.at_ns;
-        self.told_bytes = self.told_bytes.with(sample.ram_bytes, |told, ram| told.max(ram.max));
+        self.told_bytes = self.told_bytes.with(sample.footprint_bytes, |told, ram| told.max(ram.max));
         self.outbox.add_sample(sample);
         self.open = None;
         Some(at_ns)
@@ -90,35 +90,36 @@ impl Samples {
     /// The open sample as far as it is known.
     pub(super) fn now(&self, parts: Parts) -> Option<TreeSample> {
         let mut sample = self.open.clone()?;
-        let Largest { ram_bytes, processes, threads } = parts.ram.moments.of(sample.at_ns);
+        let Largest { footprint_bytes, processes, threads } =
+            parts.ram.largest_by_sample.within(sample.at_ns);
         let with = |mut span: Span<u64>, largest: u64| {
             span.raise(largest);
             span
         };
-        sample.ram_bytes = sample.ram_bytes.with(ram_bytes, with);
+        sample.footprint_bytes = sample.footprint_bytes.with(footprint_bytes, with);
         sample.threads = sample.threads.with(threads, with);
         sample.processes.raise(processes);
         sample.system = self.system;
         sample.gpu = parts.gpu.now(sample.at_ns);
-        let own = &parts.totals.own;
+        let own = &parts.totals.own_usage;
         let bytes = |blocks: u64| blocks.saturating_mul(512);
         sample.io_of_ended = (parts.totals.coverage.exact > 0)
             .then(|| IoBytes { read: bytes(own.input_blocks), written: bytes(own.output_blocks) });
-        let told = self.told_bytes.with(parts.ram.moments.open_bytes(), u64::max);
+        let told = self.told_bytes.with(parts.ram.largest_by_sample.open_bytes(), u64::max);
         let known = parts.ram.max.with(parts.totals.floors, |max, floor| (max, floor));
         sample.max_ram = known.with(told, |(max, floor), told| maximum(max, floor, told));
         Some(sample)
     }
 }
 
-/// The largest RAM so far, of which samples tell so many bytes.
-fn maximum(max: MaxRss, floor: Floor, told_bytes: u64) -> RamMaximum {
+/// The largest RAM so far. Samples tell `told_bytes` of it.
+fn maximum(max: MaxFootprint, floor: Floor, told_bytes: u64) -> RamMaximum {
     let source = match () {
-        () if floor.rss > max.total => MaximumSource::Floor,
-        () if max.total > told_bytes => MaximumSource::Revision,
+        () if floor.rss_bytes > max.footprint_bytes => MaximumSource::Floor,
+        () if max.footprint_bytes > told_bytes => MaximumSource::Revision,
         () => MaximumSource::Sample,
     };
-    RamMaximum { bytes: max.total.max(floor.rss), source }
+    RamMaximum { bytes: max.footprint_bytes.max(floor.rss_bytes), source }
 }
 
 /// The commands that use most.
@@ -128,12 +129,12 @@ fn commands(tree: &Tree, sample: &Sample) -> Vec<CommandSample> {
         let Some(process) = tree.get(held.id) else { continue };
         let command = by_name.entry(&process.name.command).or_default();
         command.processes += 1;
-        command.ram_bytes = command.ram_bytes.saturating_add(held.contribution.combined_bytes);
+        command.added_bytes = command.added_bytes.saturating_add(held.contribution.added_bytes);
         command.cpu_ns = command.cpu_ns.saturating_add(process.cpu.counted_cpu_ns);
     }
-    let named = by_name.into_iter().map(|(name, of)| CommandSample { command: name.to_owned(), ..of });
+    let named = by_name.into_iter().map(|(name, sums)| CommandSample { command: name.to_owned(), ..sums });
     let mut all: Vec<CommandSample> = named.collect();
-    all.sort_unstable_by(|a, b| b.ram_bytes.cmp(&a.ram_bytes).then_with(|| a.command.cmp(&b.command)));
+    all.sort_unstable_by(|a, b| b.added_bytes.cmp(&a.added_bytes).then_with(|| a.command.cmp(&b.command)));
     let mut rest = all.split_off(COMMANDS.min(all.len()));
     rest.sort_by_key(|command| std::cmp::Reverse(command.cpu_ns));
     all.extend(rest.into_iter().take(COMMANDS));

@@ -57,7 +57,7 @@ pub struct LargeEnd {
 impl LargeEnd {
     /// When a sample can be taken, if any of these is such an end.
     fn until_ns(&self, ended: &[LiveInterval]) -> Option<u64> {
-        let large = ended.iter().filter(|life| life.memory.combined_bytes >= self.bytes);
+        let large = ended.iter().filter(|life| life.memory.added_bytes >= self.bytes);
         large.map(|life| life.end_ns).max().map(|end_ns| end_ns.saturating_add(self.together_ns))
     }
 }
@@ -233,10 +233,10 @@ mod tests {
         Schedule::new(SamplingPolicy::default(), interval_ns, 0)
     }
 
-    fn ended_at(end_ns: u64, combined_bytes: u64) -> LiveInterval {
+    fn ended_at(end_ns: u64, added_bytes: u64) -> LiveInterval {
         LiveInterval {
             end_ns,
-            memory: Contribution { combined_bytes, ..Contribution::default() },
+            memory: Contribution { added_bytes, ..Contribution::default() },
             is_process: false,
             is_main: false,
             id: ProcessId(1),

@@ -1,4 +1,4 @@
-//! A quantity over the run in a bounded number of points. When they are too many, neighbours merge: each point keeps the
+//! A quantity over the run in a bounded number of points. When they are too many, neighbours merge. Each point keeps the
 //! smallest, the mean and the largest value of its time, so no maximum is lost however long the run is.
 
 use serde::{Deserialize, Serialize};

@@ -14,13 +14,14 @@ use super::sink_troubles::SinkTroubles;
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
 use super::usage::{CpuUsage, RamUsage, Totals};
-use super::waiting::Waiting;
+use super::wait_all::Waiting;
 use crate::model::config::Config;
-use crate::model::finding::{Damage, Finding, KernelEvent, ReadUpTo, StoredRecord, What, number};
-use crate::model::host::HostInfo;
+use crate::model::host_info::HostInfo;
 use crate::model::ids::Target;
+use crate::model::kernel_event::{KernelEvent, What};
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
 use crate::model::order::Order;
+use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
 use crate::model::signal::SignalReceived;
 use crate::model::tree_sample::TreeSample;
 
@@ -127,7 +128,7 @@ impl RunState {
         run
     }
 
-    /// The same from its parts.
+    /// A run without findings, from its parts.
     #[must_use]
     pub fn new(context: RunContext, cpu: CpuUsage, trust: Trust, most_heaviest: usize) -> Self {
         let start_ns = context.session_monotonic_ns;
@@ -208,7 +209,7 @@ impl RunState {
             Observation::SampleRead => self.sampling.conclude(&mut self.tree, self.sampled_ns),
             Observation::SampleComplete => self.complete_sample(),
             Observation::System { memory_used_bytes, busy_ticks } => {
-                self.ram.system = self.ram.system.max(*memory_used_bytes);
+                self.ram.system_bytes = self.ram.system_bytes.max(*memory_used_bytes);
                 let ticks_per_second = self.ticks_per_second;
                 let percent =
                     busy_ticks.and_then(|ticks| self.cpu.add_system(now_ns, ticks, ticks_per_second));
@@ -329,10 +330,10 @@ impl RunState {
         let Self { tree, ram, cpu, totals, gpu, samples, .. } = self;
         let parts = Parts { tree, ram, cpu, totals, gpu: &gpu.usage };
         if let Some(at_ns) = samples.close(parts) {
-            self.ram.moments.close(at_ns);
+            self.ram.largest_by_sample.close(at_ns);
             self.gpu.usage.begin_sample();
         }
-        for event in self.ram.moments.take_revised() {
+        for event in self.ram.largest_by_sample.take_revised() {
             self.samples.outbox.add_event(event);
         }
     }
@@ -361,8 +362,8 @@ impl RunState {
         }
     }
 
-    /// What the core wants to know now: programs that began by `by_ns` and have written no record since, programs whose
-    /// time for that is over, and zombies that the connector reported.
+    /// What the core wants to know now. It asks about programs that began by `by_ns` and have written no record since. It
+    /// asks about programs whose time for that is over, and zombies that the connector reported.
     pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
         let tree = &self.tree;
         let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));
@@ -414,8 +415,8 @@ mod tests {
     use gpu_track_abi::record::{NAME_BYTES, Origin, Usage};
 
     use super::*;
-    use crate::model::finding::StoredRecord;
-    use crate::model::finding::{AbsenceReason, KernelEvent};
+    use crate::model::kernel_event::{AbsenceReason, KernelEvent};
+    use crate::model::record_or_event::StoredRecord;
 
     const S: u64 = 1_000_000_000;
 

@@ -136,7 +136,7 @@ mod tests {
             self.trust.forgery(&self.tree, self.findings, now_ns)
         }
 
-        /// Records of so many processes, each with a pid of its own in this namespace.
+        /// Records of this many processes, each with a pid of its own in this namespace.
         fn records_of(&mut self, processes: u32, pid_ns: u32) -> Option<Forgery> {
             for _ in 0..processes {
                 let pid = 100 + self.tree.counts().created as u32;

@@ -1,11 +1,11 @@
 //! Reports of commands that something ended, one of them with GPUs.
 
-use super::{full, hints, percent, rss};
+use super::{full, hints, percent, set_ram};
 use crate::model::gpu::Vendor;
 use crate::model::groups::Groups;
-use crate::model::host::{DiskFull, DiskRole};
 use crate::model::report::Report;
 use crate::model::report::*;
+use crate::model::report::{DiskFull, DiskRole};
 use crate::run::cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, OutOfMemory, TimeLimit, TimeLimitSource,
 };
@@ -150,7 +150,7 @@ pub fn killed() -> Report {
         cpus: None,
         ..hints()
     };
-    report.max_ram.combined = rss(21_000_000_000, 20_900_000_000, 120_000_000);
+    report.max_ram.combined = set_ram(21_000_000_000, 20_900_000_000, 120_000_000);
     report.max_gpu_ram = MaxGpuRam {
         system_capacity_bytes: Some(85_899_345_920),
         system_bytes: Some(12_345_678_901),

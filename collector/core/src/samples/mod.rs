@@ -20,8 +20,8 @@ pub fn all() -> [(&'static str, Report); 4] {
     [("full", full()), ("unknown", unknown()), ("killed", killed()), ("hostile", hostile())]
 }
 
-fn rss(total: u64, private: u64, shared: u64) -> Rss {
-    Rss { total_bytes: Some(total), private_bytes: Some(private), shared_bytes: Some(shared) }
+fn set_ram(total: u64, private: u64, shared: u64) -> SetRam {
+    SetRam { footprint_bytes: Some(total), private_bytes: Some(private), shared_bytes: Some(shared) }
 }
 
 fn percent(max: f64, mean: f64) -> Percent {
@@ -29,7 +29,7 @@ fn percent(max: f64, mean: f64) -> Percent {
 }
 
 fn limits() -> Limits {
-    let of = |soft, hard| SoftHard { soft, hard };
+    let limit = |soft, hard| SoftHard { soft, hard };
     Limits {
         memory_bytes: Limit::Known(16_000_000_000),
         cpu_millicores: Limit::Unlimited,
@@ -38,10 +38,10 @@ fn limits() -> Limits {
         oom_kills: Some(0),
         cpus: Some(vec![0, 1, 4]),
         ulimits: BTreeMap::from([
-            ("core_bytes".to_owned(), of(Limit::Known(0), Limit::Unlimited)),
-            ("cpu_s".to_owned(), of(Limit::Known(3600), Limit::Known(7200))),
-            ("open_files".to_owned(), of(Limit::Known(1024), Limit::Known(1_048_576))),
-            ("stack_bytes".to_owned(), of(Limit::Known(8_388_608), Limit::Unlimited)),
+            ("core_bytes".to_owned(), limit(Limit::Known(0), Limit::Unlimited)),
+            ("cpu_s".to_owned(), limit(Limit::Known(3600), Limit::Known(7200))),
+            ("open_files".to_owned(), limit(Limit::Known(1024), Limit::Known(1_048_576))),
+            ("stack_bytes".to_owned(), limit(Limit::Known(8_388_608), Limit::Unlimited)),
         ]),
         slurm: BTreeMap::from([("SLURM_JOB_ID".to_owned(), "17".to_owned())]),
     }
@@ -124,9 +124,9 @@ pub fn full() -> Report {
         max_ram: MaxRam {
             system_capacity_bytes: Some(25_276_502_016),
             system_bytes: Some(1_391_843_840),
-            main: rss(3_211_264, 1_200_128, 2_011_136),
-            descendants: rss(201_326_592, 180_355_072, 31_457_280),
-            combined: rss(204_472_320, 181_403_648, 33_554_432),
+            main: set_ram(3_211_264, 1_200_128, 2_011_136),
+            descendants: set_ram(201_326_592, 180_355_072, 31_457_280),
+            combined: set_ram(204_472_320, 181_403_648, 33_554_432),
         },
         mean_ram_bytes: Groups {
             main: Some(3_100_000.5),
@@ -173,7 +173,7 @@ pub fn full() -> Report {
         processes: processes(ended),
         peak: Some(Peak {
             at_s: 41.5,
-            combined_rss_bytes: 204_472_320,
+            footprint_bytes: 204_472_320,
             processes: vec![
                 Holder { pid: 4242, command: "cc1".into(), rss_bytes: 80_000_000, private_bytes: Some(61_000_000), added_bytes: 80_000_000 },
                 Holder { pid: 4250, command: "cc1".into(), rss_bytes: 70_000_000, private_bytes: Some(51_000_000), added_bytes: 52_000_000 },

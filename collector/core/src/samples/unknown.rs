@@ -25,9 +25,9 @@ pub fn unknown() -> Report {
         max_ram: MaxRam {
             system_capacity_bytes: None,
             system_bytes: None,
-            main: Rss::default(),
-            descendants: Rss::default(),
-            combined: Rss::default(),
+            main: SetRam::default(),
+            descendants: SetRam::default(),
+            combined: SetRam::default(),
         },
         mean_ram_bytes: Groups::default(),
         max_ram_at_most: Groups::default(),

@@ -65,7 +65,7 @@ fn build() -> Report {
     report.usable.cores = UsableCores { count: 2.0, source: CoresSource::Machine };
     report.usable.memory.bytes = report.host.ram_bytes;
     report.usable.memory.source = Some(MemorySource::Machine);
-    report.max_ram.combined.total_bytes = Some(271_400_000);
+    report.max_ram.combined.footprint_bytes = Some(271_400_000);
     report.mean_ram_bytes.combined = Some(152e6);
     report.ram_over_time = over_time(3.184, 271_400_000);
     report.io = Io { read_bytes: Some(0), write_bytes: Some(307_200) };
@@ -81,7 +81,7 @@ fn peak(at_s: f64, holders: &[(&str, u32, u64)]) -> Peak {
         let holder = Holder { pid: 1, command, rss_bytes, private_bytes, added_bytes };
         vec![holder; *count as usize]
     };
-    Peak { at_s, combined_rss_bytes: 0, processes: holders.iter().flat_map(of).collect() }
+    Peak { at_s, footprint_bytes: 0, processes: holders.iter().flat_map(of).collect() }
 }
 
 /// One process that ended within a sampling interval.
@@ -92,7 +92,7 @@ fn short() -> Report {
     report.processes.by_command = vec![command("true", 1, 0.0007, 1_950_000, 0.02)];
     report.cpu_time.total_s = Some(0.000_68);
     report.cpu_time.usable_percent = Some(1.67);
-    report.max_ram.combined.total_bytes = Some(1_950_000);
+    report.max_ram.combined.footprint_bytes = Some(1_950_000);
     report.ram_over_time.truncate(1);
     report.peak = Some(peak(0.001, &[("true", 1, 1_950_000)]));
     report.io = Io { read_bytes: Some(0), write_bytes: Some(0) };
@@ -128,7 +128,7 @@ fn out_of_memory() -> Report {
     ];
     report.cpu_time.total_s = Some(0.061);
     report.cpu_time.usable_percent = Some(29.3);
-    report.max_ram.combined.total_bytes = Some(110_600_000);
+    report.max_ram.combined.footprint_bytes = Some(110_600_000);
     report.usable.memory =
         UsableMemory { bytes: Some(104_857_600), source: Some(MemorySource::Cgroup), ..Default::default() };
     report.ram_over_time.clear();
@@ -168,7 +168,7 @@ fn killed_by_signal() -> Report {
     report.wall_s = 266_400.0;
     report.cpu_time.total_s = Some(260_000.0);
     report.cpu_time.usable_percent = Some(48.8);
-    report.max_ram.combined.total_bytes = Some(1_480_000_000_000);
+    report.max_ram.combined.footprint_bytes = Some(1_480_000_000_000);
     report.mean_ram_bytes.combined = Some(1.1e12);
     report.usable.memory.bytes = Some(2_160_000_000_000);
     report.ram_over_time = over_time(266_400.0, 1_480_000_000_000);

@@ -225,7 +225,7 @@ proptest! {
         name in "(\\PC|\\PC|\x1b|\n|\u{202e}|\u{0}|\")*",
     ) {
         let mut report = filled().swap_remove(0);
-        report.max_ram.combined.total_bytes = Some(bytes);
+        report.max_ram.combined.footprint_bytes = Some(bytes);
         report.command.push(name.clone());
         report.limits.slurm.insert(name.clone(), name);
         let mut value = serde_json::to_value(&report).unwrap();
@@ -355,7 +355,7 @@ fn older_warnings_are_read_without_their_topics() {
     assert_eq!(note.unwrap(), expected);
     let texts: Vec<_> = report.warnings.iter().map(|warning| warning.text.as_str()).collect();
     assert_eq!((texts, report.stage), (vec!["One.", "Two."], Stage::SoFar));
-    assert_eq!((report.max_ram.main.total_bytes, report.max_gpu_ram), (None, MaxGpuRam::default()));
+    assert_eq!((report.max_ram.main.footprint_bytes, report.max_gpu_ram), (None, MaxGpuRam::default()));
 }
 
 // Requirement: OUT-24

@@ -1,7 +1,7 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
 use crate::figures::{bytes, exit};
-use crate::model::counts;
+use crate::model::counts_in_words;
 use crate::model::report::DiskRole;
 use crate::model::report::{Cause, DeadProcess, OutOfMemory, TimeLimitSource};
 use crate::model::signal::Sender;
@@ -84,9 +84,12 @@ fn out_of_memory(of: &OutOfMemory, units: Units) -> String {
             "SIGKILL ended {}{}, and the kernel killed {} for lack of memory{limit}",
             process(killed),
             at(killed),
-            counts::processes(of.oom_kills)
+            counts_in_words::processes(of.oom_kills)
         ),
-        None => format!("the kernel killed {} for lack of memory{limit}", counts::processes(of.oom_kills)),
+        None => format!(
+            "the kernel killed {} for lack of memory{limit}",
+            counts_in_words::processes(of.oom_kills)
+        ),
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn peak(peak: Option<&Peak>, units: Units) -> Section {
         [holder.pid.to_string(), rss, private, holder.command.clone()]
     });
     section
-        .bytes("Combined RSS", Some(peak.combined_rss_bytes), units.ram)
+        .bytes("Combined RSS", Some(peak.footprint_bytes), units.ram)
         .text("Time", units.after_the_start(peak.at_s))
         .section(Section::new("Held by").table(Table::new(head, holders)))
 }
@@ -132,7 +132,7 @@ fn busy_cores(cores: f64) -> String {
 
 fn ram_row(report: &Report, units: Units) -> Block {
     const LABEL: &str = "RAM peak";
-    let Some(peak) = report.max_ram.combined.total_bytes else { return Block::text(LABEL, "not known") };
+    let Some(peak) = report.max_ram.combined.footprint_bytes else { return Block::text(LABEL, "not known") };
     let memory = &report.usable.memory;
     let note = match memory.source {
         Some(MemorySource::Cgroup) => "limit",

@@ -317,7 +317,8 @@ impl<'a> Reader<'a> {
 
     fn device_list(&self, all: &[Device], wanted: Vec<Device>) -> DeviceList {
         let visibility = Visibility::new(&self.config.visible, all);
-        let tracked = |device: Device| TrackedDevice { is_visible: visibility.of(&device.id), device };
+        let tracked =
+            |device: Device| TrackedDevice { is_visible: visibility.is_visible(&device.id), device };
         let whole = all.iter().filter(|device| device.parent.is_none());
         DeviceList {
             tracked: wanted.into_iter().map(tracked).collect(),
@@ -341,7 +342,7 @@ mod tests {
         }
 
         fn turn(&mut self, ask: &Ask<'_>) -> Turn {
-            let sample = |id: &String| DeviceSample::of(id);
+            let sample = |id: &String| DeviceSample::of_device(id);
             Turn { samples: ask.wanted.iter().map(sample).collect(), is_complete: true, ..Turn::default() }
         }
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use procfs::{FromRead, Meminfo};
 
-use crate::model::finding::Remains;
+use crate::model::exit_account::Remains;
 use crate::model::observation::{Mappings, Rollup};
 use crate::sys::pidfd;
 use pages::PageMap;

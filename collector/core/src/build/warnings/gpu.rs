@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::gpu::{energy_span_s, gaps, is_any_of, is_used, may_have_missed, missing_of, whole};
 use super::super::inputs::Inputs;
 use super::gpu_names::names;
-use crate::model::counts::{processes, times};
+use crate::model::counts_in_words::{processes, times};
 use crate::model::gpu::{DRIVER_PERCENT_AT_INTERVAL as GIVEN_PERCENT, Figure, Missing, Vendor};
 use crate::model::report::{Stage, Topic, Warning};
 use crate::run::gpu::GpuUsage;
@@ -20,7 +20,8 @@ const UNCOVERED_SHARE: f64 = 0.1;
 const LEAST_WITHOUT_ENERGY_S: f64 = 0.2;
 /// A longest time between two readings of up to this many means is that of a driver which is always slow.
 const REGULAR: f64 = 3.0;
-/// The same of utilization: where a driver takes no samples of an idle GPU, it is known to be idle after 2 s only.
+/// The least time without utilization that is worth a warning, seconds. Where a driver takes no samples of an idle GPU, it
+/// is known to be idle after 2 s only.
 const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
 /// A time without a reading of memory that is worth a warning, also where the mean is as asked for, nanoseconds.
 const LONGEST_INTERVAL_NS: f64 = 1e9;
@@ -41,7 +42,7 @@ enum Weight {
 }
 
 impl Weight {
-    fn of(figure: Figure) -> Self {
+    fn of_figure(figure: Figure) -> Self {
         match figure {
             Figure::MemoryUsed | Figure::ProcessMemory => Self::Peak,
             Figure::Utilization | Figure::ProcessUtilization | Figure::Energy | Figure::Power => Self::Total,
@@ -71,7 +72,7 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
         usage.backends.unknown_names.iter().map(|name| unknown_name(usage, name)),
     );
     all.extend(Weight::Peak, figures, usage.backends.notes.iter().cloned());
-    let lost = |of: &DeviceUsage| of.loss.map(|loss| lost(of, loss, seconds(loss.at_ns)));
+    let lost = |gpu: &DeviceUsage| gpu.loss.map(|loss| lost(gpu, loss, seconds(loss.at_ns)));
     all.extend(Weight::Whole, command, usage.devices.iter().filter_map(lost));
     all.extend(Weight::Whole, command, usage.devices.iter().flat_map(xid_errors));
     all.extend(Weight::Whole, command, usage.devices.iter().filter_map(memory_errors));
@@ -138,14 +139,14 @@ fn unresponsive(backend: &str, since_s: f64) -> String {
     )
 }
 
-fn lost(of: &DeviceUsage, loss: Loss, at_s: f64) -> String {
+fn lost(gpu: &DeviceUsage, loss: Loss, at_s: f64) -> String {
     let then = if loss.is_back { "it came back later" } else { "its figures end there" };
-    format!("GPU lost at {at_s:.1} s: {}; {then}.", of.device.id)
+    format!("GPU lost at {at_s:.1} s: {}; {then}.", gpu.device.id)
 }
 
-fn energy_counter(of: &DeviceUsage) -> impl Iterator<Item = String> {
-    let counter = of.counters.get(&Figure::Energy);
-    let id = &of.device.id;
+fn energy_counter(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
+    let counter = gpu.counters.get(&Figure::Energy);
+    let id = &gpu.device.id;
     let reset = counter.filter(|counter| counter.restarts > 0).map(|_| {
         format!(
             "The energy counter of {id} was reset during the run, as when a driver is reloaded: the energy between the last \
@@ -164,15 +165,16 @@ fn energy_counter(of: &DeviceUsage) -> impl Iterator<Item = String> {
 /// Figures that could not be read for a while: what was used meanwhile may exceed their maxima. A line for each figure and reason.
 fn unread_spans(usage: &GpuUsage) -> Vec<(Weight, String)> {
     let mut spans: BTreeMap<(Figure, String), Vec<(&DeviceUsage, &Gap)>> = BTreeMap::new();
-    for of in &usage.devices {
+    for gpu in &usage.devices {
         // One that could not be read to the end has a warning of its own.
-        for (figure, gap) in gaps(usage, of).filter(|(figure, _)| !of.figures.missing.contains_key(figure)) {
-            spans.entry((figure, gap.reason.to_string())).or_default().push((of, gap));
+        for (figure, gap) in gaps(usage, gpu).filter(|(figure, _)| !gpu.figures.missing.contains_key(figure))
+        {
+            spans.entry((figure, gap.reason.to_string())).or_default().push((gpu, gap));
         }
     }
     let line = |((figure, reason), on): (&(Figure, String), &Vec<(&DeviceUsage, &Gap)>)| {
-        let devices: Vec<&DeviceUsage> = on.iter().map(|(of, _)| *of).collect();
-        let longest_ns = on.iter().map(|(of, gap)| of.gap_ns(gap)).max().unwrap_or(0);
+        let devices: Vec<&DeviceUsage> = on.iter().map(|(gpu, _)| *gpu).collect();
+        let longest_ns = on.iter().map(|(gpu, gap)| gpu.gap_ns(gap)).max().unwrap_or(0);
         let used = on.iter().filter_map(|(_, gap)| gap.used_bytes).max();
         let used = used.filter(|_| *figure == Figure::ProcessMemory).map(|bytes| {
             let which = if on.len() == 1 { "it" } else { "one of them" };
@@ -187,18 +189,18 @@ fn unread_spans(usage: &GpuUsage) -> Vec<(Weight, String)> {
             names(usage, &devices),
             used.unwrap_or_default()
         );
-        (Weight::of(*figure), text)
+        (Weight::of_figure(*figure), text)
     };
     spans.iter().map(line).collect()
 }
 
 /// The driver had overwritten samples before they were read.
 fn lost_utilization(usage: &GpuUsage) -> Option<String> {
-    let is_short = |of: &&DeviceUsage| of.busy.lost_s() > of.busy.measured_s() * LOST_SHARE;
+    let is_short = |gpu: &&DeviceUsage| gpu.busy.lost_s() > gpu.busy.measured_s() * LOST_SHARE;
     let devices: Vec<&DeviceUsage> = usage.devices.iter().filter(is_short).collect();
     let worst = devices.iter().copied().max_by(|a, b| a.busy.lost_s().total_cmp(&b.busy.lost_s()))?;
     let (least, most) = if devices.len() == 1 { ("", "") } else { ("at least ", "up to ") };
-    let known_s = devices.iter().map(|of| of.busy.measured_s()).fold(f64::INFINITY, f64::min);
+    let known_s = devices.iter().map(|gpu| gpu.busy.measured_s()).fold(f64::INFINITY, f64::min);
     Some(format!(
         "The utilization of {} is known for {least}{known_s:.1} s, and not for {most}{:.1} s: the driver keeps it for less than \
          the time between two readings. The mean is that of the time which is known.",
@@ -209,7 +211,7 @@ fn lost_utilization(usage: &GpuUsage) -> Option<String> {
 
 /// Energy that is known for a part of the run only: a counter is read first when the driver answers, and last before the end.
 fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
-    let spans = usage.devices.iter().filter_map(|of| Some((of, energy_span_s(of)?)));
+    let spans = usage.devices.iter().filter_map(|gpu| Some((gpu, energy_span_s(gpu)?)));
     short(usage, spans.collect(), run_s, LEAST_WITHOUT_ENERGY_S).map(|(ids, known_s)| {
         format!(
             "The energy of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. What \
@@ -218,11 +220,11 @@ fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
     })
 }
 
-/// The same of utilization. What the driver had overwritten has a warning of its own.
+/// GPUs whose utilization is known for a part of the run only. What the driver had overwritten has a warning of its own.
 fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
-    let is_known = |of: &&DeviceUsage| of.busy.measured_s() > 0.0;
+    let is_known = |gpu: &&DeviceUsage| gpu.busy.measured_s() > 0.0;
     let spans = usage.devices.iter().filter(is_known);
-    let spans = spans.map(|of| (of, of.busy.measured_s() + of.busy.lost_s()));
+    let spans = spans.map(|gpu| (gpu, gpu.busy.measured_s() + gpu.busy.lost_s()));
     short(usage, spans.collect(), run_s, LEAST_WITHOUT_UTILIZATION_S).map(|(ids, known_s)| {
         format!(
             "The utilization of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. \
@@ -238,41 +240,41 @@ fn short(
     run_s: f64,
     least_s: f64,
 ) -> Option<(String, f64)> {
-    let is_short = |(of, known_s): &(&DeviceUsage, f64)| {
-        of.loss.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_SHARE)
+    let is_short = |(gpu, known_s): &(&DeviceUsage, f64)| {
+        gpu.loss.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_SHARE)
     };
     let short: Vec<_> = spans.into_iter().filter(is_short).collect();
     let known_s = short.iter().map(|(_, known_s)| *known_s).reduce(f64::min)?;
-    let devices: Vec<&DeviceUsage> = short.iter().map(|(of, _)| *of).collect();
+    let devices: Vec<&DeviceUsage> = short.iter().map(|(gpu, _)| *gpu).collect();
     Some((names(usage, &devices), known_s))
 }
 
 /// Whether memory was read much less often than asked for, on the average or once.
-fn is_slow(usage: &GpuUsage, of: &DeviceUsage) -> bool {
-    let is_asked = of.is_visible != Some(false);
+fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
+    let is_asked = gpu.is_visible != Some(false);
     let asked_ns = usage.interval_ns as f64;
-    let is_long = of.lists.longest_ns as f64 > LONGEST_INTERVAL_NS.max(asked_ns * 2.0);
-    is_asked && of.lists.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
+    let is_long = gpu.lists.longest_ns as f64 > LONGEST_INTERVAL_NS.max(asked_ns * 2.0);
+    is_asked && gpu.lists.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
 }
 
 fn is_any_slow(usage: &GpuUsage) -> bool {
-    usage.devices.iter().any(|of| is_slow(usage, of))
+    usage.devices.iter().any(|gpu| is_slow(usage, gpu))
 }
 
 /// GPUs that were not read for a while, besides those that are read slowly all the time.
 fn unread(usage: &GpuUsage) -> Option<String> {
-    let is_regular = |of: &DeviceUsage| {
-        let longest_ns = usage.longest_unread_ns(of) as f64;
-        is_slow(usage, of) && of.lists.mean_ns().is_some_and(|mean_ns| longest_ns <= mean_ns * REGULAR)
+    let is_regular = |gpu: &DeviceUsage| {
+        let longest_ns = usage.longest_unread_ns(gpu) as f64;
+        is_slow(usage, gpu) && gpu.lists.mean_ns().is_some_and(|mean_ns| longest_ns <= mean_ns * REGULAR)
     };
-    let is_unread = |of: &&DeviceUsage| {
-        of.is_visible != Some(false)
-            && usage.unread_ns(of) > 0
-            && !is_regular(of)
-            && !has_memory_gap(usage, of)
+    let is_unread = |gpu: &&DeviceUsage| {
+        gpu.is_visible != Some(false)
+            && usage.unread_ns(gpu) > 0
+            && !is_regular(gpu)
+            && !has_memory_gap(usage, gpu)
     };
     let unread: Vec<&DeviceUsage> = usage.devices.iter().filter(is_unread).collect();
-    let unread_ns = unread.iter().map(|of| usage.unread_ns(of)).max()?;
+    let unread_ns = unread.iter().map(|gpu| usage.unread_ns(gpu)).max()?;
     Some(format!(
         "GPU memory was not read for {:.1} s of the run on {}, since the driver or the machine was slow: what was used meanwhile \
          is missing, and where nothing else was seen it is not known whether there was any.",
@@ -282,18 +284,18 @@ fn unread(usage: &GpuUsage) -> Option<String> {
 }
 
 /// The process lists failed for a while, which has a warning of its own.
-fn has_memory_gap(usage: &GpuUsage, of: &DeviceUsage) -> bool {
-    gaps(usage, of).any(|(figure, _)| figure == Figure::ProcessMemory)
+fn has_memory_gap(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
+    gaps(usage, gpu).any(|(figure, _)| figure == Figure::ProcessMemory)
 }
 
 /// GPUs that were read much less often than asked for.
 fn slow_readings(inputs: &Inputs) -> Option<String> {
     let usage = &inputs.run.gpu.usage;
-    let slow: Vec<&DeviceUsage> = usage.devices.iter().filter(|of| is_slow(usage, of)).collect();
-    let slowest = slow.iter().filter_map(|of| of.lists.mean_ns()).reduce(f64::max)?;
-    let longest = slow.iter().map(|of| of.lists.longest_ns).max().unwrap_or(0);
+    let slow: Vec<&DeviceUsage> = usage.devices.iter().filter(|gpu| is_slow(usage, gpu)).collect();
+    let slowest = slow.iter().filter_map(|gpu| gpu.lists.mean_ns()).reduce(f64::max)?;
+    let longest = slow.iter().map(|gpu| gpu.lists.longest_ns).max().unwrap_or(0);
     let why = match inputs.config.gpu.driver_percent {
-        _ if slow.iter().all(|of| of.device.vendor != Some(Vendor::Nvidia)) => {
+        _ if slow.iter().all(|gpu| gpu.device.vendor != Some(Vendor::Nvidia)) => {
             "The driver is slow.".to_owned()
         }
         percent if percent < GIVEN_PERCENT => format!(
@@ -311,15 +313,15 @@ fn slow_readings(inputs: &Inputs) -> Option<String> {
     ))
 }
 
-fn xid_errors(of: &DeviceUsage) -> impl Iterator<Item = String> {
-    of.xids
+fn xid_errors(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
+    gpu.xids
         .iter()
-        .map(|(xid, count)| format!("{} reported XID error {xid} ({}).", of.device.id, times(*count)))
+        .map(|(xid, count)| format!("{} reported XID error {xid} ({}).", gpu.device.id, times(*count)))
 }
 
-fn memory_errors(of: &DeviceUsage) -> Option<String> {
-    let has_any = of.counted(Figure::EccUncorrected).is_some_and(|total| total > 0.0);
-    has_any.then(|| format!("{} had uncorrected memory errors (ECC).", of.device.id))
+fn memory_errors(gpu: &DeviceUsage) -> Option<String> {
+    let has_any = gpu.counted(Figure::EccUncorrected).is_some_and(|total| total > 0.0);
+    has_any.then(|| format!("{} had uncorrected memory errors (ECC).", gpu.device.id))
 }
 
 fn ambiguous_indices(usage: &GpuUsage) -> Option<String> {
@@ -364,7 +366,8 @@ fn lines(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, 
             }
         }
         lines.extend(by_devices.into_iter().map(|(devices, figures)| {
-            let weight = figures.iter().map(|figure| Weight::of(*figure)).min().unwrap_or(Weight::Gauge);
+            let weight =
+                figures.iter().map(|figure| Weight::of_figure(*figure)).min().unwrap_or(Weight::Gauge);
             let figures: Vec<&str> = figures.into_iter().map(Figure::name).collect();
             let (figures, devices) = (figures.join(", "), names(usage, &devices));
             (weight, format!("GPU figures that {problem} ({reason}): {figures} of {devices}."))
@@ -379,28 +382,28 @@ fn is_expected(figure: Figure, reason: &Missing) -> bool {
     is_pcie && matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
 }
 
-fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, of: &'a DeviceUsage) {
-    reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(of);
+fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, gpu: &'a DeviceUsage) {
+    reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(gpu);
 }
 
 fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
     let (mut missing, mut ended, mut unread) = (Reasons::new(), Reasons::new(), Vec::new());
-    for of in &usage.devices {
-        if !of.was_read() {
+    for gpu in &usage.devices {
+        if !gpu.was_read() {
             // A lost device has a warning of its own.
-            unread.extend(of.loss.is_none().then_some(of));
+            unread.extend(gpu.loss.is_none().then_some(gpu));
             continue;
         }
         // A loss has a warning of its own.
         let is_told = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
-        for (figure, reason) in missing_of(of) {
+        for (figure, reason) in missing_of(gpu) {
             if !is_told(&reason) && !is_expected(figure, &reason) {
-                note(&mut missing, &reason, figure, of);
+                note(&mut missing, &reason, figure, gpu);
             }
         }
-        let was_known = |(figure, _): &(&Figure, &Missing)| of.knows(**figure) && of.loss.is_none();
-        for (figure, reason) in of.figures.missing.iter().filter(was_known) {
-            note(&mut ended, reason, *figure, of);
+        let was_known = |(figure, _): &(&Figure, &Missing)| gpu.knows(**figure) && gpu.loss.is_none();
+        for (figure, reason) in gpu.figures.missing.iter().filter(was_known) {
+            note(&mut ended, reason, *figure, gpu);
         }
     }
     let mut lines = [
@@ -418,21 +421,23 @@ fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
 /// GPUs that the command was given and never used.
 fn idle(usage: &GpuUsage) -> impl Iterator<Item = String> {
     // CUDA uses one part (MIG) of a device that is named as a whole: that device is idle or not, its parts are not judged.
-    let is_part_of_visible = |of: &DeviceUsage| {
+    let is_part_of_visible = |gpu: &DeviceUsage| {
         let mut all = usage.devices.iter();
-        all.any(|other| Some(&other.device.id) == of.device.parent.as_ref() && other.is_visible == Some(true))
+        all.any(|other| {
+            Some(&other.device.id) == gpu.device.parent.as_ref() && other.is_visible == Some(true)
+        })
     };
-    let is_idle = move |of: &&DeviceUsage| {
-        let parts = || usage.devices.iter().filter(|d| d.device.parent.as_ref() == Some(&of.device.id));
-        of.is_visible == Some(true)
-            && is_used(usage, of) == Some(false)
-            && of.loss.is_none()
-            && (of.knows(Figure::ProcessMemory) || parts().count() > 0)
+    let is_idle = move |gpu: &&DeviceUsage| {
+        let parts = || usage.devices.iter().filter(|d| d.device.parent.as_ref() == Some(&gpu.device.id));
+        gpu.is_visible == Some(true)
+            && is_used(usage, gpu) == Some(false)
+            && gpu.loss.is_none()
+            && (gpu.knows(Figure::ProcessMemory) || parts().count() > 0)
             && parts().all(|part| is_used(usage, part) == Some(false))
-            && !is_part_of_visible(of)
+            && !is_part_of_visible(gpu)
     };
-    usage.devices.iter().filter(is_idle).map(|of| {
-        let name = of.device.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
-        format!("Allocated but idle: {}{name} was never seen in use by the command.", of.device.id)
+    usage.devices.iter().filter(is_idle).map(|gpu| {
+        let name = gpu.device.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
+        format!("Allocated but idle: {}{name} was never seen in use by the command.", gpu.device.id)
     })
 }

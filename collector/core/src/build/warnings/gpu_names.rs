@@ -10,17 +10,17 @@ const MOST_NAMED: usize = 2;
 
 /// These devices of the run: `GPU-8f6c..., GPU-11aa...`, `all 16 GPUs`, `GPUs 0-3, 7`, or the first two and how many more.
 pub(super) fn names(usage: &GpuUsage, devices: &[&DeviceUsage]) -> String {
-    let ids = || devices.iter().map(|of| of.device.id.as_str());
+    let ids = || devices.iter().map(|gpu| gpu.device.id.as_str());
     if devices.len() <= MOST_NAMED {
         return ids().collect::<Vec<_>>().join(", ");
     }
-    let has_parts = usage.devices.iter().any(|of| of.device.parent.is_some());
+    let has_parts = usage.devices.iter().any(|gpu| gpu.device.parent.is_some());
     if devices.len() == usage.devices.len() {
         return format!("all {} GPUs{}", devices.len(), if has_parts { " and parts" } else { "" });
     }
     // Each driver numbers its own.
-    let makers: BTreeSet<_> = usage.devices.iter().map(|of| of.device.vendor).collect();
-    let numbers: Option<BTreeSet<u32>> = devices.iter().map(|of| of.device.index).collect();
+    let makers: BTreeSet<_> = usage.devices.iter().map(|gpu| gpu.device.vendor).collect();
+    let numbers: Option<BTreeSet<u32>> = devices.iter().map(|gpu| gpu.device.index).collect();
     match numbers.filter(|numbers| makers.len() == 1 && numbers.len() == devices.len()) {
         Some(numbers) => format!("GPUs {}", ranges(&numbers)),
         None => {
@@ -55,9 +55,9 @@ mod tests {
     fn usage(indices: &[Option<u32>]) -> GpuUsage {
         let device = |(n, index): (usize, &Option<u32>)| {
             let (id, vendor) = (format!("GPU-{n}"), Some(Vendor::Nvidia));
-            let mut of = DeviceUsage::default();
-            of.device = Device { id, index: *index, vendor, ..Device::default() };
-            of
+            let mut gpu = DeviceUsage::default();
+            gpu.device = Device { id, index: *index, vendor, ..Device::default() };
+            gpu
         };
         let devices = indices.iter().enumerate().map(device).collect();
         GpuUsage { devices, ..GpuUsage::default() }

@@ -7,7 +7,7 @@ mod sinks;
 
 use super::inputs::Inputs;
 use crate::model::config::Layer;
-use crate::model::counts::{processes, records, times};
+use crate::model::counts_in_words::{processes, records, times};
 use crate::model::groups::Groups;
 use crate::model::report::{Cgroup, Coverage, CpuTime, Limits, MaxRam, Stage, Topic, Warning};
 
@@ -330,7 +330,7 @@ fn ram_floor(context: &Context) -> Option<String> {
     Some(format!(
         "A process held {:.1} MB while no sample saw it. The largest RAM of {set} is only known to be no less: what others \
          held at that time is unknown, and so is how much was shared. A smaller --st sees more.",
-        floor.rss as f64 / 1e6
+        floor.rss_bytes as f64 / 1e6
     ))
 }
 
@@ -340,7 +340,7 @@ fn ram_at_most(context: &Context) -> Option<String> {
     const NEGLIGIBLE_BYTES: u64 = 4_000_000;
     let is_any_killed = !context.inputs.run.failures.by_signal.is_empty();
     let part = if is_any_killed { 10 } else { 2 };
-    let seen = context.max_ram.combined.total_bytes?;
+    let seen = context.max_ram.combined.footprint_bytes?;
     let at_most = context.max_ram_at_most.combined?;
     (at_most - seen > NEGLIGIBLE_BYTES.max(seen / part)).then(|| {
         format!(
@@ -356,7 +356,7 @@ fn ram_at_most(context: &Context) -> Option<String> {
 fn no_ram(context: &Context) -> Option<String> {
     let MaxRam { main, descendants, combined, .. } = context.max_ram;
     let sets = [("main", main), ("descendants", descendants), ("combined", combined)];
-    let unknown = sets.into_iter().filter(|(_, rss)| rss.total_bytes.is_none());
+    let unknown = sets.into_iter().filter(|(_, set)| set.footprint_bytes.is_none());
     let names: Vec<&str> = unknown.map(|(name, _)| name).collect();
     let is_said = context.inputs.run.totals.ram_missing > 0 || context.coverage.processes == 0;
     (!names.is_empty() && !is_said).then(|| {
@@ -385,7 +385,8 @@ fn still_running(context: &Context) -> Option<String> {
     let survivors = &context.inputs.run.totals.survivors;
     let count = survivors.count;
     let named = survivors.listed.iter().take(MOST_NAMED);
-    let mut names: Vec<_> = named.map(|of| format!("pid {} ({})", of.pid, of.command)).collect();
+    let mut names: Vec<_> =
+        named.map(|process| format!("pid {} ({})", process.pid, process.command)).collect();
     let left_out = count.saturating_sub(names.len() as u64);
     if left_out > 0 {
         names.push(format!("and {left_out} more"));

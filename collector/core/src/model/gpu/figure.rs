@@ -36,7 +36,7 @@ pub enum Missing {
     /// The parts that the device is divided into report the figure, the whole does not.
     #[error("reported by its MIG instances only")]
     ReportedByInstances,
-    /// The same of a device that is divided into partitions (AMD MI300).
+    /// The partitions that the device is divided into (AMD MI300) report the figure, the whole does not.
     #[error("reported by its partitions only")]
     ReportedByPartitions,
     /// The driver names processes by pids of another pid namespace.
@@ -82,9 +82,9 @@ impl Missing {
 pub type Reading<T> = Result<T, Missing>;
 
 /// Of two readings of a figure, what is known: of both, what `of` makes of them.
-pub fn either<T>(a: Reading<T>, b: Reading<T>, of: impl FnOnce(T, T) -> T) -> Reading<T> {
+pub fn either<T>(a: Reading<T>, b: Reading<T>, combine: impl FnOnce(T, T) -> T) -> Reading<T> {
     match (a, b) {
-        (Ok(a), Ok(b)) => Ok(of(a, b)),
+        (Ok(a), Ok(b)) => Ok(combine(a, b)),
         (Ok(known), Err(_)) | (Err(_), Ok(known)) => Ok(known),
         (Err(_), later) => later,
     }

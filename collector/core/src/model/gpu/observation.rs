@@ -1,5 +1,5 @@
-//! What the GPU monitor and the core exchange at a tick: the core names the run's pids, the monitor answers with what the
-//! backends read and what /proc says of the pids that drivers name.
+//! What the GPU monitor and the core exchange at a tick. The core names the run's pids. The monitor answers with what the
+//! backends read, and what /proc says of the pids that drivers name.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ pub struct PidFacts {
     /// The process has a device file of a GPU open; `None`: it is gone, or its descriptors may not be read. Needed only
     /// where the driver's pids may be of another pid namespace.
     pub has_gpu_open: Option<bool>,
-    /// No process or thread here has the id, and had it already before the driver named it: it is of another pid namespace, or of
-    /// a process that is gone.
+    /// No process or thread here has had the id since before the driver named it. It is of another pid namespace, or of a
+    /// process that is gone.
     pub is_absent: bool,
     /// The process has memory, as kernel threads and zombies have not; `None`: it is gone.
     pub has_memory: Option<bool>,

@@ -100,13 +100,13 @@ pub struct DeviceSample {
 
 impl DeviceSample {
     /// Of a device of which nothing was read.
-    pub fn of(device: &str) -> Self {
+    pub fn of_device(device: &str) -> Self {
         Self { device: device.to_owned(), ..Self::default() }
     }
 
     /// Of a device that is lost.
     pub fn lost(device: &str) -> Self {
-        Self { is_lost: true, ..Self::of(device) }
+        Self { is_lost: true, ..Self::of_device(device) }
     }
 
     /// Together with a later reading of the device: each figure as it was read first.
@@ -154,7 +154,7 @@ impl DeviceSample {
         fn whether<T>(reading: &Reading<T>) -> Reading<()> {
             reading.as_ref().map(|_| ()).map_err(Clone::clone)
         }
-        let of = |figure: Figure| {
+        let value = |figure: Figure| {
             let listed = match figure {
                 Figure::Utilization => self.busy.as_ref().map(whether),
                 Figure::Throttle => self.throttle.as_ref().map(whether),
@@ -166,6 +166,6 @@ impl DeviceSample {
             };
             (figure, listed.unwrap_or(Err(Missing::NotSupported)))
         };
-        Figure::ALL.map(of).to_vec()
+        Figure::ALL.map(value).to_vec()
     }
 }

@@ -79,7 +79,7 @@ impl Visibility {
     }
 
     /// Whether the command may see a device; `None`: its environment does not say.
-    pub fn of(&self, id: &str) -> Option<bool> {
+    pub fn is_visible(&self, id: &str) -> Option<bool> {
         self.by_id.get(id).copied()
     }
 }
@@ -171,7 +171,7 @@ pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device]) -> Vec<&'a Device> {
             |name: &String| names(name, device) || parent.is_some_and(|parent| names(name, parent));
         device.vendor.is_none_or(|vendor| config.wants(vendor))
             && config.uuids.as_ref().is_none_or(|given| given.iter().any(is_named))
-            && (!config.only_visible || visibility.of(&device.id) != Some(false))
+            && (!config.only_visible || visibility.is_visible(&device.id) != Some(false))
     };
     all.iter().filter(is_wanted).collect()
 }
@@ -193,7 +193,7 @@ mod tests {
     fn seen(by: &Visible, devices: &[Device]) -> Vec<String> {
         let visibility = Visibility::new(by, devices);
         let ids = devices.iter().map(|device| device.id.clone());
-        ids.filter(|id| visibility.of(id) == Some(true)).collect()
+        ids.filter(|id| visibility.is_visible(id) == Some(true)).collect()
     }
 
     fn cuda(list: &str) -> Visible {

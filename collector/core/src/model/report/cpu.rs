@@ -85,8 +85,8 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// How far `total_s` is above the kernel's own sum, seconds, where that is more than rounding and the time between two
-    /// readings explain: 1% and 5 ms.
+    /// How far `total_s` is above the kernel's own sum, seconds. It is given where rounding and the time between two
+    /// readings (1% and 5 ms) do not explain it.
     #[must_use]
     pub fn above_kernel_s(&self) -> Option<f64> {
         let (total_s, kernel_s) = self.total_s.zip(self.kernel_s)?;

@@ -94,7 +94,7 @@ pub struct Limits {
     /// The cgroup that the launcher was started in; `None` if it can't be read.
     pub cgroup: Option<String>,
     /// Processes of that cgroup that the kernel's out-of-memory killer ended during the run, processes outside the tree
-    /// included; `None` if the cgroup has no such counter.
+    /// included. `None` if the cgroup has no such counter.
     pub oom_kills: Option<u64>,
     /// Processors of its affinity mask.
     pub cpus: Option<Vec<u32>>,

@@ -6,11 +6,11 @@ use crate::model::groups::Groups;
 
 /// RAM of a set of processes, bytes. `None`: no sample and no EXIT record gives the memory of any of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rss {
+pub struct SetRam {
     /// Largest footprint at one time: the distinct pages that the processes have mapped, whoever else maps them. Of one
     /// process that is its RSS; huge pages of hugetlbfs are added.
     #[serde(rename = "total_rss")]
-    pub total_bytes: Option<u64>,
+    pub footprint_bytes: Option<u64>,
     /// Largest private part at one time, of the times at which it is known: pages that one process alone maps (USS).
     #[serde(rename = "private_rss")]
     pub private_bytes: Option<u64>,
@@ -30,13 +30,13 @@ pub struct MaxRam {
     pub system_bytes: Option<u64>,
     /// The command's first process.
     #[serde(default)]
-    pub main: Rss,
+    pub main: SetRam,
     /// All its descendants; 0 if there were none.
     #[serde(default)]
-    pub descendants: Rss,
+    pub descendants: SetRam,
     /// The whole tree.
     #[serde(default)]
-    pub combined: Rss,
+    pub combined: SetRam,
 }
 
 /// Largest sums of proportional set sizes (PSS) at one time, bytes. A page counts with a part for each process that maps
@@ -56,7 +56,8 @@ pub struct Peak {
     /// Seconds after the command's start.
     pub at_s: f64,
     /// The tree's footprint at that time, bytes.
-    pub combined_rss_bytes: u64,
+    #[serde(rename = "combined_rss_bytes")]
+    pub footprint_bytes: u64,
     /// The processes with the largest RSS at that time, largest first.
     pub processes: Vec<Holder>,
 }

@@ -1,8 +1,8 @@
 //! How it is concluded what ended a command that did not succeed: a pure function of what sources reported. The evidence
 //! that it gives is data of the report (`model/report/cause.rs`).
 //!
-//! Each kind is concluded only from evidence that it can show. The kinds are tried in an order in which the more specific
-//! comes first: a SIGKILL that the kernel counted as an out-of-memory kill is no mere signal.
+//! Each kind is concluded only from evidence that it can show. The more specific kinds are tried first: a SIGKILL that the
+//! kernel counted as an out-of-memory kill is no mere signal.
 
 #[cfg(test)]
 mod tests;
@@ -26,13 +26,13 @@ struct Policy {
     full_memory: f64,
     /// So long after a signal or the death of a process the command may fail because of it: it has to clean up.
     aftermath_ns: u64,
-    /// SIGKILL that ends a process so soon came from its maker: strace and gdb try ptrace(2) with such a child, which lives
-    /// for 0.1 to 5 ms. Nobody else has noticed it by then, and out-of-memory kills are counted by the kernel.
+    /// A SIGKILL that ends a process so soon came from its maker. strace and gdb try ptrace(2) with such a child, which
+    /// lives for 0.1 to 5 ms. Nobody else has noticed it by then, and out-of-memory kills are counted by the kernel.
     probe_ns: u64,
     /// A clock of whole seconds and one of nanoseconds differ by this much.
     clock_slack_s: f64,
     /// The kernel compares CPU time in ticks with its limit. They differ from the time used by this part of it, and by
-    /// `ticks_slack_s`: on a busy machine SIGXCPU came after 0.95 to 1.38 s for a limit of 1 s.
+    /// `ticks_slack_s`. On a busy machine SIGXCPU came after 0.95 to 1.38 s for a limit of 1 s.
     ticks_slack: f64,
     ticks_slack_s: f64,
 }
@@ -47,7 +47,7 @@ const POLICY: Policy = Policy {
     ticks_slack_s: 0.5,
 };
 
-/// Signals that end a process for a fault of its own, or that no process survives: a parent that fails after one failed
+/// Signals that end a process for a fault of its own, or that no process survives. A parent that fails after one failed
 /// because of it.
 const FATAL: [i32; 9] = [
     libc::SIGSEGV,
@@ -143,13 +143,15 @@ impl Facts<'_> {
 
     /// SIGXCPU is sent for nothing else. SIGKILL is, so the CPU time must have reached the hard limit.
     fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
-        let last = |signal| self.failures.of_signal(signal).into_iter().flat_map(|of| of.last.iter().rev());
+        let last = |signal| {
+            self.failures.of_signal(signal).into_iter().flat_map(|failures| failures.last.iter().rev())
+        };
         let limits = |process: &ProcessSummary| process.bounds.limits;
         let at_soft = last(libc::SIGXCPU).next().map(|process| (process, limits(process).cpu_s));
         let at_hard = || {
             last(libc::SIGKILL).find_map(|process| {
                 let limit_s = limits(process).hard_cpu_s?;
-                let cpu_s = process.own.cpu_us() as f64 / 1e6;
+                let cpu_s = process.own_usage.cpu_us() as f64 / 1e6;
                 let slack_s = limit_s as f64 * POLICY.ticks_slack + POLICY.ticks_slack_s;
                 let is_reached = (limit_s as f64 - cpu_s).abs() <= slack_s;
                 is_reached.then_some((process, Some(limit_s)))
@@ -237,8 +239,8 @@ impl Facts<'_> {
         })
     }
 
-    /// Any other signal: one that ended the command; one that it passed on as 128 + N, as shells do; one that the launcher
-    /// received shortly before the command failed; or a fatal one of another process, likewise.
+    /// Any other signal. It ended the command, or the command passed it on as 128 + N, as shells do. Or the launcher
+    /// received it, or it was fatal for another process, shortly before the command failed.
     fn signal(&self) -> Option<FatalSignal> {
         let main = self.failures.main.as_ref();
         if let Some(signal) = self.exit.signal {
@@ -250,14 +252,15 @@ impl Facts<'_> {
             Some(self.fatal(last(signal)?, signal))
         };
         let received = || {
-            let ends = |of: &&SignalReceived| {
-                !HARMLESS.contains(&of.signal) && self.is_followed_by_the_end(of.at_ns)
+            let ends = |received: &&SignalReceived| {
+                !HARMLESS.contains(&received.signal) && self.is_followed_by_the_end(received.at_ns)
             };
             Some(self.fatal(main?, self.signals.iter().rfind(ends)?.signal))
         };
         let fatal = || {
-            let is_probe =
-                |of: &ProcessSummary, signal| signal == libc::SIGKILL && of.wall_ns < POLICY.probe_ns;
+            let is_probe = |process: &ProcessSummary, signal| {
+                signal == libc::SIGKILL && process.wall_ns < POLICY.probe_ns
+            };
             let of_others = FATAL.into_iter().filter_map(|signal| {
                 let mut latest = self.failures.of_signal(signal)?.last.iter().rev();
                 Some((latest.find(|process| !is_probe(process, signal))?, signal))
@@ -292,7 +295,8 @@ impl Facts<'_> {
             exit: process.exit,
             at_s: process.end_ns().saturating_sub(self.span_ns.0) as f64 / 1e9,
             peak_rss_bytes: process.memory.peak_rss_bytes,
-            cpu_s: (process.own.quality != Quality::Unknown).then(|| process.own.cpu_us() as f64 / 1e6),
+            cpu_s: (process.own_usage.quality != Quality::Unknown)
+                .then(|| process.own_usage.cpu_us() as f64 / 1e6),
         }
     }
 }

@@ -47,7 +47,7 @@ fn process(pid: u32, command: &str, exit: Exit) -> ProcessSummary {
         wall_ns: END - START,
         is_still_running: false,
         exit,
-        own: OwnUsage { usage, quality: Quality::Exact, unattributed_us: 0 },
+        own_usage: OwnUsage { usage, quality: Quality::Exact, unattributed_us: 0 },
         memory: MemorySummary {
             peak_rss_bytes: Some(u64::from(pid) * MIB),
             peak_quality: Quality::Exact,
@@ -79,7 +79,7 @@ struct Run {
 
 impl Run {
     /// The command ended so.
-    fn of(exit: Exit) -> Self {
+    fn ended(exit: Exit) -> Self {
         let mut run = Self {
             failures: Failures::default(),
             signals: Vec::new(),
@@ -149,24 +149,40 @@ impl Run {
         let opt = |process: &Option<DeadProcess>| process.as_ref().map_or("none".into(), name);
         match self.cause() {
             None => "nothing".into(),
-            Some(Cause::OutOfMemory(of)) => {
-                let certain = if of.is_certain { "certainly" } else { "perhaps" };
-                let limit = of.limit_bytes.map_or("no limit".into(), |bytes| format!("{} MiB", bytes / MIB));
-                let group = of.cgroup.unwrap_or_default();
-                format!("oom: {certain} {}, {} kills, {limit} of {group}", opt(&of.process), of.oom_kills)
+            Some(Cause::OutOfMemory(cause)) => {
+                let certain = if cause.is_certain { "certainly" } else { "perhaps" };
+                let limit =
+                    cause.limit_bytes.map_or("no limit".into(), |bytes| format!("{} MiB", bytes / MIB));
+                let group = cause.cgroup.unwrap_or_default();
+                format!(
+                    "oom: {certain} {}, {} kills, {limit} of {group}",
+                    opt(&cause.process),
+                    cause.oom_kills
+                )
             }
-            Some(Cause::CpuTimeLimit(of)) => format!("cpu: {}, {:?}", name(&of.process), of.limit_s),
-            Some(Cause::TimeLimit(of)) => {
-                format!("time: {:?} {:?}, {} to {}", of.set_by, of.limit_s, of.signal_name, opt(&of.process))
+            Some(Cause::CpuTimeLimit(cause)) => format!("cpu: {}, {:?}", name(&cause.process), cause.limit_s),
+            Some(Cause::TimeLimit(cause)) => {
+                format!(
+                    "time: {:?} {:?}, {} to {}",
+                    cause.set_by,
+                    cause.limit_s,
+                    cause.signal_name,
+                    opt(&cause.process)
+                )
             }
-            Some(Cause::AddressSpaceLimit(of)) => {
-                format!("address space: {}, {} of {}", name(&of.process), of.peak_bytes, of.limit_bytes)
+            Some(Cause::AddressSpaceLimit(cause)) => {
+                format!(
+                    "address space: {}, {} of {}",
+                    name(&cause.process),
+                    cause.peak_bytes,
+                    cause.limit_bytes
+                )
             }
-            Some(Cause::Signal(of)) => {
-                let sender = of.sender.and_then(|sender| sender.command).unwrap_or("-".into());
-                format!("signal: {} to {}, from {sender}", of.signal_name, name(&of.process))
+            Some(Cause::Signal(cause)) => {
+                let sender = cause.sender.and_then(|sender| sender.command).unwrap_or("-".into());
+                format!("signal: {} to {}, from {sender}", cause.signal_name, name(&cause.process))
             }
-            Some(Cause::DiskFull(of)) => format!("disk: {}", of.path),
+            Some(Cause::DiskFull(cause)) => format!("disk: {}", cause.path),
         }
     }
 }
@@ -175,13 +191,13 @@ impl Run {
 #[test]
 fn command_that_succeeded_or_runs_has_no_cause() {
     for exit in [exited(0), Exit::default()] {
-        let mut run = Run::of(exit).and(process(11, "worker", killed(9)));
+        let mut run = Run::ended(exit).and(process(11, "worker", killed(9)));
         run.oom_kills = Some(1);
         run.full_disks =
             vec![DiskFull { path: "/tmp".into(), role: DiskRole::Temporary, available_bytes: 0 }];
         assert_eq!(run.said(), "nothing");
     }
-    assert_eq!(Run::of(exited(1)).said(), "nothing", "it failed by itself");
+    assert_eq!(Run::ended(exited(1)).said(), "nothing", "it failed by itself");
 }
 
 // Requirement: WHY-2, WHY-51
@@ -189,7 +205,7 @@ fn command_that_succeeded_or_runs_has_no_cause() {
 fn out_of_memory_needs_a_sigkill_and_a_count() {
     let oom = |kills, run: Run| Run { oom_kills: kills, ..run }.said();
     let worker = |pid| process(pid, "worker", killed(9));
-    let one = || Run::of(exited(1)).and(worker(11)).with_limit("/job", 64, Some(3));
+    let one = || Run::ended(exited(1)).and(worker(11)).with_limit("/job", 64, Some(3));
     assert_eq!(oom(Some(1), one()), "oom: certainly worker 11, 1 kills, 64 MiB of /job");
     assert_eq!(oom(Some(2), one()), "oom: certainly worker 11, 2 kills, 64 MiB of /job");
     let two = || one().and(worker(12)).and(worker(13));
@@ -199,8 +215,8 @@ fn out_of_memory_needs_a_sigkill_and_a_count() {
     for kills in [Some(0), None] {
         assert_eq!(oom(kills, one()), "signal: SIGKILL to worker 11, from -");
     }
-    assert_eq!(oom(Some(1), Run::of(exited(1)).with_limit("/job", 64, Some(1))), "nothing");
-    let own = Run { is_own_cgroup: true, ..Run::of(exited(1)).with_limit("/job", 64, Some(1)) };
+    assert_eq!(oom(Some(1), Run::ended(exited(1)).with_limit("/job", 64, Some(1))), "nothing");
+    let own = Run { is_own_cgroup: true, ..Run::ended(exited(1)).with_limit("/job", 64, Some(1)) };
     assert_eq!(oom(Some(1), own), "oom: perhaps none, 1 kills, 64 MiB of /job");
 }
 
@@ -208,7 +224,7 @@ fn out_of_memory_needs_a_sigkill_and_a_count() {
 #[test]
 fn limit_that_was_hit_is_named() {
     let oom = |run: Run| Run { oom_kills: Some(1), ..run }.said();
-    let run = || Run::of(killed(9));
+    let run = || Run::ended(killed(9));
     let said = |limit| format!("oom: certainly main 10, 1 kills, {limit}");
     let nested = run().with_limit("/job/step", 64, Some(0)).with_limit("/job", 99, Some(1));
     assert_eq!(oom(nested), said("99 MiB of /job"));
@@ -228,8 +244,8 @@ fn cpu_time_limit_is_known_by_sigxcpu_or_by_the_hard_limit() {
     let limited = |exit, limit_s, cpu_s: f64| {
         let mut process = process(11, "solve", exit);
         process.bounds.limits = ProcessLimits { cpu_s: limit_s, hard_cpu_s: limit_s, ..Default::default() };
-        process.own.usage = Rusage { user_us: (cpu_s * 1e6) as u64, ..Rusage::default() };
-        Run::of(exited(1)).and(process).said()
+        process.own_usage.usage = Rusage { user_us: (cpu_s * 1e6) as u64, ..Rusage::default() };
+        Run::ended(exited(1)).and(process).said()
     };
     let xcpu = killed(libc::SIGXCPU);
     assert_eq!(limited(xcpu, Some(60), 60.01), "cpu: solve 11, Some(60)");
@@ -244,11 +260,11 @@ fn cpu_time_limit_is_known_by_sigxcpu_or_by_the_hard_limit() {
 #[test]
 fn timeout_outside_is_known_by_its_signal() {
     let term = killed(libc::SIGTERM);
-    let run = |at_ns| Run::of(term).received(libc::SIGTERM, at_ns, "timeout 60 gpu-track-run x");
+    let run = |at_ns| Run::ended(term).received(libc::SIGTERM, at_ns, "timeout 60 gpu-track-run x");
     assert_eq!(run(END - 1).said(), "time: Timeout Some(60.0), SIGTERM to main 10");
     let long_ago = Run { exit: exited(1), ..run(END - 6 * S) };
     assert_eq!(long_ago.said(), "nothing", "the command went on");
-    let handled = Run::of(exited(3)).received(libc::SIGTERM, END - S, "timeout 60 gpu-track-run x");
+    let handled = Run::ended(exited(3)).received(libc::SIGTERM, END - S, "timeout 60 gpu-track-run x");
     assert_eq!(handled.said(), "time: Timeout Some(60.0), SIGTERM to main 10");
 }
 
@@ -262,7 +278,7 @@ fn timeout_inside_is_known_by_its_status_and_its_time() {
     };
     let mut child = process(12, "sleep", killed(libc::SIGTERM));
     child.parent_pid = Some(11);
-    let run = |args, code| Run::of(exited(124)).and(child.clone()).and(timeout(args, code)).said();
+    let run = |args, code| Run::ended(exited(124)).and(child.clone()).and(timeout(args, code)).said();
     assert_eq!(run(Some("timeout 60 sleep 99"), 124), "time: Timeout Some(60.0), SIGTERM to sleep 12");
     assert_eq!(run(None, 124), "time: Timeout None, SIGTERM to sleep 12");
     // Its command exited with that status itself, before the limit.
@@ -270,7 +286,7 @@ fn timeout_inside_is_known_by_its_status_and_its_time() {
     assert_eq!(run(Some("timeout 60 sleep 99"), 1), "nothing");
     let killed = |args| {
         let timeout = ProcessSummary { exit: killed(9), ..timeout(Some(args), 0) };
-        Run::of(exited(1)).and(timeout).said()
+        Run::ended(exited(1)).and(timeout).said()
     };
     assert_eq!(killed("timeout -s KILL 60 x"), "time: Timeout Some(60.0), SIGKILL to none");
     for args in ["timeout -s KILL 61 x", "timeout 60 x"] {
@@ -278,14 +294,16 @@ fn timeout_inside_is_known_by_its_status_and_its_time() {
     }
     let mut other = timeout(Some("timeout -s KILL 5 x"), 137);
     other.name.command = Arc::from("sh");
-    assert_eq!(Run::of(exited(1)).and(other).said(), "nothing");
+    assert_eq!(Run::ended(exited(1)).and(other).said(), "nothing");
 }
 
 // Requirement: WHY-5
 #[test]
 fn slurm_ends_a_job_at_its_end_time() {
     let run = |end_s| {
-        Run::of(killed(libc::SIGTERM)).received(libc::SIGTERM, END - S, "slurmstepd:").in_slurm_until(end_s)
+        Run::ended(killed(libc::SIGTERM))
+            .received(libc::SIGTERM, END - S, "slurmstepd:")
+            .in_slurm_until(end_s)
     };
     // The signal comes in the second 8999.
     for end_s in [8600, 8999, 9000] {
@@ -302,7 +320,7 @@ fn failed_process_near_its_address_space_is_named() {
         let mut process = process(11, "solve", exit);
         process.bounds.limits.address_space_bytes = limit;
         process.bounds.peak_virtual_bytes = peak;
-        Run::of(exited(1)).and(process).said()
+        Run::ended(exited(1)).and(process).said()
     };
     for exit in [exited(1), killed(libc::SIGABRT), killed(libc::SIGSEGV)] {
         assert_eq!(run(exit, Some(1000), 900), "address space: solve 11, 900 of 1000", "{exit:?}");
@@ -322,27 +340,27 @@ fn signal_of_the_command_or_of_a_process_before_its_failure_is_named() {
         process
     };
     let segv = libc::SIGSEGV;
-    assert_eq!(Run::of(killed(segv)).said(), "signal: SIGSEGV to main 10, from -");
-    let sent = Run::of(killed(libc::SIGTERM)).received(libc::SIGTERM, END - 1, "sh");
+    assert_eq!(Run::ended(killed(segv)).said(), "signal: SIGSEGV to main 10, from -");
+    let sent = Run::ended(killed(libc::SIGTERM)).received(libc::SIGTERM, END - 1, "sh");
     assert_eq!(sent.said(), "signal: SIGTERM to main 10, from sh");
     let in_child = "signal: SIGSEGV to child 11, from -";
-    assert_eq!(Run::of(exited(139)).and(child(segv, START + S)).said(), in_child, "as a shell has it");
-    assert_eq!(Run::of(exited(2)).and(child(segv, END - S)).said(), in_child);
-    assert_eq!(Run::of(exited(2)).and(child(segv, END - 6 * S)).said(), "nothing", "long before");
-    assert_eq!(Run::of(exited(2)).and(child(libc::SIGPIPE, END)).said(), "nothing", "no failure");
+    assert_eq!(Run::ended(exited(139)).and(child(segv, START + S)).said(), in_child, "as a shell has it");
+    assert_eq!(Run::ended(exited(2)).and(child(segv, END - S)).said(), in_child);
+    assert_eq!(Run::ended(exited(2)).and(child(segv, END - 6 * S)).said(), "nothing", "long before");
+    assert_eq!(Run::ended(exited(2)).and(child(libc::SIGPIPE, END)).said(), "nothing", "no failure");
     // A debugger's probe of ptrace(2), made and killed at once.
     let mut probe = child(libc::SIGKILL, START + 4_000_000);
     probe.start_ns = END - S;
-    assert_eq!(Run::of(exited(2)).and(probe.clone()).said(), "nothing");
-    assert_eq!(Run::of(exited(137)).and(probe.clone()).said(), "signal: SIGKILL to child 11, from -");
+    assert_eq!(Run::ended(exited(2)).and(probe.clone()).said(), "nothing");
+    assert_eq!(Run::ended(exited(137)).and(probe.clone()).said(), "signal: SIGKILL to child 11, from -");
     let worker = process(12, "worker", killed(9));
-    let after = Run::of(exited(2)).and(worker).and(probe).said();
+    let after = Run::ended(exited(2)).and(worker).and(probe).said();
     assert_eq!(after, "signal: SIGKILL to worker 12, from -");
     let crashed = ProcessSummary { start_ns: END - S, ..child(segv, START + 4_000_000) };
-    assert_eq!(Run::of(exited(2)).and(crashed).said(), in_child);
-    let both = Run::of(exited(2)).and(child(segv, END - S)).and(process(12, "last", killed(6)));
+    assert_eq!(Run::ended(exited(2)).and(crashed).said(), in_child);
+    let both = Run::ended(exited(2)).and(child(segv, END - S)).and(process(12, "last", killed(6)));
     assert_eq!(both.said(), "signal: SIGABRT to last 12, from -");
-    let continued = Run::of(exited(3)).received(libc::SIGCONT, END - S, "slurmstepd:");
+    let continued = Run::ended(exited(3)).received(libc::SIGCONT, END - S, "slurmstepd:");
     assert_eq!(continued.said(), "nothing", "it ends no process");
     let handled = continued.received(libc::SIGTERM, END - S, "slurmstepd:");
     assert_eq!(handled.said(), "signal: SIGTERM to main 10, from slurmstepd:");
@@ -352,8 +370,8 @@ fn signal_of_the_command_or_of_a_process_before_its_failure_is_named() {
 #[test]
 fn full_disk_is_named_where_nothing_else_is() {
     let full = || vec![DiskFull { path: "/scratch".into(), role: DiskRole::Working, available_bytes: 7 }];
-    assert_eq!(Run { full_disks: full(), ..Run::of(exited(1)) }.said(), "disk: /scratch");
-    let fault = Run { full_disks: full(), ..Run::of(killed(libc::SIGBUS)) };
+    assert_eq!(Run { full_disks: full(), ..Run::ended(exited(1)) }.said(), "disk: /scratch");
+    let fault = Run { full_disks: full(), ..Run::ended(killed(libc::SIGBUS)) };
     assert_eq!(fault.said(), "signal: SIGBUS to main 10, from -");
 }
 

@@ -203,9 +203,8 @@ impl PidTable {
         }
     }
 
-    /// The process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`. A process that had it
-    /// in its own pid namespace is meant where the collector's has no process of this pid that could use a GPU
-    /// (`is_taken`).
+    /// The process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`. It means a process
+    /// with this pid in its own pid namespace, if no process in the collector's could use a GPU under it (`is_taken`).
     fn resolve(
         &self,
         pid: u32,

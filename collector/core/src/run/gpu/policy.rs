@@ -28,8 +28,8 @@ pub(super) struct GpuPolicy {
     pub busy_kept_ns: u64,
     /// Most steps of a sum of utilization, which bounds the state file: 16 devices take 800 in a second.
     pub most_busy_steps: usize,
-    /// A device that was not read for two intervals is unread, but not for less than this, nanoseconds: a busy machine delays
-    /// a thread for that long.
+    /// A device that was not read for two intervals is unread, but not for less than this, nanoseconds. A busy machine
+    /// delays a thread for that long.
     pub shortest_unread_ns: u64,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::machine::{Exe, LAUNCHER, Life, Machine, PID_NS, START_NS, SimProcess};
-use crate::model::finding::Remains;
+use crate::model::exit_account::Remains;
 use crate::model::ids::{Key, Target};
 use crate::model::observation::{
     ChildSeen, Observation, PeakReading, Program, ProgramQuestion, ProgramSeen, Reading, ReadingState,
@@ -23,9 +23,9 @@ const TICK_US: u64 = 10_000;
 /// The collector's side: applies what it observes of the machine.
 pub(super) struct Collector {
     pub(super) run: RunState,
-    /// The same by a replay of what a journal would have.
+    /// The run by a replay of what a journal would have.
     pub(super) replayed: RunState,
-    /// The same, restored from its stored form at some time.
+    /// The run, restored from its stored form at some time.
     pub(super) restored: Option<RunState>,
     knows_command: bool,
     looks: u32,

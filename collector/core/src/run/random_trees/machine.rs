@@ -4,7 +4,9 @@
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
 
-use crate::model::finding::{ExitAccount, Finding, KernelEvent, StoredRecord, ThreadAccount, What};
+use crate::model::exit_account::{ExitAccount, ThreadAccount};
+use crate::model::kernel_event::{KernelEvent, What};
+use crate::model::record_or_event::{Finding, StoredRecord};
 
 pub(super) const LAUNCHER: u32 = 100;
 pub(super) const PID_NS: u32 = 10;
@@ -16,7 +18,7 @@ const MIB_KIB: u64 = 1024;
 const PROGRAM_KIB: u64 = 1500;
 /// RSS of the launcher. The command inherits its ru_maxrss.
 const LAUNCHER_KIB: u64 = 5000;
-/// The core cannot tell whether so much of what a fork child grows by are its parent's file pages, read in again.
+/// The core cannot tell whether this much of a fork child's growth is its parent's file pages, read in again.
 const FILE_BYTES: u64 = 4 << 20;
 /// No pid is used again so soon: a real machine hands out thousands before.
 const PID_REST_NS: u64 = 60_000_000;

@@ -20,15 +20,17 @@ use crate::model::observation::FileMapping;
 struct FilePolicy;
 
 impl FilePolicy {
-    /// Programs of one name map the same files if they have as many pages of them, give or take one part in this many ...
+    /// Programs of one name map the same files if their pages of them differ by at most one part in this many and
+    /// [`Self::SAME_SIZE_BYTES`].
     const SAME_SIZE: u64 = 16;
-    /// ... and this many bytes: which pages of libraries are resident differs by as much.
+    /// How many bytes of its files a program has more or fewer at another run: which pages of libraries are resident
+    /// differs.
     const SAME_SIZE_BYTES: u64 = 128 << 10;
     /// A process with more file pages than this is read itself: it has mapped more than programs and libraries.
     const MOST_ASSUMED_BYTES: u64 = 32 << 20;
-    /// The pages of a mapping have changed if there are more by one part in this many ...
+    /// The pages of a mapping have changed if there are more by one part in this many and [`Self::CHANGE_BYTES`].
     const CHANGE: u64 = 64;
-    /// ... and this many bytes.
+    /// Bytes by which the pages of a changed mapping are more at least.
     const CHANGE_BYTES: u64 = 64 << 10;
     /// Names of programs whose files are remembered.
     const MOST_REMEMBERED: usize = 1024;
@@ -88,7 +90,7 @@ impl FileTable {
         Self { parts, bytes, read_ns }
     }
 
-    /// The same part, if it has as many pages.
+    /// The part for this mapping, if it has as many pages.
     fn like(&self, mapping: &FileMapping) -> Option<&Part> {
         let key = |mapping: &FileMapping| (mapping.file, mapping.start);
         let at = self.parts.binary_search_by_key(&key(mapping), |part| key(&part.mapping)).ok()?;
@@ -98,7 +100,7 @@ impl FileTable {
         is_same.then_some(part)
     }
 
-    /// Whether a process of the same program with so many file pages maps the same files, as far as can be assumed.
+    /// Whether a process of the same program with this many file pages maps the same files, as far as can be assumed.
     fn may_stand_for(&self, bytes: u64) -> bool {
         bytes <= FilePolicy::MOST_ASSUMED_BYTES
             && bytes <= self.bytes + self.bytes / FilePolicy::SAME_SIZE + FilePolicy::SAME_SIZE_BYTES
@@ -123,7 +125,7 @@ impl KnownPrograms {
         self.tables.insert(command.clone(), table.clone());
     }
 
-    /// The files that a process of this command with so many file pages has mapped, as far as can be assumed.
+    /// The files that a process of this command with this many file pages has mapped, as far as can be assumed.
     pub(crate) fn find(&self, command: &Arc<str>, bytes: u64) -> Option<&Arc<FileTable>> {
         self.tables.get(command).filter(|table| table.may_stand_for(bytes))
     }
@@ -216,7 +218,7 @@ pub(crate) struct FileFootprint {
 }
 
 impl FileFootprint {
-    /// At least so much, bytes.
+    /// A lower bound, bytes.
     fn certain_bytes(&self) -> u64 {
         self.read_bytes.max(self.largest_bytes) + self.denied_bytes
     }
@@ -227,13 +229,13 @@ impl FileFootprint {
         most.saturating_add_signed(self.stale_bytes).saturating_sub(self.certain_bytes())
     }
 
-    /// How much more there must be by the proportional sizes, bytes: programs of one name don't map the same files, or
+    /// How much more there must be by the proportional sizes, bytes. Programs of one name don't map the same files, or
     /// processes that mapped them have ended.
     pub(crate) fn missing_bytes(&self) -> u64 {
         self.pss_bytes.saturating_sub(self.certain_bytes())
     }
 
-    /// Add a process with so many file pages, and such a proportional size of them.
+    /// Add a process with this many file pages, and their proportional size.
     pub(crate) fn add(&mut self, bytes: u64, pss_bytes: u64, files: KnownFiles, times: &FileTimes) -> Added {
         let before = self.certain_bytes();
         self.pss_bytes += pss_bytes;

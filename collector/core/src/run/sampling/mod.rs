@@ -1,8 +1,8 @@
 //! From readings to a sample: what each live process uses now, and what the tree's RAM is.
 //!
-//! A sample has passes, each an observation: first clock, size and state of every live process; then peaks and sharing,
-//! which are expensive, so the core says which it wants most and the session reads as many as the budget allows; at last
-//! the ends of the processes that the sample found dead, whose records may come later than it.
+//! A sample has passes, each an observation. First come clock, size and state of every live process. Peaks and sharing are
+//! expensive: the core says which it wants most, and the session reads as many as the budget allows. At last come the ends
+//! of the processes that the sample found dead, whose records may come later than it.
 
 mod files;
 mod footprint;
@@ -74,8 +74,8 @@ pub struct ChangedProgram {
     pub since_ns: u64,
 }
 
-/// Peaks of a process that touched new memory are read again this long after the last time: what it held for a moment between
-/// two samples only VmHWM shows, and only a reading soon after it tells what others held then.
+/// Peaks of a process that touched new memory are read again this long after the last time. Only VmHWM shows what it held
+/// for a moment between two samples. Only a reading soon after that moment tells what others held then.
 pub const PEAK_INTERVAL_NS: u64 = 20_000_000;
 /// From this long after the last time on, also where that takes from other readings' budget.
 pub const LATEST_PEAK_NS: u64 = 1_000_000_000;
@@ -256,7 +256,7 @@ impl Sampling {
 
     fn last_readings(&self) -> Readings<'_> {
         Readings {
-            of: &self.readings,
+            by_id: &self.readings,
             programs: &self.programs,
             alive: &self.alive,
             shared_of_all_bytes: self.shared_of_all_bytes,
@@ -345,8 +345,8 @@ impl Sampling {
         has_files
     }
 
-    /// While the members of a unit were read one after another, one may have exec'd or ended: then their proportional
-    /// sizes are of different times and don't add up.
+    /// While the members of a unit were read one after another, one may have exec'd or ended. Then their proportional sizes
+    /// are of different times and don't add up.
     fn discard_if_moved(&mut self, sizes_after: &[(ProcessId, Option<Size>)]) {
         let mut has_moved = false;
         for (id, size) in sizes_after {
@@ -435,11 +435,11 @@ fn add_process(
         let steady = contribution.min(before.contribution);
         let steady_unread = unread.max(before.unread_bytes);
         let threads_before = threads.min(before.threads);
-        sample.steady.add(&TreeSums::of(is_main, &steady, steady_unread, threads_before));
+        sample.steady.add(&TreeSums::of_one(is_main, &steady, steady_unread, threads_before));
         let is_new_image = process.program.image_start_ns >= from_ns;
         if !is_new_image {
             let mean = contribution.mean(before.contribution);
-            sample.steady_mean.add(&TreeSums::of(is_main, &mean, 0, threads));
+            sample.steady_mean.add(&TreeSums::of_one(is_main, &mean, 0, threads));
         }
         let mut at_most = contribution.max(before.contribution);
         if is_new_image || spike > 0 {
@@ -449,7 +449,7 @@ fn add_process(
             sample.intervals.push(memory);
             at_most = before.contribution.max(at_peak.minus(beside));
         }
-        sample.steady_at_most.add(&TreeSums::of(is_main, &at_most, steady_unread, threads_before));
+        sample.steady_at_most.add(&TreeSums::of_one(is_main, &at_most, steady_unread, threads_before));
     } else {
         sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread, rss + spike));
     }

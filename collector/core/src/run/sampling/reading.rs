@@ -64,7 +64,7 @@ pub(crate) struct LastReading {
     pub files: Option<Arc<FileTable>>,
     /// What it had touched at the reading before the last.
     pub before: Touched,
-    /// The same before it got fork relatives whose sharing was not read since.
+    /// What it had touched before it got fork relatives whose sharing was not read since.
     pub before_relatives: Option<Touched>,
     /// smaps_rollup can't be read (another user's process).
     pub is_sharing_denied: bool,
@@ -85,7 +85,7 @@ impl Sharing {
         self.mapped_private_anon_bytes.unwrap_or(at_least.min(self.rollup.pss_anon_bytes))
     }
 
-    /// The same at most, bytes.
+    /// Private anonymous memory at most, bytes.
     pub(super) fn most_private_anon_bytes(&self) -> u64 {
         self.mapped_private_anon_bytes.unwrap_or(self.rollup.private_bytes.min(self.rollup.pss_anon_bytes))
     }
@@ -121,8 +121,8 @@ impl LastReading {
         rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
     }
 
-    /// What it may have copied by writing since it has relatives that were not read, and what it unmapped, bytes: those may
-    /// have the old pages.
+    /// What it may have copied by writing since it has relatives that were not read, and what it unmapped, bytes. Those
+    /// relatives may have the old pages.
     pub(super) fn copied_since(&self, page_bytes: u64) -> u64 {
         let Some(before) = self.before_relatives else { return 0 };
         let faults = self.vitals.minor_faults.saturating_sub(before.minor_faults);
@@ -150,10 +150,10 @@ impl LastReading {
 /// The two largest shared memories of several processes, bytes, and the process with the first.
 pub(super) fn largest_shared(
     readings: &FxHashMap<ProcessId, LastReading>,
-    of: &[ProcessId],
+    members: &[ProcessId],
 ) -> LargestShared {
     let mut largest = LargestShared::default();
-    for id in of {
+    for id in members {
         let shared = readings.get(id).map_or(0, |reading| reading.size.shared_bytes);
         if shared > largest.first {
             largest = LargestShared { id: Some(*id), first: shared, second: largest.first };
@@ -172,8 +172,8 @@ pub(super) struct LargestShared {
     second: u64,
 }
 
-/// How much of a process's growth may be other processes' memory too, bytes: the largest shared memory of another process, if
-/// nearly all memory of this one is shared, and is more than common programs and libraries.
+/// How much of a process's growth may be other processes' memory too, bytes. It is the largest shared memory of another
+/// process. It is counted if nearly all memory of this one is shared, and is more than common programs and libraries.
 pub(super) fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
     const MUCH: u64 = 16 << 20;
     let is_sharing =

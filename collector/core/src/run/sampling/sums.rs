@@ -25,14 +25,17 @@ pub struct Sums<N = u64> {
 }
 
 impl<N: Copy> Sums<N> {
-    fn with<M>(self, other: Self, of: impl Fn(N, N) -> M) -> Sums<M> {
+    fn with<M>(self, other: Self, combine: impl Fn(N, N) -> M) -> Sums<M> {
         Sums {
-            footprint_bytes: of(self.footprint_bytes, other.footprint_bytes),
-            private_bytes: of(self.private_bytes, other.private_bytes),
-            unread_private_bytes: of(self.unread_private_bytes, other.unread_private_bytes),
-            proportional_bytes: of(self.proportional_bytes, other.proportional_bytes),
-            unread_proportional_bytes: of(self.unread_proportional_bytes, other.unread_proportional_bytes),
-            threads: of(self.threads, other.threads),
+            footprint_bytes: combine(self.footprint_bytes, other.footprint_bytes),
+            private_bytes: combine(self.private_bytes, other.private_bytes),
+            unread_private_bytes: combine(self.unread_private_bytes, other.unread_private_bytes),
+            proportional_bytes: combine(self.proportional_bytes, other.proportional_bytes),
+            unread_proportional_bytes: combine(
+                self.unread_proportional_bytes,
+                other.unread_proportional_bytes,
+            ),
+            threads: combine(self.threads, other.threads),
         }
     }
 }
@@ -45,34 +48,39 @@ pub struct TreeSums<N = u64> {
     /// The others.
     pub descendants: Sums<N>,
     /// Footprint of all, bytes.
-    pub combined_bytes: N,
+    pub footprint_bytes: N,
     /// Processes.
     pub processes: N,
 }
 
 impl<N: Copy> TreeSums<N> {
     /// A figure of two, sum by sum.
-    pub(crate) fn with<M>(self, other: Self, of: impl Fn(N, N) -> M) -> TreeSums<M> {
+    pub(crate) fn with<M>(self, other: Self, combine: impl Fn(N, N) -> M) -> TreeSums<M> {
         TreeSums {
-            main: self.main.with(other.main, &of),
-            descendants: self.descendants.with(other.descendants, &of),
-            combined_bytes: of(self.combined_bytes, other.combined_bytes),
-            processes: of(self.processes, other.processes),
+            main: self.main.with(other.main, &combine),
+            descendants: self.descendants.with(other.descendants, &combine),
+            footprint_bytes: combine(self.footprint_bytes, other.footprint_bytes),
+            processes: combine(self.processes, other.processes),
         }
     }
 
     /// A figure of one, sum by sum.
-    pub(crate) fn map<M>(self, of: impl Fn(N) -> M) -> TreeSums<M> {
-        self.with(self, |sum, _| of(sum))
+    pub(crate) fn map<M>(self, combine: impl Fn(N) -> M) -> TreeSums<M> {
+        self.with(self, |sum, _| combine(sum))
     }
 }
 
 impl TreeSums {
     /// One process with a contribution. So many more bytes of it may be private.
-    pub(crate) fn of(is_main: bool, contribution: &Contribution, unread_bytes: u64, threads: u64) -> Self {
-        let mut sums = Self { processes: 1, combined_bytes: contribution.combined_bytes, ..Self::default() };
+    pub(crate) fn of_one(
+        is_main: bool,
+        contribution: &Contribution,
+        unread_bytes: u64,
+        threads: u64,
+    ) -> Self {
+        let mut sums = Self { processes: 1, footprint_bytes: contribution.added_bytes, ..Self::default() };
         *sums.part_mut(is_main) = Sums {
-            footprint_bytes: contribution.footprint_bytes(is_main),
+            footprint_bytes: contribution.added_to_part_bytes(is_main),
             private_bytes: contribution.private_bytes,
             unread_private_bytes: unread_bytes,
             threads,
@@ -84,7 +92,7 @@ impl TreeSums {
     /// One process as a sample has it.
     pub(crate) fn of_estimate(is_main: bool, estimate: &Estimate, reading: &LastReading) -> Self {
         let (unread_bytes, threads) = (estimate.unread_private_bytes, reading.vitals.threads);
-        let mut sums = Self::of(is_main, &estimate.contribution, unread_bytes, threads);
+        let mut sums = Self::of_one(is_main, &estimate.contribution, unread_bytes, threads);
         let part = sums.part_mut(is_main);
         part.proportional_bytes = estimate.proportional_bytes;
         part.unread_proportional_bytes = estimate.unread_bytes;
@@ -104,7 +112,7 @@ impl TreeSums {
     pub(crate) fn groups(&self) -> Groups<Sums> {
         let (main, descendants) = (self.main, self.descendants);
         let of_parts = main.footprint_bytes.max(descendants.footprint_bytes);
-        let footprint_bytes = self.combined_bytes.max(of_parts);
+        let footprint_bytes = self.footprint_bytes.max(of_parts);
         let combined = Sums { footprint_bytes, ..main.with(descendants, u64::saturating_add) };
         Groups { main, descendants, combined }
     }

@@ -9,11 +9,11 @@ use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 
 use super::*;
-use crate::model::finding::Remains;
+use crate::model::exit_account::Remains;
 use crate::model::ids::Key;
 use crate::model::observation::{ChildSeen, FileMapping, Mappings, Rollup, UnreportedMemory};
 use crate::run::tree::RunContext;
-use crate::run::usage::{MaxRss, RamUsage};
+use crate::run::usage::{MaxFootprint, RamUsage};
 
 const S: u64 = 1_000_000_000;
 const PAGE: u64 = 4096;
@@ -285,13 +285,13 @@ fn fork_child_sampled_before_its_record_keeps_its_peak() {
     run.is(CHILD, Made { faults: 15 * 256, ..Made::with(25) });
     run.broke();
     // It may all be its parent's, or a part.
-    assert_eq!(run.sample(1).now.combined_bytes, 25 * MIB);
+    assert_eq!(run.sample(1).now.footprint_bytes, 25 * MIB);
     run.fork(CHILD, 10);
     run.now_ns += S / 2;
     let own = Usage { minor_faults: 50 * 256, max_rss_kib: 60 * 1024, ..Usage::default() };
     run.record(CHILD, Event::Exit { status: 0, vm_hwm_kib: 60 * 1024, own, children: Usage::default() });
     run.sample(1);
-    assert_eq!(run.ram.max.descendants.total, 50 * MIB);
+    assert_eq!(run.ram.max.descendants.footprint_bytes, 50 * MIB);
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn process_sampled_after_its_exit_record_counts_once() {
     run.record(CHILD, Event::Exit { status: 0, vm_hwm_kib: 200 * 1024, own, children: Usage::default() });
     run.finalize();
     run.sample(1);
-    assert_eq!((run.ram.max.descendants.total, run.ram.max_processes), (200 * MIB, 2));
+    assert_eq!((run.ram.max.descendants.footprint_bytes, run.ram.max_processes), (200 * MIB, 2));
 }
 
 // Requirement: RAM-60
@@ -326,7 +326,10 @@ fn growth_in_shared_memory_is_not_counted_twice() {
     }
     run.finalize();
     run.sample(1);
-    assert_eq!((run.ram.max.descendants.total, run.ram.max.combined.total), (300 * MIB, 400 * MIB));
+    assert_eq!(
+        (run.ram.max.descendants.footprint_bytes, run.ram.max.combined.footprint_bytes),
+        (300 * MIB, 400 * MIB)
+    );
 }
 
 #[test]
@@ -341,7 +344,7 @@ fn growth_beyond_what_others_share_is_its_own() {
     run.finalize();
     run.sample(1);
     // 30 of the 1,000 that it grew by may be the child's.
-    assert_eq!(run.ram.max.main.total, 1071 * MIB);
+    assert_eq!(run.ram.max.main.footprint_bytes, 1071 * MIB);
 }
 
 // Requirement: RAM-7
@@ -349,7 +352,7 @@ fn growth_beyond_what_others_share_is_its_own() {
 fn hugetlb_pages_are_added() {
     let mut run = Run::new(Made { hugetlb: 64, ..Made::with(10) });
     let sample = run.sample(1);
-    assert_eq!((sample.now.main.footprint_bytes, sample.now.combined_bytes), (74 * MIB, 74 * MIB));
+    assert_eq!((sample.now.main.footprint_bytes, sample.now.footprint_bytes), (74 * MIB, 74 * MIB));
 }
 
 #[test]
@@ -359,7 +362,7 @@ fn first_sample_counts_from_start_and_later_ones_are_steady() {
     let main: Vec<_> =
         first.intervals.iter().filter(|interval| interval.is_process || !interval.memory.is_zero()).collect();
     assert_eq!((main.len(), main[0].is_process, main[0].start_ns), (2, true, S));
-    assert_eq!((main[1].start_ns, main[1].memory.combined_bytes), (S, 100 * MIB));
+    assert_eq!((main[1].start_ns, main[1].memory.added_bytes), (S, 100 * MIB));
     assert_eq!(first.steady, TreeSums::default());
     run.is(MAIN, Made::with(300));
     let second = run.sample(10);
@@ -377,7 +380,7 @@ fn vm_hwm_shows_a_peak_between_two_samples() {
     run.sample(10);
     run.is(MAIN, Made { hwm: 900, faults: 9, ..Made::with(100) });
     run.sample(10);
-    assert_eq!(run.ram.max.combined.total, 900 * MIB);
+    assert_eq!(run.ram.max.combined.footprint_bytes, 900 * MIB);
 }
 
 #[test]
@@ -399,8 +402,8 @@ fn rollup_and_size_of_two_programs_are_discarded() {
     run.is(CHILD, Made { shared: 1, faults: 10, ..Made::with(2) });
     run.rollups.insert(CHILD, Made { pss: 250, private: 0, ..Made::with(500) }.rollup());
     let sample = run.sample(1);
-    assert!(sample.now.combined_bytes <= 502 * MIB, "{:?}", sample.now);
-    assert!(run.ram.max.combined.total <= 502 * MIB, "{:?}", run.ram.max.combined);
+    assert!(sample.now.footprint_bytes <= 502 * MIB, "{:?}", sample.now);
+    assert!(run.ram.max.combined.footprint_bytes <= 502 * MIB, "{:?}", run.ram.max.combined);
 }
 
 #[test]
@@ -427,7 +430,10 @@ fn sample_without_budget_counts_only_what_is_certain() {
     run.broke();
     run.sample(1);
     // 100 MiB may be copies that it made.
-    assert_eq!((run.ram.max.combined.total, run.ram.max.descendants.total), (400 * MIB, 400 * MIB));
+    assert_eq!(
+        (run.ram.max.combined.footprint_bytes, run.ram.max.descendants.footprint_bytes),
+        (400 * MIB, 400 * MIB)
+    );
 }
 
 #[test]

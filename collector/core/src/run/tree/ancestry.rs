@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::lists::Finalized;
+use super::finalize::Finalized;
 use super::tolerance::Tolerance;
 use super::{Image, Key, Parent, Process, ProcessId, Tree};
 
@@ -21,7 +21,7 @@ impl Tree {
             return Parent::Known(id);
         }
         // It may have ended before its child's first record (daemon(3)): the last process of that pid is meant.
-        let ended = self.lists.index.get(&parent).and_then(|of_pid| of_pid.last().copied());
+        let ended = self.by_state.index.get(&parent).and_then(|of_pid| of_pid.last().copied());
         let finalized = |finalized: &&Finalized| finalized.key == parent;
         ended
             .or_else(|| self.recently_finalized.iter().rev().find(finalized).map(|finalized| finalized.id))
@@ -76,7 +76,7 @@ impl Tree {
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
         let mut adopted = Replaced::default();
         let uninstrumented_ancestor = self.uninstrumented_ancestor(Parent::Known(id));
-        self.lists.unparented.retain(|child| {
+        self.by_state.unparented.retain(|child| {
             let Some(process) = self.processes.get_mut(child) else { return false };
             let ancestry = &mut process.ancestry;
             let is_its = ancestry.parent == Parent::Unknown
@@ -154,7 +154,7 @@ impl Tree {
     /// Live processes whose parent will not report their exit.
     pub fn unawaited(&self) -> impl Iterator<Item = &Process> {
         let writes_no_record = |parent: &Process| parent.is_alive() && !parent.is_instrumented();
-        let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
+        let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));
         alive.filter(move |process| {
             process.ids.is_proven
                 && process.lifetime.seen_dead_ns.is_none()

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contribution {
     /// To the footprint of the whole tree.
-    pub combined_bytes: u64,
+    pub added_bytes: u64,
     /// To that of the descendants; it has no meaning for the first process.
-    pub descendants_bytes: u64,
+    pub added_to_descendants_bytes: u64,
     /// Pages that no other process maps.
     pub private_bytes: u64,
 }
@@ -17,28 +17,28 @@ pub struct Contribution {
 impl Contribution {
     /// Memory that no other process maps.
     pub(crate) fn private(bytes: u64) -> Self {
-        Self { combined_bytes: bytes, descendants_bytes: bytes, private_bytes: bytes }
+        Self { added_bytes: bytes, added_to_descendants_bytes: bytes, private_bytes: bytes }
     }
 
     /// To the footprint of the first process alone, or of the descendants.
-    pub(crate) fn footprint_bytes(&self, is_main: bool) -> u64 {
-        if is_main { self.combined_bytes } else { self.descendants_bytes }
+    pub(crate) fn added_to_part_bytes(&self, is_main: bool) -> u64 {
+        if is_main { self.added_bytes } else { self.added_to_descendants_bytes }
     }
 
     fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         Self {
-            combined_bytes: f(self.combined_bytes, other.combined_bytes),
-            descendants_bytes: f(self.descendants_bytes, other.descendants_bytes),
+            added_bytes: f(self.added_bytes, other.added_bytes),
+            added_to_descendants_bytes: f(self.added_to_descendants_bytes, other.added_to_descendants_bytes),
             private_bytes: f(self.private_bytes, other.private_bytes),
         }
     }
 
-    /// Each with so much more.
+    /// The sum of each.
     pub(crate) fn plus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_add)
     }
 
-    /// Each with so much less.
+    /// The difference of each, at least 0.
     pub(crate) fn minus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_sub)
     }

@@ -50,21 +50,20 @@ impl Process {
     /// What it used itself.
     pub(super) fn own(&self, tick_us: u64) -> OwnUsage {
         let own = |usage, quality| {
-            let unattributed_us = self
-                .end
-                .exit
-                .map_or(0, |exit| exit.children.cpu_us().saturating_sub(self.known_children().cpu_us()));
+            let unattributed_us = self.end.exit.map_or(0, |exit| {
+                exit.children_usage.cpu_us().saturating_sub(self.known_children().cpu_us())
+            });
             OwnUsage { usage, quality, unattributed_us }
         };
         match (&self.end.reaped, &self.end.exit) {
             (Some(reaped), Some(exit)) => {
                 let less = reaped.usage.minus(&self.waited_for(exit));
                 // A REAPED record of another process under the same pid would give less than EXIT does.
-                let is_of_another = less.user_us + less.system_us < exit.own.cpu_us() / 2;
-                own(if is_of_another { exit.own } else { less }, Quality::Exact)
+                let is_of_another = less.user_us + less.system_us < exit.own_usage.cpu_us() / 2;
+                own(if is_of_another { exit.own_usage } else { less }, Quality::Exact)
             }
             (Some(reaped), None) => self.own_of_sum(&reaped.usage),
-            (None, Some(exit)) => own(exit.own, Quality::Exact),
+            (None, Some(exit)) => own(exit.own_usage, Quality::Exact),
             (None, None) => match self.clock_ns() {
                 Some(cpu_ns) => own(self.observed_usage(cpu_ns, tick_us), self.clock_quality()),
                 None => own(Rusage::default(), Quality::Unknown),
@@ -89,8 +88,8 @@ impl Process {
         if !self.cpu.has_inexact_children && !is_clock_closer && !is_fit {
             return exact(less);
         }
-        // The rest has what is missing in the children's figures, too: the teardown of a child can take longer than all that
-        // a shell does itself.
+        // The rest has what is missing in the children's figures, too. The teardown of a child can take longer than all
+        // that a shell does itself.
         let usage = less.with_cpu_us(clock_us.min(less.cpu_us()));
         let unattributed_us = less.cpu_us() - usage.cpu_us();
         OwnUsage { usage, quality: self.clock_quality(), unattributed_us }
@@ -138,10 +137,14 @@ impl Process {
     }
 
     /// What REAPED contains of its children. After the last record of a pid namespace's init the kernel reaps the zombies
-    /// that are left there, so for an init the known children may be more than its EXIT record has.
+    /// that are left there. So for an init the known children may be more than its EXIT record has.
     fn waited_for(&self, exit: &ExitRecord) -> Rusage {
         let known = self.known_children();
-        if self.ids.key.pid == 1 && known.cpu_us() > exit.children.cpu_us() { known } else { exit.children }
+        if self.ids.key.pid == 1 && known.cpu_us() > exit.children_usage.cpu_us() {
+            known
+        } else {
+            exit.children_usage
+        }
     }
 
     /// The children whose usage is known.
@@ -151,12 +154,12 @@ impl Process {
 
     /// What its reaper's RUSAGE_CHILDREN grew by, as far as is known: the process and the children that it waited for.
     pub(super) fn total_usage(&self, own: &Rusage) -> Rusage {
-        own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children))
+        own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children_usage))
     }
 
     /// The CPU time in `total_usage` without children that no record says were reaped, microseconds.
     pub(super) fn least_total_us(&self, own: &Rusage) -> u64 {
-        own.plus(&self.end.exit.map_or(self.cpu.reaped_children, |exit| exit.children)).cpu_us()
+        own.plus(&self.end.exit.map_or(self.cpu.reaped_children, |exit| exit.children_usage)).cpu_us()
     }
 
     /// How `total_usage` is known.
@@ -193,7 +196,7 @@ impl Process {
     /// The most CPU time of children that its sums can have, microseconds. `None`: it has no sums yet.
     fn children_us(&self) -> Option<u64> {
         match (&self.end.exit, &self.end.reaped) {
-            (Some(exit), _) => Some(exit.children.cpu_us()),
+            (Some(exit), _) => Some(exit.children_usage.cpu_us()),
             // Without EXIT the reaper's sum covers the process and its children. The last clock reading is its own part. Without a
             // final clock, an instrumented process that wrote one REAPED record is assumed to have written one for each child.
             (None, Some(reaped)) => {
@@ -237,7 +240,7 @@ impl Process {
     /// used.
     pub(super) fn has_charged_autoreaped(&self) -> bool {
         let Some(exit) = &self.end.exit else { return self.has_more_children_than_sum() };
-        let least_us = exit.children.cpu_us().saturating_add(Tolerance::CHILDREN_TEARDOWN_US);
+        let least_us = exit.children_usage.cpu_us().saturating_add(Tolerance::CHILDREN_TEARDOWN_US);
         self.cpu.unreaped_count > 0 && (self.ignores_children() || self.known_children().cpu_us() > least_us)
     }
 }

@@ -3,7 +3,7 @@
 use super::process::{Image, UnreportedExec};
 use super::tolerance::Tolerance;
 use super::{ChildSeen, FoundBy, Key, Parent, Process, ProcessId, Program, Tree, UnreportedMemory};
-use crate::model::finding::{ExitAccount, Remains};
+use crate::model::exit_account::{ExitAccount, Remains};
 use crate::model::ids::Target;
 
 impl Tree {
@@ -11,7 +11,7 @@ impl Tree {
     pub(crate) fn found_in_proc(&mut self, child: &ChildSeen) -> ProcessId {
         let parent = Parent::Known(child.parent);
         let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
-        self.lists.young.insert(id);
+        self.by_state.young.insert(id);
         if let Some(process) = self.processes.get_mut(&id) {
             process.ids.host_pid = Some(child.host_pid);
             process.ids.pidfd_inode = child.pidfd_inode;
@@ -28,15 +28,16 @@ impl Tree {
         id
     }
 
-    /// The same where the connector reports every process. An unknown child may just be ahead of its events; those of an
-    /// earlier process with its pid would be taken for its own. It waits until all events up to its sighting are applied.
+    /// /proc shows a child where the connector reports every process. An unknown child may just be ahead of its events;
+    /// those of an earlier process with its pid would be taken for its own. It waits until all events up to its sighting
+    /// are applied.
     pub(crate) fn found_ahead(&mut self, child: ChildSeen) {
-        self.lists.found_ahead.push(child);
+        self.by_state.found_ahead.push(child);
     }
 
     /// Adds those children of [`Self::found_ahead`] that are unknown although everything before `complete_ns` is applied.
     pub(super) fn add_found_ahead(&mut self, complete_ns: u64) {
-        let mut waiting = std::mem::take(&mut self.lists.found_ahead);
+        let mut waiting = std::mem::take(&mut self.by_state.found_ahead);
         for child in waiting.extract_if(.., |child| child.seen_ns <= complete_ns) {
             let here = Key { pid_ns: self.context.pid_ns, pid: child.host_pid };
             let is_known = |key| self.knows(key, child.pidfd_inode, child.earliest_start_ns);
@@ -44,7 +45,7 @@ impl Tree {
                 self.found_in_proc(&child);
             }
         }
-        self.lists.found_ahead = waiting;
+        self.by_state.found_ahead = waiting;
     }
 
     /// A process is finalized. A child of [`Self::found_ahead`] that may be this one is not another one.
@@ -54,7 +55,7 @@ impl Tree {
             None => process.ids.key == child.key,
         };
         let identity = process.identity();
-        self.lists
+        self.by_state
             .found_ahead
             .retain(|child| !(is_pid(child) && identity.can_be(child.pidfd_inode, child.earliest_start_ns)));
     }
@@ -70,7 +71,7 @@ impl Tree {
     }
 
     fn index_host_pid(&mut self, id: ProcessId, pid: u32) {
-        self.lists.index.entry(Key { pid_ns: self.context.pid_ns, pid }).or_default().push(id);
+        self.by_state.index.entry(Key { pid_ns: self.context.pid_ns, pid }).or_default().push(id);
     }
 
     /// What /proc shows at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process whose image has no
@@ -109,13 +110,13 @@ impl Tree {
 
     /// New live processes that only records name: such a pid may be that of a process outside of the tree.
     pub fn memberships_to_check(&self) -> impl Iterator<Item = Target> {
-        let unproven = self.lists.unproven.iter().filter_map(|id| self.processes.get(id));
+        let unproven = self.by_state.unproven.iter().filter_map(|id| self.processes.get(id));
         unproven.filter(|process| process.is_alive() && !process.ids.is_proven).filter_map(Process::target)
     }
 
     /// Whether the pid of such a process is that of a process of the tree. If not, nothing is counted for it.
     pub(crate) fn prove(&mut self, id: ProcessId, is_member: bool, now_ns: u64) {
-        self.lists.unproven.remove(&id);
+        self.by_state.unproven.remove(&id);
         let Some(process) = self.processes.get_mut(&id).filter(|process| process.is_alive()) else { return };
         if is_member {
             process.ids.is_proven = true;
@@ -133,13 +134,13 @@ impl Tree {
 
     /// Number of live processes of other pid namespaces that only records name.
     pub(in crate::run) fn unseen(&self) -> usize {
-        let inner = self.lists.inner.iter().filter_map(|(_, id)| self.processes.get(id));
+        let inner = self.by_state.inner.iter().filter_map(|(_, id)| self.processes.get(id));
         inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none()).count()
     }
 
-    /// Whether there can be so many of those.
+    /// Whether there can be at least `count` of those.
     pub(in crate::run) fn may_have_unseen(&self, count: usize) -> bool {
-        self.lists.inner.len() >= count
+        self.by_state.inner.len() >= count
     }
 
     /// A process was dead at this time: a zombie, or not found. Its records may not all have been applied, so it ends at a
@@ -147,9 +148,9 @@ impl Tree {
     pub(crate) fn observe_end(&mut self, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.lifetime.seen_dead_ns.get_or_insert(at_ns);
-            self.lists.seen_dead.insert(id);
+            self.by_state.seen_dead.insert(id);
             process.lifetime.gone_ns = process.lifetime.gone_ns.or(gone_ns);
-            self.lists.kernel_ends.remove(&id);
+            self.by_state.kernel_ends.remove(&id);
         }
     }
 
@@ -166,7 +167,7 @@ impl Tree {
         process.lifetime.gone_ns.get_or_insert(at_ns);
         if process.is_alive() {
             process.lifetime.seen_dead_ns.get_or_insert(at_ns);
-            self.lists.seen_dead.insert(id);
+            self.by_state.seen_dead.insert(id);
         }
     }
 
@@ -192,7 +193,7 @@ impl Tree {
     /// when its last thread started, or somewhat later.
     #[must_use]
     pub fn accounted(&self, pid: u32, start_ns: u64) -> Option<ProcessId> {
-        let of_pid = self.lists.index.get(&Key { pid_ns: self.context.pid_ns, pid })?;
+        let of_pid = self.by_state.index.get(&Key { pid_ns: self.context.pid_ns, pid })?;
         let id = of_pid.iter().rev().copied().find(|id| {
             let lifetime = self.processes.get(id).map(|process| process.lifetime);
             lifetime
@@ -229,8 +230,8 @@ impl Tree {
         }
         process.program.unreported_exec =
             Some(UnreportedExec { at_ns: at, program: None, previous_peak_bytes });
-        self.lists.unreported.insert(id);
-        self.lists.young.insert(id);
+        self.by_state.unreported.insert(id);
+        self.by_state.young.insert(id);
     }
 
     /// What /proc shows of the program of a process that has not reported. What was read while the program ran is kept.
@@ -253,20 +254,20 @@ impl Tree {
 
     /// Processes that were made, or exec'd, by this time, and have written no record since.
     pub fn programs_to_read(&self, by_ns: u64) -> impl Iterator<Item = &Process> {
-        let unread = self.lists.unreported.iter().filter_map(|id| self.processes.get(id));
+        let unread = self.by_state.unreported.iter().filter_map(|id| self.processes.get(id));
         unread.filter(move |p| p.is_alive() && p.awaits_record() && p.program_start_ns() <= by_ns)
     }
 
     /// The program of such a process was read. It still has time to write a START record.
     pub(in crate::run) fn program_was_read(&mut self, id: ProcessId) {
-        if self.lists.unreported.remove(&id) {
-            self.lists.unconfirmed.push_back(id);
+        if self.by_state.unreported.remove(&id) {
+            self.by_state.unconfirmed.push_back(id);
         }
     }
 
     /// Processes whose time to write a START record is over: their programs are read once more before that is concluded.
     pub fn overdue_starts(&self, now_ns: u64) -> impl Iterator<Item = &Process> {
-        let unconfirmed = self.lists.unconfirmed.iter().map(|id| self.processes.get(id));
+        let unconfirmed = self.by_state.unconfirmed.iter().map(|id| self.processes.get(id));
         let overdue =
             unconfirmed.take_while(move |process| process.is_none_or(|p| !p.may_still_report(now_ns)));
         overdue.flatten().filter(|process| process.is_alive() && process.program.unreported_exec.is_some())
@@ -274,40 +275,40 @@ impl Tree {
 
     /// Time has passed: programs whose time to write a START record is over are uninstrumented.
     pub fn tick(&mut self, now_ns: u64) {
-        while let Some(id) = self.lists.unconfirmed.front().copied() {
+        while let Some(id) = self.by_state.unconfirmed.front().copied() {
             if self.processes.get(&id).is_some_and(|process| process.may_still_report(now_ns)) {
                 break;
             }
             if self.processes.get(&id).is_some_and(Process::is_alive) {
                 self.confirm_uninstrumented(id);
             }
-            self.lists.unconfirmed.pop_front();
+            self.by_state.unconfirmed.pop_front();
         }
         let processes = &self.processes;
         let is_alive = |id: &ProcessId| processes.get(id).is_some_and(Process::is_alive);
-        self.lists
+        self.by_state
             .unreported
             .retain(|id| is_alive(id) && processes.get(id).is_some_and(Process::awaits_record));
-        self.lists.kernel_ends.retain(is_alive);
-        self.lists.young.retain(|id| {
+        self.by_state.kernel_ends.retain(is_alive);
+        self.by_state.young.retain(|id| {
             processes.get(id).is_some_and(|process| {
                 let age_ns = now_ns.saturating_sub(process.program_start_ns());
                 process.is_alive() && !process.is_instrumented() && age_ns < Tolerance::YOUNG_NS
             })
         });
-        self.lists.unproven.retain(is_alive);
+        self.by_state.unproven.retain(is_alive);
     }
 
     /// Whether an uninstrumented program runs.
     pub fn has_uninstrumented(&self) -> bool {
-        let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
+        let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));
         alive.into_iter().any(|process| process.program.image == Image::Uninstrumented)
     }
 
     /// When the youngest program began, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), that has not reported, if there is a
     /// young one.
     pub fn youngest_unreported_ns(&self, by_ns: u64) -> Option<u64> {
-        let young = self.lists.young.iter().filter_map(|id| self.processes.get(id));
+        let young = self.by_state.young.iter().filter_map(|id| self.processes.get(id));
         young.map(Process::program_start_ns).filter(|start_ns| *start_ns <= by_ns).max()
     }
 

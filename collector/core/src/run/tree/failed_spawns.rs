@@ -4,10 +4,19 @@
 //! The kernel wakes the parent that waits for the child before it sends the child's exit event. So the parent's record can be
 //! older than that event, and a sample can find the child gone before the event is read.
 
-use super::lists::FailedSpawn;
+use serde::{Deserialize, Serialize};
+
 use super::process::Process;
 use super::tolerance::Tolerance;
 use super::{Parent, ProcessId, Tree};
+
+/// A SPAWN_FAILED record whose child is not known as yet, if it ever will be.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct FailedSpawn {
+    pub parent: ProcessId,
+    /// When the record was written, CLOCK_MONOTONIC nanoseconds: the child was reaped by then.
+    pub at_ns: u64,
+}
 
 /// Wait status of a child of posix_spawn that could not exec.
 const COULD_NOT_EXEC: i32 = 127 << 8;
@@ -38,11 +47,11 @@ impl Tree {
         let Some(parent) = parent else { return };
         let is_child =
             |id: &ProcessId| self.processes.get(id).is_some_and(|process| is_childs(process, parent));
-        if let Some(child) = self.lists.could_not_exec.iter().rev().copied().find(is_child) {
+        if let Some(child) = self.by_state.could_not_exec.iter().rev().copied().find(is_child) {
             self.forget(child);
             return;
         }
-        let unmatched = &mut self.lists.failed_spawns;
+        let unmatched = &mut self.by_state.failed_spawns;
         if unmatched.len() >= Tolerance::MOST_FAILED_SPAWNS {
             unmatched.pop_front();
         }
@@ -52,14 +61,14 @@ impl Tree {
     /// The connector reported the end of this process. If a SPAWN_FAILED record has counted it already, forgets it.
     pub(super) fn note_failed_exec(&mut self, id: ProcessId, status: i32) {
         if status == COULD_NOT_EXEC && !self.forget_failed_spawn(id) {
-            self.lists.could_not_exec.insert(id);
+            self.by_state.could_not_exec.insert(id);
         }
     }
 
     /// Forgets a process that a SPAWN_FAILED record has counted. Returns whether it was one.
     pub(super) fn forget_failed_spawn(&mut self, id: ProcessId) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
-        let unmatched = &mut self.lists.failed_spawns;
+        let unmatched = &mut self.by_state.failed_spawns;
         let Some(place) = unmatched.iter().position(|spawn| spawn.may_be_of(process)) else { return false };
         unmatched.remove(place);
         self.forget(id);

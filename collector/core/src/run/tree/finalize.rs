@@ -2,24 +2,35 @@
 //! reaped, or when it is gone from /proc and no record about it can come any more.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
 
 use super::ancestry::Replaced;
-use super::lists::Finalized;
 use super::summary::ProcessSummary;
 use super::tolerance::Tolerance;
 use super::{Parent, Process, ProcessId, Tree};
-use crate::model::ids::Target;
+use crate::model::ids::{Key, Target};
+
+/// A finalized process: a late record may still be about it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Finalized {
+    pub key: Key,
+    pub id: ProcessId,
+    pub command: Arc<str>,
+    pub awaits_reaping: bool,
+    pub finalized_ns: u64,
+}
 
 impl Tree {
-    /// Processes whose absence from /proc would allow to finalize something: those that ended and were not reaped (with
-    /// `all`, else only those that an ancestor waits for), and live children of processes that ended.
+    /// Processes whose absence from /proc would allow to finalize something. They ended and were not reaped (without `all`:
+    /// only if an ancestor waits for them), or are live children of processes that ended.
     #[must_use]
     pub fn absence_questions(&self, all: bool) -> Vec<Target> {
         let mut ended_parents = FxHashSet::default();
         let mut questions = Vec::new();
-        for process in self.lists.ended.iter().filter_map(|id| self.processes.get(id)) {
+        for process in self.by_state.ended.iter().filter_map(|id| self.processes.get(id)) {
             if process.ancestry.has_children {
                 ended_parents.insert(process.ids.id);
             }
@@ -31,7 +42,7 @@ impl Tree {
             }
         }
         if !ended_parents.is_empty() {
-            let alive = self.lists.alive.iter().filter_map(|id| self.processes.get(id));
+            let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));
             let is_orphan = |process: &&Process| {
                 let parent = process.ancestry.parent.known();
                 process.lifetime.gone_ns.is_none() && parent.is_some_and(|id| ended_parents.contains(&id))
@@ -52,7 +63,7 @@ impl Tree {
             return;
         }
         let mut awaiting = self.end_seen_dead(complete_ns);
-        let ended = self.lists.ended.iter().copied();
+        let ended = self.by_state.ended.iter().copied();
         let (over, open): (Vec<_>, Vec<_>) = ended.partition(|id| self.is_over(*id, complete_ns));
         awaiting.extend(open.into_iter().flat_map(|id| self.possible_reapers(id)));
         let mut replaced = Replaced::default();
@@ -65,13 +76,13 @@ impl Tree {
         }
         // Descendants that are left were deeper, and would have come first: none of those finalized needed it.
         self.replace_uninstrumented_ancestors(&replaced);
-        self.lists.ended.retain(|id| self.processes.contains_key(id));
+        self.by_state.ended.retain(|id| self.processes.contains_key(id));
     }
 
     /// End the processes that were seen dead, if all their records are applied. Returns the possible reapers of the others.
     fn end_seen_dead(&mut self, complete_ns: u64) -> FxHashSet<ProcessId> {
         let mut awaiting = FxHashSet::default();
-        for id in self.lists.seen_dead.iter().copied().collect::<Vec<_>>() {
+        for id in self.by_state.seen_dead.iter().copied().collect::<Vec<_>>() {
             let Some(process) = self.processes.get(&id) else { continue };
             let Some(dead_ns) = process.lifetime.seen_dead_ns else { continue };
             if dead_ns > complete_ns {
@@ -106,7 +117,7 @@ impl Tree {
         }
     }
 
-    /// Whether its parent was reaped after its end, or the parent's parent after the parent's end, and so on: then the
+    /// Whether its parent was reaped after its end, or the parent's parent after the parent's end, and so on. Then the
     /// process that waited for it can't write REAPED any more. An orphan has another reaper, which can.
     fn ended_before_a_reaped_ancestor(&self, process: &Process) -> bool {
         let mut child = process;
@@ -127,14 +138,14 @@ impl Tree {
     /// The end of the run: finalize all processes, the living as they are.
     pub fn finalize_all(&mut self, now_ns: u64) {
         self.end_seen_dead(u64::MAX);
-        self.lists.alive.clear();
-        self.lists.ended.clear();
+        self.by_state.alive.clear();
+        self.by_state.ended.clear();
         for id in self.children_first(self.processes.keys().copied().collect()) {
             self.finalize_one(id, now_ns);
         }
     }
 
-    /// These in an order in which each comes before its parent, or the process that would reap it as an orphan: its usage is
+    /// Orders them so that each comes before its parent, or the process that would reap it as an orphan. Its usage is
     /// subtracted from theirs.
     fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
         let mut depths: FxHashMap<ProcessId, u32> =
@@ -187,7 +198,7 @@ impl Tree {
         let replaced = ancestry.was_uninstrumented_ancestor.then_some((id, ancestry.uninstrumented_ancestor));
         self.counts.joined_unreaped += u64::from(process.has_joined() && process.end.reaped.is_none());
         let parent_pid = self.parent_pid(&process);
-        self.summaries.push(ProcessSummary::of(process, own, parent_pid, now_ns));
+        self.summaries.push(ProcessSummary::new(process, own, parent_pid, now_ns));
         replaced
     }
 

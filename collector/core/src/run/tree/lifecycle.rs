@@ -64,20 +64,20 @@ impl Tree {
         let mut process = Process::new(ids, ancestry, group, start_ns);
         process.program.had_unread_copy = self.makes_unread_copies(parent);
         self.processes.insert(process);
-        let lists = &mut self.lists;
+        let by_state = &mut self.by_state;
         if parent == Parent::Unknown {
-            lists.unparented.insert(id);
+            by_state.unparented.insert(id);
         }
         if !is_host_pid {
-            lists.inner.insert((key.pid_ns, id));
+            by_state.inner.insert((key.pid_ns, id));
         }
         if found_by == FoundBy::Connector {
-            lists.known_by_kernel_alone.insert(id);
+            by_state.known_by_kernel_alone.insert(id);
         }
         if found_by == FoundBy::Preload && is_host_pid {
-            lists.unproven.insert(id);
+            by_state.unproven.insert(id);
         }
-        let of_pid = lists.index.entry(key).or_default();
+        let of_pid = by_state.index.entry(key).or_default();
         of_pid.push(id);
         let oldest = of_pid.first().copied().filter(|_| of_pid.len() > Tolerance::MOST_OF_ONE_PID);
         if let Some(oldest) = oldest
@@ -86,7 +86,7 @@ impl Tree {
             let replaced = self.finalize_one(oldest, start_ns).into_iter().collect();
             self.replace_uninstrumented_ancestors(&replaced);
         }
-        self.lists.alive.push(id);
+        self.by_state.alive.push(id);
         self.groups.add_new(id, group);
         id
     }
@@ -124,7 +124,7 @@ impl Tree {
         let group = process.program.group;
         self.groups.remove(id, group);
         self.no_longer_alive(id);
-        self.lists.ended.push(id);
+        self.by_state.ended.push(id);
     }
 
     /// A new process has this pid, so the one that had it before has ended.
@@ -139,10 +139,10 @@ impl Tree {
     }
 
     fn no_longer_alive(&mut self, id: ProcessId) {
-        if let Ok(at) = self.lists.alive.binary_search(&id) {
-            self.lists.alive.remove(at);
+        if let Ok(at) = self.by_state.alive.binary_search(&id) {
+            self.by_state.alive.remove(at);
         }
-        self.lists.seen_dead.remove(&id);
+        self.by_state.seen_dead.remove(&id);
     }
 
     /// The process wrote a record.
@@ -150,7 +150,7 @@ impl Tree {
         if let Some(process) = self.processes.get_mut(&id) {
             process.program.has_record = true;
         }
-        self.lists.known_by_kernel_alone.remove(&id);
+        self.by_state.known_by_kernel_alone.remove(&id);
     }
 
     /// Removes what turned out to be no process of its own.
@@ -158,7 +158,7 @@ impl Tree {
         if let Some(process) = self.processes.remove(&id) {
             self.drop_from_lists(&process);
             self.forget_found_ahead(&process);
-            self.lists.ended.retain(|other| *other != id);
+            self.by_state.ended.retain(|other| *other != id);
             self.counts.created -= 1;
         }
     }
@@ -166,25 +166,25 @@ impl Tree {
     pub(super) fn drop_from_lists(&mut self, process: &Process) {
         let id = process.ids.id;
         if process.ancestry.parent == Parent::Unknown {
-            self.lists.unparented.remove(&id);
+            self.by_state.unparented.remove(&id);
         }
         if process.is_alive() {
             self.groups.remove(id, process.program.group);
             self.no_longer_alive(id);
         }
-        let lists = &mut self.lists;
-        lists.inner.remove(&(process.ids.key.pid_ns, id));
-        lists.known_by_kernel_alone.remove(&id);
-        lists.could_not_exec.remove(&id);
+        let by_state = &mut self.by_state;
+        by_state.inner.remove(&(process.ids.key.pid_ns, id));
+        by_state.known_by_kernel_alone.remove(&id);
+        by_state.could_not_exec.remove(&id);
         if process.ids.key.pid == 1 {
             self.forks.remove(&process.ids.key.pid_ns);
         }
         let host_key = process.ids.host_pid.map(|pid| Key { pid_ns: self.context.pid_ns, pid });
         for key in [Some(process.ids.key), host_key].into_iter().flatten() {
-            if let Some(of_pid) = lists.index.get_mut(&key) {
+            if let Some(of_pid) = by_state.index.get_mut(&key) {
                 of_pid.retain(|other| *other != id);
                 if of_pid.is_empty() {
-                    lists.index.remove(&key);
+                    by_state.index.remove(&key);
                 }
             }
         }

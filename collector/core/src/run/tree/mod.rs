@@ -2,32 +2,34 @@
 //!
 //! Observations come in ([`Tree::apply`], [`Tree::apply_kernel`], [`Tree::found_in_proc`], ...). Out come
 //! [`LiveInterval`]s, for RAM and CPU over time, and [`ProcessSummary`]s, the final figures. A process is finalized and
-//! forgotten as soon as no record can change its figures, so memory does not grow with the length of the run.
+//! forgotten as soon as no record can change its figures. So memory does not grow with the length of the run.
 //!
-//! Every record is a claim of the process that wrote it: an impossible one may produce a wrong process, never a panic, a
+//! Every record is a claim of the process that wrote it. An impossible one may produce a wrong process, never a panic, a
 //! loop or memory without bound.
 //!
-//! `process` has what is known of one process; `program`, `cpu` and `peak` conclude from that. `events`, `reaped`,
-//! `kernel` and `discovery` apply records, the connector's events and what /proc shows; `lifecycle`, `ancestry`,
+//! `process` has what is known of one process; `program`, `cpu` and `peak` conclude from that. `apply_records`,
+//! `reaped`, `apply_kernel_events` and `discovery` apply records, the connector's events and what /proc shows; `lifecycle`, `ancestry`,
 //! `namespaces` and `finalize` keep the tree.
 
 mod ancestry;
+mod apply_kernel_events;
+mod apply_records;
+mod by_state;
 mod claims;
 mod contribution;
+mod counts;
 pub(in crate::run) mod cpu;
 mod discovery;
-mod events;
 mod failed_spawns;
 mod finalize;
-mod groups;
+mod image_groups;
 mod interval;
-mod kernel;
 mod lifecycle;
-mod lists;
 mod namespace;
 mod namespaces;
 mod peak;
 pub(crate) mod process;
+mod process_table;
 mod processes;
 pub(in crate::run) mod program;
 mod reaped;
@@ -37,7 +39,6 @@ pub(in crate::run) mod summary;
 #[cfg(test)]
 mod tests;
 pub(in crate::run) mod tolerance;
-mod view;
 
 use std::collections::VecDeque;
 
@@ -48,15 +49,16 @@ pub(crate) use crate::model::ids::{FoundBy, ImageGroup, Key, Parent, ProcessId};
 pub(crate) use crate::model::observation::{ChildSeen, Program, UnreportedMemory};
 pub(crate) use crate::model::quality::Quality;
 pub use contribution::Contribution;
-pub(crate) use groups::Group;
+pub use counts::Counts;
+pub(crate) use image_groups::Group;
 pub use interval::LiveInterval;
-pub use lists::Counts;
 pub(crate) use process::{Image, Process};
 pub use rusage::Rusage;
 pub use summary::ProcessSummary;
 
-use groups::ImageGroups;
-use lists::{Finalized, Lists};
+use by_state::ByState;
+use finalize::Finalized;
+use image_groups::ImageGroups;
 use namespace::{Forks, PidNumber};
 use processes::Processes;
 
@@ -82,7 +84,7 @@ pub struct RunContext {
 pub struct Tree {
     context: RunContext,
     processes: Processes,
-    lists: Lists,
+    by_state: ByState,
     groups: ImageGroups,
     /// By the inode of another pid namespace.
     forks: FxHashMap<u32, Forks>,
@@ -104,7 +106,7 @@ impl Tree {
         Self {
             context,
             processes: Processes::default(),
-            lists: Lists::default(),
+            by_state: ByState::default(),
             groups: ImageGroups::default(),
             forks: FxHashMap::default(),
             pid_number: None,
@@ -142,7 +144,7 @@ impl Tree {
     /// The live processes, oldest first.
     #[must_use]
     pub fn alive(&self) -> &[ProcessId] {
-        &self.lists.alive
+        &self.by_state.alive
     }
 
     /// The live processes without those that joined, oldest first.
@@ -222,7 +224,7 @@ impl Tree {
 
     /// A live process with this pid, the youngest if there are several claims.
     pub(crate) fn open_instance(&self, key: Key) -> Option<ProcessId> {
-        let of_pid = self.lists.index.get(&key)?;
+        let of_pid = self.by_state.index.get(&key)?;
         of_pid.iter().rev().copied().find(|id| self.processes.get(id).is_some_and(Process::is_alive))
     }
 
@@ -230,7 +232,8 @@ impl Tree {
     /// finalized, dead or alive.
     #[must_use]
     fn knows(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {
-        let of_pid = self.lists.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
+        let of_pid =
+            self.by_state.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
         of_pid.rev().any(|process| {
             let are_known = process.ids.pidfd_inode != 0 && pidfd_inode != 0;
             (process.is_alive() && !are_known) || process.identity().can_be(pidfd_inode, start_ns)

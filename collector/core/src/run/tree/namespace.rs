@@ -1,5 +1,5 @@
-//! How processes of another pid namespace are numbered: what the tree needs to find out which pid in there belongs to
-//! which process that the kernel reported by its pid here.
+//! How processes of another pid namespace are numbered. By that the tree finds which pid in there belongs to a process that
+//! the kernel reported by its pid here.
 
 use serde::{Deserialize, Serialize};
 

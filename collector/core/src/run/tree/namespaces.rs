@@ -58,7 +58,7 @@ impl Tree {
 
     /// The init of the other pid namespace that a process is in, if that is another process.
     pub(super) fn init_of(&self, process: &Process) -> Option<ProcessId> {
-        let of_pid = self.lists.index.get(&Key { pid_ns: self.namespace_of(process)?, pid: 1 })?;
+        let of_pid = self.by_state.index.get(&Key { pid_ns: self.namespace_of(process)?, pid: 1 })?;
         of_pid.last().copied().filter(|init| *init != process.ids.id)
     }
 
@@ -78,15 +78,15 @@ impl Tree {
         }
     }
 
-    /// The process that a record from another pid namespace is about, if only the connector has reported it: the one with
-    /// the same pidfd, else of the same parent, alive at the time, and of the pid that comes next there. Without pidfs (before
-    /// Linux 6.9) siblings that start at once may be confused where threads take pids between them.
+    /// The process that a record from another pid namespace is about, if only the connector has reported it. It has the
+    /// same pidfd. Else it is of the same parent, alive at the time, and of the pid that comes next there. Without pidfs
+    /// (before Linux 6.9) siblings that start at once may be confused where threads take pids between them.
     pub(super) fn match_in_namespace(&mut self, query: &MatchQuery) -> Option<ProcessId> {
         if query.key.pid_ns == self.context.pid_ns {
             return None;
         }
         let parent = self.parent_of(Key { pid: query.parent_pid, ..query.key }).known();
-        let candidates = self.lists.known_by_kernel_alone.iter().filter_map(|id| self.processes.get(id));
+        let candidates = self.by_state.known_by_kernel_alone.iter().filter_map(|id| self.processes.get(id));
         let scored = candidates.filter_map(|p| Some((self.score(p, query, parent)?, p.ids.id)));
         let (_, id) = scored.max()?;
         let process = self.processes.get(&id)?;
@@ -98,7 +98,7 @@ impl Tree {
         // The record names the pid inside of the process that made it, too.
         if let (None, Parent::Known(maker)) = (parent, maker)
             && query.parent_pid != 0
-            && self.lists.known_by_kernel_alone.contains(&maker)
+            && self.by_state.known_by_kernel_alone.contains(&maker)
             && self.lacks_pid_inside(maker)
         {
             self.set_pid_inside(maker, Key { pid: query.parent_pid, ..query.key });
@@ -176,8 +176,8 @@ impl Tree {
         let fork = process.ids.fork_number.take().filter(|fork| fork.pid_ns == key.pid_ns);
         let forks = self.forks.entry(key.pid_ns).or_default();
         forks.known = (key.pid, fork.map_or(forks.count, |fork| fork.number));
-        self.lists.index.entry(key).or_default().push(id);
-        self.lists.inner.insert((key.pid_ns, id));
+        self.by_state.index.entry(key).or_default().push(id);
+        self.by_state.inner.insert((key.pid_ns, id));
         self.adopt(key, id);
     }
 

@@ -41,27 +41,27 @@ impl Process {
         let above = |max: u64, inherited: u64| if max > inherited { max } else { 0 };
         let (peak, quality) = self.peak();
         let below = self.end.exit.map_or(0, |exit| {
-            let most = exit.own.max_rss_bytes.saturating_add(Tolerance::rss(exit.own.max_rss_bytes));
-            above(exit.children.max_rss_bytes, most)
+            let most =
+                exit.own_usage.max_rss_bytes.saturating_add(Tolerance::rss(exit.own_usage.max_rss_bytes));
+            above(exit.children_usage.max_rss_bytes, most)
         });
         let either = self.end.reaped.map_or(0, |reaped| {
             self.most_inherited(&reaped).map_or(0, |most| above(reaped.usage.max_rss_bytes, most))
         });
         let own = peak.filter(|_| is_lower_bound(quality)).unwrap_or(0);
         let copied = match self.program.image {
-            Image::Forked { rss_at_fork } => rss_at_fork.min(own),
+            Image::Forked { rss_at_fork_bytes } => rss_at_fork_bytes.min(own),
             Image::Unknown => own,
             Image::Loaded { .. } | Image::Uninstrumented | Image::Borrowed => 0,
         };
-        KnownRss { own, copied, below, either }
+        KnownRss { own_bytes: own, copied_bytes: copied, below_bytes: below, either_bytes: either }
     }
 
     /// Whether the tree's RAM lacks its memory: its peak is unknown, and it may have been large.
     pub(super) fn is_ram_missing(&self) -> bool {
-        let held_little =
-            self.end.exit.as_ref().is_some_and(|exit| {
-                exit.has_borrowed_memory() && exit.own.minor_faults < Tolerance::FEW_FAULTS
-            });
+        let held_little = self.end.exit.as_ref().is_some_and(|exit| {
+            exit.has_borrowed_memory() && exit.own_usage.minor_faults < Tolerance::FEW_FAULTS
+        });
         self.peak() == (None, Quality::Unknown) && !held_little
     }
 
@@ -98,9 +98,9 @@ impl Process {
     }
 
     fn peak_of_exit(&self, exit: &ExitRecord) -> (Option<u64>, Quality) {
-        let max = exit.own.max_rss_bytes.max(self.reaped_own_peak(exit));
-        // The kernel's maximum leaves out what its CPUs have not yet added up (up to 32 pages each), and statm does not: a
-        // sample can have seen more.
+        let max = exit.own_usage.max_rss_bytes.max(self.reaped_own_peak(exit));
+        // The kernel's maximum leaves out what its CPUs have not yet added up (up to 32 pages each); statm includes it. So
+        // a sample can have seen more.
         let seen = self.least_peak().unwrap_or(0);
         match self.program.image {
             Image::Loaded { inherited } if exit.flags & FLAG_IMAGE != 0 && max <= inherited => {
@@ -147,13 +147,15 @@ impl Process {
     fn most_inherited(&self, reaped: &ReapRecord) -> Option<u64> {
         match self.program.image {
             Image::Loaded { inherited } => Some(inherited),
-            Image::Forked { rss_at_fork } => Some(rss_at_fork.saturating_add(Tolerance::rss(rss_at_fork))),
+            Image::Forked { rss_at_fork_bytes } => {
+                Some(rss_at_fork_bytes.saturating_add(Tolerance::rss(rss_at_fork_bytes)))
+            }
             // Without a START: a child inherits at most what its parent had, and what it grew by before its exec. File pages
             // that a fork child read in again are in no record.
             Image::Uninstrumented | Image::Unknown => {
                 let unreported = if self.program.has_record { Tolerance::FILE_PAGES_BYTES } else { 0 };
                 let grown = self.program.earlier_images_peak_bytes.unwrap_or(0).saturating_add(unreported);
-                Some(reaped.reaper_peak_rss_bytes.saturating_add(grown))
+                Some(reaped.reaper_max_rss_bytes.saturating_add(grown))
             }
             Image::Borrowed => None,
         }
@@ -174,10 +176,10 @@ impl Process {
     /// What it had at least: the largest sample, or the RSS at its fork if the connector has reported no exec since.
     fn least_peak(&self) -> Option<u64> {
         let at_fork = match self.program.image {
-            Image::Forked { rss_at_fork }
+            Image::Forked { rss_at_fork_bytes }
                 if self.ancestry.is_watched && self.program.unreported_exec.is_none() =>
             {
-                rss_at_fork
+                rss_at_fork_bytes
             }
             _ => 0,
         };
@@ -187,13 +189,13 @@ impl Process {
     /// REAPED's peak, bytes, if it exceeds that of all waited-for children and so is the process's own; else 0. It includes
     /// all threads, which have ended by then.
     fn reaped_own_peak(&self, exit: &ExitRecord) -> u64 {
-        let of_children = exit.children.max_rss_bytes.max(self.cpu.reaped_children.max_rss_bytes);
+        let of_children = exit.children_usage.max_rss_bytes.max(self.cpu.reaped_children.max_rss_bytes);
         let max = self.end.reaped.map_or(0, |reaped| reaped.usage.max_rss_bytes);
         if max > of_children { max } else { 0 }
     }
 
-    /// Whether all its waits are known. A process that ended by exit without an EXIT record (a static program, or one with
-    /// system calls of its own, as Go) has written no REAPED record either.
+    /// Whether all its waits are known. A process that ended by exit without an EXIT record has written no REAPED record
+    /// either. It is a static program, or one with system calls of its own, as Go.
     fn are_all_waits_known(&self, status: i32) -> bool {
         let reports_waits = self.program.has_record
             && self.program.image != Image::Uninstrumented

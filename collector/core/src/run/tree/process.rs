@@ -12,7 +12,7 @@ use super::namespace::ForkNumber;
 use super::records::{ExitRecord, ReapRecord};
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
-use crate::model::finding::ExitAccount;
+use crate::model::exit_account::ExitAccount;
 use crate::model::ids::{FoundBy, Identity, ImageGroup, Key, Parent, ProcessId, Target};
 use crate::model::observation::{ProcessLimits, Program};
 use crate::model::quality::Quality;
@@ -24,7 +24,7 @@ pub enum Image {
     /// A copy of its parent's memory.
     Forked {
         /// The parent's RSS at the fork, bytes.
-        rss_at_fork: u64,
+        rss_at_fork_bytes: u64,
     },
     /// A program that wrote a START record.
     Loaded {
@@ -136,8 +136,8 @@ pub struct Ancestry {
     pub parent: Parent,
     /// Its parent's pid when it started.
     pub parent_pid: u32,
-    /// The nearest ancestor that ran an uninstrumented program when this process was made, or whose own parent is unknown:
-    /// if that program is a subreaper, it reaps orphans without a REAPED record.
+    /// The nearest ancestor that ran an uninstrumented program when this process was made, or whose own parent is unknown.
+    /// If that program is a subreaper, it reaps orphans without a REAPED record.
     pub uninstrumented_ancestor: Option<ProcessId>,
     /// It was that ancestor of another process; it may have become instrumented since.
     pub was_uninstrumented_ancestor: bool,

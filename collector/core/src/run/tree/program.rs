@@ -10,16 +10,16 @@ use super::tolerance::Tolerance;
 use crate::model::observation::Program;
 use crate::model::quality::Quality;
 
-/// What a fork child does not share with its parent: the pages that it touched since (copied or new), or at least what it
-/// grew by (a huge page is one fault); never more than it has.
-pub(in crate::run) fn fork_share(rss_bytes: u64, rss_at_fork: u64, faulted_bytes: u64) -> u64 {
-    rss_bytes.min(faulted_bytes.max(rss_bytes.saturating_sub(rss_at_fork)))
+/// What a fork child does not share with its parent, bytes. It is the pages that it touched since (copied or new), at least
+/// what it grew by: a huge page is one fault. It is never more than it has.
+pub(in crate::run) fn fork_share(rss_bytes: u64, rss_at_fork_bytes: u64, faulted_bytes: u64) -> u64 {
+    rss_bytes.min(faulted_bytes.max(rss_bytes.saturating_sub(rss_at_fork_bytes)))
 }
 
 impl Image {
     /// How much of its memory is a copy of its parent's, bytes.
     pub(super) fn copied_bytes(&self) -> u64 {
-        if let Self::Forked { rss_at_fork } = self { *rss_at_fork } else { 0 }
+        if let Self::Forked { rss_at_fork_bytes } = self { *rss_at_fork_bytes } else { 0 }
     }
 
     /// Whether a process of this ru_maxrss, bytes, had grown since the image's record.
@@ -28,9 +28,9 @@ impl Image {
             Self::Loaded { inherited } => max_rss_bytes > *inherited,
             // A fork child's RSS is its parent's, except for what it grew by. A fork leaves file pages out, and the child reads
             // them in again.
-            Self::Forked { rss_at_fork } => {
-                let growth = Tolerance::rss(*rss_at_fork).max(Tolerance::FILE_PAGES_BYTES);
-                max_rss_bytes > rss_at_fork.saturating_add(growth)
+            Self::Forked { rss_at_fork_bytes } => {
+                let growth = Tolerance::rss(*rss_at_fork_bytes).max(Tolerance::FILE_PAGES_BYTES);
+                max_rss_bytes > rss_at_fork_bytes.saturating_add(growth)
             }
             Self::Uninstrumented | Self::Unknown | Self::Borrowed => false,
         }
@@ -40,7 +40,9 @@ impl Image {
     pub(in crate::run) fn own_part(&self, peak_bytes: u64, rss_bytes: u64) -> u64 {
         match self {
             Self::Loaded { .. } | Self::Uninstrumented => peak_bytes.saturating_sub(rss_bytes),
-            Self::Forked { rss_at_fork } => peak_bytes.saturating_sub(rss_bytes.max(*rss_at_fork)),
+            Self::Forked { rss_at_fork_bytes } => {
+                peak_bytes.saturating_sub(rss_bytes.max(*rss_at_fork_bytes))
+            }
             Self::Unknown | Self::Borrowed => 0,
         }
     }
@@ -178,9 +180,9 @@ impl Process {
         let observed = &self.observed;
         match (self.program.image, peak_bytes) {
             // A fork child's copy of its parent is not its own. A sample may have read the new image already.
-            (Image::Forked { rss_at_fork }, Some(peak)) => (
-                Some(peak.saturating_sub(rss_at_fork)),
-                observed.contribution.max(Contribution::private(fork_share(peak, rss_at_fork, 0))),
+            (Image::Forked { rss_at_fork_bytes }, Some(peak)) => (
+                Some(peak.saturating_sub(rss_at_fork_bytes)),
+                observed.contribution.max(Contribution::private(fork_share(peak, rss_at_fork_bytes, 0))),
             ),
             // What may be a copy of its parent's memory, or that memory itself, has no peak of its own.
             (Image::Unknown | Image::Borrowed, _) if self.is_image_sampled() => {
@@ -202,18 +204,20 @@ impl Process {
         (!more.is_zero()).then(|| LiveInterval { memory: more, is_end_rough, ..self.image_interval(end_ns) })
     }
 
-    /// The most that it added to footprints since its last sample: the peak of its image if no sample saw that; for a fork
-    /// child only what it does not share with its parent.
+    /// The most that it added to footprints since its last sample. It is the peak of its image if no sample saw that; for a
+    /// fork child only what it does not share with its parent.
     pub(super) fn contribution_since_sample(&self, page_bytes: u64) -> Contribution {
         let (peak, quality) = self.last_image_peak();
         let peak = peak.filter(|_| matches!(quality, Quality::Exact | Quality::Bound)).unwrap_or(0);
         let faults = match (&self.end.exit, &self.end.reaped) {
-            (Some(exit), _) => exit.own.minor_faults,
+            (Some(exit), _) => exit.own_usage.minor_faults,
             (None, Some(reaped)) => reaped.usage.minus(&self.cpu.reaped_children).minor_faults,
             (None, None) => 0,
         };
         let unsampled = Contribution::private(match self.program.image {
-            Image::Forked { rss_at_fork } => fork_share(peak, rss_at_fork, faults.saturating_mul(page_bytes)),
+            Image::Forked { rss_at_fork_bytes } => {
+                fork_share(peak, rss_at_fork_bytes, faults.saturating_mul(page_bytes))
+            }
             _ => peak.saturating_sub(self.copied_before_exec()),
         });
         if !self.is_image_sampled() {

@@ -93,8 +93,8 @@ impl Tree {
             Parent::Unknown => false,
         };
         // What a child inherits is bounded by the peak of the process that made it, not by that of an orphan's reaper.
-        let reaper_peak_rss_bytes = if is_maker { record.reaper_peak_rss_bytes } else { u64::MAX };
-        process.end.reaped = Some(ReapRecord { reaper_peak_rss_bytes, ..record });
+        let reaper_max_rss_bytes = if is_maker { record.reaper_max_rss_bytes } else { u64::MAX };
+        process.end.reaped = Some(ReapRecord { reaper_max_rss_bytes, ..record });
         if record.clock_ns.is_some() {
             process.observed.cpu_ns = process.observed.cpu_ns.max(record.clock_ns);
             process.cpu.is_clock_final = true;
@@ -113,7 +113,7 @@ impl Tree {
         let Some(process) = self.processes.get_mut(&id) else { return };
         if let Some(parent) = parent.filter(|_| process.ancestry.parent == Parent::Unknown) {
             process.ancestry.parent = parent;
-            self.lists.unparented.remove(&id);
+            self.by_state.unparented.remove(&id);
         }
         if let Some(maker) = reaper.id.and_then(|id| self.processes.get_mut(&id)) {
             maker.ancestry.has_children = true;
@@ -122,7 +122,7 @@ impl Tree {
 
     /// A pid namespace's init was reaped: before that the kernel killed all others in it (pid_namespaces(7)).
     fn end_namespace(&mut self, pid_ns: u32, at_ns: u64) {
-        let all = self.lists.inner.range((pid_ns, ProcessId(0))..=(pid_ns, ProcessId(u64::MAX)));
+        let all = self.by_state.inner.range((pid_ns, ProcessId(0))..=(pid_ns, ProcessId(u64::MAX)));
         for (_, id) in all.copied().collect::<Vec<_>>() {
             if self.processes.get(&id).is_some_and(Process::is_alive) {
                 self.end(id, at_ns);
@@ -146,7 +146,8 @@ impl Tree {
             Parent::Launcher => reaper.is_launcher,
             Parent::Unknown => !reaper.is_tracer,
         };
-        let of_pid = self.lists.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
+        let of_pid =
+            self.by_state.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
         if let Some(process) = of_pid.clone().filter(is_unreaped).find(may_be) {
             return Some(process.ids.id);
         }
@@ -157,7 +158,7 @@ impl Tree {
         {
             return Some(process.ids.id);
         }
-        let inner = self.lists.inner.iter().filter_map(|(_, id)| self.processes.get(id));
+        let inner = self.by_state.inner.iter().filter_map(|(_, id)| self.processes.get(id));
         let unreaped = inner
             .filter(|process| process.ids.host_pid.is_none() && process.ids.key.pid_ns != key.pid_ns)
             .filter(is_unreaped);

@@ -19,9 +19,9 @@ pub struct ExitRecord {
     /// VmHWM, bytes, if it was read.
     pub vm_hwm_bytes: Option<u64>,
     /// RUSAGE_SELF.
-    pub own: Rusage,
+    pub own_usage: Rusage,
     /// RUSAGE_CHILDREN.
-    pub children: Rusage,
+    pub children_usage: Rusage,
     /// Its parent's pid then, in its own pid namespace: the pid of the process that adopted it, if it was an orphan.
     pub parent_pid: u32,
     /// `FLAG_*`.
@@ -30,13 +30,13 @@ pub struct ExitRecord {
 
 impl ExitRecord {
     /// The record of this event, if it is an EXIT.
-    pub(super) fn of(origin: &Origin, event: &Event) -> Option<Self> {
+    pub(super) fn of_event(origin: &Origin, event: &Event) -> Option<Self> {
         let Event::Exit { status, vm_hwm_kib, ref own, ref children } = *event else { return None };
         Some(Self {
             status,
             vm_hwm_bytes: (vm_hwm_kib > 0).then_some(bytes(vm_hwm_kib)),
-            own: Rusage::from(own),
-            children: Rusage::from(children),
+            own_usage: Rusage::from(own),
+            children_usage: Rusage::from(children),
             parent_pid: origin.parent,
             flags: origin.flags,
         })
@@ -48,7 +48,7 @@ impl ExitRecord {
         let is_status =
             self.flags & FLAG_NO_STATUS != 0 || libc::WEXITSTATUS(reaped.status) == self.status & 0xff;
         let is_reaped_outside = self.parent_pid == 0;
-        let sum_us = self.own.cpu_us().saturating_add(self.children.cpu_us());
+        let sum_us = self.own_usage.cpu_us().saturating_add(self.children_usage.cpu_us());
         let all_us = reaped.usage.cpu_us();
         let is_within = sum_us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US);
         let can_be = is_reaped_outside && is_status && libc::WIFEXITED(reaped.status) && is_within;
@@ -76,20 +76,20 @@ pub struct ReapRecord {
     /// The child's own CPU time, nanoseconds, if its clock was read after its end.
     pub clock_ns: Option<u64>,
     /// The reaper's ru_maxrss, bytes.
-    pub reaper_peak_rss_bytes: u64,
+    pub reaper_max_rss_bytes: u64,
 }
 
 impl ReapRecord {
     /// The record of this event, if it is a REAPED.
-    pub(super) fn of(event: &Event) -> Option<Self> {
+    pub(super) fn of_event(event: &Event) -> Option<Self> {
         let Event::Reaped { status, reaper_max_rss_kib, ref usage, clock_ns, .. } = *event else {
             return None;
         };
-        let reaper_peak_rss_bytes = bytes(reaper_max_rss_kib);
+        let reaper_max_rss_bytes = bytes(reaper_max_rss_kib);
         let usage = Rusage::from(usage);
         // A clock above the usage, which has the child's own part, too, would be a false claim.
         let most_ns = usage.cpu_us().saturating_mul(1000);
         let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);
-        Some(Self { status, usage, clock_ns, reaper_peak_rss_bytes })
+        Some(Self { status, usage, clock_ns, reaper_max_rss_bytes })
     }
 }

@@ -66,7 +66,7 @@ impl Rusage {
         left
     }
 
-    /// The same with this CPU time, and no more than that added or taken.
+    /// This usage with another CPU time. Only the difference is added to, or taken from, one of its two parts.
     pub(crate) fn with_cpu_us(&self, cpu_us: u64) -> Self {
         let user_us = self.user_us.min(cpu_us).max(cpu_us.saturating_sub(self.system_us));
         Self { user_us, system_us: cpu_us - user_us, ..*self }

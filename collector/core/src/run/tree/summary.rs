@@ -12,13 +12,13 @@ use crate::model::report::Exit;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownRss {
     /// The process's own.
-    pub own: u64,
+    pub own_bytes: u64,
     /// The part of it that a fork child may share with its parent.
-    pub copied: u64,
+    pub copied_bytes: u64,
     /// A descendant's.
-    pub below: u64,
+    pub below_bytes: u64,
     /// Either of the two: it is not known which.
-    pub either: u64,
+    pub either_bytes: u64,
 }
 
 /// What is known of a process's memory.
@@ -65,7 +65,7 @@ pub struct ProcessSummary {
     /// How it ended.
     pub exit: Exit,
     /// What it used itself.
-    pub(crate) own: OwnUsage,
+    pub(crate) own_usage: OwnUsage,
     /// Its memory.
     pub memory: MemorySummary,
     /// How close it came to its resource limits.
@@ -78,7 +78,7 @@ pub struct ProcessSummary {
 
 impl ProcessSummary {
     /// The final figures of a process that was taken out of the tree.
-    pub(super) fn of(process: Process, own: OwnUsage, parent_pid: Option<u32>, now_ns: u64) -> Self {
+    pub(super) fn new(process: Process, own_usage: OwnUsage, parent_pid: Option<u32>, now_ns: u64) -> Self {
         let (peak_rss_bytes, peak_quality) = process.peak();
         let lifetime = process.lifetime;
         let start_ns = lifetime.likely_start_ns();
@@ -89,7 +89,7 @@ impl ProcessSummary {
             wall_ns: lifetime.end_ns.unwrap_or(now_ns).saturating_sub(start_ns),
             is_still_running: process.is_alive(),
             exit: process.exit_status(),
-            own,
+            own_usage,
             memory: MemorySummary {
                 peak_rss_bytes,
                 peak_quality,

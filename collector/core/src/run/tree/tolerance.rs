@@ -14,7 +14,7 @@ impl Tolerance {
     /// A process's clock (nanoseconds) and the kernel's sums (rounded per thread) are read at different moments of its end.
     pub(crate) const CLOCK_AHEAD_US: u64 = 1000;
 
-    /// What the kernel takes to tear down a process that had so much memory. Measured: 0.1 ms per MB.
+    /// What the kernel takes to tear down a process that had this much memory. Measured: 0.1 ms per MB.
     pub(crate) const TEARDOWN_US_PER_MIB: u64 = 100;
 
     /// An uninstrumented program is young, and sampled often, up to this age.
@@ -35,7 +35,7 @@ impl Tolerance {
     /// The kernel batches RSS counters per CPU; below this size the batches outweigh the percentage.
     pub(crate) const RSS_BYTES: u64 = 1 << 20;
 
-    /// The same for large processes: one part in so many.
+    /// How far figures of a large process's RSS differ: one part in this many.
     pub(crate) const RSS_PART: u64 = 100;
 
     /// A reaper writes REAPED after the kernel has released the pid, so a record may follow a process that left /proc.

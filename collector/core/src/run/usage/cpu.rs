@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::busy::BusyCores;
+use super::busy_cores::BusyCores;
 use crate::model::groups::Groups;
 use crate::run::sampling::Sample;
 
@@ -58,7 +58,7 @@ impl CpuUsage {
             let span = life.end_ns.saturating_sub(life.counted_at_ns);
             let inside = life.end_ns.saturating_sub(life.counted_at_ns.max(self.open_since_ns));
             let part = if span == 0 { 1.0 } else { inside as f64 / span as f64 };
-            *self.open.of(life.is_main) += life.cpu_ns as f64 * part;
+            *self.open.part_mut(life.is_main) += life.cpu_ns as f64 * part;
         }
         // A tick that comes a little early still closes its window.
         if sample.at_ns.saturating_sub(self.open_since_ns) + self.window_ns / 20 >= self.window_ns {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::MaxRss;
+use super::MaxFootprint;
 use crate::model::groups::Groups;
 use crate::run::tree::ProcessSummary;
 
@@ -13,23 +13,24 @@ use crate::run::tree::ProcessSummary;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Floor {
     /// Largest RSS of one of them.
-    pub rss: u64,
-    /// The same without what fork children may share with their parents.
-    own: u64,
+    pub rss_bytes: u64,
+    /// Largest RSS of one of them, less what fork children may share with their parents.
+    own_bytes: u64,
 }
 
 impl Floor {
-    fn raise(&mut self, rss: u64, own: u64) {
-        (self.rss, self.own) = (self.rss.max(rss), self.own.max(own));
+    fn raise(&mut self, rss_bytes: u64, own_bytes: u64) {
+        (self.rss_bytes, self.own_bytes) = (self.rss_bytes.max(rss_bytes), self.own_bytes.max(own_bytes));
     }
 
-    /// Whether the maximum over time missed so much that only this lower bound is known. Less is how far figures of
-    /// different sources differ: batches of the kernel's counters, and shared pages.
-    pub(crate) fn is_missed_by(&self, seen: &MaxRss) -> bool {
+    /// Whether the maximum over time is so far below this lower bound that only the bound is known. Less is how far figures
+    /// of different sources differ: batches of the kernel's counters, and shared pages.
+    pub(crate) fn is_missed_by(&self, seen: &MaxFootprint) -> bool {
         const BYTES: u64 = 3_000_000;
         const PART: u64 = 33;
-        let allowed = BYTES.max(seen.total / PART);
-        (seen.total == 0 && self.rss > 0) || self.own > seen.total.saturating_add(allowed)
+        let allowed = BYTES.max(seen.footprint_bytes / PART);
+        (seen.footprint_bytes == 0 && self.rss_bytes > 0)
+            || self.own_bytes > seen.footprint_bytes.saturating_add(allowed)
     }
 }
 
@@ -37,15 +38,16 @@ impl Groups<Floor> {
     /// Take in a finalized process.
     pub(super) fn raise(&mut self, process: &ProcessSummary) {
         let known = &process.memory.known_rss;
-        let own = known.own.saturating_sub(known.copied);
-        self.combined.raise(known.own.max(known.either), own.max(known.either));
+        let own_bytes = known.own_bytes.saturating_sub(known.copied_bytes);
+        self.combined.raise(known.own_bytes.max(known.either_bytes), own_bytes.max(known.either_bytes));
         if process.ids.is_main {
-            self.main.raise(known.own, own);
+            self.main.raise(known.own_bytes, own_bytes);
         } else {
-            self.descendants.raise(known.own.max(known.either), own.max(known.either));
+            self.descendants
+                .raise(known.own_bytes.max(known.either_bytes), own_bytes.max(known.either_bytes));
         }
         for floor in [&mut self.descendants, &mut self.combined] {
-            floor.raise(known.below, known.below);
+            floor.raise(known.below_bytes, known.below_bytes);
         }
     }
 }
@@ -58,8 +60,9 @@ mod tests {
     #[test]
     fn a_maximum_is_missed_by_more_than_sources_differ() {
         let mib = 1 << 20;
-        let is_missed = |own: u64, total: u64| {
-            Floor { rss: own, own }.is_missed_by(&MaxRss { total, ..MaxRss::default() })
+        let is_missed = |own_bytes: u64, footprint_bytes: u64| {
+            Floor { rss_bytes: own_bytes, own_bytes }
+                .is_missed_by(&MaxFootprint { footprint_bytes, ..MaxFootprint::default() })
         };
         assert!(!is_missed(3 * mib, mib) && is_missed(4 * mib, mib));
         assert!(!is_missed(206 * mib, 200 * mib) && is_missed(207 * mib, 200 * mib));

@@ -53,7 +53,7 @@ fn usage_of(process: &ProcessSummary) -> ProcessUsage {
         command: process.name.command.to_string(),
         args: process.name.args.clone(),
         cpu_s: known_cpu_us(process).map(|us| us as f64 / 1e6),
-        cpu_quality: process.own.quality,
+        cpu_quality: process.own_usage.quality,
         peak_rss_bytes: process.memory.peak_rss_bytes,
         peak_quality: process.memory.peak_quality,
         wall_s: process.wall_ns as f64 / 1e9,
@@ -63,7 +63,7 @@ fn usage_of(process: &ProcessSummary) -> ProcessUsage {
 }
 
 fn known_cpu_us(process: &ProcessSummary) -> Option<u64> {
-    (process.own.quality != Quality::Unknown).then(|| process.own.cpu_us())
+    (process.own_usage.quality != Quality::Unknown).then(|| process.own_usage.cpu_us())
 }
 
 /// Keeps the list in order, largest first; of equal ones the earlier comes first.

@@ -1,10 +1,10 @@
 //! Maxima, means and sums over the samples and the finalized processes.
 
-mod busy;
+mod busy_cores;
 mod cpu;
 mod floors;
 mod heaviest;
-mod moments;
+mod largest_by_sample;
 mod ram;
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ mod totals;
 
 pub use cpu::CpuUsage;
 pub(crate) use floors::Floor;
-pub(crate) use moments::Largest;
-pub(crate) use ram::MaxRss;
+pub(crate) use largest_by_sample::Largest;
+pub(crate) use ram::MaxFootprint;
 pub use ram::RamUsage;
 pub(crate) use totals::Totals;

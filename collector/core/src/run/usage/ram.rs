@@ -27,21 +27,22 @@ use crate::run::sampling::{Held, Sample};
 use crate::run::series::Series;
 use crate::run::tree::{Contribution, LiveInterval, Tree};
 
-use super::moments::Moments;
+use super::largest_by_sample::LargestBySample;
 
-/// A sum of proportional or private sizes is known if so many bytes of it were not read: smaller ones are never read.
+/// A sum of proportional or private sizes is known if at most this many bytes of it were not read. Smaller processes are
+/// never read.
 const NEGLIGIBLE_BYTES: u64 = 1 << 18;
-/// Of a larger sum of proportional sizes, one part in so many.
+/// Of a larger sum of proportional sizes, one part in this many may be unread.
 const PROPORTIONAL_PART: u64 = 100;
-/// The same of private sizes, which are good to 5%.
+/// Of a larger sum of private sizes, which are good to 5%, one part in this many may be unread.
 const PRIVATE_PART: u64 = 20;
 
-/// Whether a sum is known of which so much was not read, one part in `part` or less.
+/// Whether a sum is known of which `unread_bytes` were not read: one part in `part` or less.
 fn is_known(unread_bytes: u64, of_bytes: u64, part: u64) -> bool {
     unread_bytes <= NEGLIGIBLE_BYTES.max(of_bytes / part)
 }
 
-/// Whether the private part of memory of this size is known, if so many more bytes may be private.
+/// Whether the private part of memory of this size is known, if `unread_bytes` more may be private.
 fn is_private_known(unread_bytes: u64, of_bytes: u64) -> bool {
     is_known(unread_bytes, of_bytes, PRIVATE_PART)
 }
@@ -54,36 +55,36 @@ const HOLDERS: usize = 10;
 pub struct PeakMoment {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
-    /// Bytes.
-    pub combined: u64,
+    /// The tree's footprint, bytes.
+    pub footprint_bytes: u64,
     /// The processes that held most of it.
     pub holders: Vec<Holder>,
 }
 
 /// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MaxRss {
-    /// Private and shared.
-    pub total: u64,
+pub struct MaxFootprint {
+    /// The footprint: private and shared.
+    pub footprint_bytes: u64,
     /// Private. `None`: at no time was it known.
-    pub private: Option<u64>,
+    pub private_bytes: Option<u64>,
     /// Shared. `None`: at no sample was it known.
-    pub shared: Option<u64>,
+    pub shared_bytes: Option<u64>,
 }
 
-impl MaxRss {
+impl MaxFootprint {
     /// With a sample.
     fn with(self, now: Sums) -> Self {
         let max = self.with_moment(now);
         let shared = now.known_private().map(|private| now.footprint_bytes.saturating_sub(private));
-        Self { shared: max.shared.max(shared), ..max }
+        Self { shared_bytes: max.shared_bytes.max(shared), ..max }
     }
 
     /// With a moment between samples. What a process grew by since its last sample is its own.
     fn with_moment(self, now: Sums) -> Self {
         let private = now.known_private().map(|private| private.min(now.footprint_bytes));
-        let total = self.total.max(now.footprint_bytes);
-        Self { total, private: self.private.max(private), ..self }
+        let footprint_bytes = self.footprint_bytes.max(now.footprint_bytes);
+        Self { footprint_bytes, private_bytes: self.private_bytes.max(private), ..self }
     }
 }
 
@@ -109,11 +110,11 @@ impl Sums {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RamUsage {
     /// The largest RAM.
-    pub max: Groups<MaxRss>,
+    pub max: Groups<MaxFootprint>,
     /// The largest footprints if each process held the larger of its contributions between two samples, bytes.
-    pub at_most: Groups<u64>,
+    pub at_most_bytes: Groups<u64>,
     /// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
-    pub proportional: Groups<Option<u64>>,
+    pub proportional_bytes: Groups<Option<u64>>,
     /// Footprints over time, byte-seconds.
     byte_s: Groups<f64>,
     /// The moment of the largest RAM.
@@ -121,13 +122,13 @@ pub struct RamUsage {
     /// The RAM of all over time.
     pub series: Series,
     /// The largest within the time of each of the last samples.
-    pub moments: Moments,
+    pub largest_by_sample: LargestBySample,
     /// Most processes at once.
     pub max_processes: u64,
     /// Most threads at once.
     pub threads: Groups<u64>,
     /// Largest memory in use on the machine, bytes.
-    pub system: Option<u64>,
+    pub system_bytes: Option<u64>,
     /// The last windows, oldest first.
     recent: VecDeque<Window>,
 }
@@ -156,17 +157,17 @@ impl Window {
 
     /// Keeps what later records may overlap.
     fn keep_largest(&mut self) {
-        self.intervals.retain(|life| life.memory.combined_bytes >= KEPT_BYTES);
-        self.intervals.sort_by_key(|life| std::cmp::Reverse(life.memory.combined_bytes));
+        self.intervals.retain(|life| life.memory.added_bytes >= KEPT_BYTES);
+        self.intervals.sort_by_key(|life| std::cmp::Reverse(life.memory.added_bytes));
         self.intervals.truncate(KEPT_INTERVALS);
     }
 }
 
 /// What a process or memory adds while it is there.
 fn sums_of(life: &LiveInterval) -> TreeSums {
-    let unread_bytes = life.unread_bytes.unwrap_or(life.memory.combined_bytes);
+    let unread_bytes = life.unread_bytes.unwrap_or(life.memory.added_bytes);
     let threads = if life.is_process { life.threads } else { 0 };
-    let sums = TreeSums::of(life.is_main, &life.memory, unread_bytes, threads);
+    let sums = TreeSums::of_one(life.is_main, &life.memory, unread_bytes, threads);
     TreeSums { processes: life.is_process.into(), ..sums }
 }
 
@@ -177,7 +178,7 @@ fn positive(n: i128) -> u64 {
 impl RamUsage {
     /// The largest footprints so far, bytes, which a new peak must exceed.
     pub fn high_water_mark(&self) -> Groups<u64> {
-        self.max.map(|max| max.total)
+        self.max.map(|max| max.footprint_bytes)
     }
 
     /// Mean footprints over a run of that length, bytes.
@@ -232,10 +233,10 @@ impl RamUsage {
         let parts = all.main.capped_proportional() + all.descendants.capped_proportional();
         let combined = Sums { proportional_bytes: parts, ..all.combined };
         let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
-        self.proportional = self.proportional.with(proportional, Ord::max);
+        self.proportional_bytes = self.proportional_bytes.with(proportional, Ord::max);
         let holders = || largest(live_holders(tree, sample, sample.at_ns));
-        self.moments.begin(sample.at_ns);
-        self.raise(&sample.now, [sample.at_ns; 2], MaxRss::with, holders);
+        self.largest_by_sample.begin(sample.at_ns);
+        self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with, holders);
     }
 
     /// The tree was this large at a moment in the time of the sample `key_ns`.
@@ -243,23 +244,24 @@ impl RamUsage {
         &mut self,
         now: &TreeSums,
         [key_ns, at_ns]: [u64; 2],
-        raised: fn(MaxRss, Sums) -> MaxRss,
+        raised: fn(MaxFootprint, Sums) -> MaxFootprint,
         holders: impl FnOnce() -> Vec<Holder>,
     ) {
         let all = now.groups();
         self.max = self.max.with(all, raised);
         self.threads = self.threads.with(all, |most, sums| most.max(sums.threads));
         self.max_processes = self.max_processes.max(now.processes);
-        let combined = all.combined.footprint_bytes;
-        let is_record = combined > self.peak.as_ref().map_or(0, |peak| peak.combined);
-        self.moments.raise(key_ns, at_ns, now, is_record);
+        let footprint_bytes = all.combined.footprint_bytes;
+        let is_record = footprint_bytes > self.peak.as_ref().map_or(0, |peak| peak.footprint_bytes);
+        self.largest_by_sample.raise(key_ns, at_ns, now, is_record);
         if is_record {
-            self.peak = Some(PeakMoment { at_ns, combined, holders: holders() });
+            self.peak = Some(PeakMoment { at_ns, footprint_bytes, holders: holders() });
         }
     }
 
     fn raise_at_most(&mut self, sums: &TreeSums) {
-        self.at_most = self.at_most.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
+        self.at_most_bytes =
+            self.at_most_bytes.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
     }
 
     /// The time between the samples: steps up and down in order of time, ends before starts. A late interval counts in
@@ -288,7 +290,7 @@ impl RamUsage {
                 let now = level.map(positive);
                 self.raise_at_most(&at_most.map(positive));
                 self.series.raise(at, now.groups().combined.footprint_bytes);
-                self.raise(&now, [window.until_ns, at], MaxRss::with_moment, Vec::new);
+                self.raise(&now, [window.until_ns, at], MaxFootprint::with_moment, Vec::new);
             }
         }
         // The holders are found once: with many starting processes, each may set a new peak.
@@ -304,12 +306,13 @@ impl RamUsage {
         let steady = &sample.steady_mean;
         self.byte_s.main += steady.main.footprint_bytes as f64 * whole;
         self.byte_s.descendants += steady.descendants.footprint_bytes as f64 * whole;
-        self.byte_s.combined += steady.combined_bytes as f64 * whole;
+        self.byte_s.combined += steady.footprint_bytes as f64 * whole;
         for life in intervals.iter().filter(|life| !life.is_end_rough) {
             // Late intervals, too: no earlier sample has counted that time.
             let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.likely_start_ns));
-            self.byte_s.combined += life.memory.combined_bytes as f64 * span_s;
-            *self.byte_s.of(life.is_main) += life.memory.footprint_bytes(life.is_main) as f64 * span_s;
+            self.byte_s.combined += life.memory.added_bytes as f64 * span_s;
+            *self.byte_s.part_mut(life.is_main) +=
+                life.memory.added_to_part_bytes(life.is_main) as f64 * span_s;
         }
         self.series.add_integral(self.byte_s.combined - before);
     }
@@ -335,10 +338,10 @@ fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
         let process = tree.get(held.id)?;
         let pid = process.ids.pid();
         let command = process.name.command.to_string();
-        let Contribution { combined_bytes, private_bytes, .. } = held.contribution;
+        let Contribution { added_bytes, private_bytes, .. } = held.contribution;
         let rss_bytes = held.rss_bytes;
         let private_bytes = Some(private_bytes).filter(|_| is_private_known(held.unread_bytes, rss_bytes));
-        Some(Holder { pid, command, rss_bytes, private_bytes, added_bytes: combined_bytes })
+        Some(Holder { pid, command, rss_bytes, private_bytes, added_bytes })
     });
     named.collect()
 }
@@ -350,21 +353,21 @@ fn holders_at(tree: &Tree, sample: &Sample, intervals: &[LiveInterval], at_ns: u
     let mut there: Vec<&LiveInterval> = there.filter(|life| !life.is_process && !life.is_end_rough).collect();
     there.sort_unstable_by_key(|life| std::cmp::Reverse(life.rss_bytes));
     for life in there.into_iter().take(HOLDERS) {
-        let Contribution { combined_bytes, private_bytes, .. } = life.memory;
+        let Contribution { added_bytes, private_bytes, .. } = life.memory;
         let is_read = life.unread_bytes.is_some_and(|unread| is_private_known(unread, life.rss_bytes));
         let private_bytes = Some(private_bytes).filter(|_| is_read);
         match holders.iter_mut().find(|holder| holder.pid == life.pid) {
             Some(holder) => {
                 holder.rss_bytes = holder.rss_bytes.max(life.rss_bytes);
                 holder.private_bytes = holder.private_bytes.zip(private_bytes).map(|(a, b)| a.max(b));
-                holder.added_bytes = holder.added_bytes.max(combined_bytes);
+                holder.added_bytes = holder.added_bytes.max(added_bytes);
             }
             None => holders.push(Holder {
                 pid: life.pid,
                 command: life.command.to_string(),
                 rss_bytes: life.rss_bytes,
                 private_bytes,
-                added_bytes: combined_bytes,
+                added_bytes,
             }),
         }
     }

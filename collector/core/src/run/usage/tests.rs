@@ -42,7 +42,7 @@ fn footprint(megabytes: u64) -> Sums {
 /// Footprints in megabytes, and how many processes there are.
 fn tree_sums(main: u64, descendants: u64, combined: u64, processes: u64) -> TreeSums {
     let (main, descendants) = (footprint(main), footprint(descendants));
-    TreeSums { main, descendants, combined_bytes: combined * MB, processes }
+    TreeSums { main, descendants, footprint_bytes: combined * MB, processes }
 }
 
 fn held(id: ProcessId, bytes: u64) -> Held {
@@ -82,8 +82,8 @@ fn added(sample: &Sample) -> RamUsage {
     ram
 }
 
-fn lives<const N: usize>(of: [[LiveInterval; 2]; N]) -> Sample {
-    Sample { intervals: of.into_iter().flatten().collect(), ..window() }
+fn lives<const N: usize>(intervals: [[LiveInterval; 2]; N]) -> Sample {
+    Sample { intervals: intervals.into_iter().flatten().collect(), ..window() }
 }
 
 // Requirement: RAM-1
@@ -91,7 +91,7 @@ fn lives<const N: usize>(of: [[LiveInterval; 2]; N]) -> Sample {
 fn children_one_after_another_never_add_up() {
     let ram = added(&lives([child(11, 13, 200), child(13, 15, 200), child(16, 17, 200)]));
     assert_eq!(
-        (ram.max.descendants.total, ram.max_processes),
+        (ram.max.descendants.footprint_bytes, ram.max_processes),
         (200 * MB, 1),
         "an end at a start comes first"
     );
@@ -102,9 +102,12 @@ fn children_one_after_another_never_add_up() {
 #[test]
 fn overlapping_children_add_up() {
     let ram = added(&lives([child(11, 15, 200), child(12, 13, 300), child(14, 16, 50)]));
-    assert_eq!((ram.max.descendants.total, ram.max_processes, ram.threads.descendants), (500 * MB, 2, 2));
+    assert_eq!(
+        (ram.max.descendants.footprint_bytes, ram.max_processes, ram.threads.descendants),
+        (500 * MB, 2, 2)
+    );
     let peak = ram.peak.unwrap();
-    assert_eq!((peak.at_ns, peak.combined, peak.holders.len()), (12 * S, 500 * MB, 2));
+    assert_eq!((peak.at_ns, peak.footprint_bytes, peak.holders.len()), (12 * S, 500 * MB, 2));
     assert_eq!(peak.holders[0].rss_bytes, 300 * MB);
 }
 
@@ -112,15 +115,15 @@ fn overlapping_children_add_up() {
 fn ended_process_does_not_overlap_a_later_one() {
     // One lived long before the window, one still lives.
     let ram = added(&lives([child(1, 12, 200), child(13, 20, 300)]));
-    assert_eq!((ram.max.descendants.total, ram.max_processes), (300 * MB, 1));
+    assert_eq!((ram.max.descendants.footprint_bytes, ram.max_processes), (300 * MB, 1));
     let ram = added(&lives([child(1, 14, 200), child(13, 20, 300)]));
-    assert_eq!((ram.max.descendants.total, ram.max_processes), (500 * MB, 2));
+    assert_eq!((ram.max.descendants.footprint_bytes, ram.max_processes), (500 * MB, 2));
 }
 
 #[test]
 fn interval_without_length_counts_for_a_moment() {
     let ram = added(&lives([child(15, 15, 70)]));
-    assert_eq!((ram.max.descendants.total, ram.max_processes), (70 * MB, 1));
+    assert_eq!((ram.max.descendants.footprint_bytes, ram.max_processes), (70 * MB, 1));
 }
 
 #[test]
@@ -131,9 +134,12 @@ fn intervals_add_to_the_steady_processes() {
     let main = Sums { private_bytes: 350 * MB, threads: 3, ..footprint(450) };
     sample.now = TreeSums { main, ..tree_sums(450, 0, 450, 1) };
     let ram = added(&sample);
-    assert_eq!((ram.max.main.total, ram.max.combined.total, ram.max_processes), (450 * MB, 600 * MB, 2));
+    assert_eq!(
+        (ram.max.main.footprint_bytes, ram.max.combined.footprint_bytes, ram.max_processes),
+        (450 * MB, 600 * MB, 2)
+    );
     assert_eq!((ram.threads.combined, ram.threads.main), (4, 3));
-    assert_eq!(ram.max.combined.shared, Some(100 * MB));
+    assert_eq!(ram.max.combined.shared_bytes, Some(100 * MB));
 }
 
 // Requirement: RAM-23
@@ -144,16 +150,17 @@ fn memory_that_no_sample_saw_has_no_known_private_part() {
         Sample { intervals: vec![life], ..window() }
     };
     let descendants = |sample| added(&sample).max.descendants;
-    let private_of = |unread_bytes| descendants(lives_with(unread_bytes)).private.map(|bytes| bytes / MB);
+    let private_of =
+        |unread_bytes| descendants(lives_with(unread_bytes)).private_bytes.map(|bytes| bytes / MB);
     assert_eq!(
         [Some(0), Some(10 * MB), Some(11 * MB), None].map(private_of),
         [Some(200), Some(200), None, None]
     );
-    assert_eq!(descendants(lives_with(None)).total, 200 * MB);
+    assert_eq!(descendants(lives_with(None)).footprint_bytes, 200 * MB);
     // What was not read of the processes that stay counts, too.
     let descendants_now = Sums { unread_private_bytes: 20 * MB, ..footprint(100) };
     let steady = TreeSums { descendants: descendants_now, ..TreeSums::default() };
-    assert_eq!(descendants(Sample { steady, ..lives_with(Some(0)) }).private, None);
+    assert_eq!(descendants(Sample { steady, ..lives_with(Some(0)) }).private_bytes, None);
 }
 
 // Requirement: RAM-24
@@ -167,7 +174,7 @@ fn late_records_of_one_window_count_together_though_they_come_one_by_one() {
         let (from_ns, at_ns) = (from_s * S, (from_s + 10) * S);
         ram.add(&tree, &mut Sample { from_ns, at_ns, steady, intervals, ..window() });
     }
-    assert_eq!((ram.max.combined.total, ram.peak.as_ref().unwrap().at_ns), (190 * MB, 13 * S));
+    assert_eq!((ram.max.combined.footprint_bytes, ram.peak.as_ref().unwrap().at_ns), (190 * MB, 13 * S));
 }
 
 // Requirement: RAM-26
@@ -176,11 +183,11 @@ fn survivors_that_grew_count_with_their_smaller_size_for_certain_and_with_the_la
     let (tree, mut ram) = (tree(), RamUsage::default());
     let (steady, steady_at_most) = (tree_sums(10, 0, 10, 1), tree_sums(90, 0, 90, 1));
     ram.add(&tree, &mut Sample { steady, steady_at_most, ..lives([child(12, 15, 50)]) });
-    assert_eq!((ram.max.combined.total, ram.at_most.combined), (60 * MB, 140 * MB));
+    assert_eq!((ram.max.combined.footprint_bytes, ram.at_most_bytes.combined), (60 * MB, 140 * MB));
     // Of an end that is only known to be no later, the memory is no more than possible.
     let rough = LiveInterval { is_end_rough: true, ..memory(12, 14, 200) };
     ram.add(&tree, &mut Sample { intervals: vec![rough], steady, steady_at_most, ..window() });
-    assert_eq!((ram.max.combined.total, ram.at_most.combined), (60 * MB, 290 * MB));
+    assert_eq!((ram.max.combined.footprint_bytes, ram.at_most_bytes.combined), (60 * MB, 290 * MB));
 }
 
 #[test]
@@ -192,19 +199,19 @@ fn late_intervals_count_in_their_own_window() {
     let steady = tree_sums(400, 150, 550, 2);
     let late = lives([child(10, 11, 200), child(11, 12, 200)]).intervals;
     ram.add(&tree, &mut Sample { from_ns: 20 * S, at_ns: 30 * S, steady, intervals: late, ..window() });
-    assert_eq!((ram.max.descendants.total, ram.max_processes), (200 * MB, 2));
-    assert_eq!((ram.max.combined.total, ram.peak.as_ref().unwrap().at_ns), (600 * MB, 10 * S));
+    assert_eq!((ram.max.descendants.footprint_bytes, ram.max_processes), (200 * MB, 2));
+    assert_eq!((ram.max.combined.footprint_bytes, ram.peak.as_ref().unwrap().at_ns), (600 * MB, 10 * S));
     // One lived in both windows: it adds to the steady part of the first, and not to a process that came later.
     let both = lives([child(15, 21, 250), child(22, 23, 100)]).intervals;
     let mut ram_of_both = RamUsage::default();
     ram_of_both.add(&tree, &mut Sample { steady: main, ..window() });
     ram_of_both.add(&tree, &mut Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: both, ..window() });
-    assert_eq!((ram_of_both.max.combined.total, ram_of_both.max_processes), (650 * MB, 2));
+    assert_eq!((ram_of_both.max.combined.footprint_bytes, ram_of_both.max_processes), (650 * MB, 2));
     // So late that the steady part of its time is no longer known.
     let late = lives([child(5, 6, 300)]).intervals;
     ram.add(&tree, &mut Sample { from_ns: 30 * S, at_ns: 40 * S, steady: main, intervals: late, ..window() });
     assert_eq!(
-        (ram.max.descendants.total, ram.max.combined.total, ram.max_processes),
+        (ram.max.descendants.footprint_bytes, ram.max.combined.footprint_bytes, ram.max_processes),
         (300 * MB, 600 * MB, 2)
     );
     let of_others = ram.means(1.0).unwrap().descendants;
@@ -223,7 +230,7 @@ fn series_has_every_peak_at_its_time() {
     ram.add(&tree, &mut Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: late, ..window() });
     let points = ram.series.points();
     assert_eq!(points.iter().map(|point| point.max).collect::<Vec<_>>(), [0, 500 * MB, 0]);
-    assert_eq!(points.iter().map(|point| point.max).max(), Some(ram.max.combined.total));
+    assert_eq!(points.iter().map(|point| point.max).max(), Some(ram.max.combined.footprint_bytes));
     let integral: f64 = points.iter().map(|point| point.integral).sum();
     assert_eq!(Some(integral / 30.0), ram.means(30.0).map(|means| means.combined));
 }
@@ -237,7 +244,7 @@ fn each_figure_is_a_maximum_of_its_own() {
         ram.add(&tree, &mut Sample { now, ..window() });
     }
     assert_eq!(
-        (ram.max.main.total, ram.max.descendants.total, ram.max.combined.total),
+        (ram.max.main.footprint_bytes, ram.max.descendants.footprint_bytes, ram.max.combined.footprint_bytes),
         (500 * MB, 700 * MB, 800 * MB)
     );
     assert_eq!((ram.high_water_mark().combined, ram.high_water_mark().descendants), (800 * MB, 700 * MB));
@@ -250,7 +257,7 @@ fn memory_that_main_and_descendants_share_counts_once() {
     (sample.now, sample.steady) = (now, now);
     let ram = added(&sample);
     assert_eq!(
-        (ram.max.main.total, ram.max.descendants.total, ram.max.combined.total),
+        (ram.max.main.footprint_bytes, ram.max.descendants.footprint_bytes, ram.max.combined.footprint_bytes),
         (400 * MB, 470 * MB, 480 * MB)
     );
 }
@@ -294,7 +301,7 @@ fn spike_of_a_steady_process_adds_to_what_it_had() {
     let mut ram = RamUsage::default();
     ram.add(&tree, &mut sample);
     let peak = ram.peak.unwrap();
-    assert_eq!(peak.combined, 500 * MB);
+    assert_eq!(peak.footprint_bytes, 500 * MB);
     assert_eq!(peak.holders.iter().map(|holder| holder.rss_bytes).sum::<u64>(), 500 * MB);
 }
 
@@ -306,7 +313,7 @@ fn claimed_sizes_saturate() {
     };
     let sample = Sample { intervals: vec![huge(MAIN), huge(200), huge(201)], ..window() };
     let ram = added(&sample);
-    assert_eq!((ram.max.descendants.total, ram.max.combined.total), (u64::MAX, u64::MAX));
+    assert_eq!((ram.max.descendants.footprint_bytes, ram.max.combined.footprint_bytes), (u64::MAX, u64::MAX));
 }
 
 #[test]

@@ -25,7 +25,7 @@ const STATIC: usize = 100;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Totals {
     /// Sum over all processes' own.
-    pub own: Rusage,
+    pub own_usage: Rusage,
     /// The first process's own, if that is known.
     pub main: Option<Rusage>,
     /// Lower bounds of the largest RAM.
@@ -73,10 +73,10 @@ impl Totals {
 
     /// Add a finalized process.
     pub(crate) fn add(&mut self, process: &ProcessSummary) {
-        self.own = self.own.plus(&process.own.usage);
-        self.unattributed_us = self.unattributed_us.saturating_add(process.own.unattributed_us);
+        self.own_usage = self.own_usage.plus(&process.own_usage.usage);
+        self.unattributed_us = self.unattributed_us.saturating_add(process.own_usage.unattributed_us);
         if process.ids.is_main {
-            self.main = (process.own.quality != Quality::Unknown).then_some(process.own.usage);
+            self.main = (process.own_usage.quality != Quality::Unknown).then_some(process.own_usage.usage);
         }
         self.floors.raise(process);
         if process.is_still_running {
@@ -94,7 +94,7 @@ impl Totals {
     fn add_coverage(&mut self, process: &ProcessSummary) {
         let coverage = &mut self.coverage;
         coverage.processes += 1;
-        match process.own.quality {
+        match process.own_usage.quality {
             Quality::Exact => coverage.exact += 1,
             Quality::Sampled => coverage.sampled += 1,
             Quality::Bound | Quality::Unknown => coverage.unknown += 1,
@@ -129,8 +129,8 @@ impl Totals {
         };
         let command = self.commands.entry(name).or_default();
         command.count += 1;
-        command.cpu_us = command.cpu_us.saturating_add(process.own.cpu_us());
-        command.is_cpu_known |= process.own.quality != Quality::Unknown;
+        command.cpu_us = command.cpu_us.saturating_add(process.own_usage.cpu_us());
+        command.is_cpu_known |= process.own_usage.quality != Quality::Unknown;
         command.peak = command.peak.max(process.memory.peak_rss_bytes);
         command.wall_ns = command.wall_ns.saturating_add(process.wall_ns);
     }

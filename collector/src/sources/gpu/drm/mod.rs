@@ -132,7 +132,7 @@ impl Drm {
         let listed_ns = clock::monotonic_ns();
         let mut samples = Vec::new();
         for id in wanted {
-            let mut sample = DeviceSample { listed_ns, ..DeviceSample::of(id) };
+            let mut sample = DeviceSample { listed_ns, ..DeviceSample::of_device(id) };
             let card = self.cards.iter().find(|card| &card.device.id == id);
             let node = self.nodes.iter().find(|node| &node.device.id == id);
             let is_drm = card.is_some() || node.is_some_and(|node| node.device.parent.is_some());

@@ -34,7 +34,7 @@ impl Beginning {
         DeviceSample {
             at_ns: self.at_ns,
             values: vec![(Figure::Energy, self.energy.clone())],
-            ..DeviceSample::of(device)
+            ..DeviceSample::of_device(device)
         }
     }
 }

@@ -114,7 +114,7 @@ impl Nvml {
             kinds.iter().for_each(|kind| self.plan.set_due(&key, *kind, began_ns));
             return is_known.then(|| DeviceSample::lost(id));
         };
-        let mut sample = DeviceSample::of(id);
+        let mut sample = DeviceSample::of_device(id);
         for kind in kinds.iter().filter(|kind| **kind != Kind::Details) {
             let from_ns = clock::monotonic_ns();
             if kind.is_memory() {
@@ -158,7 +158,7 @@ impl Nvml {
             let xids = of_device.map(|(_, xid)| *xid).collect();
             // The set that all devices share can be lost after a device was registered.
             let xids = registered.and(self.events.state()).map(|()| xids);
-            samples.push(DeviceSample { xids: Some(xids), ..DeviceSample::of(&handle.device.id) });
+            samples.push(DeviceSample { xids: Some(xids), ..DeviceSample::of_device(&handle.device.id) });
         }
         samples
     }

@@ -128,8 +128,8 @@ mod tests {
         // Both are read at 1000 ms and at 2000: one was busy in the first half of that time, the other in the second.
         let stretches = [[100.0, 0.0], [0.0, 100.0]];
         for at_ms in [1000, 2000, 3000] {
-            for (device, of) in (0..).zip(&stretches) {
-                let stretches: Vec<_> = of.iter().map(|busy| (500 * MS, *busy)).collect();
+            for (device, of_device) in (0..).zip(&stretches) {
+                let stretches: Vec<_> = of_device.iter().map(|busy| (500 * MS, *busy)).collect();
                 assert_eq!(sum.lay(device, (at_ms + u64::from(device)) * MS, &stretches), 100.0, "{at_ms}");
             }
         }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::availability::{Availability, Gap};
-use super::lists::ProcessLists;
 use super::maxima::Maxima;
 use super::meters::{BusyMeter, Counter, CounterKind, Gauge, ThrottleTimes};
+use super::process_lists::ProcessLists;
 use super::processes::{BusyProcesses, Processes};
 use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::model::groups::Groups;
@@ -202,13 +202,13 @@ impl DeviceUsage {
         self.last_ns = at_ns;
     }
 
-    fn add_value(&mut self, of: &DeviceReading, figure: Figure, value: &Reading<f64>, all: &mut Maxima) {
-        let DeviceReading { at_ns, sample, .. } = *of;
+    fn add_value(&mut self, reading: &DeviceReading, figure: Figure, value: &Reading<f64>, all: &mut Maxima) {
+        let DeviceReading { at_ns, sample, .. } = *reading;
         if figure == Figure::MemoryUsed {
             self.used_bytes = value.as_ref().ok().map(|value| *value as u64);
             self.figures.note_used(self.used_bytes);
             if let Some(bytes) = self.used_bytes.filter(|_| !self.is_part) {
-                all.add_used(of.number, at_ns, bytes);
+                all.add_used(reading.number, at_ns, bytes);
             }
         }
         let Some(value) = self.figures.note(at_ns, figure, Some(value)).copied() else { return };
@@ -250,9 +250,10 @@ impl DeviceUsage {
         all.add_busy(reading.number, at_ns, &stretches);
     }
 
-    /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560 list
-    /// a process of a container by its pid there, and look for its memory by its pid outside (open-gpu-kernel-modules PR 614,
-    /// HAMi-core issue 112). A single 0 is that of a process that ended between these two questions.
+    /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560
+    /// list a process of a container by its pid there, but look for its memory by its pid outside. See
+    /// open-gpu-kernel-modules PR 614 and HAMi-core issue 112. A single 0 is that of a process that ended between these two
+    /// questions.
     fn has_false_zeros(&self) -> bool {
         self.device.vendor == Some(Vendor::Nvidia)
     }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::amount::Amount;
 use super::busy::BusySum;
-use super::held::HeldSum;
-use super::recent::RecentSum;
+use super::held_sum::HeldSum;
+use super::recent_sum::RecentSum;
 use crate::model::groups::Groups;
 
 /// The largest sums over all devices at one time; `None`: no device gave the figure.
@@ -39,7 +39,7 @@ impl Maxima {
         raise(&mut self.used_bytes, sum);
     }
 
-    /// The run's processes have so much memory on a device.
+    /// The run's processes have this much memory on a device.
     pub(super) fn add_memory(&mut self, device: u32, at_ns: u64, bytes: Groups<u64>) {
         let sum = self.memory_sum.read(device, at_ns, bytes);
         self.recent_memory.add(at_ns, sum);
@@ -72,7 +72,7 @@ impl Maxima {
         }
     }
 
-    /// The same by the run's processes.
+    /// The utilisation of a device by the run's processes, percent.
     pub(super) fn add_process_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, Groups<f64>)]) {
         raise(&mut self.process_busy, self.process_busy_sum.lay(device, read_ns, stretches));
     }

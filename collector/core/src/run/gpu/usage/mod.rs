@@ -5,15 +5,15 @@ mod amount;
 pub(crate) mod availability;
 mod busy;
 pub(crate) mod device;
-mod held;
-mod lists;
+mod gpu_sums;
+mod held_sum;
 mod maxima;
 pub(crate) mod meters;
-mod now;
+mod process_lists;
 pub(crate) mod processes;
 #[cfg(test)]
 mod random_moves;
-mod recent;
+mod recent_sum;
 #[cfg(test)]
 mod tests;
 
@@ -94,20 +94,20 @@ impl GpuUsage {
         }
     }
 
-    /// For how long the process lists of a device were not read though they could be, nanoseconds: the time between readings that
-    /// are further apart than two intervals, or as far from the run's start or end.
-    pub(crate) fn unread_ns(&self, of: &DeviceUsage) -> u64 {
-        of.lists.unread_ns(self.start_ns, self.end_of(of), longest_read_ns(self.interval_ns))
+    /// For how long the process lists of a device were not read though they could be, nanoseconds. It is the time between
+    /// readings further apart than two intervals, or as far from the run's start or end.
+    pub(crate) fn unread_ns(&self, device: &DeviceUsage) -> u64 {
+        device.lists.unread_ns(self.start_ns, self.end_of(device), longest_read_ns(self.interval_ns))
     }
 
     /// The longest time without a reading, nanoseconds.
-    pub(crate) fn longest_unread_ns(&self, of: &DeviceUsage) -> u64 {
-        of.lists.longest_unread_ns(self.start_ns, self.end_of(of))
+    pub(crate) fn longest_unread_ns(&self, device: &DeviceUsage) -> u64 {
+        device.lists.longest_unread_ns(self.start_ns, self.end_of(device))
     }
 
     /// Until when a device should have been read: no process can be on one that is lost.
-    fn end_of(&self, of: &DeviceUsage) -> Option<u64> {
-        self.end_ns.filter(|_| of.loss.is_none_or(|loss| loss.is_back))
+    fn end_of(&self, device: &DeviceUsage) -> Option<u64> {
+        self.end_ns.filter(|_| device.loss.is_none_or(|loss| loss.is_back))
     }
 
     fn add_device(&mut self, TrackedDevice { device, is_visible }: &TrackedDevice) {
@@ -126,8 +126,9 @@ impl GpuUsage {
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         self.processes.ended(ended);
         let end_ns = ended.end_ns.unwrap_or(u64::MAX);
-        let mut listed = self.devices.iter().filter_map(|of| of.was_listed_within(ended.start_ns, end_ns));
-        let is_any_listed = self.devices.iter().any(|of| of.lists.count > 0);
+        let mut listed =
+            self.devices.iter().filter_map(|device| device.was_listed_within(ended.start_ns, end_ns));
+        let is_any_listed = self.devices.iter().any(|device| device.lists.count > 0);
         if is_any_listed && listed.all(|was_listed| was_listed) {
             return;
         }

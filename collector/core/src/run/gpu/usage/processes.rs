@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::held::HeldSum;
+use super::held_sum::HeldSum;
 use super::meters::BusyMeter;
 use crate::model::gpu::Busy;
 use crate::model::groups::Groups;
@@ -50,7 +50,7 @@ impl ProcessGpu {
         self.devices.entry(device.to_owned()).or_default()
     }
 
-    /// It has so much memory on a device; `None`: none, or it is not known.
+    /// It has this much memory on a device; `None`: none, or it is not known.
     fn add_memory(&mut self, number: u32, device: &str, at_ns: u64, bytes: Option<u64>) {
         let largest = self.held.read(number, at_ns, bytes.unwrap_or(0));
         if bytes.is_some() || largest > 0 {
@@ -73,9 +73,9 @@ impl ProcessGpu {
     }
 
     /// Take over its name and pid, which an exec and a later look can change.
-    fn identify(&mut self, of: &PidEntry) {
-        self.command = of.command.clone();
-        self.pid = of.pid.unwrap_or(self.pid);
+    fn identify(&mut self, entry: &PidEntry) {
+        self.command = entry.command.clone();
+        self.pid = entry.pid.unwrap_or(self.pid);
     }
 }
 
@@ -88,20 +88,20 @@ pub struct Processes {
 
 impl Processes {
     /// A process that the driver names; `None`: there are too many.
-    pub(super) fn named(&mut self, of: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpu> {
-        if self.by_id.len() >= POLICY.most_processes && !self.by_id.contains_key(&of.id) {
+    pub(super) fn named(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpu> {
+        if self.by_id.len() >= POLICY.most_processes && !self.by_id.contains_key(&entry.id) {
             return None;
         }
-        let process = self.by_id.entry(of.id).or_insert_with(|| ProcessGpu {
-            pid: of.own_pid,
+        let process = self.by_id.entry(entry.id).or_insert_with(|| ProcessGpu {
+            pid: entry.own_pid,
             driver_pid,
-            command: of.command.clone(),
-            is_main: of.is_main,
+            command: entry.command.clone(),
+            is_main: entry.is_main,
             peak_bytes: None,
             devices: BTreeMap::new(),
             held: HeldSum::default(),
         });
-        process.identify(of);
+        process.identify(entry);
         Some(process)
     }
 

@@ -1,5 +1,5 @@
-//! Memory that moves between devices at random, which are read in a random order: the sums are never larger than what was held at
-//! one time.
+//! Memory that moves between devices at random, which are read in a random order. The sums are never larger than what was
+//! held at one time.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -70,7 +70,7 @@ impl Machine {
     }
 
     fn total(&self) -> Groups<u64> {
-        let all = self.held.iter().map(|of| Self::groups(*of));
+        let all = self.held.iter().map(|held| Self::groups(*held));
         all.fold(Groups::default(), |a, b| a.with(b, |a, b| a + b))
     }
 

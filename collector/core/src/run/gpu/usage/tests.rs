@@ -273,9 +273,9 @@ fn throttle_reason_counts_from_the_reading_before() {
 #[test]
 fn utilisation_sums_over_devices_and_processes() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
-    let busy = |device: &str, percent: f64, of: Vec<(u32, f64)>| DeviceSample {
+    let busy = |device: &str, percent: f64, processes: Vec<(u32, f64)>| DeviceSample {
         busy: Some(Ok(vec![Busy { us: 1_000_000, percent }])),
-        process_busy: Some(Ok(of
+        process_busy: Some(Ok(processes
             .into_iter()
             .map(|(pid, percent)| ProcessBusy {
                 pid,
@@ -394,7 +394,7 @@ fn accounting_entry_counts_process_that_no_sample_saw() {
     assert_eq!(bench.max(), (0, 640, 640));
     let on = &bench.usage.processes.by_id[&3].devices["a"];
     assert_eq!((on.peak_bytes, on.is_accounted, on.accounted_percent), (Some(640), true, Some(12.0)));
-    // The same pid, long before the run.
+    // A process with this pid, long before the run.
     bench.at(8, vec![reading(AccountingEntry { started_us: 1, ..entry(false, 9999) })]);
     assert_eq!(bench.max(), (0, 640, 640));
 }
@@ -437,13 +437,13 @@ fn figure_that_could_not_be_read_for_a_while_has_a_gap() {
     bench.at(4, vec![value("a", Figure::MemoryUsed, Ok(900.0))]);
     bench.at(5, vec![failed()]);
     bench.at(6, vec![memory("a", vec![listed(10, 100)])]);
-    let of = &bench.usage.devices[0];
-    let gap = &of.figures.gaps[&Figure::ProcessMemory];
+    let device = &bench.usage.devices[0];
+    let gap = &device.figures.gaps[&Figure::ProcessMemory];
     assert_eq!(
-        (of.gap_ns(gap), &gap.reason, gap.used_bytes),
+        (device.gap_ns(gap), &gap.reason, gap.used_bytes),
         (3 * S, &Missing::Failed("why".into()), Some(900))
     );
-    assert!(of.figures.missing.is_empty());
+    assert!(device.figures.missing.is_empty());
 }
 
 // Requirement: GPU-21

@@ -11,8 +11,8 @@ use super::super::reading::{LastReading, Sharing};
 use crate::run::tree::Image;
 use crate::run::tree::program::fork_share;
 
-/// A fork child that has more than all older relatives by one part in this many of what they have has other pages: less
-/// is how its RSS at the fork, which includes file pages, differs from its anonymous pages.
+/// A fork child that has more than all older relatives by one part in this many has other pages. Less can be the file pages
+/// in its RSS at the fork.
 const MUCH_MORE: u64 = 8;
 
 /// Anonymous memory of a process.
@@ -77,7 +77,7 @@ impl Member<'_> {
         carried(self.reading, sharing, sharing.private_anon_bytes())
     }
 
-    /// The same at most, bytes.
+    /// Private anonymous memory that it has at most, bytes.
     fn most_private(&self) -> u64 {
         let Some(sharing) = &self.reading.sharing else { return self.reading.anonymous_bytes() };
         carried(self.reading, sharing, sharing.most_private_anon_bytes())
@@ -90,20 +90,19 @@ impl Member<'_> {
 
     /// How much more anonymous memory it has than its parent had memory at the fork, bytes: none of that is the parent's.
     fn grown_since_fork(&self) -> u64 {
-        let Image::Forked { rss_at_fork } = self.image else { return 0 };
-        self.reading.anonymous_bytes().saturating_sub(rss_at_fork)
+        let Image::Forked { rss_at_fork_bytes } = self.image else { return 0 };
+        self.reading.anonymous_bytes().saturating_sub(rss_at_fork_bytes)
     }
 
-    /// A process with an older relative: what it grew by since the fork or had alone when it was read, and what it has
-    /// faulted in.
+    /// For a process with an older relative: what it grew by since the fork or had alone when read, and what it faulted in.
     fn younger(&self, page_bytes: u64) -> Anonymous {
         let anonymous = self.reading.anonymous_bytes();
         let alone = self.carried_private();
-        let Image::Forked { rss_at_fork } = self.image else {
+        let Image::Forked { rss_at_fork_bytes } = self.image else {
             return Anonymous { certain_bytes: alone, uncertain_bytes: anonymous - alone };
         };
         let faulted = self.reading.vitals.minor_faults.saturating_mul(page_bytes);
-        let most = fork_share(self.reading.size.rss_bytes, rss_at_fork, faulted).min(anonymous);
+        let most = fork_share(self.reading.size.rss_bytes, rss_at_fork_bytes, faulted).min(anonymous);
         let certain_bytes = self.grown_since_fork().max(alone);
         Anonymous { certain_bytes, uncertain_bytes: most.saturating_sub(certain_bytes) }
     }
@@ -127,7 +126,7 @@ pub(super) fn of_group(members: &[Member], are_read: bool, page_bytes: u64) -> V
     if are_read { of_read(members, None, page_bytes) } else { of_unread(members, page_bytes) }
 }
 
-/// The same for the group without the command's first process.
+/// What each member adds to the footprint of the descendants: the group without the command's first process.
 pub(super) fn of_descendants(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Anonymous> {
     let main = members.iter().find(|member| member.is_main);
     let others: Vec<Member> = members.iter().filter(|member| !member.is_main).copied().collect();
@@ -161,8 +160,8 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
 
 /// How much of what a relative that was read at `read_ns` shares these had left by their own readings, bytes.
 fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
-    let of = |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
-    members.iter().map(of).sum()
+    let grown = |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
+    members.iter().map(grown).sum()
 }
 
 /// All were read: the sum of their proportional sizes, less what `without` alone has. The oldest counts in full, the

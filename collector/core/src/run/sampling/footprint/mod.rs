@@ -45,26 +45,26 @@ pub(crate) struct Estimate {
 /// What all processes add.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Estimates {
-    of: FxHashMap<ProcessId, Estimate>,
+    by_id: FxHashMap<ProcessId, Estimate>,
     /// By how much the footprint may be larger, bytes.
     uncertain_bytes: u64,
     /// The part of that in files, bytes.
     files_uncertain_bytes: u64,
     /// Footprint of the tree, for certain, bytes.
-    combined_bytes: u64,
+    combined_footprint_bytes: u64,
     /// Footprint of the descendants, for certain, bytes.
-    descendants_bytes: u64,
+    descendants_footprint_bytes: u64,
 }
 
 impl Estimates {
     /// One process's.
     pub(crate) fn get(&self, id: ProcessId) -> Option<&Estimate> {
-        self.of.get(&id)
+        self.by_id.get(&id)
     }
 
     /// What does not matter in the sum of all, bytes.
     fn negligible_bytes(&self) -> u64 {
-        negligible_bytes(self.combined_bytes + self.uncertain_bytes)
+        negligible_bytes(self.combined_footprint_bytes + self.uncertain_bytes)
     }
 }
 
@@ -76,7 +76,7 @@ fn negligible_bytes(of_bytes: u64) -> u64 {
 /// Last readings of the live processes, and of programs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Readings<'a> {
-    pub of: &'a FxHashMap<ProcessId, LastReading>,
+    pub by_id: &'a FxHashMap<ProcessId, LastReading>,
     pub programs: &'a KnownPrograms,
     /// The live processes, oldest first.
     pub alive: &'a [ProcessId],
@@ -89,17 +89,17 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     let mut all = Estimates::default();
     add_anonymous(tree, readings, &mut all);
     add_files(tree, readings, &mut all);
-    for (id, estimate) in &mut all.of {
+    for (id, estimate) in &mut all.by_id {
         // One that runs in its parent's memory has nothing to be read.
-        if let Some(reading) = readings.of.get(id).filter(|_| !is_borrowed(tree, *id)) {
+        if let Some(reading) = readings.by_id.get(id).filter(|_| !is_borrowed(tree, *id)) {
             add_last_reading(estimate, reading, readings.shared_of_all_bytes);
             if !reading.is_sharing_denied && has_unread_relatives(tree, *id, reading) {
                 // What it has alone is not known any more.
                 estimate.stale_bytes += reading.anonymous_bytes();
             }
         }
-        all.combined_bytes += estimate.contribution.combined_bytes;
-        all.descendants_bytes += estimate.contribution.descendants_bytes;
+        all.combined_footprint_bytes += estimate.contribution.added_bytes;
+        all.descendants_footprint_bytes += estimate.contribution.added_to_descendants_bytes;
         all.uncertain_bytes += estimate.anonymous_uncertain_bytes;
     }
     all.uncertain_bytes += all.files_uncertain_bytes;
@@ -113,7 +113,7 @@ fn counted<'a>(
     id: ProcessId,
 ) -> Option<(&'a Process, &'a LastReading)> {
     let process = tree.get(id)?;
-    let reading = readings.of.get(&id)?;
+    let reading = readings.by_id.get(&id)?;
     (process.program.image != Image::Borrowed).then_some((process, reading))
 }
 
@@ -122,7 +122,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let mut groups: FxHashMap<ImageGroup, Vec<ProcessId>> = FxHashMap::default();
     let mut of_one = |id: ProcessId| {
         let Some((process, _)) = counted(tree, readings, id) else {
-            all.of.insert(id, Estimate::default());
+            all.by_id.insert(id, Estimate::default());
             return;
         };
         groups.entry(process.program.group).or_default().push(id);
@@ -147,7 +147,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
         let with_memory = tree
             .group(group)
             .map_or(0, |group| group.members.iter().filter(|id| !is_borrowed(tree, **id)).count());
-        let are_read = members.len() == with_memory && is_group_read(tree, readings.of, group);
+        let are_read = members.len() == with_memory && is_group_read(tree, readings.by_id, group);
         let combined = anonymous::of_group(&members, are_read, page_bytes);
         let has_main = members.iter().any(|member| member.is_main);
         let mut descendants: Vec<Anonymous> = match has_main && members.len() > 1 {
@@ -164,12 +164,12 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
             // What can't be read counts in full.
             let more = if is_denied { uncertain_bytes } else { 0 };
             let contribution = Contribution {
-                combined_bytes: combined.certain_bytes + more,
-                descendants_bytes: if member.is_main { 0 } else { descendants.certain_bytes + more },
+                added_bytes: combined.certain_bytes + more,
+                added_to_descendants_bytes: if member.is_main { 0 } else { descendants.certain_bytes + more },
                 private_bytes: anonymous::private_bytes(member, is_alone)
                     + anonymous::private_of_files_bytes(member, is_alone),
             };
-            all.of.insert(
+            all.by_id.insert(
                 *id,
                 Estimate {
                     contribution,
@@ -186,7 +186,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
 fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let mut times = FileTimes::default();
     for id in readings.alive {
-        if let Some(files) = readings.of.get(id).and_then(|reading| reading.files.as_ref()) {
+        if let Some(files) = readings.by_id.get(id).and_then(|reading| reading.files.as_ref()) {
             times.add(files);
         }
     }
@@ -195,7 +195,7 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let mut parts: Vec<(ProcessId, u64)> = Vec::new();
     for id in readings.alive {
         let Some((process, reading)) = counted(tree, readings, *id) else { continue };
-        let Some(estimate) = all.of.get_mut(id) else { continue };
+        let Some(estimate) = all.by_id.get_mut(id) else { continue };
         let bytes = reading.file_bytes();
         let known = match &reading.files {
             Some(files) => KnownFiles::Own(files),
@@ -205,22 +205,22 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
                 .find(&process.name.command, bytes)
                 .map_or(KnownFiles::Size, |files| KnownFiles::Assumed(files)),
         };
-        let files = FilesReading::of(reading, readings.shared_of_all_bytes).unwrap_or_default();
+        let files = FilesReading::of_process(reading, readings.shared_of_all_bytes).unwrap_or_default();
         let pss_bytes = if files.more_others_bytes > 0 { 0 } else { files.pss_bytes };
         parts.push((*id, pss_bytes));
         let added = combined.add(bytes, pss_bytes, known, &times);
-        estimate.contribution.combined_bytes += added.certain_bytes;
+        estimate.contribution.added_bytes += added.certain_bytes;
         estimate.files_unread_bytes = added.unread_bytes;
         if !process.ids.is_main {
             let added = descendants.add(bytes, pss_bytes, known, &times);
-            estimate.contribution.descendants_bytes += added.certain_bytes;
+            estimate.contribution.added_to_descendants_bytes += added.certain_bytes;
         }
     }
     all.files_uncertain_bytes = combined.uncertain_bytes().max(descendants.uncertain_bytes());
     let missing_bytes = combined.missing_bytes().max(descendants.missing_bytes());
     for (id, pss_bytes) in parts.into_iter().filter(|_| missing_bytes > 0) {
         all.files_uncertain_bytes = all.files_uncertain_bytes.max(missing_bytes);
-        if let Some(estimate) = all.of.get_mut(&id) {
+        if let Some(estimate) = all.by_id.get_mut(&id) {
             estimate.files_unread_bytes = estimate.files_unread_bytes.max(pss_bytes);
         }
     }
@@ -239,7 +239,7 @@ struct FilesReading {
 
 impl FilesReading {
     /// `None`: it was never read.
-    fn of(reading: &LastReading, shared_of_all_bytes: u64) -> Option<Self> {
+    fn of_process(reading: &LastReading, shared_of_all_bytes: u64) -> Option<Self> {
         let sharing = reading.sharing.as_ref()?;
         let (now_bytes, then_bytes) = (reading.size.shared_bytes, sharing.size.shared_bytes);
         let pss_bytes = sharing.rollup.pss_bytes.saturating_sub(sharing.rollup.pss_anon_bytes);
@@ -254,7 +254,7 @@ impl FilesReading {
 
 /// Adds to an estimate what the last reading says of the file pages, and how far the estimate may be off by now.
 fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_all_bytes: u64) {
-    let stale_bytes = if let Some(files) = FilesReading::of(reading, shared_of_all_bytes) {
+    let stale_bytes = if let Some(files) = FilesReading::of_process(reading, shared_of_all_bytes) {
         estimate.proportional_bytes += files.pss_bytes;
         files.changed_bytes + files.more_others_bytes
     } else {
@@ -323,7 +323,7 @@ pub(crate) fn epoch(tree: &Tree, id: ProcessId) -> u64 {
 /// The shared memory of several processes, each in full, bytes.
 pub(crate) fn shared_of_all<'a>(
     readings: &FxHashMap<ProcessId, LastReading>,
-    of: impl IntoIterator<Item = &'a ProcessId>,
+    processes: impl IntoIterator<Item = &'a ProcessId>,
 ) -> u64 {
-    of.into_iter().filter_map(|id| Some(readings.get(id)?.size.shared_bytes)).sum()
+    processes.into_iter().filter_map(|id| Some(readings.get(id)?.size.shared_bytes)).sum()
 }

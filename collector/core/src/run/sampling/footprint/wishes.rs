@@ -20,7 +20,7 @@ pub enum SharingCredit {
     None,
     /// It would set a new peak that it can't vouch for.
     NewPeak,
-    /// The same of memory that still grows: the next sample will ask again.
+    /// It would set a new peak with memory that still grows: the next sample will ask again.
     GrowingPeak,
 }
 
@@ -81,13 +81,13 @@ impl Estimates {
     /// Processes whose private and proportional sizes are not known any more, the most wrong first. They are no part of
     /// the footprint. The first process has figures of its own, however small it is beside the others.
     pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
-        let of_descendants = negligible_bytes(self.descendants_bytes + self.uncertain_bytes) / 4;
+        let of_descendants = negligible_bytes(self.descendants_footprint_bytes + self.uncertain_bytes) / 4;
         let is_stale = |(id, estimate): &(&ProcessId, &Estimate)| {
             let is_main = tree.get(**id).is_some_and(|process| process.ids.is_main);
-            let of_main = || negligible_bytes(estimate.contribution.combined_bytes) / 4;
+            let of_main = || negligible_bytes(estimate.contribution.added_bytes) / 4;
             estimate.stale_bytes > if is_main { of_main() } else { of_descendants }
         };
-        let mut stale: Vec<_> = self.of.iter().filter(is_stale).collect();
+        let mut stale: Vec<_> = self.by_id.iter().filter(is_stale).collect();
         stale.sort_unstable_by_key(|(id, estimate)| (std::cmp::Reverse(estimate.stale_bytes), **id));
         stale.into_iter().map(|(id, _)| target(tree, *id)).collect()
     }
@@ -101,8 +101,8 @@ impl Estimates {
         members: &[ProcessId],
     ) -> SharingCredit {
         let may_be = |certain_bytes: u64| certain_bytes + self.uncertain_bytes;
-        let is_new_peak =
-            may_be(self.combined_bytes) > mark.combined || may_be(self.descendants_bytes) > mark.descendants;
+        let is_new_peak = may_be(self.combined_footprint_bytes) > mark.combined
+            || may_be(self.descendants_footprint_bytes) > mark.descendants;
         if !is_new_peak || self.uncertain_bytes <= self.negligible_bytes() {
             SharingCredit::None
         } else if members.iter().any(|id| is_growing(tree, readings, *id)) {
@@ -119,14 +119,15 @@ impl Estimates {
             tree.get(id).filter(|_| !is_borrowed(tree, id)).map(|process| process.program.group)
         };
         let mut groups: FxHashMap<ImageGroup, (u64, Vec<ProcessId>)> = FxHashMap::default();
-        for (id, estimate) in self.of.iter().filter(|(_, estimate)| estimate.anonymous_uncertain_bytes > 0) {
+        for (id, estimate) in self.by_id.iter().filter(|(_, estimate)| estimate.anonymous_uncertain_bytes > 0)
+        {
             let Some(group) = group_of(*id) else { continue };
             groups.entry(group).or_default().0 += estimate.anonymous_uncertain_bytes;
         }
         if groups.is_empty() {
             return groups;
         }
-        for id in self.of.keys() {
+        for id in self.by_id.keys() {
             if let Some((_, members)) = group_of(*id).and_then(|group| groups.get_mut(&group)) {
                 members.push(*id);
             }
@@ -144,24 +145,24 @@ impl Estimates {
         tried: &Tried,
     ) -> HashMap<&'a Arc<str>, (u64, u64, ProcessId)> {
         let mut programs: HashMap<&Arc<str>, (u64, u64, ProcessId)> = HashMap::new();
-        for (id, estimate) in &self.of {
+        for (id, estimate) in &self.by_id {
             let unread_bytes = estimate.files_unread_bytes;
             let is_wanted = unread_bytes > 0 && !tried.files.contains(id);
             let Some(process) = tree.get(*id).filter(|_| is_wanted) else { continue };
-            let (sum, most, of) = programs.entry(&process.name.command).or_insert((0, 0, *id));
+            let (sum, most, largest) = programs.entry(&process.name.command).or_insert((0, 0, *id));
             *sum += unread_bytes;
-            if unread_bytes > *most || (unread_bytes == *most && *id < *of) {
-                (*most, *of) = (unread_bytes, *id);
+            if unread_bytes > *most || (unread_bytes == *most && *id < *largest) {
+                (*most, *largest) = (unread_bytes, *id);
             }
         }
         programs
     }
 
-    /// In which order to read the members of a group: those that were not read since the group last changed; once all were,
-    /// the most uncertain first.
+    /// In which order to read the members of a group. Those that were not read since the group last changed come first;
+    /// once all were, the most uncertain do.
     fn reading_order(&self, tree: &Tree, readings: Readings, members: &[ProcessId]) -> Vec<SharingTarget> {
         let is_read = |id: &ProcessId| {
-            is_borrowed(tree, *id) || is_current(readings.of.get(id), super::epoch(tree, *id))
+            is_borrowed(tree, *id) || is_current(readings.by_id.get(id), super::epoch(tree, *id))
         };
         let mut order: Vec<ProcessId> = members.iter().copied().filter(|id| !is_read(id)).collect();
         if order.is_empty() {
@@ -185,5 +186,8 @@ fn target(tree: &Tree, id: ProcessId) -> SharingTarget {
 /// Whether a process's memory is more than 0.1% larger than at the last sample.
 fn is_growing(tree: &Tree, readings: Readings, id: ProcessId) -> bool {
     let before = tree.get(id).map_or(0, |process| process.observed.rss_bytes);
-    readings.of.get(&id).is_some_and(|reading| reading.size.rss_bytes > before.saturating_add(before / 1000))
+    readings
+        .by_id
+        .get(&id)
+        .is_some_and(|reading| reading.size.rss_bytes > before.saturating_add(before / 1000))
 }

@@ -7,8 +7,8 @@ use super::*;
 fn one_process_counts_its_rss_without_any_reading() {
     let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
     run.broke();
-    assert_eq!(run.sample(1).now.combined_bytes, 100 * MIB);
-    assert_eq!(run.ram.max.combined.total, 100 * MIB);
+    assert_eq!(run.sample(1).now.footprint_bytes, 100 * MIB);
+    assert_eq!(run.ram.max.combined.footprint_bytes, 100 * MIB);
 }
 
 // Requirement: RAM-3
@@ -25,7 +25,7 @@ fn pages_of_a_file_count_once_whoever_else_maps_them() {
             (sample.now.main.footprint_bytes, sample.now.descendants.footprint_bytes),
             (100 * MIB, 100 * MIB)
         );
-        assert_eq!(sample.now.combined_bytes, combined * MIB, "{file:?}");
+        assert_eq!(sample.now.footprint_bytes, combined * MIB, "{file:?}");
     }
 }
 
@@ -61,7 +61,7 @@ fn growth_seen_by_a_sample_that_was_put_off_counts_in_the_next_one() {
     run.is(MAIN, Made { faults: 200 * 256, ..Made::with(300) });
     // So soon after the last time, no peak is read.
     run.read(0);
-    assert_eq!(run.sample(0).now.combined_bytes, 300 * MIB);
+    assert_eq!(run.sample(0).now.footprint_bytes, 300 * MIB);
 }
 
 // Requirement: RAM-3
@@ -85,9 +85,9 @@ fn vfork_child_that_has_its_own_memory_counts_though_nothing_else_changed() {
     let id = run.found(CHILD);
     run.tree.set_unreported_image(id, UnreportedMemory::Parents, run.now_ns);
     run.is(CHILD, Made::with(50));
-    assert_eq!(run.sample(1).now.combined_bytes, 400 * MIB);
+    assert_eq!(run.sample(1).now.footprint_bytes, 400 * MIB);
     run.tree.set_unreported_image(id, UnreportedMemory::Copy, run.now_ns);
-    assert_eq!(run.sample(1).now.combined_bytes, 450 * MIB);
+    assert_eq!(run.sample(1).now.footprint_bytes, 450 * MIB);
 }
 
 // Requirement: RAM-3
@@ -135,7 +135,7 @@ fn sharing_that_could_not_be_read_is_read_of_the_next_program() {
     run.now_ns += S;
     run.start(MAIN);
     run.sample(1);
-    assert_eq!(run.ram.max.main.private, Some(40 * MIB));
+    assert_eq!(run.ram.max.main.private_bytes, Some(40 * MIB));
 }
 
 // Requirement: RAM-23
@@ -144,11 +144,15 @@ fn private_part_that_was_not_read_is_unknown() {
     let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
     run.broke();
     run.sample(1);
-    let unknown = MaxRss { total: 100 * MIB, private: None, shared: None };
+    let unknown = MaxFootprint { footprint_bytes: 100 * MIB, private_bytes: None, shared_bytes: None };
     assert_eq!((run.ram.max.main, run.ram.max.combined), (unknown, unknown));
     run.is_broke = false;
     run.sample(1);
-    let known = MaxRss { total: 100 * MIB, private: Some(40 * MIB), shared: Some(60 * MIB) };
+    let known = MaxFootprint {
+        footprint_bytes: 100 * MIB,
+        private_bytes: Some(40 * MIB),
+        shared_bytes: Some(60 * MIB),
+    };
     assert_eq!((run.ram.max.main, run.ram.max.combined), (known, known));
     // A fork child's untouched pages are its parent's, too.
     for (faults, private) in [(256, Some(0)), (20 * 256, None)] {
@@ -157,7 +161,7 @@ fn private_part_that_was_not_read_is_unknown() {
         run.is(CHILD, Made { faults, ..Made::with(100) });
         run.broke();
         run.sample(1);
-        assert_eq!(run.ram.max.descendants.private, private, "{faults} faults");
+        assert_eq!(run.ram.max.descendants.private_bytes, private, "{faults} faults");
     }
 }
 
@@ -179,7 +183,7 @@ fn pages_of_a_process_that_a_sample_finds_dead_count_once() {
     run.finalize();
     assert_eq!(run.conclude().now.descendants.footprint_bytes, 200 * MIB);
     run.sample(1);
-    assert_eq!(run.ram.max.descendants.total, 200 * MIB);
+    assert_eq!(run.ram.max.descendants.footprint_bytes, 200 * MIB);
 }
 
 #[test]
@@ -187,11 +191,14 @@ fn proportional_size_that_was_not_read_is_unknown() {
     let mut run = Run::new(Made { shared: 60, pss: 55, private: 40, ..Made::with(100) });
     run.broke();
     run.sample(1);
-    assert_eq!(run.ram.proportional.combined, None);
+    assert_eq!(run.ram.proportional_bytes.combined, None);
     run.is_broke = false;
     run.sample(1);
-    assert_eq!((run.ram.proportional.main, run.ram.proportional.combined), (Some(55 * MIB), Some(55 * MIB)));
-    assert_eq!(run.ram.proportional.descendants, None, "there are none");
+    assert_eq!(
+        (run.ram.proportional_bytes.main, run.ram.proportional_bytes.combined),
+        (Some(55 * MIB), Some(55 * MIB))
+    );
+    assert_eq!(run.ram.proportional_bytes.descendants, None, "there are none");
 }
 
 #[test]
@@ -215,10 +222,10 @@ fn pages_that_were_mapped_while_smaps_was_read_are_read_again() {
     run.rollups.insert(MAIN, library.rollup());
     run.mappings.insert(MAIN, mappings(vec![file(1, 20)]));
     run.is(MAIN, mapped(30));
-    assert_eq!(run.conclude().now.combined_bytes, 50 * MIB);
+    assert_eq!(run.conclude().now.footprint_bytes, 50 * MIB);
     run.rollups.clear();
     run.mappings.insert(MAIN, mappings(vec![file(1, 20), file(2, 10)]));
-    assert_eq!(run.sample(1).now.combined_bytes, 60 * MIB);
+    assert_eq!(run.sample(1).now.footprint_bytes, 60 * MIB);
 }
 
 #[test]
@@ -227,7 +234,7 @@ fn private_memory_of_a_small_first_process_is_read_beside_a_large_one() {
     run.start(CHILD);
     run.is(CHILD, Made::with(1000));
     run.sample(1);
-    assert_eq!((run.ram.max.main.private, run.ram.max.main.shared), (Some(MIB), Some(MIB)));
+    assert_eq!((run.ram.max.main.private_bytes, run.ram.max.main.shared_bytes), (Some(MIB), Some(MIB)));
 }
 
 #[test]
@@ -238,17 +245,17 @@ fn parts_that_several_processes_touched_of_one_mapping_add_up() {
     run.start(CHILD);
     run.is(CHILD, part);
     assert_eq!(
-        run.sample(1).now.combined_bytes,
+        run.sample(1).now.footprint_bytes,
         100 * MIB,
         "the others may have been there before it was read"
     );
-    assert_eq!(run.sample(1).now.combined_bytes, 200 * MIB);
+    assert_eq!(run.sample(1).now.footprint_bytes, 200 * MIB);
     // Now both have the same pages: what was read before is too much.
     let same = Made { pss: 75, private: 50, shared: 150, ..Made::with(150) };
     run.is(MAIN, same);
     run.is(CHILD, same);
     run.sample(1);
-    assert_eq!(run.sample(1).now.combined_bytes, 150 * MIB);
+    assert_eq!(run.sample(1).now.footprint_bytes, 150 * MIB);
 }
 
 #[test]
@@ -260,7 +267,7 @@ fn programs_of_one_name_are_read_once() {
         run.is(pid, program);
     }
     let sample = run.sample(1);
-    assert_eq!(sample.now.combined_bytes, (1 + 10 + 50) * MIB);
+    assert_eq!(sample.now.footprint_bytes, (1 + 10 + 50) * MIB);
     assert_eq!(run.sampling.readings.values().filter(|reading| reading.files.is_some()).count(), 1);
 }
 
@@ -275,7 +282,7 @@ fn without_any_reading_files_count_as_those_of_the_largest_process() {
         (sample.now.main.footprint_bytes, sample.now.descendants.footprint_bytes),
         (41 * MIB, 61 * MIB)
     );
-    assert_eq!(sample.now.combined_bytes, 62 * MIB);
+    assert_eq!(sample.now.footprint_bytes, 62 * MIB);
 }
 
 #[test]
@@ -286,11 +293,11 @@ fn unread_fork_child_adds_its_growth() {
     run.is(CHILD, Made { faults: 256, ..Made::with(400) });
     run.broke();
     let sample = run.sample(1);
-    assert_eq!((sample.now.combined_bytes, sample.now.descendants.footprint_bytes), (400 * MIB, 400 * MIB));
+    assert_eq!((sample.now.footprint_bytes, sample.now.descendants.footprint_bytes), (400 * MIB, 400 * MIB));
     // Its growth is certain; a page that it touched may still be its parent's.
     run.is(CHILD, Made { faults: 256, ..Made::with(450) });
     let sample = run.sample(1);
-    assert_eq!((sample.now.combined_bytes, sample.now.descendants.footprint_bytes), (450 * MIB, 450 * MIB));
+    assert_eq!((sample.now.footprint_bytes, sample.now.descendants.footprint_bytes), (450 * MIB, 450 * MIB));
     assert_eq!(sample.now.descendants.private_bytes, 50 * MIB);
 }
 
@@ -302,7 +309,7 @@ fn fork_relatives_count_the_pages_that_any_of_them_has() {
     run.is(CHILD, Made { pss: 230, private: 30, faults: 51_200, ..Made::with(430) });
     let sample = run.sample(1);
     assert_eq!(
-        (sample.now.main.footprint_bytes, sample.now.descendants.footprint_bytes, sample.now.combined_bytes),
+        (sample.now.main.footprint_bytes, sample.now.descendants.footprint_bytes, sample.now.footprint_bytes),
         (400 * MIB, 430 * MIB, 430 * MIB)
     );
     assert_eq!(sample.now.descendants.private_bytes, 30 * MIB);
@@ -310,12 +317,12 @@ fn fork_relatives_count_the_pages_that_any_of_them_has() {
     run.broke();
     run.is(CHILD, Made { faults: 51_200, ..Made::with(440) });
     let sample = run.sample(1);
-    assert_eq!((sample.now.descendants.footprint_bytes, sample.now.combined_bytes), (440 * MIB, 440 * MIB));
+    assert_eq!((sample.now.descendants.footprint_bytes, sample.now.footprint_bytes), (440 * MIB, 440 * MIB));
     // A new member: what the first child had alone, it has in any case.
     run.fork(CHILD + 1, 440);
     run.is(CHILD + 1, Made::with(440));
     let sample = run.sample(1);
-    assert_eq!((sample.now.main.footprint_bytes, sample.now.combined_bytes), (400 * MIB, 440 * MIB));
+    assert_eq!((sample.now.main.footprint_bytes, sample.now.footprint_bytes), (400 * MIB, 440 * MIB));
 }
 
 #[test]
@@ -326,7 +333,7 @@ fn what_the_first_process_has_alone_is_not_the_descendants() {
     run.is(CHILD, Made { pss: 170, private: 20, faults: 51_200, ..Made::with(320) });
     let sample = run.sample(1);
     assert_eq!(
-        (sample.now.main.footprint_bytes, sample.now.descendants.footprint_bytes, sample.now.combined_bytes),
+        (sample.now.main.footprint_bytes, sample.now.descendants.footprint_bytes, sample.now.footprint_bytes),
         (400 * MIB, 320 * MIB, 420 * MIB)
     );
 }
@@ -339,9 +346,9 @@ fn vfork_child_counts_nothing() {
     run.tree.set_unreported_image(id, UnreportedMemory::Parents, run.now_ns);
     run.is(CHILD, Made::with(400));
     let sample = run.sample(1);
-    assert_eq!((sample.now.combined_bytes, sample.now.processes), (400 * MIB, 2));
+    assert_eq!((sample.now.footprint_bytes, sample.now.processes), (400 * MIB, 2));
     assert_eq!(sample.now.descendants.unread_private_bytes, 0, "there is nothing to read");
     run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
     run.is(CHILD, Made::with(3));
-    assert_eq!(run.sample(1).now.combined_bytes, 403 * MIB);
+    assert_eq!(run.sample(1).now.footprint_bytes, 403 * MIB);
 }

@@ -1,6 +1,6 @@
-//! Random patterns of shared pages: processes of a tree, and strangers, fork, exec, write, map, free and end; the kernel's
-//! figures are computed from the pages that each has mapped. The core must never count more than the distinct pages, and must count
-//! what the figures allow once nothing changes.
+//! Random patterns of shared pages. Processes of a tree, and strangers, fork, exec, write, map, free and end. The kernel's
+//! figures are computed from the pages that each has mapped. The core must never count more than the distinct pages, and
+//! must count what the figures allow once nothing changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -89,8 +89,8 @@ impl World {
 
     fn apply(&mut self, step: &Step) {
         match *step {
-            Step::Fork(of) => {
-                let (parent, pid) = (self.pid(of), self.next_pid);
+            Step::Fork(process) => {
+                let (parent, pid) = (self.pid(process), self.next_pid);
                 if self.processes.len() >= 6 {
                     return;
                 }
@@ -101,22 +101,22 @@ impl World {
                 let pages = Pages { files: BTreeSet::new(), faults: 0, ..pages };
                 self.processes.insert(pid, pages);
             }
-            Step::Exec(of) => {
-                let pid = self.pid(of);
+            Step::Exec(process) => {
+                let pid = self.pid(process);
                 self.run.start(pid);
                 let faults = self.processes[&pid].faults + 1;
                 let anonymous = BTreeSet::from([self.new_page()]);
                 self.processes.insert(pid, Pages { anonymous, faults, ..Pages::default() });
             }
-            Step::End(of) => {
-                let pid = self.pid(of);
+            Step::End(process) => {
+                let pid = self.pid(process);
                 if pid != MAIN {
                     self.processes.remove(&pid);
                     self.run.is(pid, Made { is_zombie: true, ..Made::with(0) });
                 }
             }
-            Step::Allocate(of, count) => {
-                let pid = self.pid(of);
+            Step::Allocate(process, count) => {
+                let pid = self.pid(process);
                 for _ in 0..count {
                     let page = self.new_page();
                     let pages = self.processes.get_mut(&pid).unwrap();
@@ -124,12 +124,13 @@ impl World {
                     pages.faults += 1;
                 }
             }
-            Step::Write(of, count) => {
-                let pid = self.pid(of);
+            Step::Write(process, count) => {
+                let pid = self.pid(process);
                 let written: Vec<u64> = self.processes[&pid].anonymous.iter().copied().take(count).collect();
                 for page in written {
                     let is_shared =
-                        self.processes.values().filter(|of| of.anonymous.contains(&page)).count() > 1;
+                        self.processes.values().filter(|process| process.anonymous.contains(&page)).count()
+                            > 1;
                     if is_shared {
                         let copy = self.new_page();
                         let pages = self.processes.get_mut(&pid).unwrap();
@@ -139,15 +140,15 @@ impl World {
                     }
                 }
             }
-            Step::Free(of, count) => {
-                let pid = self.pid(of);
+            Step::Free(process, count) => {
+                let pid = self.pid(process);
                 let pages = self.processes.get_mut(&pid).unwrap();
                 for page in pages.anonymous.iter().copied().take(count).collect::<Vec<_>>() {
                     pages.anonymous.remove(&page);
                 }
             }
-            Step::Touch(of, file, from, count) => {
-                let pid = self.pid(of);
+            Step::Touch(process, file, from, count) => {
+                let pid = self.pid(process);
                 let pages = self.processes.get_mut(&pid).unwrap();
                 for page in from..(from + count).min(FILE_PAGES) {
                     pages.faults += u64::from(pages.files.insert((file, page)));
@@ -166,9 +167,9 @@ impl World {
     /// The kernel's figures of a process.
     fn show(&mut self, pid: u32) {
         let users_of_anonymous =
-            |page: &u64| self.processes.values().filter(|of| of.anonymous.contains(page)).count();
+            |page: &u64| self.processes.values().filter(|process| process.anonymous.contains(page)).count();
         let users_of_file = |page: &(u64, u64)| {
-            let of_tree = self.processes.values().filter(|of| of.files.contains(page)).count();
+            let of_tree = self.processes.values().filter(|process| process.files.contains(page)).count();
             of_tree + usize::from(self.stranger.contains(page))
         };
         let own = &self.processes[&pid];
@@ -223,31 +224,35 @@ impl World {
         let assumed = self.assumed() + MIB / 4;
         let [main, descendants, combined] = self.footprints();
         assert_eq!(now.main.footprint_bytes, main, "main is its RSS");
-        assert!(now.combined_bytes <= combined + assumed, "{now:?}, but {combined} at most");
+        assert!(now.footprint_bytes <= combined + assumed, "{now:?}, but {combined} at most");
         assert!(
             now.descendants.footprint_bytes <= descendants + assumed,
             "{now:?}, but {descendants} at most"
         );
         assert!(
-            main <= now.combined_bytes && now.combined_bytes <= main + now.descendants.footprint_bytes,
+            main <= now.footprint_bytes && now.footprint_bytes <= main + now.descendants.footprint_bytes,
             "{now:?}"
         );
         assert!(now.main.proportional_bytes + now.descendants.proportional_bytes <= 2 * combined, "{now:?}");
         for max in [&self.run.ram.max.main, &self.run.ram.max.descendants, &self.run.ram.max.combined] {
-            assert!(max.private <= Some(max.total) && max.shared <= Some(max.total), "{max:?}");
+            assert!(
+                max.private_bytes <= Some(max.footprint_bytes)
+                    && max.shared_bytes <= Some(max.footprint_bytes),
+                "{max:?}"
+            );
         }
         sample
     }
 
     /// File pages of processes whose mappings were not read: they are taken to be those of others of their name, bytes.
     fn assumed(&self) -> u64 {
-        let of = |reading: &LastReading| if reading.files.is_none() { reading.file_bytes() } else { 0 };
-        self.run.sampling.readings.values().map(of).sum()
+        let bytes = |reading: &LastReading| if reading.files.is_none() { reading.file_bytes() } else { 0 };
+        self.run.sampling.readings.values().map(bytes).sum()
     }
 
     /// Distinct pages of the first process, the others and all, bytes.
     fn footprints(&self) -> [u64; 3] {
-        let of = |is_counted: fn(u32) -> bool| {
+        let sum = |is_counted: fn(u32) -> bool| {
             let counted =
                 || self.processes.iter().filter(|(pid, _)| is_counted(**pid)).map(|(_, pages)| pages);
             let anonymous: BTreeSet<u64> =
@@ -256,13 +261,13 @@ impl World {
                 counted().flat_map(|pages| pages.files.iter().copied()).collect();
             (anonymous.len() + files.len()) as u64 * MIB
         };
-        [of(|pid| pid == MAIN), of(|pid| pid != MAIN), of(|_| true)]
+        [sum(|pid| pid == MAIN), sum(|pid| pid != MAIN), sum(|_| true)]
     }
 
-    /// What can be known of them: of each file the larger of the largest RSS and the sum of the PSS; of the divided one,
+    /// What can be known of them. Of each file: the larger of the largest RSS and the sum of the PSS. Of the divided one:
     /// the pages.
     fn knowable(&self) -> [u64; 2] {
-        let of = |is_counted: fn(u32) -> bool| {
+        let sum = |is_counted: fn(u32) -> bool| {
             let pids = || self.processes.keys().copied().filter(|pid| is_counted(*pid));
             let anonymous: BTreeSet<u64> =
                 pids().flat_map(|pid| self.processes[&pid].anonymous.iter().copied()).collect();
@@ -280,7 +285,7 @@ impl World {
             };
             anonymous.len() as u64 * MIB + (0..FILES).map(of_file).sum::<u64>()
         };
-        [of(|pid| pid != MAIN), of(|_| true)]
+        [sum(|pid| pid != MAIN), sum(|_| true)]
     }
 }
 
@@ -290,11 +295,11 @@ fn step() -> impl Strategy<Value = Step> {
         3 => process.clone().prop_map(Step::Fork),
         1 => process.clone().prop_map(Step::Exec),
         2 => process.clone().prop_map(Step::End),
-        3 => (process.clone(), 1..30_u64).prop_map(|(of, count)| Step::Allocate(of, count)),
-        3 => (process.clone(), 1..20_usize).prop_map(|(of, count)| Step::Write(of, count)),
-        1 => (process.clone(), 1..20_usize).prop_map(|(of, count)| Step::Free(of, count)),
+        3 => (process.clone(), 1..30_u64).prop_map(|(process, count)| Step::Allocate(process, count)),
+        3 => (process.clone(), 1..20_usize).prop_map(|(process, count)| Step::Write(process, count)),
+        1 => (process.clone(), 1..20_usize).prop_map(|(process, count)| Step::Free(process, count)),
         4 => (process, file.clone(), 0..FILE_PAGES, 1..20_u64)
-            .prop_map(|(of, file, from, count)| Step::Touch(of, file, from, count)),
+            .prop_map(|(process, file, from, count)| Step::Touch(process, file, from, count)),
         1 => (file, 0..FILE_PAGES, 1..20_u64).prop_map(|(file, from, count)| Step::StrangerTouches(file, from, count)),
         1 => any::<bool>().prop_map(Step::Busy),
         6 => Just(Step::Sample),
@@ -316,13 +321,13 @@ proptest! {
         let now = world.sample().now;
         let [descendants, combined] = world.knowable();
         let rounding = MIB / 16;
-        prop_assert!(now.combined_bytes + rounding >= combined, "{:?}, not {}", now, combined);
+        prop_assert!(now.footprint_bytes + rounding >= combined, "{:?}, not {}", now, combined);
         prop_assert!(now.descendants.footprint_bytes + rounding >= descendants, "{:?}, not {}", now, descendants);
     }
 }
 
-/// The first process is read once, and a descendant, for its files, again after it copied a page: by then the old page is the
-/// first process's alone.
+/// The first process is read once. A descendant is read again for its files after it copied a page: by then the old page is
+/// the first process's alone.
 // Requirement: RAM-3
 #[test]
 fn copied_page_is_not_counted_by_an_older_reading_of_its_other_owner() {
@@ -339,7 +344,7 @@ fn copied_page_is_not_counted_by_an_older_reading_of_its_other_owner() {
     copy_and_map.iter().for_each(|step| world.apply(step));
     let [_, descendants, combined] = world.footprints();
     assert_eq!((descendants, combined), (20 * MIB, 21 * MIB));
-    let footprints = |now: TreeSums| (now.descendants.footprint_bytes, now.combined_bytes);
+    let footprints = |now: TreeSums| (now.descendants.footprint_bytes, now.footprint_bytes);
     let samples: Vec<_> = (0..4).map(|_| footprints(world.sample().now)).collect();
     assert!(samples.iter().all(|(of_descendants, _)| *of_descendants <= descendants), "{samples:?}");
     // The first process is read again, and the page found.

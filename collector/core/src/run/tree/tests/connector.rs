@@ -41,16 +41,16 @@ fn uninstrumented_tree_is_known_from_the_connector() {
     run.exit(104, 30, 0).over(104, 0).over(103, 9).over(102, 256).reaped(MAIN, 102, 100);
     let summaries = run.later(500).finalize(&[102, 103, 104]).end();
     assert_eq!(summaries.len(), 4);
-    let (shell, program) = (of(&summaries, 102), of(&summaries, 103));
+    let (shell, program) = (summary_of(&summaries, 102), summary_of(&summaries, 103));
     assert_eq!(
         (shell.exit.code, program.exit.signal),
         (Some(0), Some(9)),
         "the status of REAPED, else the connector's"
     );
-    assert_eq!((shell.own.quality, program.own.quality), (Quality::Sampled, Quality::Unknown));
-    assert_eq!((shell.own.cpu_us(), of(&summaries, 104).own.cpu_us()), (40, 30));
+    assert_eq!((shell.own_usage.quality, program.own_usage.quality), (Quality::Sampled, Quality::Unknown));
+    assert_eq!((shell.own_usage.cpu_us(), summary_of(&summaries, 104).own_usage.cpu_us()), (40, 30));
     assert_eq!(
-        (shell.own.unattributed_us, total_us(&summaries)),
+        (shell.own_usage.unattributed_us, total_us(&summaries)),
         (30, 100),
         "the unknown part is no process's"
     );
@@ -71,7 +71,7 @@ fn records_read_after_a_known_end_still_count() {
     // A record that it wrote before its end is read after it.
     run.start(102, MAIN);
     let summaries = run.later(500).end();
-    let ended = of(&summaries, 102);
+    let ended = summary_of(&summaries, 102);
     assert_eq!((summaries.len(), ended.exit.signal), (2, Some(9)), "the first process and this one");
 }
 
@@ -92,7 +92,7 @@ fn killed_process_ended_when_killed_not_when_reaped() {
     run.kernel(102, What::Exit { status: libc::SIGKILL }).later(500);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(10, 0));
     let summaries = run.end();
-    let killed = of(&summaries, 102);
+    let killed = summary_of(&summaries, 102);
     assert_eq!(killed.start_ns + killed.wall_ns, killed_ns);
 }
 
@@ -101,7 +101,7 @@ fn killed_process_ended_when_killed_not_when_reaped() {
 fn exit_without_status_has_none() {
     let mut run = Run::new();
     run.exit_with(MAIN, LAUNCHER, FLAG_IMAGE | FLAG_NO_STATUS, used(1, 0), used(0, 0));
-    assert_eq!(of(&run.end(), MAIN).exit, crate::model::report::Exit::default());
+    assert_eq!(summary_of(&run.end(), MAIN).exit, crate::model::report::Exit::default());
 }
 
 #[test]

@@ -9,15 +9,13 @@ fn own_cpu_is_reaped_usage_less_waited_children() {
     run.start(102, MAIN).start(103, 102).exit(103, 500, 0).reaped(102, 103, 550);
     run.exit(102, 1000, 550).reaped(MAIN, 102, 1650).exit(MAIN, 10, 1650).reaped(LAUNCHER, MAIN, 1700);
     let summaries = run.end();
-    assert_eq!(of(&summaries, 103).own.cpu_us(), 550, "the kernel's teardown is in it");
-    assert_eq!(of(&summaries, 102).own.cpu_us(), 1100);
-    assert_eq!(of(&summaries, MAIN).own.cpu_us(), 50);
+    assert_eq!(summary_of(&summaries, 103).own_usage.cpu_us(), 550, "the kernel's teardown is in it");
+    assert_eq!(summary_of(&summaries, 102).own_usage.cpu_us(), 1100);
+    assert_eq!(summary_of(&summaries, MAIN).own_usage.cpu_us(), 50);
     assert_eq!(total_us(&summaries), 1700, "all of it is what the launcher reaped");
-    assert!(
-        summaries
-            .iter()
-            .all(|p| p.own.quality == Quality::Exact && p.own.unattributed_us == 0 && !p.provenance.joined)
-    );
+    assert!(summaries.iter().all(|p| p.own_usage.quality == Quality::Exact
+        && p.own_usage.unattributed_us == 0
+        && !p.provenance.joined));
 }
 
 #[test]
@@ -26,8 +24,8 @@ fn reaped_without_exit_subtracts_waited_children() {
     run.start(102, MAIN).start(103, 102).exit(103, 500, 0).reaped(102, 103, 550);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1650, 0));
     let summaries = run.end();
-    let killed = of(&summaries, 102);
-    assert_eq!((killed.own.cpu_us(), killed.own.quality), (1100, Quality::Exact));
+    let killed = summary_of(&summaries, 102);
+    assert_eq!((killed.own_usage.cpu_us(), killed.own_usage.quality), (1100, Quality::Exact));
     assert_eq!((killed.exit.code, killed.exit.signal), (None, Some(libc::SIGKILL)));
 }
 
@@ -38,9 +36,9 @@ fn without_reaped_record_the_exit_record_counts() {
     assert!(run.tree.take_summaries().is_empty(), "a REAPED record may still come");
     run.later(200).finalize(&[102]);
     let summaries = run.tree.take_summaries();
-    let process = of(&summaries, 102);
-    assert_eq!((process.own.cpu_us(), process.own.quality), (900, Quality::Exact));
-    assert_eq!((process.exit.code, process.own.unattributed_us), (Some(3), 5));
+    let process = summary_of(&summaries, 102);
+    assert_eq!((process.own_usage.cpu_us(), process.own_usage.quality), (900, Quality::Exact));
+    assert_eq!((process.exit.code, process.own_usage.unattributed_us), (Some(3), 5));
 }
 
 // Requirement: CPU-2
@@ -51,9 +49,9 @@ fn child_of_system_is_counted_once() {
     run.start(102, MAIN).start(103, 102).exit(103, 500, 0).exit(102, 100, 520).reaped(MAIN, 102, 620);
     run.finalize(&[102, 103]);
     let summaries = run.tree.take_summaries();
-    assert_eq!(of(&summaries, 103).own.cpu_us(), 500);
-    assert_eq!(of(&summaries, 102).own.cpu_us(), 100);
-    assert_eq!(of(&summaries, 102).own.unattributed_us, 20, "the child's teardown");
+    assert_eq!(summary_of(&summaries, 103).own_usage.cpu_us(), 500);
+    assert_eq!(summary_of(&summaries, 102).own_usage.cpu_us(), 100);
+    assert_eq!(summary_of(&summaries, 102).own_usage.unattributed_us, 20, "the child's teardown");
     assert_eq!(total_us(&summaries), 620);
 }
 
@@ -67,7 +65,8 @@ fn what_sampled_children_lack_is_not_their_parents() {
     run.kernel_fork(104, 103).execs(104).sampled(104, 40_000, MIB, MIB);
     run.over(104, 0).ends_with_clock(103, 35_000).over(103, 0).over(102, 0).reaped(MAIN, 102, 200);
     let summaries = run.later(500).finalize(&[102, 103, 104]).end();
-    let known = |pid| (of(&summaries, pid).own.cpu_us(), of(&summaries, pid).own.quality);
+    let known =
+        |pid| (summary_of(&summaries, pid).own_usage.cpu_us(), summary_of(&summaries, pid).own_usage.quality);
     assert_eq!((known(104), known(103)), ((40, Quality::Sampled), (35, Quality::Exact)));
     assert_eq!((known(102), total_us(&summaries)), ((20, Quality::Sampled), 200));
 }
@@ -79,7 +78,10 @@ fn child_of_system_in_a_killed_process_is_counted_once() {
     run.start(102, MAIN).start(103, 102).exit(103, 500, 0);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(620, 0)).finalize(&[102, 103]);
     let summaries = run.tree.take_summaries();
-    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 102).own.cpu_us()), (500, 120));
+    assert_eq!(
+        (summary_of(&summaries, 103).own_usage.cpu_us(), summary_of(&summaries, 102).own_usage.cpu_us()),
+        (500, 120)
+    );
 }
 
 #[test]
@@ -101,7 +103,10 @@ fn autoreaped_child_is_subtracted_from_no_process() {
     run.exit_with(102, 0, FLAG_IMAGE | FLAG_AUTOREAP, used(100, 0), used(0, 0)).reaped(MAIN, 102, 110);
     run.finalize(&[102, 103]);
     let summaries = run.tree.take_summaries();
-    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 102).own.cpu_us()), (500, 110));
+    assert_eq!(
+        (summary_of(&summaries, 103).own_usage.cpu_us(), summary_of(&summaries, 102).own_usage.cpu_us()),
+        (500, 110)
+    );
     assert_eq!((run.tree.counts().autoreaped, total_us(&summaries)), (1, 610));
 }
 
@@ -111,7 +116,7 @@ fn killed_parent_ignoring_sigchld_keeps_its_clock_time() {
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(103, 500_000, 0).sampled(102, 100_000_000, MIB, MIB);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(120_000, 0)).finalize(&[102, 103]);
-    assert!(of(&run.tree.take_summaries(), 102).own.cpu_us() >= 100_000);
+    assert!(summary_of(&run.tree.take_summaries(), 102).own_usage.cpu_us() >= 100_000);
 }
 
 // Requirement: CPU-2, CPU-5
@@ -130,7 +135,10 @@ fn waits_of_an_uninstrumented_process_leave_out_children_that_the_kernel_reaped(
     }
     run.ends_with_clock(102, 20_000_000).over(102, 0).reaped(MAIN, 102, 420_050);
     let summaries = run.later(300).finalize(&[102]).end();
-    assert_eq!((of(&summaries, 102).own.cpu_us(), of(&summaries, 102).own.quality), (20_000, Quality::Exact));
+    assert_eq!(
+        (summary_of(&summaries, 102).own_usage.cpu_us(), summary_of(&summaries, 102).own_usage.quality),
+        (20_000, Quality::Exact)
+    );
     assert_eq!((total_us(&summaries), run.tree.counts().autoreaped), (480_050, 2), "50 us are unattributed");
 }
 
@@ -149,7 +157,13 @@ fn children_without_records_are_unattributed() {
     let mut run = Run::new();
     run.exit(MAIN, 10, 700).reaped(LAUNCHER, MAIN, 720);
     let summaries = run.end();
-    assert_eq!((of(&summaries, MAIN).own.cpu_us(), of(&summaries, MAIN).own.unattributed_us), (20, 700));
+    assert_eq!(
+        (
+            summary_of(&summaries, MAIN).own_usage.cpu_us(),
+            summary_of(&summaries, MAIN).own_usage.unattributed_us
+        ),
+        (20, 700)
+    );
 }
 
 // Requirement: CPU-7, CPU-54
@@ -162,20 +176,22 @@ fn own_cpu_from_samples_is_marked_and_without_any_unknown() {
         run.tree.observe_end(id, run.now_ns, Some(run.now_ns));
     }
     let summaries = run.finalize(&[]).end();
-    let (seen, unseen) = (of(&summaries, 102), of(&summaries, 103));
+    let (seen, unseen) = (summary_of(&summaries, 102), summary_of(&summaries, 103));
     assert_eq!(
-        (seen.own.quality, seen.own.usage.user_us, seen.own.usage.system_us),
+        (seen.own_usage.quality, seen.own_usage.usage.user_us, seen.own_usage.usage.system_us),
         (Quality::Sampled, 6000, 2000)
     );
-    assert_eq!((unseen.own.quality, unseen.exit.code), (Quality::Unknown, None));
-    assert!(!seen.is_still_running && !unseen.is_still_running && of(&summaries, MAIN).is_still_running);
+    assert_eq!((unseen.own_usage.quality, unseen.exit.code), (Quality::Unknown, None));
+    assert!(
+        !seen.is_still_running && !unseen.is_still_running && summary_of(&summaries, MAIN).is_still_running
+    );
 }
 
 #[test]
 fn reaped_record_of_another_process_takes_no_figures_away() {
     let mut run = Run::new();
     run.start(102, MAIN).exit(102, 90_000, 0).reaped(MAIN, 102, 10);
-    assert_eq!(of(&run.end(), 102).own.cpu_us(), 90_000);
+    assert_eq!(summary_of(&run.end(), 102).own_usage.cpu_us(), 90_000);
 }
 
 // Requirement: CPU-4
@@ -189,7 +205,7 @@ fn killed_parent_is_not_charged_for_an_unwaited_child() {
     finalize(&mut run.tree, gone_ns, complete_ns, |pid| pid == 103);
     run.reaped(LAUNCHER, 103, 41_000);
     assert_eq!(total_us(&run.end()), 131_000);
-    // The same for an uninstrumented one: the connector reported its end, and /proc was read too late.
+    // An uninstrumented process is no different: the connector reported its end, and /proc was read too late.
     let mut run = Run::new();
     run.start(102, MAIN).kernel_fork(103, 102).execs(103).kernel(103, What::Exit { status: libc::SIGKILL });
     let end_ns = run.now_ns;
@@ -210,7 +226,8 @@ fn adopted_child_is_finalized_before_its_younger_parent() {
     run.start(301, 300).exit(301, 4, 0);
     run.reaped(MAIN, 300, 10).exit(MAIN, 1, 10).reaped(LAUNCHER, MAIN, 11);
     let summaries = run.end();
-    let own = |pid: u32| summaries.iter().find(|process| process.ids.pid() == pid).unwrap().own.cpu_us();
+    let own =
+        |pid: u32| summaries.iter().find(|process| process.ids.pid() == pid).unwrap().own_usage.cpu_us();
     assert_eq!((own(301), own(300), own(MAIN)), (4, 6, 1));
 }
 
@@ -259,7 +276,7 @@ fn clock_of_another_time_namespace_is_corrected() {
     origin.monotonic_ns = T0 + day + 30 * MS;
     let exit = Event::Exit { status: 0, vm_hwm_kib: 0, own: Usage::default(), children: Usage::default() };
     run.tree.apply(&origin, &exit, T0 + 50 * MS);
-    assert_eq!(of(&run.end(), 102).wall_ns, 20 * MS);
+    assert_eq!(summary_of(&run.end(), 102).wall_ns, 20 * MS);
 }
 
 // Requirement: CPU-10
@@ -278,7 +295,13 @@ fn clock_of_a_static_command_is_its_own_part_of_what_the_launcher_reaped() {
     };
     run.record(LAUNCHER, 0, 0, reaped);
     let summaries = run.end();
-    let main = of(&summaries, MAIN);
-    assert_eq!((main.own.cpu_us(), main.own.quality, main.own.unattributed_us), (3000, Quality::Exact, 2000));
-    assert_eq!((of(&summaries, 102).own.quality, total_us(&summaries)), (Quality::Unknown, 5000));
+    let main = summary_of(&summaries, MAIN);
+    assert_eq!(
+        (main.own_usage.cpu_us(), main.own_usage.quality, main.own_usage.unattributed_us),
+        (3000, Quality::Exact, 2000)
+    );
+    assert_eq!(
+        (summary_of(&summaries, 102).own_usage.quality, total_us(&summaries)),
+        (Quality::Unknown, 5000)
+    );
 }

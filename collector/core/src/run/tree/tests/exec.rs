@@ -10,7 +10,7 @@ fn exec_chain_is_one_process_with_its_last_name() {
     }
     run.exit(102, 5, 0).reaped(MAIN, 102, 6);
     assert_eq!(run.tree.counts().created, 2);
-    assert_eq!(&*of(&run.end(), 102).name.command, "job");
+    assert_eq!(&*summary_of(&run.end(), 102).name.command, "job");
 }
 
 #[test]
@@ -22,8 +22,11 @@ fn fork_children_share_name_and_group_until_exec() {
     run.start_as(104, 103, 0, MIB_KIB, "cc");
     assert_eq!(run.tree.group(group).unwrap().members, [run.id(102), run.id(103)]);
     let summaries = run.end();
-    assert_eq!((&*of(&summaries, 103).name.command, &*of(&summaries, 104).name.command), ("make", "cc"));
-    assert_eq!((of(&summaries, 104).parent_pid, summaries.len()), (Some(103), 4));
+    assert_eq!(
+        (&*summary_of(&summaries, 103).name.command, &*summary_of(&summaries, 104).name.command),
+        ("make", "cc")
+    );
+    assert_eq!((summary_of(&summaries, 104).parent_pid, summaries.len()), (Some(103), 4));
 }
 
 #[test]
@@ -48,9 +51,9 @@ fn fork_child_running_static_program_is_no_copy() {
     assert_eq!((process.program.image, &*process.name.command), (Image::Uninstrumented, "busybox"));
     assert_ne!(process.program.group, run.tree.get(run.id(MAIN)).unwrap().program.group);
     let summaries = run.over(102, 0).reaped_with(MAIN, 102, 0, 0, used(9, MIB_KIB)).end();
-    let of = of(&summaries, 102);
-    assert_eq!((of.memory.peak_rss_bytes, of.memory.peak_quality), (Some(MIB), Quality::Sampled));
-    assert_eq!(of.name.static_executable.as_deref(), Some("/bin/busybox"));
+    let program = summary_of(&summaries, 102);
+    assert_eq!((program.memory.peak_rss_bytes, program.memory.peak_quality), (Some(MIB), Quality::Sampled));
+    assert_eq!(program.name.static_executable.as_deref(), Some("/bin/busybox"));
 }
 
 #[test]
@@ -139,7 +142,7 @@ fn slow_start_record_leaves_no_uninstrumented_image() {
     run.later(1).sampled(102, 1, 5 * MIB, MIB).reports_late(102);
     let summaries = run.end();
     assert_eq!(
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality),
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality),
         (Some(9 * MIB), Quality::Exact)
     );
 }
@@ -163,8 +166,8 @@ fn program_read_while_loading_leaves_no_second_image() {
         run.tree.set_program(id, program);
         run.later(1).sampled(102, 1, 5 * MIB, MIB).reports_late(102);
         let summaries = run.end();
-        assert_eq!(of(&summaries, 102).memory.peak_rss_bytes, Some(9 * MIB));
-        of(&summaries, 102).memory.peak_quality
+        assert_eq!(summary_of(&summaries, 102).memory.peak_rss_bytes, Some(9 * MIB));
+        summary_of(&summaries, 102).memory.peak_quality
     };
     for is_fork in [false, true] {
         assert_eq!(quality_of(seen("slow", None), is_fork), Quality::Exact);
@@ -181,7 +184,7 @@ fn program_read_while_loading_leaves_no_second_image() {
         run.tree.set_program(id, Program { args, ..seen(name, None) });
     }
     run.later(1).sampled(102, 1, 5 * MIB, MIB).reports_late(102);
-    assert_eq!(of(&run.end(), 102).memory.peak_quality, Quality::Sampled);
+    assert_eq!(summary_of(&run.end(), 102).memory.peak_quality, Quality::Sampled);
 }
 
 #[test]
@@ -215,10 +218,13 @@ fn exec_shown_only_by_a_sample_is_unreported() {
         // A fork child's copy of its parent's memory is not its own.
         let peak = if is_fork { 40 * MIB } else { 90 * MIB };
         assert_eq!(
-            (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality),
+            (
+                summary_of(&summaries, 102).memory.peak_rss_bytes,
+                summary_of(&summaries, 102).memory.peak_quality
+            ),
             (Some(peak), Quality::Sampled)
         );
-        assert_eq!(of(&summaries, 102).name.static_executable.as_deref(), Some("/bin/busybox"));
+        assert_eq!(summary_of(&summaries, 102).name.static_executable.as_deref(), Some("/bin/busybox"));
     }
 }
 
@@ -232,7 +238,7 @@ fn scan_between_exec_and_start_keeps_parents_memory_apart() {
     run.start_as(102, MAIN, 0, 103 * MIB_KIB, "true").exit(102, 1, 0).reaped(MAIN, 102, 2);
     let summaries = run.end();
     assert_eq!(
-        (of(&summaries, 102).memory.peak_rss_bytes, &*of(&summaries, 102).name.command),
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, &*summary_of(&summaries, 102).name.command),
         (Some(3 * MIB), "true")
     );
 }
@@ -244,5 +250,5 @@ fn after_an_exec_event_a_start_of_the_same_name_is_another_program() {
     run.tree.set_program(id, Program { command: Some("slow".into()), ..Program::default() });
     run.tree.confirm_uninstrumented(id);
     run.later(1).sampled(102, 1, 5 * MIB, MIB).execs(102).reports_late(102);
-    assert_eq!(of(&run.end(), 102).memory.peak_quality, Quality::Sampled);
+    assert_eq!(summary_of(&run.end(), 102).memory.peak_quality, Quality::Sampled);
 }

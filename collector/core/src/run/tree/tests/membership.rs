@@ -18,7 +18,7 @@ fn pid_with_another_pidfd_inode_is_another_process() {
     // REAPED is about the oldest unreaped process of the pid.
     run.reaped(MAIN, 102, 5).reaped(MAIN, 102, 6);
     let summaries = run.end();
-    let cpu = |name| summaries.iter().find(|p| &*p.name.command == name).map(|p| p.own.cpu_us());
+    let cpu = |name| summaries.iter().find(|p| &*p.name.command == name).map(|p| p.own_usage.cpu_us());
     assert_eq!((cpu("a"), cpu("b")), (Some(5), Some(6)));
 }
 
@@ -39,12 +39,15 @@ fn uninstrumented_child_is_found_by_its_reaper() {
     let mut run = Run::new();
     run.reaped_with(MAIN, 102, 0, 9 << 8, used(5, 0));
     let summaries = run.end();
-    let child = of(&summaries, 102);
+    let child = summary_of(&summaries, 102);
     assert_eq!(
         (child.provenance.found_by, child.provenance.has_record, child.parent_pid),
         (FoundBy::Wait, false, Some(MAIN))
     );
-    assert_eq!((child.exit.code, child.own.cpu_us(), child.own.quality), (Some(9), 5, Quality::Exact));
+    assert_eq!(
+        (child.exit.code, child.own_usage.cpu_us(), child.own_usage.quality),
+        (Some(9), 5, Quality::Exact)
+    );
     // The reaper is neither in the tree nor the launcher: the child is not in the tree.
     let mut run = Run::new();
     assert_eq!(run.reaped(555, 102, 5).tree.counts().created, 1);
@@ -55,8 +58,11 @@ fn uninstrumented_parent_adopts_children_that_named_it() {
     let mut run = Run::new();
     run.start(103, 102).exit(103, 500, 0).reaped(MAIN, 102, 620);
     let summaries = run.finalize(&[102, 103]).tree.take_summaries();
-    assert_eq!((of(&summaries, 103).provenance.joined, of(&summaries, 103).own.cpu_us()), (false, 500));
-    assert_eq!(of(&summaries, 102).own.cpu_us(), 120);
+    assert_eq!(
+        (summary_of(&summaries, 103).provenance.joined, summary_of(&summaries, 103).own_usage.cpu_us()),
+        (false, 500)
+    );
+    assert_eq!(summary_of(&summaries, 102).own_usage.cpu_us(), 120);
 }
 
 #[test]
@@ -66,7 +72,7 @@ fn parent_found_by_scan_adopts_children_that_named_it() {
     run.start(103, 102).scan(102, MAIN).exit(103, 500, 0).finalize(&[103]).later(500).finalize(&[103]);
     run.reaped(MAIN, 102, 620);
     let summaries = run.finalize(&[102, 103]).end();
-    assert!(!of(&summaries, 103).provenance.joined);
+    assert!(!summary_of(&summaries, 103).provenance.joined);
     assert_eq!(total_us(&summaries), 620);
 }
 
@@ -81,7 +87,7 @@ fn double_fork_daemon_is_a_descendant() {
         .finalize(&[102]);
     run.start(103, LAUNCHER);
     let summaries = run.end();
-    let daemon = of(&summaries, 103);
+    let daemon = summary_of(&summaries, 103);
     assert!(daemon.is_still_running && !daemon.provenance.joined && !daemon.ids.is_main);
 }
 
@@ -92,14 +98,14 @@ fn daemon_forked_before_its_parents_exit_is_a_descendant() {
     run.fork(102, MAIN, MIB_KIB).exit(102, 1, 0).fork(103, 102, MIB_KIB);
     let daemon = run.tree.get(run.id(103)).unwrap();
     assert_ne!(daemon.ancestry.parent, Parent::Unknown);
-    assert!(!of(&run.end(), 103).provenance.joined);
+    assert!(!summary_of(&run.end(), 103).provenance.joined);
 }
 
 #[test]
 fn process_without_a_known_parent_is_joined() {
     let mut run = Run::new();
     run.start(500, 400).exit(500, 5, 0);
-    assert!(of(&run.end(), 500).provenance.joined);
+    assert!(summary_of(&run.end(), 500).provenance.joined);
     assert_eq!(run.tree.counts().joined_unreaped, 1);
     // A process with a reaper in the tree belongs to it.
     let mut run = Run::new();
@@ -120,10 +126,10 @@ fn launcher_report_makes_the_first_process_main() {
     run.tree.set_main(MAIN, T0 + MS, "static");
     run.later(9).start(102, MAIN).reaped(LAUNCHER, MAIN, 5);
     let summaries = run.end();
-    let main = of(&summaries, MAIN);
+    let main = summary_of(&summaries, MAIN);
     assert!(main.ids.is_main && !main.provenance.joined && &*main.name.command == "static");
     assert_eq!(main.wall_ns, 14 * MS, "from the launcher's fork to its reaping");
-    assert!(!of(&summaries, 102).ids.is_main);
+    assert!(!summary_of(&summaries, 102).ids.is_main);
 }
 
 #[test]
@@ -188,7 +194,7 @@ fn child_of_a_rounded_start_is_there_from_its_latest_start_on() {
         assert_eq!(spans, [10, 5, 30]);
         assert!(life.counted_at_ns == life.likely_start_ns || !life.is_process);
     }
-    assert_eq!(of(&run.end(), 102).wall_ns, 25 * MS);
+    assert_eq!(summary_of(&run.end(), 102).wall_ns, 25 * MS);
 }
 
 // Requirement: RAM-1

@@ -23,7 +23,8 @@ use super::program::fork_share;
 use super::summary::KnownRss;
 use super::tolerance::Tolerance;
 use super::*;
-use crate::model::finding::{ExitAccount, KernelEvent, Remains, What};
+use crate::model::exit_account::{ExitAccount, Remains};
+use crate::model::kernel_event::{KernelEvent, What};
 
 const HERE: u32 = 10;
 const INSIDE: u32 = 20;
@@ -219,7 +220,9 @@ impl Run {
         self.tree.finalize_all(self.now_ns);
         let summaries = self.tree.take_summaries();
         assert!(
-            self.tree.processes.is_empty() && self.tree.lists.index.is_empty() && self.tree.groups.is_empty()
+            self.tree.processes.is_empty()
+                && self.tree.by_state.index.is_empty()
+                && self.tree.groups.is_empty()
         );
         summaries
     }
@@ -248,7 +251,7 @@ fn unread(tree: &Tree, by_ns: u64) -> Vec<ProcessId> {
     tree.programs_to_read(by_ns).map(|process| process.ids.id).collect()
 }
 
-fn of(summaries: &[ProcessSummary], pid: u32) -> &ProcessSummary {
+fn summary_of(summaries: &[ProcessSummary], pid: u32) -> &ProcessSummary {
     let mut all = summaries.iter().filter(|process| process.ids.pid() == pid);
     let one = all.next().unwrap();
     assert!(all.next().is_none(), "pid {pid} was finalized twice");
@@ -256,5 +259,5 @@ fn of(summaries: &[ProcessSummary], pid: u32) -> &ProcessSummary {
 }
 
 fn total_us(summaries: &[ProcessSummary]) -> u64 {
-    summaries.iter().map(|process| process.own.cpu_us() + process.own.unattributed_us).sum()
+    summaries.iter().map(|process| process.own_usage.cpu_us() + process.own_usage.unattributed_us).sum()
 }

@@ -11,8 +11,11 @@ fn namespace_init_is_reaped_under_its_host_pid() {
     run.reaped(102, 103, 98).exit(102, 1, 98).reaped(MAIN, 102, 100);
     assert_eq!(run.tree.counts().created, 4);
     let summaries = run.end();
-    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 103).parent_pid), (23, Some(102)));
-    assert_eq!((of(&summaries, 2).own.cpu_us(), total_us(&summaries)), (75, 100));
+    assert_eq!(
+        (summary_of(&summaries, 103).own_usage.cpu_us(), summary_of(&summaries, 103).parent_pid),
+        (23, Some(102))
+    );
+    assert_eq!((summary_of(&summaries, 2).own_usage.cpu_us(), total_us(&summaries)), (75, 100));
 }
 
 /// A raw clone made the init of a pid namespace: no START, no FORK, and its first record is its EXIT.
@@ -38,8 +41,11 @@ fn init_without_a_start_is_the_process_that_the_launcher_reaps() {
     run.reaped_with(LAUNCHER, 503, 0, 3 << 8, used(204_000, 0));
     assert_eq!(run.tree.counts().created, 4);
     let summaries = run.end();
-    let init = of(&summaries, 503);
-    assert_eq!((init.ids.key.pid, init.own.cpu_us(), init.own.unattributed_us), (1, 4000, 200_000));
+    let init = summary_of(&summaries, 503);
+    assert_eq!(
+        (init.ids.key.pid, init.own_usage.cpu_us(), init.own_usage.unattributed_us),
+        (1, 4000, 200_000)
+    );
     assert_eq!((total_us(&summaries), init.provenance.joined), (203_000 + 900 + 204_000, false));
 }
 
@@ -56,8 +62,11 @@ fn inits_without_a_start_are_told_apart_by_their_usage() {
     run.reaped_with(102, 501, 0, 3 << 8, used(91_000, 0)).reaped_with(102, 502, 0, 3 << 8, used(6000, 0));
     assert_eq!(run.tree.counts().created, 5);
     let summaries = run.end();
-    assert_eq!([500, 501, 502].map(|pid| of(&summaries, pid).own.cpu_us()), [41_000, 91_000, 6000]);
-    assert_eq!(of(&summaries, 501).parent_pid, Some(102));
+    assert_eq!(
+        [500, 501, 502].map(|pid| summary_of(&summaries, pid).own_usage.cpu_us()),
+        [41_000, 91_000, 6000]
+    );
+    assert_eq!(summary_of(&summaries, 501).parent_pid, Some(102));
 }
 
 #[test]
@@ -90,7 +99,7 @@ fn pid_namespace_ends_with_its_init() {
         run.fork(1, 102, MIB_KIB).start(2, 1).exit(1, 5, 0);
     });
     run.reaped(102, 103, 6);
-    assert!(!of(&run.end(), 2).is_still_running);
+    assert!(!summary_of(&run.end(), 2).is_still_running);
 }
 
 #[test]
@@ -124,8 +133,8 @@ fn child_of_an_uninstrumented_init_matches_its_connector_fork() {
     assert_eq!(
         (
             summaries.len(),
-            of(&summaries, 501).provenance.has_record,
-            of(&summaries, 500).provenance.has_record
+            summary_of(&summaries, 501).provenance.has_record,
+            summary_of(&summaries, 500).provenance.has_record
         ),
         (3, true, false)
     );
@@ -192,7 +201,10 @@ fn pid_inside_of_a_static_init_is_known_from_its_child() {
     run.over(503, 0).over(501, 0).kernel(500, What::Exit { status: 0 });
     run.reaped(MAIN, 500, 50_000).finalize(&[501, 503]);
     let summaries = run.end();
-    assert_eq!((summaries.len(), total_us(&summaries), of(&summaries, 500).own.cpu_us()), (5, 50_000, 7000));
+    assert_eq!(
+        (summaries.len(), total_us(&summaries), summary_of(&summaries, 500).own_usage.cpu_us()),
+        (5, 50_000, 7000)
+    );
 }
 
 #[test]
@@ -203,7 +215,7 @@ fn reaped_child_in_a_namespace_matches_by_wait_status() {
         run.reaped_with(1, 3, 0, 0, used(7, 0)).reaped_with(1, 2, 0, 9, used(5, 0));
     });
     let summaries = run.end();
-    assert_eq!([501, 502].map(|pid| of(&summaries, pid).own.cpu_us()), [5, 7]);
+    assert_eq!([501, 502].map(|pid| summary_of(&summaries, pid).own_usage.cpu_us()), [5, 7]);
     assert_eq!(summaries.len(), 4);
 }
 
@@ -231,7 +243,7 @@ fn killed_process_that_its_static_init_waited_for_is_in_its_sum() {
         assert_eq!((run.tree.counts().killed_with_namespace, run.tree.counts().autoreaped), (0, 0));
         let summaries = run.end();
         assert_eq!(
-            (total_us(&summaries), of(&summaries, 500).own.cpu_us()),
+            (total_us(&summaries), summary_of(&summaries, 500).own_usage.cpu_us()),
             (13_000, 1000),
             "late: {is_late}"
         );
@@ -251,8 +263,11 @@ fn process_killed_with_its_namespace_init_is_in_no_sum() {
     run.finalize(&[501, 502]).later(300).finalize(&[501, 502]);
     assert_eq!((run.tree.counts().killed_with_namespace, run.tree.counts().autoreaped), (1, 1));
     let summaries = run.end();
-    assert_eq!((of(&summaries, 502).own.quality, total_us(&summaries)), (Quality::Unknown, 13_500));
-    assert_eq!(of(&summaries, 500).own.cpu_us(), 10_500);
+    assert_eq!(
+        (summary_of(&summaries, 502).own_usage.quality, total_us(&summaries)),
+        (Quality::Unknown, 13_500)
+    );
+    assert_eq!(summary_of(&summaries, 500).own_usage.cpu_us(), 10_500);
 }
 
 #[test]
@@ -298,7 +313,7 @@ fn scan_that_is_ahead_of_the_events_adds_no_process() {
     run.over(502, 0);
     let summaries = run.end();
     assert_eq!((summaries.len(), total_us(&summaries)), (4, 90));
-    assert_eq!([501, 502].map(|pid| of(&summaries, pid).own.cpu_us()), [30, 60]);
+    assert_eq!([501, 502].map(|pid| summary_of(&summaries, pid).own_usage.cpu_us()), [30, 60]);
 }
 
 // Requirement: SEE-8

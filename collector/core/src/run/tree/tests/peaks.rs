@@ -8,16 +8,19 @@ fn vfork_child_without_exec_has_no_memory() {
     let mut run = Run::new();
     run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, used(7, 400 * MIB_KIB), used(0, 0)).reaped(MAIN, 102, 9);
     let lives = run.tree.take_intervals(u64::MAX);
-    assert!(lives.iter().all(|life| life.memory.combined_bytes == 0), "{lives:?}");
+    assert!(lives.iter().all(|life| life.memory.added_bytes == 0), "{lives:?}");
     let summaries = run.end();
-    let child = of(&summaries, 102);
-    assert_eq!((child.own.cpu_us(), child.memory.peak_rss_bytes, child.provenance.joined), (9, None, false));
+    let child = summary_of(&summaries, 102);
+    assert_eq!(
+        (child.own_usage.cpu_us(), child.memory.peak_rss_bytes, child.provenance.joined),
+        (9, None, false)
+    );
     // A child of a raw clone writes the same record, and has memory of its own, which it copies when it writes to it.
     assert_eq!((child.memory.peak_quality, child.memory.is_missing), (Quality::Unknown, false));
     let own = Usage { minor_faults: 400, ..used(7, 400 * MIB_KIB) };
     let mut run = Run::new();
     run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, own, used(0, 0)).reaped(MAIN, 102, 9);
-    assert!(of(&run.end(), 102).memory.is_missing);
+    assert!(summary_of(&run.end(), 102).memory.is_missing);
 }
 
 #[test]
@@ -26,7 +29,7 @@ fn fork_child_without_exec_had_at_least_its_rss_at_fork() {
     run.kernel_fork(102, MAIN).fork(102, MAIN, 7 * MIB_KIB).over(102, 9);
     let summaries = run.end();
     assert_eq!(
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality),
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality),
         (Some(7 * MIB), Quality::Sampled)
     );
 }
@@ -42,7 +45,7 @@ fn peak_is_never_the_parents() {
         let event = Event::Exit { status: 0, vm_hwm_kib, own: used(1, max_kib), children: used(0, 0) };
         run.record(102, MAIN, FLAG_IMAGE, event);
         let summaries = run.end();
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality)
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality)
     };
     assert_eq!(peak_of(big, 10), (Some(10 * 1024), Quality::Exact), "VmHWM");
     assert_eq!(peak_of(big, 0), (None, Quality::Unknown));
@@ -59,7 +62,7 @@ fn reaped_peak_replaces_exit_peak_unless_a_childs() {
         run.record(102, MAIN, FLAG_IMAGE, event);
         run.reaped_with(MAIN, 102, 0, 0, used(1, reaped));
         let summaries = run.end();
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality)
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality)
     };
     assert_eq!(peak_of(0, 90), (Some(90 * 1024), Quality::Exact));
     assert_eq!(peak_of(80, 90), (Some(90 * 1024), Quality::Exact));
@@ -76,7 +79,7 @@ fn reaped_peak_counts_only_above_all_other_causes() {
         run.reaped_with(102, 103, 0, 0, used(1, of_child));
         run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, max_kib));
         let summaries = run.end();
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality)
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality)
     };
     assert_eq!(peak_of(70, 90), (Some(90 * 1024), Quality::Exact));
     assert_eq!(peak_of(90, 90), (None, Quality::Unknown), "its child's");
@@ -89,7 +92,7 @@ fn uninstrumented_peak_is_exact_only_above_its_parents() {
         let mut run = Run::new();
         // The reaper itself had 1 MiB.
         run.reaped_with(MAIN, 102, 0, 0, used(1, max_kib));
-        of(&run.end(), 102).memory.peak_rss_bytes
+        summary_of(&run.end(), 102).memory.peak_rss_bytes
     };
     assert_eq!(peak_of(MIB_KIB + 1), Some((MIB_KIB + 1) * 1024));
     assert_eq!(peak_of(MIB_KIB), None);
@@ -104,7 +107,7 @@ fn static_program_of_a_large_parents_child_adds_little() {
         .execs(102)
         .over(102, 0);
     assert!(
-        run.tree.take_intervals(u64::MAX).iter().all(|life| life.memory.combined_bytes <= MIB),
+        run.tree.take_intervals(u64::MAX).iter().all(|life| life.memory.added_bytes <= MIB),
         "only what it did not share"
     );
     let usage = used(1, 400 * MIB_KIB);
@@ -114,7 +117,7 @@ fn static_program_of_a_large_parents_child_adds_little() {
         0,
         Event::Reaped { child: 102, status: 0, reaper_max_rss_kib: 400 * MIB_KIB, usage, clock_ns: 0 },
     );
-    assert_eq!(of(&run.end(), 102).memory.peak_rss_bytes, None);
+    assert_eq!(summary_of(&run.end(), 102).memory.peak_rss_bytes, None);
 }
 
 #[test]
@@ -122,12 +125,12 @@ fn memory_known_from_reaped_counts_after_the_end() {
     let mut run = Run::new();
     run.start(102, MAIN).sampled(102, 1, 5 * MIB, 5 * MIB).over(102, 0);
     let bytes = |run: &mut Run| {
-        run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.combined_bytes).sum::<u64>()
+        run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.added_bytes).sum::<u64>()
     };
     assert_eq!(bytes(&mut run), 5 * MIB);
     run.reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
     assert_eq!(bytes(&mut run), 4 * MIB);
-    assert_eq!(of(&run.end(), 102).memory.peak_rss_bytes, Some(9 * MIB));
+    assert_eq!(summary_of(&run.end(), 102).memory.peak_rss_bytes, Some(9 * MIB));
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn killed_fork_childs_peak_is_bounded_by_reaped() {
     run.fork(102, MAIN, 50 * MIB_KIB).reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 50 * MIB_KIB));
     let summaries = run.end();
     assert_eq!(
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality),
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality),
         (Some(50 * MIB), Quality::Bound)
     );
 }
@@ -147,7 +150,7 @@ fn orphan_inherits_its_makers_peak_not_its_reapers() {
     let mut run = Run::new();
     run.start(102, MAIN).kernel_fork(103, 102).execs(103).exit(102, 1, 0).reaped(MAIN, 102, 1);
     run.over(103, 0).reaped_with(LAUNCHER, 103, 0, 0, used(1, 400 * MIB_KIB));
-    assert_eq!(of(&run.end(), 103).memory.peak_rss_bytes, None);
+    assert_eq!(summary_of(&run.end(), 103).memory.peak_rss_bytes, None);
 }
 
 #[test]
@@ -156,7 +159,7 @@ fn lost_events_make_no_peak_exact_for_lack_of_children() {
     run.kernel_fork(102, MAIN).execs(102);
     run.tree.forget_watched();
     let summaries = run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB)).end();
-    assert_eq!(of(&summaries, 102).memory.peak_quality, Quality::Bound);
+    assert_eq!(summary_of(&summaries, 102).memory.peak_quality, Quality::Bound);
 }
 
 // Requirement: RAM-52
@@ -165,8 +168,8 @@ fn maximum_over_unknown_children_is_no_exact_peak() {
     let quality_of = |run: &mut Run, status| {
         let summaries = run.reaped_with(MAIN, 102, 0, status, used(1, 9 * MIB_KIB)).end();
         (
-            of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
-            of(&summaries, 102).memory.peak_quality,
+            summary_of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            summary_of(&summaries, 102).memory.peak_quality,
         )
     };
     // It writes START and ends by a raw system call (Go): it may have waited by one, too.
@@ -194,7 +197,7 @@ fn raw_wait_for_a_child_spoils_a_killed_process_maximum() {
     run.sampled(102, 1, 2 * MIB, MIB).reaped_with(MAIN, 102, 0, libc::SIGKILL, used(1, 9 * MIB_KIB));
     let summaries = run.end();
     assert_eq!(
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality),
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality),
         (Some(2 * MIB), Quality::Sampled)
     );
 }
@@ -207,16 +210,16 @@ fn maximum_of_a_reaper_is_a_lower_bound_above_what_was_inherited() {
         let mut run = Run::new();
         run.kernel_fork(102, MAIN).execs(102).kernel_fork(103, 102).sampled(102, 1, MIB, MIB);
         let summaries = run.over(103, 0).reaped_with(MAIN, 102, 0, 0, used(1, max_kib)).end();
-        (of(&summaries, 102).memory.known_rss, of(&summaries, 103).memory.known_rss)
+        (summary_of(&summaries, 102).memory.known_rss, summary_of(&summaries, 103).memory.known_rss)
     };
-    let parent = KnownRss { own: MIB, either: 200 * MIB, ..KnownRss::default() };
+    let parent = KnownRss { own_bytes: MIB, either_bytes: 200 * MIB, ..KnownRss::default() };
     assert_eq!(known_of(200 * MIB_KIB), (parent, KnownRss::default()));
-    assert_eq!(known_of(MIB_KIB).0.either, 0, "it may have been inherited");
-    // The same below a program that reports itself, which had 2 MiB.
+    assert_eq!(known_of(MIB_KIB).0.either_bytes, 0, "it may have been inherited");
+    // Below a program that reports itself, which had 2 MiB.
     let below_of = |children_kib: u64| {
         let mut run = Run::new();
         run.exit_with(MAIN, 0, FLAG_IMAGE, used(1, 2 * MIB_KIB), used(1, children_kib));
-        of(&run.end(), MAIN).memory.known_rss.below
+        summary_of(&run.end(), MAIN).memory.known_rss.below_bytes
     };
     assert_eq!([2, 200].map(|mib| below_of(mib * MIB_KIB)), [0, 200 * MIB]);
 }
@@ -225,8 +228,8 @@ fn maximum_of_a_reaper_is_a_lower_bound_above_what_was_inherited() {
 fn fork_child_may_share_what_it_inherited() {
     let mut run = Run::new();
     run.fork(102, MAIN, 50 * MIB_KIB).exit_with(102, MAIN, 0, used(1, 60 * MIB_KIB), used(0, 0));
-    let known = of(&run.end(), 102).memory.known_rss;
-    assert_eq!((known.own, known.copied), (60 * MIB, 50 * MIB));
+    let known = summary_of(&run.end(), 102).memory.known_rss;
+    assert_eq!((known.own_bytes, known.copied_bytes), (60 * MIB, 50 * MIB));
 }
 
 #[test]
@@ -237,7 +240,7 @@ fn peak_of_an_earlier_image_alone_is_marked_sampled() {
     run.reaped_with(MAIN, 102, 0, 0, used(1, 9 * MIB_KIB));
     let summaries = run.end();
     assert_eq!(
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality),
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality),
         (Some(9 * MIB), Quality::Sampled)
     );
 }
@@ -254,7 +257,7 @@ fn growth_of_a_fork_child_before_exec_is_its_own_peak() {
             FLAG_IMAGE,
             Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 0), children: used(0, 0) },
         );
-        of(&run.end(), 102).memory.peak_rss_bytes
+        summary_of(&run.end(), 102).memory.peak_rss_bytes
     };
     assert_eq!(peak_of(2 * MIB_KIB), Some(10 * 1024), "pages of files that it read in again");
     assert_eq!(peak_of(50 * MIB_KIB), Some(50 * MIB));
@@ -265,7 +268,7 @@ fn fork_child_turned_static_has_no_parents_peak() {
     // ru_maxrss survives exec: it is that of the fork child's copy of its parent, not of the program.
     let mut run = Run::new();
     run.fork(102, MAIN, 400 * MIB_KIB).reaped_with(MAIN, 102, 0, 0, used(1, 400 * MIB_KIB));
-    assert_eq!(of(&run.end(), 102).memory.peak_quality, Quality::Unknown);
+    assert_eq!(summary_of(&run.end(), 102).memory.peak_quality, Quality::Unknown);
 }
 
 // Requirement: RAM-5
@@ -275,15 +278,15 @@ fn earlier_image_keeps_its_peak() {
     let mut run = Run::new();
     run.start_as(102, MAIN, 0, 50, "first").start_as(102, MAIN, 0, 300 * MIB_KIB, "second");
     run.exit_with(102, MAIN, FLAG_IMAGE, used(1, 300 * MIB_KIB), used(0, 0));
-    assert_eq!(of(&run.end(), 102).memory.peak_rss_bytes, Some(300 * MIB));
+    assert_eq!(summary_of(&run.end(), 102).memory.peak_rss_bytes, Some(300 * MIB));
     // Below a larger parent, the EXEC record has it.
     let mut run = Run::new();
     run.start_as(102, MAIN, 0, 900 * MIB_KIB, "first");
     run.record(102, MAIN, 0, Event::Exec { vm_hwm_kib: 300 * MIB_KIB });
     run.start_as(102, MAIN, 0, 900 * MIB_KIB, "second");
-    assert_eq!(of(&run.end(), 102).memory.peak_rss_bytes, Some(300 * MIB));
+    assert_eq!(summary_of(&run.end(), 102).memory.peak_rss_bytes, Some(300 * MIB));
     // A fork child that execs had its parent's memory only.
     let mut run = Run::new();
     run.fork(102, MAIN, 400 * MIB_KIB).start_as(102, MAIN, 0, 400 * MIB_KIB, "cc");
-    assert_eq!(of(&run.end(), 102).memory.peak_rss_bytes, None);
+    assert_eq!(summary_of(&run.end(), 102).memory.peak_rss_bytes, None);
 }

@@ -8,8 +8,8 @@ fn sample_before_an_exec_is_no_peak_of_the_new_program() {
     let peak_of = |run: &mut Run| {
         let summaries = run.over(102, 0).later(500).finalize(&[102]).end();
         (
-            of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
-            of(&summaries, 102).memory.peak_quality,
+            summary_of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            summary_of(&summaries, 102).memory.peak_quality,
         )
     };
     // A spawned child, which shared its parent's memory until then.
@@ -30,14 +30,14 @@ fn sample_before_an_exec_is_no_peak_of_the_new_program() {
     let (at_ns, now_ns) = (observed.at_ns - 1, run.now_ns);
     run.tree.apply_kernel(&KernelEvent { at_ns, pid: 102, what: What::Exec }, now_ns);
     assert_eq!(peak_of(&mut run), (Some(3), Quality::Sampled));
-    // The same where only START reports the exec, and the kernel's maximum at the end is below a sample.
+    // Only START reports the exec, and the kernel's maximum at the end is below a sample.
     let mut run = Run::new();
     run.fork(102, MAIN, 90 * MIB_KIB).sampled(102, 1, 90 * MIB, MIB).sampled(102, 1, 3 * MIB, MIB);
     run.now_ns -= MS + 1;
     run.start(102, MAIN).later(2).exit(102, 10, 0).reaped(MAIN, 102, 10);
     let summaries = run.later(500).finalize(&[102]).end();
     assert_eq!(
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality),
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality),
         (Some(3 * MIB), Quality::Exact)
     );
 }
@@ -57,8 +57,8 @@ fn replaced_static_program_leaves_its_sampled_peak() {
         run.record(102, MAIN, FLAG_IMAGE, event);
         let summaries = run.end();
         (
-            of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
-            of(&summaries, 102).memory.peak_quality,
+            summary_of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            summary_of(&summaries, 102).memory.peak_quality,
         )
     };
     // It had up to 50 MiB: more than any sample saw.
@@ -74,8 +74,8 @@ fn growth_before_a_late_start_counts() {
     let peak_of = |run: &mut Run| {
         let summaries = run.later(1).sampled(102, 1, 5 * MIB, MIB).reports_late(102).end();
         (
-            of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
-            of(&summaries, 102).memory.peak_quality,
+            summary_of(&summaries, 102).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            summary_of(&summaries, 102).memory.peak_quality,
         )
     };
     let taken_for_uninstrumented = |mut run: Run| {
@@ -120,14 +120,14 @@ fn fork_child_that_execs_an_uninstrumented_program_has_an_upper_bound() {
         let reaped =
             Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage, clock_ns: 0 };
         run.record(MAIN, 0, 0, reaped);
-        let certain = run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.combined_bytes).sum();
+        let certain = run.tree.take_intervals(u64::MAX).iter().map(|life| life.memory.added_bytes).sum();
         let summaries = run.end();
-        let child = of(&summaries, 102);
+        let child = summary_of(&summaries, 102);
         assert_eq!(
             (child.memory.peak_rss_bytes, child.memory.peak_quality),
             (Some(300 * MIB), Quality::Bound)
         );
-        assert_eq!((certain, child.memory.known_rss.either), (200 * MIB, 300 * MIB));
+        assert_eq!((certain, child.memory.known_rss.either_bytes), (200 * MIB, 300 * MIB));
     }
 }
 
@@ -142,8 +142,8 @@ fn copy_of_an_uninstrumented_program_may_have_been_larger() {
         run.record(103, parent, FLAG_IMAGE, Event::Exit { status: 0, vm_hwm_kib, own, children });
         let summaries = run.end();
         (
-            of(&summaries, 103).memory.peak_rss_bytes.map(|peak| peak / MIB),
-            of(&summaries, 103).memory.peak_quality,
+            summary_of(&summaries, 103).memory.peak_rss_bytes.map(|peak| peak / MIB),
+            summary_of(&summaries, 103).memory.peak_quality,
         )
     };
     let below_static = || {
@@ -174,7 +174,7 @@ fn killed_fork_child_may_have_execd_before() {
             Event::Reaped { child: 102, status: libc::SIGKILL, reaper_max_rss_kib, usage, clock_ns: 0 },
         );
         let summaries = run.end();
-        (of(&summaries, 102).memory.peak_rss_bytes, of(&summaries, 102).memory.peak_quality)
+        (summary_of(&summaries, 102).memory.peak_rss_bytes, summary_of(&summaries, 102).memory.peak_quality)
     };
     // No source would have reported an exec.
     assert_eq!(peak_of(Run::new().fork(102, MAIN, 100 * MIB_KIB)), (Some(108 * MIB), Quality::Bound));
@@ -204,7 +204,7 @@ fn fork_childs_share_is_what_it_touched_or_grew_by() {
         .tree
         .take_intervals(u64::MAX)
         .iter()
-        .map(|life| (life.is_process, life.memory.combined_bytes))
+        .map(|life| (life.is_process, life.memory.added_bytes))
         .collect();
     assert_eq!(bytes, [(true, 0), (false, MIB)]);
 }
@@ -219,7 +219,7 @@ fn ended_process_counts_memory_that_no_sample_saw() {
     let lives = run.tree.take_intervals(u64::MAX);
     let (process, memory) = (&lives[0], &lives[1]);
     // 40 of its 100 MiB are shared with others; its growth is its own.
-    assert_eq!((memory.memory.combined_bytes, memory.start_ns), (260 * MIB, sampled_at));
+    assert_eq!((memory.memory.added_bytes, memory.start_ns), (260 * MIB, sampled_at));
     assert_eq!((process.is_process, process.threads, process.start_ns), (true, 2, sampled_at));
     assert_eq!(process.end_ns, sampled_at + 10 * MS);
     assert_eq!(process.cpu_ns, 5_000_000, "no window has counted any of it");

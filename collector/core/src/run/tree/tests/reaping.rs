@@ -15,7 +15,13 @@ fn tracer_makes_no_process_and_ends_only_its_children() {
     assert_eq!((run.tree.counts().created, run.tree.alive().len()), (4, 3));
     run.exit(102, 1, 8).reaped(MAIN, 102, 9);
     let summaries = run.end();
-    assert_eq!((of(&summaries, 103).own.cpu_us(), of(&summaries, 102).own.unattributed_us), (8, 0));
+    assert_eq!(
+        (
+            summary_of(&summaries, 103).own_usage.cpu_us(),
+            summary_of(&summaries, 102).own_usage.unattributed_us
+        ),
+        (8, 0)
+    );
 }
 
 // Requirement: SEE-6
@@ -26,11 +32,11 @@ fn orphan_is_reaped_and_found_by_the_launcher() {
     run.exit(103, 40, 0).reaped(LAUNCHER, 103, 44).reaped(LAUNCHER, 105, 3);
     let summaries = run.end();
     assert_eq!(
-        (of(&summaries, 103).own.cpu_us(), of(&summaries, 103).provenance.found_by),
+        (summary_of(&summaries, 103).own_usage.cpu_us(), summary_of(&summaries, 103).provenance.found_by),
         (44, FoundBy::Preload)
     );
     assert_eq!(
-        (of(&summaries, 105).provenance.found_by, of(&summaries, 105).provenance.joined),
+        (summary_of(&summaries, 105).provenance.found_by, summary_of(&summaries, 105).provenance.joined),
         (FoundBy::Subreaper, false)
     );
 }
@@ -40,7 +46,7 @@ fn orphan_gone_from_proc_waits_for_its_reaped_record() {
     let mut run = Run::new();
     run.start(102, MAIN).start(103, 102).exit(102, 1, 0).reaped(MAIN, 102, 1).finalize(&[102]);
     run.exit(103, 40, 0).finalize(&[103]).reaped(LAUNCHER, 103, 44);
-    assert_eq!(of(&run.end(), 103).own.cpu_us(), 44);
+    assert_eq!(summary_of(&run.end(), 103).own_usage.cpu_us(), 44);
 }
 
 #[test]
@@ -73,7 +79,7 @@ fn orphan_below_a_static_subreaper_is_in_its_sums() {
         .over(103, 0);
     run.later(1).reaped(MAIN, 102, 6700).finalize(&[103, 105]).later(300).finalize(&[103, 105]);
     let summaries = run.end();
-    assert_eq!((total_us(&summaries), of(&summaries, 102).own.cpu_us()), (6700, 700));
+    assert_eq!((total_us(&summaries), summary_of(&summaries, 102).own_usage.cpu_us()), (6700, 700));
 }
 
 #[test]
@@ -95,7 +101,7 @@ fn orphan_is_in_the_sums_of_the_nearest_static_ancestor() {
     run.kernel(102, What::Exit { status: 0 }).reaped(MAIN, 102, 7000);
     run.finalize(&[103, 105, 106]).later(300).finalize(&[103, 105, 106]);
     let summaries = run.end();
-    assert_eq!([102, 104].map(|pid| of(&summaries, pid).own.cpu_us()), [300, 700]);
+    assert_eq!([102, 104].map(|pid| summary_of(&summaries, pid).own_usage.cpu_us()), [300, 700]);
     assert_eq!(total_us(&summaries), 7000);
 }
 
@@ -108,7 +114,7 @@ fn ancestor_that_became_instrumented_is_no_subreaper() {
     run.exit(105, 5000, 0).over(105, 0).exit(103, 900, 100).over(103, 0);
     run.later(1).reaped(MAIN, 102, 6700).finalize(&[103, 105]).later(300).finalize(&[103, 105]);
     let summaries = run.end();
-    assert_eq!((total_us(&summaries), of(&summaries, 102).own.cpu_us()), (6700, 700));
+    assert_eq!((total_us(&summaries), summary_of(&summaries, 102).own_usage.cpu_us()), (6700, 700));
 }
 
 #[test]
@@ -126,14 +132,14 @@ fn orphan_is_in_the_sums_of_a_subreaper_known_by_reaped() {
     run.exit(107, 30, 0).reaped(MAIN, 107, 30).reaped(LAUNCHER, 108, 10).reaped(LAUNCHER, 109, 20);
     run.later(300).finalize(&[103, 105]);
     let summaries = run.end();
-    assert_eq!((total_us(&summaries), of(&summaries, 102).own.cpu_us()), (6760, 700));
-    assert_eq!([107, 108, 109].map(|pid| of(&summaries, pid).own.cpu_us()), [30, 10, 20]);
+    assert_eq!((total_us(&summaries), summary_of(&summaries, 102).own_usage.cpu_us()), (6760, 700));
+    assert_eq!([107, 108, 109].map(|pid| summary_of(&summaries, pid).own_usage.cpu_us()), [30, 10, 20]);
 }
 
 #[test]
 fn zombie_left_by_a_killed_process_is_its_subreapers() {
-    // 104 is killed and leaves a zombie: the REAPED record of 104 is too small to include it, or 104 has written a
-    // REAPED record of another child.
+    // 104 is killed and leaves a zombie. The REAPED record of 104 is too small to include it, or 104 has written a REAPED
+    // record of another child.
     for (has_reported, own_us) in [(false, 300), (true, 30_000)] {
         let mut run = below_a_static_subreaper();
         run.kernel_fork(104, 103).fork(104, 103, MIB_KIB).kernel_fork(105, 104).fork(105, 104, MIB_KIB);
@@ -146,8 +152,11 @@ fn zombie_left_by_a_killed_process_is_its_subreapers() {
         run.over(105, 0).over(103, 0).reaped(MAIN, 102, 700 + 5000 + 900 + own_us + of_106);
         run.finalize(&[103, 105]).later(300).finalize(&[103, 105]);
         let summaries = run.end();
-        assert_eq!(of(&summaries, 104).own.cpu_us(), own_us);
-        assert_eq!((total_us(&summaries), of(&summaries, 102).own.cpu_us()), (6600 + own_us + of_106, 700));
+        assert_eq!(summary_of(&summaries, 104).own_usage.cpu_us(), own_us);
+        assert_eq!(
+            (total_us(&summaries), summary_of(&summaries, 102).own_usage.cpu_us()),
+            (6600 + own_us + of_106, 700)
+        );
     }
 }
 

@@ -21,12 +21,12 @@ impl GpuUsage {
         }
     }
 
-    fn device(&self, number: u32, of: &DeviceUsage, oldest_ns: u64) -> GpuSample {
-        let (read_ns, used_bytes, busy_percent) = of.last();
+    fn device(&self, number: u32, device: &DeviceUsage, oldest_ns: u64) -> GpuSample {
+        let (read_ns, used_bytes, busy_percent) = device.last();
         let is_fresh = read_ns >= oldest_ns;
         let run = self.max.memory_on(number).filter(|(read_ns, _)| *read_ns >= oldest_ns);
         GpuSample {
-            device: of.device.id.clone(),
+            device: device.device.id.clone(),
             read_ns,
             used_bytes: used_bytes.filter(|_| is_fresh),
             run_bytes: run.map(|(_, bytes)| bytes),

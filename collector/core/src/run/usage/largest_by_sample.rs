@@ -16,7 +16,7 @@ const REMEMBERED: usize = 10;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Largest {
     /// Footprints, bytes.
-    pub ram_bytes: Groups<u64>,
+    pub footprint_bytes: Groups<u64>,
     /// Live processes.
     pub processes: u64,
     /// Their threads.
@@ -26,14 +26,15 @@ pub(crate) struct Largest {
 impl Largest {
     fn raise(&mut self, now: &TreeSums) {
         let all = now.groups();
-        self.ram_bytes = self.ram_bytes.with(all, |largest, sums| largest.max(sums.footprint_bytes));
+        self.footprint_bytes =
+            self.footprint_bytes.with(all, |largest, sums| largest.max(sums.footprint_bytes));
         self.threads = self.threads.with(all, |largest, sums| largest.max(sums.threads));
         self.processes = self.processes.max(now.processes);
     }
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Moment {
+struct SampleLargest {
     /// The key of the sample.
     at_ns: u64,
     largest: Largest,
@@ -42,17 +43,17 @@ struct Moment {
 
 /// The largest within the time of each of the last samples.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Moments {
+pub struct LargestBySample {
     /// Oldest first.
-    last: VecDeque<Moment>,
+    last: VecDeque<SampleLargest>,
     /// What was learnt of closed samples, one event for each.
     revised: Vec<Event>,
 }
 
-impl Moments {
+impl LargestBySample {
     /// A sample is taken.
     pub(super) fn begin(&mut self, at_ns: u64) {
-        self.last.push_back(Moment { at_ns, largest: Largest::default(), is_closed: false });
+        self.last.push_back(SampleLargest { at_ns, largest: Largest::default(), is_closed: false });
         if self.last.len() > REMEMBERED {
             self.last.pop_front();
         }
@@ -66,26 +67,26 @@ impl Moments {
             }
             return;
         };
-        let before = moment.largest.ram_bytes;
+        let before = moment.largest.footprint_bytes;
         moment.largest.raise(now);
-        let after = moment.largest.ram_bytes;
+        let after = moment.largest.footprint_bytes;
         if moment.is_closed && after != before {
             self.revise(at_ns, after);
         }
     }
 
     fn revise(&mut self, key_ns: u64, to: Groups<u64>) {
-        for Event::Revised { at_ns, max_bytes } in &mut self.revised {
+        for Event::Revised { at_ns, max_footprint_bytes } in &mut self.revised {
             if *at_ns == key_ns {
-                *max_bytes = max_bytes.with(to, u64::max);
+                *max_footprint_bytes = max_footprint_bytes.with(to, u64::max);
                 return;
             }
         }
-        self.revised.push(Event::Revised { at_ns: key_ns, max_bytes: to });
+        self.revised.push(Event::Revised { at_ns: key_ns, max_footprint_bytes: to });
     }
 
     /// The largest within the time of a sample so far.
-    pub(crate) fn of(&self, at_ns: u64) -> Largest {
+    pub(crate) fn within(&self, at_ns: u64) -> Largest {
         let moment = self.last.iter().rev().find(|moment| moment.at_ns == at_ns);
         moment.map(|moment| moment.largest).unwrap_or_default()
     }
@@ -93,7 +94,7 @@ impl Moments {
     /// The largest RAM of the samples that are open: these will tell it, bytes.
     pub(crate) fn open_bytes(&self) -> Groups<u64> {
         let open = self.last.iter().filter(|moment| !moment.is_closed);
-        open.fold(Groups::default(), |most, moment| most.with(moment.largest.ram_bytes, u64::max))
+        open.fold(Groups::default(), |most, moment| most.with(moment.largest.footprint_bytes, u64::max))
     }
 
     /// A sample closes: what is learnt of it from now on is news.

@@ -1,5 +1,5 @@
-//! A sum over devices as samples see it: the largest that became known since the sample before, or the last one while that is
-//! not too old.
+//! A sum over devices as samples see it. It is the largest that became known since the sample before, or the last one while
+//! that is not too old.
 
 use serde::{Deserialize, Serialize};
 

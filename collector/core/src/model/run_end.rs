@@ -1,34 +1,9 @@
-//! The machine that a run takes place on, and the end of its command.
+//! How the command and its run ended.
 
-use gpu_track_abi::rank::Rank;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupUse;
-pub use super::report::{DiskFull, DiskRole};
-use super::report::{Host, Limits, Stage};
-
-/// The machine, and the limits that the command starts with.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HostInfo {
-    /// The machine.
-    pub host: Host,
-    /// Clock ticks per second.
-    pub ticks_per_second: u64,
-    /// Bytes of a page.
-    pub page_bytes: u64,
-    /// Limits of the command.
-    pub limits: Limits,
-    /// The ranks of the jobs that the launcher is itself a part of.
-    pub own_ranks: Vec<Rank>,
-}
-
-impl HostInfo {
-    /// Microseconds of a clock tick.
-    #[must_use]
-    pub fn tick_us(&self) -> u64 {
-        1_000_000 / self.ticks_per_second.max(1)
-    }
-}
+use super::report::{DiskFull, Stage};
 
 /// The end of the command, as the launcher reports it.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

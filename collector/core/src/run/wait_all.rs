@@ -65,9 +65,9 @@ mod tests {
     use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 
     use super::*;
-    use crate::model::finding::{Finding, StoredRecord};
     use crate::model::observation::Observation;
     use crate::model::order::{LONGEST_LINE_BYTES, OrderResult};
+    use crate::model::record_or_event::{Finding, StoredRecord};
     use crate::run::RunState;
     use crate::run::tree::RunContext;
     use crate::run::trust::Trust;

@@ -4,7 +4,7 @@
 use super::process::{KernelExit, Process};
 use super::tolerance::Tolerance;
 use super::{FoundBy, Key, Parent, ProcessId, Tree};
-use crate::model::finding::{KernelEvent, What};
+use crate::model::kernel_event::{KernelEvent, What};
 
 impl Tree {
     /// Apply an event of the process connector. `now_ns` is CLOCK_MONOTONIC.
@@ -46,8 +46,8 @@ impl Tree {
             {
                 self.join_group(id, maker.program.group);
             }
-            self.lists.unreported.insert(id);
-            self.lists.young.insert(id);
+            self.by_state.unreported.insert(id);
+            self.by_state.young.insert(id);
             id
         });
         let command = self.command_of_parent(maker);
@@ -88,7 +88,7 @@ impl Tree {
         let Some(id) = self.open_instance(key) else { return };
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.end.kernel_exit = Some(exit);
-        self.lists.kernel_ends.insert(id);
+        self.by_state.kernel_ends.insert(id);
         if !libc::WIFSIGNALED(exit.status) {
             self.note_free_end(id, exit.at_ns);
         }
@@ -115,13 +115,13 @@ impl Tree {
 
     /// Live processes whose end the connector reported, and when. Other threads of theirs may live on.
     pub fn ends_to_read(&self) -> impl Iterator<Item = (&Process, KernelExit)> {
-        let ends = self.lists.kernel_ends.iter().filter_map(|id| self.processes.get(id));
+        let ends = self.by_state.kernel_ends.iter().filter_map(|id| self.processes.get(id));
         let live = ends.filter(|process| process.is_alive());
         live.filter_map(|process| Some((process, process.end.kernel_exit?)))
     }
 
     /// The connector reported the end of a process's first thread, and the process lives on.
     pub(crate) fn first_thread_ended(&mut self, id: ProcessId) {
-        self.lists.kernel_ends.remove(&id);
+        self.by_state.kernel_ends.remove(&id);
     }
 }

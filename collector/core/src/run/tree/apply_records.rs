@@ -56,12 +56,12 @@ impl Tree {
                 }
             }
             Event::Exit { .. } => {
-                if let Some(record) = ExitRecord::of(origin, event) {
+                if let Some(record) = ExitRecord::of_event(origin, event) {
                     self.exit(key, origin, record, now_ns);
                 }
             }
             Event::Reaped { child, .. } => {
-                if let Some(record) = ReapRecord::of(event) {
+                if let Some(record) = ReapRecord::of_event(event) {
                     self.reaped(key, origin, child, record, now_ns);
                 }
             }
@@ -172,7 +172,7 @@ impl Tree {
         self.note_record(id);
     }
 
-    fn fork(&mut self, writer: &Writer, rss_at_fork: u64) {
+    fn fork(&mut self, writer: &Writer, rss_at_fork_bytes: u64) {
         let (key, at_ns) = (writer.key, writer.at_ns);
         // The only known process that it can be is one that a scan found a moment ago.
         let known = self
@@ -210,9 +210,9 @@ impl Tree {
             // Only now is known how much of its sampled memory is its own.
             let seen = &mut process.observed;
             let faulted = seen.minor_faults.saturating_mul(page);
-            seen.contribution = Contribution::private(fork_share(seen.rss_bytes, rss_at_fork, faulted));
+            seen.contribution = Contribution::private(fork_share(seen.rss_bytes, rss_at_fork_bytes, faulted));
         }
-        process.program.image = Image::Forked { rss_at_fork };
+        process.program.image = Image::Forked { rss_at_fork_bytes };
         self.groups.note_image();
         process.program.recorded = Some(process.program.image);
         process.program.had_unread_copy = false;
@@ -255,7 +255,7 @@ impl Tree {
 }
 
 impl Process {
-    /// The peak of the image that ends with a START, bytes: ru_maxrss survives exec, so where it grew since the last image
+    /// The peak of the image that ends with a START, bytes. ru_maxrss survives exec: where it grew since the last image
     /// began, that image's own peak made it grow.
     fn peak_before_start(&self, inherited: u64) -> Option<u64> {
         if self.program.image.has_grown(inherited) {
@@ -265,8 +265,8 @@ impl Process {
         self.program.exec_peak_bytes.or_else(sampled)
     }
 
-    /// What it grew by before a START, bytes, if since its last record it was taken for uninstrumented: by that image, by the
-    /// one before, or by the new one before its START.
+    /// What it grew by before a START, bytes, if since its last record it was taken for uninstrumented. That image, the one
+    /// before, or the new one before its START can have grown.
     fn growth_before_start(&self, inherited: u64) -> Option<u64> {
         let is_uninstrumented = self.program.image == Image::Uninstrumented;
         let recorded =

@@ -17,14 +17,14 @@ pub(crate) struct Group {
 /// All image groups with a live process.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ImageGroups {
-    of: FxHashMap<ImageGroup, Group>,
+    by_id: FxHashMap<ImageGroup, Group>,
     last: u64,
     changes: u64,
 }
 
 impl ImageGroups {
     pub(super) fn get(&self, group: ImageGroup) -> Option<&Group> {
-        self.of.get(&group)
+        self.by_id.get(&group)
     }
 
     /// How often a process of any group has come, gone, or got another kind of image.
@@ -41,22 +41,22 @@ impl ImageGroups {
     /// A new process: what was read of the others' sharing stays true, it is not read itself.
     pub(super) fn add_new(&mut self, id: ProcessId, group: ImageGroup) {
         self.changes += 1;
-        self.of.entry(group).or_default().members.push(id);
+        self.by_id.entry(group).or_default().members.push(id);
     }
 
     /// A process of another group.
     pub(super) fn add(&mut self, id: ProcessId, group: ImageGroup) {
         self.add_new(id, group);
-        self.of.entry(group).or_default().epoch += 1;
+        self.by_id.entry(group).or_default().epoch += 1;
     }
 
     pub(super) fn remove(&mut self, id: ProcessId, group: ImageGroup) {
-        let Some(members) = self.of.get_mut(&group) else { return };
+        let Some(members) = self.by_id.get_mut(&group) else { return };
         self.changes += 1;
         members.members.retain(|member| *member != id);
         members.epoch += 1;
         if members.members.is_empty() {
-            self.of.remove(&group);
+            self.by_id.remove(&group);
         }
     }
 
@@ -67,6 +67,6 @@ impl ImageGroups {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.by_id.is_empty()
     }
 }

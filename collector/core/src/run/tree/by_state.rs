@@ -1,0 +1,44 @@
+//! Which processes of the tree are in which state.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::failed_spawns::FailedSpawn;
+use crate::model::ids::{Key, ProcessId};
+use crate::model::observation::ChildSeen;
+
+/// Processes by state. Processes that are not finalized only.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct ByState {
+    /// By pid, oldest first.
+    pub index: FxHashMap<Key, Vec<ProcessId>>,
+    /// Oldest first, so in the order of their ids.
+    pub alive: Vec<ProcessId>,
+    pub ended: Vec<ProcessId>,
+    /// Found dead; EXIT or REAPED may still come.
+    pub seen_dead: BTreeSet<ProcessId>,
+    /// Their record names a parent that is not known yet.
+    pub unparented: BTreeSet<ProcessId>,
+    /// In other pid namespaces, by namespace.
+    pub inner: BTreeSet<(u32, ProcessId)>,
+    /// Only the process connector has reported them.
+    pub known_by_kernel_alone: BTreeSet<ProcessId>,
+    /// The connector reported an exit status of 127.
+    pub could_not_exec: BTreeSet<ProcessId>,
+    /// Failed spawns whose child is not known, oldest first.
+    pub failed_spawns: VecDeque<FailedSpawn>,
+    /// In the collector's pid namespace, new, and known by records only.
+    pub unproven: BTreeSet<ProcessId>,
+    /// Their program has not written a record, and its /proc files have not been read.
+    pub unreported: BTreeSet<ProcessId>,
+    /// Alive and young, and their program has not written a record.
+    pub young: BTreeSet<ProcessId>,
+    /// Their program was read and may still write a START record, in the order of the readings.
+    pub unconfirmed: VecDeque<ProcessId>,
+    /// The connector reported their end, and what is left of them was not read.
+    pub kernel_ends: BTreeSet<ProcessId>,
+    /// /proc showed them when records and events up to then were not applied yet.
+    pub found_ahead: Vec<ChildSeen>,
+}

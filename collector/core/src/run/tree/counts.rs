@@ -1,0 +1,24 @@
+//! Counts of processes over the whole run.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts over the whole run.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Processes that ever existed, as far as known.
+    pub created: u64,
+    /// Children of posix_spawn that could not exec. They are in `created`, and have no figures of their own.
+    pub failed_spawns: u64,
+    /// Processes that the kernel reaped by itself: because their parent ignores SIGCHLD, or because it killed them with
+    /// the init of their pid namespace. No process's sums include what they used.
+    pub autoreaped: u64,
+    /// Joined processes without a REAPED record. Where the connector reported all processes of the tree, a service (`srun`)
+    /// started them with the command's environment. The launcher's sums do not include them.
+    pub joined_unreaped: u64,
+    /// Orphans that the launcher had not reaped when they were finalized: its sums do not include them.
+    pub unreaped_orphans: u64,
+    /// Of `autoreaped`: killed with the init of their pid namespace, and their usage is unknown.
+    pub killed_with_namespace: u64,
+    /// Execs of uninstrumented programs, as far as the connector or a sample reported them.
+    pub uninstrumented_programs: u64,
+}
