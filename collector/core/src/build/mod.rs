@@ -282,6 +282,8 @@ fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportional
     MaxProportionalRam { bytes, reason: (!is_known).then(|| SHARING_UNKNOWN.into()) }
 }
 
+/// The time-weighted mean of each footprint. A set whose maximum is 0 was never seen in memory, so its mean is unknown. But
+/// descendants that never were have a mean of 0.
 fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<Option<f64>> {
     let ram = &inputs.run.ram;
     let Some(means) = ram.means(wall_s) else { return Groups::default() };

@@ -40,7 +40,8 @@ impl Budget {
         result
     }
 
-    /// A credit by which a quarter of what is left beyond this reserve, nanoseconds, can be spent. `None`: nothing is.
+    /// A credit (what may be owed, see [`Self::has_credit`]) that lets a quarter of the rest be spent: of what is left beyond
+    /// this reserve, nanoseconds. It is negative, since the other three quarters must stay. `None`: nothing is left.
     #[must_use]
     pub fn credit_of_quarter(&self, reserved_ns: i64) -> Option<i64> {
         let beyond_ns = self.nanoseconds.saturating_sub(reserved_ns);

@@ -96,8 +96,9 @@ impl Sharing {
         (self.size.rss_bytes - self.size.shared_bytes).saturating_sub(self.rollup.pss_anon_bytes)
     }
 
-    /// This is a new reading. `before` is the reading before it, of the same epoch. Without one, `copied_bytes` bounds what the
-    /// process copied. The first of its relatives was read at `oldest_ns`.
+    /// Notes how much this process stopped sharing since its relatives (fork parent and children) were read. The kernel then
+    /// counted pages as shared that are this process's own by now. `before` is the reading before this one, if no relative came
+    /// or went since. Without one, `copied_bytes` bounds what it copied. The first relative was read at `oldest_ns`.
     pub(super) fn note_unshared(&mut self, before: Option<&Self>, copied_bytes: u64, oldest_ns: u64) {
         self.unshared_before_bytes = match before {
             Some(before) => {
