@@ -100,8 +100,8 @@ mod tests {
         record(pid, parent, Event::Exit { status: 0, vm_hwm_kib: 0, own, children })
     }
 
-    /// A command with children of these names, which has ended.
-    fn run_with(children: &[&str]) -> RunState {
+    /// A run whose user is told what it waits for.
+    fn new_run() -> RunState {
         let context = RunContext {
             launcher_pid: LAUNCHER,
             pid_ns: 10,
@@ -112,14 +112,24 @@ mod tests {
         };
         let mut run = RunState::new(context, CpuUsage::new(S, 2, 50 * S), Trust::new(50 * S, 2, false), 5);
         run.waiting.is_told = true;
+        run
+    }
+
+    /// What is seen of a command with children of these names, which has ended.
+    fn observations(children: &[&str]) -> Vec<(u64, Observation)> {
         let command = "main".to_owned();
-        run.apply(50 * S, &Observation::CommandStarted { pid: MAIN, start_ns: 50 * S, command });
-        run.apply(51 * S, &start(MAIN, LAUNCHER, "main"));
-        for (pid, name) in (MAIN + 1..).zip(children) {
-            run.apply(51 * S, &start(pid, MAIN, name));
-        }
-        run.apply(END_NS, &exit(MAIN, LAUNCHER));
-        run.apply(END_NS, &Observation::WaitingForTree { since_ns: END_NS });
+        let started = Observation::CommandStarted { pid: MAIN, start_ns: 50 * S, command };
+        let mut seen = vec![(50 * S, started), (51 * S, start(MAIN, LAUNCHER, "main"))];
+        seen.extend((MAIN + 1..).zip(children).map(|(pid, name)| (51 * S, start(pid, MAIN, name))));
+        seen.push((END_NS, exit(MAIN, LAUNCHER)));
+        seen.push((END_NS, Observation::WaitingForTree { since_ns: END_NS }));
+        seen
+    }
+
+    /// A command with children of these names, which has ended.
+    fn run_with(children: &[&str]) -> RunState {
+        let mut run = new_run();
+        observations(children).iter().for_each(|(at_ns, observation)| run.apply(*at_ns, observation));
         run
     }
 
@@ -132,6 +142,25 @@ mod tests {
                 Action::Tell(text) => text,
             })
             .collect()
+    }
+
+    // Requirement: FAULT-95
+    #[test]
+    fn replayed_journal_decides_the_same_orders() {
+        let mut seen = observations(&["sleep", "server"]);
+        let later = [0, 1, 2, 3].map(|seconds| (END_NS + TOLD_AFTER_NS + seconds * S, Observation::Tick));
+        seen.extend(later);
+        let (mut run, mut replayed) = (new_run(), new_run());
+        let mut count = 0;
+        for (at_ns, observation) in &seen {
+            run.apply(*at_ns, observation);
+            let journaled = postcard::to_stdvec(observation).unwrap();
+            replayed.apply(*at_ns, &postcard::from_bytes(&journaled).unwrap());
+            let orders = run.take_orders(*at_ns);
+            assert_eq!(replayed.take_orders(*at_ns), orders);
+            count += orders.len();
+        }
+        assert!(count > 1, "an order without an answer comes again: {count}");
     }
 
     // Requirement: SEE-102
