@@ -135,7 +135,9 @@ impl Worker {
     /// The number of the first item that is not where it belongs; `None`: nothing is waited for.
     pub(super) fn first_open(&self) -> Option<u64> {
         let written = self.progress.written.load(Ordering::Acquire);
-        (self.queue.is_some() && written < self.queued).then_some(written)
+        // The thread of a failed sink takes nothing more, though its end of the queue may be there for a moment.
+        let is_taking = self.queue.is_some() && self.progress.trouble().failed.is_none();
+        (is_taking && written < self.queued).then_some(written)
     }
 
     /// What the core does not know yet.
