@@ -1,8 +1,8 @@
 //! The collector: from observations of a tracked process tree to one report.
 //!
-//! `sources` read and say what they read, by the thin calls to the kernel in `sys`. The core (the crate gpu-track-core)
-//! concludes. `sinks` take its samples and its report out, `store` keeps what outlives a collector. `session` carries
-//! observations to the core, and requests and orders back. ARCHITECTURE.md says which module may know which.
+//! `model` has the data that all share, `sys` the thin calls to the kernel. `sources` read and say what they read, the
+//! core (`run`) concludes, `store` keeps what outlives a collector, `report` writes. `session` carries observations to
+//! the core and requests back. ARCHITECTURE.md says which module may know which.
 //!
 //! What is public here is all that the launcher and the tests use.
 

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use super::sink::{Loss, Resume, Sink};
 use crate::model::observation::Observation;
-use crate::model::report::{Report, Stage};
+use crate::model::report::Report;
+use crate::model::report::Stage;
 use crate::model::tree_sample::Wants;
 use crate::run::outbox::Outgoing;
 use crate::sys::signal_mask;

@@ -4,7 +4,8 @@
 //! those of Princeton's jobstats. torc's correction of requirements has the same factor.
 
 use super::usable::usable_devices;
-use crate::model::report::{Cause, Report, TimeLimitSource};
+use crate::model::report::Report;
+use crate::model::report::{Cause, TimeLimitSource};
 use crate::model::report::{
     CoresSource, CpusHint, Exit, GpuDevice, GpusHint, Hints, Limits, MemoryBasis, MemoryHint, MemorySource,
     Stage, TimeBasis, TimeHint,

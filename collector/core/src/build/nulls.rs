@@ -3,7 +3,8 @@
 use super::{Inputs, report};
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
-use crate::model::report::{Limits, Report, SetRam};
+use crate::model::report::Report;
+use crate::model::report::{Limits, SetRam};
 use crate::model::run_end::RunEnd;
 use crate::run::random_trees::random_runs;
 

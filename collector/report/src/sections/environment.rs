@@ -2,7 +2,8 @@
 
 use super::usage;
 use crate::document::Section;
-use crate::model::report::{Cgroup, Limits, Report};
+use crate::model::report::Report;
+use crate::model::report::{Cgroup, Limits};
 use crate::model::timestamp::rfc3339;
 use crate::units::Units;
 

@@ -1,7 +1,9 @@
 //! Warnings: all of them, or the most important ones.
 
 use crate::document::{Block, Section, Tone};
-use crate::model::report::{Cause, Report, Topic, Warning};
+use crate::model::report::Cause;
+use crate::model::report::Report;
+use crate::model::report::{Topic, Warning};
 
 /// Most warnings that the summary shows.
 const MOST: usize = 2;
