@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::model::observation::Observation;
-use crate::model::report::Report;
-use crate::model::report::Stage;
+use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{TreeSample, Wants};
 use crate::run::outbox::Outbox;
 pub(crate) use sink::Place;

@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use super::sink::{Place, Resume, Sink};
 use crate::model::config::ReportConfig;
-use crate::model::report::Report;
-use crate::model::report::Stage;
+use crate::model::report::{Report, Stage};
 use crate::model::style::Output;
 use crate::report::format::{is_complete, render};
 use crate::write::{write_atomically, write_report};

@@ -9,8 +9,7 @@ use std::time::Instant;
 
 use super::sink::{Loss, Resume, Sink};
 use crate::model::observation::Observation;
-use crate::model::report::Report;
-use crate::model::report::Stage;
+use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::Wants;
 use crate::run::outbox::Outgoing;
 use crate::sys::signal_mask;

@@ -8,7 +8,8 @@ use crate::model::style::Console;
 
 /// The GPUs and their figures, with a newline at the end.
 pub(crate) fn gpu_list(listing: &Listing) -> String {
-    let why: Vec<_> = listing.drivers.iter().map(|of| format!("{}: {}", of.name, of.reason)).collect();
+    let why: Vec<_> =
+        listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason)).collect();
     let count = match (listing.count, listing.gpus.len()) {
         (Some(count), _) => count.to_string(),
         (None, 0) => format!("not known ({})", why.join("; ")),

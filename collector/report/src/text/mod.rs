@@ -9,8 +9,7 @@ use look::Look;
 
 use super::units::Units;
 use super::{quote, sections};
-use crate::model::report::Report;
-use crate::model::report::Topic;
+use crate::model::report::{Report, Topic};
 use crate::model::style::{Console, Style};
 
 /// Most lines of the summary.

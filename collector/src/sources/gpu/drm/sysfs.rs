@@ -66,7 +66,7 @@ impl Hwmon {
             found.map(|(_, name)| name.clone())
         });
         // What has a label of another meaning is another sensor.
-        let is_labelled = |name: &String| self.labels.iter().any(|(_, of)| of == name);
+        let is_labelled = |name: &String| self.labels.iter().any(|(_, label)| label == name);
         let numbered = sensor.numbers.iter().map(|n| format!("{}{n}", sensor.kind));
         let names = labelled.chain(numbered.filter(|name| !is_labelled(name)));
         let paths: Vec<(PathBuf, f64)> = names

@@ -136,9 +136,10 @@ impl Nvml {
 
     /// Whether the memory of all devices, or what they are, is known by now and was not before.
     pub(super) fn has_news(&mut self) -> bool {
-        let count = |is_known: fn(&Handle) -> bool| self.devices.iter().filter(|of| is_known(of)).count();
+        let count =
+            |is_known: fn(&Handle) -> bool| self.devices.iter().filter(|handle| is_known(handle)).count();
         let (measured, described) =
-            (count(|of| of.device.memory_bytes.is_some()), count(|of| of.events.is_some()));
+            (count(|handle| handle.device.memory_bytes.is_some()), count(|handle| handle.events.is_some()));
         let all = self.devices.len();
         let has_news = (measured == all && self.told.0 != all) || (described == all && self.told.1 != all);
         if has_news {

@@ -170,7 +170,10 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
     match kind {
         // The first reading tells only which samples are from before the run.
         Kind::Utilization
-            if sample.busy.as_ref().is_some_and(|busy| busy.as_ref().map_or(true, |of| !of.is_empty())) =>
+            if sample
+                .busy
+                .as_ref()
+                .is_some_and(|busy| busy.as_ref().map_or(true, |samples| !samples.is_empty())) =>
         {
             plan.set_sample_memory(id, handle.progress.memory_ns());
         }

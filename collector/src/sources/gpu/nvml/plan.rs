@@ -337,15 +337,16 @@ impl Plan {
 
     /// Time from one reading to the next that is asked for, nanoseconds.
     fn asked_of(&self, id: &Option<String>, kind: Kind) -> u64 {
-        let of = |times: &BTreeMap<String, u64>| id.as_ref().and_then(|id| times.get(id)).copied();
+        let known_ns = |times: &BTreeMap<String, u64>| id.as_ref().and_then(|id| times.get(id)).copied();
         match kind {
             Kind::Utilization => {
-                self.interval_ns.min(of(&self.sample_ns).unwrap_or(PLAN.shortest_sample_memory_ns))
+                self.interval_ns.min(known_ns(&self.sample_ns).unwrap_or(PLAN.shortest_sample_memory_ns))
             }
             Kind::Pcie => {
                 // Where that can't be paid for, the figure is not known, however often it is read.
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);
-                let before_wrap_ns = of(&self.wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
+                let before_wrap_ns =
+                    known_ns(&self.wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
                 let shortest_ns = (self.interval_ns as f64 / PLAN.wrap_factor) as u64;
                 self.interval_ns.min(before_wrap_ns.unwrap_or(u64::MAX).max(shortest_ns))
             }

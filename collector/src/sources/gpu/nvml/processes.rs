@@ -207,13 +207,13 @@ fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
     let written = bytes.iter().rposition(|byte| *byte != PATTERN).map_or(0, |last| last + 1);
     let fits = |entries: usize| {
         // The last entry was written beyond the next smaller size, and not beyond its own.
-        let of = |stride: &&usize| {
+        let fits = |stride: &&usize| {
             let smaller = STRIDES.iter().rev().find(|other| other < stride).copied().unwrap_or(0);
             entries > 0
                 && written <= entries * **stride
                 && written > entries * **stride - (**stride - smaller)
         };
-        STRIDES.iter().find(of).copied()
+        STRIDES.iter().find(fits).copied()
     };
     // Some drivers clear the whole buffer.
     let cleared = || STRIDES.into_iter().find(|stride| written == capacity * stride);
