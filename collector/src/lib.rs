@@ -6,14 +6,13 @@
 //!
 //! What is public here is all that the launcher and the tests use.
 
-mod passes;
 mod recover;
+mod sample_passes;
 mod session;
 mod sinks;
 mod sources;
 mod store;
 mod sys;
-pub mod write;
 
 use gpu_track_core::{build, model, run};
 use gpu_track_report as report;
@@ -32,9 +31,10 @@ pub use report::format::{self, render};
 pub use report::quote;
 pub use report::read::{NotRead, ReadReport, read as read_report};
 pub use session::{Inheritance, serve, untracked};
+pub use sinks::output::{output_at, write_report};
 pub use sinks::tracking_file;
 pub use sources::cgroup;
-pub use sources::cgroup::run as run_cgroup;
+pub use sources::cgroup::run_cgroup;
 pub use sources::connector;
 pub use sources::gpu::list::{Present as PresentGpus, list as list_gpus, present as present_gpus};
 pub use store::output_lock::{NoLock, OutputLock};
@@ -58,5 +58,5 @@ pub mod hostile_input {
     pub use crate::run::usage::CpuUsage;
     pub use crate::sources::connector::{Members, parse as parse_event};
     pub use crate::sources::gpu::drm::fdinfo::Client;
-    pub use crate::sys::proc_fs::{Stat, Statm, Status, busy_ticks, rollup};
+    pub use crate::sys::proc_fs::{Stat, Statm, Status, parse_busy_ticks, parse_rollup};
 }

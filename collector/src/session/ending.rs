@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
-use super::work::Session;
+use super::run_loop::Session;
 use crate::build::{self, Inputs};
 use crate::model::observation::Observation;
 use crate::model::report::{DiskFull, Report, Stage};
@@ -14,7 +14,7 @@ use crate::report::format::is_complete;
 use crate::report::quote;
 use crate::run::RunState;
 use crate::run::schedule::Terms;
-use crate::sources::cgroup::{self, run as run_cgroup};
+use crate::sources::cgroup::{self, run_cgroup};
 use crate::sources::disks;
 use crate::sys::clock;
 
@@ -48,7 +48,7 @@ impl Session {
             dropped_events: self.segment.ring().dropped(),
             unreachable_programs: self.segment.header().unreachable.0.load(Ordering::Relaxed),
             is_truncated: self.segment.is_lost(),
-            cgroups: cgroup::used(&self.config.cgroups),
+            cgroups: cgroup::usage(&self.config.cgroups),
             full_disks: self.full_disks(stage),
         }
     }

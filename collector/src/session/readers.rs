@@ -15,18 +15,18 @@ use crate::model::config::{Config, Layer};
 use crate::model::host_info::HostInfo;
 use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramSeen, Request};
-use crate::passes::Passes;
 use crate::run::RunState;
+use crate::sample_passes::Passes;
 use crate::sources::exit_accounts::ExitAccounts;
 use crate::sources::exit_watch::ExitWatch;
 use crate::sources::gpu::monitor::GpuMonitor;
-use crate::sources::machine::Machine;
+use crate::sources::machine_usage::Machine;
 use crate::sources::membership::Membership;
 use crate::sources::program;
 use crate::sources::sampler::Sampler;
 use crate::sources::scan::Scanner;
 use crate::sources::segment_name::SegmentName;
-use crate::store::journal::JournaledRun;
+use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock::{self, Timer};
 use crate::sys::pidfd;
 use crate::sys::proc_fs::{self, ProcRoot};
@@ -113,7 +113,7 @@ impl Readers {
         if stat.is_some_and(|stat| !stat.is_over()) {
             return Observation::FirstThreadEnded(target.id);
         }
-        let remains = stat.and_then(|stat| proc_fs::remains(target.pid, &stat));
+        let remains = stat.and_then(|stat| proc_fs::remains_if_over(target.pid, &stat));
         Observation::Ended { id: target.id, at_ns, gone_ns, remains }
     }
 

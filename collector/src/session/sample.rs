@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::work::Session;
+use super::run_loop::Session;
 use crate::model::observation::Observation;
 use crate::run::schedule::{Outcome, Taken, Terms};
 use crate::sys::clock;

@@ -8,6 +8,7 @@
 
 pub mod csv;
 mod live_ring;
+pub mod output;
 mod report_file;
 mod sink;
 pub mod tracking_file;

@@ -7,7 +7,7 @@ use crate::model::config::ReportConfig;
 use crate::model::report::{Report, Stage};
 use crate::model::style::Output;
 use crate::report::format::{is_complete, render};
-use crate::write::{write_atomically, write_report};
+use crate::sinks::output::{write_atomically, write_report};
 
 struct ReportFile {
     config: ReportConfig,

@@ -1,7 +1,7 @@
 //! The output of `--gpus` as text.
 
 use super::layout::{Form, lay_out};
-use super::look::Look;
+use super::terminal::Look;
 use crate::document::Section;
 use crate::model::gpu::listing::{Listed, Listing};
 use crate::model::style::Console;

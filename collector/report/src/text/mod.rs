@@ -2,10 +2,10 @@
 
 pub(super) mod gpu_list;
 mod layout;
-mod look;
+mod terminal;
 
 use layout::{Form, lay_out};
-use look::Look;
+use terminal::Look;
 
 use super::units::Units;
 use super::{quote, sections};

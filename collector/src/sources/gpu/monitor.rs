@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::backends;
+use super::detection;
 use super::pid_facts::PidFactReader;
 use super::policy::POLICY;
 use super::worker::{Phase, Worker};
@@ -30,7 +30,7 @@ impl GpuMonitor {
     /// Start a worker for each backend. Costs a few `stat` calls where there is no driver.
     pub(crate) fn start(config: &GpuConfig, root: &ProcRoot) -> Self {
         Self {
-            workers: backends::start(config),
+            workers: detection::start(config),
             waiting: Vec::new(),
             facts: PidFactReader::new(root, config),
             interval: Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval),

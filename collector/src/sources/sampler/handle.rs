@@ -98,7 +98,7 @@ impl Handle {
             start_stack: stat.start_stack,
         };
         if stat.is_over() {
-            let remains = proc_fs::remains(self.pid, &stat);
+            let remains = proc_fs::remains_if_over(self.pid, &stat);
             let at_ns = clock::monotonic_ns();
             return remains.map_or(ReadingState::Gone(at_ns), |remains| ReadingState::Zombie(at_ns, remains));
         }

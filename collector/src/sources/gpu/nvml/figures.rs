@@ -10,9 +10,9 @@ use nvml_wrapper_sys::bindings::{
 
 use super::accounting::Accounting;
 use super::api::{Api, Failure, Plain, call, check, code, get, number};
+use super::figure_kind::Kind;
 use super::gpm::Gpm;
 use super::handle::Handle;
-use super::kind::Kind;
 use super::processes::Lists;
 use super::utilization::{busy, process_busy};
 use crate::model::gpu::{DeviceSample, Figure, Missing, Reading};

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::budget::Budget;
-use super::kind::Kind;
+use super::figure_kind::Kind;
 use super::policy::PLAN;
 
 /// What to do next.

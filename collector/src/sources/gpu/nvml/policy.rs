@@ -2,7 +2,7 @@
 
 use std::ffi::c_uint;
 
-use super::kind::Kind;
+use super::figure_kind::Kind;
 
 /// What is read when.
 pub(super) struct PlanPolicy {

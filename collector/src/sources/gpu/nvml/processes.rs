@@ -12,7 +12,7 @@ use std::ffi::c_uint;
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlProcessUtilizationSample_t};
 
 use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow, list};
-use super::kind::Kind;
+use super::figure_kind::Kind;
 use super::policy::{CALLS, SAMPLES};
 use crate::model::gpu::{Missing, ProcessMemory, Reading, either};
 

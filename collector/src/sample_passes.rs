@@ -4,7 +4,7 @@ use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
 use crate::run::sampling::{Sampling, SharingCredit};
 use crate::sources::sampler::{Budget, Sampler};
-use crate::store::journal::JournaledRun;
+use crate::store::replay_journal::JournaledRun;
 
 /// Reads the live processes for the core.
 #[derive(Debug)]

@@ -19,9 +19,9 @@ use crate::model::run_end::CommandExit;
 use crate::run::schedule::{Decision, Facts, Schedule};
 use crate::sinks::Sinks;
 use crate::sources::pump::Pump;
-use crate::sources::sender;
+use crate::sources::signal_sender;
 use crate::store::checkpoint::CheckpointWriter;
-use crate::store::journal::JournaledRun;
+use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock;
 use crate::sys::segment::Segment;
 
@@ -120,8 +120,13 @@ impl Session {
                     self.run.apply_now(Observation::CommandStarted { pid, start_ns, command });
                 }
                 Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } => {
-                    let received =
-                        sender::received(&self.readers.root, signal, monotonic_ns, sender_pid, sender_uid);
+                    let received = signal_sender::received(
+                        &self.readers.root,
+                        signal,
+                        monotonic_ns,
+                        sender_pid,
+                        sender_uid,
+                    );
                     self.run.apply_now(Observation::SignalReceived(received));
                 }
                 Message::WaitingForTree { since_ns } => {
