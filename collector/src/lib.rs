@@ -1,8 +1,10 @@
-//! The collector: from observations of a tracked process tree to one report.
+//! The collector: from observations of a tracked process tree to samples and one report.
 //!
-//! `model` has the data that all share, `sys` the thin calls to the kernel. `sources` read and say what they read, the
-//! core (`run`) concludes, `store` keeps what outlives a collector, `report` writes. `session` carries observations to
-//! the core and requests back. ARCHITECTURE.md says which module may know which.
+//! `sys` has the thin calls to the kernel. `sources` read and say what they read, `sinks` write, `store` keeps what outlives a
+//! collector. `session` carries observations to the core and requests back.
+//!
+//! The crate `gpu-track-core` has the data that all share (`model`) and concludes (`run`, `build`). The crate
+//! `gpu-track-report` has the forms of a report. ARCHITECTURE.md says which module may know which.
 //!
 //! What is public here is all that the launcher and the tests use.
 

@@ -166,8 +166,8 @@ impl Readers {
         self.answer(run, u64::MAX, now_ns);
     }
 
-    /// Where the kernel does not tell of execs, programs are read that a reading found to be others than before, and, for
-    /// a bounded time, those of processes that it read first: no later reading need come before they end.
+    /// Where the kernel does not tell of execs: reads programs that a reading found to be others than before. For a bounded
+    /// time it also reads those of processes in their first reading: they may end before the next.
     pub(super) fn look_at_programs(&self, run: &mut JournaledRun, now_ns: u64) {
         if !self.scans || run.has_connector() {
             return;

@@ -27,7 +27,7 @@ use crate::sys::segment::Segment;
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
-/// After so many findings the core checks whether they can be true.
+/// After this many findings the core checks whether they can be true.
 const FINDINGS_AT_ONCE: usize = 1024;
 
 pub(super) struct Session {

@@ -3,8 +3,8 @@
 //! The live ring and the report file are called by the loop, which waits for them. Every other sink has a thread and a queue
 //! ([`worker`]): neither the loop nor the report waits for it.
 //!
-//! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process: after a
-//! restart the same may come again, and the process ids of this run may be others.
+//! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process. After a
+//! restart an item may come again, and the process ids of this run may be others.
 
 pub mod csv;
 mod live_ring;

@@ -260,14 +260,14 @@ impl ConnectorQueue {
         self.pending.len()
     }
 
-    /// Whether a process must be read from /proc soon: it was made, or exec'd, by this time and has not reported since, or
-    /// it ended without a record and its zombie has its CPU time. Each event counts once.
+    /// Whether a process must be read from /proc soon. It was made or exec'd by this time and has not reported since. Or it
+    /// ended without a record, and its zombie has its CPU time. Each event counts once.
     pub(crate) fn take_unreported(&mut self, by_ns: u64) -> bool {
         self.unreported.take(by_ns)
     }
 
-    /// Note a record of a process. If it is in this pid namespace and no member, although /proc shows it in the tree, it
-    /// becomes one: its fork event was lost, or it joined the session.
+    /// Note a record of a process. A process of this pid namespace that /proc shows in the tree becomes a member. Its fork
+    /// event was lost, or it joined the session.
     pub(crate) fn note_record(&mut self, record: &StoredRecord) {
         let pid = record.origin.pid;
         if self.connector.is_some()

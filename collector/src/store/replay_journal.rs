@@ -116,7 +116,7 @@ impl JournaledRun {
         self.note(&Part::Seen(now_ns, observation));
     }
 
-    /// The same for what was seen just now.
+    /// Take in what a source has seen just now.
     pub fn apply_now(&mut self, observation: Observation) {
         self.apply(clock::monotonic_ns(), observation);
     }

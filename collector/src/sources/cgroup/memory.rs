@@ -43,8 +43,8 @@ pub(crate) fn usage(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
     })
 }
 
-/// How often an allocation met the limit. v1 counts the limits of memory alone, and of memory with swap; a 0 there says
-/// nothing, since newer kernels (6.18 does so) have the files and do not count.
+/// How often an allocation met the limit. v1 counts the limits of memory alone, and of memory with swap. A 0 there says
+/// nothing: newer kernels (such as 6.18) have the files and do not count.
 fn hits(dir: &Path) -> Option<u64> {
     let number = |file: &str| read(&dir.join(file))?.trim().parse::<u64>().ok();
     if let Some(hits) = number("memory.failcnt") {

@@ -217,8 +217,8 @@ fn read_all(path: &Path) -> Option<Vec<u8>> {
 
 /// Read at most `limit` bytes of a file.
 ///
-/// Files of /proc report no size, so the standard library would start with a small buffer; the kernel then formats the
-/// text again for every further read.
+/// Files of /proc report no size, so the standard library would start with a small buffer. The kernel then formats the text
+/// again for every further read.
 fn read_whole(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(4096);
     file.take(limit).read_to_end(&mut bytes)?;

@@ -26,8 +26,8 @@ struct Hwmon {
     labels: Vec<(String, String)>,
 }
 
-/// A sensor: the beginning of its file names without the number, its labels, and the numbers that the drivers'
-/// documentation has for it where there is no label; the first that is there counts.
+/// A sensor: the beginning of its file names without the number, and its labels. Where there is no label, the drivers'
+/// documentation has numbers for it. The first that is there counts.
 struct Sensor {
     kind: &'static str,
     labels: &'static [&'static str],

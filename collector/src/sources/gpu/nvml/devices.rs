@@ -14,7 +14,7 @@ use super::utilization::Progress;
 use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::sys::clock;
 
-/// What is read of a device as soon as it has a handle: a counter misses what came before its first reading, and to list all
+/// What is read of a device as soon as it has a handle. A counter misses what came before its first reading, and to list all
 /// devices can take half a second.
 struct Beginning {
     at_ns: u64,

@@ -67,8 +67,8 @@ impl Lists {
     /// Every process with memory on the device, each once: the lists overlap. Fails if no list could be read, or not the
     /// compute list, which has most processes. Gives also whether a list was read, or none was needed.
     ///
-    /// The other lists are read if `kind` is all of them, if they are needed for processes of the run (`pids`), or if the compute list
-    /// or the memory in use (`used`) show that they may have changed.
+    /// The other lists are read if `kind` is all of them, or if they are needed for processes of the run (`pids`). They are
+    /// also read if the compute list or the memory in use (`used`) shows a possible change.
     pub(super) fn read(
         &self,
         device: nvmlDevice_t,
@@ -104,8 +104,8 @@ impl Lists {
 }
 
 impl Known {
-    /// Whether unchanged memory in use means that the lists are as they were: the compute list alone shows processes of the
-    /// run, and it could be read.
+    /// Whether unchanged memory in use means that the lists are as they were. So it is if the compute list could be read, and
+    /// it alone shows processes of the run.
     fn is_told_by_use(&self) -> bool {
         !self.is_silent && self.is_needed == [false; 3] && matches!(self.entries[0], Some(Ok(_)))
     }
@@ -128,7 +128,7 @@ impl Known {
         self.listed(number).iter().any(|(pid, _)| pids.contains(pid) && !is_computing(pid))
     }
 
-    /// Whether the other lists may have changed since they were read: a process left the compute list that they show, too; or
+    /// Whether the other lists may have changed since they were read. A process left the compute list that they show, too; or
     /// memory came into use that it does not show.
     fn may_have_changed(&mut self, before: Option<&Result<Entries, Failure>>, used: Option<u64>) -> bool {
         let left = |pid: u32| {
