@@ -1,7 +1,7 @@
 //! Holds the process connector's events of one tree until the records that were written before them are read. So the tree sees
 //! one order of time.
 //!
-//! - A program that exec'd and has not written START in time, or ended without, is uninstrumented: what /proc showed by then is
+//! - A program that exec'd and has not written START in time, or ended without, is uninstrumented. What /proc showed by then is
 //!   all that is known.
 //! - A child that only a scan of /proc shows is added when everything up to its sighting is applied, if it is still unknown. A
 //!   scan can be ahead of the events, and an earlier process may have had the pid.
