@@ -1,19 +1,20 @@
-//! The collector: from observations of a tracked process tree to one report.
+//! The collector: from observations of a tracked process tree to samples and one report.
 //!
-//! `model` has the data that all share, `sys` the thin calls to the kernel. `sources` read and say what they read, the
-//! core (`run`) concludes, `store` keeps what outlives a collector, `report` writes. `session` carries observations to
-//! the core and requests back. ARCHITECTURE.md says which module may know which.
+//! `sys` has the thin calls to the kernel. `sources` read and say what they read, `sinks` write, `store` keeps what outlives a
+//! collector. `session` carries observations to the core and requests back.
+//!
+//! The crate `gpu-track-core` has the data that all share (`model`) and concludes (`run`, `build`). The crate
+//! `gpu-track-report` has the forms of a report. ARCHITECTURE.md says which module may know which.
 //!
 //! What is public here is all that the launcher and the tests use.
 
-mod passes;
 mod recover;
+mod sample_passes;
 mod session;
 mod sinks;
 mod sources;
 mod store;
 mod sys;
-pub mod write;
 
 use gpu_track_core::{build, model, run};
 use gpu_track_report as report;
@@ -32,9 +33,10 @@ pub use report::format::{self, render};
 pub use report::quote;
 pub use report::read::{NotRead, ReadReport, read as read_report};
 pub use session::{Inheritance, serve, untracked};
+pub use sinks::output::{output_at, write_report};
 pub use sinks::tracking_file;
 pub use sources::cgroup;
-pub use sources::cgroup::run as run_cgroup;
+pub use sources::cgroup::run_cgroup;
 pub use sources::connector;
 pub use sources::gpu::list::{Present as PresentGpus, list as list_gpus, present as present_gpus};
 pub use store::output_lock::{NoLock, OutputLock};
@@ -58,5 +60,5 @@ pub mod hostile_input {
     pub use crate::run::usage::CpuUsage;
     pub use crate::sources::connector::{Members, parse as parse_event};
     pub use crate::sources::gpu::drm::fdinfo::Client;
-    pub use crate::sys::proc_fs::{Stat, Statm, Status, busy_ticks, rollup};
+    pub use crate::sys::proc_fs::{Stat, Statm, Status, parse_busy_ticks, parse_rollup};
 }

@@ -13,8 +13,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-use crate::build;
-use crate::build::Inputs;
+use crate::build::{self, Inputs};
 use crate::model::cgroup::RunCgroup;
 use crate::model::config::{Config, ReportConfig};
 use crate::model::host_info::HostInfo;
@@ -22,22 +21,19 @@ use crate::model::journal::Journal;
 use crate::model::kernel_event::KernelEvent;
 use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
-use crate::model::record_or_event::Damage;
-use crate::model::record_or_event::Finding;
-use crate::model::record_or_event::StoredRecord;
-use crate::model::report::Report;
-use crate::model::report::{Stage, Topic, Warning};
+use crate::model::record_or_event::{Damage, Finding, StoredRecord};
+use crate::model::report::{Report, Stage, Topic, Warning};
 use crate::model::run_end::RunEnd;
 use crate::model::style::Output;
-use crate::passes::Passes;
 use crate::run::RunState;
-use crate::sources::cgroup::{self, run as run_cgroup};
+use crate::sample_passes::Passes;
+use crate::sources::cgroup::{self, run_cgroup};
 use crate::sources::overflow::Overflow;
 use crate::sources::records::RecordReader;
 use crate::sources::sampler::Sampler;
 use crate::store::checkpoint;
-use crate::store::journal::{self, JournaledRun, ReplayError, Replayed};
 use crate::store::output_lock::OutputLock;
+use crate::store::replay_journal::{self, JournaledRun, ReplayError, Replayed};
 use crate::store::stale::Stale;
 use crate::store::state_file::StateFile;
 use crate::sys::proc_fs::ProcRoot;
@@ -148,7 +144,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
                 .as_ref()
                 .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
             is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
-            cgroups: cgroup::used(&config.cgroups),
+            cgroups: cgroup::usage(&config.cgroups),
             full_disks: Vec::new(),
         },
     });
@@ -200,7 +196,7 @@ fn finish(run: RunState, host: &HostInfo, root_of_living: Option<&ProcRoot>, end
 /// # Errors
 /// If the journal can't be read, or is not whole.
 pub fn replay(path: &Path) -> Result<(Report, ReportConfig), ReplayError> {
-    let Replayed { config, host, run, end } = journal::replay(path)?;
+    let Replayed { config, host, run, end } = replay_journal::replay(path)?;
     let report = build::report(&Inputs { config: &config, host_info: &host, run: &run, end: &end });
     Ok((report, config.report))
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use gpu_track_collector::stale::Stale;
-use gpu_track_collector::write::write_report;
-use gpu_track_collector::{NotRecovered, Output, ProcRoot, Recovered, ReportConfig, render};
+use gpu_track_collector::{NotRecovered, Output, ProcRoot, Recovered, ReportConfig, render, write_report};
 
 use crate::cli::{self, Options, PatternValues, UsageError};
 use crate::console::message;

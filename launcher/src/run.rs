@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use gpu_track_collector::write::write_report;
+use gpu_track_collector::write_report;
 use gpu_track_collector::{Layer, Message, Output, OutputLock, ProcRoot, clock, format, render, untracked};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 

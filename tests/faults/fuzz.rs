@@ -5,7 +5,9 @@ use std::path::Path;
 
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS, Usage};
-use gpu_track_collector::hostile_input::{Finding, KernelEvent, Observation, What, parse_event, rollup};
+use gpu_track_collector::hostile_input::{
+    Finding, KernelEvent, Observation, What, parse_event, parse_rollup,
+};
 
 #[path = "../fuzz/entries.rs"]
 mod entries;
@@ -196,13 +198,13 @@ fn fuzzed_collector_state_does_not_panic() {
 // Requirement: FAULT-9
 #[test]
 fn fuzz_seeds_are_accepted_by_the_parsers() {
-    use gpu_track_collector::hostile_input::{Client, Stat, Statm, Status, busy_ticks};
+    use gpu_track_collector::hostile_input::{Client, Stat, Statm, Status, parse_busy_ticks};
     for (name, bytes) in seeds("fdinfo") {
         assert!(Client::parse(str::from_utf8(&bytes).unwrap()).is_some(), "{name}");
     }
     let seed = |wanted| seeds("proc_files").into_iter().find(|(name, _)| *name == wanted).unwrap().1;
     assert!(Stat::parse(&seed("stat")).is_some() && Statm::parse(&seed("statm")).is_some());
-    assert!(rollup(&seed("smaps_rollup")).is_some() && busy_ticks(&seed("machine")).is_some());
+    assert!(parse_rollup(&seed("smaps_rollup")).is_some() && parse_busy_ticks(&seed("machine")).is_some());
     assert!(Status::parse(&seed("status")).is_killed);
     assert!(parse_event(&messages()[1..]).is_some());
     assert_eq!(entries::loaded(&saved_state()).map(|run| run.tree.counts().created), Some(2));

@@ -4,7 +4,7 @@ use std::fs;
 
 use gpu_track_abi::record::{Event, RECORD_WORDS};
 use gpu_track_collector::ProcRoot;
-use gpu_track_collector::hostile_input::{Stat, Statm, Status, busy_ticks, rollup};
+use gpu_track_collector::hostile_input::{Stat, Statm, Status, parse_busy_ticks, parse_rollup};
 
 use crate::{Random, rounds};
 
@@ -62,7 +62,7 @@ fn parsers_survive_mutated_proc_files() {
         if let Some(stat) = stat {
             assert!(text.contains(&b')'), "{stat:?} out of {text:?}");
         }
-        let _ = (Statm::parse(&text), rollup(&text), Status::parse(&text), busy_ticks(&text));
+        let _ = (Statm::parse(&text), parse_rollup(&text), Status::parse(&text), parse_busy_ticks(&text));
     }
     assert!(
         Stat::parse(&real[0]).is_some() && Statm::parse(&real[1]).is_some(),

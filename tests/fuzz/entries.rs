@@ -7,7 +7,7 @@ use gpu_track_abi::record::{Event, RECORD_WORDS};
 use gpu_track_collector::StateFile;
 use gpu_track_collector::hostile_input::{
     Client, CpuUsage, ENTRY_WORDS, Finding, Journal, KernelEvent, Members, Observation, ReadUpTo, RunContext,
-    RunState, Stat, Statm, Status, Tree, Trust, busy_ticks, command_of_args, parse_event, rollup,
+    RunState, Stat, Statm, Status, Tree, Trust, command_of_args, parse_busy_ticks, parse_event, parse_rollup,
 };
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
@@ -124,11 +124,11 @@ pub fn proc_files(bytes: &[u8]) {
     if let Some(stat) = Stat::parse(bytes) {
         assert!(bytes.contains(&b')'), "{stat:?}");
     }
-    if let Some(read) = rollup(bytes) {
+    if let Some(read) = parse_rollup(bytes) {
         assert!(read.private_bytes.is_multiple_of(1024) || read.private_bytes == u64::MAX, "{read:?}");
     }
     assert!(Status::parse(bytes).ns_pids.len() <= bytes.len());
-    let _ = (Statm::parse(bytes), busy_ticks(bytes));
+    let _ = (Statm::parse(bytes), parse_busy_ticks(bytes));
     let args: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     assert!(command_of_args(&args).is_none_or(|command| !command.is_empty()));
 }

@@ -48,7 +48,7 @@ pub(super) fn thousands(whole: f64) -> String {
     out
 }
 
-/// Values below one another: each with so many decimals that the largest has about four digits.
+/// Values below one another: all with the decimals that give the largest about four digits.
 pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     let decimals = match largest {

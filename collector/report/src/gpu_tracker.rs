@@ -3,8 +3,7 @@
 use super::document::{Block, Cell, Section};
 use super::figures::{count, number};
 use super::units::Units;
-use crate::model::report::Report;
-use crate::model::report::{MaxGpuRam, Percent, SetRam};
+use crate::model::report::{MaxGpuRam, Percent, Report, SetRam};
 use crate::model::style::{RamUnit, Style};
 
 /// The text that gpu_tracker writes, with a newline at its end: every row, units in rows of their own, and numbers as Python

@@ -9,8 +9,7 @@ use serde_json::ser;
 
 use super::quote::escape_json;
 use crate::model::gpu::listing::Listing;
-use crate::model::report::Report;
-use crate::model::report::{Percent, SetRam, Stage};
+use crate::model::report::{Percent, Report, SetRam, Stage};
 use crate::model::style::{RamUnit, Style, TimeUnit};
 use layout::Layout;
 

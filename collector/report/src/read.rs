@@ -1,5 +1,5 @@
-//! A report that was written as JSON, read back. It is equal to the one that was written, so every form that is made of
-//! it is the form that the run would have had.
+//! A report that was written as JSON, read back. It is equal to the one that was written. So every form that is made of it is
+//! what the run would have written.
 //!
 //! Unknown keys are ignored. A missing key is null: an unknown figure. A key that is never null must be there.
 

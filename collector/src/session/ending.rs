@@ -5,19 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
-use super::work::Session;
-use crate::build;
-use crate::build::Inputs;
+use super::run_loop::Session;
+use crate::build::{self, Inputs};
 use crate::model::observation::Observation;
-use crate::model::report::DiskFull;
-use crate::model::report::Report;
-use crate::model::report::Stage;
+use crate::model::report::{DiskFull, Report, Stage};
 use crate::model::run_end::{CommandExit, RunEnd};
 use crate::report::format::is_complete;
 use crate::report::quote;
 use crate::run::RunState;
 use crate::run::schedule::Terms;
-use crate::sources::cgroup::{self, run as run_cgroup};
+use crate::sources::cgroup::{self, run_cgroup};
 use crate::sources::disks;
 use crate::sys::clock;
 
@@ -51,7 +48,7 @@ impl Session {
             dropped_events: self.segment.ring().dropped(),
             unreachable_programs: self.segment.header().unreachable.0.load(Ordering::Relaxed),
             is_truncated: self.segment.is_lost(),
-            cgroups: cgroup::used(&self.config.cgroups),
+            cgroups: cgroup::usage(&self.config.cgroups),
             full_disks: self.full_disks(stage),
         }
     }
@@ -101,8 +98,10 @@ impl Session {
             .map_err(|source| SessionError::Output { output: self.config.report.output.to_string(), source });
         if !is_complete(&self.config.report.format) && !self.config.tracking.disable_logs {
             // The report has no place for them.
-            let lines =
-                report.warnings.iter().map(|of| format!("gpu-tracker: {}\n", quote::escape(&of.text)));
+            let lines = report
+                .warnings
+                .iter()
+                .map(|warning| format!("gpu-tracker: {}\n", quote::escape(&warning.text)));
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
         }
         self.checkpoint.state().note_reported();

@@ -3,16 +3,16 @@
 
 mod ending;
 mod error;
-mod hand_on;
 mod messages;
 mod open;
 mod orders;
 mod own_process;
 mod readers;
+mod run_loop;
 mod sample;
 mod serve;
+mod to_sinks;
 mod untracked;
-mod work;
 
 pub use serve::{Inheritance, serve};
 pub use untracked::untracked;

@@ -15,18 +15,18 @@ use crate::model::config::{Config, Layer};
 use crate::model::host_info::HostInfo;
 use crate::model::ids::Target;
 use crate::model::observation::{Observation, ProgramSeen, Request};
-use crate::passes::Passes;
 use crate::run::RunState;
+use crate::sample_passes::Passes;
 use crate::sources::exit_accounts::ExitAccounts;
 use crate::sources::exit_watch::ExitWatch;
 use crate::sources::gpu::monitor::GpuMonitor;
-use crate::sources::machine::Machine;
+use crate::sources::machine_usage::Machine;
 use crate::sources::membership::Membership;
 use crate::sources::program;
 use crate::sources::sampler::Sampler;
 use crate::sources::scan::Scanner;
 use crate::sources::segment_name::SegmentName;
-use crate::store::journal::JournaledRun;
+use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock::{self, Timer};
 use crate::sys::pidfd;
 use crate::sys::proc_fs::{self, ProcRoot};
@@ -113,7 +113,7 @@ impl Readers {
         if stat.is_some_and(|stat| !stat.is_over()) {
             return Observation::FirstThreadEnded(target.id);
         }
-        let remains = stat.and_then(|stat| proc_fs::remains(target.pid, &stat));
+        let remains = stat.and_then(|stat| proc_fs::remains_if_over(target.pid, &stat));
         Observation::Ended { id: target.id, at_ns, gone_ns, remains }
     }
 
@@ -166,8 +166,8 @@ impl Readers {
         self.answer(run, u64::MAX, now_ns);
     }
 
-    /// Where the kernel does not tell of execs, programs are read that a reading found to be others than before, and, for
-    /// a bounded time, those of processes that it read first: no later reading need come before they end.
+    /// Where the kernel does not tell of execs: reads programs that a reading found to be others than before. For a bounded
+    /// time it also reads those of processes in their first reading: they may end before the next.
     pub(super) fn look_at_programs(&self, run: &mut JournaledRun, now_ns: u64) {
         if !self.scans || run.has_connector() {
             return;

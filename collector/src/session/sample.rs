@@ -10,12 +10,12 @@
 
 use std::time::Duration;
 
-use super::work::Session;
+use super::run_loop::Session;
 use crate::model::observation::Observation;
 use crate::run::schedule::{Outcome, Taken, Terms};
 use crate::sys::clock;
 
-/// A sample waits so long at most for records and events of processes that it found new or dead in /proc.
+/// A sample waits this long at most for records and events of processes that it found new or dead in /proc.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
 impl Session {

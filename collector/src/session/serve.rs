@@ -9,7 +9,7 @@ use super::error::SessionError;
 use super::messages::Messages;
 use super::orders::OrderPipe;
 use super::own_process;
-use super::work::Session;
+use super::run_loop::Session;
 use crate::model::config::Config;
 use crate::model::style::Output;
 use crate::sources::connector::Subscription;

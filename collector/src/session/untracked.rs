@@ -1,7 +1,6 @@
 //! The report of a run that tracked nothing: its command could not be executed, or tracking could not begin.
 
-use crate::build;
-use crate::build::Inputs;
+use crate::build::{self, Inputs};
 use crate::model::config::Config;
 use crate::model::report::Report;
 use crate::model::run_end::RunEnd;

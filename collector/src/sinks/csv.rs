@@ -21,8 +21,7 @@ use std::os::unix::fs::FileExt;
 use super::sink::{Loss, Place, Resume, Sink};
 use super::tracking_file;
 use crate::model::groups::Groups;
-use crate::model::report::Report;
-use crate::model::report::Stage;
+use crate::model::report::{Report, Stage};
 use crate::model::style::{RamUnit, StreamFile, TimeUnit};
 use crate::model::tree_sample::{CpuSample, MaximumSource, TreeSample, Wants};
 use crate::sys::clock;
@@ -47,7 +46,7 @@ const STATIC_ROW: usize = 256;
 const PAGE: u64 = 4096;
 /// No row is longer, bytes.
 const LONGEST_ROW: u64 = 640;
-/// A row that comes a little early still counts as an interval's: one part in so many.
+/// A row that comes a little early still counts as an interval's: one part in this many of it.
 const EARLY_PART: u64 = 20;
 
 /// What the rows are made with.
@@ -249,7 +248,7 @@ fn cell(value: Option<impl std::fmt::Debug>) -> String {
 }
 
 impl Form {
-    /// A row of so many samples. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
+    /// A row of `count` samples. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
     fn row(&self, sample: &TreeSample, count: u64, epoch_ns: u64) -> String {
         let realtime_us = sample.at_ns.saturating_add(epoch_ns) / 1000;
         let mut cells = self.ram_cells(sample);

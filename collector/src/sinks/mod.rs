@@ -3,11 +3,12 @@
 //! The live ring and the report file are called by the loop, which waits for them. Every other sink has a thread and a queue
 //! ([`worker`]): neither the loop nor the report waits for it.
 //!
-//! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process: after a
-//! restart the same may come again, and the process ids of this run may be others.
+//! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process. After a
+//! restart an item may come again, and the process ids of this run may be others.
 
 pub mod csv;
 mod live_ring;
+pub mod output;
 mod report_file;
 mod sink;
 pub mod tracking_file;
@@ -18,8 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::model::observation::Observation;
-use crate::model::report::Report;
-use crate::model::report::Stage;
+use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{TreeSample, Wants};
 use crate::run::outbox::Outbox;
 pub(crate) use sink::Place;

@@ -4,11 +4,10 @@ use std::io::{self, Write};
 
 use super::sink::{Place, Resume, Sink};
 use crate::model::config::ReportConfig;
-use crate::model::report::Report;
-use crate::model::report::Stage;
+use crate::model::report::{Report, Stage};
 use crate::model::style::Output;
 use crate::report::format::{is_complete, render};
-use crate::write::{write_atomically, write_report};
+use crate::sinks::output::{write_atomically, write_report};
 
 struct ReportFile {
     config: ReportConfig,

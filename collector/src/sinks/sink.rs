@@ -5,8 +5,7 @@ use std::path::Path;
 
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
-use crate::model::report::Report;
-use crate::model::report::Stage;
+use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{Event, TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
 

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::model::style::StreamFile;
-use crate::write::{directory_of, replace};
+use crate::sinks::output::{directory_of, replace};
 
 /// Why there is no tracking file.
 #[derive(Debug, Error)]
@@ -48,7 +48,7 @@ pub fn check_form(path: &Path) -> Result<(), NoTrackingFile> {
 }
 
 impl TrackingFile {
-    /// A new empty file at a path that [`output_at`](crate::write::output_at) found. `overwrite`: another may have its
+    /// A new empty file at a path that [`output_at`](crate::sinks::output::output_at) found. `overwrite`: another may have its
     /// name.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! A sink's thread. Its queue is bounded: what finds it full is dropped and counted, since a slow disk must neither hold the
-//! loop nor take memory without bound.
+//! A sink's thread. Its queue is bounded: what finds it full is dropped and counted. A slow disk must not hold the loop, and
+//! memory must stay bounded.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,8 +9,7 @@ use std::time::Instant;
 
 use super::sink::{Loss, Resume, Sink};
 use crate::model::observation::Observation;
-use crate::model::report::Report;
-use crate::model::report::Stage;
+use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::Wants;
 use crate::run::outbox::Outgoing;
 use crate::sys::signal_mask;

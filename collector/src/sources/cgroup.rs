@@ -1,7 +1,7 @@
 //! Control groups (cgroups(7)): the groups that this process is in, and their limits.
 
 mod memory;
-pub mod run;
+pub mod run_cgroup;
 
 use std::path::{Path, PathBuf};
 
@@ -115,24 +115,24 @@ impl Places {
 /// The v2 file that counts OOM kills. `memory.events.local` would leave out descendant groups.
 const MEMORY_EVENTS: &str = "memory.events";
 
-/// Those of this process. The command has none of its own.
+/// The groups that this process is in. The command has none of its own.
 #[must_use]
 pub fn of_this_process(root: &ProcRoot) -> Cgroups {
     let places = Places::own(root);
     Cgroups { own: None, oom: places.oom_counter(), memory_limits: places.memory_limits() }
 }
 
-/// What the run has done in them.
-pub(crate) fn used(cgroups: &Cgroups) -> CgroupUse {
+/// What the run has used of its groups.
+pub(crate) fn usage(cgroups: &Cgroups) -> CgroupUse {
     CgroupUse {
-        own: cgroups.own.as_ref().and_then(|made| Some(run::figures(made.as_ref().ok()?))),
-        oom_kills: cgroups.oom.as_ref().and_then(kills_since),
-        memory_limits: cgroups.memory_limits.iter().filter_map(memory::used).collect(),
+        own: cgroups.own.as_ref().and_then(|made| Some(run_cgroup::figures(made.as_ref().ok()?))),
+        oom_kills: cgroups.oom.as_ref().and_then(oom_kills_since),
+        memory_limits: cgroups.memory_limits.iter().filter_map(memory::usage).collect(),
     }
 }
 
 /// OOM kills since the start of the session; `None` if the group is gone.
-pub(crate) fn kills_since(counter: &OomCounter) -> Option<u64> {
+pub(crate) fn oom_kills_since(counter: &OomCounter) -> Option<u64> {
     oom_kills(&counter.file)?.checked_sub(counter.before)
 }
 
@@ -261,17 +261,17 @@ pub(crate) mod tests {
         assert_eq!(Places::own(&root).oom_counter(), None, "the root group counts nothing");
         put(&dir, "fs/job/memory.events", "low 0\nmax 7\noom 3\noom_kill 2\noom_group_kill 0\n");
         let counter = Places::own(&root).oom_counter().unwrap();
-        assert_eq!(kills_since(&counter), Some(0));
+        assert_eq!(oom_kills_since(&counter), Some(0));
         put(&dir, "fs/job/memory.events", "low 0\nmax 9\noom 4\noom_kill 5\noom_group_kill 0\n");
-        assert_eq!(kills_since(&counter), Some(3));
+        assert_eq!(oom_kills_since(&counter), Some(3));
         std::fs::remove_dir_all(dir.path().join("fs/job")).unwrap();
-        assert_eq!(kills_since(&counter), None);
+        assert_eq!(oom_kills_since(&counter), None);
 
         let (dir, root) = tree("4:memory:/job\n", "30 20 0:26 / TOP/memory rw - cgroup cgroup rw,memory\n");
         put(&dir, "memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
         let counter = Places::own(&root).oom_counter().unwrap();
         put(&dir, "memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
-        assert_eq!(kills_since(&counter), Some(1));
+        assert_eq!(oom_kills_since(&counter), Some(1));
     }
 
     // Requirement: CGROUP-1

@@ -1,7 +1,7 @@
 //! Holds the process connector's events of one tree until the records that were written before them are read. So the tree sees
 //! one order of time.
 //!
-//! - A program that exec'd and has not written START in time, or ended without, is uninstrumented: what /proc showed by then is
+//! - A program that exec'd and has not written START in time, or ended without, is uninstrumented. What /proc showed by then is
 //!   all that is known.
 //! - A child that only a scan of /proc shows is added when everything up to its sighting is applied, if it is still unknown. A
 //!   scan can be ahead of the events, and an earlier process may have had the pid.
@@ -260,14 +260,14 @@ impl ConnectorQueue {
         self.pending.len()
     }
 
-    /// Whether a process must be read from /proc soon: it was made, or exec'd, by this time and has not reported since, or
-    /// it ended without a record and its zombie has its CPU time. Each event counts once.
+    /// Whether a process must be read from /proc soon. It was made or exec'd by this time and has not reported since. Or it
+    /// ended without a record, and its zombie has its CPU time. Each event counts once.
     pub(crate) fn take_unreported(&mut self, by_ns: u64) -> bool {
         self.unreported.take(by_ns)
     }
 
-    /// Note a record of a process. If it is in this pid namespace and no member, although /proc shows it in the tree, it
-    /// becomes one: its fork event was lost, or it joined the session.
+    /// Note a record of a process. A process of this pid namespace that /proc shows in the tree becomes a member. Its fork
+    /// event was lost, or it joined the session.
     pub(crate) fn note_record(&mut self, record: &StoredRecord) {
         let pid = record.origin.pid;
         if self.connector.is_some()

@@ -44,12 +44,12 @@ pub(crate) fn full(output: &Output) -> Vec<DiskFull> {
 
 /// A file system that may be written to and has no space left for this user.
 fn disk(path: &Path, role: DiskRole) -> Option<DiskFull> {
-    let of = rustix::fs::statvfs(path).ok()?;
-    let blocks = if rustix::process::geteuid().is_root() { of.f_bfree } else { of.f_bavail };
-    let available_bytes = blocks.saturating_mul(of.f_frsize);
+    let disk = rustix::fs::statvfs(path).ok()?;
+    let blocks = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
+    let available_bytes = blocks.saturating_mul(disk.f_frsize);
     // /proc and the like have no blocks at all.
     let is_full =
-        of.f_blocks > 0 && !of.f_flag.contains(StatVfsMountFlags::RDONLY) && available_bytes < FULL_BYTES;
+        disk.f_blocks > 0 && !disk.f_flag.contains(StatVfsMountFlags::RDONLY) && available_bytes < FULL_BYTES;
     is_full.then(|| DiskFull { path: path.display().to_string(), role, available_bytes })
 }
 

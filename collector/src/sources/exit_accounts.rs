@@ -42,7 +42,7 @@ const BUFFER_BYTES: usize = 8 << 20;
 const LEAST_BUFFER_BYTES: usize = 128 << 10;
 /// Accounts of processes that the core does not know are tried again this often. Most are of other processes of the machine.
 const AGAIN_NS: u64 = 10_000_000;
-/// Accounts are read for so long after they were last asked for. To read them costs each process that exits some 10 us.
+/// Accounts are read for this long after they were last asked for. To read them costs each process that exits some 10 us.
 const IDLE_NS: u64 = 10_000_000_000;
 
 /// Accounts of exited processes.

@@ -39,9 +39,9 @@ const SLURM: [&str; 21] = [
 pub(crate) fn own(root: &ProcRoot) -> Limits {
     let places = Places::own(root);
     let limit = |resource| {
-        let of = getrlimit(resource);
+        let limits = getrlimit(resource);
         let limit = |value: Option<u64>| value.map_or(Limit::Unlimited, Limit::Known);
-        SoftHard { soft: limit(of.current), hard: limit(of.maximum) }
+        SoftHard { soft: limit(limits.current), hard: limit(limits.maximum) }
     };
     let ulimits = [
         ("address_space_bytes", Resource::As),

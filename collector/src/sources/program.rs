@@ -66,7 +66,7 @@ fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
     (Program { command, args, static_executable, peak_rss_bytes }, inner)
 }
 
-/// Whether a program is known to write no records: static programs don't load the shim, and in another user's program the shim
+/// Whether a program is known to write no records. Static programs don't load the shim, and in another user's program the shim
 /// may not open the segment.
 #[must_use]
 pub fn is_uninstrumented(root: &ProcRoot, pid: u32, program: &Program) -> bool {

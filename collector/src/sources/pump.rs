@@ -1,7 +1,7 @@
 //! A thread that keeps the ring and the process connector's socket from filling up while the collector is busy.
 //!
-//! It is woken by the doorbell, merges records and connector events in order of time, and moves them into memory,
-//! however long the sampling of thousands of processes takes.
+//! It is woken by the doorbell, merges records and connector events in order of time, and moves them into memory. That goes on
+//! while thousands of processes are sampled.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -25,20 +25,20 @@ use crate::sys::{clock, priority};
 
 /// Longest time between two looks at the ring.
 const LONGEST_NAP: Duration = Duration::from_millis(50);
-/// The same with the process connector: the socket's buffer of an ordinary user holds some 500 events.
+/// Longest time between two looks with the process connector: an ordinary user's socket buffer holds some 500 events.
 const CONNECTOR_NAP: Duration = Duration::from_millis(10);
-/// The same for so long after the start: no record tells that the command's first uninstrumented program began, and what that
-/// starts may be over in 10 ms. A nap of 1 ms would make each spawn of that time 5-10% dearer.
+/// Longest time between two looks in the first [`YOUNG_NS`]. No record tells that the command's first uninstrumented program
+/// began, and what that starts may be over in 10 ms. A nap of 1 ms would make each spawn of that time 5-10% dearer.
 const YOUNG_NAP: Duration = Duration::from_millis(4);
 const YOUNG_NS: u64 = 200_000_000;
-/// The same while a slot of the ring is incomplete, or while processes must be read from /proc before they are gone.
+/// Longest time between two looks while a slot of the ring is incomplete, or processes must be read before they are gone.
 const SHORT_NAP: Duration = Duration::from_millis(1);
 /// How long the collector waits for this thread at a time.
 const FRESHEN_WAIT: Duration = Duration::from_millis(2);
 /// Findings that may wait in memory (14 MB). Beyond that, records stay in the ring, which counts what it drops.
 const MAX_WAITING: usize = 1 << 16;
-/// After an uninstrumented program was seen, findings are read every millisecond for so long: such programs must be read
-/// from /proc before they are gone.
+/// After an uninstrumented program was seen, findings are read every millisecond for this time: such programs must be read from
+/// /proc before they are gone.
 const EAGER_NS: u64 = 200_000_000;
 /// Waiting findings that are worth waking the collector for (0.4 MB).
 const WAKE_AT: usize = 1 << 11;
@@ -202,8 +202,8 @@ impl Shared {
 impl Pump {
     /// Start reading after `sources.begin`.
     ///
-    /// The thread unparks `main` after a ring of the doorbell, once it has read all records, and when a process must be
-    /// read from /proc because it has not reported.
+    /// The thread unparks `main` after a ring of the doorbell, once it has read all records. It also does when a process must
+    /// be read from /proc because it has not reported.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -324,8 +324,8 @@ impl Pump {
         }
     }
 
-    /// The same at the end of a run, when there is no later reader: wait while the thread makes progress or gets no CPU
-    /// time. Returns whether all was read.
+    /// Wait for the last findings of a run, when there is no later reader: while the thread makes progress or gets no CPU time.
+    /// Returns whether all was read.
     pub(crate) fn await_last(&self, at_ns: u64) -> bool {
         let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= at_ns;
         let begun = Instant::now();

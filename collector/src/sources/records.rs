@@ -12,9 +12,8 @@ use crate::sys::segment::Segment;
 
 /// How long a writer may take to complete a claimed slot before the slot is retired.
 ///
-/// A running writer needs 0.4 us. A killed writer never completes it. A writer that was stopped or lost the CPU claims
-/// a new slot when it continues, and later records that depend on its record follow that. A longer wait only fills the
-/// ring.
+/// A running writer needs 0.4 us. A killed writer never completes it. A writer that was stopped or lost the CPU claims a new
+/// slot when it continues. Later records that depend on its record follow that. A longer wait only fills the ring.
 const WRITER_GRACE_NS: u64 = 2_000_000;
 
 /// A record's time that is ahead by more than this and is in the future comes from the clock of another time namespace.

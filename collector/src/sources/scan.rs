@@ -1,8 +1,8 @@
-//! The scan layer: children of known processes in /proc, for those that write no records (static and setuid programs,
-//! other users' processes), and programs that processes run by now, where the kernel does not tell of execs.
+//! The scan layer: children of known processes in /proc, for those that write no records (static and setuid programs, other
+//! users' processes). Where the kernel does not tell of execs, it also finds the programs that processes run by now.
 //!
-//! Children are looked for only if a process was created anywhere since the last time (the last field of /proc/loadavg
-//! moves), and only for a bounded time per sample, going on where it stopped.
+//! Children are looked for only if a process was created anywhere since the last time (the last field of /proc/loadavg moves).
+//! A sample takes a bounded time for it, and goes on where the one before stopped.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// A scanner over a /proc whose clock ticks take so long, for a part of the sampling interval at each sample.
+    /// A scanner over a /proc whose clock ticks take `tick_us`, for a part of the sampling interval at each sample.
     #[must_use]
     pub fn new(root: ProcRoot, tick_us: u64, interval_ns: u64) -> Self {
         let limit = Duration::from_nanos(interval_ns) / SHARE_OF_INTERVAL;
@@ -221,8 +221,8 @@ impl Scanner {
         is_static(&self.root.path(pid, "exe")) == Some(true)
     }
 
-    /// Where the kernel does not tell of execs: what a process runs that was read for the first time, when the bottom of
-    /// its stack was `start_stack`.
+    /// Where the kernel does not tell of execs: what a process runs that was read for the first time. The bottom of its stack
+    /// was `start_stack` then.
     #[must_use]
     pub fn look_at_newcomer(
         &self,

@@ -1,8 +1,8 @@
 //! Which run may write a report file: a lock beside it.
 //!
-//! The lock is flock(2) on a file of its own, because each report replaces the one before by a rename. Launcher and
-//! collectors share the open file, so the lock lasts as long as one of them lives and ends with the last one, however
-//! that ends. A lock file that a killed run left behind is not locked, and the next run uses it.
+//! The lock is flock(2) on a file of its own, because each report replaces the one before by a rename. Launcher and collectors
+//! share the open file, so the lock lasts as long as one of them lives, however they end. A lock file that a killed run left
+//! behind is not locked, and the next run uses it.
 //!
 //! Where the directory is read-only, a report is written in place, and the lock is on the report file itself. Where the
 //! file system has no locks, there is none.

@@ -1,7 +1,7 @@
 //! Stale sessions: launcher and collector were both killed, and the session's files remain in shared memory.
 //!
-//! The files of a live session are locked, also by processes in other pid namespaces. A stale session can be turned into
-//! a report (see [`crate::recover`]) until the next run of the same user removes it, since it takes up memory.
+//! The files of a live session are locked, also by processes in other pid namespaces. A stale session can be turned into a
+//! report (see [`crate::recover`]). The next run of that user removes it, since it takes up memory.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -14,7 +14,7 @@
 //! later journal entries, and continues to read the ring after the last entry. The file is sparse: the space of entries
 //! that a snapshot includes is released.
 //!
-//! A killed process leaves no partial `write`, so the order of writes is enough: the head of a part (sequence, length,
+//! A killed process leaves no partial `write`, so the order of writes is enough. The head of a part (sequence, length,
 //! checksum) is cleared before the body changes, and written after it. The checksum detects changes by other processes.
 
 use std::fs::File;

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use std::{env, io, process};
 
 use gpu_track_abi::rank;
-use gpu_track_collector::{Output, write};
+use gpu_track_collector::{Output, output_at};
 use rustix::system::uname;
 use thiserror::Error;
 
@@ -80,7 +80,7 @@ pub(super) fn output(given: &Path, values: &PatternValues) -> Result<Output, Out
     if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
         return Err(OutputError::Directory);
     }
-    write::output_at(&path).map_err(|error| match (error.kind(), path.parent()) {
+    output_at(&path).map_err(|error| match (error.kind(), path.parent()) {
         (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, Some(parent)) if !parent.is_dir() => {
             OutputError::NoParent(parent.to_owned())
         }

@@ -70,18 +70,18 @@ fn build() -> Report {
     report.ram_over_time = over_time(3.184, 271_400_000);
     report.io = Io { read_bytes: Some(0), write_bytes: Some(307_200) };
     report.peak = Some(peak(2.1, &[("cc1plus", 3, 85_700_000), ("as", 1, 4_800_000), ("sh", 4, 2_100_000)]));
-    report.hints.cpus = report.hints.cpus.map(|of| CpusHint { count: 2, is_fitting: false, ..of });
+    report.hints.cpus = report.hints.cpus.map(|cpus| CpusHint { count: 2, is_fitting: false, ..cpus });
     report
 }
 
 fn peak(at_s: f64, holders: &[(&str, u32, u64)]) -> Peak {
-    let of = |(command, count, rss_bytes): &(&str, u32, u64)| {
+    let holders_of = |(command, count, rss_bytes): &(&str, u32, u64)| {
         let command = (*command).to_owned();
         let (rss_bytes, private_bytes, added_bytes) = (*rss_bytes, Some(*rss_bytes), *rss_bytes);
         let holder = Holder { pid: 1, command, rss_bytes, private_bytes, added_bytes };
         vec![holder; *count as usize]
     };
-    Peak { at_s, footprint_bytes: 0, processes: holders.iter().flat_map(of).collect() }
+    Peak { at_s, footprint_bytes: 0, processes: holders.iter().flat_map(holders_of).collect() }
 }
 
 /// One process that ended within a sampling interval.

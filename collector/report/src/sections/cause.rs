@@ -2,8 +2,7 @@
 
 use crate::figures::{bytes, exit};
 use crate::model::counts_in_words;
-use crate::model::report::DiskRole;
-use crate::model::report::{Cause, DeadProcess, OutOfMemory, TimeLimitSource};
+use crate::model::report::{Cause, DeadProcess, DiskRole, OutOfMemory, TimeLimitSource};
 use crate::model::signal::Sender;
 use crate::quote;
 use crate::units::Units;
@@ -34,27 +33,33 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
             units.bytes(limit.peak_bytes),
             units.bytes(limit.limit_bytes)
         ),
-        Cause::CpuTimeLimit(of) => {
-            let used = of.process.cpu_s.map(|s| format!(" after {} of CPU time", units.seconds(s)));
-            let limit = of.limit_s.map(|s| format!("; its limit (ulimit -t) is {}", units.seconds(s as f64)));
+        Cause::CpuTimeLimit(end) => {
+            let used = end.process.cpu_s.map(|s| format!(" after {} of CPU time", units.seconds(s)));
+            let limit =
+                end.limit_s.map(|s| format!("; its limit (ulimit -t) is {}", units.seconds(s as f64)));
             let used = used.unwrap_or_default();
-            format!("{} ended {}{used}{}", how(&of.process), process(&of.process), limit.unwrap_or_default())
+            format!(
+                "{} ended {}{used}{}",
+                how(&end.process),
+                process(&end.process),
+                limit.unwrap_or_default()
+            )
         }
-        Cause::TimeLimit(of) => {
-            let ended = of.process.as_ref().map_or_else(|| "the command".to_owned(), process);
-            let whose = match of.set_by {
+        Cause::TimeLimit(end) => {
+            let ended = end.process.as_ref().map_or_else(|| "the command".to_owned(), process);
+            let whose = match end.set_by {
                 TimeLimitSource::Slurm => "the time limit of the Slurm job",
                 TimeLimitSource::Timeout => "the time limit of timeout",
             };
-            let limit = of.limit_s.map(|s| format!(", {}", units.seconds(s))).unwrap_or_default();
-            format!("{} ended {ended} at {whose}{limit}", of.signal_name)
+            let limit = end.limit_s.map(|s| format!(", {}", units.seconds(s))).unwrap_or_default();
+            format!("{} ended {ended} at {whose}{limit}", end.signal_name)
         }
-        Cause::Signal(of) => {
-            let sender = of.sender.as_ref().map(|from| format!("; {} sent it", sender(from)));
-            if of.process.is_main && sender.is_none() {
+        Cause::Signal(end) => {
+            let sender = end.sender.as_ref().map(|from| format!("; {} sent it", sender(from)));
+            if end.process.is_main && sender.is_none() {
                 return None;
             }
-            format!("{} ended {}{}", of.signal_name, process(&of.process), sender.unwrap_or_default())
+            format!("{} ended {}{}", end.signal_name, process(&end.process), sender.unwrap_or_default())
         }
         Cause::DiskFull(disk) => {
             let role = match disk.role {
@@ -67,8 +72,8 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
     })
 }
 
-fn out_of_memory(of: &OutOfMemory, units: Units) -> String {
-    let limit = match (&of.cgroup, of.limit_bytes) {
+fn out_of_memory(shortage: &OutOfMemory, units: Units) -> String {
+    let limit = match (&shortage.cgroup, shortage.limit_bytes) {
         (Some(cgroup), Some(limit)) => format!("; the limit of cgroup {cgroup} is {}", units.bytes(limit)),
         (None, Some(limit)) => format!("; the limit is {}", units.bytes(limit)),
         (_, None) => "; no limit applies, so the machine was out of memory".to_owned(),
@@ -76,19 +81,19 @@ fn out_of_memory(of: &OutOfMemory, units: Units) -> String {
     let at = |process: &DeadProcess| {
         process.peak_rss_bytes.map(|peak| format!(" at {}", units.bytes(peak))).unwrap_or_default()
     };
-    match &of.process {
-        Some(killed) if of.is_certain => {
+    match &shortage.process {
+        Some(killed) if shortage.is_certain => {
             format!("the kernel killed {}{}{limit}", process(killed), at(killed))
         }
         Some(killed) => format!(
             "SIGKILL ended {}{}, and the kernel killed {} for lack of memory{limit}",
             process(killed),
             at(killed),
-            counts_in_words::processes(of.oom_kills)
+            counts_in_words::processes(shortage.oom_kills)
         ),
         None => format!(
             "the kernel killed {} for lack of memory{limit}",
-            counts_in_words::processes(of.oom_kills)
+            counts_in_words::processes(shortage.oom_kills)
         ),
     }
 }

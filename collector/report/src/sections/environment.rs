@@ -2,8 +2,7 @@
 
 use super::usage;
 use crate::document::Section;
-use crate::model::report::Report;
-use crate::model::report::{Cgroup, Limits};
+use crate::model::report::{Cgroup, Limits, Report};
 use crate::model::timestamp::rfc3339;
 use crate::units::Units;
 

@@ -2,8 +2,7 @@
 
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{number, short};
-use crate::model::report::GpuDevice;
-use crate::model::report::Report;
+use crate::model::report::{GpuDevice, Report};
 use crate::units::Units;
 
 /// Most rows of used GPUs in the summary.
@@ -79,9 +78,9 @@ fn throttled(gpu: &GpuDevice, units: Units) -> Section {
 fn processes(gpu: &GpuDevice, units: Units) -> Section {
     let ram = Column::number("Peak RAM", units.gpu_ram.symbol());
     let [max, mean] = ["Max SM", "Mean SM"].map(|name| Column::number(name, "%"));
-    let rows = gpu.processes.iter().map(|of| {
-        let [max, mean] = [of.max_sm_percent, of.mean_sm_percent].map(number);
-        [of.pid.to_string(), units.gpu_ram_cell(of.peak_bytes), max, mean, of.command.clone()]
+    let rows = gpu.processes.iter().map(|process| {
+        let [max, mean] = [process.max_sm_percent, process.mean_sm_percent].map(number);
+        [process.pid.to_string(), units.gpu_ram_cell(process.peak_bytes), max, mean, process.command.clone()]
     });
     let head = [Column::count("PID"), ram, max, mean, Column::text("Command")];
     Section::new("Processes").table(Table::new(head, rows))
@@ -111,7 +110,7 @@ fn row(gpu: &GpuDevice, units: Units) -> Block {
 
 /// Of several, the mean of their use and the sums of their memory, power and energy.
 fn facts(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
-    let sum = |of: fn(&GpuDevice) -> Option<f64>| gpus.iter().map(|gpu| of(gpu)).sum::<Option<f64>>();
+    let sum = |figure: fn(&GpuDevice) -> Option<f64>| gpus.iter().map(|gpu| figure(gpu)).sum::<Option<f64>>();
     let busy = sum(|gpu| gpu.utilization.mean_percent).map(|sum| sum / gpus.len() as f64);
     let busy = busy.map(|percent| format!("{percent:.0} % busy")).unwrap_or_default();
     let watts = sum(|gpu| gpu.power.mean_w).map(|watts| mean_power(watts, gpus, units));
@@ -123,7 +122,7 @@ fn facts(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
 /// Memory that the command held, of what there is; where the driver does not tell processes apart, that of all users.
 fn held_memory(gpus: &[&GpuDevice], units: Units) -> Option<String> {
     let amount = |bytes: u64| short(units.gpu_ram.convert(bytes as f64));
-    let sum = |of: fn(&GpuDevice) -> Option<u64>| gpus.iter().map(|gpu| of(gpu)).sum::<Option<u64>>();
+    let sum = |figure: fn(&GpuDevice) -> Option<u64>| gpus.iter().map(|gpu| figure(gpu)).sum::<Option<u64>>();
     let (held, whose) = match sum(|gpu| gpu.memory.max_combined_bytes) {
         Some(own) => (own, ""),
         None => (sum(|gpu| gpu.memory.max_used_bytes)?, " by all users"),

@@ -3,8 +3,7 @@
 use super::cause;
 use crate::document::{Block, Tone};
 use crate::figures::{duration, readable, short, signal_name};
-use crate::model::report::Report;
-use crate::model::report::{Exit, Stage};
+use crate::model::report::{Exit, Report, Stage};
 use crate::units::Units;
 
 /// With the time as exact as it is known.

@@ -43,8 +43,8 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     std::iter::once(headline).chain(sections.into_iter().map(Block::Section)).collect()
 }
 
-/// Whether the command worked and what ended it, how much it used of what it might use, what used it, and what to ask for
-/// next time. The commands that used most have `command_lines` lines.
+/// Whether the command worked and what ended it; how much of what it might use it used, and by what. Then what to ask for next
+/// time. The commands that used most have `command_lines` lines.
 pub(super) fn summary(report: &Report, units: Units, shows_hints: bool, command_lines: usize) -> Vec<Block> {
     let remark = |text| Block::Remark { tone: Tone::Bad, text, most_lines: MOST_EVIDENCE };
     let mut blocks = vec![headline::brief(report, units)];

@@ -3,8 +3,7 @@
 
 use crate::document::{Block, Section};
 use crate::figures::short;
-use crate::model::report::Report;
-use crate::model::report::{CpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
+use crate::model::report::{CpusHint, Hints, MemoryBasis, MemoryHint, Report, TimeBasis, TimeHint};
 use crate::units::Units;
 
 const MIB: u64 = 1 << 20;
@@ -23,47 +22,47 @@ fn slurm_time(seconds: u64) -> String {
 }
 
 pub(super) fn next_job(hints: &Hints, units: Units) -> Section {
-    let held_idle = hints.gpus.as_ref().map(|of| of.held_idle.clone()).unwrap_or_default();
+    let held_idle = hints.gpus.as_ref().map(|hint| hint.held_idle.clone()).unwrap_or_default();
     let held_idle = Section::list("Held memory and were never busy", held_idle);
     let some = |forms: String| Some(forms).filter(|forms| !forms.is_empty());
     Section::new("Next job")
         .text("Of little meaning", hints.withheld.clone())
-        .text("Memory", hints.memory.map(|of| memory(&of, units)))
-        .text("Time", hints.time.map(|of| time(&of, units)))
+        .text("Memory", hints.memory.map(|hint| memory(&hint, units)))
+        .text("Time", hints.time.map(|hint| time(&hint, units)))
         .text("CPUs", hints.cpus.map(cpus))
-        .text("GPUs", hints.gpus.as_ref().map(|of| format!("{} of {} were busy", of.count, of.given)))
+        .text("GPUs", hints.gpus.as_ref().map(|hint| format!("{} of {} were busy", hint.count, hint.given)))
         .section(Section::default().section(held_idle))
         .text("sbatch", some(slurm(hints)))
         .text("Nextflow", some(nextflow(hints)))
         .text("Snakemake", some(snakemake(hints)))
 }
 
-fn memory(of: &MemoryHint, units: Units) -> String {
-    let basis = match of.basis {
+fn memory(hint: &MemoryHint, units: Units) -> String {
+    let basis = match hint.basis {
         MemoryBasis::CombinedRam => "peak RAM",
         MemoryBasis::CgroupPeak => "peak of the cgroup, page cache included",
         MemoryBasis::OutOfMemoryLimit => "the limit at which the kernel killed a process",
     };
-    let (memory, from) = (slurm_memory(of.bytes), units.bytes(of.basis_bytes));
-    let given = given(of.given_bytes.map(|bytes| units.bytes(bytes)), of.is_fitting);
-    format!("{}{memory}, from {basis}, {from}{given}", at_least(of.is_lower_bound))
+    let (memory, from) = (slurm_memory(hint.bytes), units.bytes(hint.basis_bytes));
+    let given = given(hint.given_bytes.map(|bytes| units.bytes(bytes)), hint.is_fitting);
+    format!("{}{memory}, from {basis}, {from}{given}", at_least(hint.is_lower_bound))
 }
 
-fn time(of: &TimeHint, units: Units) -> String {
-    let basis = match of.basis {
+fn time(hint: &TimeHint, units: Units) -> String {
+    let basis = match hint.basis {
         TimeBasis::Wall => "the time that it took",
         TimeBasis::SlurmJob => "the time since the Slurm job's start",
         TimeBasis::TimeLimit => "the time limit that ended it",
     };
-    let (time, from) = (slurm_time(of.time_s), units.seconds(of.basis_s));
-    let given = given(of.given_s.map(|s| units.seconds(s)), of.is_fitting);
-    format!("{}{time}, from {basis}, {from}{given}", at_least(of.is_lower_bound))
+    let (time, from) = (slurm_time(hint.time_s), units.seconds(hint.basis_s));
+    let given = given(hint.given_s.map(|s| units.seconds(s)), hint.is_fitting);
+    format!("{}{time}, from {basis}, {from}{given}", at_least(hint.is_lower_bound))
 }
 
-fn cpus(of: CpusHint) -> String {
-    let serial = if of.is_serial { "; it ran serially" } else { "" };
-    let (busy, given) = (short(of.p95_busy_cores), given(of.given.map(short), of.is_fitting));
-    format!("{}, from {busy} cores that were busy at most for 95% of the time{given}{serial}", of.count)
+fn cpus(hint: CpusHint) -> String {
+    let serial = if hint.is_serial { "; it ran serially" } else { "" };
+    let (busy, given) = (short(hint.p95_busy_cores), given(hint.given.map(short), hint.is_fitting));
+    format!("{}, from {busy} cores that were busy at most for 95% of the time{given}{serial}", hint.count)
 }
 
 fn at_least(is_lower_bound: bool) -> &'static str {
@@ -83,15 +82,15 @@ fn join(parts: [Option<String>; 4], between: &str) -> String {
 /// Slurm's options, without those for what fits unless all are wanted.
 fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
-    let cpus = hints.cpus.filter(|of| is_wanted(of.is_fitting));
-    let gpus = hints.gpus.as_ref().filter(|of| is_wanted(of.is_fitting));
-    let memory = hints.memory.filter(|of| is_wanted(of.is_fitting));
-    let time = hints.time.filter(|of| is_wanted(of.is_fitting));
+    let cpus = hints.cpus.filter(|hint| is_wanted(hint.is_fitting));
+    let gpus = hints.gpus.as_ref().filter(|hint| is_wanted(hint.is_fitting));
+    let memory = hints.memory.filter(|hint| is_wanted(hint.is_fitting));
+    let time = hints.time.filter(|hint| is_wanted(hint.is_fitting));
     let parts = [
-        cpus.map(|of| format!("--cpus-per-task={}", of.count)),
-        gpus.map(|of| format!("--gpus={}", of.count)),
-        memory.map(|of| format!("--mem={}", slurm_memory(of.bytes))),
-        time.map(|of| format!("--time={}", slurm_time(of.time_s))),
+        cpus.map(|hint| format!("--cpus-per-task={}", hint.count)),
+        gpus.map(|hint| format!("--gpus={}", hint.count)),
+        memory.map(|hint| format!("--mem={}", slurm_memory(hint.bytes))),
+        time.map(|hint| format!("--time={}", slurm_time(hint.time_s))),
     ];
     join(parts, " ")
 }
@@ -103,24 +102,24 @@ fn slurm(hints: &Hints) -> String {
 
 fn nextflow(hints: &Hints) -> String {
     let parts = [
-        hints.cpus.map(|of| format!("cpus {}", of.count)),
-        hints.gpus.as_ref().filter(|of| of.count > 0).map(|of| format!("accelerator {}", of.count)),
+        hints.cpus.map(|hint| format!("cpus {}", hint.count)),
+        hints.gpus.as_ref().filter(|hint| hint.count > 0).map(|hint| format!("accelerator {}", hint.count)),
         // A MB is binary there.
-        hints.memory.map(|of| format!("memory {}.MB", of.bytes.div_ceil(MIB))),
-        hints.time.map(|of| format!("time {}.min", of.time_s.div_ceil(60))),
+        hints.memory.map(|hint| format!("memory {}.MB", hint.bytes.div_ceil(MIB))),
+        hints.time.map(|hint| format!("time {}.min", hint.time_s.div_ceil(60))),
     ];
     join(parts, "; ")
 }
 
 fn snakemake(hints: &Hints) -> String {
     let parts = [
-        hints.gpus.as_ref().map(|of| format!("gpu={}", of.count)),
-        hints.memory.map(|of| format!("mem_mib={}", of.bytes.div_ceil(MIB))),
-        hints.time.map(|of| format!("runtime={}", of.time_s.div_ceil(60))),
+        hints.gpus.as_ref().map(|hint| format!("gpu={}", hint.count)),
+        hints.memory.map(|hint| format!("mem_mib={}", hint.bytes.div_ceil(MIB))),
+        hints.time.map(|hint| format!("runtime={}", hint.time_s.div_ceil(60))),
         None,
     ];
     let resources = join(parts, ", ");
-    let threads = hints.cpus.map(|of| format!("threads: {}", of.count));
+    let threads = hints.cpus.map(|hint| format!("threads: {}", hint.count));
     let resources = (!resources.is_empty()).then(|| format!("resources: {resources}"));
     join([threads, resources, None, None], "; ")
 }
@@ -141,13 +140,15 @@ pub(super) fn paragraph(report: &Report, shows_hints: bool) -> Option<Block> {
 fn remarks(report: &Report) -> Vec<String> {
     let hints = &report.hints;
     let mut remarks = Vec::new();
-    if hints.memory.is_some_and(|of| of.is_lower_bound) || hints.time.is_some_and(|of| of.is_lower_bound) {
+    if hints.memory.is_some_and(|hint| hint.is_lower_bound)
+        || hints.time.is_some_and(|hint| hint.is_lower_bound)
+    {
         remarks.push("at least: how much it needs is not known".to_owned());
     }
-    if hints.cpus.is_some_and(|of| of.is_serial) {
+    if hints.cpus.is_some_and(|hint| hint.is_serial) {
         remarks.push(format!("it ran serially on {} cores", report.usable.cores.count));
     }
-    match hints.gpus.as_ref().map_or(0, |of| of.held_idle.len()) {
+    match hints.gpus.as_ref().map_or(0, |hint| hint.held_idle.len()) {
         0 => {}
         1 => remarks.push("1 GPU held memory and was never busy".to_owned()),
         idle => remarks.push(format!("{idle} GPUs held memory and were never busy")),

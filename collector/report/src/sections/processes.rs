@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 
 use crate::document::{Block, Column, Section, Table};
 use crate::figures::{UNKNOWN, column, count, exit, number, thousands};
-use crate::model::report::Report;
-use crate::model::report::{CommandUsage, ProcessUsage, Processes};
+use crate::model::report::{CommandUsage, ProcessUsage, Processes, Report};
 use crate::quote;
 use crate::units::Units;
 
@@ -27,7 +26,10 @@ pub(super) fn processes(processes: &Processes, units: Units) -> Section {
 }
 
 fn still_running(processes: &Processes) -> Section {
-    let listed = processes.still_running_processes.iter().map(|of| [of.pid.to_string(), of.command.clone()]);
+    let listed = processes
+        .still_running_processes
+        .iter()
+        .map(|process| [process.pid.to_string(), process.command.clone()]);
     let mut table = Table::new([Column::count("PID"), Column::text("Command")], listed);
     table.total = usize::try_from(processes.still_running).unwrap_or(usize::MAX);
     Section::default().table(table)
@@ -36,9 +38,9 @@ fn still_running(processes: &Processes) -> Section {
 fn by_command(commands: &[CommandUsage], units: Units) -> Section {
     let [cpu, peak, wall] = usage_columns(units);
     let head = [Column::count("Count"), cpu, peak, wall, Column::text("Command")];
-    let rows = commands.iter().map(|of| {
-        let [cpu, peak, wall] = usage_cells(of.cpu_s, of.peak_rss_bytes, of.wall_s, units);
-        [of.count.to_string(), cpu, peak, wall, of.command.clone()]
+    let rows = commands.iter().map(|command| {
+        let [cpu, peak, wall] = usage_cells(command.cpu_s, command.peak_rss_bytes, command.wall_s, units);
+        [command.count.to_string(), cpu, peak, wall, command.command.clone()]
     });
     Section::new("By command").table(Table::new(head, rows))
 }
@@ -47,10 +49,18 @@ fn heaviest(processes: &[ProcessUsage], units: Units) -> Section {
     let [cpu, peak, wall] = usage_columns(units);
     let [pid, parent, exited] = ["PID", "Parent", "Exit"].map(Column::count);
     let head = [pid, parent, exited, cpu, peak, wall, Column::text("Command")];
-    let rows = processes.iter().map(|of| {
-        let [cpu, peak, wall] = usage_cells(of.cpu_s, of.peak_rss_bytes, of.wall_s, units);
-        let command = quote::process(of.args.as_deref(), &of.command, COMMAND);
-        [of.pid.to_string(), count(of.ppid.map(u64::from)), exit(of.exit), cpu, peak, wall, command]
+    let rows = processes.iter().map(|process| {
+        let [cpu, peak, wall] = usage_cells(process.cpu_s, process.peak_rss_bytes, process.wall_s, units);
+        let command = quote::process(process.args.as_deref(), &process.command, COMMAND);
+        [
+            process.pid.to_string(),
+            count(process.ppid.map(u64::from)),
+            exit(process.exit),
+            cpu,
+            peak,
+            wall,
+            command,
+        ]
     });
     Section::new("Heaviest").table(Table::new(head, rows))
 }
@@ -66,18 +76,18 @@ fn usage_cells(cpu_s: Option<f64>, peak_bytes: Option<u64>, wall_s: f64, units: 
 
 /// Command names whose processes were seen on a GPU.
 fn commands_on_gpus(commands: &[CommandUsage], units: Units) -> Section {
-    let rows = commands.iter().filter_map(|of| {
-        let gpu = of.gpu.as_ref()?;
-        Some((gpu.peak_ram_bytes, gpu.max_sm_percent, gpu.count.to_string(), of.command.as_str()))
+    let rows = commands.iter().filter_map(|command| {
+        let gpu = command.gpu.as_ref()?;
+        Some((gpu.peak_ram_bytes, gpu.max_sm_percent, gpu.count.to_string(), command.command.as_str()))
     });
     Section::new("By command on GPUs").table(on_gpus("Count", rows, units))
 }
 
 /// Heaviest processes that were seen on a GPU.
 fn heaviest_on_gpus(processes: &[ProcessUsage], units: Units) -> Section {
-    let rows = processes.iter().filter_map(|of| {
-        let gpu = of.gpu.as_ref()?;
-        Some((gpu.peak_ram_bytes, gpu.max_sm_percent, of.pid.to_string(), of.command.as_str()))
+    let rows = processes.iter().filter_map(|process| {
+        let gpu = process.gpu.as_ref()?;
+        Some((gpu.peak_ram_bytes, gpu.max_sm_percent, process.pid.to_string(), process.command.as_str()))
     });
     Section::new("Heaviest on GPUs").table(on_gpus("PID", rows, units))
 }
@@ -144,12 +154,12 @@ fn commands_table(commands: &[CommandUsage], units: Units) -> Table {
     let cells = |value: &dyn Fn(&CommandUsage) -> Option<f64>| {
         column(&commands.iter().map(value).collect::<Vec<_>>())
     };
-    let cpu = cells(&|of| of.cpu_s.map(|s| time.convert(s)));
-    let peak = cells(&|of| of.peak_rss_bytes.map(|bytes| ram.convert(bytes as f64)));
-    let wall = cells(&|of| Some(time.convert(of.wall_s)));
-    let rows = commands.iter().zip(cpu).zip(peak).zip(wall).map(|(((of, cpu), peak), wall)| {
-        let count = if of.count == 0 { UNKNOWN.to_owned() } else { thousands(of.count as f64) };
-        [of.command.clone(), count, cpu, peak, wall]
+    let cpu = cells(&|command| command.cpu_s.map(|s| time.convert(s)));
+    let peak = cells(&|command| command.peak_rss_bytes.map(|bytes| ram.convert(bytes as f64)));
+    let wall = cells(&|command| Some(time.convert(command.wall_s)));
+    let rows = commands.iter().zip(cpu).zip(peak).zip(wall).map(|(((command, cpu), peak), wall)| {
+        let count = if command.count == 0 { UNKNOWN.to_owned() } else { thousands(command.count as f64) };
+        [command.command.clone(), count, cpu, peak, wall]
     });
     let (time, ram) = (time.symbol(), ram.symbol());
     let head = [
@@ -164,13 +174,13 @@ fn commands_table(commands: &[CommandUsage], units: Units) -> Table {
 
 /// Sums over several, and the largest peak of any process of theirs.
 fn sum(others: &[CommandUsage]) -> CommandUsage {
-    let cpu_s: Vec<f64> = others.iter().filter_map(|of| of.cpu_s).collect();
+    let cpu_s: Vec<f64> = others.iter().filter_map(|command| command.cpu_s).collect();
     CommandUsage {
         command: format!("{} others", thousands(others.len() as f64)),
-        count: others.iter().fold(0, |sum, of| sum.saturating_add(of.count)),
+        count: others.iter().fold(0, |sum, command| sum.saturating_add(command.count)),
         cpu_s: (!cpu_s.is_empty()).then(|| cpu_s.iter().sum()),
-        peak_rss_bytes: others.iter().filter_map(|of| of.peak_rss_bytes).max(),
-        wall_s: others.iter().map(|of| of.wall_s).sum(),
+        peak_rss_bytes: others.iter().filter_map(|command| command.peak_rss_bytes).max(),
+        wall_s: others.iter().map(|command| command.wall_s).sum(),
         gpu: None,
     }
 }

@@ -5,8 +5,7 @@ use std::cmp::Reverse;
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{short, thousands};
 use crate::model::groups::Groups;
-use crate::model::report::Report;
-use crate::model::report::{MemorySource, Peak};
+use crate::model::report::{MemorySource, Peak, Report};
 use crate::units::Units;
 
 /// A line of fewer spans of time shows nothing.

@@ -1,9 +1,7 @@
 //! Warnings: all of them, or the most important ones.
 
 use crate::document::{Block, Section, Tone};
-use crate::model::report::Cause;
-use crate::model::report::Report;
-use crate::model::report::{Topic, Warning};
+use crate::model::report::{Cause, Report, Topic, Warning};
 
 /// Most warnings that the summary shows.
 const MOST: usize = 2;

@@ -1,14 +1,15 @@
 //! The output of `--gpus` as text.
 
 use super::layout::{Form, lay_out};
-use super::look::Look;
+use super::terminal::Look;
 use crate::document::Section;
 use crate::model::gpu::listing::{Listed, Listing};
 use crate::model::style::Console;
 
 /// The GPUs and their figures, with a newline at the end.
 pub(crate) fn gpu_list(listing: &Listing) -> String {
-    let why: Vec<_> = listing.drivers.iter().map(|of| format!("{}: {}", of.name, of.reason)).collect();
+    let why: Vec<_> =
+        listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason)).collect();
     let count = match (listing.count, listing.gpus.len()) {
         (Some(count), _) => count.to_string(),
         (None, 0) => format!("not known ({})", why.join("; ")),

@@ -2,7 +2,7 @@
 
 mod table;
 
-use super::look::{Look, WIDTH, heights, left, right};
+use super::terminal::{Look, WIDTH, heights, left, right};
 use crate::document::{Block, Cell, Section, Tone};
 use crate::figures::{number, percent};
 use crate::quote;

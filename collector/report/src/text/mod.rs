@@ -2,15 +2,14 @@
 
 pub(super) mod gpu_list;
 mod layout;
-mod look;
+mod terminal;
 
 use layout::{Form, lay_out};
-use look::Look;
+use terminal::Look;
 
 use super::units::Units;
 use super::{quote, sections};
-use crate::model::report::Report;
-use crate::model::report::Topic;
+use crate::model::report::{Report, Topic};
 use crate::model::style::{Console, Style};
 
 /// Most lines of the summary.

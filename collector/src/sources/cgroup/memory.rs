@@ -29,7 +29,7 @@ impl Place {
 }
 
 /// What has happened in the group since the start of the session; `None` if it is gone.
-pub(crate) fn used(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
+pub(crate) fn usage(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
     // The limit may have been changed meanwhile.
     let Limit::Known(limit_bytes) = memory_limit(&limit.dir)? else { return None };
     let since = |(now, before): (u64, u64)| now.checked_sub(before);
@@ -43,8 +43,8 @@ pub(crate) fn used(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
     })
 }
 
-/// How often an allocation met the limit. v1 counts the limits of memory alone, and of memory with swap; a 0 there says
-/// nothing, since newer kernels (6.18 does so) have the files and do not count.
+/// How often an allocation met the limit. v1 counts the limits of memory alone, and of memory with swap. A 0 there says
+/// nothing: newer kernels (such as 6.18) have the files and do not count.
 fn hits(dir: &Path) -> Option<u64> {
     let number = |file: &str| read(&dir.join(file))?.trim().parse::<u64>().ok();
     if let Some(hits) = number("memory.failcnt") {
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(names, [("/job/step", 7000), ("/job", 9000)]);
         put(&dir, "fs/job/memory.events.local", "max 9\noom 3\n");
         let figures = |limit: &MemoryLimit| {
-            let used = used(limit).unwrap();
+            let used = usage(limit).unwrap();
             (used.hits, used.peak_bytes, used.is_peak_of_run)
         };
         assert_eq!(figures(&limits[1]), (Some(1), Some(4000), false), "the peak is from before the run");
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(figures(&limits[1]), (Some(1), Some(8000), true));
         assert_eq!(figures(&limits[0]), (None, None, false), "an old kernel keeps neither");
         std::fs::remove_dir_all(dir.path().join("fs/job")).unwrap();
-        assert_eq!(used(&limits[0]), None);
+        assert_eq!(usage(&limits[0]), None);
     }
 
     // Requirement: WHY-2
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!((limits[0].hits_before, limits[0].peak_before), (Some(3), Some(6000)));
         put(&dir, "memory/job/memory.failcnt", "0\n");
         put(&dir, "memory/job/memory.memsw.failcnt", "0\n");
-        assert_eq!(used(&limits[0]).unwrap().hits, None);
+        assert_eq!(usage(&limits[0]).unwrap().hits, None);
         put(&dir, "memory/job/memory.failcnt", "3\n");
         put(&dir, "memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(Places::own(&root).memory_limits(), limits, "the topmost group has none");

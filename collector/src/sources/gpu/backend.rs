@@ -36,7 +36,7 @@ pub(crate) trait Backend: Send {
     /// Ask for the devices that are present now.
     fn devices(&mut self) -> Vec<Device>;
 
-    /// The same as they are known, without asking the driver.
+    /// The devices as they are known, without asking the driver.
     fn known_devices(&self) -> Vec<Device> {
         Vec::new()
     }

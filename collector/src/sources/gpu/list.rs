@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::backend::Backend;
 use super::worker::Phase;
-use super::{backends, drm, nvml};
+use super::{detection, drm, nvml};
 use crate::model::gpu::listing::{Capability, Driver, Listed, Listing};
 use crate::model::gpu::{Batch, Device, DeviceSample, GpuConfig, Missing, TrackedDevice, Vendor, select};
 
@@ -44,7 +44,7 @@ pub fn present(config: &GpuConfig) -> Present {
         // A library that is named without a directory is looked up by the loader.
         let has_library = |path: &PathBuf| path.exists() || path.components().count() == 1;
         present.may_have_others = !is_complete
-            && backends::may_have_nvidia(config)
+            && detection::may_have_nvidia(config)
             && config.nvml_lib.as_ref().is_none_or(has_library);
     }
     if config.wants(Vendor::Amd) || config.wants(Vendor::Intel) {
@@ -65,7 +65,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
         driver_percent: 100,
         ..config.clone()
     };
-    let workers = backends::start(&everything);
+    let workers = detection::start(&everything);
     let deadline = Instant::now() + patience;
     let mut listing = Listing::default();
     for worker in &workers {
@@ -79,7 +79,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
         };
         listing.drivers.extend(failure.map(|reason| Driver { name: worker.name.to_owned(), reason }));
         listing.warnings.extend(worker.warnings());
-        listing.gpus.extend(gpus(&backends::config_of(worker.name, config), &worker.exchange(&[])));
+        listing.gpus.extend(gpus(&detection::config_of(worker.name, config), &worker.exchange(&[])));
     }
     listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
     listing

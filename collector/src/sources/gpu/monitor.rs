@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::backends;
+use super::detection;
 use super::pid_facts::PidFactReader;
 use super::policy::POLICY;
 use super::worker::{Phase, Worker};
@@ -30,7 +30,7 @@ impl GpuMonitor {
     /// Start a worker for each backend. Costs a few `stat` calls where there is no driver.
     pub(crate) fn start(config: &GpuConfig, root: &ProcRoot) -> Self {
         Self {
-            workers: backends::start(config),
+            workers: detection::start(config),
             waiting: Vec::new(),
             facts: PidFactReader::new(root, config),
             interval: Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval),
@@ -118,15 +118,15 @@ impl GpuMonitor {
         // When each pid was named last.
         let mut named: BTreeMap<u32, u64> = BTreeMap::new();
         for (batch, sample) in
-            batches.iter().flat_map(|batch| batch.samples.iter().map(move |of| (batch, of)))
+            batches.iter().flat_map(|batch| batch.samples.iter().map(move |sample| (batch, sample)))
         {
             for pid in sample.pids() {
                 let at_ns = named.entry(pid).or_default();
                 *at_ns = batch.at_ns.max(*at_ns);
             }
         }
-        let of = |(pid, named_ns)| (pid, self.facts.read(pid, pids, [named_ns, now_ns]));
-        let facts: BTreeMap<u32, PidFacts> = named.into_iter().map(of).collect();
+        let facts_of = |(pid, named_ns)| (pid, self.facts.read(pid, pids, [named_ns, now_ns]));
+        let facts: BTreeMap<u32, PidFacts> = named.into_iter().map(facts_of).collect();
         self.facts.forget_unnamed(&facts);
         let unresponsive = self.workers.iter().filter_map(|worker| {
             worker.unresponsive_since_ns(now_ns).map(|since_ns| (worker.name.to_owned(), since_ns))

@@ -52,8 +52,8 @@ impl PidFactReader {
         self.absent.retain(|pid, _| named.contains_key(pid));
     }
 
-    /// The facts about an id that a driver named; `pids` are the ids of the run. What is known of others is read again once in
-    /// a while: pids are used again, and a thread of the run can have a stranger's.
+    /// The facts about an id that a driver named; `pids` are the ids of the run. Facts about others are read again once in a
+    /// while: pids are used again, and a thread of the run can have a stranger's.
     pub(super) fn read(&mut self, pid: u32, pids: &GpuPids, [named_ns, now_ns]: [u64; 2]) -> PidFacts {
         let facts = self.present(pid, pids, now_ns);
         if facts.thread_group_leader.is_some() || self.root.has_id(pid) {

@@ -10,8 +10,8 @@ pub(super) struct ReadingPolicy {
     pub most_strangers: usize,
     /// Shortest time between two readings of a backend: a driver call can take milliseconds.
     pub shortest_interval: Duration,
-    /// After a reading of a backend without a plan of its own the worker pauses, so that readings take at most one part in this
-    /// many of its time.
+    /// After a reading of a backend without a plan of its own the worker pauses. So readings take at most one part in this many
+    /// of its time.
     pub pause_factor: u32,
     /// Devices are listed again this often: they can appear and disappear.
     pub list_interval: Duration,
@@ -24,10 +24,10 @@ pub(super) struct ReadingPolicy {
     /// At the end of the run the report waits this long for a last reading. It waits only for an idle worker, not for one
     /// that is in a driver call or still initialises the driver.
     pub last_reading_wait: Duration,
-    /// After a longer run it waits for up to one part in this many of it: with calls of 4.5 ms, the energy of eight devices
-    /// takes 37 ms, and what is not read is missing.
+    /// After a longer run the report waits for up to one part in this many of the run. With calls of 4.5 ms, the energy of
+    /// eight devices takes 37 ms; what is not read is missing.
     pub last_reading_part: u32,
-    /// But never for longer than this.
+    /// The report never waits for a last reading for longer than this.
     pub longest_last_wait: Duration,
     /// The report warns if the last reading is older than this, and older than two intervals.
     pub late_reading: Duration,

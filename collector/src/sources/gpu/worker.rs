@@ -152,8 +152,8 @@ impl Worker {
         self.wait(deadline, |state| matches!(state.phase, Phase::Done | Phase::Failed(_)));
     }
 
-    /// After the last reading: wait until changed settings of the driver are restored, as long as one more is at each
-    /// `POLICY.restore_wait`, and until the deadline. Gives whether one may still be changed.
+    /// After the last reading: wait until changed settings of the driver are restored, at most until the deadline. It goes on
+    /// while one more is restored in each `POLICY.restore_wait`. Gives whether one may still be changed.
     pub(super) fn wait_restored(&self, deadline: Instant) -> bool {
         let mut state = self.shared.lock();
         while state.has_changed_settings() {

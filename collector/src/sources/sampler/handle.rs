@@ -75,8 +75,8 @@ impl Handle {
         }
     }
 
-    /// Read clock, stat and statm. If the process `is_alone` in its memory and has used no CPU time since it was read,
-    /// it has touched none and has not ended: the clock alone tells that, at a tenth of the cost.
+    /// Read clock, stat and statm. A process that `is_alone` in its memory and has used no CPU time since it was read has
+    /// touched none and has not ended. The clock alone tells that, at a tenth of the cost.
     pub(super) fn read(&mut self, root: &ProcRoot, page: u64, is_alone: bool, now_ns: u64) -> ReadingState {
         // The clock first: after reaping it would be another process's, or none.
         let clock_ns = pidfd::cpu_clock_ns(self.pid);
@@ -98,7 +98,7 @@ impl Handle {
             start_stack: stat.start_stack,
         };
         if stat.is_over() {
-            let remains = proc_fs::remains(self.pid, &stat);
+            let remains = proc_fs::remains_if_over(self.pid, &stat);
             let at_ns = clock::monotonic_ns();
             return remains.map_or(ReadingState::Gone(at_ns), |remains| ReadingState::Zombie(at_ns, remains));
         }
@@ -178,8 +178,8 @@ impl Handle {
         }
     }
 
-    /// How its memory is shared, and its size right after that: it may have exec'd or begun to end since it was last
-    /// read, and both figures must be of one time.
+    /// How its memory is shared, and its size right after that: both figures must be of one time. It may have exec'd or begun
+    /// to end since it was last read.
     pub(super) fn sharing(&self, root: &ProcRoot, page: u64, wants_mappings: bool) -> SharingReading {
         let mappings = wants_mappings.then(|| root.mappings(self.memory_of)).flatten();
         // smaps has the same sums, so one of both is enough: each takes milliseconds for a large process.

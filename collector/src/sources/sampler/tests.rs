@@ -34,7 +34,7 @@ impl Proc {
         std::fs::write(dir.join(file), text).unwrap();
     }
 
-    /// A process or thread with so many MiB that started so many nanoseconds after boot's monotonic zero.
+    /// A process or thread with `rss` MiB that started `start_ns` nanoseconds after boot's monotonic zero.
     fn is(&self, pid: u32, state: char, flags: u32, threads: u32, rss: u64, start_ns: u64) {
         let start = (i128::from(start_ns) + clock::boot_offset_ns()) / 10_000_000;
         let stat = format!(

@@ -18,12 +18,12 @@ use crate::model::exit_account::Remains;
 use crate::model::observation::{Mappings, Rollup};
 use crate::sys::pidfd;
 use pages::PageMap;
-pub use parse::{Stat, Statm, Status, busy_ticks, rollup};
-use parse::{forks, line, parse_u64};
+pub use parse::{Stat, Statm, Status, parse_busy_ticks, parse_rollup};
+use parse::{line, parse_fork_count, parse_u64};
 
 /// The final figures of the process with this pid, if its `stat` shows that all its threads are dead.
 #[must_use]
-pub(crate) fn remains(pid: u32, stat: &Stat) -> Option<Remains> {
+pub(crate) fn remains_if_over(pid: u32, stat: &Stat) -> Option<Remains> {
     // `stat` comes first: a CPU clock that is read before the end is not final.
     let cpu_ns = stat.is_over().then(|| pidfd::cpu_clock_ns(pid))??;
     Some(Remains {
@@ -86,7 +86,7 @@ impl ProcRoot {
     /// The final figures of a zombie.
     #[must_use]
     pub(crate) fn remains(&self, pid: u32) -> Option<Remains> {
-        remains(pid, &self.stat(pid)?)
+        remains_if_over(pid, &self.stat(pid)?)
     }
 
     /// /proc/PID/status.
@@ -102,7 +102,7 @@ impl ProcRoot {
     pub fn rollup(&self, pid: u32) -> io::Result<Option<Rollup>> {
         // The kernel checks permission at open and again at read.
         match self.open(pid, "smaps_rollup").and_then(|file| read_whole(&file, u64::MAX)) {
-            Ok(bytes) => Ok(parse::rollup(&bytes)),
+            Ok(bytes) => Ok(parse::parse_rollup(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
             Err(_) => Ok(None),
         }
@@ -119,7 +119,7 @@ impl ProcRoot {
                 || Some(PageMap::new(self.open(pid, "pagemap").ok()?, rustix::param::page_size() as u64));
             page_map.get_or_insert_with(open).as_ref()?.pieces(addresses)
         };
-        (!bytes.is_empty()).then(|| parse::mappings(&bytes, &mut pieces))
+        (!bytes.is_empty()).then(|| parse::parse_smaps(&bytes, &mut pieces))
     }
 
     /// Device and inode of the executable of a process.
@@ -194,13 +194,13 @@ impl ProcRoot {
     /// Processes and threads created since boot; `None` if the kernel does not count them.
     #[must_use]
     pub fn forks(&self) -> Option<u64> {
-        forks(&read_all(&self.file("stat"))?)
+        parse_fork_count(&read_all(&self.file("stat"))?)
     }
 
     /// Busy CPU time of the machine, clock ticks.
     #[must_use]
     pub fn busy_ticks(&self) -> Option<u64> {
-        busy_ticks(&read_all(&self.file("stat"))?)
+        parse_busy_ticks(&read_all(&self.file("stat"))?)
     }
 
     /// Memory in use (MemTotal - MemAvailable) and MemTotal, bytes.
@@ -217,8 +217,8 @@ fn read_all(path: &Path) -> Option<Vec<u8>> {
 
 /// Read at most `limit` bytes of a file.
 ///
-/// Files of /proc report no size, so the standard library would start with a small buffer; the kernel then formats the
-/// text again for every further read.
+/// Files of /proc report no size, so the standard library would start with a small buffer. The kernel then formats the text
+/// again for every further read.
 fn read_whole(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(4096);
     file.take(limit).read_to_end(&mut bytes)?;

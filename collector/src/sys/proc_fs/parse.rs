@@ -123,7 +123,7 @@ impl Statm {
 
 /// Parse the file. Kernels before 5.2 have no `Pss_Anon` line: it is then 0.
 #[must_use]
-pub fn rollup(text: &[u8]) -> Option<Rollup> {
+pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
     let mut read =
         Rollup { rss_bytes: kib(text, b"Rss:")?, pss_bytes: kib(text, b"Pss:")?, ..Rollup::default() };
     read.pss_anon_bytes = kib(text, b"Pss_Anon:").unwrap_or(0);
@@ -203,25 +203,25 @@ impl Mapping {
             let length = end - start;
             let is_divided = hugetlb == 0 && (DIVIDED_FROM_BYTES..length).contains(&rss_bytes);
             let pieces = is_divided.then(|| pieces(&(address..address + length))).flatten();
-            let whole = FileMapping { file, start, end, rss_bytes, pss_bytes };
+            let mapping = FileMapping { file, start, end, rss_bytes, pss_bytes };
             match pieces.filter(|pieces| !pieces.is_empty()) {
-                Some(pieces) => mappings.files.extend(divided(whole, &pieces)),
-                None => mappings.files.push(whole),
+                Some(pieces) => mappings.files.extend(split(mapping, &pieces)),
+                None => mappings.files.push(mapping),
             }
         }
     }
 }
 
-/// The resident pieces of it, each with its part of the proportional size.
-fn divided(whole: FileMapping, pieces: &[Range<u64>]) -> impl Iterator<Item = FileMapping> {
+/// A mapping as its resident pieces, each with its part of the proportional size.
+fn split(mapping: FileMapping, resident_pieces: &[Range<u64>]) -> impl Iterator<Item = FileMapping> {
     let length = |piece: &Range<u64>| piece.end - piece.start;
-    let resident: u64 = pieces.iter().map(length).sum();
-    pieces.iter().map(move |piece| FileMapping {
-        start: whole.start + piece.start,
-        end: whole.start + piece.end,
+    let resident_bytes: u64 = resident_pieces.iter().map(length).sum();
+    resident_pieces.iter().map(move |piece| FileMapping {
+        start: mapping.start + piece.start,
+        end: mapping.start + piece.end,
         rss_bytes: length(piece),
-        pss_bytes: scaled(whole.pss_bytes, length(piece), resident),
-        ..whole
+        pss_bytes: scaled(mapping.pss_bytes, length(piece), resident_bytes),
+        ..mapping
     })
 }
 
@@ -230,16 +230,16 @@ fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
     (u128::from(bytes) * u128::from(part)).checked_div(u128::from(whole)).unwrap_or(0) as u64
 }
 
-/// Parse /proc/PID/smaps. `pieces` says which parts of some addresses are resident pages of a file, as offsets from the
+/// Parse /proc/PID/smaps. `resident_pieces` says which parts of some addresses are resident pages of a file, as offsets from the
 /// first address, if that can be said.
 #[must_use]
-pub fn mappings(text: &[u8], mut pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) -> Mappings {
+pub fn parse_smaps(text: &[u8], mut resident_pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) -> Mappings {
     let mut mappings = Mappings::default();
     let mut mapping = Mapping::default();
     for line in text.split(|b| *b == b'\n') {
         // The first line of a mapping begins with an address, each other line with the name of a figure.
         if line.first().is_some_and(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase()) {
-            mapping.add_to(&mut mappings, &mut pieces);
+            mapping.add_to(&mut mappings, &mut resident_pieces);
             mapping = Mapping::header(line).unwrap_or_default();
             continue;
         }
@@ -261,7 +261,7 @@ pub fn mappings(text: &[u8], mut pieces: impl FnMut(&Range<u64>) -> Option<Piece
         };
         *figure = figure.saturating_add(bytes);
     }
-    mapping.add_to(&mut mappings, pieces);
+    mapping.add_to(&mut mappings, resident_pieces);
     mappings
 }
 
@@ -327,7 +327,7 @@ pub(super) fn parse_u64(text: &[u8]) -> Option<u64> {
 /// Busy time of all cores since boot, from the text of /proc/stat, clock ticks. Idle and iowait are not in it; guest time is
 /// in user time.
 #[must_use]
-pub fn busy_ticks(text: &[u8]) -> Option<u64> {
+pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
     let mut fields = line(text, b"cpu ")?.trim_ascii().split(|b| *b == b' ').map(parse_u64);
     let mut next = || fields.next().flatten();
     let (user, nice, system) = (next()?, next()?, next()?);
@@ -338,7 +338,7 @@ pub fn busy_ticks(text: &[u8]) -> Option<u64> {
 }
 
 /// Processes and threads created since boot, from the text of /proc/stat.
-pub(super) fn forks(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_fork_count(text: &[u8]) -> Option<u64> {
     parse_u64(line(text, b"processes ")?).filter(|count| *count > 0)
 }
 
@@ -402,7 +402,7 @@ Pss:                   6 kB
 Private_Dirty:         4 kB
 Anonymous:             8 kB
 ";
-        let mappings = mappings(smaps, |_| None);
+        let mappings = parse_smaps(smaps, |_| None);
         // The clean pages are the file's, whoever has the anonymous ones, too.
         assert_eq!(mappings.private_anon_bytes, (4 + 4) << 10);
         let file = FileMapping {

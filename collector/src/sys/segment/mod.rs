@@ -1,7 +1,7 @@
 //! The session's shared memory. The launcher creates the segment; launcher and collector map it.
 //!
-//! It is a plain file in /dev/shm. The `shared_memory` crate does not fit: it only calls `ftruncate`, so a full tmpfs
-//! kills every user by SIGBUS, and it unlinks the file in a `Drop`.
+//! It is a plain file in /dev/shm. The `shared_memory` crate does not fit. It only calls `ftruncate`, so a full tmpfs kills
+//! every user by SIGBUS. And it unlinks the file in a `Drop`.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
 //! A named file in shared memory.
 //!
-//! No process sees the file before it is complete, no symbolic link is followed, and a lock tells a file in use from a
-//! stale one.
+//! No process sees the file before it is complete, and no symbolic link is followed. A lock tells a file in use from a stale
+//! one.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -4,7 +4,7 @@ use super::{Form, LEAST_CELLS, PERCENT, Page};
 use crate::document::{Column, Table, Tone};
 use crate::figures::percent;
 use crate::quote;
-use crate::text::look::{left, right};
+use crate::text::terminal::{left, right};
 
 /// Most rows; the JSON form has all of them.
 const MOST_ROWS: usize = 15;

@@ -1,5 +1,5 @@
 //! ROCm's kernel driver, `/sys/class/kfd/kfd`: the memory of compute processes, which amdgpu's fdinfo leaves out on older
-//! kernels, and the devices of a container without DRM nodes.
+//! kernels. It also has the devices of a container without DRM nodes.
 
 use std::collections::HashMap;
 use std::fs;

@@ -26,8 +26,8 @@ struct Hwmon {
     labels: Vec<(String, String)>,
 }
 
-/// A sensor: the beginning of its file names without the number, its labels, and the numbers that the drivers'
-/// documentation has for it where there is no label; the first that is there counts.
+/// A sensor: the beginning of its file names without the number, and its labels. Where there is no label, the drivers'
+/// documentation has numbers for it. The first that is there counts.
 struct Sensor {
     kind: &'static str,
     labels: &'static [&'static str],
@@ -66,7 +66,7 @@ impl Hwmon {
             found.map(|(_, name)| name.clone())
         });
         // What has a label of another meaning is another sensor.
-        let is_labelled = |name: &String| self.labels.iter().any(|(_, of)| of == name);
+        let is_labelled = |name: &String| self.labels.iter().any(|(_, label)| label == name);
         let numbered = sensor.numbers.iter().map(|n| format!("{}{n}", sensor.kind));
         let names = labelled.chain(numbered.filter(|name| !is_labelled(name)));
         let paths: Vec<(PathBuf, f64)> = names

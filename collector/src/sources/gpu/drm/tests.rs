@@ -207,8 +207,8 @@ fn xe_engine_cycles_become_utilisation() {
     assert_eq!((list[1].pid, list[1].busy.percent), (10, 25.0));
 }
 
-/// Two directories of sensors, as of i915's device and its GT, of which the second is read first by name; and the labels of
-/// an MI300, which has no edge sensor.
+/// Two directories of sensors, as of i915's device and its GT; the second is read first by name. And the labels of an MI300,
+/// which has no edge sensor.
 #[test]
 fn sensors_are_found_by_name_and_label() {
     let root = tempfile::tempdir().unwrap();

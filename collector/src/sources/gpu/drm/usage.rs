@@ -135,8 +135,8 @@ impl ClientUsage {
     }
 }
 
-/// A client that is new since the reading before is read a little later than the reading's time, so it can have been busy for
-/// a little longer than the time between the two.
+/// A client that is new since the reading before is read a little later than the reading's time. So it can have been busy for a
+/// little longer than the time between the two.
 const MOST_IN_A_STRETCH: f64 = 1.5;
 
 impl OnDevice {

@@ -122,10 +122,10 @@ mod tests {
 
     #[test]
     fn no_utilization_of_a_short_process_is_unknown() {
-        let of = |percent, ms| {
+        let percent_of = |percent, ms| {
             utilization(&nvmlAccountingStats_t { gpuUtilization: percent, time: ms, ..Plain::zeroed() })
         };
-        assert_eq!((of(0, 300), of(0, 5000), of(40, 300)), (None, Some(0), Some(40)));
-        assert_eq!(of(u32::MAX, 5000), None);
+        assert_eq!((percent_of(0, 300), percent_of(0, 5000), percent_of(40, 300)), (None, Some(0), Some(40)));
+        assert_eq!(percent_of(u32::MAX, 5000), None);
     }
 }

@@ -96,8 +96,8 @@ pub(super) struct Api {
 macro_rules! call {
     ($api:expr, $name:ident $(or $older:ident)? ( $($argument:expr),* )) => {
         match $api.function(&$api.lib.$name, &[$(concat!(stringify!($older), "\0"))?]) {
-            // SAFETY: the prototype is that of nvml.h, of an older function, too; pointers are to live values of the types that
-            // it asks for, with the counts that belong to them. An older struct is shorter, and equal up to its end.
+            // SAFETY: the prototype is that of nvml.h, of an older function, too. Pointers are to live values of its types,
+            // with the counts that belong to them. An older struct is shorter, and equal up to its end.
             Ok(function) => $crate::sources::gpu::nvml::api::check(unsafe { function($($argument),*) }),
             Err(failure) => Err(failure),
         }

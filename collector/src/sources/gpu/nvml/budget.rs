@@ -25,7 +25,7 @@ impl Budget {
         Self { share, balance_ns: 0.0, at_ns: 0, debt_ns: 0.0, repaid: 0.0 }
     }
 
-    /// A planned reading that was over at this time took so long.
+    /// A planned reading that was over at this time took `took_ns`.
     pub(super) fn spend(&mut self, now_ns: u64, took_ns: u64) {
         self.advance(now_ns);
         // A driver that hangs is not left alone for as long as it hung.
@@ -33,7 +33,7 @@ impl Budget {
         self.balance_ns = (self.balance_ns - took_ns as f64).max(least_ns);
     }
 
-    /// So did one that could not wait.
+    /// A reading that could not wait, and was over at this time, took `took_ns`.
     pub(super) fn owe(&mut self, now_ns: u64, took_ns: u64) {
         self.advance(now_ns);
         self.debt_ns += took_ns as f64;

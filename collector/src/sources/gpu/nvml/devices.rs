@@ -5,16 +5,16 @@ use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlPciInfo_t};
 use super::Nvml;
 use super::accounting::Accounting;
 use super::api::{Api, Plain, call, get};
+use super::figure_kind::Kind;
 use super::figures;
 use super::handle::{Handle, Sensors};
-use super::kind::Kind;
 use super::policy::CALLS;
 use super::processes::Known;
 use super::utilization::Progress;
 use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::sys::clock;
 
-/// What is read of a device as soon as it has a handle: a counter misses what came before its first reading, and to list all
+/// What is read of a device as soon as it has a handle. A counter misses what came before its first reading, and to list all
 /// devices can take half a second.
 struct Beginning {
     at_ns: u64,
@@ -136,9 +136,10 @@ impl Nvml {
 
     /// Whether the memory of all devices, or what they are, is known by now and was not before.
     pub(super) fn has_news(&mut self) -> bool {
-        let count = |is_known: fn(&Handle) -> bool| self.devices.iter().filter(|of| is_known(of)).count();
+        let count =
+            |is_known: fn(&Handle) -> bool| self.devices.iter().filter(|handle| is_known(handle)).count();
         let (measured, described) =
-            (count(|of| of.device.memory_bytes.is_some()), count(|of| of.events.is_some()));
+            (count(|handle| handle.device.memory_bytes.is_some()), count(|handle| handle.events.is_some()));
         let all = self.devices.len();
         let has_news = (measured == all && self.told.0 != all) || (described == all && self.told.1 != all);
         if has_news {

@@ -10,9 +10,9 @@ use nvml_wrapper_sys::bindings::{
 
 use super::accounting::Accounting;
 use super::api::{Api, Failure, Plain, call, check, code, get, number};
+use super::figure_kind::Kind;
 use super::gpm::Gpm;
 use super::handle::Handle;
-use super::kind::Kind;
 use super::processes::Lists;
 use super::utilization::{busy, process_busy};
 use crate::model::gpu::{DeviceSample, Figure, Missing, Reading};
@@ -44,8 +44,8 @@ pub(super) struct Memory {
     pub used: u64,
 }
 
-/// The second version of the call reports the driver's reserve apart. The first, which has the reserve in its figure, counts
-/// only where the library or the driver lacks the second: a single failure must not change what the figure means.
+/// The second version of the call reports the driver's reserve apart. The first has the reserve in its figure, and counts only
+/// where the library or the driver lacks the second. A single failure must not change what the figure means.
 pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     let version = size_of::<nvmlMemory_v2_t>() as c_uint | 2 << 24;
     let mut memory = nvmlMemory_v2_t { version, total: 0, reserved: 0, free: 0, used: 0 };
@@ -70,8 +70,8 @@ pub(super) fn minor(api: &Api, device: nvmlDevice_t) -> Option<u32> {
     get(|v| call!(api, nvmlDeviceGetMinorNumber(device, v))).ok()
 }
 
-/// What the PCIe link carries one way at most, bytes a second, by the generation and width that the device and the slot can
-/// do: an idle link runs slower.
+/// What the PCIe link carries one way at most, bytes a second. The generation and width are those that device and slot can do:
+/// an idle link runs slower.
 pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
     /// Bytes a second of one lane, by generation from 1 on, after encoding (8b/10b, 128b/130b, from 6 on FLITs; PCI-SIG).
     const LANE: [u64; 7] =

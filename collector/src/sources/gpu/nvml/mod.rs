@@ -8,11 +8,11 @@ mod api;
 mod budget;
 mod devices;
 mod events;
+mod figure_kind;
 mod figures;
 pub(super) mod files;
 mod gpm;
 mod handle;
-mod kind;
 mod plan;
 mod policy;
 mod processes;
@@ -24,8 +24,8 @@ use std::time::Duration;
 use accounting::Accounting;
 use api::{Api, call};
 use events::Events;
+use figure_kind::Kind;
 use handle::Handle;
-use kind::Kind;
 use plan::{Plan, Step};
 use processes::Lists;
 
@@ -170,7 +170,10 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
     match kind {
         // The first reading tells only which samples are from before the run.
         Kind::Utilization
-            if sample.busy.as_ref().is_some_and(|busy| busy.as_ref().map_or(true, |of| !of.is_empty())) =>
+            if sample
+                .busy
+                .as_ref()
+                .is_some_and(|busy| busy.as_ref().map_or(true, |samples| !samples.is_empty())) =>
         {
             plan.set_sample_memory(id, handle.progress.memory_ns());
         }

@@ -1,14 +1,14 @@
 //! The reading plan: which figures of which device to read next. Pure: it is told times and costs.
 //!
 //! NVML's calls take from microseconds to milliseconds each, under one lock of the driver. So each kind of figures has a share
-//! of the thread's time, and is read as often as that pays for, but not more often than asked for. Memory and the process lists
-//! come first: what they miss is lost, while counters and the driver's own samples can be read later. Where the lists can't be
-//! read each time, the memory in use tells whether they have changed.
+//! of the thread's time. It is read as often as that pays for, at most as often as asked for. Memory and the process lists come
+//! first: what they miss is lost, while counters and the driver's own samples can be read later. Where the lists can't be read
+//! each time, the memory in use tells whether they have changed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::budget::Budget;
-use super::kind::Kind;
+use super::figure_kind::Kind;
 use super::policy::PLAN;
 
 /// What to do next.
@@ -59,7 +59,7 @@ pub(super) struct Plan {
     hidden: BTreeSet<String>,
     /// Longest time between two readings of a device's utilization samples, nanoseconds: the driver keeps few of them.
     sample_ns: BTreeMap<String, u64>,
-    /// The same of its PCIe bytes: the counters wrap.
+    /// Shortest time in which a device's PCIe counters can wrap, nanoseconds.
     wrap_ns: BTreeMap<String, u64>,
     /// What is left to read at the end of the run.
     last: Option<VecDeque<(Option<String>, Vec<Kind>)>>,
@@ -82,7 +82,7 @@ impl Plan {
         }
     }
 
-    /// The driver was asked something outside the plan, for so long, until this time.
+    /// The driver was asked something outside the plan, for `took_ns`, until this time.
     pub(super) fn owe(&mut self, now_ns: u64, took_ns: u64) {
         self.budget.owe(now_ns, took_ns);
     }
@@ -99,12 +99,12 @@ impl Plan {
         self.hidden.clone_from(hidden);
     }
 
-    /// The driver keeps a device's utilization samples for so long.
+    /// The driver keeps a device's utilization samples for `ns`.
     pub(super) fn set_sample_memory(&mut self, device: &str, ns: u64) {
         self.sample_ns.insert(device.to_owned(), (ns / 2).max(PLAN.shortest_sample_memory_ns));
     }
 
-    /// A device's PCIe counters take so long to wrap at least.
+    /// A device's PCIe counters take `ns` to wrap at least.
     pub(super) fn set_wrap(&mut self, device: &str, ns: u64) {
         self.wrap_ns.insert(device.to_owned(), (ns as f64 * PLAN.wrap_part) as u64);
     }
@@ -227,13 +227,13 @@ impl Plan {
         [visits(first), events, details, others].concat().into()
     }
 
-    /// A kind of figures was read outside the plan, at this time, and took so long.
+    /// A kind of figures was read outside the plan, at this time, and took `took_ns`.
     pub(super) fn was_read(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
         self.costs.entry(kind).or_default().add(took_ns);
         self.set_due(id, kind, began_ns);
     }
 
-    /// A kind of figures was read in a visit that began at this time, and took so long.
+    /// A kind of figures was read in a visit that began at this time, and took `took_ns`.
     pub(super) fn done(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
         self.was_read(id, kind, began_ns, took_ns);
         self.spend(kind, began_ns, took_ns);
@@ -305,7 +305,7 @@ impl Plan {
         self.costs.get(&kind).map_or(0, Costs::median_ns)
     }
 
-    /// The same; until it is known, that of a single call.
+    /// The usual cost of a kind; until it is known, that of a single call.
     fn estimate_ns(&self, kind: Kind) -> u64 {
         self.costs.get(&kind).map_or_else(|| self.cost_ns(Kind::Memory), Costs::median_ns)
     }
@@ -337,15 +337,16 @@ impl Plan {
 
     /// Time from one reading to the next that is asked for, nanoseconds.
     fn asked_of(&self, id: &Option<String>, kind: Kind) -> u64 {
-        let of = |times: &BTreeMap<String, u64>| id.as_ref().and_then(|id| times.get(id)).copied();
+        let known_ns = |times: &BTreeMap<String, u64>| id.as_ref().and_then(|id| times.get(id)).copied();
         match kind {
             Kind::Utilization => {
-                self.interval_ns.min(of(&self.sample_ns).unwrap_or(PLAN.shortest_sample_memory_ns))
+                self.interval_ns.min(known_ns(&self.sample_ns).unwrap_or(PLAN.shortest_sample_memory_ns))
             }
             Kind::Pcie => {
                 // Where that can't be paid for, the figure is not known, however often it is read.
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);
-                let before_wrap_ns = of(&self.wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
+                let before_wrap_ns =
+                    known_ns(&self.wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
                 let shortest_ns = (self.interval_ns as f64 / PLAN.wrap_factor) as u64;
                 self.interval_ns.min(before_wrap_ns.unwrap_or(u64::MAX).max(shortest_ns))
             }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_uint;
 
-use super::kind::Kind;
+use super::figure_kind::Kind;
 
 /// What is read when.
 pub(super) struct PlanPolicy {
@@ -10,13 +10,13 @@ pub(super) struct PlanPolicy {
     /// they miss is lost. With `shares` they are [`Self::whole_share`]; with calls of 50 us, eight devices take 7% at an interval
     /// of 0.1 s.
     pub memory_share: f64,
-    /// The part of it for the calls that ask how much memory is in use, where the lists can't be read each time: one such call
-    /// shows whether a list has changed. With 4.5 ms a call it lets eight devices be read every 105 ms.
+    /// The part of `memory_share` for the calls that ask how much memory is in use. They are made where the lists can't be read
+    /// each time: one shows whether a list has changed. With 4.5 ms a call it lets eight devices be read every 105 ms.
     pub in_use_share: f64,
-    /// The same two where the shares are smaller. Memory in use shows a change, so the lists are read less often. The time
-    /// saved goes to the other figures.
+    /// `memory_share` and `in_use_share` where the shares are smaller. Memory in use shows a change, so the lists are read less
+    /// often. The time saved goes to the other figures.
     pub shares_at_less: [f64; 2],
-    /// The same of each other kind of figures.
+    /// Most of the thread's time that each other kind of figures may take.
     pub shares: [(Kind, f64); 9],
     /// The sum of the shares. Where the driver may be kept busy for less, each is smaller by the same factor.
     pub whole_share: f64,
@@ -26,7 +26,8 @@ pub(super) struct PlanPolicy {
     pub repaid_within_ns: u64,
     /// Longest pause after a reading that took too long, and for how long unused time is saved, nanoseconds.
     pub longest_pause_ns: u64,
-    /// A reading counts as at most so many times the usual one of its kind: it was preempted, or the driver waited for others.
+    /// A reading counts as at most this many times the usual one of its kind: it was preempted, or the driver waited for
+    /// others.
     pub most_usual_costs: u64,
     /// The latest costs of a kind that are kept, for their median.
     pub costs_kept: usize,
@@ -36,19 +37,19 @@ pub(super) struct PlanPolicy {
     /// A visit reads several kinds of figures of a device if they take less than this, nanoseconds: the lists of the others
     /// wait meanwhile.
     pub longest_visit_ns: u64,
-    /// Where calls are slow, devices that the command does not see by its environment are read once in so many intervals of
+    /// Where calls are slow, devices that the command does not see by its environment are read once in this many intervals of
     /// the others.
     pub hidden_factor: f64,
-    /// Utilization samples need not be read more often than this for what the driver overwrites, nanoseconds: the shortest
-    /// memory seen is 2 s (some 100 samples, 20 ms apart).
+    /// The shortest time in which a driver overwrites its utilization samples, nanoseconds. The shortest memory seen is 2 s
+    /// (some 100 samples, 20 ms apart).
     pub shortest_sample_memory_ns: u64,
     /// Where little may be read, utilization comes before the first reading of other kinds. That holds up to this many times the
     /// interval that loses none of it, half of what the driver keeps. Beyond it, most is lost in any case.
     pub most_kept_up: u64,
-    /// A counter that can wrap is read after this part of the time in which the link can fill it: the other part is for a
+    /// A counter that can wrap is read after this part of the time in which the link can fill it. The other part is for a
     /// thread that wakes late.
     pub wrap_part: f64,
-    /// It is read at most so many times as often as asked for: a long interval is set to save calls.
+    /// A counter that can wrap is read at most this many times as often as asked for: a long interval is set to save calls.
     pub wrap_factor: f64,
 }
 
@@ -86,7 +87,7 @@ pub(super) const PLAN: PlanPolicy = PlanPolicy {
 pub(super) struct SamplesPolicy {
     /// The driver samples itself at least this often while the device is in use, microseconds: a longer gap was idle.
     pub longest_sample_us: u64,
-    /// After so long without a sample the driver's present rate is used instead, microseconds.
+    /// After this long without a sample the driver's present rate is used instead, microseconds.
     pub longest_gap_us: u64,
     /// A sample of the run is at most this much newer than the driver's clock is expected to be, microseconds.
     pub sample_clock_slack_us: u64,

@@ -12,7 +12,7 @@ use std::ffi::c_uint;
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlProcessUtilizationSample_t};
 
 use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow, list};
-use super::kind::Kind;
+use super::figure_kind::Kind;
 use super::policy::{CALLS, SAMPLES};
 use crate::model::gpu::{Missing, ProcessMemory, Reading, either};
 
@@ -67,8 +67,8 @@ impl Lists {
     /// Every process with memory on the device, each once: the lists overlap. Fails if no list could be read, or not the
     /// compute list, which has most processes. Gives also whether a list was read, or none was needed.
     ///
-    /// The other lists are read if `kind` is all of them, if they are needed for processes of the run (`pids`), or if the compute list
-    /// or the memory in use (`used`) show that they may have changed.
+    /// The other lists are read if `kind` is all of them, or if they are needed for processes of the run (`pids`). They are
+    /// also read if the compute list or the memory in use (`used`) shows a possible change.
     pub(super) fn read(
         &self,
         device: nvmlDevice_t,
@@ -104,8 +104,8 @@ impl Lists {
 }
 
 impl Known {
-    /// Whether unchanged memory in use means that the lists are as they were: the compute list alone shows processes of the
-    /// run, and it could be read.
+    /// Whether unchanged memory in use means that the lists are as they were. So it is if the compute list could be read, and
+    /// it alone shows processes of the run.
     fn is_told_by_use(&self) -> bool {
         !self.is_silent && self.is_needed == [false; 3] && matches!(self.entries[0], Some(Ok(_)))
     }
@@ -128,7 +128,7 @@ impl Known {
         self.listed(number).iter().any(|(pid, _)| pids.contains(pid) && !is_computing(pid))
     }
 
-    /// Whether the other lists may have changed since they were read: a process left the compute list that they show, too; or
+    /// Whether the other lists may have changed since they were read. A process left the compute list that they show, too; or
     /// memory came into use that it does not show.
     fn may_have_changed(&mut self, before: Option<&Result<Entries, Failure>>, used: Option<u64>) -> bool {
         let left = |pid: u32| {
@@ -207,13 +207,13 @@ fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
     let written = bytes.iter().rposition(|byte| *byte != PATTERN).map_or(0, |last| last + 1);
     let fits = |entries: usize| {
         // The last entry was written beyond the next smaller size, and not beyond its own.
-        let of = |stride: &&usize| {
+        let fits = |stride: &&usize| {
             let smaller = STRIDES.iter().rev().find(|other| other < stride).copied().unwrap_or(0);
             entries > 0
                 && written <= entries * **stride
                 && written > entries * **stride - (**stride - smaller)
         };
-        STRIDES.iter().find(of).copied()
+        STRIDES.iter().find(fits).copied()
     };
     // Some drivers clear the whole buffer.
     let cleared = || STRIDES.into_iter().find(|stride| written == capacity * stride);

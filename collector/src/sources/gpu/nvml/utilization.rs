@@ -20,7 +20,7 @@ pub(super) struct Progress {
     spacing: Spacing,
     /// For how long, since the last sample, the driver's rate was used instead, microseconds.
     rated_us: u64,
-    /// The longest time between the samples of one reading, microseconds: the driver keeps them for so long at least.
+    /// The longest time between the samples of one reading, microseconds: the driver keeps them for this long at least.
     memory_us: u64,
     processes: Newest,
     /// Room that both kinds of samples needed last.
@@ -28,7 +28,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// The driver keeps samples for so long at least, nanoseconds.
+    /// The driver keeps samples for this long at least, nanoseconds.
     pub(super) fn memory_ns(&self) -> u64 {
         self.memory_us.saturating_mul(1000)
     }
@@ -71,9 +71,9 @@ impl Spacing {
     }
 }
 
-/// The newest sample of a kind. Samples are dated by the driver's clock, which need not be the machine's: some count from
-/// boot (polarsignals/gpu-metrics-agent PR 37), some were set once and drift (NVIDIA's open kernel modules, timer_gh100.c).
-/// So their times are compared with each other only.
+/// The newest sample of a kind. Samples are dated by the driver's clock, which need not be the machine's. Some count from boot
+/// (polarsignals/gpu-metrics-agent PR 37). Some were set once and drift (NVIDIA's open kernel modules, timer_gh100.c). So their
+/// times are compared with each other only.
 #[derive(Debug, Clone, Copy, Default)]
 struct Newest {
     /// Its time by the driver's clock, microseconds; 0: there was none yet.

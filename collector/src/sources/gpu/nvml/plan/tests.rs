@@ -4,7 +4,7 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// Follows the plan for so long, with calls that cost this. Gives when each kind of each device was read.
+/// Follows the plan for this long, with calls that cost this. Gives when each kind of each device was read.
 fn follow(
     plan: &mut Plan,
     for_ns: u64,

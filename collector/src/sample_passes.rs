@@ -4,7 +4,7 @@ use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
 use crate::run::sampling::{Sampling, SharingCredit};
 use crate::sources::sampler::{Budget, Sampler};
-use crate::store::journal::JournaledRun;
+use crate::store::replay_journal::JournaledRun;
 
 /// Reads the live processes for the core.
 #[derive(Debug)]
@@ -67,8 +67,8 @@ impl Passes {
         run.apply(now_ns, Observation::Peaks(peaks));
     }
 
-    /// How memory is shared, most uncertain first: within the budget, and on credit where the sample would otherwise set
-    /// a new peak that is not certain. With what is left, figures that are no part of the footprint are brought up to date.
+    /// How memory is shared, most uncertain first. Beyond the budget it is read on credit where the sample would otherwise set
+    /// an uncertain peak. With what is left, figures that are no part of the footprint are brought up to date.
     fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let mark = run.ram.high_water_mark();
         let policy = self.budget.policy();

@@ -58,11 +58,11 @@ pub enum ReplayError {
 
 /// Writes a journal. Where there is no room for it the run goes on without.
 #[derive(Debug)]
-struct Journal {
+struct ReplayJournal {
     file: BufWriter<File>,
 }
 
-impl Journal {
+impl ReplayJournal {
     fn create(path: &Path, config: &Config, host: &HostInfo) -> io::Result<Self> {
         let mut journal = Self { file: BufWriter::new(File::create_new(path)?) };
         // JSON: what the pipe and the state file hold has forms that postcard can't read back.
@@ -83,7 +83,7 @@ impl Journal {
 #[derive(Debug)]
 pub struct JournaledRun {
     run: RunState,
-    journal: Option<Journal>,
+    journal: Option<ReplayJournal>,
 }
 
 impl Deref for JournaledRun {
@@ -106,7 +106,7 @@ impl JournaledRun {
     /// # Errors
     /// If the file can't be made.
     pub fn write_to(&mut self, path: &Path, config: &Config, host: &HostInfo) -> io::Result<()> {
-        self.journal = Some(Journal::create(path, config, host)?);
+        self.journal = Some(ReplayJournal::create(path, config, host)?);
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl JournaledRun {
         self.note(&Part::Seen(now_ns, observation));
     }
 
-    /// The same for what was seen just now.
+    /// Take in what a source has seen just now.
     pub fn apply_now(&mut self, observation: Observation) {
         self.apply(clock::monotonic_ns(), observation);
     }

@@ -12,9 +12,9 @@ pub(super) enum Kind {
     AllLists,
     /// The driver's utilization samples of the device.
     Utilization,
-    /// What describes the device; and its errors are asked for. Once.
+    /// What describes the device, read once. Its errors are asked for then.
     Details,
-    /// The same by process.
+    /// The driver's utilization samples by process.
     ProcessUtilization,
     /// The energy counter: one call, and what it counts before the first reading and after the last is missing.
     Energy,
@@ -46,8 +46,8 @@ impl Kind {
         Self::Gauges,
         Self::Accounting,
     ];
-    /// All that is read at the end of the run, the most perishable first: what has to be read twice, and what the driver
-    /// soon overwrites.
+    /// All that is read at the end of the run, the most perishable first. That is what has to be read twice, and what the
+    /// driver soon overwrites.
     pub(super) const AT_END: [&'static [Self]; 6] = [
         &[Self::Energy],
         &[Self::Ecc],

@@ -1,4 +1,4 @@
-//! The sink: writes a report to its output. A reader of the file finds the old report or the new one, never
+//! Where reports go: stderr, stdout, a file or a stream. A reader of the file finds the old report or the new one, never
 //! a part.
 
 mod destination;

@@ -31,7 +31,7 @@ impl Look {
         self.ascii(quote::escape(text))
     }
 
-    /// The beginning of a command, in at most so many columns.
+    /// The beginning of a command, in at most `width` columns.
     pub(super) fn command<S: AsRef<str>>(&self, words: &[S], width: usize) -> String {
         let mut line = String::new();
         for word in words {
@@ -107,13 +107,13 @@ pub(super) fn heights(spans: &[RamSpan], wall_s: f64, parts: usize) -> Vec<Optio
     heights
 }
 
-/// Aligned to the left in so many columns. Wider text stays as it is.
+/// Aligned to the left in `width` columns. Wider text stays as it is.
 pub(super) fn left(text: &str, width: usize) -> String {
     let padding = width.saturating_sub(quote::width(text));
     format!("{text}{:padding$}", "")
 }
 
-/// The same to the right.
+/// Aligned to the right in `width` columns. Wider text stays as it is.
 pub(super) fn right(text: &str, width: usize) -> String {
     let padding = width.saturating_sub(quote::width(text));
     format!("{:padding$}{text}", "")

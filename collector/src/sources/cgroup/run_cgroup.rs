@@ -161,7 +161,8 @@ fn io_bytes(io_stat: &str, key: &str, block_devices: &Path) -> u64 {
     let is_stacked = |device: &str| {
         let device = block_devices.join(device);
         let is_multipath = || read(&device.join("dm/uuid")).is_some_and(|uuid| uuid.starts_with("mpath-"));
-        std::fs::read_dir(device.join("slaves")).is_ok_and(|mut of| of.next().is_some()) && !is_multipath()
+        std::fs::read_dir(device.join("slaves")).is_ok_and(|mut slaves| slaves.next().is_some())
+            && !is_multipath()
     };
     let values = io_stat.lines().filter_map(|line| {
         let (device, counts) = line.split_once(' ')?;
@@ -194,7 +195,7 @@ fn groups_below(dir: &Path) -> Vec<PathBuf> {
     let mut next = 0;
     while let Some(group) = groups.get(next) {
         let below = std::fs::read_dir(group).into_iter().flatten().flatten();
-        let below = below.filter(|entry| entry.file_type().is_ok_and(|of| of.is_dir()));
+        let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         groups.extend(below.map(|entry| entry.path()).collect::<Vec<_>>());
         next += 1;
     }

@@ -19,15 +19,15 @@ use crate::model::run_end::CommandExit;
 use crate::run::schedule::{Decision, Facts, Schedule};
 use crate::sinks::Sinks;
 use crate::sources::pump::Pump;
-use crate::sources::sender;
+use crate::sources::signal_sender;
 use crate::store::checkpoint::CheckpointWriter;
-use crate::store::journal::JournaledRun;
+use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock;
 use crate::sys::segment::Segment;
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
-/// After so many findings the core checks whether they can be true.
+/// After this many findings the core checks whether they can be true.
 const FINDINGS_AT_ONCE: usize = 1024;
 
 pub(super) struct Session {
@@ -120,8 +120,13 @@ impl Session {
                     self.run.apply_now(Observation::CommandStarted { pid, start_ns, command });
                 }
                 Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } => {
-                    let received =
-                        sender::received(&self.readers.root, signal, monotonic_ns, sender_pid, sender_uid);
+                    let received = signal_sender::received(
+                        &self.readers.root,
+                        signal,
+                        monotonic_ns,
+                        sender_pid,
+                        sender_uid,
+                    );
                     self.run.apply_now(Observation::SignalReceived(received));
                 }
                 Message::WaitingForTree { since_ns } => {

@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
     use crate::model::style::Output;
-    use crate::write::output_at;
+    use crate::sinks::output::output_at;
 
     fn fifo(path: &Path) -> StreamFile {
         mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

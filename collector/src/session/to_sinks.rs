@@ -1,6 +1,6 @@
 //! From the core to the sinks: what has closed, and the sample that is still open.
 
-use super::work::Session;
+use super::run_loop::Session;
 use crate::model::observation::Observation;
 
 impl Session {

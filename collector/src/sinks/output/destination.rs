@@ -1,8 +1,8 @@
 //! Where a report goes: the path of `-o`, followed once, at the start.
 //!
-//! In sticky directories where all users may write, such as /tmp, a link of another user is not followed, and a file of
-//! another user is not written to. These are the kernel's rules (fs.protected_symlinks, fs.protected_regular;
-//! proc_sys_fs(5)). They are applied here whether the machine has them on or not.
+//! In sticky directories where all users may write, such as /tmp, another user's link is not followed, and another user's file
+//! is not written to. These are the kernel's rules (fs.protected_symlinks, fs.protected_regular; proc_sys_fs(5)). They are
+//! applied here whether the machine has them on or not.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -31,8 +31,8 @@ pub(super) fn find(given: &Path) -> io::Result<Output> {
             continue;
         }
         let is_last = left.is_empty();
-        // /dev/stderr leads here. A link in /proc/PID/fd stands for an open file, not for a name: to replace the file of
-        // that name would leave the process that has it open with the old one.
+        // /dev/stderr leads here. A link in /proc/PID/fd stands for an open file, not for a name. To replace the file of that
+        // name would leave the process that has it open with the old one.
         if is_last && here.starts_with("/proc") {
             return stream(given);
         }
@@ -100,8 +100,8 @@ fn check(directory: &Path, path: &Path, found: &Metadata) -> io::Result<()> {
     ))
 }
 
-/// Whether a file in this directory is of a user that may not be trusted there: neither this one nor the directory's owner, in a
-/// directory where all users may write.
+/// Whether a file is another user's in a directory where all users may write. This user and the directory's owner are trusted
+/// there.
 pub(super) fn is_foreign(directory: &Metadata, file: &Metadata) -> bool {
     let is_shared = directory.mode() & libc::S_ISVTX != 0 && directory.mode() & libc::S_IWOTH != 0;
     let user = rustix::process::geteuid().as_raw();

@@ -1,8 +1,7 @@
 //! The process that sent the launcher a signal.
 
 use super::program;
-use crate::model::signal::Sender;
-use crate::model::signal::SignalReceived;
+use crate::model::signal::{Sender, SignalReceived};
 use crate::sys::proc_fs::ProcRoot;
 
 /// A signal that came from this process, and what /proc shows of it now.
