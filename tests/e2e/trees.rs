@@ -204,6 +204,14 @@ fn connector_absent() -> Option<String> {
     run.report().at("coverage.connector_absent").as_str().map(str::to_owned)
 }
 
+/// Whether a pid namespace can be made here.
+fn pid_namespace() -> Result<(), String> {
+    let made = std::process::Command::new("unshare").args(["-fp", "true"]).status();
+    made.is_ok_and(|status| status.success())
+        .then_some(())
+        .ok_or("pid namespaces are not permitted".to_owned())
+}
+
 // Requirement: RAM-9, RAM-66, SEE-15
 #[test]
 fn fully_instrumented_trees_match_the_kernel() {
@@ -259,10 +267,20 @@ fn trees_under_strace_match_the_kernel() {
 
 // Requirement: SEE-9
 #[test]
-fn trees_in_a_pid_namespace_match_the_kernel() {
-    if !std::process::Command::new("unshare").args(["-fp", "true"]).status().is_ok_and(|s| s.success()) {
-        skip!("pid namespaces are not permitted");
+fn raw_wait_of_a_killed_process_in_a_pid_namespace_is_counted_once() {
+    drop(or_skip!(KernelRecorder::open()));
+    or_skip!(pid_namespace());
+    let setup = Setup { shim: Shim::InAll, through: &["unshare", "-fp"], reaper: OrphanReaper::Init };
+    // The killed process waited for one child through libc, and for the other by a raw system call.
+    for script in ["c20 f{c20 f{c20 c20 } d{} W s9} ", "c20 f{f{c40} f{c20} W w s9}"] {
+        compare_with_kernel(script, setup).unwrap_or_else(|error| panic!("{script}: {error}"));
     }
+}
+
+// Requirement: SEE-9
+#[test]
+fn trees_in_a_pid_namespace_match_the_kernel() {
+    or_skip!(pid_namespace());
     let through = &["unshare", "-fp"];
     check_random_trees(Setup { shim: Shim::InAll, through, reaper: OrphanReaper::Init }, 20);
 }

@@ -5,7 +5,8 @@
 //! 1. Its parent, if that lived when the process was gone, or if no other process can have reaped it. As long as the parent
 //!    lives, it waited, or it ignores SIGCHLD and the kernel reaped the child.
 //! 2. A parent that had ended by then, if the process is one of those that fit best into its sums. They must all be known. Not
-//!    if the EXIT record names another parent: that adopted an orphan.
+//!    if the EXIT record names another parent: that adopted an orphan. If the parent was killed and reports its waits, it may
+//!    have left a zombie instead: then the adopter's sums have more than is known, and the parent's own time is a lower bound.
 //! 3. That adopter, or the nearest uninstrumented ancestor that may be a subreaper, one with enough CPU time first.
 //! 4. Its pid namespace's init.
 //!
@@ -95,6 +96,14 @@ impl Tree {
         true
     }
 
+    /// Its parent may have left the process as a zombie: the adopter's sums may have more than what is known of its children.
+    fn mark_possible_adopter(&mut self, claim: &Claim) {
+        let adopter = claim.others.iter().find(|id| self.processes.contains_key(id));
+        if let Some(adopter) = adopter.and_then(|id| self.processes.get_mut(id)) {
+            adopter.cpu.has_inexact_children = true;
+        }
+    }
+
     fn count_killed_with_init(&mut self, claim: &Claim) {
         self.counts.autoreaped += 1;
         self.counts.killed_with_namespace += u64::from(claim.quality == Quality::Unknown);
@@ -132,6 +141,10 @@ impl Tree {
         for (claim, is_its) in claims.iter().zip(is_its) {
             if is_its {
                 process.charge(claim);
+                if process.may_have_left_zombies() {
+                    process.cpu.has_possible_zombies = true;
+                    self.mark_possible_adopter(claim);
+                }
             } else if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
                 self.count_killed_with_init(claim);
             } else if !self.charge_another(claim) {

@@ -73,7 +73,6 @@ impl Process {
 
     /// What it used itself, of the sum of that and what it waited for.
     fn own_of_sum(&self, sum: &Rusage) -> OwnUsage {
-        let exact = |usage| OwnUsage { usage, quality: Quality::Exact, unattributed_us: 0 };
         let less = sum.minus(&self.known_children());
         let clock_us = self.clock_us();
         if self.has_more_children_than_sum() {
@@ -86,7 +85,8 @@ impl Process {
             self.cpu.is_clock_final || self.end.account.is_some_and(|account| account.is_cpu_whole);
         let is_clock_closer = self.cpu.children_lack_teardown && is_whole;
         if !self.cpu.has_inexact_children && !is_clock_closer && !is_fit {
-            return exact(less);
+            let quality = if self.cpu.has_possible_zombies { Quality::Sampled } else { Quality::Exact };
+            return OwnUsage { usage: less, quality, unattributed_us: 0 };
         }
         // The rest has what is missing in the children's figures, too. The teardown of a child can take longer than all
         // that a shell does itself.
@@ -190,6 +190,15 @@ impl Process {
         all_us.saturating_sub(self.known_children().cpu_us()).saturating_sub(claimed_us)
     }
 
+    /// Whether a child that no record says was reaped may be a zombie that it left when it was killed: it has reported the
+    /// waits for others, and the rest of its sum may be its own time since its clock was read.
+    pub(super) fn may_have_left_zombies(&self) -> bool {
+        self.end.exit.is_none()
+            && self.is_instrumented()
+            && !self.cpu.is_clock_final
+            && self.cpu.reaped_children != Rusage::default()
+    }
+
     /// Whether a record has sums of its children.
     pub(super) fn has_sums(&self) -> bool {
         self.children_us().is_some()
@@ -199,15 +208,8 @@ impl Process {
     fn children_us(&self) -> Option<u64> {
         match (&self.end.exit, &self.end.reaped) {
             (Some(exit), _) => Some(exit.children_usage.cpu_us()),
-            // Without EXIT the reaper's sum covers the process and its children. The last clock reading is its own part. Without a
-            // final clock, an instrumented process that wrote one REAPED record is assumed to have written one for each child.
-            (None, Some(reaped)) => {
-                let own_us = self.clock_us();
-                let reports_all = self.is_instrumented()
-                    && !self.cpu.is_clock_final
-                    && self.cpu.reaped_children != Rusage::default();
-                Some(if reports_all { 0 } else { reaped.usage.cpu_us().saturating_sub(own_us) })
-            }
+            // Without EXIT the reaper's sum covers the process and its children. The last clock reading is its own part.
+            (None, Some(reaped)) => Some(reaped.usage.cpu_us().saturating_sub(self.clock_us())),
             (None, None) => None,
         }
     }

@@ -251,6 +251,8 @@ pub struct CpuState {
     pub unreaped_count: u64,
     /// The usage of at least one of those is not known exactly.
     pub has_inexact_children: bool,
+    /// Whether a child counted as waited for may be a zombie that it left when it was killed.
+    pub has_possible_zombies: bool,
     /// That of at least one of those lacks the kernel's teardown of it.
     pub children_lack_teardown: bool,
     /// The kernel reaped children of it that do not fit into its REAPED record.

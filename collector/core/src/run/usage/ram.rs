@@ -61,6 +61,15 @@ pub struct PeakMoment {
     pub holders: Vec<Holder>,
 }
 
+impl PeakMoment {
+    /// What is known of a process between two samples is its largest RSS, which can be of another moment. At this one it was
+    /// no larger than the footprint.
+    fn hold(&mut self, mut holders: Vec<Holder>) {
+        holders.iter_mut().for_each(|holder| holder.rss_bytes = holder.rss_bytes.min(self.footprint_bytes));
+        self.holders = holders;
+    }
+}
+
 /// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaxFootprint {
@@ -255,7 +264,8 @@ impl RamUsage {
         let is_record = footprint_bytes > self.peak.as_ref().map_or(0, |peak| peak.footprint_bytes);
         self.largest_by_sample.raise(key_ns, at_ns, now, is_record);
         if is_record {
-            self.peak = Some(PeakMoment { at_ns, footprint_bytes, holders: holders() });
+            let peak = self.peak.insert(PeakMoment { at_ns, footprint_bytes, holders: Vec::new() });
+            peak.hold(holders());
         }
     }
 
@@ -295,7 +305,7 @@ impl RamUsage {
         }
         // The holders are found once: with many starting processes, each may set a new peak.
         if let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) {
-            peak.holders = holders_at(tree, sample, &window.intervals, peak.at_ns);
+            peak.hold(holders_at(tree, sample, &window.intervals, peak.at_ns));
         }
     }
 

@@ -306,6 +306,17 @@ fn spike_of_a_steady_process_adds_to_what_it_had() {
 }
 
 #[test]
+fn no_holder_is_above_the_peak() {
+    // A fork child's RSS has pages of its parent, which it is not known to have alone.
+    let tree = tree();
+    let child = LiveInterval { rss_bytes: 140 * MB, pid: 200, ..memory(11, 12, 100) };
+    let mut ram = RamUsage::default();
+    ram.add(&tree, &mut Sample { intervals: vec![child], ..window() });
+    let peak = ram.peak.unwrap();
+    assert_eq!((peak.footprint_bytes, peak.holders[0].rss_bytes), (100 * MB, 100 * MB));
+}
+
+#[test]
 fn claimed_sizes_saturate() {
     let huge = |pid| {
         let life = memory(11, 12, 0);

@@ -139,7 +139,7 @@ fn orphan_is_in_the_sums_of_a_subreaper_known_by_reaped() {
 #[test]
 fn zombie_left_by_a_killed_process_is_its_subreapers() {
     // 104 is killed and leaves a zombie. The REAPED record of 104 is too small to include it, or 104 has written a REAPED
-    // record of another child.
+    // record of another child: then it may have waited for it, and its own time is a lower bound.
     for (has_reported, own_us) in [(false, 300), (true, 30_000)] {
         let mut run = below_a_static_subreaper();
         run.kernel_fork(104, 103).fork(104, 103, MIB_KIB).kernel_fork(105, 104).fork(105, 104, MIB_KIB);
@@ -152,11 +152,15 @@ fn zombie_left_by_a_killed_process_is_its_subreapers() {
         run.over(105, 0).over(103, 0).reaped(MAIN, 102, 700 + 5000 + 900 + own_us + of_106);
         run.finalize(&[103, 105]).later(300).finalize(&[103, 105]);
         let summaries = run.end();
-        assert_eq!(summary_of(&summaries, 104).own_usage.cpu_us(), own_us);
-        assert_eq!(
-            (total_us(&summaries), summary_of(&summaries, 102).own_usage.cpu_us()),
-            (6600 + own_us + of_106, 700)
-        );
+        let own = summary_of(&summaries, 104).own_usage;
+        let expected =
+            if has_reported { (own_us - 5000, Quality::Sampled) } else { (own_us, Quality::Exact) };
+        assert_eq!((own.cpu_us(), own.quality), expected);
+        assert_eq!(total_us(&summaries), 6600 + own_us + of_106);
+        let subreaper = summary_of(&summaries, 102).own_usage;
+        let rest_us = 700 + if has_reported { 5000 } else { 0 };
+        assert_eq!(subreaper.cpu_us() + subreaper.unattributed_us, rest_us);
+        assert_eq!(subreaper.quality == Quality::Exact, !has_reported);
     }
 }
 
