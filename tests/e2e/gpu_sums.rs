@@ -115,10 +115,11 @@ fn gpus_that_are_always_busy_have_the_whole_sum() {
         let report = run.assert_clean(0);
         let percent = report.at("gpu_utilization.gpu_percentages").clone();
         let all = 100.0 * count as f64;
-        assert_eq!(
-            (percent["max_sum_percent"].as_f64(), percent["mean_sum_percent"].as_f64()),
-            (Some(all), Some(all))
-        );
+        let sums = [percent["max_sum_percent"].as_f64(), percent["mean_sum_percent"].as_f64()];
+        // On a busy machine a device may be left unread: then the sum is not known.
+        let is_any_unread =
+            report.array("gpus").iter().any(|gpu| gpu["utilization"]["mean_percent"].is_null());
+        assert_eq!(sums, if is_any_unread { [None; 2] } else { [Some(all); 2] });
     }
 }
 

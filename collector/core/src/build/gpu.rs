@@ -26,8 +26,12 @@ pub(super) fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
 
 /// Whether a figure of a device that supports it could not be read, so that a sum would lack it.
 fn lacks(gpu: &DeviceUsage, figure: Figure) -> bool {
-    let is_failure = |reason: &Missing| *reason != Missing::NotSupported && !reason.is_reported_by_parts();
     !gpu.knows(figure) && gpu.missing(figure).is_some_and(is_failure)
+}
+
+/// Whether the device supports the figure all the same.
+fn is_failure(reason: &Missing) -> bool {
+    *reason != Missing::NotSupported && !reason.is_reported_by_parts()
 }
 
 /// Whether a figure by process is unknown on a device because reading it failed. The tree's processes are only on devices
@@ -134,9 +138,9 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     let count = |n: usize| is_known.then(|| u32::try_from(n).unwrap_or(u32::MAX));
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
     // The percent of a part is not that of a device.
-    let is_divided =
-        |gpu: &DeviceUsage| gpu.missing(Figure::Utilization).is_some_and(Missing::is_reported_by_parts);
-    let is_complete = is_known && !whole(usage).any(|gpu| lacks(gpu, Figure::Utilization) || is_divided(gpu));
+    let lacks_whole = |reason: Missing| is_failure(&reason) || reason.is_reported_by_parts();
+    let lacks = |gpu: &DeviceUsage| why_missing(gpu, Figure::Utilization).is_some_and(lacks_whole);
+    let is_complete = is_known && !whole(usage).any(lacks);
     let percent = if !is_complete {
         Percent { max_sum: None, mean_sum: None }
     } else if usage.devices.is_empty() {
@@ -352,10 +356,16 @@ pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals) -> Vec<ProcessUsage> {
 
 /// The figures of a device that are not known, and why.
 pub(super) fn missing_of(gpu: &DeviceUsage) -> Vec<(Figure, Missing)> {
+    let missing = |figure| Some((figure, why_missing(gpu, figure)?));
+    Figure::ALL.into_iter().filter_map(missing).collect()
+}
+
+/// Why a figure of a device is not known; `None`: it is.
+fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
     // NVML is asked for every figure, but not for all of them at once.
     let is_nvml = gpu.device.vendor == Some(Vendor::Nvidia);
     let unasked = if is_nvml { Missing::NoSample } else { Missing::NotSupported };
-    let reason = |figure: Figure| match figure {
+    let reason = match figure {
         Figure::Utilization if gpu.knows(figure) => gpu.busy.max.is_none().then_some(Missing::NoSample),
         Figure::ProcessUtilization if gpu.knows(figure) => gpu.process_utilization_gap(),
         Figure::ProcessMemory if gpu.knows(figure) => {
@@ -369,21 +379,20 @@ pub(super) fn missing_of(gpu: &DeviceUsage) -> Vec<(Figure, Missing)> {
         _ if gpu.was_read() => Some(gpu.missing(figure).unwrap_or(&unasked).clone()),
         _ if gpu.loss.is_some() => Some(Missing::Lost),
         _ => Some(Missing::NoSample),
-    };
+    }?;
     // What was not read often enough is not read any more.
     let is_lost = gpu.loss.is_some_and(|loss| !loss.is_back);
-    let is_rare = |reason: &Missing| matches!(reason, Missing::NoSample | Missing::ReadOnce);
-    let missing = |figure| {
-        let reason = reason(figure)?;
-        Some((figure, if is_lost && is_rare(&reason) { Missing::Lost } else { reason }))
-    };
-    Figure::ALL.into_iter().filter_map(missing).collect()
+    let is_rare = matches!(reason, Missing::NoSample | Missing::ReadOnce);
+    Some(if is_lost && is_rare { Missing::Lost } else { reason })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::gpu::BackendsAtEnd;
+    use crate::model::gpu::{
+        BackendsAtEnd, Batch, Busy, Device, DeviceList, DeviceSample, GpuObservation, TrackedDevice,
+    };
+    use crate::run::gpu::GpuState;
 
     #[test]
     fn only_gpu_lost_before_the_run_makes_figures_unknown() {
@@ -399,5 +408,33 @@ mod tests {
             "as gpu_tracker has it where there is none"
         );
         assert_eq!(figures(vec![Missing::Lost]), (None, None, None, None));
+    }
+
+    // Requirement: GPU-33
+    #[test]
+    fn sum_of_utilization_is_unknown_while_a_gpu_is_unread() {
+        let device = |id: &str| Device { id: id.into(), vendor: Some(Vendor::Nvidia), ..Device::default() };
+        let tracked = |id: &str| TrackedDevice { device: device(id), is_visible: None };
+        let list = DeviceList {
+            tracked: ["a", "b"].map(tracked).to_vec(),
+            machine: ["a", "b"].map(Into::into).to_vec(),
+            is_order_unsure: false,
+        };
+        let mut state = GpuState::default();
+        let mut read = |batch: Batch| {
+            state.apply(&GpuObservation { batches: vec![batch], ..GpuObservation::default() });
+            let percent = gpu(&state.usage).percent;
+            (percent.max_sum, percent.mean_sum)
+        };
+        read(Batch { devices: Some(list), ..Batch::default() });
+        let busy = |id: &str| DeviceSample {
+            device: id.into(),
+            busy: Some(Ok(vec![Busy { us: 1000, percent: 100.0 }])),
+            ..DeviceSample::default()
+        };
+        let at_ns = 1_000_000_000;
+        assert_eq!(read(Batch { at_ns, samples: vec![busy("a")], ..Batch::default() }), (None, None));
+        let both = read(Batch { at_ns, samples: vec![busy("b")], ..Batch::default() });
+        assert_eq!(both, (Some(200.0), Some(200.0)));
     }
 }
