@@ -1,5 +1,7 @@
 //! Selection of GPUs by the command's environment and by `--guuids`.
 
+use serde_json::Value;
+
 use crate::support::gpu::FakeGpus;
 use crate::support::report::Report;
 
@@ -91,9 +93,13 @@ fn visibility_of_a_divided_gpu_follows_its_mig_parts() {
         let report = run.assert_clean(0);
         let seen: Vec<_> = report.array("gpus").iter().map(|gpu| gpu["visible"].as_bool().unwrap()).collect();
         assert_eq!(seen, visible, "{list}");
-        // CUDA uses only one MIG part per process, so the other part is not reported as idle.
+        // CUDA uses only one MIG part per process, so the other part is not reported as idle. On a busy machine a GPU may be left
+        // unread for a while: then it is not known whether it was used.
         let is_idle = report.warnings().contains("Allocated but idle");
-        assert_eq!(is_idle, list == "MIG-fake-b", "{list}: {}", report.warnings());
+        let is_known = report.array("gpus").iter().all(|gpu| !gpu["used"].is_null());
+        assert_eq!(is_idle, is_known && list == "MIG-fake-b", "{list}: {}", report.warnings());
+        let has_gap = |gpu: &Value| gpu["gaps"].as_array().is_some_and(|gaps| !gaps.is_empty());
+        assert!(is_known || report.array("gpus").iter().any(has_gap), "{report}");
         assert_eq!(tracked(&["--visible"]).assert_clean(0).gpu_ram()[0], Some(bytes), "{list}");
     }
 }
