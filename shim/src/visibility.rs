@@ -2,8 +2,8 @@
 //! another root it can't.
 //!
 //! The exec functions ask the kernel each time, because a process may exec right after a change of its root or mounts
-//! (bubblewrap, `preexec_fn` of Python). posix_spawn starts programs where the process itself is. There the questions
-//! are 2% of the call, so the answer "both" holds for 100 ms. A fork child forgets it.
+//! (bubblewrap, `preexec_fn` of Python). posix_spawn starts programs in the root of the process itself. There the two
+//! system calls would be 2% of its time, so the answer "both" holds for 100 ms. A fork child forgets it.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

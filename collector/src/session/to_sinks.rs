@@ -13,7 +13,7 @@ impl Session {
         self.run.outbox().taken(taken);
     }
 
-    /// Shows the last sample, which is open, to those who watch the run.
+    /// Gives the last sample, which is still open, to the sinks that show it.
     pub(super) fn show(&mut self) {
         if let Some(now) = self.run.now() {
             let seen = self.sinks.show(&now);

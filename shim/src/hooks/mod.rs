@@ -5,7 +5,7 @@
 /// functions of one signature only.
 ///
 /// Not checked, because that crate does not declare them: `_Exit`, `_Fork`, `pidfd_spawn`, `pidfd_spawnp`, `quick_exit`,
-/// `wait3`. Nor are `execl`, `execle`, `execlp`, `prctl` and `syscall`, which are variadic and written in assembly.
+/// `wait3`. Also not checked, because they are variadic and written in assembly: `execl`, `execle`, `execlp`, `prctl`, `syscall`.
 macro_rules! assert_signatures_of_libc {
     ($($hook:ident)*) => {
         const _: () = { $(let _ = [$hook, libc::$hook];)* };

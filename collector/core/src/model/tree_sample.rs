@@ -1,4 +1,4 @@
-//! The run over time: the tree at each sample, what is learnt of a sample later, and who wants to know.
+//! The run over time: the tree at each sample, and what is learnt of a sample later. Sinks take both.
 //!
 //! A sample is provisional until it closes: when the next one is complete, or at the end of the run. From then on it does not
 //! change. Everything that shows the run over time takes [`TreeSample`]s.

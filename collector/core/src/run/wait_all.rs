@@ -1,4 +1,4 @@
-//! The rule of `--wait-all`: a user who still waits a while after the command's end is told for what, once.
+//! The rule of `--wait-all`: if processes still run 1 s after the command's end, one line tells the user which.
 
 use serde::{Deserialize, Serialize};
 

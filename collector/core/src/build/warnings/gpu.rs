@@ -26,7 +26,7 @@ const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
 /// A time without a reading of memory that is worth a warning, also where the mean is as asked for, nanoseconds.
 const LONGEST_INTERVAL_NS: f64 = 1e9;
 
-/// How much the figures mislead a reader who skips the warnings, the most first: the summary shows the first two.
+/// What a warning is about, in the order of its weight: the summary shows the two first warnings only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
     /// All figures of a driver or of a GPU are missing or end early, or are of other GPUs.

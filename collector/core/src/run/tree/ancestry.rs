@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::finalize::Finalized;
+use super::process::Finalized;
 use super::tolerance::Tolerance;
 use super::{Image, Key, Parent, Process, ProcessId, Tree};
 

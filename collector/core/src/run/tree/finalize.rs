@@ -2,26 +2,15 @@
 //! reaped, or when it is gone from /proc and no record about it can come any more.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
-use serde::{Deserialize, Serialize};
 
 use super::ancestry::Replaced;
+use super::process::Finalized;
 use super::summary::ProcessSummary;
 use super::tolerance::Tolerance;
 use super::{Parent, Process, ProcessId, Tree};
-use crate::model::ids::{Key, Target};
-
-/// A finalized process: a late record may still be about it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Finalized {
-    pub key: Key,
-    pub id: ProcessId,
-    pub command: Arc<str>,
-    pub awaits_reaping: bool,
-    pub finalized_ns: u64,
-}
+use crate::model::ids::Target;
 
 impl Tree {
     /// Processes whose absence from /proc would allow to finalize something. They ended and were not reaped (without `all`:

@@ -57,9 +57,9 @@ pub use rusage::Rusage;
 pub use summary::ProcessSummary;
 
 use by_state::ByState;
-use finalize::Finalized;
 use image_groups::ImageGroups;
 use namespace::{Forks, PidNumber};
+use process::Finalized;
 use processes::Processes;
 
 /// The constants of the run that the tree needs.

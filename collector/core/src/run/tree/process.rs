@@ -265,6 +265,16 @@ pub struct CpuState {
     pub counted_at_ns: u64,
 }
 
+/// A finalized process: a late record may still be about it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Finalized {
+    pub key: Key,
+    pub id: ProcessId,
+    pub command: Arc<str>,
+    pub awaits_reaping: bool,
+    pub finalized_ns: u64,
+}
+
 /// A process that ended without a REAPED record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Claim {
