@@ -71,28 +71,38 @@ impl Process {
         }
     }
 
-    /// What it used itself, of the sum of that and what it waited for.
+    /// What it used itself, of the sum of that and what it waited for. The rest of the sum without its children is its own,
+    /// but in three cases:
+    ///
+    /// - Clock and children are more than the sum: the kernel reaped children. Its clock is its own time.
+    /// - The figures of its children are not exact, or it is not certain which are in the sum. The rest then has what those
+    ///   figures lack, too. Its clock is its own time, and what is left of the rest is unattributed.
+    /// - A child in the sum may be a zombie that it left: the rest is a lower bound.
     fn own_of_sum(&self, sum: &Rusage) -> OwnUsage {
-        let less = sum.minus(&self.known_children());
+        let rest = sum.minus(&self.known_children());
         let clock_us = self.clock_us();
         if self.has_more_children_than_sum() {
-            let usage = less.with_cpu_us(clock_us);
+            let usage = rest.with_cpu_us(clock_us);
             return OwnUsage { usage, quality: self.clock_quality(), unattributed_us: 0 };
         }
+        if self.is_rest_of_children_too() {
+            let usage = rest.with_cpu_us(clock_us.min(rest.cpu_us()));
+            let unattributed_us = rest.cpu_us() - usage.cpu_us();
+            return OwnUsage { usage, quality: self.clock_quality(), unattributed_us };
+        }
+        let quality = if self.cpu.has_possible_zombies { Quality::Sampled } else { Quality::Exact };
+        OwnUsage { usage: rest, quality, unattributed_us: 0 }
+    }
+
+    /// Whether its sum without its children may have CPU time of children, too.
+    fn is_rest_of_children_too(&self) -> bool {
         // Which children the kernel reaped is a best fit, unless it is all of them.
         let is_fit = self.cpu.has_autoreaped_children && self.cpu.unreaped_count > 0;
+        // The teardown of a child can take longer than all that a shell does itself.
         let is_whole =
             self.cpu.is_clock_final || self.end.account.is_some_and(|account| account.is_cpu_whole);
         let is_clock_closer = self.cpu.children_lack_teardown && is_whole;
-        if !self.cpu.has_inexact_children && !is_clock_closer && !is_fit {
-            let quality = if self.cpu.has_possible_zombies { Quality::Sampled } else { Quality::Exact };
-            return OwnUsage { usage: less, quality, unattributed_us: 0 };
-        }
-        // The rest has what is missing in the children's figures, too. The teardown of a child can take longer than all
-        // that a shell does itself.
-        let usage = less.with_cpu_us(clock_us.min(less.cpu_us()));
-        let unattributed_us = less.cpu_us() - usage.cpu_us();
-        OwnUsage { usage, quality: self.clock_quality(), unattributed_us }
+        self.cpu.has_inexact_children || is_clock_closer || is_fit
     }
 
     /// CPU time that its REAPED record leaves for children beside what is known of it and them, microseconds. `None`: it
