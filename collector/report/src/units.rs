@@ -34,9 +34,13 @@ impl Units {
         }
     }
 
-    /// RAM as text, in the report's unit.
+    /// RAM as text, in the report's unit; much more than the report's other figures in a larger one, unless the user asked for
+    /// a unit.
     pub(super) fn bytes(&self, bytes: u64) -> String {
-        format!("{} {}", short(self.ram.convert(bytes as f64)), self.ram.symbol())
+        const MOST: f64 = 9_999.5;
+        let is_readable = self.asked_ram.is_some() || self.ram.convert(bytes as f64) < MOST;
+        let unit = if is_readable { self.ram } else { RamUnit::that_fits(bytes as f64) };
+        format!("{} {}", short(unit.convert(bytes as f64)), unit.symbol())
     }
 
     /// A time as text, in the report's unit.

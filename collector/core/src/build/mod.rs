@@ -237,7 +237,7 @@ fn private_ram_reason(inputs: &Inputs) -> Option<String> {
         max.footprint_bytes > 0 && (max.private_bytes.is_none() || max.shared_bytes.is_none())
     };
     if sets.iter().any(|(max, floor)| floor.is_missed_by(max)) {
-        Some("of RAM that no sample saw, it is not known how it was shared".into())
+        Some("how much RAM is shared is known of samples only, and the largest RAM was between two".into())
     } else if sets.iter().any(|(max, _)| is_unread(max)) {
         Some(SHARING_UNKNOWN.into())
     } else {

@@ -109,7 +109,7 @@ fn warnings() -> Vec<Warning> {
     vec![
         Warning::new(
             Topic::Figures,
-            "The CPU time of 1 process is unknown: it is unattributed, as far as the sums of the processes that reaped them have it."
+            "The CPU time of 1 process is unknown. The total has it only if another process of the tree waited for it."
                 .into(),
         ),
         Warning::new(

@@ -302,8 +302,9 @@ fn unknown_cpu(context: &Context) -> Option<String> {
         (unknown - failed_spawns).saturating_sub(context.inputs.run.tree.counts().killed_with_namespace);
     (count > 0).then(|| {
         format!(
-            "The CPU time of {} is unknown: it is unattributed, as far as the sums of the processes that reaped them have it.",
-            processes(count)
+            "The CPU time of {} is unknown. The total has it only if another process of the tree waited for {}.",
+            processes(count),
+            if count == 1 { "it" } else { "them" }
         )
     })
 }
@@ -328,8 +329,8 @@ fn ram_floor(context: &Context) -> Option<String> {
     ];
     let (set, floor, _) = sets.into_iter().find(|(_, floor, seen)| floor.is_missed_by(seen))?;
     Some(format!(
-        "A process held {:.1} MB while no sample saw it. The largest RAM of {set} is only known to be no less: what others \
-         held at that time is unknown, and so is how much was shared. A smaller --st sees more.",
+        "The largest RAM of {set} may be too low: a process held {:.1} MB between two samples, and what the others held just \
+         then is unknown. A smaller --st sees more.",
         floor.rss_bytes as f64 / 1e6
     ))
 }
